@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Small things done with words: case, distance, numbers, sizes.
+namespace norn {
+
+/// ASCII lower case; other bytes stay as they are.
+std::string lower_case(std::string_view text);
+bool equal_ignoring_case(std::string_view a, std::string_view b);
+
+/// The candidate nearest to `word` by Damerau-Levenshtein distance, ignoring case; nothing when
+/// none is near (more than a third of the letters differ, at least 2).
+std::optional<std::string> nearest_word(std::string_view word,
+                                        std::span<const std::string> candidates);
+
+/// `; did you mean "X"?` when a candidate is near, else an empty text.
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+
+std::string join(std::span<const std::string> words, std::string_view separator = ", ");
+
+/// 1536 -> "1.5 KiB".
+std::string human_bytes(double bytes);
+/// 27278 -> "27,278".
+std::string with_thousands(long long value);
+/// Seconds as "12 s", "3 min 20 s", "2 h 05 min".
+std::string human_seconds(double seconds);
+
+/// The whole text as a number, or nothing: no leading or trailing characters are allowed.
+std::optional<double> parse_double(std::string_view text);
+std::optional<long long> parse_integer(std::string_view text);
+
+}  // namespace norn

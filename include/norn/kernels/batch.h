@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/philox.h"
+#include "norn/tensor/buffer.h"
+
+/// What happens to a batch between the data set and the first layer, and the masks of dropout.
+namespace norn {
+
+/// How a sparse input is prepared. Both parts are optional.
+struct InputPreparation {
+  bool normalise_l2 = false;  ///< every row divided by its L2 norm (rows of norm 0 stay)
+  float denoising =
+      0.0f;  ///< probability that an entry is left out; the others are multiplied by 1 / (1 - p)
+  Philox random;  ///< stream for denoising; row = example * 2^24 + epoch is formed by the kernel
+  std::int64_t epoch = 0;
+};
+
+class BatchKernels {
+ public:
+  virtual ~BatchKernels() = default;
+
+  /// Copies a sparse batch and prepares it: normalise, then leave entries out. A left-out entry is
+  /// not stored.
+  ///   x [B x N],  weight [B] factors of the values, or empty,  example [B] numbers of the examples
+  ///   in their data set
+  /// Which entries are left out depends on (random, epoch, example number, position of the entry in
+  /// its row) only: entry i of example e is left out when random.uniform(e ^ (epoch << 40), i) <
+  /// denoising.
+  void prepare(CsrView x, VectorView<const float> weight, VectorView<const Index> example,
+               const InputPreparation& preparation, CsrBuffer& prepared);
+
+  /// out = y with elements left out with probability p and the others multiplied by 1 / (1 - p), in
+  /// place or not. Element (r, c) is left out when random.uniform(first_row + r, first_unit + c) <
+  /// p; callers give a stream of their own to every layer and put the step into `first_row` (step *
+  /// batch).
+  void dropout(float p, Philox random, Index first_row, Index first_unit, MatrixView<const float> y,
+               MatrixView<float> out);
+  /// delta = delta * d out / d y for the mask of dropout().
+  void dropout_backward(float p, Philox random, Index first_row, Index first_unit,
+                        MatrixView<float> delta);
+
+  /// Alpha dropout for SELU: left-out elements become -lambda * alpha, then an affine map keeps
+  /// mean 0 and variance 1. Klambauer et al., NIPS 2017. `saturation` = -lambda * alpha.
+  void alpha_dropout(float p, float saturation, Philox random, Index first_row, Index first_unit,
+                     MatrixView<const float> y, MatrixView<float> out);
+  void alpha_dropout_backward(float p, float saturation, Philox random, Index first_row,
+                              Index first_unit, MatrixView<float> delta);
+
+ private:
+  virtual void do_prepare(CsrView x, VectorView<const float> weight,
+                          VectorView<const Index> example, const InputPreparation& preparation,
+                          CsrBuffer& prepared) = 0;
+  /// out = a * (kept ? y : left_out) + b
+  virtual void do_mask(float p, float a, float b, float left_out, Philox random, Index first_row,
+                       Index first_unit, MatrixView<const float> y, MatrixView<float> out) = 0;
+};
+
+}  // namespace norn

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/loss.h"
+#include "norn/tensor/views.h"
+
+/// Cost and delta of one block of an output layer, from its pre-activations and the targets.
+namespace norn {
+
+/// The targets of a batch; a kernel looks at the columns of its own block.
+struct TargetView {
+  CsrView sparse;  ///< whole rows; columns ascend within a row. Used when is_sparse.
+  MatrixView<const float>
+      dense;  ///< [B x width of the data]. Units beyond it have target 0. Used otherwise.
+  bool is_sparse = true;
+  bool ignore_absent =
+      false;  ///< SparseIgnoreZero: entries that are not stored have neither cost nor delta
+  VectorView<const float> weight;  ///< [B] weight of each example, or empty for 1
+};
+
+/// How a layer of independent units is judged.
+struct UnitCost {
+  Activation activation;
+  Loss loss;
+  float boost_one = 1.0f;   ///< factor of the deltas of stored entries (sparse targets)
+  float boost_zero = 1.0f;  ///< factor of the deltas of absent entries (sparse targets)
+};
+
+/// What one stored target counts for under SoftMax when examples have no weight of their own.
+enum class TargetWeight {
+  inverse_count,  ///< 1 / number of the example's stored targets: DSSTNE's
+  one             ///< 1: the multinomial likelihood
+};
+
+/// How a SoftMax layer is judged.
+struct SoftMaxCost {
+  Loss loss;
+  TargetWeight target_weight = TargetWeight::inverse_count;
+};
+
+/// What the blocks of a SoftMax layer must know of each other, one number an example.
+struct SoftMaxRows {
+  VectorView<const float> maximum;       ///< [B] largest pre-activation of the row
+  VectorView<const std::int64_t> total;  ///< [B] sum of exp(z - maximum), in units of 2^-36
+  VectorView<const std::int64_t>
+      coupling;  ///< [B] sum over k of y_k * d cost / d y_k, in units of 2^-36
+};
+
+class CostKernels {
+ public:
+  virtual ~CostKernels() = default;
+  static constexpr int row_fraction_bits = 36;
+
+  /// delta = weight * boost * d cost / d z in place of z; *cost = the block's summed cost (without
+  /// boost).
+  ///   z_to_delta [B x W] pre-activations of units [first_unit, first_unit + W)
+  /// Deltas are per example: not divided by the batch. Costs are summed in float64 in a fixed
+  /// order.
+  void delta(const UnitCost& rule, const TargetView& target, Index first_unit,
+             MatrixView<float> z_to_delta, double* cost);
+
+  /// maximum[b] = largest z(b, .), sum[b] = sum of exp(z(b, .) - maximum[b]) over the block.
+  void softmax_statistics(MatrixView<const float> z, VectorView<float> maximum,
+                          VectorView<float> sum);
+  /// Joins the statistics of `blocks` blocks: maximum[b] over all.   block_maximum [blocks x B]
+  void softmax_maximum(MatrixView<const float> block_maximum, VectorView<float> maximum);
+  /// total[b] += sum over blocks of block_sum * exp(block_maximum - maximum[b]), in fixed point.
+  void softmax_total(MatrixView<const float> block_maximum, MatrixView<const float> block_sum,
+                     VectorView<const float> maximum, VectorView<std::int64_t> total);
+
+  /// Whether the coupling follows from the targets alone: cross entropies that no margin gates.
+  static bool coupling_from_targets(const SoftMaxCost& rule);
+  /// coupling[b] = -(sum of the row's target weights), from whole rows. Only when
+  /// coupling_from_targets().
+  void softmax_coupling(const SoftMaxCost& rule, const TargetView& target,
+                        VectorView<std::int64_t> coupling);
+  /// coupling[b] += the block's part of sum over k of y_k * d cost / d y_k, for any loss.
+  /// rows.coupling is not read.
+  void softmax_coupling(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
+                        MatrixView<const float> z, const SoftMaxRows& rows,
+                        VectorView<std::int64_t> coupling);
+
+  /// delta_j = y_j * (d cost / d y_j - coupling) in place of z; *cost = the block's summed cost.
+  void softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
+                     const SoftMaxRows& rows, MatrixView<float> z_to_delta, double* cost);
+  /// y_j = exp(z_j - maximum) / total in place of z, for prediction.
+  void softmax_values(const SoftMaxRows& rows, MatrixView<float> z_to_y);
+
+ private:
+  virtual void do_delta(const UnitCost& rule, const TargetView& target, Index first_unit,
+                        MatrixView<float> z_to_delta, double* cost) = 0;
+  virtual void do_softmax_statistics(MatrixView<const float> z, VectorView<float> maximum,
+                                     VectorView<float> sum) = 0;
+  virtual void do_softmax_maximum(MatrixView<const float> block_maximum,
+                                  VectorView<float> maximum) = 0;
+  virtual void do_softmax_total(MatrixView<const float> block_maximum,
+                                MatrixView<const float> block_sum, VectorView<const float> maximum,
+                                VectorView<std::int64_t> total) = 0;
+  virtual void do_target_coupling(const SoftMaxCost& rule, const TargetView& target,
+                                  VectorView<std::int64_t> coupling) = 0;
+  virtual void do_block_coupling(const SoftMaxCost& rule, const TargetView& target,
+                                 Index first_unit, MatrixView<const float> z,
+                                 const SoftMaxRows& rows, VectorView<std::int64_t> coupling) = 0;
+  virtual void do_softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
+                                const SoftMaxRows& rows, MatrixView<float> z_to_delta,
+                                double* cost) = 0;
+  virtual void do_softmax_values(const SoftMaxRows& rows, MatrixView<float> z_to_y) = 0;
+};
+
+}  // namespace norn

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/batch.h"
+#include "norn/kernels/cost.h"
+#include "norn/kernels/dense.h"
+#include "norn/kernels/fixed.h"
+#include "norn/kernels/normalization.h"
+#include "norn/kernels/pointwise.h"
+#include "norn/kernels/select.h"
+#include "norn/kernels/sparse.h"
+#include "norn/kernels/update.h"
+#include "norn/tensor/block_partition.h"
+#include "norn/tensor/executor.h"
+
+#include <memory>
+
+namespace norn {
+
+/// What one device can do. Every function may be called from inside a task of the executor (it then
+/// runs on that lane alone) or from outside (it then spreads over the lanes); the bits are the
+/// same.
+struct Kernels {
+  std::unique_ptr<DenseKernels> dense;
+  std::unique_ptr<SparseKernels> sparse;
+  std::unique_ptr<BatchKernels> batch;
+  std::unique_ptr<PointwiseKernels> pointwise;
+  std::unique_ptr<FixedKernels> fixed;
+  std::unique_ptr<NormalizationKernels> normalization;
+  std::unique_ptr<CostKernels> cost;
+  std::unique_ptr<UpdateKernels> update;
+  std::unique_ptr<SelectKernels> select;
+  BlockRule block_rule;  ///< how wide this device kind wants its blocks
+};
+
+/// The CPU's kernels: BLAS for dense products, loops that vectorise for the rest. The executor must
+/// outlive them.
+Kernels make_cpu_kernels(Executor& executor);
+
+/// One line on what dense products run on, for logs: "OpenBLAS 0.3.21 SkylakeX".
+std::string describe_cpu_kernels();
+
+}  // namespace norn

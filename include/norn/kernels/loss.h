@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/activation.h"
+
+#include <array>
+#include <string_view>
+#include <variant>
+
+/// Losses of one output unit. Each is a small value type with
+///   name, aliases       the words of JSON "ErrorFunction" (matched without regard to case),
+///   cost(y, t)          the error of output y for target t, not yet weighted,
+///   slope(y, t)         d cost / d y,
+///   stored_target(v)    the target that a stored entry of value v means; entries that are absent
+///   mean target 0.
+/// Formulas: DSSTNE's (docs/numerics.md), with its slips mended. Logarithms are of max(1e-12, .),
+/// and the slope is that of the guarded function.
+namespace norn {
+
+namespace loss_guard {
+template <typename T>
+NORN_HD T log(T x) {
+  return math::log(math::max(x, T(1e-12)));
+}
+template <typename T>
+NORN_HD T log_slope(T x) {
+  return x > T(1e-12) ? T(1) / x : T(0);
+}
+}  // namespace loss_guard
+
+struct AbsoluteError {
+  static constexpr std::string_view name = "L1";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  template <typename T>
+  NORN_HD T cost(T y, T t) const {
+    return math::abs(y - t);
+  }
+  template <typename T>
+  NORN_HD T slope(T y, T t) const {
+    return y > t ? T(1) : (y < t ? T(-1) : T(0));
+  }
+  template <typename T>
+  NORN_HD T stored_target(T v) const {
+    return v;
+  }
+};
+
+struct SquaredError {
+  static constexpr std::string_view name = "L2";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  template <typename T>
+  NORN_HD T cost(T y, T t) const {
+    return T(0.5) * (y - t) * (y - t);
+  }
+  template <typename T>
+  NORN_HD T slope(T y, T t) const {
+    return y - t;
+  }
+  template <typename T>
+  NORN_HD T stored_target(T v) const {
+    return v;
+  }
+};
+
+/// Half the squared shortfall below |t| where t > 0, half the squared excess over |t| elsewhere.
+struct SquaredHinge {
+  static constexpr std::string_view name = "L2Hinge";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  template <typename T>
+  NORN_HD T cost(T y, T t) const {
+    const T d = slope(y, t);
+    return T(0.5) * d * d;
+  }
+  template <typename T>
+  NORN_HD T slope(T y, T t) const {
+    const T d = y - math::abs(t);
+    return t > T(0) ? math::min(T(0), d) : math::max(T(0), d);
+  }
+  template <typename T>
+  NORN_HD T stored_target(T v) const {
+    return v;
+  }
+};
+
+/// max(0, 1 - t * y), for targets -1 and 1.
+struct Hinge {
+  static constexpr std::string_view name = "Hinge";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  template <typename T>
+  NORN_HD T cost(T y, T t) const {
+    return math::max(T(0), T(1) - t * y);
+  }
+  template <typename T>
+  NORN_HD T slope(T y, T t) const {
+    return T(1) - t * y > T(0) ? -t : T(0);
+  }
+  template <typename T>
+  NORN_HD T stored_target(T v) const {
+    return v;
+  }
+};
+
+struct CrossEntropy {
+  static constexpr std::string_view name = "CrossEntropy";
+  static constexpr std::array<std::string_view, 1> aliases{"Cross Entropy"};
+  template <typename T>
+  NORN_HD T cost(T y, T t) const {
+    return -t * loss_guard::log(y) - (T(1) - t) * loss_guard::log(T(1) - y);
+  }
+  template <typename T>
+  NORN_HD T slope(T y, T t) const {
+    return (T(1) - t) * loss_guard::log_slope(T(1) - y) - t * loss_guard::log_slope(y);
+  }
+  template <typename T>
+  NORN_HD T stored_target(T v) const {
+    return v;
+  }
+};
+
+/// Cross entropy that lets go of a unit once it is beyond its margin: ones count while y <
+/// one_target, zeros while y > zero_target. Only targets of exactly 1 and 0 count; every stored
+/// entry is a one.
+struct ScaledMarginalCrossEntropy {
+  static constexpr std::string_view name = "ScaledMarginalCrossEntropy";
+  static constexpr std::array<std::string_view, 1> aliases{"SMCE"};
+  float one_target = 0.9f;
+  float zero_target = 0.1f;
+  float one_scale = 1.0f;
+  float zero_scale = 1.0f;
+  template <typename T>
+  NORN_HD T cost(T y, T t) const {
+    if (t == T(1)) return y < T(one_target) ? -T(one_scale) * loss_guard::log(y) : T(0);
+    if (t == T(0)) return y > T(zero_target) ? -T(zero_scale) * loss_guard::log(T(1) - y) : T(0);
+    return T(0);
+  }
+  template <typename T>
+  NORN_HD T slope(T y, T t) const {
+    if (t == T(1)) return y < T(one_target) ? -T(one_scale) * loss_guard::log_slope(y) : T(0);
+    if (t == T(0))
+      return y > T(zero_target) ? T(zero_scale) * loss_guard::log_slope(T(1) - y) : T(0);
+    return T(0);
+  }
+  template <typename T>
+  NORN_HD T stored_target(T) const {
+    return T(1);
+  }
+};
+
+/// As ScaledMarginalCrossEntropy, but a one weighs as much as its stored value.
+struct DataScaledMarginalCrossEntropy {
+  static constexpr std::string_view name = "DataScaledMarginalCrossEntropy";
+  static constexpr std::array<std::string_view, 1> aliases{"DSMCE"};
+  float one_target = 0.9f;
+  float zero_target = 0.1f;
+  float one_scale = 1.0f;
+  float zero_scale = 1.0f;
+  template <typename T>
+  NORN_HD T cost(T y, T t) const {
+    if (t != T(0)) return y < T(one_target) ? -T(one_scale) * t * loss_guard::log(y) : T(0);
+    return y > T(zero_target) ? -T(zero_scale) * loss_guard::log(T(1) - y) : T(0);
+  }
+  template <typename T>
+  NORN_HD T slope(T y, T t) const {
+    if (t != T(0)) return y < T(one_target) ? -T(one_scale) * t * loss_guard::log_slope(y) : T(0);
+    return y > T(zero_target) ? T(zero_scale) * loss_guard::log_slope(T(1) - y) : T(0);
+  }
+  template <typename T>
+  NORN_HD T stored_target(T v) const {
+    return v;
+  }
+};
+
+using Loss = std::variant<AbsoluteError, SquaredError, SquaredHinge, Hinge, CrossEntropy,
+                          ScaledMarginalCrossEntropy, DataScaledMarginalCrossEntropy>;
+
+/// Cost of one output element and its delta = d cost / d z.
+template <typename T>
+struct ElementCost {
+  T cost;
+  T delta;
+};
+
+/// Cost and delta of pre-activation z for target t: slope times slope.
+template <typename F, typename L, typename T>
+NORN_HD ElementCost<T> element_cost(const F& f, const L& loss, T z, T t) {
+  const T y = f.value(z);
+  return {loss.cost(y, t), loss.slope(y, t) * f.slope(y)};
+}
+
+/// The closed forms for Sigmoid: exact where y rounds to 0 or 1.
+template <typename T>
+NORN_HD ElementCost<T> element_cost(const Sigmoid& f, const CrossEntropy&, T z, T t) {
+  return {math::softplus(z) - t * z, f.value(z) - t};
+}
+
+template <typename T>
+NORN_HD ElementCost<T> element_cost(const Sigmoid& f, const ScaledMarginalCrossEntropy& loss, T z,
+                                    T t) {
+  const T y = f.value(z);
+  const bool one = t == T(1);
+  const bool counts = one ? y < T(loss.one_target) : (t == T(0) && y > T(loss.zero_target));
+  const T scale = counts ? (one ? T(loss.one_scale) : T(loss.zero_scale)) : T(0);
+  return {scale * math::softplus(one ? -z : z), scale * (one ? y - T(1) : y)};
+}
+
+template <typename T>
+NORN_HD ElementCost<T> element_cost(const Sigmoid& f, const DataScaledMarginalCrossEntropy& loss,
+                                    T z, T t) {
+  const T y = f.value(z);
+  const bool one = t != T(0);
+  const bool counts = one ? y < T(loss.one_target) : y > T(loss.zero_target);
+  const T scale = counts ? (one ? T(loss.one_scale) * t : T(loss.zero_scale)) : T(0);
+  return {scale * math::softplus(one ? -z : z), scale * (one ? y - T(1) : y)};
+}
+
+}  // namespace norn

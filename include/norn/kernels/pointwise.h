@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/activation.h"
+#include "norn/tensor/views.h"
+
+/// Work on one element, row or column at a time.
+namespace norn {
+
+class PointwiseKernels {
+ public:
+  virtual ~PointwiseKernels() = default;
+
+  /// Every row of z becomes `row`.   row [M],  z [B x M]
+  void set_rows(VectorView<const float> row, MatrixView<float> z);
+  /// z += x.   [B x M] each
+  void add(MatrixView<const float> x, MatrixView<float> z);
+  /// y = f(z) in place.
+  void activate(const Activation& f, MatrixView<float> z_to_y);
+  /// delta = delta * f'(y).   [B x M] each
+  void multiply_slope(const Activation& f, MatrixView<const float> y, MatrixView<float> delta);
+  /// sum[c] = scale * sum over rows of delta(r, c), added in row order in float64.   delta [B x M],
+  /// sum [M]
+  void sum_columns(MatrixView<const float> delta, float scale, VectorView<float> sum);
+
+  /// SoftMax of every row, in place; the sums run in column order in float64.
+  void softmax_rows(MatrixView<float> z_to_y);
+  /// delta(r, c) = y(r, c) * (dy(r, c) - sum_k dy(r, k) y(r, k)), in place of dy.
+  void softmax_rows_backward(MatrixView<const float> y, MatrixView<float> dy_to_delta);
+
+ private:
+  virtual void do_set_rows(VectorView<const float> row, MatrixView<float> z) = 0;
+  virtual void do_add(MatrixView<const float> x, MatrixView<float> z) = 0;
+  virtual void do_activate(const Activation& f, MatrixView<float> z_to_y) = 0;
+  virtual void do_multiply_slope(const Activation& f, MatrixView<const float> y,
+                                 MatrixView<float> delta) = 0;
+  virtual void do_sum_columns(MatrixView<const float> delta, float scale,
+                              VectorView<float> sum) = 0;
+  virtual void do_softmax_rows(MatrixView<float> z_to_y) = 0;
+  virtual void do_softmax_rows_backward(MatrixView<const float> y,
+                                        MatrixView<float> dy_to_delta) = 0;
+};
+
+}  // namespace norn

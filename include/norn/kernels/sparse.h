@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/update_rule.h"
+#include "norn/tensor/buffer.h"
+
+#include <array>
+
+/// Products of a sparse batch with dense weights. Weights of a sparse source are stored [N x M]:
+/// one row per source unit, so that an entry of the batch reads one contiguous row.
+namespace norn {
+
+/// A sparse batch turned over: for each source unit that occurs, the examples that hold it, in
+/// order of example.
+struct TransposedBatch {
+  Buffer<Column> unit;           ///< [touched] source units that occur, ascending
+  Buffer<RowOffset> begin;       ///< [touched + 1] ranges of `example`
+  Buffer<std::int32_t> example;  ///< row numbers within the batch
+  Buffer<float> value;           ///< as in the batch, when has_values
+  bool has_values = false;
+  Index touched = 0;
+  Index cols = 0;  ///< source units in all
+};
+
+/// Weights of a sparse source with the state that their update rule keeps.
+struct RowState {
+  MatrixView<float> w;                    ///< [N x M]
+  std::array<MatrixView<float>, 2> slot;  ///< [N x M] each; as many as the rule has
+  VectorView<std::int64_t>
+      steps_done;  ///< [N]: steps that the row has been through; rows may lag behind
+};
+
+class SparseKernels {
+ public:
+  virtual ~SparseKernels() = default;
+
+  /// z += x * w.
+  ///   x [B x N] CSR,  w [N x M],  z [B x M]
+  /// Sums run in stored order in float32. Column numbers are trusted: the data set checks them when
+  /// it is read.
+  void multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z);
+
+  /// Turns a batch over. Entries of a unit keep the order of their examples; a unit that occurs
+  /// twice in one example is listed twice. Cost: O(entries).
+  void transpose(CsrView x, TransposedBatch& transposed);
+
+  /// g = scale * x^T * delta, all N rows written (rows of units that do not occur become zero).
+  ///   delta [B x M],  g [N x M]
+  void gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                MatrixView<float> g);
+
+  /// Brings every row that occurs in the batch up to step `step` and applies that step to it with
+  /// its gradient scale * x^T * delta. A row that lags behind is first put through the steps that
+  /// it missed, with gradient 0, so the result has the bits of a dense update of all rows at every
+  /// step. steps_done is left as it was: blocks of one matrix call this for their own columns; call
+  /// mark_done after the last.
+  void update_rows(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
+                   const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                   const RowState& rows);
+  /// Records that the rows of the batch have been through step `step`.
+  void mark_done(const TransposedBatch& xt, std::int64_t step, VectorView<std::int64_t> steps_done);
+
+  /// Puts every row through the steps before `step` that it missed, and records it.
+  void catch_up(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
+                const RowState& rows);
+
+ private:
+  virtual void do_multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) = 0;
+  virtual void do_transpose(CsrView x, TransposedBatch& transposed) = 0;
+  virtual void do_gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                           MatrixView<float> g) = 0;
+  virtual void do_update_rows(const UpdateRule& rule, const UpdateSchedule& schedule,
+                              std::int64_t step, const TransposedBatch& xt,
+                              MatrixView<const float> delta, float scale, const RowState& rows) = 0;
+  virtual void do_mark_done(const TransposedBatch& xt, std::int64_t step,
+                            VectorView<std::int64_t> steps_done) = 0;
+  virtual void do_catch_up(const UpdateRule& rule, const UpdateSchedule& schedule,
+                           std::int64_t step, const RowState& rows) = 0;
+};
+
+}  // namespace norn

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/initializer.h"
+#include "norn/kernels/update_rule.h"
+#include "norn/tensor/views.h"
+
+#include <array>
+
+/// Weights: initial values, updates, norms.
+namespace norn {
+
+/// How the rows and columns of a stored block of weights map to the whole matrix [source units x
+/// destination units].
+struct WeightPlace {
+  bool by_destination =
+      true;  ///< rows are destination units (dense sources), or source units (sparse sources)
+  Index first_source = 0;
+  Index first_destination = 0;
+  Index sources = 0;       ///< units of the whole source layer
+  Index destinations = 0;  ///< units of the whole destination layer
+};
+
+class UpdateKernels {
+ public:
+  virtual ~UpdateKernels() = default;
+
+  /// One step of the rule for every element.   w, g, slot: the same shape
+  void update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
+              MatrixView<const float> g, std::array<MatrixView<float>, 2> slot);
+  /// Initial weights. The weight from source i to destination j uses words 0 and 1 of
+  /// random.block(i * destinations + j, 0).
+  void initialise(const Initializer& initializer, Philox random, const WeightPlace& place,
+                  MatrixView<float> w);
+  /// Rows (or columns) whose L2 norm exceeds limit are scaled down to it. Norms in float64.
+  void clip_row_norms(float limit, MatrixView<float> w);
+  void clip_column_norms(float limit, MatrixView<float> w);
+  /// *squares = sum of w^2, *magnitudes = sum of |w|, in float64 in a fixed order.
+  void norms(MatrixView<const float> w, double* squares, double* magnitudes);
+
+ private:
+  virtual void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
+                         MatrixView<const float> g, std::array<MatrixView<float>, 2> slot) = 0;
+  virtual void do_initialise(const Initializer& initializer, Philox random,
+                             const WeightPlace& place, MatrixView<float> w) = 0;
+  virtual void do_clip_row_norms(float limit, MatrixView<float> w) = 0;
+  virtual void do_clip_column_norms(float limit, MatrixView<float> w) = 0;
+  virtual void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) = 0;
+};
+
+}  // namespace norn

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/math.h"
+
+#include <array>
+#include <string_view>
+#include <variant>
+
+/// Weight update rules. Each is a small value type with
+///   name, aliases    the words of JSON "Optimizer" and of --optimizer (matched without regard to
+///   case), slots            how many state arrays of the weight's shape it keeps, zero at the
+///   start, step(w, g, s, u) one update of weight w with gradient g = d cost / d w (mean over the
+///   batch) and state s[0..slots).
+/// Formulas: docs/numerics.md. To add one: write its struct and list it in UpdateRule.
+namespace norn {
+
+/// What a step has besides the gradient.
+struct UpdateStep {
+  float rate = 0.0f;      ///< alpha, after decay
+  float l2 = 0.0f;        ///< lambda: L2 regularisation; 0 for biases
+  float l1 = 0.0f;        ///< lambda1: L1 regularisation; 0 for biases
+  float correct1 = 1.0f;  ///< Adam: 1 / (1 - beta1^t)
+  float correct2 = 1.0f;  ///< Adam: 1 / (1 - beta2^t)
+};
+
+/// g + lambda * w + lambda1 * sign(w).
+NORN_HD inline float regularised(float w, float g, const UpdateStep& u) {
+  const float sign = w > 0.0f ? 1.0f : (w < 0.0f ? -1.0f : 0.0f);
+  return g + u.l2 * w + u.l1 * sign;
+}
+
+struct Sgd {
+  static constexpr std::string_view name = "SGD";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr int slots = 0;
+  /// Whether a step without gradient and regularisation changes nothing.
+  static constexpr bool rests_without_gradient = true;
+  NORN_HD void step(float& w, float g, float*, const UpdateStep& u) const {
+    w -= u.rate * regularised(w, g, u);
+  }
+};
+
+/// Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
+struct Momentum {
+  static constexpr std::string_view name = "Momentum";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr int slots = 1;
+  static constexpr bool rests_without_gradient = false;
+  float mu = 0.9f;
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+    s[0] = mu * s[0] - u.rate * regularised(w, g, u);
+    w += s[0];
+  }
+};
+
+/// Nesterov's momentum in the form of Sutskever, Martens, Dahl, Hinton, ICML 2013.
+struct Nesterov {
+  static constexpr std::string_view name = "Nesterov";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr int slots = 1;
+  static constexpr bool rests_without_gradient = false;
+  float mu = 0.9f;
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+    const float before = s[0];
+    s[0] = mu * before - u.rate * regularised(w, g, u);
+    w += s[0] + mu * (s[0] - before);
+  }
+};
+
+/// Duchi, Hazan, Singer, "Adaptive subgradient methods", JMLR 2011.
+struct AdaGrad {
+  static constexpr std::string_view name = "AdaGrad";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr int slots = 1;
+  static constexpr bool rests_without_gradient = true;
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+    const float h = regularised(w, g, u);
+    s[0] += h * h;
+    w -= u.rate * h / math::sqrt(math::max(1e-9f, s[0]));
+  }
+};
+
+/// Tieleman, Hinton, lecture 6.5 of "Neural networks for machine learning", 2012.
+struct RmsProp {
+  static constexpr std::string_view name = "RMSProp";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr int slots = 1;
+  static constexpr bool rests_without_gradient = false;
+  float mu = 0.9f;
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+    const float h = regularised(w, g, u);
+    s[0] = mu * s[0] + (1.0f - mu) * h * h;
+    w -= u.rate * h / math::sqrt(math::max(1e-9f, s[0]));
+  }
+};
+
+/// Zeiler, "ADADELTA: an adaptive learning rate method", 2012. It has no rate.
+struct AdaDelta {
+  static constexpr std::string_view name = "AdaDelta";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr int slots = 2;
+  static constexpr bool rests_without_gradient = false;
+  float mu = 0.9f;
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+    const float h = regularised(w, g, u);
+    s[1] = mu * s[1] + (1.0f - mu) * h * h;
+    const float change = math::sqrt(math::max(1e-9f, s[0]) / math::max(1e-9f, s[1])) * h;
+    s[0] = mu * s[0] + (1.0f - mu) * change * change;
+    w -= change;
+  }
+};
+
+/// Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015.
+struct Adam {
+  static constexpr std::string_view name = "Adam";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr int slots = 2;
+  static constexpr bool rests_without_gradient = false;
+  float mu = 0.9f;     ///< beta1
+  float mu1 = 0.999f;  ///< beta2
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+    const float h = regularised(w, g, u);
+    s[0] = mu * s[0] + (1.0f - mu) * h;
+    s[1] = mu1 * s[1] + (1.0f - mu1) * h * h;
+    w -= u.rate * (s[0] * u.correct1) / (math::sqrt(s[1] * u.correct2) + 1e-8f);
+  }
+};
+
+using UpdateRule = std::variant<Sgd, Momentum, Nesterov, AdaGrad, RmsProp, AdaDelta, Adam>;
+
+/// State arrays that the rule keeps for each weight.
+inline int slots_of(const UpdateRule& rule) {
+  return std::visit([](const auto& r) { return std::remove_cvref_t<decltype(r)>::slots; }, rule);
+}
+
+/// The settings of any step of a run: a function of the step's number, so that steps can be made up
+/// for later.
+struct UpdateSchedule {
+  float rate = 0.025f;
+  float decay = 0.0f;  ///< rate / (1 + decay * steps before this one)
+  float l2 = 0.0f;
+  float l1 = 0.0f;
+  float beta1 = 0.9f;  ///< Adam's, for its bias corrections
+  float beta2 = 0.999f;
+  /// The settings of step t = 0, 1, 2 ...
+  UpdateStep at(std::int64_t t) const {
+    UpdateStep u;
+    u.rate = float(double(rate) / (1.0 + double(decay) * double(t)));
+    u.l2 = l2;
+    u.l1 = l1;
+    u.correct1 = float(1.0 / (1.0 - std::pow(double(beta1), double(t + 1))));
+    u.correct2 = float(1.0 / (1.0 - std::pow(double(beta2), double(t + 1))));
+    return u;
+  }
+};
+
+}  // namespace norn

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/cost.h"
+#include "norn/kernels/initializer.h"
+#include "norn/kernels/update_rule.h"
+
+#include <array>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+/// Networks as plain values, with every default in place. JSON is one way to fill them
+/// (nn/descriptor_json.h).
+namespace norn {
+
+enum class NetworkKind { feed_forward = 0, auto_encoder = 1 };
+enum class LayerKind { input = 0, hidden = 1, output = 2, target = 3 };
+enum class LayerType { fully_connected = 0, convolutional = 1, pooling = 2 };
+/// In the numbers of the model file.
+enum class PoolingFunction {
+  none = 0,
+  max = 1,
+  average = 2,
+  lrn = 3,
+  maxout = 4,
+  dot_product = 5,
+  cosine = 6
+};
+enum class InputNormalization { none, l2 };
+
+/// A pointwise activation or SoftMax.
+using LayerActivation = std::variant<Activation, SoftMax>;
+
+struct SparsenessPenalty {
+  float p = 0.0f;
+  float beta = 0.0f;
+};
+
+struct LocalResponseNormalization {
+  float k = 2.0f;
+  int n = 5;
+  float alpha = 1e-4f;
+  float beta = 0.75f;
+};
+
+struct WeightInit {
+  Initializer scheme = Xavier{};
+  float bias = 0.0f;
+};
+
+/// The weights from input_layer to the layer that says so are those from source_input_layer to
+/// source_output_layer.
+struct SharedWeights {
+  std::string input_layer;
+  std::string source_input_layer;
+  std::string source_output_layer;
+  bool transposed = false;
+};
+
+struct LayerDescriptor {
+  std::string name;
+  LayerKind kind = LayerKind::hidden;
+  LayerType type = LayerType::fully_connected;
+  std::array<Index, 4> extent = {1, 1, 1, 1};  ///< x, y, z, w: units along each axis
+  int dimensions = 1;
+  bool auto_size = false;  ///< "N": "auto": extent comes from the data set
+  std::string dataset;
+  std::vector<std::string> sources;
+  std::vector<std::string> skips;
+  bool sparse = false;   ///< JSON "Sparse"
+  float dropout = 0.0f;  ///< pDropout
+  InputNormalization normalize = InputNormalization::none;
+
+  LayerActivation activation = Activation(Sigmoid{});
+  WeightInit init;
+  float weight_norm = 0.0f;  ///< 0: off
+  float delta_norm = 0.0f;   ///< 0: off
+  std::vector<SharedWeights> shared_weights;
+  bool batch_normalization = false;
+  std::optional<SparsenessPenalty> sparseness;  ///< overrides the network's
+
+  PoolingFunction function = PoolingFunction::none;
+  std::array<Index, 3> kernel = {1, 1, 1};
+  std::array<Index, 3> stride = {1, 1, 1};
+  std::array<Index, 3> padding = {0, 0, 0};  ///< computed by infer_shapes
+  int kernel_dimensions = 0;
+
+  Index units() const { return extent[0] * extent[1] * extent[2] * extent[3]; }
+};
+
+/// How to train. Command line options win over it; the effective values are saved with the model.
+struct TrainingDescriptor {
+  UpdateRule optimizer = Sgd{};
+  float rate = 0.025f;  ///< alpha
+  Index batch = 1024;
+  Index epochs = 40;
+  float lambda = 0.0001f;  ///< L2 regularisation
+  float lambda1 = 0.0f;    ///< L1 regularisation
+  std::uint64_t seed = 12134;
+};
+
+struct NetworkDescriptor {
+  std::string name;
+  NetworkKind kind = NetworkKind::feed_forward;
+  Loss loss = CrossEntropy{};
+  TargetWeight target_weight = TargetWeight::inverse_count;
+  bool shuffle = true;
+  SparsenessPenalty sparseness;  ///< on when beta > 0, for hidden layers that say "Sparse": true
+  float denoising = 0.0f;        ///< for input layers that say "Sparse": true
+  float boost_one = 1.0f;
+  float boost_zero = 1.0f;
+  LocalResponseNormalization lrn;
+  int maxout_k = 2;
+  float decay = 0.0f;  ///< rate / (1 + decay * batches so far)
+  TrainingDescriptor training;
+  std::vector<LayerDescriptor> layers;
+
+  const LayerDescriptor* find(const std::string& layer_name) const;
+};
+
+}  // namespace norn

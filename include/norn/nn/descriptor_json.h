@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/nn/descriptor.h"
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+/// Network descriptors in JSON. One table of keys (src/nn/keys.cpp) drives the reader, the writer,
+/// the schema and the docs.
+namespace norn {
+
+/// Reads a descriptor. Comments are allowed, keys and words of choice are matched without regard to
+/// case, names are not. All errors of a text are reported at once, a line each, as
+///   configs/x.json:14: layer "Hidden1": Activation "Tahn" is unknown; did you mean "Tanh"? Known:
+///   ...
+/// in one UsageError. `source` names the text in messages; `note` receives remarks on accepted but
+/// odd spellings.
+NetworkDescriptor parse_network_json(const std::string& text, const std::string& source,
+                                     const std::function<void(const std::string&)>& note = {});
+NetworkDescriptor read_network_json(const std::filesystem::path& file,
+                                    const std::function<void(const std::string&)>& note = {});
+
+/// The descriptor as JSON that reads back to the same descriptor.
+std::string to_json(const NetworkDescriptor& network);
+
+/// docs/descriptor.md and configs/schema/network.schema.json, from the table of keys.
+std::string descriptor_reference_markdown();
+std::string descriptor_json_schema();
+
+}  // namespace norn

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/fixed_point.h"
+#include "norn/tensor/block_partition.h"
+#include "norn/tensor/views.h"
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+/// How ranks combine what they computed. Nothing is ever summed in floating point across ranks.
+namespace norn {
+
+/// Every rank calls the same functions in the same order with the same shapes. One rank is the case
+/// where they do nothing. Views are of memory that the communicator's kind can reach (host memory
+/// for the members below). A collective that does not complete in time throws CommunicationError
+/// naming rank and operation.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// "one process", "MPI, 4 ranks", "threads, 3 ranks": for logs.
+  virtual std::string describe() const = 0;
+
+  /// whole [B x N] becomes complete on every rank: each rank has filled the columns shares[rank()].
+  virtual void all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) = 0;
+  /// whole [N x M] becomes complete on every rank: each rank has filled the rows shares[rank()].
+  virtual void all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) = 0;
+  /// The columns shares[rank()] of whole [B x N] become the sum over all ranks; the other columns
+  /// are undefined after.
+  virtual void reduce_scatter_columns(MatrixView<std::int64_t> whole,
+                                      std::span<const Range> shares) = 0;
+  virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
+  virtual void all_reduce_max(std::span<float> values) = 0;
+  /// Every rank's bytes, in rank order.
+  virtual std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) = 0;
+  /// `data` of `root` on every rank; the sizes are equal already.
+  virtual void broadcast(std::span<std::byte> data, int root) = 0;
+  virtual void barrier() = 0;
+
+  /// True on every rank when it is true on any: for stop requests and errors.
+  bool any(bool mine);
+  /// Sums in FixedSum's format.
+  FixedSum all_reduce(const FixedSum& mine);
+};
+
+/// One rank: every collective leaves its data as it is.
+std::unique_ptr<Communicator> make_single_process();
+
+/// Runs body(communicator) on `ranks` threads of this process, each with its own rank, and returns
+/// when all are done. The first exception of a rank is thrown again here; the other ranks'
+/// collectives then throw CommunicationError instead of waiting. For tests: model parallelism under
+/// a debugger and sanitizers.
+void run_thread_group(int ranks, const std::function<void(Communicator&)>& body);
+
+/// Owns MPI_Init_thread and MPI_Finalize. Construct once, in main().
+class MpiSession {
+ public:
+  MpiSession(int* argc, char*** argv);
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+  /// Ends all ranks at once with that exit code: the answer to an error on one of them.
+  [[noreturn]] void abort(int exit_code);
+  /// MPI's world on host memory; make_single_process() when the world has one rank.
+  std::unique_ptr<Communicator> world(double timeout_seconds = 300);
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+ private:
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace norn

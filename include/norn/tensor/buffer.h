@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/tensor/views.h"
+
+#include <cstddef>
+#include <utility>
+
+/// Owners of memory.
+namespace norn {
+
+/// Where memory comes from. One object per device kind; the CUDA one comes with the CUDA kernels.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  /// `bytes` bytes aligned to 64. Throws DeviceError with the size when there is not enough.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void release(void* data, std::size_t bytes) noexcept = 0;
+  virtual void fill_zero(void* data, std::size_t bytes) = 0;
+};
+
+/// Main memory.
+Memory& host_memory();
+
+/// A run of T on one device. Move-only: a copy of something this large is always written out.
+template <typename T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(Index size, Memory& memory = host_memory()) : memory_(&memory), size_(size) {
+    if (size > 0) data_ = static_cast<T*>(memory.allocate(std::size_t(size) * sizeof(T)));
+  }
+  static Buffer zeros(Index size, Memory& memory = host_memory()) {
+    Buffer buffer(size, memory);
+    buffer.fill_zero();
+    return buffer;
+  }
+  Buffer(Buffer&& other) noexcept { swap(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() {
+    if (data_) memory_->release(data_, std::size_t(size_) * sizeof(T));
+  }
+
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  Index size() const { return size_; }
+  Index bytes() const { return size_ * Index(sizeof(T)); }
+  bool empty() const { return size_ == 0; }
+  void fill_zero() {
+    if (size_ > 0) memory_->fill_zero(data_, std::size_t(size_) * sizeof(T));
+  }
+  VectorView<T> view() { return {data_, size_}; }
+  VectorView<const T> view() const { return {data_, size_}; }
+
+ private:
+  void swap(Buffer& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+  Memory* memory_ = nullptr;
+  T* data_ = nullptr;
+  Index size_ = 0;
+};
+
+/// A dense row-major matrix [rows x cols] without padding.
+template <typename T>
+class Matrix {
+ public:
+  Matrix() = default;
+  Matrix(Index rows, Index cols, Memory& memory = host_memory())
+      : buffer_(rows * cols, memory), rows_(rows), cols_(cols) {}
+  static Matrix zeros(Index rows, Index cols, Memory& memory = host_memory()) {
+    Matrix matrix(rows, cols, memory);
+    matrix.buffer_.fill_zero();
+    return matrix;
+  }
+  Index rows() const { return rows_; }
+  Index cols() const { return cols_; }
+  Index bytes() const { return buffer_.bytes(); }
+  bool empty() const { return buffer_.empty(); }
+  void fill_zero() { buffer_.fill_zero(); }
+  MatrixView<T> view() { return {buffer_.data(), rows_, cols_, cols_}; }
+  MatrixView<const T> view() const { return {buffer_.data(), rows_, cols_, cols_}; }
+  /// The first `count` rows: the last batch of an epoch may be smaller than the others.
+  MatrixView<T> first_rows(Index count) { return view().row_range(0, count); }
+  MatrixView<const T> first_rows(Index count) const { return view().row_range(0, count); }
+
+ private:
+  Buffer<T> buffer_;
+  Index rows_ = 0;
+  Index cols_ = 0;
+};
+
+/// A sparse batch that owns its arrays; capacity grows and is kept from batch to batch.
+struct CsrBuffer {
+  Buffer<RowOffset> row_begin;
+  Buffer<Column> column;
+  Buffer<float> value;
+  bool has_values = false;
+  Index rows = 0;
+  Index cols = 0;
+  CsrView view() const {
+    return {row_begin.data(), column.data(), has_values ? value.data() : nullptr, rows, cols};
+  }
+};
+
+}  // namespace norn

@@ -1,0 +1,19 @@
+# Compiler settings that every target of ours shares.
+add_library(norn_flags INTERFACE)
+# Not CMAKE_CXX_STANDARD: CMake 3.25 would derive CUDA20 from it, which it cannot map to nvcc.
+target_compile_features(norn_flags INTERFACE cxx_std_20)
+target_compile_options(norn_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion>
+  # A vector body and its scalar tail must round alike, or results would depend on how units are sharded.
+  $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off -fno-math-errno -fno-trapping-math>)
+if(NORN_ARCH)
+  target_compile_options(norn_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${NORN_ARCH}>)
+endif()
+if(NORN_WARNINGS_AS_ERRORS)
+  target_compile_options(norn_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+if(NORN_SANITIZE)
+  target_compile_options(norn_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${NORN_SANITIZE} -fno-omit-frame-pointer>)
+  target_link_options(norn_flags INTERFACE -fsanitize=${NORN_SANITIZE})
+endif()
