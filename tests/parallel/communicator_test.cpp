@@ -42,7 +42,7 @@ TEST_P(SharedChecks, HoldForThreadGroups) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Communicator, SharedChecks, testing::ValuesIn(checks::kChecks),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& check) { return std::string(check.param.name); });
 
 TEST(ThreadGroup, RanksAreNumberedAndDescribed) {
   std::vector<int> seen(3, 0);
