@@ -3,7 +3,10 @@
 
 #include "mpi_communicator.h"
 
+<<<<<<< HEAD
 #include "mpi_c_api.h"
+=======
+>>>>>>> kernels2
 #include "norn/base/error.h"
 #include "shares.h"
 
@@ -16,6 +19,10 @@
 #include <thread>
 
 #include <fmt/format.h>
+<<<<<<< HEAD
+=======
+#include <mpi.h>
+>>>>>>> kernels2
 
 namespace norn {
 
