@@ -40,10 +40,12 @@ TargetView Network::target_view(int layer, const BoundBatch& batch) const {
   require(data != nullptr, "Network: an output layer has no data set");
   TargetView target;
   target.is_sparse = data->is_sparse;
-  if (data->is_sparse)
+  if (data->is_sparse) {
     target.sparse = data->csr();
-  else
+    target.sparse.cols = units_[std::size_t(layer)]->partition().width();  // may exceed the data's
+  } else {
     target.dense = data->matrix();
+  }
   target.ignore_absent = batch.ignore_absent[std::size_t(layer)];
   target.weight = {data->weight.data(), Index(data->weight.size())};
   return target;
