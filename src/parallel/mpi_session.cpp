@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Begins and ends MPI for a program.
 
-<<<<<<< HEAD
 #include "mpi_c_api.h"
-=======
->>>>>>> kernels2
 #include "mpi_communicator.h"
 #include "norn/base/error.h"
 #include "norn/parallel/communicator.h"
@@ -14,10 +11,6 @@
 #include <exception>
 
 #include <fmt/format.h>
-<<<<<<< HEAD
-=======
-#include <mpi.h>
->>>>>>> kernels2
 
 namespace norn {
 
