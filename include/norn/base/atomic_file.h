@@ -11,6 +11,7 @@ namespace norn {
 class AtomicFile {
  public:
   /// Checks at once that the folder exists and can be written. Throws DataError naming the folder.
+  /// A final path that is a link stays one: the file that it names is replaced.
   explicit AtomicFile(std::filesystem::path final_path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

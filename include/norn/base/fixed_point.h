@@ -9,47 +9,68 @@
 /// fixed-point format.
 namespace norn {
 
-/// An exact sum of doubles rounded to 2^-52, of magnitude up to 2^62. Addition is associative and
-/// commutative.
+/// The sum of doubles, each rounded to a multiple of 2^-52; the rounded terms are added exactly.
+/// Addition is associative and commutative. The sum is NaN, whatever else is added, once a term is
+/// not finite or the magnitudes of all terms together reach 2^62.
 class FixedSum {
  public:
   NORN_HD void add(double value) {
-    // An integer part and a fraction in [0, 1) as a multiple of 2^-52: both exact.
+    const double size = value < 0 ? -value : value;
+    if (!(size < 0x1p62)) {
+      add_magnitude(kUnbounded);
+      return;
+    }
+    add_magnitude(std::int64_t(size * 0x1p-16));
+    // An integer part and a fraction in [0, 1]; a fraction that rounds up to 1 carries.
     const double whole = floor_of(value);
-    high_ += std::int64_t(whole);
-    low_ += std::int64_t((value - whole) * 0x1p52 + 0.5);
-    normalise();
+    add_words(std::int64_t(whole), std::int64_t((value - whole) * 0x1p52 + 0.5));
   }
   NORN_HD void add(const FixedSum& other) {
-    high_ += other.high_;
-    low_ += other.low_;
-    normalise();
+    add_magnitude(other.magnitude_);
+    add_words(other.high_, other.low_);
   }
-  NORN_HD double value() const { return double(high_) + double(low_) * 0x1p-52; }
+  NORN_HD bool is_finite() const { return magnitude_ < kLimit; }
+  /// The sum, or NaN.
+  NORN_HD double value() const {
+    if (!is_finite()) return __builtin_nan("");
+    return double(high_) + double(low_) * 0x1p-52;
+  }
 
-  /// The two words, for a collective that adds them: the sum of words of many ranks is added by
-  /// from_words.
-  std::int64_t high() const { return high_; }
-  std::int64_t low() const { return low_; }
-  static FixedSum from_words(std::int64_t high, std::int64_t low) {
+  /// The three words, for a collective that adds them over at most 2^10 ranks: from_words takes
+  /// their sums. The value is high + low * 2^-52; magnitude is sum |term| in units of 2^16, by
+  /// which a sum beyond its range shows.
+  NORN_HD std::int64_t high() const { return high_; }
+  NORN_HD std::int64_t low() const { return low_; }
+  NORN_HD std::int64_t magnitude() const { return magnitude_; }
+  NORN_HD static FixedSum from_words(std::int64_t high, std::int64_t low, std::int64_t magnitude) {
     FixedSum sum;
-    sum.high_ = high;
-    sum.low_ = low;
-    sum.normalise();
+    sum.add_magnitude(magnitude);
+    sum.add_words(high, low);
     return sum;
   }
+  bool operator==(const FixedSum&) const = default;
 
  private:
+  static constexpr std::int64_t kLimit = std::int64_t(1) << 46;      // 2^62 in units of 2^16
+  static constexpr std::int64_t kUnbounded = std::int64_t(1) << 48;  // sums of magnitudes stop here
+
   NORN_HD static double floor_of(double x) {
     const double t = double(std::int64_t(x));
     return t > x ? t - 1 : t;
   }
-  NORN_HD void normalise() {
-    high_ += low_ >> 52;
-    low_ &= (std::int64_t(1) << 52) - 1;
+  NORN_HD void add_magnitude(std::int64_t magnitude) {
+    magnitude_ += magnitude;
+    if (magnitude_ > kUnbounded) magnitude_ = kUnbounded;
+  }
+  NORN_HD void add_words(std::int64_t high, std::int64_t low) {
+    low += low_;
+    low_ = low & ((std::int64_t(1) << 52) - 1);
+    // Unsigned: beyond the range the words may wrap, and value() is NaN.
+    high_ = std::int64_t(std::uint64_t(high_) + std::uint64_t(high) + std::uint64_t(low >> 52));
   }
   std::int64_t high_ = 0;
   std::int64_t low_ = 0;  // in [0, 2^52)
+  std::int64_t magnitude_ = 0;
 };
 
 /// The format of one tensor of sums of floats: two 64-bit words an element, a fine and a coarse
@@ -67,7 +88,7 @@ struct FixedFormat {
   int term_bits = 12;  ///< log2 of the largest number of terms in one sum
 
   /// The format for sums that were at most `maximum` in the step before, each of at most `terms`
-  /// terms.
+  /// terms (up to 2^40). A maximum of 0 or one that is not finite counts as 1.
   static FixedFormat for_maximum(double maximum, std::int64_t terms);
 
   NORN_HD static double power(int exponent) {  // 2^exponent, |exponent| <= 1022

@@ -28,10 +28,12 @@ std::string join(std::span<const std::string> words, std::string_view separator 
 std::string human_bytes(double bytes);
 /// 27278 -> "27,278".
 std::string with_thousands(long long value);
-/// Seconds as "12 s", "3 min 20 s", "2 h 05 min".
+/// Seconds as "1.5 s", "12 s", "3 min 20 s", "2 h 05 min"; "unknown" when not finite.
 std::string human_seconds(double seconds);
 
-/// The whole text as a number, or nothing: no leading or trailing characters are allowed.
+/// The whole text as a number, or nothing: no leading or trailing characters are allowed, but for
+/// one plus sign. parse_double also reads "inf" and "nan": whoever wants finite numbers checks
+/// that.
 std::optional<double> parse_double(std::string_view text);
 std::optional<long long> parse_integer(std::string_view text);
 

@@ -3,7 +3,9 @@
 
 #include "norn/tensor/views.h"
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 /// Owners of memory.
@@ -12,23 +14,47 @@ namespace norn {
 /// Where memory comes from. One object per device kind; the CUDA one comes with the CUDA kernels.
 class Memory {
  public:
+  Memory() = default;
   virtual ~Memory() = default;
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
   /// `bytes` bytes aligned to 64. Throws DeviceError with the size when there is not enough.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* data, std::size_t bytes) noexcept = 0;
   virtual void fill_zero(void* data, std::size_t bytes) = 0;
+
+  /// Bytes handed out and not yet released, and the most there ever were.
+  std::int64_t allocated_bytes() const { return allocated_.load(std::memory_order_relaxed); }
+  std::int64_t peak_bytes() const { return peak_.load(std::memory_order_relaxed); }
+
+ protected:
+  /// To be called by allocate and release.
+  void record_allocated(std::size_t bytes) noexcept;
+  void record_released(std::size_t bytes) noexcept;
+
+ private:
+  std::atomic<std::int64_t> allocated_{0};
+  std::atomic<std::int64_t> peak_{0};
 };
 
 /// Main memory.
 Memory& host_memory();
+
+/// size * element_bytes. Throws ShapeError for a negative size, DeviceError when no address space
+/// holds that much.
+std::size_t checked_bytes(Index size, std::size_t element_bytes);
+/// rows * cols. Throws ShapeError when one is negative or the product does not fit.
+Index checked_elements(Index rows, Index cols);
 
 /// A run of T on one device. Move-only: a copy of something this large is always written out.
 template <typename T>
 class Buffer {
  public:
   Buffer() = default;
+  /// `size` elements, not initialised.
   explicit Buffer(Index size, Memory& memory = host_memory()) : memory_(&memory), size_(size) {
-    if (size > 0) data_ = static_cast<T*>(memory.allocate(std::size_t(size) * sizeof(T)));
+    const std::size_t bytes = checked_bytes(size, sizeof(T));
+    if (bytes > 0) data_ = static_cast<T*>(memory.allocate(bytes));
   }
   static Buffer zeros(Index size, Memory& memory = host_memory()) {
     Buffer buffer(size, memory);
@@ -74,7 +100,7 @@ class Matrix {
  public:
   Matrix() = default;
   Matrix(Index rows, Index cols, Memory& memory = host_memory())
-      : buffer_(rows * cols, memory), rows_(rows), cols_(cols) {}
+      : buffer_(checked_elements(rows, cols), memory), rows_(rows), cols_(cols) {}
   static Matrix zeros(Index rows, Index cols, Memory& memory = host_memory()) {
     Matrix matrix(rows, cols, memory);
     matrix.buffer_.fill_zero();

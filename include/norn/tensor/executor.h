@@ -22,8 +22,9 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   int lanes() const;
-  /// Runs task(index, lane) for every index in [0, count) and returns when all are done. The first
-  /// exception of a task is thrown again here. Only one thread may call it at a time.
+  /// Runs task(index, lane) for every index in [0, count) and returns when all are done. When tasks
+  /// throw, the rest is dropped and the exception of the lowest index that threw is thrown again
+  /// here. Calls from several threads wait for each other.
   void for_each(Index count, const std::function<void(Index index, int lane)>& task);
   /// Cuts [0, count) into runs of `chunk` and runs task(begin, end, lane) for each.
   void for_ranges(Index count, Index chunk,

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words, numbers and sizes as people write and read them.
+
+#include "norn/base/text.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+namespace {
+
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c;
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn a into b, no letter being
+/// edited twice (the "optimal string alignment" form of Damerau's distance).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  // Rows of the table d[i][j]: distance of the first i letters of a and the first j of b.
+  std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) above[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, replaced});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return above[b.size()];
+}
+
+/// `text` without a leading plus sign that stands directly before a number ("+1" is common in
+/// LibSVM files; std::from_chars refuses it).
+std::string_view without_plus(std::string_view text) {
+  const bool plus = text.size() > 1 && text[0] == '+' && text[1] != '-' && text[1] != '+';
+  return plus ? text.substr(1) : text;
+}
+
+}  // namespace
+
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), lower);
+  return result;
+}
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
+
+std::optional<std::string> nearest_word(std::string_view word,
+                                        std::span<const std::string> candidates) {
+  const std::string wanted = lower_case(word);
+  const std::size_t limit = std::max<std::size_t>(wanted.size() / 3, 2);
+  const std::string* nearest = nullptr;
+  std::size_t least = limit + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(wanted, lower_case(candidate));
+    // A short word whose letters all differ is near to nothing.
+    if (distance < least && distance < std::max(wanted.size(), candidate.size())) {
+      least = distance;
+      nearest = &candidate;
+    }
+  }
+  if (nearest == nullptr) return std::nullopt;
+  return *nearest;
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+  const std::optional<std::string> nearest = nearest_word(word, candidates);
+  return nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : std::string();
+}
+
+std::string join(std::span<const std::string> words, std::string_view separator) {
+  return fmt::format("{}", fmt::join(words, separator));
+}
+
+std::string human_bytes(double bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  // 1023.95 would print as 1024.0.
+  while (std::abs(bytes) >= (unit == 0 ? 1023.5 : 1023.95) && unit + 1 < kUnits.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, kUnits[unit]);
+}
+
+std::string with_thousands(long long value) {
+  std::string digits = fmt::format("{}", value);
+  const std::size_t first = value < 0 ? 1 : 0;
+  for (std::size_t at = digits.size(); at > first + 3;) {
+    at -= 3;
+    digits.insert(at, 1, ',');
+  }
+  return digits;
+}
+
+std::string human_seconds(double seconds) {
+  if (!std::isfinite(seconds) || std::abs(seconds) > 1e15) return "unknown";
+  const char* const sign = seconds < 0 ? "-" : "";
+  const double size = std::abs(seconds);
+  if (size < 9.95) return fmt::format("{}{:.1f} s", sign, size);
+  const long long whole = std::llround(size);
+  if (whole < 60) return fmt::format("{}{} s", sign, whole);
+  if (whole < 3600) return fmt::format("{}{} min {:02} s", sign, whole / 60, whole % 60);
+  return fmt::format("{}{} h {:02} min", sign, whole / 3600, whole % 3600 / 60);
+}
+
+std::optional<double> parse_double(std::string_view text) {
+  const std::string_view number = without_plus(text);
+  double value = 0;
+  const char* const end = number.data() + number.size();
+  const auto [stop, problem] = std::from_chars(number.data(), end, value);
+  if (stop != end || problem == std::errc::invalid_argument) return std::nullopt;
+  if (problem == std::errc::result_out_of_range) {
+    // Too small is a number (0 or the nearest subnormal one), too large is not.
+    value = std::strtod(std::string(number).c_str(), nullptr);
+    if (std::isinf(value)) return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<long long> parse_integer(std::string_view text) {
+  const std::string_view number = without_plus(text);
+  long long value = 0;
+  const char* const end = number.data() + number.size();
+  const auto [stop, problem] = std::from_chars(number.data(), end, value);
+  if (stop != end || problem != std::errc()) return std::nullopt;
+  return value;
+}
+
+}  // namespace norn
