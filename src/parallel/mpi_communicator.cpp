@@ -3,6 +3,7 @@
 
 #include "mpi_communicator.h"
 
+#include "mpi_c_api.h"
 #include "norn/base/error.h"
 #include "shares.h"
 
@@ -15,7 +16,6 @@
 #include <thread>
 
 #include <fmt/format.h>
-#include <mpi.h>
 
 namespace norn {
 
