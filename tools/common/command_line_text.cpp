@@ -23,7 +23,8 @@ std::string wrap(const std::string& text, std::size_t indent) {
     const std::size_t end = std::min(text.find(' ', at), text.size());
     const std::string_view word(text.data() + at, end - at);
     if (used > indent && used + 1 + word.size() > kWidth) {
-      out += "\n" + std::string(indent, ' ');
+      out += '\n';
+      out.append(indent, ' ');
       used = indent;
     } else if (used > indent) {
       out += ' ';
@@ -52,7 +53,8 @@ std::string remark_on(const Option& option) {
 }
 
 std::string help_entry(const Option& option) {
-  std::string head = "  " + (option.flag.empty() ? std::string() : option.flag + ", ");
+  std::string head = "  ";
+  if (!option.flag.empty()) head.append(option.flag).append(", ");
   head += with_value(option);
   const std::string text = wrap(option.text + remark_on(option), kColumn);
   if (head.size() + 2 > kColumn) return fmt::format("{}\n{:{}}{}\n", head, "", kColumn, text);
