@@ -157,7 +157,8 @@ ModelInfo read_model_info(const TensorFileReader& file) {
   info.state.epoch = file.integer("norn_epoch");
   info.state.batch = file.integer("norn_batch");
   info.state.epoch_cost = FixedSum::from_words(file.integer("norn_epoch_cost_high"),
-                                               file.integer("norn_epoch_cost_low"));
+                                               file.integer("norn_epoch_cost_low"),
+                                               file.integer("norn_epoch_cost_magnitude"));
   info.state.epoch_examples = file.integer("norn_epoch_examples");
   return info;
 }

@@ -141,6 +141,7 @@ class ModelWriter {
     file.attribute("norn_batch", state_->batch);
     file.attribute("norn_epoch_cost_high", state_->epoch_cost.high());
     file.attribute("norn_epoch_cost_low", state_->epoch_cost.low());
+    file.attribute("norn_epoch_cost_magnitude", state_->epoch_cost.magnitude());
     file.attribute("norn_epoch_examples", state_->epoch_examples);
   }
 
