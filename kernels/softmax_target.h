@@ -18,9 +18,9 @@ struct FixedFormatOfRows {
 
 /// The tau of one loss. `unit` is what a row's target of 1 counts for.
 struct SoftMaxTargetRule {
-  float scale = 1.0f;  ///< factor of every tau
+  float scale = 1.0f;                                     ///< factor of every tau
   float margin = std::numeric_limits<float>::infinity();  ///< targets count while y is below it
-  bool uses_values = true;  ///< whether a stored entry counts for its value, or for 1
+  bool uses_values = true;      ///< whether a stored entry counts for its value, or for 1
   bool divides_boolean = true;  ///< whether an example without weight shares 1 among its targets
 
   NORN_HD float unit(const SoftMaxCost& rule, const TargetView& target, Index r) const {

@@ -25,21 +25,21 @@ done
 jobs=$(nproc)
 heading() { printf '\n== %s (%d s) ==\n' "$1" "$SECONDS"; }
 
-# configure_and_build PRESET: with ccache where it is there.
-configure_and_build() {
+# configure PRESET [OPTION...]: with ccache where it is there.
+configure() {
   local launcher=()
   if command -v ccache > /dev/null; then
     launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
   fi
   cmake --preset "$1" "${launcher[@]}" "${@:2}" | tail -n 4
-  cmake --build --preset "$1" -j "$jobs"
 }
 
 heading "dependencies"
 tools/install_dependencies.sh
 
 heading "build: preset cpu"
-configure_and_build cpu
+configure cpu
+cmake --build --preset cpu -j "$jobs"
 
 # mpirun refuses root and more ranks than cores unless told.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -47,7 +47,8 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 if [ "$sanitizers" = yes ]; then
   for preset in asan tsan; do
     heading "build and test: preset $preset"
-    configure_and_build "$preset"
+    configure "$preset"
+    cmake --build --preset "$preset" -j "$jobs"
     ctest --preset "$preset" -j "$jobs"
   done
 fi
@@ -55,8 +56,9 @@ fi
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2> /dev/null || true)
 if [ -n "$nvcc" ]; then
   heading "build: preset cuda, with $nvcc"
-  # The CPU's tests ran or will run in the preset cpu; here only what belongs to the device is built.
-  configure_and_build cuda -DCMAKE_CUDA_COMPILER="$nvcc"
+  # Host code is built and tested in the preset cpu; here only what nvcc compiles, so that nothing is built twice.
+  configure cuda -DCMAKE_CUDA_COMPILER="$nvcc"
+  cmake --build --preset cuda -j "$jobs" --target cuda_test
   if nvidia-smi -L > /dev/null 2>&1; then
     heading "test: preset cuda"
     ctest --preset cuda -L gpu -j 1

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Costs and deltas of independent output units on the CPU.
 #include "kernels/cpu/cost_kernels.h"
-
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/strips.h"
 
@@ -13,8 +12,8 @@ namespace norn {
 namespace {
 
 template <typename L>
-constexpr bool kIsMarginal = std::same_as<L, ScaledMarginalCrossEntropy> ||
-                             std::same_as<L, DataScaledMarginalCrossEntropy>;
+constexpr bool kIsMarginal =
+    std::same_as<L, ScaledMarginalCrossEntropy> || std::same_as<L, DataScaledMarginalCrossEntropy>;
 
 /// One activation judged by one loss, over parts of a row.
 template <typename F, typename L>
@@ -91,8 +90,8 @@ double judge_block(Executor& executor, const UnitJudge<F, L>& judge, const Targe
             cost = judge.judge_sparse(row, absent, first_unit, z.row(r), z.cols, saved);
           } else {
             cost = judge.judge_dense(row.weight, row.dense, z.row(r), row.dense_count);
-            cost += judge.judge_zeros(row.weight, z.row(r) + row.dense_count,
-                                      z.cols - row.dense_count);
+            cost +=
+                judge.judge_zeros(row.weight, z.row(r) + row.dense_count, z.cols - row.dense_count);
           }
           row_cost[std::size_t(r)] = double(row.weight) * cost;
         }

@@ -66,18 +66,18 @@ class CpuPointwiseKernels final : public PointwiseKernels {
   }
 
   void do_sum_columns(MatrixView<const float> delta, float scale, VectorView<float> sum) override {
-    executor_.for_ranges(
-        delta.cols, strips::columns_per_task(delta.rows),
-        [&](Index begin, Index end, int /*lane*/) {
-          std::array<double, strips::kWidth> total{};
-          const Index count = end - begin;
-          for (Index r = 0; r < delta.rows; ++r) {
-            const float* row = delta.row(r) + begin;
-            for (Index c = 0; c < count; ++c) total[std::size_t(c)] += double(row[c]);
-          }
-          for (Index c = 0; c < count; ++c)
-            sum[begin + c] = float(double(scale) * total[std::size_t(c)]);
-        });
+    executor_.for_ranges(delta.cols, strips::columns_per_task(delta.rows),
+                         [&](Index begin, Index end, int /*lane*/) {
+                           std::array<double, strips::kWidth> total{};
+                           const Index count = end - begin;
+                           for (Index r = 0; r < delta.rows; ++r) {
+                             const float* row = delta.row(r) + begin;
+                             for (Index c = 0; c < count; ++c)
+                               total[std::size_t(c)] += double(row[c]);
+                           }
+                           for (Index c = 0; c < count; ++c)
+                             sum[begin + c] = float(double(scale) * total[std::size_t(c)]);
+                         });
   }
 
   void do_softmax_rows(MatrixView<float> z_to_y) override {

@@ -74,7 +74,8 @@ struct CrossEntropyJudge {
     }
     sum += strips::sum_of_strips(row.dense_count, [&](Index first, Index count, float* tau) {
       for (Index c = 0; c < count; ++c)
-        tau[c] = rule.gated(scale.probability(z[first + c]), rule.dense(unit, row.dense[first + c]));
+        tau[c] =
+            rule.gated(scale.probability(z[first + c]), rule.dense(unit, row.dense[first + c]));
     });
     return -sum;
   }
@@ -141,8 +142,8 @@ struct JacobianJudge {
     const bool counts_absent = absent == AbsentEntries::count_as_zero;
     const float* rest = z + row.dense_count;
     if (counts_absent)
-      sum += strips::sum_of_strips(
-          n - row.dense_count, [&](Index first, Index count, float* terms) {
+      sum +=
+          strips::sum_of_strips(n - row.dense_count, [&](Index first, Index count, float* terms) {
             for (Index c = 0; c < count; ++c) {
               const float y = scale.probability(rest[first + c]);
               terms[c] = y * loss.slope(y, 0.0f);
@@ -214,10 +215,9 @@ void CpuCostKernels::do_softmax_statistics(MatrixView<const float> z, VectorView
           const float* row = z.row(r);
           const float top = largest(row, z.cols);
           maximum[r] = top;
-          sum[r] = float(
-              strips::sum_of_strips(z.cols, [&](Index first, Index count, float* terms) {
-                for (Index c = 0; c < count; ++c) terms[c] = math::exp(row[first + c] - top);
-              }));
+          sum[r] = float(strips::sum_of_strips(z.cols, [&](Index first, Index count, float* terms) {
+            for (Index c = 0; c < count; ++c) terms[c] = math::exp(row[first + c] - top);
+          }));
         }
       });
 }
@@ -236,14 +236,14 @@ void CpuCostKernels::do_softmax_total(MatrixView<const float> block_maximum,
                                       MatrixView<const float> block_sum,
                                       VectorView<const float> maximum,
                                       VectorView<std::int64_t> total) {
-  executor_.for_ranges(
-      total.size, strips::rows_per_task(block_maximum.rows),
-      [&](Index begin, Index end, int /*lane*/) {
-        for (Index block = 0; block < block_maximum.rows; ++block)
-          for (Index b = begin; b < end; ++b)
-            total[b] += to_fixed(double(block_sum(block, b) *
-                                        math::exp(block_maximum(block, b) - maximum[b])));
-      });
+  executor_.for_ranges(total.size, strips::rows_per_task(block_maximum.rows),
+                       [&](Index begin, Index end, int /*lane*/) {
+                         for (Index block = 0; block < block_maximum.rows; ++block)
+                           for (Index b = begin; b < end; ++b)
+                             total[b] +=
+                                 to_fixed(double(block_sum(block, b) *
+                                                 math::exp(block_maximum(block, b) - maximum[b])));
+                       });
 }
 
 void CpuCostKernels::do_target_coupling(const SoftMaxCost& rule, const TargetView& target,
@@ -264,15 +264,14 @@ void CpuCostKernels::do_target_coupling(const SoftMaxCost& rule, const TargetVie
 
 void CpuCostKernels::do_block_coupling(const SoftMaxCost& rule, const TargetView& target,
                                        Index first_unit, MatrixView<const float> z,
-                                       const SoftMaxRows& rows,
-                                       VectorView<std::int64_t> coupling) {
+                                       const SoftMaxRows& rows, VectorView<std::int64_t> coupling) {
   const AbsentEntries absent = absent_entries(target);
   const auto for_each_row = [&](const auto& part) {
     executor_.for_ranges(
         z.rows, strips::rows_per_task(z.cols), [&](Index begin, Index end, int /*lane*/) {
           for (Index r = begin; r < end; ++r)
-            coupling[r] += to_fixed(part(r, row_targets(target, r, first_unit, z.cols),
-                                         RowScale(rows, r, {})));
+            coupling[r] += to_fixed(
+                part(r, row_targets(target, r, first_unit, z.cols), RowScale(rows, r, {})));
         });
   };
   if (const std::optional<SoftMaxTargetRule> targets = softmax_target_rule(rule.loss)) {
@@ -303,9 +302,8 @@ void CpuCostKernels::do_softmax_delta(const SoftMaxCost& rule, const TargetView&
         z.rows, strips::rows_per_task(z.cols), [&](Index begin, Index end, int /*lane*/) {
           std::vector<float> saved;
           for (Index r = begin; r < end; ++r)
-            row_cost[std::size_t(r)] =
-                judge_row(r, row_targets(target, r, first_unit, z.cols),
-                          RowScale(rows, r, rows.coupling), saved);
+            row_cost[std::size_t(r)] = judge_row(r, row_targets(target, r, first_unit, z.cols),
+                                                 RowScale(rows, r, rows.coupling), saved);
         });
     *cost = sum_in_order(row_cost);
   };

@@ -12,15 +12,24 @@ namespace norn::strips {
 
 inline constexpr Index kWidth = 256;  ///< elements of a strip
 
-/// x[0] + ... + x[n - 1] in eight float64 lanes, added pairwise at the end.
-inline double sum(const float* x, Index n) {
+/// term(0) + ... + term(n - 1) in eight float64 lanes, added pairwise at the end.
+template <typename Term>
+double sum_in_lanes(Index n, const Term& term) {
   std::array<double, 8> lanes{};
   Index i = 0;
   for (; i + 8 <= n; i += 8)
-    for (std::size_t lane = 0; lane < 8; ++lane) lanes[lane] += double(x[i + Index(lane)]);
-  for (std::size_t lane = 0; i < n; ++i, ++lane) lanes[lane] += double(x[i]);
+    for (std::size_t lane = 0; lane < 8; ++lane) lanes[lane] += term(i + Index(lane));
+  for (std::size_t lane = 0; i < n; ++i, ++lane) lanes[lane] += term(i);
   return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
          ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+}
+
+inline double sum(const float* x, Index n) {
+  return sum_in_lanes(n, [x](Index i) { return double(x[i]); });
+}
+
+inline double sum_of_squares(const float* x, Index n) {
+  return sum_in_lanes(n, [x](Index i) { return double(x[i]) * double(x[i]); });
 }
 
 /// Calls body(first, count) for the strips of [0, n), in order.

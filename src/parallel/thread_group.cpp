@@ -59,7 +59,7 @@ class Group {
   }
 
   /// Rank `rank` leaves for good, with an exception or without one.
-  void end(int rank, std::exception_ptr error) {
+  void end(int rank, const std::exception_ptr& error) {
     const std::lock_guard lock(mutex_);
     if (error && !error_) error_ = error;
     if (ended_.empty()) {

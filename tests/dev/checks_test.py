@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/dev"))
+import check_documents  # noqa: E402
 import check_layers  # noqa: E402
 import check_sizes  # noqa: E402
 
@@ -109,6 +110,22 @@ class Sizes(Tree):
     def test_missing_licence_line_is_found(self):
         self.plant("src/base/a.cpp", "int x;\n")
         self.assertEqual(len(self.sizes()), 1)
+
+
+class Documents(Tree):
+    def test_names_of_existing_files_pass(self):
+        self.plant("docs/a.md", "[b](b.md#part) and tools/c.sh and https://example.org/docs/x.md and tests/LAYER/x.cpp")
+        self.plant("docs/b.md", "[a](a.md) (tests/*_test.cpp)")
+        self.plant("tools/c.sh", "# docs/a.md\n")
+        self.assertEqual(check_documents.check_tree(self.root), [])
+
+    def test_names_of_missing_files_are_found(self):
+        for name, text in [("README.md", "[x](docs/y.md)"), ("docs/a.md", "[x](y.md)"), ("docs/a.md", "see tools/y.sh."),
+                           ("src/base/a.cpp", "// docs/y.md\n")]:
+            with self.subTest(f"{name} {text}"):
+                self.plant(name, text)
+                self.assertEqual(len(check_documents.check_tree(self.root)), 1)
+                (self.root / name).unlink()
 
 
 if __name__ == "__main__":

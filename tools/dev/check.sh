@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What continuous integration checks beside the tests. Says all that is wrong, then fails.
 #   tools/dev/check.sh            everything; --built needs the preset cpu to be built
-#   tools/dev/check.sh --quick    format, layers, sizes, scripts: seconds
+#   tools/dev/check.sh --quick    format, layers, sizes, documents, scripts: seconds
 #   tools/dev/check.sh --built    generated documents, clang-tidy
 # NORN_TIDY_BASE=<commit> limits clang-tidy to the files that changed since that commit.
 set -euo pipefail
@@ -67,6 +67,7 @@ for part in "${parts[@]}"; do
     step "format" tools/dev/format.sh --check
     step "layers" /usr/bin/python3 tools/dev/check_layers.py
     step "sizes" /usr/bin/python3 tools/dev/check_sizes.py
+    step "documents" /usr/bin/python3 tools/dev/check_documents.py
     step "shell scripts" shell_scripts
     step "python scripts" python_scripts
   else
