@@ -212,14 +212,13 @@ std::vector<double> Network::reduce_row_squares(const std::vector<std::vector<do
   for (const std::vector<double>& block : blocks)
     for (std::size_t b = 0; b < sums.size(); ++b) sums[b].add(block[b]);
   std::vector<std::int64_t> words;
-  for (const FixedSum& sum : sums) {
-    words.push_back(sum.high());
-    words.push_back(sum.low());
-  }
+  for (const FixedSum& sum : sums)
+    for (std::int64_t word : {sum.high(), sum.low(), sum.magnitude()}) words.push_back(word);
   context_.communicator.all_reduce_sum(words);
   std::vector<double> squares;
   for (std::size_t b = 0; b < sums.size(); ++b)
-    squares.push_back(FixedSum::from_words(words[2 * b], words[2 * b + 1]).value());
+    squares.push_back(
+        FixedSum::from_words(words[3 * b], words[3 * b + 1], words[3 * b + 2]).value());
   return squares;
 }
 

@@ -95,7 +95,7 @@ class Network {
   TargetView target_view(int layer, const BoundBatch& batch) const;
   void softmax_rows(int layer, const TargetView* target, Index examples);
   SoftMaxRows rows_of(const OutputState& state, Index examples) const;
-  MatrixView<float> block_z(OutputState& state, Range units, Index examples, int lane);
+  MatrixView<float> block_z(const UnitLayer& layer, Range units, Index examples, int lane);
   double block_delta(int layer, const TargetView& target, Range units, MatrixView<float> z);
   void clip_output_deltas(int layer, const TargetView& target, Index examples);
 
