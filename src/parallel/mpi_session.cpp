@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Begins and ends MPI for a program.
 
+#include "mpi_c_api.h"
 #include "mpi_communicator.h"
 #include "norn/base/error.h"
 #include "norn/parallel/communicator.h"
@@ -10,7 +11,6 @@
 #include <exception>
 
 #include <fmt/format.h>
-#include <mpi.h>
 
 namespace norn {
 

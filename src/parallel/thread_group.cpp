@@ -59,7 +59,7 @@ class Group {
   }
 
   /// Rank `rank` leaves for good, with an exception or without one.
-  void end(int rank, std::exception_ptr error) {
+  void end(int rank, const std::exception_ptr& error) {
     const std::lock_guard lock(mutex_);
     if (error && !error_) error_ = error;
     if (ended_.empty()) {
@@ -148,7 +148,8 @@ class ThreadRank final : public Communicator {
   }
 
   std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) override {
-    std::vector<std::vector<std::byte>> all(std::size_t(size()));
+    std::vector<std::vector<std::byte>> all;
+    all.resize(std::size_t(size()));
     all[std::size_t(rank_)].assign(mine.begin(), mine.end());
     collective({"gather_to_all", 0, 0, {}, mine.data(), Index(mine.size())}, [&](int other) {
       const auto* begin = static_cast<const std::byte*>(call_of(other).data);
@@ -182,18 +183,22 @@ class ThreadRank final : public Communicator {
     for (Index r = 0; r < from.rows; ++r) std::copy_n(from.row(r), from.cols, to.row(r));
   }
 
+  void check_same(const Call& mine, int other) const {
+    const Call& theirs = call_of(other);
+    if (same_shape(mine, theirs)) return;
+    throw CommunicationError(fmt::format(
+        "rank {} of {}: {} [{} x {}] met {} [{} x {}] on rank {}; every rank must make the same "
+        "calls in the same order",
+        rank_, size(), mine.operation, mine.rows, mine.cols, theirs.operation, theirs.rows,
+        theirs.cols, other));
+  }
+
   /// Calls read(other) for every other rank, while all ranks leave what the others read as it is.
   template <typename Read>
   void collective(const Call& call, const Read& read) {
     group_.calls[std::size_t(rank_)] = call;
     group_.meet(rank_, call.operation);
-    if (!same_shape(call, call_of(0))) {
-      throw CommunicationError(fmt::format(
-          "rank {} of {}: {} [{} x {}] met {} [{} x {}] on rank 0; every rank must make "
-          "the same calls in the same order",
-          rank_, size(), call.operation, call.rows, call.cols, call_of(0).operation,
-          call_of(0).rows, call_of(0).cols));
-    }
+    for (int other = 0; other < size(); ++other) check_same(call, other);
     for (int other = 0; other < size(); ++other) {
       if (other != rank_) read(other);
     }

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/data/dataset.h"
+#include "norn/engine/context.h"
+#include "norn/nn/layer.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+/// A network at work on this rank: its part of every layer and weight matrix, and the steps that it
+/// can make.
+namespace norn {
+
+/// One step's examples, for each layer that is bound to a data set (null for the others).
+struct BoundBatch {
+  std::vector<const HostBatch*> of_layer;
+  std::vector<bool> ignore_absent;  ///< by layer: the data set says SparseIgnoreZero
+  Index examples = 0;
+};
+
+/// An input layer at work: the batch as the first layers see it.
+class InputLayer;
+
+class Network {
+ public:
+  /// `shapes` tell which inputs are sparse. `batch` is the largest number of examples of a step;
+  /// with the layers' widths it fixes the blocks. Throws UsageError for networks that this build
+  /// cannot run, naming layer and key.
+  Network(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context, Index batch,
+          Pass purpose);
+  ~Network();
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  const Graph& graph() const { return graph_; }
+  const NetworkDescriptor& descriptor() const { return graph_.network; }
+  Index batch() const { return batch_; }
+  const Context& context() const { return context_; }
+
+  /// Draws initial weights from the seed; biases take their layers' initial value.
+  void initialise(std::uint64_t seed);
+
+  /// One update: forward, cost, backward, with every rank. Returns the batch's cost summed over its
+  /// examples. Throws DivergenceError naming layer and step when a delta or the cost is no longer
+  /// finite.
+  FixedSum train_step(const BoundBatch& batch, const StepPosition& position);
+  /// Puts rows of sparse weights that lag behind through the steps before `step`. Before anything
+  /// but training reads weights, and before they are saved.
+  void catch_up(std::int64_t step);
+  /// lambda / 2 * sum of w^2 + lambda1 * sum of |w|, shared matrices once. Weights must have caught
+  /// up.
+  double regularization_cost();
+
+  /// Called with the outputs of each block of this rank, from several lanes at a time.
+  using BlockVisitor = std::function<void(Range units, MatrixView<const float> y, int lane)>;
+  /// The outputs of one output layer for a batch.
+  void predict(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
+  /// The activations of a hidden layer for a batch, [B x width], valid until the next step.
+  MatrixView<const float> activations(const BoundBatch& batch, int hidden_layer);
+
+  /// Layers that take part, sources first. A hidden layer that leads to no output takes no part.
+  const std::vector<int>& order() const { return order_; }
+  UnitLayer* unit_layer(int layer) { return units_[std::size_t(layer)].get(); }
+  const UnitLayer* unit_layer(int layer) const { return units_[std::size_t(layer)].get(); }
+  /// The weights of an edge of the graph; null for an edge that shares another's, and for layers
+  /// that take no part.
+  Weights* weights(int edge) { return weights_[std::size_t(edge)].get(); }
+  const std::vector<Range>& shares(int layer) const { return shares_[std::size_t(layer)]; }
+  bool sparse_input(int layer) const { return sparse_input_[std::size_t(layer)]; }
+  Index working_bytes() const;
+
+ private:
+  struct SharedGradient;
+  struct OutputState;
+
+  void select_layers();
+  void check_runnable() const;
+  void build_layers();
+  void build_weights();
+  bool store_by_destination(int owner_edge) const;
+  void build_shared_gradients();
+  void build_scratch();
+
+  void forward_hidden(const BoundBatch& batch, Pass pass, const StepPosition& position);
+  void forward_layer(int layer, Index examples, Pass pass, const StepPosition& position);
+  LayerOutput output_of(int layer, Index examples) const;
+  void pre_activation(const UnitLayer& layer, Range units, MatrixView<float> z);
+  WeightStep weight_step(const StepPosition& position, Index examples) const;
+
+  FixedSum run_output(int layer, const BoundBatch& batch, const StepPosition& position);
+  TargetView target_view(int layer, const BoundBatch& batch) const;
+  void softmax_rows(int layer, const TargetView* target, Index examples);
+  SoftMaxRows rows_of(const OutputState& state, Index examples) const;
+  MatrixView<float> block_z(const UnitLayer& layer, Range units, Index examples, int lane);
+  double block_delta(int layer, const TargetView& target, Range units, MatrixView<float> z);
+  void clip_output_deltas(int layer, const TargetView& target, Index examples);
+
+  void backward_hidden(int layer, Index examples, const StepPosition& position);
+  void receive_delta(int layer, Index examples, const StepPosition& position);
+  void clip_deltas(UnitLayer& layer, Index examples);
+  std::vector<double> reduce_row_squares(const std::vector<std::vector<double>>& blocks,
+                                         Index examples);
+  void backward_block(UnitLayer& layer, Range units, MatrixView<const float> delta,
+                      const WeightStep& step, int lane, bool with_sparse);
+  void update_sparse(UnitLayer& layer, MatrixView<const float> delta, const WeightStep& step);
+  void finish_sparse(UnitLayer& layer, const WeightStep& step);
+  SharedGradient& shared_gradient(const UnitLayer& layer, std::size_t connection);
+  void add_shared_gradients(UnitLayer& layer);
+  void update_shared(const WeightStep& step);
+
+  Context context_;
+  Graph graph_;
+  Index batch_;
+  Pass purpose_;
+  UpdateSchedule schedule_;
+  std::vector<int> order_;
+  std::vector<bool> sparse_input_;                       // by layer
+  std::vector<std::vector<Range>> shares_;               // by layer: units of every rank
+  std::vector<std::unique_ptr<InputLayer>> inputs_;      // by layer
+  std::vector<std::unique_ptr<UnitLayer>> units_;        // by layer
+  std::vector<std::unique_ptr<Weights>> weights_;        // by edge
+  std::vector<std::unique_ptr<SharedGradient>> shared_;  // by edge that uses shared weights
+  std::vector<std::unique_ptr<OutputState>> outputs_;    // by layer
+  std::vector<Scratch> scratch_;                         // by lane
+};
+
+}  // namespace norn

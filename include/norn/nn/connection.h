@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/kernels.h"
+
+#include <array>
+#include <memory>
+#include <vector>
+
+/// Weight matrices and the connections that use them. Nothing here knows of ranks beyond "which
+/// units are mine".
+namespace norn {
+
+/// What computes: passed to everything that does.
+struct Compute {
+  Executor& executor;
+  Kernels& kernels;
+  Memory& memory;
+};
+
+/// What a layer hands to the layers that it feeds: its whole width, for every example of the batch.
+struct LayerOutput {
+  bool is_sparse = false;
+  MatrixView<const float> dense;                ///< [B x N], when not sparse
+  CsrView sparse;                               ///< [B x N], when sparse
+  const TransposedBatch* transposed = nullptr;  ///< of sparse, in training
+  Index examples() const { return is_sparse ? sparse.rows : dense.rows; }
+};
+
+/// Where a weight matrix stands and how it is stored.
+struct WeightShape {
+  Index sources = 0;
+  Index destinations = 0;
+  Range mine;  ///< destination units stored here
+  bool by_destination =
+      true;  ///< stored [mine x sources] (dense source) or [sources x mine] (sparse source)
+  bool replicated =
+      false;  ///< every rank stores all destinations (matrices that several connections share)
+};
+
+/// Values and update state of one weight matrix, the part that this rank stores.
+/// Rows of a sparse source may lag behind the steps made (they are put through them when they are
+/// next touched); catch_up() brings all of them up to date.
+class Weights {
+ public:
+  /// State arrays are allocated when `trainable`.
+  Weights(const WeightShape& shape, const UpdateRule& rule, bool trainable, Memory& memory);
+
+  const WeightShape& shape() const { return shape_; }
+  MatrixView<float> values() { return values_.view(); }
+  MatrixView<const float> values() const { return values_.view(); }
+  /// The weights to these destination units (global numbers): rows or columns of values(), as
+  /// stored.
+  MatrixView<float> values_of(Range destinations);
+  std::array<MatrixView<float>, 2> slots_of(Range destinations);
+  int slots() const { return slots_; }
+  /// 0: values, 1 and 2: the state arrays.
+  MatrixView<float> part(int number) {
+    return number == 0 ? values() : slot_[std::size_t(number - 1)].view();
+  }
+  RowState row_state(Range destinations);
+  VectorView<std::int64_t> steps_done() { return steps_done_.view(); }
+  Index bytes() const;
+  Index state_bytes() const;
+
+  int users = 1;  ///< connections that share the matrix
+
+ private:
+  MatrixView<float> cut(MatrixView<float> whole, Range destinations) const;
+  WeightShape shape_;
+  int slots_ = 0;
+  Matrix<float> values_;
+  std::array<Matrix<float>, 2> slot_;
+  Buffer<std::int64_t> steps_done_;  // [sources], stored by source only
+};
+
+/// One step's settings for the weights.
+struct WeightStep {
+  const UpdateRule& rule;
+  const UpdateSchedule& schedule;
+  std::int64_t step = 0;
+  float scale = 1.0f;  ///< of gradients: 1 / examples
+};
+
+/// Scratch memory of one lane, sized for the largest connection.
+struct Scratch {
+  Matrix<float> z;         ///< [B x widest output block]
+  Matrix<float> dx;        ///< [B x widest dense source]
+  Buffer<float> gradient;  ///< one tile of a weight gradient
+};
+
+/// A weight matrix as seen from one destination layer.
+class Connection {
+ public:
+  /// `transposed`: the matrix is used the other way round than its owner does.
+  Connection(Weights& weights, bool transposed, bool sparse_source)
+      : weights_(&weights), transposed_(transposed), sparse_source_(sparse_source) {}
+
+  Weights& weights() const { return *weights_; }
+  bool transposed() const { return transposed_; }
+  bool sparse_source() const { return sparse_source_; }
+  bool shared() const { return weights_->users > 1; }
+  Index sources() const;
+
+  /// z += x * w for destination units `units`.   z [B x units]
+  void forward(const Compute& compute, const LayerOutput& x, Range units,
+               MatrixView<float> z) const;
+  /// dx = delta * w^T: these units' part of the source's delta.   delta [B x units],  dx [B x N]
+  void input_delta(const Compute& compute, MatrixView<const float> delta, Range units,
+                   MatrixView<float> dx) const;
+  /// Gradient and update of the weights to `units`, tile by tile, never stored whole.
+  void update(const Compute& compute, const WeightStep& step, const LayerOutput& x,
+              MatrixView<const float> delta, Range units, Scratch& scratch) const;
+  /// The gradient of the weights to `units` into their place in `whole` (the shape that the weights
+  /// are stored in).
+  void gradient(const Compute& compute, float scale, const LayerOutput& x,
+                MatrixView<const float> delta, Range units, MatrixView<float> whole) const;
+  /// Elements of Scratch::gradient that update() needs for blocks of that width.
+  Index gradient_tile(Index block_width) const;
+
+ private:
+  bool rows_are_destinations() const { return weights_->shape().by_destination != transposed_; }
+  MatrixView<float> view(MatrixView<float> stored, Range units) const;
+  Weights* weights_;
+  bool transposed_;
+  bool sparse_source_;
+};
+
+/// A vector of parameters of a layer's own units: bias, batch normalisation's scale and bias.
+struct UnitParameters {
+  Buffer<float> value;
+  std::array<Buffer<float>, 2> slot;
+  UnitParameters() = default;
+  UnitParameters(Index units, int slots, Memory& memory);
+  /// Applies gradient [n] to elements [first, first + n); never regularised.
+  void update(const Compute& compute, const WeightStep& step, Index first,
+              VectorView<const float> gradient);
+  Index bytes() const { return value.bytes(); }
+};
+
+}  // namespace norn

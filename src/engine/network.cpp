@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building a network: which layers take part, how units are shared out, weights and scratch memory.
+#include "norn/engine/network.h"
+
+#include "norn/base/error.h"
+#include "src/engine/network_state.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+// Pre-activations of an output layer are kept between the passes of SoftMax when they are at most
+// this large: a function of width and batch alone. Larger ones are computed again.
+constexpr Index kKeptElements = Index(1) << 24;
+
+UpdateSchedule make_schedule(const NetworkDescriptor& network) {
+  UpdateSchedule schedule;
+  const TrainingDescriptor& training = network.training;
+  schedule.rate = training.rate;
+  schedule.decay = network.decay;
+  schedule.l2 = training.lambda;
+  schedule.l1 = training.lambda1;
+  if (const Adam* adam = std::get_if<Adam>(&training.optimizer)) {
+    schedule.beta1 = adam->mu;
+    schedule.beta2 = adam->mu1;
+  }
+  return schedule;
+}
+
+}  // namespace
+
+Network::Network(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context,
+                 Index batch, Pass purpose)
+    : context_(context), graph_(std::move(graph)), batch_(batch), purpose_(purpose) {
+  const std::size_t layers = graph_.network.layers.size();
+  sparse_input_.assign(layers, false);
+  for (std::size_t i = 0; i < layers; ++i)
+    for (const DatasetShape& shape : shapes)
+      if (shape.name == graph_.network.layers[i].dataset)
+        sparse_input_[i] = shape.gives_sparse_batches;
+  schedule_ = make_schedule(graph_.network);
+  check_runnable();
+  select_layers();
+  build_layers();
+  build_weights();
+  build_scratch();
+}
+
+Network::~Network() = default;
+
+void Network::check_runnable() const {
+  if (const auto reason = why_not_runnable(graph_)) throw UsageError(*reason);
+  for (const LayerDescriptor& layer : graph_.network.layers) {
+    const bool softmax = std::holds_alternative<SoftMax>(layer.activation);
+    if (layer.kind == LayerKind::output && layer.dropout > 0.0f)
+      throw UsageError(fmt::format(
+          "layer \"{}\": pDropout {} on an Output layer is not supported; move it to the "
+          "Hidden layer before it",
+          layer.name, layer.dropout));
+    if (layer.kind == LayerKind::hidden && softmax && layer.dropout > 0.0f)
+      throw UsageError(fmt::format(
+          "layer \"{}\": pDropout {} on a SoftMax layer is not supported; remove one of the "
+          "two",
+          layer.name, layer.dropout));
+  }
+}
+
+// A layer takes part when it leads to an output; in a network without outputs all do.
+void Network::select_layers() {
+  const auto& layers = graph_.network.layers;
+  std::vector<bool> used(layers.size(), false);
+  for (std::size_t i = 0; i < layers.size(); ++i) used[i] = layers[i].kind == LayerKind::output;
+  if (std::find(used.begin(), used.end(), true) == used.end()) used.assign(layers.size(), true);
+  for (auto it = graph_.order.rbegin(); it != graph_.order.rend(); ++it) {
+    if (!used[std::size_t(*it)]) continue;
+    for (int edge : graph_.sources[std::size_t(*it)])
+      used[std::size_t(graph_.edges[std::size_t(edge)].source)] = true;
+    for (int skip : graph_.skips[std::size_t(*it)]) used[std::size_t(skip)] = true;
+  }
+  for (int layer : graph_.order)
+    if (used[std::size_t(layer)]) order_.push_back(layer);
+}
+
+void Network::build_layers() {
+  const std::size_t layers = graph_.network.layers.size();
+  inputs_.resize(layers);
+  units_.resize(layers);
+  outputs_.resize(layers);
+  shares_.resize(layers);
+  const int ranks = context_.communicator.size();
+  std::vector<BlockPartition> partitions(layers);
+  for (int layer : order_) {
+    const auto at = std::size_t(layer);
+    partitions[at] = BlockPartition::make(graph_.network.layers[at].units(), batch_,
+                                          context_.compute.kernels.block_rule);
+    for (int r = 0; r < ranks; ++r) shares_[at].push_back(partitions[at].units_of(r, ranks));
+  }
+  for (int layer : order_) {
+    const auto at = std::size_t(layer);
+    const LayerDescriptor& descriptor = graph_.network.layers[at];
+    if (descriptor.kind == LayerKind::input) {
+      const float denoising = descriptor.sparse ? graph_.network.denoising : 0.0f;
+      inputs_[at] = std::make_unique<InputLayer>(descriptor, layer, sparse_input_[at], denoising);
+      continue;
+    }
+    UnitLayer::Settings settings;
+    settings.descriptor = &descriptor;
+    settings.number = layer;
+    settings.partition = partitions[at];
+    settings.mine = shares_[at][std::size_t(context_.communicator.rank())];
+    settings.batch = batch_;
+    settings.trainable = purpose_ == Pass::training;
+    for (int edge : graph_.destinations[at]) {
+      const auto destination = std::size_t(graph_.edges[std::size_t(edge)].destination);
+      if (partitions[destination].width() > 0) settings.terms += partitions[destination].blocks();
+    }
+    settings.terms += Index(graph_.skip_destinations[at].size());
+    if (descriptor.sparse && descriptor.kind == LayerKind::hidden &&
+        graph_.network.sparseness.beta > 0.0f)
+      settings.sparseness = descriptor.sparseness.value_or(graph_.network.sparseness);
+    units_[at] = std::make_unique<UnitLayer>(settings, graph_.network.training.optimizer,
+                                             context_.compute.memory);
+  }
+}
+
+// A sparse source reads whole rows of its weights, so a matrix that one uses is stored by source
+// unit.
+bool Network::store_by_destination(int owner_edge) const {
+  std::optional<bool> wanted;
+  for (std::size_t e = 0; e < graph_.edges.size(); ++e) {
+    const Edge& edge = graph_.edges[e];
+    const bool uses = int(e) == owner_edge || edge.shared_with == owner_edge;
+    if (!uses || !sparse_input_[std::size_t(edge.source)]) continue;
+    const bool by_destination = int(e) != owner_edge && edge.transposed;
+    if (wanted && *wanted != by_destination)
+      throw UsageError(fmt::format(
+          "layer \"{}\": SharedWeights: a sparse input cannot use the same matrix both ways "
+          "round; remove one of the two",
+          graph_.network.layers[std::size_t(edge.destination)].name));
+    wanted = by_destination;
+  }
+  return wanted.value_or(true);
+}
+
+void Network::build_weights() {
+  weights_.resize(graph_.edges.size());
+  shared_.resize(graph_.edges.size());
+  const UpdateRule& rule = graph_.network.training.optimizer;
+  const auto takes_part = [&](const Edge& edge) {
+    return units_[std::size_t(edge.destination)] != nullptr;
+  };
+  for (std::size_t e = 0; e < graph_.edges.size(); ++e) {
+    const Edge& edge = graph_.edges[e];
+    if (edge.shared_with >= 0 || !takes_part(edge)) continue;
+    int users = 1;
+    for (const Edge& other : graph_.edges)
+      users += other.shared_with == int(e) && takes_part(other);
+    WeightShape shape;
+    shape.sources = graph_.network.layers[std::size_t(edge.source)].units();
+    shape.destinations = graph_.network.layers[std::size_t(edge.destination)].units();
+    shape.mine = units_[std::size_t(edge.destination)]->mine();
+    shape.by_destination = store_by_destination(int(e));
+    shape.replicated = users > 1;
+    weights_[e] =
+        std::make_unique<Weights>(shape, rule, purpose_ == Pass::training, context_.compute.memory);
+    weights_[e]->users = users;
+  }
+  if (purpose_ == Pass::training) build_shared_gradients();
+  for (int layer : order_) {
+    for (int e : graph_.sources[std::size_t(layer)]) {
+      const Edge& edge = graph_.edges[std::size_t(e)];
+      Weights* weights = weights_[std::size_t(edge.shared_with >= 0 ? edge.shared_with : e)].get();
+      if (!weights)
+        throw UsageError(fmt::format(
+            "layer \"{}\": SharedWeights name a connection of a layer that leads to no Output",
+            graph_.network.layers[std::size_t(layer)].name));
+      units_[std::size_t(layer)]->connections.emplace_back(*weights,
+                                                           edge.shared_with >= 0 && edge.transposed,
+                                                           sparse_input_[std::size_t(edge.source)]);
+      units_[std::size_t(layer)]->source_layers.push_back(edge.source);
+    }
+  }
+}
+
+void Network::build_shared_gradients() {
+  for (std::size_t e = 0; e < graph_.edges.size(); ++e) {
+    const int owner = graph_.edges[e].shared_with >= 0 ? graph_.edges[e].shared_with : int(e);
+    const Weights* weights = weights_[std::size_t(owner)].get();
+    if (!weights || weights->users < 2 || !units_[std::size_t(graph_.edges[e].destination)])
+      continue;
+    const MatrixView<const float> w = weights->values();
+    shared_[e] = std::make_unique<SharedGradient>();
+    shared_[e]->part = Matrix<float>::zeros(w.rows, w.cols, context_.compute.memory);
+    if (owner == int(e))
+      shared_[e]->sum = Matrix<float>::zeros(w.rows, w.cols, context_.compute.memory);
+  }
+}
+
+void Network::build_scratch() {
+  const auto rank = std::size_t(context_.communicator.rank());
+  Index widest_z = 0;
+  Index widest_source = 0;
+  Index gradient = 0;
+  for (int number : order_) {
+    const UnitLayer* layer = unit_layer(number);
+    if (!layer) continue;
+    const Index width = layer->partition().block_width();
+    for (std::size_t c = 0; c < layer->connections.size(); ++c) {
+      if (units_[std::size_t(layer->source_layers[c])])
+        widest_source = std::max(widest_source, layer->connections[c].sources());
+      gradient = std::max(gradient, layer->connections[c].gradient_tile(width));
+    }
+    if (!layer->is_output()) continue;
+    auto state = std::make_unique<OutputState>();
+    const Index mine = shares_[std::size_t(number)][rank].count();
+    const Range blocks = layer->partition().blocks_of(int(rank), context_.communicator.size());
+    const bool keep = layer->is_softmax() && layer->partition().width() * batch_ <= kKeptElements;
+    if (keep) state->kept_z = Buffer<float>(mine * batch_, context_.compute.memory);
+    if (!keep) widest_z = std::max(widest_z, width);
+    if (layer->is_softmax()) {
+      state->block_maximum = Matrix<float>(blocks.count(), batch_, context_.compute.memory);
+      state->block_sum = Matrix<float>(blocks.count(), batch_, context_.compute.memory);
+      state->maximum = Buffer<float>(batch_, context_.compute.memory);
+      state->total = Buffer<std::int64_t>(batch_, context_.compute.memory);
+      state->coupling = Buffer<std::int64_t>(batch_, context_.compute.memory);
+    }
+    outputs_[std::size_t(number)] = std::move(state);
+  }
+  scratch_.resize(std::size_t(context_.compute.executor.lanes()));
+  for (Scratch& scratch : scratch_) {
+    scratch.z = Matrix<float>(batch_, widest_z, context_.compute.memory);
+    if (purpose_ != Pass::training) continue;
+    scratch.dx = Matrix<float>(batch_, widest_source, context_.compute.memory);
+    scratch.gradient = Buffer<float>(gradient, context_.compute.memory);
+  }
+}
+
+void Network::initialise(std::uint64_t seed) {
+  for (std::size_t e = 0; e < weights_.size(); ++e) {
+    if (!weights_[e]) continue;
+    const WeightShape& shape = weights_[e]->shape();
+    const auto destination = std::size_t(graph_.edges[e].destination);
+    WeightPlace place;
+    place.by_destination = shape.by_destination;
+    place.first_destination = shape.mine.begin;
+    place.sources = shape.sources;
+    place.destinations = shape.destinations;
+    context_.compute.kernels.update->initialise(
+        graph_.network.layers[destination].init.scheme,
+        Philox::stream(seed, RandomPurpose::weights, std::uint32_t(e)), place,
+        weights_[e]->values());
+  }
+}
+
+Index Network::working_bytes() const {
+  Index bytes = 0;
+  for (const auto& layer : units_)
+    if (layer) bytes += layer->working_bytes();
+  for (const Scratch& scratch : scratch_)
+    bytes += scratch.z.bytes() + scratch.dx.bytes() + scratch.gradient.bytes();
+  for (const auto& state : outputs_)
+    if (state)
+      bytes += state->kept_z.bytes() + state->block_maximum.bytes() + state->block_sum.bytes() +
+               state->maximum.bytes() + state->total.bytes() + state->coupling.bytes();
+  for (const auto& shared : shared_)
+    if (shared) bytes += shared->sum.bytes() + shared->part.bytes();
+  return bytes;
+}
+
+}  // namespace norn

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// One update: forward through the hidden layers, the output layers block by block, backward, with
+// the collectives that join the ranks. Layers themselves know nothing of ranks.
+#include "norn/base/error.h"
+#include "norn/engine/network.h"
+#include "src/engine/network_state.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+WeightStep Network::weight_step(const StepPosition& position, Index examples) const {
+  return {graph_.network.training.optimizer, schedule_, position.step, 1.0f / float(examples)};
+}
+
+FixedSum Network::train_step(const BoundBatch& batch, const StepPosition& position) {
+  require(purpose_ == Pass::training, "Network::train_step: the network was built for prediction");
+  require(batch.examples >= 1 && batch.examples <= batch_,
+          "Network::train_step: batch is empty or larger than planned");
+  forward_hidden(batch, Pass::training, position);
+  for (int layer : order_)
+    if (UnitLayer* unit = unit_layer(layer); unit && unit->delta_sum.allocated())
+      unit->delta_sum.begin(batch.examples);
+  FixedSum cost;
+  for (int layer : order_)
+    if (outputs_[std::size_t(layer)]) cost.add(run_output(layer, batch, position));
+  for (auto it = order_.rbegin(); it != order_.rend(); ++it)
+    if (units_[std::size_t(*it)] && !outputs_[std::size_t(*it)])
+      backward_hidden(*it, batch.examples, position);
+  update_shared(weight_step(position, batch.examples));
+  return cost;
+}
+
+void Network::forward_hidden(const BoundBatch& batch, Pass pass, const StepPosition& position) {
+  for (int layer : order_) {
+    const auto at = std::size_t(layer);
+    if (inputs_[at]) {
+      const HostBatch* data = batch.of_layer[at];
+      require(data != nullptr, "Network: an input layer has no data set");
+      inputs_[at]->prepare(context_.compute, *data, batch_, pass, purpose_ == Pass::training,
+                           position);
+    } else if (!outputs_[at]) {
+      forward_layer(layer, batch.examples, pass, position);
+    }
+  }
+}
+
+// Sparse sources and element-wise work take all own units at once: their sums do not depend on
+// blocks. Products with dense sources go block by block, so that their bits do not depend on how
+// many blocks a rank owns.
+void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosition& position) {
+  UnitLayer& unit = *units_[std::size_t(layer)];
+  const Compute& compute = context_.compute;
+  const auto connection_forward = [&](Range units, bool sparse) {
+    for (std::size_t c = 0; c < unit.connections.size(); ++c)
+      if (unit.connections[c].sparse_source() == sparse)
+        unit.connections[c].forward(compute, output_of(unit.source_layers[c], examples), units,
+                                    unit.whole(examples).columns(units.begin, units.count()));
+  };
+  if (unit.mine().count() > 0) {
+    unit.begin_forward(compute, examples);
+    connection_forward(unit.mine(), true);
+    const Range blocks =
+        unit.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
+    compute.executor.for_each(blocks.count(), [&](Index b, int) {
+      connection_forward(unit.partition().units(blocks.begin + b), false);
+    });
+    for (int skip : graph_.skips[std::size_t(layer)]) {
+      const LayerOutput source = output_of(skip, examples);
+      compute.kernels.pointwise->add(source.dense.columns(unit.mine().begin, unit.mine().count()),
+                                     unit.own(examples));
+    }
+    unit.finish_forward(compute, examples, pass, position);
+  }
+  context_.communicator.all_gather_columns(unit.whole(examples), shares_[std::size_t(layer)]);
+  if (unit.is_softmax()) unit.softmax(compute, examples);
+}
+
+LayerOutput Network::output_of(int layer, Index examples) const {
+  const auto at = std::size_t(layer);
+  return inputs_[at] ? inputs_[at]->output() : units_[at]->output(examples);
+}
+
+Network::SharedGradient& Network::shared_gradient(const UnitLayer& layer, std::size_t connection) {
+  return *shared_[std::size_t(graph_.sources[std::size_t(layer.settings().number)][connection])];
+}
+
+// One block's delta goes down to the sources, then into the weights and the bias: in that order,
+// because the sources must see the weights as they were.
+void Network::backward_block(UnitLayer& layer, Range units, MatrixView<const float> delta,
+                             const WeightStep& step, int lane, bool with_sparse) {
+  const Compute& compute = context_.compute;
+  Scratch& scratch = scratch_[std::size_t(lane)];
+  const Index examples = delta.rows;
+  for (std::size_t c = 0; c < layer.connections.size(); ++c) {
+    const Connection& connection = layer.connections[c];
+    const auto source = std::size_t(layer.source_layers[c]);
+    const LayerOutput x = output_of(layer.source_layers[c], examples);
+    if (units_[source]) {
+      const MatrixView<float> dx{scratch.dx.view().data, examples, connection.sources(),
+                                 connection.sources()};
+      connection.input_delta(compute, delta, units, dx);
+      units_[source]->delta_sum.add(compute, 0, dx);
+    }
+    if (connection.shared()) {
+      if (with_sparse || !x.is_sparse)
+        connection.gradient(compute, step.scale, x, delta, units,
+                            shared_gradient(layer, c).part.view());
+    } else if (with_sparse || !x.is_sparse) {
+      connection.update(compute, step, x, delta, units, scratch);
+      const float limit = layer.descriptor().weight_norm;
+      if (limit > 0.0f && !x.is_sparse)
+        compute.kernels.update->clip_row_norms(limit, connection.weights().values_of(units));
+    }
+  }
+  layer.update_bias(compute, step, units, delta);
+}
+
+// Weights of sparse sources of a hidden layer: all own units at once, so that a touched row is gone
+// through once.
+void Network::update_sparse(UnitLayer& layer, MatrixView<const float> delta,
+                            const WeightStep& step) {
+  for (std::size_t c = 0; c < layer.connections.size(); ++c) {
+    const Connection& connection = layer.connections[c];
+    const LayerOutput x = output_of(layer.source_layers[c], delta.rows);
+    if (!x.is_sparse) continue;
+    if (!connection.shared()) {
+      connection.update(context_.compute, step, x, delta, layer.mine(), scratch_[0]);
+      continue;
+    }
+    connection.gradient(context_.compute, step.scale, x, delta, layer.mine(),
+                        shared_gradient(layer, c).part.view());
+  }
+}
+
+// After all blocks of a layer: its sparse rows have been through this step.
+void Network::finish_sparse(UnitLayer& layer, const WeightStep& step) {
+  for (std::size_t c = 0; c < layer.connections.size(); ++c) {
+    const Connection& connection = layer.connections[c];
+    if (!connection.sparse_source() || connection.shared()) continue;
+    Weights& weights = connection.weights();
+    const LayerOutput x = output_of(layer.source_layers[c], 0);
+    context_.compute.kernels.sparse->mark_done(*x.transposed, step.step, weights.steps_done());
+    const float limit = layer.descriptor().weight_norm;
+    if (limit <= 0.0f) continue;
+    context_.compute.kernels.sparse->catch_up(step.rule, step.schedule, step.step + 1,
+                                              weights.row_state(weights.shape().mine));
+    context_.compute.kernels.update->clip_column_norms(limit, weights.values());
+  }
+}
+
+// Joins what all destinations of a hidden layer, on all ranks, say about its activations.
+void Network::receive_delta(int layer, Index examples, const StepPosition& position) {
+  UnitLayer& unit = *units_[std::size_t(layer)];
+  Communicator& communicator = context_.communicator;
+  DeltaSum& sum = unit.delta_sum;
+  communicator.all_reduce_sum(sum.flags());
+  if (sum.out_of_range())
+    throw DivergenceError(
+        fmt::format("layer \"{}\": a delta is not finite at step {} (epoch {}); lower the learning "
+                    "rate and resume from the last checkpoint",
+                    unit.descriptor().name, position.step, position.epoch + 1));
+  communicator.reduce_scatter_columns(sum.fine(), shares_[std::size_t(layer)]);
+  if (sum.coarse_used())
+    communicator.reduce_scatter_columns(sum.coarse(), shares_[std::size_t(layer)]);
+  float maximum = sum.take(context_.compute, unit.mine().begin, unit.delta(examples));
+  communicator.all_reduce_max({&maximum, 1});
+  sum.adapt(maximum);
+  if (!unit.is_softmax()) return;
+  // The Jacobian of SoftMax joins all units of a row: every rank forms the whole rows.
+  Matrix<float> rows(examples, unit.partition().width(), context_.compute.memory);
+  const MatrixView<float> own = rows.view().columns(unit.mine().begin, unit.mine().count());
+  for (Index b = 0; b < examples; ++b)
+    std::copy_n(unit.delta(examples).row(b), own.cols, own.row(b));
+  communicator.all_gather_columns(rows.view(), shares_[std::size_t(layer)]);
+  context_.compute.kernels.pointwise->softmax_rows_backward(unit.whole(examples), rows.view());
+  for (Index b = 0; b < examples; ++b)
+    std::copy_n(own.row(b), own.cols, unit.delta(examples).row(b));
+}
+
+void Network::backward_hidden(int layer, Index examples, const StepPosition& position) {
+  UnitLayer& unit = *units_[std::size_t(layer)];
+  if (!unit.delta_sum.allocated()) return;
+  const WeightStep step = weight_step(position, examples);
+  receive_delta(layer, examples, position);
+  if (unit.mine().count() > 0) unit.backward(context_.compute, examples, position, step);
+  if (unit.descriptor().delta_norm > 0.0f) clip_deltas(unit, examples);
+  const MatrixView<const float> delta = unit.delta(examples);
+  if (unit.mine().count() > 0)
+    for (int skip : graph_.skips[std::size_t(layer)])
+      if (units_[std::size_t(skip)])
+        units_[std::size_t(skip)]->delta_sum.add(context_.compute, unit.mine().begin, delta);
+  const Range blocks =
+      unit.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
+  context_.compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
+    const Range units = unit.partition().units(blocks.begin + b);
+    backward_block(unit, units, delta.columns(units.begin - unit.mine().begin, units.count()), step,
+                   lane, false);
+  });
+  update_sparse(unit, delta, step);
+  finish_sparse(unit, step);
+  add_shared_gradients(unit);
+}
+
+// Sums of squares of a row over all blocks and ranks, in fixed point.
+std::vector<double> Network::reduce_row_squares(const std::vector<std::vector<double>>& blocks,
+                                                Index examples) {
+  std::vector<FixedSum> sums(static_cast<std::size_t>(examples));
+  for (const std::vector<double>& block : blocks)
+    for (std::size_t b = 0; b < sums.size(); ++b) sums[b].add(block[b]);
+  std::vector<std::int64_t> words;
+  for (const FixedSum& sum : sums)
+    for (std::int64_t word : {sum.high(), sum.low(), sum.magnitude()}) words.push_back(word);
+  context_.communicator.all_reduce_sum(words);
+  std::vector<double> squares;
+  for (std::size_t b = 0; b < sums.size(); ++b)
+    squares.push_back(
+        FixedSum::from_words(words[3 * b], words[3 * b + 1], words[3 * b + 2]).value());
+  return squares;
+}
+
+void Network::clip_deltas(UnitLayer& unit, Index examples) {
+  const Range blocks =
+      unit.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
+  std::vector<std::vector<double>> parts(std::size_t(blocks.count()),
+                                         std::vector<double>(std::size_t(examples)));
+  for (Index b = 0; b < blocks.count(); ++b) {
+    const Range units = unit.partition().units(blocks.begin + b);
+    const MatrixView<float> delta =
+        unit.delta(examples).columns(units.begin - unit.mine().begin, units.count());
+    context_.compute.kernels.normalization->row_squares(delta,
+                                                        {parts[std::size_t(b)].data(), examples});
+  }
+  const std::vector<double> squares = reduce_row_squares(parts, examples);
+  if (unit.mine().count() > 0)
+    context_.compute.kernels.normalization->clip_rows(
+        unit.descriptor().delta_norm, {squares.data(), examples}, unit.delta(examples));
+}
+
+// A layer that uses shared weights has filled its own part of their gradient: complete it and add
+// it up.
+void Network::add_shared_gradients(UnitLayer& layer) {
+  const int number = layer.settings().number;
+  for (std::size_t c = 0; c < layer.connections.size(); ++c) {
+    const Connection& connection = layer.connections[c];
+    if (!connection.shared()) continue;
+    const int edge = graph_.sources[std::size_t(number)][c];
+    const int owner = graph_.edges[std::size_t(edge)].shared_with;
+    const MatrixView<float> part = shared_gradient(layer, c).part.view();
+    const bool rows = connection.weights().shape().by_destination != connection.transposed();
+    const std::vector<Range>& shares = shares_[std::size_t(number)];
+    if (rows)
+      context_.communicator.all_gather_rows(part, shares);
+    else
+      context_.communicator.all_gather_columns(part, shares);
+    context_.compute.kernels.pointwise->add(
+        part, shared_[std::size_t(owner >= 0 ? owner : edge)]->sum.view());
+  }
+}
+
+void Network::update_shared(const WeightStep& step) {
+  for (std::size_t e = 0; e < shared_.size(); ++e) {
+    if (!shared_[e] || shared_[e]->sum.empty()) continue;
+    Weights& weights = *weights_[e];
+    const MatrixView<float> g = shared_[e]->sum.view();
+    const float share = 1.0f / float(weights.users);
+    for (Index i = 0; i < g.size(); ++i) g.data[i] *= share;
+    std::array<MatrixView<float>, 2> slots = weights.slots_of(weights.shape().mine);
+    context_.compute.kernels.update->update(step.rule, step.schedule.at(step.step),
+                                            weights.values(), g, slots);
+    const float limit = graph_.network.layers[std::size_t(graph_.edges[e].destination)].weight_norm;
+    if (limit > 0.0f && weights.shape().by_destination)
+      context_.compute.kernels.update->clip_row_norms(limit, weights.values());
+    else if (limit > 0.0f)
+      context_.compute.kernels.update->clip_column_norms(limit, weights.values());
+    shared_[e]->sum.fill_zero();
+  }
+}
+
+void Network::catch_up(std::int64_t step) {
+  for (auto& weights : weights_) {
+    if (!weights || weights->users > 1 || weights->steps_done().empty()) continue;
+    context_.compute.kernels.sparse->catch_up(graph_.network.training.optimizer, schedule_, step,
+                                              weights->row_state(weights->shape().mine));
+  }
+}
+
+}  // namespace norn

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weight matrices: storage, and the products that a connection makes with them.
+#include "norn/nn/connection.h"
+
+#include <algorithm>
+
+namespace norn {
+namespace {
+
+// Rows of a gradient tile: the tile stays in a core's second-level cache between its product and
+// its update.
+Index tile_rows(Index rows, Index cols) {
+  constexpr Index kTileElements = Index(1) << 18;
+  const Index wanted = std::max<Index>(128, kTileElements / std::max<Index>(1, cols) / 16 * 16);
+  return std::min(rows, wanted);
+}
+
+}  // namespace
+
+Weights::Weights(const WeightShape& shape, const UpdateRule& rule, bool trainable, Memory& memory)
+    : shape_(shape), slots_(trainable ? norn::slots_of(rule) : 0) {
+  if (shape_.replicated) shape_.mine = {0, shape_.destinations};
+  const Index mine = shape_.mine.count();
+  const Index rows = shape_.by_destination ? mine : shape_.sources;
+  const Index cols = shape_.by_destination ? shape_.sources : mine;
+  values_ = Matrix<float>::zeros(rows, cols, memory);
+  for (int s = 0; s < slots_; ++s) slot_[std::size_t(s)] = Matrix<float>::zeros(rows, cols, memory);
+  if (trainable && !shape_.by_destination)
+    steps_done_ = Buffer<std::int64_t>::zeros(shape_.sources, memory);
+}
+
+MatrixView<float> Weights::cut(MatrixView<float> whole, Range destinations) const {
+  const Index first = destinations.begin - shape_.mine.begin;
+  return shape_.by_destination ? whole.row_range(first, destinations.count())
+                               : whole.columns(first, destinations.count());
+}
+
+MatrixView<float> Weights::values_of(Range destinations) {
+  return cut(values_.view(), destinations);
+}
+
+std::array<MatrixView<float>, 2> Weights::slots_of(Range destinations) {
+  std::array<MatrixView<float>, 2> result;
+  for (int s = 0; s < slots_; ++s)
+    result[std::size_t(s)] = cut(slot_[std::size_t(s)].view(), destinations);
+  return result;
+}
+
+RowState Weights::row_state(Range destinations) {
+  return {values_of(destinations), slots_of(destinations), steps_done_.view()};
+}
+
+Index Weights::bytes() const {
+  return values_.bytes();
+}
+
+Index Weights::state_bytes() const {
+  return slot_[0].bytes() + slot_[1].bytes() + steps_done_.bytes();
+}
+
+Index Connection::sources() const {
+  return transposed_ ? weights_->shape().destinations : weights_->shape().sources;
+}
+
+// The part of a stored matrix that belongs to destination units of this connection.
+MatrixView<float> Connection::view(MatrixView<float> stored, Range units) const {
+  const Index first = units.begin - (transposed_ ? 0 : weights_->shape().mine.begin);
+  return rows_are_destinations() ? stored.row_range(first, units.count())
+                                 : stored.columns(first, units.count());
+}
+
+void Connection::forward(const Compute& compute, const LayerOutput& x, Range units,
+                         MatrixView<float> z) const {
+  const MatrixView<float> w = view(weights_->values(), units);
+  if (x.is_sparse) {
+    compute.kernels.sparse->multiply(x.sparse, w, z);
+  } else if (rows_are_destinations()) {
+    compute.kernels.dense->multiply_transposed(x.dense, w, z, Existing::add);
+  } else {
+    Matrix<float> product(z.rows, z.cols, compute.memory);
+    compute.kernels.dense->multiply(x.dense, w, product.view());
+    compute.kernels.pointwise->add(product.view(), z);
+  }
+}
+
+void Connection::input_delta(const Compute& compute, MatrixView<const float> delta, Range units,
+                             MatrixView<float> dx) const {
+  const MatrixView<float> w = view(weights_->values(), units);
+  if (rows_are_destinations())
+    compute.kernels.dense->multiply(delta, w, dx);
+  else
+    compute.kernels.dense->multiply_transposed(delta, w, dx, Existing::overwrite);
+}
+
+void Connection::update(const Compute& compute, const WeightStep& step, const LayerOutput& x,
+                        MatrixView<const float> delta, Range units, Scratch& scratch) const {
+  if (x.is_sparse) {
+    compute.kernels.sparse->update_rows(step.rule, step.schedule, step.step, *x.transposed, delta,
+                                        step.scale, weights_->row_state(units));
+    return;
+  }
+  const UpdateStep now = step.schedule.at(step.step);
+  const Index sources_count = x.dense.cols;
+  const Index tile = tile_rows(units.count(), sources_count);
+  for (Index first = 0; first < units.count(); first += tile) {
+    const Index count = std::min(tile, units.count() - first);
+    const Range part{units.begin + first, units.begin + first + count};
+    const MatrixView<float> g{scratch.gradient.data(), count, sources_count, sources_count};
+    compute.kernels.dense->gradient(delta.columns(first, count), x.dense, step.scale, g);
+    compute.kernels.update->update(step.rule, now, weights_->values_of(part), g,
+                                   weights_->slots_of(part));
+  }
+}
+
+void Connection::gradient(const Compute& compute, float scale, const LayerOutput& x,
+                          MatrixView<const float> delta, Range units,
+                          MatrixView<float> whole) const {
+  const MatrixView<float> g = view(whole, units);
+  if (x.is_sparse)
+    compute.kernels.sparse->gradient(*x.transposed, delta, scale, g);
+  else if (rows_are_destinations())
+    compute.kernels.dense->gradient(delta, x.dense, scale, g);
+  else
+    compute.kernels.dense->gradient(x.dense, delta, scale, g);
+}
+
+Index Connection::gradient_tile(Index block_width) const {
+  return sparse_source_ || shared() ? 0 : tile_rows(block_width, sources()) * sources();
+}
+
+UnitParameters::UnitParameters(Index units, int slots, Memory& memory)
+    : value(Buffer<float>::zeros(units, memory)) {
+  for (int s = 0; s < slots; ++s) slot[std::size_t(s)] = Buffer<float>::zeros(units, memory);
+}
+
+void UnitParameters::update(const Compute& compute, const WeightStep& step, Index first,
+                            VectorView<const float> gradient) {
+  UpdateStep now = step.schedule.at(step.step);
+  now.l1 = now.l2 = 0.0f;
+  const Index n = gradient.size;
+  const auto row = [&](auto* data) {
+    return MatrixView<std::remove_pointer_t<decltype(data)>>{data, 1, n, n};
+  };
+  std::array<MatrixView<float>, 2> slots;
+  for (std::size_t s = 0; s < 2; ++s)
+    if (!slot[s].empty()) slots[s] = row(slot[s].data() + first);
+  compute.kernels.update->update(step.rule, now, row(value.data() + first), row(gradient.data),
+                                 slots);
+}
+
+}  // namespace norn
