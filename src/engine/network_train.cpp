@@ -170,6 +170,10 @@ void Network::receive_delta(int layer, Index examples, const StepPosition& posit
   communicator.all_reduce_max({&maximum, 1});
   sum.adapt(maximum);
   if (!unit.is_softmax()) return;
+  const SparsenessPenalty& sparseness = unit.settings().sparseness;
+  if (sparseness.beta > 0.0f)
+    context_.compute.kernels.normalization->sparseness_penalty(
+        sparseness.p, sparseness.beta, unit.own(examples), unit.delta(examples));
   // The Jacobian of SoftMax joins all units of a row: every rank forms the whole rows.
   Matrix<float> rows(examples, unit.partition().width(), context_.compute.memory);
   const MatrixView<float> own = rows.view().columns(unit.mine().begin, unit.mine().count());
