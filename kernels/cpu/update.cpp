@@ -117,11 +117,11 @@ class CpuUpdate final : public UpdateKernels {
   void do_clip_column_norms(float limit, MatrixView<float> w) override {
     // Squares are summed down runs of rows, then over the runs in order: a column's sum does not
     // depend on how many columns there are, so it is the same wherever the columns are cut.
-    constexpr Index run = 512;
-    const Index runs = (w.rows + run - 1) / run;
+    constexpr Index kRun = 512;
+    const Index runs = (w.rows + kRun - 1) / kRun;
     std::vector<double> squares(std::size_t(runs * w.cols));
-    executor_.for_ranges(w.rows, run, [&](Index begin, Index end, int) {
-      double* sum = squares.data() + begin / run * w.cols;
+    executor_.for_ranges(w.rows, kRun, [&](Index begin, Index end, int) {
+      double* sum = squares.data() + begin / kRun * w.cols;
       for (Index r = begin; r < end; ++r) {
         const float* row = w.row(r);
         for (Index c = 0; c < w.cols; ++c) sum[c] += double(row[c]) * double(row[c]);

@@ -36,8 +36,7 @@ inline double value(const Elu& f, double z) {
   return std::max(0.0, z) + double(f.alpha) * (std::exp(std::min(0.0, z)) - 1);
 }
 inline double value(const Selu& f, double z) {
-  return double(f.lambda) *
-         (std::max(0.0, z) + double(f.alpha) * (std::exp(std::min(0.0, z)) - 1));
+  return double(f.lambda) * (std::max(0.0, z) + double(f.alpha) * (std::exp(std::min(0.0, z)) - 1));
 }
 inline double value(const SoftPlus&, double z) {
   return std::log(1 + std::exp(z));

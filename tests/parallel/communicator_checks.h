@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -242,6 +243,10 @@ struct Check {
   const char* name;
   void (*run)(Communicator&, std::uint64_t seed);
 };
+inline void PrintTo(const Check& check, std::ostream* out) {
+  *out << check.name;
+}
+
 inline constexpr std::array kChecks = {Check{"all_gather_columns", all_gather_columns},
                                        Check{"all_gather_rows", all_gather_rows},
                                        Check{"reduce_scatter_columns", reduce_scatter_columns},

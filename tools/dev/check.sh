@@ -71,7 +71,7 @@ for part in "${parts[@]}"; do
     step "shell scripts" shell_scripts
     step "python scripts" python_scripts
   else
-    step "generated documents" tools/dev/generate_docs.sh --check
+    step "generated documents" tools/dev/write_reference.sh --check
     step "clang-tidy" clang_tidy
   fi
 done

@@ -21,17 +21,20 @@ struct ScoreFilter {
 class Predictor {
  public:
   /// `units`: only units below this are candidates (a model trained on padded data has more); 0:
-  /// all.
+  /// all. A `k` beyond them is taken as all of them.
   Predictor(Network& network, int output_layer, Index k, Index units = 0);
-  /// The best units of every example of the batch, on every rank. Valid until the next call.
+  /// The best units of every example of the batch, on every rank. Valid until the next call. A list
+  /// is shorter than K when there are fewer candidates.
   const TopK& predict(const BoundBatch& batch, const ScoreFilter& filter);
 
  private:
+  void merge_ranks(Index examples);
   Network& network_;
   int layer_;
   Index k_;
   Index units_;
   std::vector<TopK> lanes_;
+  std::vector<Buffer<float>> scaled_;  // by lane: scores of a block after the factors
 };
 
 }  // namespace norn

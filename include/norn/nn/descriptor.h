@@ -84,7 +84,7 @@ struct LayerDescriptor {
   PoolingFunction function = PoolingFunction::none;
   std::array<Index, 3> kernel = {1, 1, 1};
   std::array<Index, 3> stride = {1, 1, 1};
-  std::array<Index, 3> padding = {0, 0, 0};  ///< computed by infer_shapes
+  std::array<Index, 3> padding = {0, 0, 0};  ///< computed by make_graph()
   int kernel_dimensions = 0;
 
   Index units() const { return extent[0] * extent[1] * extent[2] * extent[3]; }

@@ -36,19 +36,24 @@ struct Graph {
   std::vector<std::vector<int>> destinations;  ///< edges out of each layer
   std::vector<std::vector<int>> skips;         ///< layers added to each layer's pre-activations
   std::vector<std::vector<int>> skip_destinations;
+  std::vector<int> unused;  ///< layers that lead to no output; none when there is no output at all
 
   int layer(const std::string& name) const;  ///< -1 when there is none
 };
 
-/// Resolves a descriptor. Throws UsageError, all errors at once, for unknown or missing sources,
-/// cycles (named), `auto` without its data set, layers narrower than their data, skips of another
+/// Resolves a descriptor. Names and sources that are left out take their defaults: <Kind><number>
+/// and the layer before. Throws UsageError, all errors at once, a line each, for values and keys
+/// that a text could not have said either, unknown or missing sources, cycles (named), `auto`
+/// without its data set, layers narrower than their data, windows that do not fit, skips of another
 /// size, shared weights that do not fit, layers of zero width, and networks without an input.
-/// `where` names the descriptor in messages.
+/// `where` names the descriptor in messages. In the graph's descriptor every size is a number:
+/// "auto" is the data set's, and Convolutional and Pooling layers have those that follow from their
+/// sources and windows.
 Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& datasets,
                  const std::string& where);
 
 /// The reason why this network cannot be trained or run by this build, or nothing: convolution and
-/// pooling layers.
+/// pooling layers, output layers that feed others, layers of kind Target.
 std::optional<std::string> why_not_runnable(const Graph& graph);
 
 }  // namespace norn

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resolving a descriptor: names, order, edges and sizes.
+#include "norn/nn/graph.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "src/nn/graph_parts.h"
+#include "src/nn/key_check.h"
+#include "src/nn/naming.h"
+#include "src/nn/shapes.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+using graph_parts::Faults;
+
+bool is_computed_size(const LayerDescriptor& layer) {
+  return layer.type != LayerType::fully_connected && layer.kind != LayerKind::input;
+}
+
+std::vector<std::string> names_of_layers(const NetworkDescriptor& network) {
+  std::vector<std::string> names;
+  for (const LayerDescriptor& layer : network.layers) names.push_back(layer.name);
+  return names;
+}
+
+// The number of a layer named by Source or Skip, or -1 with an error.
+int resolve(const Graph& graph, const LayerDescriptor& layer, const char* key,
+            const std::string& name, Faults& faults) {
+  const int found = graph.layer(name);
+  if (found >= 0) return found;
+  const std::vector<std::string> names = names_of_layers(graph.network);
+  const std::string hint = did_you_mean(name, names);
+  faults.add(layer, fmt::format("{} \"{}\" is not a layer{} Layers: {}", key, name,
+                                hint.empty() ? "." : hint, join(names)));
+  return -1;
+}
+
+void connect(Graph& graph, Faults& faults) {
+  const std::size_t count = graph.network.layers.size();
+  graph.sources.resize(count);
+  graph.destinations.resize(count);
+  graph.skips.resize(count);
+  graph.skip_destinations.resize(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const LayerDescriptor& layer = graph.network.layers[i];
+    if (layer.kind != LayerKind::input && layer.sources.empty())
+      faults.add(layer, "has no Source; the first layer is an Input layer, or names its source");
+    std::set<std::string> seen;
+    for (const std::string& name : layer.sources) {
+      if (!seen.insert(name).second)
+        faults.add(layer, fmt::format("Source names \"{}\" twice", name));
+      const int source = resolve(graph, layer, "Source", name, faults);
+      if (source < 0) continue;
+      const int edge = int(graph.edges.size());
+      graph.edges.push_back({source, int(i), -1, false});
+      graph.sources[i].push_back(edge);
+      graph.destinations[std::size_t(source)].push_back(edge);
+    }
+    for (const std::string& name : layer.skips) {
+      const int source = resolve(graph, layer, "Skip", name, faults);
+      if (source < 0) continue;
+      graph.skips[i].push_back(source);
+      graph.skip_destinations[std::size_t(source)].push_back(int(i));
+    }
+  }
+}
+
+// The layers that must be computed before a layer.
+std::vector<int> inputs_of(const Graph& graph, int layer) {
+  std::vector<int> inputs = graph.skips[std::size_t(layer)];
+  for (int edge : graph.sources[std::size_t(layer)])
+    inputs.push_back(graph.edges[std::size_t(edge)].source);
+  return inputs;
+}
+
+// Every layer that is left has an input that is left, so walking upwards comes round.
+void report_cycle(const Graph& graph, const std::vector<bool>& done, Faults& faults) {
+  const auto& layers = graph.network.layers;
+  std::vector<int> path;
+  int at = int(std::find(done.begin(), done.end(), false) - done.begin());
+  while (std::find(path.begin(), path.end(), at) == path.end()) {
+    path.push_back(at);
+    for (int input : inputs_of(graph, at))
+      if (!done[std::size_t(input)]) at = input;
+  }
+  path.erase(path.begin(), std::find(path.begin(), path.end(), at));
+  // Begin with the cycle's first layer in the file and go downwards, from source to destination.
+  std::reverse(path.begin(), path.end());
+  std::rotate(path.begin(), std::min_element(path.begin(), path.end()), path.end());
+  std::string text;
+  for (int layer : path) text += layers[std::size_t(layer)].name + " -> ";
+  faults.add(fmt::format("the layers form a cycle: {}{}; remove one of these connections", text,
+                         layers[std::size_t(path[0])].name));
+}
+
+void sort_layers(Graph& graph, Faults& faults) {
+  const std::size_t count = graph.network.layers.size();
+  std::vector<int> missing(count);
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (std::size_t i = 0; i < count; ++i) {
+    missing[i] = int(inputs_of(graph, int(i)).size());
+    if (missing[i] == 0) ready.push(int(i));
+  }
+  std::vector<bool> done(count, false);
+  const auto feed = [&](int destination) {
+    if (--missing[std::size_t(destination)] == 0) ready.push(destination);
+  };
+  while (!ready.empty()) {
+    const int layer = ready.top();
+    ready.pop();
+    graph.order.push_back(layer);
+    done[std::size_t(layer)] = true;
+    for (int edge : graph.destinations[std::size_t(layer)])
+      feed(graph.edges[std::size_t(edge)].destination);
+    for (int destination : graph.skip_destinations[std::size_t(layer)]) feed(destination);
+  }
+  if (graph.order.size() < count) report_cycle(graph, done, faults);
+}
+
+void infer_shapes(Graph& graph, Faults& faults) {
+  for (int number : graph.order) {
+    LayerDescriptor& layer = graph.network.layers[std::size_t(number)];
+    if (is_computed_size(layer)) {
+      std::vector<const LayerDescriptor*> sources;
+      for (int edge : graph.sources[std::size_t(number)])
+        sources.push_back(
+            &graph.network.layers[std::size_t(graph.edges[std::size_t(edge)].source)]);
+      std::string fault = infer_shape(layer, sources);
+      if (fault.empty()) fault = extent_fault(layer);
+      // What follows from a wrong size is no error of its own.
+      if (!fault.empty()) return faults.add(layer, fault);
+    }
+  }
+}
+
+void check_names(const NetworkDescriptor& network, Faults& faults) {
+  if (network.layers.empty()) faults.add("the network has no layers");
+  bool input = network.layers.empty();
+  std::set<std::string> seen;
+  for (const LayerDescriptor& layer : network.layers) {
+    input = input || layer.kind == LayerKind::input;
+    if (!seen.insert(layer.name).second)
+      faults.add(layer, "Name is that of another layer, too; names of layers must differ");
+  }
+  if (!input) faults.add("the network has no Input layer");
+}
+
+void find_unused(Graph& graph) {
+  const auto& layers = graph.network.layers;
+  std::vector<bool> used(layers.size(), false);
+  bool output = false;
+  for (auto it = graph.order.rbegin(); it != graph.order.rend(); ++it) {
+    const auto at = std::size_t(*it);
+    used[at] = used[at] || layers[at].kind == LayerKind::output;
+    output = output || layers[at].kind == LayerKind::output;
+    if (!used[at]) continue;
+    for (int input : inputs_of(graph, *it)) used[std::size_t(input)] = true;
+  }
+  for (std::size_t i = 0; output && i < layers.size(); ++i)
+    if (!used[i]) graph.unused.push_back(int(i));
+}
+
+}  // namespace
+
+int Graph::layer(const std::string& name) const {
+  for (std::size_t i = 0; i < network.layers.size(); ++i)
+    if (network.layers[i].name == name) return int(i);
+  return -1;
+}
+
+Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& datasets,
+                 const std::string& where) {
+  Faults faults(where);
+  Graph graph;
+  graph.network = std::move(network);
+  fill_names_and_sources(graph.network);
+  for (const std::string& fault : keys::descriptor_faults(graph.network)) faults.add(fault);
+  check_names(graph.network, faults);
+  faults.throw_any();
+  connect(graph, faults);
+  graph_parts::bind_datasets(graph, datasets, faults);
+  for (const LayerDescriptor& layer : graph.network.layers)
+    if (const std::string fault = extent_fault(layer); !fault.empty()) faults.add(layer, fault);
+  faults.throw_any();
+  sort_layers(graph, faults);
+  faults.throw_any();
+  infer_shapes(graph, faults);
+  faults.throw_any();
+  graph_parts::check_widths(graph, datasets, faults);
+  graph_parts::check_skips(graph, datasets, faults);
+  graph_parts::resolve_shared_weights(graph, faults);
+  faults.throw_any();
+  find_unused(graph);
+  return graph;
+}
+
+std::optional<std::string> why_not_runnable(const Graph& graph) {
+  const auto& layers = graph.network.layers;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const LayerDescriptor& layer = layers[i];
+    if (is_computed_size(layer))
+      return fmt::format(
+          "layer \"{}\": Type {} can be read and checked, but this build has no kernels to train "
+          "or run it; it runs networks of FullyConnected layers",
+          layer.name, keys::type_name(layer.type));
+    if (layer.kind == LayerKind::target)
+      return fmt::format(
+          "layer \"{}\": Kind Target has no meaning in training or prediction; use Output",
+          layer.name);
+    const bool feeds = !graph.destinations[i].empty();
+    if (layer.kind == LayerKind::output && (feeds || !graph.skip_destinations[i].empty())) {
+      const int fed = feeds ? graph.edges[std::size_t(graph.destinations[i][0])].destination
+                            : graph.skip_destinations[i][0];
+      return fmt::format(
+          "layer \"{}\": an Output layer cannot feed layer \"{}\": its values are used up block by "
+          "block and never kept whole; make it a Hidden layer, or feed layer \"{}\" from its "
+          "sources",
+          layer.name, layers[std::size_t(fed)].name, layers[std::size_t(fed)].name);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace norn

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets, skips and shared weights of a graph.
+#include "src/nn/graph_parts.h"
+
+#include "src/nn/naming.h"
+
+#include <algorithm>
+
+namespace norn::graph_parts {
+namespace {
+
+const DatasetShape* find_dataset(const std::vector<DatasetShape>& datasets,
+                                 const std::string& name) {
+  const auto found = std::find_if(datasets.begin(), datasets.end(),
+                                  [&](const DatasetShape& each) { return each.name == name; });
+  return found == datasets.end() ? nullptr : &*found;
+}
+
+std::string known_datasets(const std::string& name, const std::vector<DatasetShape>& datasets) {
+  std::vector<std::string> names;
+  for (const DatasetShape& each : datasets) names.push_back(each.name);
+  if (names.empty()) return "; there are no data sets";
+  const std::string hint = did_you_mean(name, names);
+  return fmt::format("{} Data sets: {}", hint.empty() ? "." : hint, join(names));
+}
+
+Index units_of(const DatasetShape& dataset) {
+  return dataset.extent[0] * dataset.extent[1] * dataset.extent[2];
+}
+
+int find_edge(const Graph& graph, const std::string& source, const std::string& destination) {
+  const int from = graph.layer(source);
+  const int to = graph.layer(destination);
+  for (std::size_t e = 0; e < graph.edges.size(); ++e)
+    if (graph.edges[e].source == from && graph.edges[e].destination == to) return int(e);
+  return -1;
+}
+
+const LayerDescriptor& layer_at(const Graph& graph, int number) {
+  return graph.network.layers[std::size_t(number)];
+}
+
+// "Hidden1 -> Output (128 x 1000)".
+std::string edge_text(const Graph& graph, const Edge& edge) {
+  const LayerDescriptor& from = layer_at(graph, edge.source);
+  const LayerDescriptor& to = layer_at(graph, edge.destination);
+  return fmt::format("{} -> {} ({} x {})", from.name, to.name, from.units(), to.units());
+}
+
+void share(Graph& graph, const LayerDescriptor& layer, const SharedWeights& shared,
+           Faults& faults) {
+  const int own = find_edge(graph, shared.input_layer, layer.name);
+  if (own < 0)
+    return faults.add(
+        layer, fmt::format("SharedWeights: InputLayer \"{}\" is not a source of it; sources: {}",
+                           shared.input_layer, join(layer.sources)));
+  const int from = find_edge(graph, shared.source_input_layer, shared.source_output_layer);
+  if (from < 0)
+    return faults.add(layer, fmt::format("SharedWeights: there is no connection {} -> {} to share; "
+                                         "SourceInputLayer must be a source of SourceOutputLayer",
+                                         shared.source_input_layer, shared.source_output_layer));
+  Edge& edge = graph.edges[std::size_t(own)];
+  const Edge& source = graph.edges[std::size_t(from)];
+  if (own == from)
+    return faults.add(layer, fmt::format("SharedWeights: {} -> {} would share its own weights",
+                                         shared.input_layer, layer.name));
+  if (edge.shared_with >= 0)
+    return faults.add(
+        layer, fmt::format("SharedWeights: InputLayer \"{}\" is given twice", shared.input_layer));
+  const Index rows = layer_at(graph, edge.source).units();
+  const Index columns = layer_at(graph, edge.destination).units();
+  const Index source_rows = layer_at(graph, source.source).units();
+  const Index source_columns = layer_at(graph, source.destination).units();
+  const bool straight = rows == source_rows && columns == source_columns;
+  const bool turned = rows == source_columns && columns == source_rows;
+  if (!(shared.transposed ? turned : straight)) {
+    const bool other_way = shared.transposed ? straight : turned;
+    return faults.add(
+        layer,
+        fmt::format("SharedWeights: {} cannot use the weights of {}{}; {}", edge_text(graph, edge),
+                    edge_text(graph, source), shared.transposed ? " transposed" : "",
+                    other_way
+                        ? (shared.transposed ? "remove \"Transposed\"" : "add \"Transposed\": true")
+                        : "the sizes must be the same"));
+  }
+  edge.shared_with = from;
+  edge.transposed = shared.transposed;
+}
+
+}  // namespace
+
+void bind_datasets(Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults) {
+  for (LayerDescriptor& layer : graph.network.layers) {
+    if (!layer.auto_size) continue;
+    if (layer.dataset.empty()) {
+      faults.add(layer,
+                 "N \"auto\" needs a DataSet to take the width from; name one, or give a number of "
+                 "units");
+      continue;
+    }
+    const DatasetShape* dataset = find_dataset(datasets, layer.dataset);
+    if (!dataset) {
+      faults.add(layer, fmt::format("N \"auto\": DataSet \"{}\" is not among the data{}",
+                                    layer.dataset, known_datasets(layer.dataset, datasets)));
+      continue;
+    }
+    layer.dimensions = dataset->dimensions;
+    layer.extent = {dataset->extent[0], dataset->extent[1], dataset->extent[2], 1};
+    layer.auto_size = false;
+  }
+}
+
+void check_widths(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults) {
+  for (const LayerDescriptor& layer : graph.network.layers) {
+    const DatasetShape* dataset = find_dataset(datasets, layer.dataset);
+    if (layer.dataset.empty() || !dataset) continue;
+    const std::string units = extent_text(layer.extent.data(), layer.dimensions);
+    const std::string width = extent_text(dataset->extent.data(), dataset->dimensions);
+    if (layer.units() < units_of(*dataset))
+      faults.add(layer,
+                 fmt::format("N is {}, but data set \"{}\" is {} wide; N must not be smaller "
+                             "(\"auto\" takes the data set's width)",
+                             units, dataset->name, width));
+    else if (layer.dimensions > 1 && dataset->dimensions > 1 &&
+             !std::equal(dataset->extent.begin(), dataset->extent.end(), layer.extent.begin()))
+      faults.add(layer,
+                 fmt::format("N is {}, but data set \"{}\" is {}; they must be the same, or N "
+                             "\"auto\"",
+                             units, dataset->name, width));
+  }
+}
+
+void check_skips(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults) {
+  for (std::size_t i = 0; i < graph.skips.size(); ++i)
+    for (int skip : graph.skips[i]) {
+      const LayerDescriptor& layer = layer_at(graph, int(i));
+      const LayerDescriptor& from = layer_at(graph, skip);
+      if (from.units() != layer.units())
+        faults.add(layer,
+                   fmt::format("Skip \"{}\" has {} units, this layer has {}; they must be the "
+                               "same",
+                               from.name, from.units(), layer.units()));
+      const DatasetShape* dataset = find_dataset(datasets, from.dataset);
+      if (from.kind == LayerKind::input && dataset && dataset->gives_sparse_batches)
+        faults.add(layer, fmt::format("Skip \"{}\" is an Input layer with sparse data; only dense "
+                                      "activations can be added",
+                                      from.name));
+    }
+}
+
+void resolve_shared_weights(Graph& graph, Faults& faults) {
+  for (const LayerDescriptor& layer : graph.network.layers)
+    for (const SharedWeights& shared : layer.shared_weights) share(graph, layer, shared, faults);
+  const std::vector<Edge> direct = graph.edges;
+  for (std::size_t e = 0; e < graph.edges.size(); ++e) {
+    int owner = int(e);
+    bool transposed = false;
+    std::size_t steps = 0;
+    while (direct[std::size_t(owner)].shared_with >= 0 && steps <= direct.size()) {
+      transposed ^= direct[std::size_t(owner)].transposed;
+      owner = direct[std::size_t(owner)].shared_with;
+      ++steps;
+    }
+    if (steps > direct.size()) {
+      faults.add(layer_at(graph, direct[e].destination),
+                 "SharedWeights lead round in a circle; one connection must own the weights");
+      return;
+    }
+    if (steps == 0) continue;
+    graph.edges[e].shared_with = owner;
+    graph.edges[e].transposed = transposed;
+  }
+}
+
+}  // namespace norn::graph_parts

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looking up keys, their defaults, and the values that wait for others.
+#include "src/nn/key.h"
+
+#include "norn/base/text.h"
+#include "src/nn/key_builders.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+namespace norn::keys {
+namespace {
+
+void put(float& member, const std::optional<float>& first,
+         const std::optional<float>& second = {}) {
+  member = first.value_or(second.value_or(member));
+}
+
+}  // namespace
+
+Json::Value json_of(float value) {
+  if (std::nearbyint(value) == value && std::abs(value) < 1e15f)
+    return Json::Value::Int64(std::llround(value));
+  return std::strtod(fmt::format("{}", value).c_str(), nullptr);
+}
+
+void remark_on_alias(Key& key, const std::string& alias, const std::string& note) {
+  for (Word& word : key.words)
+    for (Spelling& spelling : word.aliases)
+      if (equal_ignoring_case(spelling.name, alias)) spelling.note = note;
+}
+
+void Draft::begin_layer(LayerKind kind) {
+  layer = {};
+  layer.kind = kind;
+  layer_activation = {};
+  layer_scale = {};
+  layer_sparseness_p = {};
+  layer_sparseness_beta = {};
+}
+
+void Draft::finish_layer() {
+  if (Activation* f = std::get_if<Activation>(&layer.activation))
+    std::visit(
+        [&](auto& value) {
+          if constexpr (requires { value.relu_slope; })
+            put(value.relu_slope, layer_activation.relu_slope, activation.relu_slope);
+          if constexpr (requires { value.alpha; })
+            put(value.alpha, layer_activation.elu_alpha, activation.elu_alpha);
+          if constexpr (requires { value.lambda; })
+            put(value.lambda, layer_activation.selu_lambda, activation.selu_lambda);
+        },
+        *f);
+  std::visit([&](auto& scheme) { put(scheme.scale, layer_scale); }, layer.init.scheme);
+  if (layer_sparseness_p || layer_sparseness_beta)
+    layer.sparseness = {layer_sparseness_p.value_or(network.sparseness.p),
+                        layer_sparseness_beta.value_or(network.sparseness.beta)};
+}
+
+void Draft::finish_network() {
+  std::visit(
+      [&](auto& loss) {
+        if constexpr (requires { loss.one_target; }) {
+          put(loss.one_target, margin.one_target);
+          put(loss.zero_target, margin.zero_target);
+          put(loss.one_scale, margin.one_scale);
+          put(loss.zero_scale, margin.zero_scale);
+        }
+      },
+      network.loss);
+  std::visit(
+      [&](auto& rule) {
+        if constexpr (requires { rule.mu; }) put(rule.mu, mu);
+        if constexpr (requires { rule.mu1; }) put(rule.mu1, mu1);
+      },
+      network.training.optimizer);
+}
+
+const Spelling* alias_of(const Key& key, const std::string& spelling) {
+  for (const Spelling& alias : key.aliases)
+    if (equal_ignoring_case(alias.name, spelling)) return &alias;
+  return nullptr;
+}
+
+const Key* find_key(const std::vector<Key>& keys, const std::string& spelling) {
+  for (const Key& key : keys)
+    if (equal_ignoring_case(key.name, spelling) || alias_of(key, spelling)) return &key;
+  return nullptr;
+}
+
+Json::Value default_of(const Key& key) {
+  static const Draft standard;
+  return key.get ? key.get(standard) : Json::Value();
+}
+
+Json::Value value_of(const Key& key, const Draft& draft) {
+  if (!key.refusal.empty()) return {};
+  if (key.type == ValueType::object) {
+    Json::Value object;
+    for (const Key& member : key.members) {
+      Json::Value value = value_of(member, draft);
+      if (!value.isNull()) object[member.name] = std::move(value);
+    }
+    return object;
+  }
+  Json::Value value = key.get(draft);
+  return key.always_written || value != default_of(key) ? value : Json::Value();
+}
+
+std::string kind_name(LayerKind kind) {
+  constexpr const char* names[] = {"Input", "Hidden", "Output", "Target"};
+  return names[int(kind)];
+}
+
+std::string type_name(LayerType type) {
+  constexpr const char* names[] = {"FullyConnected", "Convolutional", "Pooling"};
+  return names[int(type)];
+}
+
+std::string kind_phrase(LayerKind kind) {
+  const bool vowel = kind == LayerKind::input || kind == LayerKind::output;
+  return (vowel ? "an " : "a ") + kind_name(kind) + " layer";
+}
+
+std::string legal_phrase(const Key& key) {
+  if (key.kinds == kAllKinds) return "all layers";
+  std::vector<std::string> kinds;
+  for (int kind = 0; kind < 4; ++kind)
+    if (key.kinds >> kind & 1u) kinds.push_back(kind_name(LayerKind(kind)));
+  std::string text = kinds.back();
+  kinds.pop_back();
+  if (!kinds.empty()) text = fmt::format("{} and {}", join(kinds), text);
+  text += " layers";
+  if (key.pooling_only) text += " with \"Type\": \"Pooling\"";
+  return text;
+}
+
+}  // namespace norn::keys
+
+namespace norn {
+
+const LayerDescriptor* NetworkDescriptor::find(const std::string& layer_name) const {
+  const auto found = std::find_if(layers.begin(), layers.end(), [&](const LayerDescriptor& layer) {
+    return layer.name == layer_name;
+  });
+  return found == layers.end() ? nullptr : &*found;
+}
+
+}  // namespace norn

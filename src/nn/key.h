@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the table of keys is made of: one entry says everything that reader, writer, documents and
+// schema need to know of a key.
+#pragma once
+
+#include "norn/nn/descriptor.h"
+
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <json/value.h>
+
+namespace norn::keys {
+
+/// Values that are settled only when all keys of a text are known: what they belong to (an
+/// activation, a loss, a rule) may be named after them.
+struct ActivationParameters {
+  std::optional<float> relu_slope;
+  std::optional<float> elu_alpha;
+  std::optional<float> selu_lambda;
+};
+struct MarginParameters {
+  std::optional<float> one_target;
+  std::optional<float> zero_target;
+  std::optional<float> one_scale;
+  std::optional<float> zero_scale;
+};
+
+/// What keys read into and write from: the network and the layer at hand.
+struct Draft {
+  NetworkDescriptor network;
+  ActivationParameters activation;  ///< the network's, for layers that do not say
+  MarginParameters margin;
+  std::optional<float> mu;
+  std::optional<float> mu1;
+
+  LayerDescriptor layer;
+  ActivationParameters layer_activation;
+  std::optional<float> layer_scale;
+  std::optional<float> layer_sparseness_p;
+  std::optional<float> layer_sparseness_beta;
+  SharedWeights shared;  ///< the entry of SharedWeights at hand
+
+  /// Makes room for the next layer.
+  void begin_layer(LayerKind kind);
+  /// Puts the values that waited for it into the layer, or the network.
+  void finish_layer();
+  void finish_network();
+};
+
+enum class ValueType {
+  text,
+  boolean,  ///< true, false, 1 or 0
+  number,
+  integer,
+  word,    ///< one of a list of words, in any case
+  names,   ///< a name or an array of names
+  size,    ///< N: a number, an array of 1 to 4, or "auto"
+  window,  ///< a number or an array of 1 to 3
+  object,
+  objects,  ///< an object or an array of objects
+  layers    ///< the layers of the network
+};
+
+/// Another accepted spelling; `note` is what the reader remarks when it meets it.
+struct Spelling {
+  std::string name;
+  std::string note;
+};
+
+struct Word {
+  std::string name;
+  std::vector<Spelling> aliases;
+  std::string refusal;  ///< known, but refused for this reason
+  std::string note;     ///< remarked when it is used
+  bool listed = true;   ///< whether documents and messages offer it
+};
+
+struct Limits {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool above_low = false;   ///< low itself is out of range
+  bool below_high = false;  ///< high itself is out of range
+};
+
+/// Sets of layer kinds.
+enum KindSet : unsigned {
+  kInput = 1,
+  kHidden = 2,
+  kOutput = 4,
+  kTarget = 8,
+  kFed = kHidden | kOutput | kTarget,
+  kComputed = kHidden | kOutput,
+  kAllKinds = 15
+};
+
+struct Key {
+  std::string name;
+  ValueType type = ValueType::text;
+  std::string help;
+  std::vector<Spelling> aliases;
+  std::vector<Word> words;
+  Limits limits;
+  unsigned kinds = kAllKinds;  ///< layer keys: where it is legal
+  bool pooling_only = false;   ///< layer keys: only with "Type": "Pooling"
+  bool always_written = false;
+  bool required = false;
+  bool has_effect = true;
+  std::string refusal;       ///< known from documents, but refused for this reason
+  std::string default_text;  ///< when the default is not what `get` gives for a new draft
+  std::string boolean_note;  ///< objects that may be a boolean instead: what is remarked then
+  std::vector<Key> members;  ///< of objects
+
+  /// Takes a value that fault_of() found right; a word comes in the spelling of `words`.
+  std::function<void(Draft&, const Json::Value&)> set;
+  /// The value of a descriptor; null when there is none to write.
+  std::function<Json::Value(const Draft&)> get;
+  /// Around each entry of `objects`.
+  std::function<void(Draft&)> begin_entry;
+  std::function<void(Draft&)> end_entry;
+
+  bool legal_for(LayerKind kind, LayerType layer_type) const {
+    return (kinds >> int(kind) & 1u) != 0 && (!pooling_only || layer_type == LayerType::pooling);
+  }
+};
+
+/// The tables, in the order in which documents list the keys.
+const std::vector<Key>& network_keys();
+const std::vector<Key>& layer_keys();
+/// Parts of the tables.
+std::vector<Key> network_objects();
+Key training_key();
+std::vector<Key> layer_weight_keys();
+std::vector<Key> layer_window_keys();
+
+const Key* find_key(const std::vector<Key>& keys, const std::string& spelling);
+/// The alias by which `spelling` names the key; null when it is the key's own name.
+const Spelling* alias_of(const Key& key, const std::string& spelling);
+
+/// The value to write: objects from their members; null when it equals the default.
+Json::Value value_of(const Key& key, const Draft& draft);
+/// The default as JSON, null when there is none.
+Json::Value default_of(const Key& key);
+
+/// "an Input layer", "a Hidden layer" ...
+std::string kind_phrase(LayerKind kind);
+std::string kind_name(LayerKind kind);
+std::string type_name(LayerType type);
+/// "Hidden and Output layers".
+std::string legal_phrase(const Key& key);
+
+}  // namespace norn::keys

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of keys: the layer level.
+#include "src/nn/key_builders.h"
+
+namespace norn::keys {
+namespace {
+
+template <typename Array>
+Json::Value json_of_extents(const Array& extents, int count) {
+  if (count == 1) return json_of(extents[0]);
+  Json::Value array(Json::arrayValue);
+  for (int i = 0; i < count; ++i) array.append(json_of(extents[std::size_t(i)]));
+  return array;
+}
+
+template <typename Array>
+int set_extents(Array& extents, const Json::Value& value) {
+  extents.fill(1);
+  if (!value.isArray()) {
+    extents[0] = value.asInt64();
+    return 1;
+  }
+  for (Json::ArrayIndex i = 0; i < value.size(); ++i) extents[i] = value[i].asInt64();
+  return int(value.size());
+}
+
+std::vector<std::string> names_from(const Json::Value& value) {
+  if (value.isString()) return {value.asString()};
+  std::vector<std::string> names;
+  for (const Json::Value& name : value) names.push_back(name.asString());
+  return names;
+}
+
+template <typename Access>
+Key names_key(std::string name, Access access, std::string help) {
+  Key key;
+  key.name = std::move(name);
+  key.type = ValueType::names;
+  key.help = std::move(help);
+  key.set = [access](Draft& d, const Json::Value& v) { access(d) = names_from(v); };
+  key.get = [access](const Draft& d) {
+    const std::vector<std::string>& names = access(d);
+    if (names.empty()) return Json::Value();
+    if (names.size() == 1) return Json::Value(names[0]);
+    Json::Value array(Json::arrayValue);
+    for (const std::string& each : names) array.append(each);
+    return array;
+  };
+  return key;
+}
+
+Key kind_key() {
+  Key key = enum_key<LayerKind>(
+      "Kind",
+      {{"Input", LayerKind::input},
+       {"Hidden", LayerKind::hidden},
+       {"Output", LayerKind::output},
+       {"Target", LayerKind::target}},
+      [](auto& d) -> auto& { return d.layer.kind; },
+      "What the layer is for. Target is read, but cannot be run.");
+  key.always_written = true;
+  key.default_text = "by position: Input for the first layer, Output for the last, else Hidden";
+  key.words.push_back(
+      {"Pooling", {}, {}, "is read as \"Kind\": \"Hidden\", \"Type\": \"Pooling\"", false});
+  key.set = [set = key.set](Draft& d, const Json::Value& v) {
+    if (v.asString() != "Pooling") return set(d, v);
+    d.layer.kind = LayerKind::hidden;
+    d.layer.type = LayerType::pooling;
+  };
+  return key;
+}
+
+Key size_key() {
+  Key key;
+  key.name = "N";
+  key.type = ValueType::size;
+  key.limits = from_to(1, kMostUnits);
+  key.always_written = true;
+  key.help =
+      "Units, in all or along x, y, z and w. \"auto\" (Input and Output layers): as wide as the "
+      "data "
+      "set. On a Convolutional layer: channels; on a Pooling layer: computed.";
+  key.set = [](Draft& d, const Json::Value& v) {
+    d.layer.auto_size = v.isString();
+    if (!v.isString()) d.layer.dimensions = set_extents(d.layer.extent, v);
+  };
+  key.get = [](const Draft& d) {
+    if (d.layer.auto_size) return Json::Value("auto");
+    const bool pooling = d.layer.type == LayerType::pooling && d.layer.kind != LayerKind::input;
+    if (pooling && d.layer.dimensions == 1 && d.layer.extent[0] == 1) return Json::Value();
+    return json_of_extents(d.layer.extent, d.layer.dimensions);
+  };
+  key.default_text = "1";
+  return key;
+}
+
+Key function_key() {
+  Key key = enum_key<PoolingFunction>(
+      "Function",
+      {{"Max", PoolingFunction::max},
+       {"Average", PoolingFunction::average},
+       {"LRN", PoolingFunction::lrn},
+       {"Maxout", PoolingFunction::maxout},
+       {"DotProduct", PoolingFunction::dot_product},
+       {"Cosine", PoolingFunction::cosine}},
+      [](auto& d) -> auto& { return d.layer.function; },
+      "What a Pooling layer computes; it must say.");
+  for (Word& word : key.words)
+    if (word.name == "LRN") word.aliases.push_back({"LocalResponseNormalization", {}});
+  for (const char* never : {"Stochastic", "LocalContrastNormalization", "GlobalTemporal"})
+    key.words.push_back({never, {}, "was never implemented, not in DSSTNE either", {}, false});
+  key.kinds = kComputed;
+  key.pooling_only = true;
+  return key;
+}
+
+Key activation_key() {
+  Key key;
+  key.name = "Activation";
+  key.type = ValueType::word;
+  key.kinds = kComputed;
+  key.always_written = true;
+  key.help = "Output function of the layer's units.";
+  key.words = words_of<Activation>();
+  key.words.push_back({std::string(SoftMax::name), {}, {}, {}, true});
+  remark_on_alias(key, "PRelu", "is read as LRelu: its slope is RELUSlope and is not learned");
+  remark_on_alias(key, "ParametricRectifiedLinear",
+                  "is read as LRelu: its slope is RELUSlope and is not learned");
+  for (const char* word : {"ReluMax", "LinearMax"})
+    key.words.push_back(
+        {word,
+         {},
+         "is not available: DSSTNE computed Linear for it; write \"Linear\" for the "
+         "same results, or \"Relu\"",
+         {},
+         false});
+  key.words.push_back(
+      {"MaxOut",
+       {},
+       "is not an activation; write \"Type\": \"Pooling\", \"Function\": \"Maxout\"",
+       {},
+       false});
+  key.set = [](Draft& d, const Json::Value& v) {
+    const std::optional<Activation> found = find_named<Activation>(v.asString());
+    d.layer.activation = found ? LayerActivation(*found) : LayerActivation(SoftMax{});
+  };
+  key.get = [](const Draft& d) {
+    if (const Activation* f = std::get_if<Activation>(&d.layer.activation))
+      return Json::Value(std::string(name_of(*f)));
+    return Json::Value(std::string(SoftMax::name));
+  };
+  return key;
+}
+
+// A parameter of the activation: read when the activation is known, written when it is not the
+// default.
+template <typename Pending, typename Member>
+Key activation_parameter(std::string name, Pending pending, Member member, Limits limits,
+                         std::string help) {
+  Key key = number_key(std::move(name), pending, limits, std::move(help));
+  key.kinds = kComputed;
+  key.default_text = "the network's";
+  key.get = [member](const Draft& d) {
+    const Activation* activation = std::get_if<Activation>(&d.layer.activation);
+    if (!activation) return Json::Value();
+    return std::visit(
+        [&](const auto& f) {
+          using F = std::remove_cvref_t<decltype(f)>;
+          const std::optional<float> value = member(f);
+          return value == member(F{}) ? Json::Value() : json_of(value);
+        },
+        *activation);
+  };
+  return key;
+}
+
+std::optional<float> slope_of(const auto& f) {
+  if constexpr (requires { f.relu_slope; }) return f.relu_slope;
+  return {};
+}
+std::optional<float> alpha_of(const auto& f) {
+  if constexpr (requires { f.alpha; }) return f.alpha;
+  return {};
+}
+std::optional<float> lambda_of(const auto& f) {
+  if constexpr (requires { f.lambda; }) return f.lambda;
+  return {};
+}
+
+std::vector<Key> activation_keys() {
+  std::vector<Key> keys;
+  keys.push_back(activation_key());
+  keys.push_back(with_aliases(
+      activation_parameter(
+          "RELUSlope", [](auto& d) -> auto& { return d.layer_activation.relu_slope; },
+          [](const auto& f) { return slope_of(f); }, at_least(0), "Slope of LRelu below zero."),
+      {{"Slope", {}}}));
+  keys.push_back(activation_parameter(
+      "ELUAlpha", [](auto& d) -> auto& { return d.layer_activation.elu_alpha; },
+      [](const auto& f) { return alpha_of(f); }, at_least(0), "Alpha of ELU and of SELU."));
+  keys.push_back(activation_parameter(
+      "SELULambda", [](auto& d) -> auto& { return d.layer_activation.selu_lambda; },
+      [](const auto& f) { return lambda_of(f); }, above(0), "Lambda of SELU."));
+  return keys;
+}
+
+std::vector<Key> refused_keys() {
+  return {
+      refused_key("KernelPadding", "is computed from Kernel and KernelStride; remove it"),
+      refused_key("L1Penalty",
+                  "was never implemented, not in DSSTNE either; L1 regularisation is Lambda1 of "
+                  "\"Training\""),
+      refused_key("Recurrent", "was never implemented, not in DSSTNE either; remove it"),
+      refused_key("Target",
+                  "was never implemented, not in DSSTNE either; an Output layer's "
+                  "targets are its DataSet"),
+      refused_key("ErrorFunction", "is a key of the network, not of a layer; move it there")};
+}
+
+std::vector<Key> make_layer_keys() {
+  std::vector<Key> keys;
+  keys.push_back(
+      by_default(always(text_key(
+                     "Name", [](auto& d) -> auto& { return d.layer.name; },
+                     "Name of the layer; case matters. Names of a network differ.")),
+                 "`Input<i>`, `Hidden<i>`, `Output<i>` or `Target<i>`, i = position from 0"));
+  keys.push_back(kind_key());
+  keys.push_back(enum_key<LayerType>(
+      "Type",
+      {{"FullyConnected", LayerType::fully_connected},
+       {"Convolutional", LayerType::convolutional},
+       {"Pooling", LayerType::pooling}},
+      [](auto& d) -> auto& { return d.layer.type; },
+      "How the layer is connected to its sources. An Input layer that feeds convolutions is "
+      "Convolutional."));
+  keys.push_back(size_key());
+  keys.push_back(for_kinds(text_key(
+                               "DataSet", [](auto& d) -> auto& { return d.layer.dataset; },
+                               "Data set that gives the inputs or the targets; case matters."),
+                           kInput | kOutput));
+  keys.push_back(boolean_key(
+      "Sparse", [](auto& d) -> auto& { return d.layer.sparse; },
+      "Input: takes part in Denoising (whether inputs are sparse is the data's own word). Hidden: "
+      "takes part in SparsenessPenalty."));
+  keys.push_back(for_kinds(
+      enum_key<InputNormalization>(
+          "Normalize", {{"None", InputNormalization::none}, {"L2", InputNormalization::l2}},
+          [](auto& d) -> auto& { return d.layer.normalize; },
+          "L2: every example's inputs are divided by their Euclidean norm. Norn's own."),
+      kInput));
+  keys.push_back(
+      always(for_kinds(by_default(names_key(
+                                      "Source", [](auto& d) -> auto& { return d.layer.sources; },
+                                      "Layers that feed this one, any number of them."),
+                                  "the previous layer"),
+                       kFed)));
+  keys.push_back(for_kinds(names_key(
+                               "Skip", [](auto& d) -> auto& { return d.layer.skips; },
+                               "Layers whose activations are added before this layer's activation; "
+                               "they are as wide as this one."),
+                           kComputed));
+  keys.push_back(number_key(
+      "pDropout", [](auto& d) -> auto& { return d.layer.dropout; }, from_to_below(0, 1),
+      "Probability that a unit is dropped in training; kept ones are scaled by 1 / (1 - "
+      "pDropout)."));
+  for (Key& key : activation_keys()) keys.push_back(std::move(key));
+  for (Key& key : layer_weight_keys()) keys.push_back(std::move(key));
+  for (Key& key : layer_window_keys()) keys.push_back(std::move(key));
+  for (Key& key : refused_keys()) keys.push_back(std::move(key));
+  return keys;
+}
+
+}  // namespace
+
+std::vector<Key> layer_window_keys() {
+  Key kernel;
+  kernel.name = "Kernel";
+  kernel.type = ValueType::window;
+  kernel.limits = from_to(1, kMostUnits);
+  kernel.kinds = kFed;
+  kernel.default_text = "1";
+  kernel.help = "Convolutional and Pooling layers: extent of the window along x, y, z.";
+  Key stride = kernel;
+  kernel.set = [](Draft& d, const Json::Value& v) {
+    d.layer.kernel_dimensions = set_extents(d.layer.kernel, v);
+  };
+  kernel.get = [](const Draft& d) {
+    if (d.layer.kernel_dimensions == 0) return Json::Value();
+    return json_of_extents(d.layer.kernel, d.layer.kernel_dimensions);
+  };
+  stride.name = "KernelStride";
+  stride.help =
+      "Convolutional and Pooling layers: step of the window along x, y, z. Step 1 keeps the "
+      "extent.";
+  stride.set = [](Draft& d, const Json::Value& v) { set_extents(d.layer.stride, v); };
+  stride.get = [](const Draft& d) {
+    int count = 3;
+    while (count > 0 && d.layer.stride[std::size_t(count - 1)] == 1) --count;
+    if (count == 0) return Json::Value();
+    return json_of_extents(d.layer.stride, std::max(count, d.layer.kernel_dimensions));
+  };
+  return {function_key(), kernel, stride};
+}
+
+const std::vector<Key>& layer_keys() {
+  static const std::vector<Key> keys = make_layer_keys();
+  return keys;
+}
+
+}  // namespace norn::keys

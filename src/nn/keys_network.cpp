@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of keys: the network level.
+#include "src/nn/key_builders.h"
+
+namespace norn::keys {
+namespace {
+
+// The version that DSSTNE's last release wrote.
+constexpr float kVersion = 0.9f;
+
+Key version_key() {
+  Key key;
+  key.name = "Version";
+  key.type = ValueType::number;
+  key.help =
+      "Version of the descriptor format, at least 0.7. Versions since then mean the same here.";
+  key.limits = at_least(0.6999);
+  key.always_written = true;
+  key.set = [](Draft&, const Json::Value&) {};
+  key.get = [](const Draft&) { return json_of(kVersion); };
+  return key;
+}
+
+Key schema_key() {
+  Key key;
+  key.name = "$schema";
+  key.help = "For editors: where network.schema.json lies. Not read.";
+  key.set = [](Draft&, const Json::Value&) {};
+  key.get = [](const Draft&) { return Json::Value(); };
+  return key;
+}
+
+Key weights_data_key() {
+  Key key;
+  key.name = "WeightsData";
+  key.aliases = {{"WeightData", "is read as WeightsData"}};
+  key.help = "Accepted for DSSTNE's sake, without effect: initial weights come from a model file.";
+  key.has_effect = false;
+  key.set = [](Draft&, const Json::Value&) {};
+  key.get = [](const Draft&) { return Json::Value(); };
+  return key;
+}
+
+Key loss_key() {
+  Key key = variant_key<Loss>(
+      "ErrorFunction", [](auto& d) -> auto& { return d.network.loss; },
+      "Loss of all Output layers, summed over them.");
+  key.always_written = true;
+  remark_on_alias(key, "SMCE", "is read as ScaledMarginalCrossEntropy");
+  remark_on_alias(key, "DSMCE", "is read as DataScaledMarginalCrossEntropy");
+  return key;
+}
+
+Key layers_key() {
+  Key key;
+  key.name = "Layers";
+  key.type = ValueType::layers;
+  key.help =
+      "The layers, sources before the layers that they feed by custom, in any order by right.";
+  key.required = true;
+  key.get = [](const Draft&) { return Json::Value(); };
+  return key;
+}
+
+// What layers take that do not say themselves; the descriptor keeps it with each layer.
+template <typename Access>
+Key layer_default_key(std::string name, Access access, Limits limits, std::string text,
+                      std::string help) {
+  Key key = number_key(std::move(name), access, limits, std::move(help));
+  key.default_text = std::move(text);
+  return key;
+}
+
+std::vector<Key> make_network_keys() {
+  std::vector<Key> keys;
+  keys.push_back(schema_key());
+  keys.push_back(version_key());
+  keys.push_back(text_key(
+      "Name", [](auto& d) -> auto& { return d.network.name; }, "Name of the network."));
+  keys.push_back(enum_key<NetworkKind>(
+      "Kind",
+      {{"FeedForward", NetworkKind::feed_forward}, {"AutoEncoder", NetworkKind::auto_encoder}},
+      [](auto& d) -> auto& { return d.network.kind; },
+      "Kept with the model; both kinds are trained alike."));
+  keys.push_back(loss_key());
+  keys.push_back(enum_key<TargetWeight>(
+      "TargetWeight", {{"InverseCount", TargetWeight::inverse_count}, {"One", TargetWeight::one}},
+      [](auto& d) -> auto& { return d.network.target_weight; },
+      "What a stored target counts for under SoftMax: 1 / number of the example's targets "
+      "(DSSTNE's), or 1 (the multinomial likelihood). Norn's own."));
+  keys.push_back(always(boolean_key(
+      "ShuffleIndices", [](auto& d) -> auto& { return d.network.shuffle; },
+      "Whether every epoch visits the examples in a new random order.")));
+  for (Key& key : network_objects()) keys.push_back(std::move(key));
+  keys.push_back(with_aliases(
+      layer_default_key(
+          "RELUSlope", [](auto& d) -> auto& { return d.activation.relu_slope; }, at_least(0),
+          "0.01", "Slope of LRelu below zero, for layers that give none."),
+      {{"Slope", {}}}));
+  keys.push_back(layer_default_key(
+      "ELUAlpha", [](auto& d) -> auto& { return d.activation.elu_alpha; }, at_least(0),
+      "1 (ELU), 1.67326 (SELU)", "Alpha of ELU and of SELU, for layers that give none."));
+  keys.push_back(layer_default_key(
+      "SELULambda", [](auto& d) -> auto& { return d.activation.selu_lambda; }, above(0), "1.0507",
+      "Lambda of SELU, for layers that give none."));
+  keys.push_back(number_key(
+      "Decay", [](auto& d) -> auto& { return d.network.decay; }, at_least(0),
+      "The rate of a step is Alpha / (1 + Decay * steps before it)."));
+  keys.push_back(weights_data_key());
+  keys.push_back(training_key());
+  keys.push_back(layers_key());
+  return keys;
+}
+
+}  // namespace
+
+const std::vector<Key>& network_keys() {
+  static const std::vector<Key> keys = make_network_keys();
+  return keys;
+}
+
+}  // namespace norn::keys

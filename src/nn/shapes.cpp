@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shape inference of Convolutional and Pooling layers, as in DSSTNE's network descriptor.
+#include "src/nn/shapes.h"
+
+#include "src/nn/key.h"
+#include "src/nn/naming.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+struct Shape {
+  std::array<Index, 4> extent = {1, 1, 1, 1};
+  int dimensions = 1;
+  std::array<Index, 3> padding = {0, 0, 0};
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+std::string text_of(const LayerDescriptor& layer) {
+  return extent_text(layer.extent.data(), layer.dimensions);
+}
+
+// The window over the first `axes` axes of the source; the other axes stay.
+Shape slide_window(const LayerDescriptor& layer, const LayerDescriptor& source, int axes) {
+  Shape shape{source.extent, source.dimensions, {0, 0, 0}};
+  for (int axis = 0; axis < axes; ++axis) {
+    const auto at = std::size_t(axis);
+    const WindowAxis window = window_axis(source.extent[at], layer.kernel[at], layer.stride[at]);
+    shape.extent[at] = window.extent;
+    shape.padding[at] = window.padding;
+  }
+  return shape;
+}
+
+std::string convolution(const LayerDescriptor& layer, const LayerDescriptor& source, Shape& shape) {
+  const int axes = layer.kernel_dimensions > 0 ? layer.kernel_dimensions
+                                               : std::clamp(source.dimensions - 1, 1, 3);
+  if (source.dimensions > axes + 1)
+    return fmt::format(
+        "Kernel has {} {}, but source \"{}\" is {}; give Kernel an array of {} numbers", axes,
+        axes == 1 ? "number" : "numbers", source.name, text_of(source), source.dimensions - 1);
+  shape = slide_window(layer, source, axes);
+  shape.dimensions = axes + 1;
+  const auto channels = std::size_t(axes);
+  shape.extent[channels] = layer.dimensions == 1 ? layer.extent[0] : layer.extent[channels];
+  return "";
+}
+
+std::string pooling(const LayerDescriptor& layer,
+                    const std::vector<const LayerDescriptor*>& sources, std::size_t source,
+                    Shape& shape) {
+  const LayerDescriptor& from = *sources[source];
+  switch (layer.function) {
+    case PoolingFunction::none:
+      return "a Pooling layer needs Function; expected Max, Average, LRN, Maxout, DotProduct or "
+             "Cosine";
+    case PoolingFunction::max:
+    case PoolingFunction::average:
+      if (layer.kernel_dimensions > from.dimensions)
+        return fmt::format("Kernel has {} numbers, but source \"{}\" is {}",
+                           layer.kernel_dimensions, from.name, text_of(from));
+      shape = slide_window(layer, from, layer.kernel_dimensions);
+      return "";
+    case PoolingFunction::lrn:
+    case PoolingFunction::maxout:
+      shape = {from.extent, from.dimensions, {0, 0, 0}};
+      return "";
+    case PoolingFunction::dot_product:
+    case PoolingFunction::cosine:
+      break;
+  }
+  if (sources.size() < 2)
+    return "Function DotProduct or Cosine needs at least two sources: the first is compared with "
+           "each other one";
+  if (from.units() != sources[0]->units())
+    return fmt::format("source \"{}\" has {} units, but source \"{}\" has {}", sources[0]->name,
+                       sources[0]->units(), from.name, from.units());
+  shape = {{Index(sources.size()) - 1, 1, 1, 1}, 1, {0, 0, 0}};
+  return "";
+}
+
+}  // namespace
+
+WindowAxis window_axis(Index width, Index kernel, Index stride) {
+  if (width <= kernel) return {1, (kernel - width + 1) / 2};
+  if (stride == 1) return {width, kernel / 2};
+  return {(width - kernel) / stride + 1, 0};
+}
+
+std::string infer_shape(LayerDescriptor& layer,
+                        const std::vector<const LayerDescriptor*>& sources) {
+  if (sources.empty()) return "";
+  Shape result;
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    Shape shape;
+    const std::string fault = layer.type == LayerType::convolutional
+                                  ? convolution(layer, *sources[s], shape)
+                                  : pooling(layer, sources, s, shape);
+    if (!fault.empty()) return fault;
+    if (s > 0 && shape.extent != result.extent)
+      return fmt::format("source \"{}\" gives {} units, but source \"{}\" gives {}",
+                         sources[0]->name, extent_text(result.extent.data(), result.dimensions),
+                         sources[s]->name, extent_text(shape.extent.data(), shape.dimensions));
+    if (s == 0) result = shape;
+  }
+  const bool given = layer.type == LayerType::pooling ? layer.units() != 1 || layer.dimensions > 1
+                                                      : layer.dimensions > 1;
+  if (given && layer.extent != result.extent)
+    return fmt::format("N is {}, but {} gives {}; leave {} out", text_of(layer),
+                       layer.type == LayerType::pooling ? "the pooling" : "the convolution",
+                       extent_text(result.extent.data(), result.dimensions),
+                       layer.type == LayerType::pooling ? "N" : "all but the channels");
+  layer.extent = result.extent;
+  layer.dimensions = result.dimensions;
+  layer.padding = result.padding;
+  return "";
+}
+
+}  // namespace norn

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes that follow from sources and windows.
+#pragma once
+
+#include "norn/nn/descriptor.h"
+
+#include <string>
+#include <vector>
+
+namespace norn {
+
+/// Extent and padding of a window's output along one axis.
+///   width <= kernel     1; padded on the left by half of what is missing, rounded up
+///   stride 1            width; padded by kernel / 2 ("same")
+///   else                floor((width - kernel) / stride) + 1; not padded
+struct WindowAxis {
+  Index extent = 1;
+  Index padding = 0;
+};
+WindowAxis window_axis(Index width, Index kernel, Index stride);
+
+/// Computes extent, dimensions and padding of a Convolutional or Pooling layer from those of its
+/// sources. A Convolutional layer's N is its number of channels, on the axis after the kernel's.
+/// Returns what does not fit, or nothing; the layer is left alone then.
+std::string infer_shape(LayerDescriptor& layer, const std::vector<const LayerDescriptor*>& sources);
+
+}  // namespace norn
