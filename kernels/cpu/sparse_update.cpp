@@ -148,13 +148,15 @@ void update_touched_rows(Executor& executor, StepTables& tables, const UpdateRul
 }
 
 void catch_up_rows(Executor& executor, StepTables& tables, const UpdateRule& rule,
-                   const UpdateSchedule& schedule, std::int64_t step, const RowState& rows) {
+                   const UpdateSchedule& schedule, std::int64_t step, const Column* listed,
+                   Index count, const RowState& rows) {
   const std::shared_ptr<const StepTable> table = tables.up_to(schedule, step);
   const Index chunk = std::max<Index>(1, 16384 / std::max<Index>(1, rows.w.cols));
-  executor.for_ranges(rows.w.rows, chunk, [&](Index begin, Index end, int) {
+  executor.for_ranges(count, chunk, [&](Index begin, Index end, int) {
     std::visit(
         [&](const auto& r) {
-          for (Index row = begin; row < end; ++row) {
+          for (Index i = begin; i < end; ++i) {
+            const Index row = listed ? Index(listed[i]) : i;
             if (rows.steps_done[row] >= step) continue;
             replay_row(r, *table, rows.steps_done[row], step, rows, row, 0, rows.w.cols);
             rows.steps_done[row] = step;
