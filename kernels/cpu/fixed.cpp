@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <mutex>
 #include <vector>
@@ -112,14 +113,12 @@ class CpuFixedKernels final : public FixedKernels {
     for (float row : row_maximum) *maximum = std::max(*maximum, row);
   }
 
+  /// As integers: magnitudes of floats are in the order of their bits.
   static float largest_magnitude(const float* x, Index n) {
-    std::array<float, 16> lanes{};
-    Index i = 0;
-    for (; i + 16 <= n; i += 16)
-      for (std::size_t lane = 0; lane < 16; ++lane)
-        lanes[lane] = std::max(lanes[lane], std::abs(x[i + Index(lane)]));
-    for (; i < n; ++i) lanes[0] = std::max(lanes[0], std::abs(x[i]));
-    return *std::max_element(lanes.begin(), lanes.end());
+    std::int32_t top = 0;
+    for (Index i = 0; i < n; ++i)
+      top = std::max(top, std::bit_cast<std::int32_t>(x[i]) & 0x7FFFFFFF);
+    return std::bit_cast<float>(top);
   }
 
   std::mutex& mutex_of(const FixedMatrixView& sum, Index group) {

@@ -6,6 +6,8 @@
 #include "kernels/cpu/strips.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -22,68 +24,63 @@ bool is_better(const Entry& a, const Entry& b) {
   return a.score > b.score || (a.score == b.score && a.unit < b.unit);
 }
 
-/// One row's list while candidates are offered to it. Candidates that beat the worst entry wait in
-/// `fresh_` and are sorted and joined together, so that no order of scores makes it slow.
+/// One row's list while candidates are offered to it. Those that beat the threshold wait, unsorted;
+/// when there are many, the K best of them are kept and the threshold rises. So the time is linear
+/// in the candidates, whatever their order.
 class RowMerger {
  public:
-  RowMerger(TopK& best, Index row)
+  RowMerger(TopK& best, Index row, std::vector<Entry>& waiting)
       : score_(best.score.view().row(row)),
         unit_(best.unit.view().row(row)),
         count_(best.count.data() + row),
-        k_(best.k) {
-    read_threshold();
+        k_(best.k),
+        waiting_(waiting) {
+    waiting_.clear();
+    if (*count_ == k_) threshold_ = {score_[k_ - 1], unit_[k_ - 1]};
   }
 
   /// No score below this one can enter.
   float threshold() const { return threshold_.score; }
 
-  void offer(const Entry& candidate, std::vector<Entry>& fresh, std::vector<Entry>& joined) {
+  void offer(const Entry& candidate) {
     if (!is_better(candidate, threshold_)) return;
-    fresh.push_back(candidate);
-    if (Index(fresh.size()) >= std::max<Index>(k_, kFreshCapacity)) join(fresh, joined);
+    waiting_.push_back(candidate);
+    if (Index(waiting_.size()) >= 2 * k_ + 64) keep_best_waiting();
   }
 
-  /// Sorts the fresh candidates into the list.
-  void join(std::vector<Entry>& fresh, std::vector<Entry>& joined) {
-    if (fresh.empty()) return;
-    std::sort(fresh.begin(), fresh.end(), is_better);
-    joined.clear();
-    for (Index i = 0; i < *count_; ++i) joined.push_back({score_[i], unit_[i]});
-    const std::size_t old = joined.size();
-    joined.insert(joined.end(), fresh.begin(), fresh.end());
-    std::inplace_merge(joined.begin(), joined.begin() + Index(old), joined.end(), is_better);
-    *count_ = std::min(k_, Index(joined.size()));
-    for (Index i = 0; i < *count_; ++i) {
-      score_[i] = joined[std::size_t(i)].score;
-      unit_[i] = joined[std::size_t(i)].unit;
+  /// Sorts the waiting candidates into the list, from its end.
+  void finish() {
+    if (Index(waiting_.size()) > k_) keep_best_waiting();
+    std::sort(waiting_.begin(), waiting_.end(), is_better);
+    Index old = *count_ - 1;
+    Index fresh = Index(waiting_.size()) - 1;
+    *count_ = std::min(k_, old + fresh + 2);
+    for (Index place = old + fresh + 1; fresh >= 0; --place) {
+      const Entry& candidate = waiting_[std::size_t(fresh)];
+      const bool takes_old = old >= 0 && is_better(candidate, {score_[old], unit_[old]});
+      const Entry worst = takes_old ? Entry{score_[old], unit_[old]} : candidate;
+      --(takes_old ? old : fresh);
+      if (place >= k_) continue;
+      score_[place] = worst.score;
+      unit_[place] = worst.unit;
     }
-    fresh.clear();
-    read_threshold();
   }
 
  private:
-  static constexpr Index kFreshCapacity = 256;
-
-  void read_threshold() {
-    if (*count_ == k_)
-      threshold_ = {score_[k_ - 1], unit_[k_ - 1]};
-    else
-      threshold_ = {-std::numeric_limits<float>::infinity(), std::numeric_limits<Index>::max()};
+  void keep_best_waiting() {
+    const auto worst_kept = waiting_.begin() + (k_ - 1);
+    std::nth_element(waiting_.begin(), worst_kept, waiting_.end(), is_better);
+    if (is_better(*worst_kept, threshold_)) threshold_ = *worst_kept;
+    waiting_.resize(std::size_t(k_));
   }
 
   float* score_;
   Index* unit_;
   Index* count_;
   Index k_;
-  Entry threshold_;
+  std::vector<Entry>& waiting_;
+  Entry threshold_{-std::numeric_limits<float>::infinity(), std::numeric_limits<Index>::max()};
 };
-
-/// How many of x reach the threshold; NaN never does.
-int count_reaching(float threshold, const float* x, Index n) {
-  int reaching = 0;
-  for (Index c = 0; c < n; ++c) reaching += x[c] >= threshold ? 1 : 0;
-  return reaching;
-}
 
 /// Walks one row's excluded columns in step with ascending units.
 class ExcludedColumns {
@@ -104,30 +101,42 @@ class ExcludedColumns {
   const Column* end_ = nullptr;
 };
 
-/// Scratch of one task.
-struct Scratch {
-  std::vector<Entry> fresh;
-  std::vector<Entry> joined;
-};
+constexpr Index kFilterWidth = 64;
+constexpr Index kWordWidth = 8;  ///< scores whose marks make one 64-bit word
+
+/// marks[c] = whether score[c] reaches the threshold; NaN never does.
+void mark_reaching(float threshold, const float* score, Index n, std::uint8_t* marks) {
+  for (Index c = 0; c < n; ++c) marks[c] = score[c] >= threshold ? 1 : 0;
+}
 
 void merge_row(const float* score, Index width, Index first_unit, const Candidates& candidates,
-               Index row, TopK& best, Scratch& scratch) {
-  constexpr Index kFilterWidth = 64;
-  RowMerger merger(best, row);
+               Index row, TopK& best, std::vector<Entry>& waiting) {
+  RowMerger merger(best, row, waiting);
   ExcludedColumns excluded(candidates.excluded, row, first_unit);
   const std::uint8_t* allowed =
       candidates.allowed.empty() ? nullptr : candidates.allowed.data + first_unit;
+  const auto offer_marked = [&](Index first, const std::uint8_t* marks) {
+    for (Index c = 0; c < kWordWidth; ++c) {
+      if (marks[c] == 0) continue;
+      const Index unit = first + c;
+      if (allowed != nullptr && allowed[unit] == 0) continue;
+      if (excluded.contains(first_unit + unit)) continue;
+      merger.offer({score[unit], first_unit + unit});
+    }
+  };
   for (Index first = 0; first < width; first += kFilterWidth) {
-    const Index count = std::min(kFilterWidth, width - first);
-    if (count_reaching(merger.threshold(), score + first, count) == 0) continue;
-    for (Index c = first; c < first + count; ++c) {
-      if (!(score[c] >= merger.threshold())) continue;
-      if (allowed != nullptr && allowed[c] == 0) continue;
-      if (excluded.contains(first_unit + c)) continue;
-      merger.offer({score[c], first_unit + c}, scratch.fresh, scratch.joined);
+    std::array<std::uint8_t, kFilterWidth> marks{};
+    if (width - first >= kFilterWidth)
+      mark_reaching(merger.threshold(), score + first, kFilterWidth, marks.data());
+    else
+      mark_reaching(merger.threshold(), score + first, width - first, marks.data());
+    for (Index c = 0; c < kFilterWidth; c += kWordWidth) {
+      std::uint64_t word;
+      std::memcpy(&word, marks.data() + c, sizeof word);
+      if (word != 0) offer_marked(first + c, marks.data() + c);
     }
   }
-  merger.join(scratch.fresh, scratch.joined);
+  merger.finish();
 }
 
 class CpuSelectKernels final : public SelectKernels {
@@ -149,23 +158,23 @@ class CpuSelectKernels final : public SelectKernels {
                        const Candidates& candidates, TopK& best) override {
     executor_.for_ranges(
         score.rows, strips::rows_per_task(score.cols), [&](Index begin, Index end, int /*lane*/) {
-          Scratch scratch;
+          std::vector<Entry> waiting;
           for (Index r = begin; r < end; ++r)
-            merge_row(score.row(r), score.cols, first_unit, candidates, r, best, scratch);
+            merge_row(score.row(r), score.cols, first_unit, candidates, r, best, waiting);
         });
   }
 
   void do_merge_lists(const TopK& other, TopK& best) override {
     executor_.for_ranges(best.count.size(), strips::rows_per_task(best.k),
                          [&](Index begin, Index end, int) {
-                           Scratch scratch;
+                           std::vector<Entry> waiting;
                            for (Index r = begin; r < end; ++r) {
-                             RowMerger merger(best, r);
+                             RowMerger merger(best, r, waiting);
                              const float* score = other.score.view().row(r);
                              const Index* unit = other.unit.view().row(r);
                              for (Index i = 0; i < other.count.data()[r]; ++i)
-                               merger.offer({score[i], unit[i]}, scratch.fresh, scratch.joined);
-                             merger.join(scratch.fresh, scratch.joined);
+                               merger.offer({score[i], unit[i]});
+                             merger.finish();
                            }
                          });
   }

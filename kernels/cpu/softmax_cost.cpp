@@ -5,6 +5,7 @@
 #include "kernels/softmax_target.h"
 #include "norn/base/error.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -42,18 +43,19 @@ struct RowScale {
   double minus_log(float z) const { return log_total + (double(maximum) - double(z)); }
 };
 
-/// The largest of x, NaN when one is NaN.
+/// The largest of x, NaN when one is NaN: as integers in the order of the floats, NaN above all, of
+/// which compilers vectorise the maximum.
 float largest(const float* x, Index n) {
-  std::array<float, 16> lanes;
-  lanes.fill(-std::numeric_limits<float>::infinity());
-  const auto join = [](float a, float b) { return b > a || b != b ? b : a; };
-  Index i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (std::size_t lane = 0; lane < 16; ++lane)
-      lanes[lane] = join(lanes[lane], x[i + Index(lane)]);
-  for (std::size_t lane = 0; i < n; ++i, ++lane) lanes[lane] = join(lanes[lane], x[i]);
-  for (std::size_t lane = 1; lane < 16; ++lane) lanes[0] = join(lanes[0], lanes[lane]);
-  return lanes[0];
+  constexpr std::int32_t kMagnitude = 0x7FFFFFFF;
+  constexpr std::int32_t kInfinity = 0x7F800000;
+  std::int32_t top = ~kInfinity;  // the key of -inf
+  for (Index i = 0; i < n; ++i) {
+    const std::int32_t bits = std::bit_cast<std::int32_t>(x[i]);
+    const std::int32_t ordered = bits < 0 ? bits ^ kMagnitude : bits;
+    const std::int32_t key = (bits & kMagnitude) > kInfinity ? kMagnitude : ordered;
+    top = key > top ? key : top;
+  }
+  return std::bit_cast<float>(top < 0 ? top ^ kMagnitude : top);
 }
 
 /// z becomes factor * e^(z - maximum).

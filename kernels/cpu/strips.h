@@ -7,29 +7,29 @@
 #include <array>
 
 /// How the CPU's row-wise kernels cut their work: strips that stay in the first-level cache, sums
-/// in a fixed number of float64 lanes, and runs of rows for one task.
+/// that are float64 trees of a fixed shape, and runs of rows for one task.
 namespace norn::strips {
 
 inline constexpr Index kWidth = 256;  ///< elements of a strip
 
-/// term(0) + ... + term(n - 1) in eight float64 lanes, added pairwise at the end.
+/// x[i] += x[i + Half], then the same for half of Half, down to x[0]: additions of whole vectors,
+/// where a running sum would wait for each one.
+template <Index Half>
+double fold(double* x) {
+  for (Index i = 0; i < Half; ++i) x[i] += x[i + Half];
+  if constexpr (Half > 1)
+    return fold<Half / 2>(x);
+  else
+    return x[0];
+}
+
+/// term(0) + ... + term(n - 1), n <= kWidth, in float64 as a balanced tree.
 template <typename Term>
-double sum_in_lanes(Index n, const Term& term) {
-  std::array<double, 8> lanes{};
-  Index i = 0;
-  for (; i + 8 <= n; i += 8)
-    for (std::size_t lane = 0; lane < 8; ++lane) lanes[lane] += term(i + Index(lane));
-  for (std::size_t lane = 0; i < n; ++i, ++lane) lanes[lane] += term(i);
-  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
-         ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
-}
-
-inline double sum(const float* x, Index n) {
-  return sum_in_lanes(n, [x](Index i) { return double(x[i]); });
-}
-
-inline double sum_of_squares(const float* x, Index n) {
-  return sum_in_lanes(n, [x](Index i) { return double(x[i]) * double(x[i]); });
+double sum_strip(Index n, const Term& term) {
+  std::array<double, kWidth> terms;
+  for (Index i = 0; i < n; ++i) terms[std::size_t(i)] = term(i);
+  std::fill(terms.begin() + n, terms.end(), 0.0);
+  return fold<kWidth / 2>(terms.data());
 }
 
 /// Calls body(first, count) for the strips of [0, n), in order.
@@ -46,8 +46,18 @@ double sum_of_strips(Index n, const Body& body) {
     const Index count = std::min(kWidth, n - first);
     float terms[kWidth];
     body(first, count, terms);
-    total += sum(terms, count);
+    total += sum_strip(count, [&](Index i) { return double(terms[i]); });
   }
+  return total;
+}
+
+/// The float64 sum of squares: a tree within a strip, strips in order.
+inline double sum_of_squares(const float* x, Index n) {
+  double total = 0;
+  for_each_strip(n, [&](Index first, Index count) {
+    const float* strip = x + first;
+    total += sum_strip(count, [strip](Index i) { return double(strip[i]) * double(strip[i]); });
+  });
   return total;
 }
 

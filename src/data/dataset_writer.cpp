@@ -58,6 +58,7 @@ struct DatasetWriter::State {
   AtomicFile place;
   NetcdfFile file;
   std::vector<Progress> sets;
+  bool finished = false;
 
   State(const std::filesystem::path& path, std::vector<DatasetInfo> infos)
       : place(path), file(place.temporary(), NetcdfFile::Mode::create, path) {
@@ -213,7 +214,8 @@ void DatasetWriter::append_labels(int set, std::span<const std::string_view> lab
   at.label_bytes += Index(bytes.size());
 }
 
-void DatasetWriter::commit() {
+void DatasetWriter::finish() {
+  if (state_->finished) return;
   for (const Progress& at : state_->sets) {
     const DatasetInfo& info = at.info;
     const Index values = info.sparse ? 0 : info.unique_examples * (info.boolean ? 1 : info.width());
@@ -228,6 +230,11 @@ void DatasetWriter::commit() {
     }
   }
   state_->file.close();
+  state_->finished = true;
+}
+
+void DatasetWriter::commit() {
+  finish();
   state_->place.commit();
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Index files: label<TAB>number, one a line.
 
-#include "norn/base/atomic_file.h"
+#include "label_index_writer.h"
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/data/label_index.h"
@@ -11,8 +11,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <memory>
+#include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -55,10 +56,6 @@ Listing read_listing(const fs::path& path) {
   return listing;
 }
 
-struct FileClose {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
 }  // namespace
 
 LabelIndex read_label_index(const fs::path& path) {
@@ -88,23 +85,40 @@ LabelIndex read_label_index(const fs::path& path) {
   return index;
 }
 
+LabelIndexWriter::LabelIndexWriter(const fs::path& path)
+    : place_(path), file_(std::fopen(place_.temporary().c_str(), "wb")) {
+  if (!file_) fail();
+}
+
+LabelIndexWriter::~LabelIndexWriter() {
+  if (file_) std::fclose(file_);
+}
+
+void LabelIndexWriter::fail() const {
+  throw DataError(fmt::format("{}: cannot write: {}; check the disk's free space and permissions",
+                              place_.final_path().string(), std::strerror(errno)));
+}
+
+void LabelIndexWriter::add(std::string_view label) {
+  line_.clear();
+  fmt::format_to(std::back_inserter(line_), "{}\t{}\n", label, count_++);
+  if (std::fwrite(line_.data(), 1, line_.size(), file_) != line_.size()) fail();
+}
+
+void LabelIndexWriter::finish() {
+  if (!file_) return;
+  if (std::fclose(std::exchange(file_, nullptr)) != 0) fail();
+}
+
+void LabelIndexWriter::commit() {
+  finish();
+  place_.commit();
+}
+
 void write_label_index(const fs::path& path, const LabelIndex& index) {
-  AtomicFile place(path);
-  const auto fail = [&] {
-    throw DataError(fmt::format("{}: cannot write: {}; check the disk's free space and permissions",
-                                path.string(), std::strerror(errno)));
-  };
-  {
-    const std::unique_ptr<std::FILE, FileClose> file(std::fopen(place.temporary().c_str(), "wb"));
-    if (!file) fail();
-    std::string line;
-    for (Index number = 0; number < index.size(); ++number) {
-      line = fmt::format("{}\t{}\n", index.label(number), number);
-      if (std::fwrite(line.data(), 1, line.size(), file.get()) != line.size()) fail();
-    }
-    if (std::fflush(file.get()) != 0) fail();
-  }
-  place.commit();
+  LabelIndexWriter writer(path);
+  for (Index number = 0; number < index.size(); ++number) writer.add(index.label(number));
+  writer.commit();
 }
 
 }  // namespace norn

@@ -89,6 +89,16 @@ void remove_old_checkpoints(const fs::path& model, int keep) {
   }
 }
 
+void remove_checkpoints(const fs::path& model) {
+  for (const Checkpoint& checkpoint : list_checkpoints(model)) {
+    std::error_code error;
+    fs::remove(checkpoint.path, error);
+    if (error)
+      throw DataError(fmt::format("{}: the checkpoint could not be removed: {}; remove it first",
+                                  checkpoint.path.string(), error.message()));
+  }
+}
+
 std::optional<fs::path> find_checkpoint(const fs::path& model) {
   std::optional<fs::path> best;
   std::int64_t best_step = -1;

@@ -114,6 +114,14 @@ Key function_key() {
   return key;
 }
 
+Json::Value activation_word(const Draft& d) {
+  const Activation* f = std::get_if<Activation>(&d.layer.activation);
+  // Pooling layers have no use for it: it is written only if somebody gave it.
+  if (d.layer.type == LayerType::pooling && f && std::holds_alternative<Sigmoid>(*f)) return {};
+  const std::string_view word = f ? name_of(*f) : SoftMax::name;
+  return {word.data(), word.data() + word.size()};
+}
+
 Key activation_key() {
   Key key;
   key.name = "Activation";
@@ -144,11 +152,7 @@ Key activation_key() {
     const std::optional<Activation> found = find_named<Activation>(v.asString());
     d.layer.activation = found ? LayerActivation(*found) : LayerActivation(SoftMax{});
   };
-  key.get = [](const Draft& d) {
-    if (const Activation* f = std::get_if<Activation>(&d.layer.activation))
-      return Json::Value(std::string(name_of(*f)));
-    return Json::Value(std::string(SoftMax::name));
-  };
+  key.get = activation_word;
   return key;
 }
 

@@ -42,7 +42,10 @@ class DatasetWriter {
   void append_weights(int set, std::span<const float> weights);
   /// Appends the labels of examples.
   void append_labels(int set, std::span<const std::string_view> labels);
-  /// Checks that everything was appended that was announced, and puts the file in its place.
+  /// Checks that everything was appended that was announced, and ends the writing. commit() does so
+  /// too; apart, they let several files be finished before the first takes its place.
+  void finish();
+  /// Puts the file in its place.
   void commit();
 
  private:

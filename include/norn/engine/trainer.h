@@ -59,4 +59,8 @@ TrainingEnd train(Network& network, const DataBinding& data, const CheckpointPol
 /// resumed from; nothing when there is none.
 std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& model);
 
+/// Removes all checkpoints of a model, but not the model: before a run that starts anew. Throws
+/// DataError naming the file that stays.
+void remove_checkpoints(const std::filesystem::path& model);
+
 }  // namespace norn
