@@ -40,20 +40,24 @@ TargetView Network::target_view(int layer, const BoundBatch& batch) const {
   require(data != nullptr, "Network: an output layer has no data set");
   TargetView target;
   target.is_sparse = data->is_sparse;
-  if (data->is_sparse)
+  if (data->is_sparse) {
     target.sparse = data->csr();
-  else
+    target.sparse.cols = units_[std::size_t(layer)]->partition().width();  // may exceed the data's
+  } else {
     target.dense = data->matrix();
+  }
   target.ignore_absent = batch.ignore_absent[std::size_t(layer)];
   target.weight = {data->weight.data(), Index(data->weight.size())};
   return target;
 }
 
 // Where a block's pre-activations go: their kept place, or the lane's scratch.
-MatrixView<float> Network::block_z(OutputState& state, Range units, Index examples, int lane) {
+MatrixView<float> Network::block_z(const UnitLayer& layer, Range units, Index examples, int lane) {
+  OutputState& state = *outputs_[std::size_t(layer.settings().number)];
   if (state.kept_z.empty())
     return {scratch_[std::size_t(lane)].z.view().data, examples, units.count(), units.count()};
-  return {state.kept_z.data() + units.begin * batch_, examples, units.count(), units.count()};
+  const Index first = units.begin - layer.mine().begin;
+  return {state.kept_z.data() + first * batch_, examples, units.count(), units.count()};
 }
 
 SoftMaxRows Network::rows_of(const OutputState& state, Index examples) const {
@@ -77,7 +81,7 @@ void Network::softmax_rows(int number, const TargetView* target, Index examples)
   const MatrixView<float> maxima{state.block_maximum.view().data, blocks.count(), examples, batch_};
   const MatrixView<float> sums{state.block_sum.view().data, blocks.count(), examples, batch_};
   for_blocks([&](Index b, Range units, int lane) {
-    const MatrixView<float> z = block_z(state, units, examples, lane);
+    const MatrixView<float> z = block_z(layer, units, examples, lane);
     pre_activation(layer, units, z);
     compute.kernels.cost->softmax_statistics(z, {maxima.row(b), examples}, {sums.row(b), examples});
   });
@@ -99,7 +103,7 @@ void Network::softmax_rows(int number, const TargetView* target, Index examples)
   const SoftMaxRows rows = rows_of(state, examples);
   std::vector<std::vector<std::int64_t>> parts(std::size_t(blocks.count()));
   for_blocks([&](Index b, Range units, int lane) {
-    const MatrixView<float> z = block_z(state, units, examples, lane);
+    const MatrixView<float> z = block_z(layer, units, examples, lane);
     if (state.kept_z.empty()) pre_activation(layer, units, z);
     parts[std::size_t(b)].assign(std::size_t(examples), 0);
     compute.kernels.cost->softmax_coupling(cost, *target, units.begin, z, rows,
@@ -157,7 +161,7 @@ FixedSum Network::run_output(int number, const BoundBatch& batch, const StepPosi
   std::vector<double> costs(std::size_t(blocks.count()), 0.0);
   context_.compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
     const Range units = layer.partition().units(blocks.begin + b);
-    const MatrixView<float> z = block_z(state, units, batch.examples, lane);
+    const MatrixView<float> z = block_z(layer, units, batch.examples, lane);
     if (!layer.is_softmax() || state.kept_z.empty()) pre_activation(layer, units, z);
     costs[std::size_t(b)] = block_delta(number, target, units, z);
     if (limit > 0.0f)

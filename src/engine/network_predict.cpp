@@ -21,7 +21,7 @@ void Network::predict(const BoundBatch& batch, int output_layer, const BlockVisi
       layer->partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
   compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
     const Range units = layer->partition().units(blocks.begin + b);
-    const MatrixView<float> z = block_z(state, units, batch.examples, lane);
+    const MatrixView<float> z = block_z(*layer, units, batch.examples, lane);
     if (!layer->is_softmax() || state.kept_z.empty()) pre_activation(*layer, units, z);
     if (layer->is_softmax())
       compute.kernels.cost->softmax_values(rows_of(state, batch.examples), z);

@@ -142,6 +142,11 @@ void Executor::State::stop_and_join() {
 
 void Executor::State::run(Index tasks, const Task& body) {
   const std::lock_guard one_caller(callers);
+  if (tasks == 1 || threads.empty()) {
+    const EnterLane entered(this, 0);
+    for (Index index = 0; index < tasks; ++index) body(index, 0);
+    return;
+  }
   count = tasks;
   task = &body;
   next = 0;
@@ -225,12 +230,11 @@ int Executor::lanes() const {
 
 void Executor::for_each(Index count, const std::function<void(Index, int)>& task) {
   if (count <= 0) return;
-  const bool nested = inside_task.executor == state_.get();
-  if (!nested && count > 1 && lanes() > 1) {
+  if (inside_task.executor != state_.get()) {
     state_->run(count, task);
     return;
   }
-  const int lane = nested ? inside_task.lane : 0;
+  const int lane = inside_task.lane;
   for (Index index = 0; index < count; ++index) task(index, lane);
 }
 

@@ -10,6 +10,8 @@ function(norn_layer name)
   if(NOT sources)  # while the house is being built
     add_library(norn_${name} INTERFACE)
     target_link_libraries(norn_${name} INTERFACE ${ARG_DEPENDS})
+    set_target_properties(norn_${name} PROPERTIES EXPORT_NAME ${name})
+    set_property(GLOBAL APPEND PROPERTY NORN_LAYERS norn_${name})
     return()
   endif()
   add_library(norn_${name} STATIC ${sources})

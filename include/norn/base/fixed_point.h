@@ -21,8 +21,10 @@ class FixedSum {
       return;
     }
     add_magnitude(std::int64_t(size * 0x1p-16));
-    // An integer part and a fraction in [0, 1]; a fraction that rounds up to 1 carries.
+    // An integer part and a fraction in [0, 1]; a fraction that rounds up to 1 carries. Adding 1/2
+    // to a number that is not negative rounds as well on the host as on the device.
     const double whole = floor_of(value);
+    // NOLINTNEXTLINE(bugprone-incorrect-roundings)
     add_words(std::int64_t(whole), std::int64_t((value - whole) * 0x1p52 + 0.5));
   }
   NORN_HD void add(const FixedSum& other) {

@@ -44,6 +44,9 @@ struct DatasetInfo {
   Index examples = 0;
   Index unique_examples = 0;  ///< rows stored
   RowOffset entries = 0;      ///< stored sparse entries
+  Index empty_rows = 0;       ///< stored rows without entries; known once the set is open
+  int label_set = -1;         ///< set of the file that holds this set's example labels; -1: none
+  Index label_bytes = 0;      ///< length of all labels stored with this set
 
   Index width() const { return extent[0] * extent[1] * extent[2]; }
   /// Batches are CSR: the set is sparse, or dense class labels (one entry a row).
@@ -70,6 +73,10 @@ enum class Residency {
   stream   ///< read batch by batch from the file
 };
 
+/// What a data set is opened for. Bytes are scaled differently (an unsigned byte x of a dense input
+/// is x / 256 - 0.5, of a target x / 256), and a target may name a column only once in a row.
+enum class Role { input, target };
+
 /// One data set of a NetCDF file. Its contents are checked when they are read: column numbers in
 /// range, values finite, offsets in order; a violation throws DataError naming file, set, example
 /// and value.
@@ -89,12 +96,16 @@ class Dataset {
 /// data sets.
 std::vector<DatasetInfo> list_datasets(const std::filesystem::path& file);
 
-/// Opens a data set. With Residency::stream the file stays open and is read by whoever calls
-/// gather().
-std::unique_ptr<Dataset> open_dataset(const DatasetInfo& info, Residency residency);
+/// Opens a data set. With Residency::stream only its offsets, weights and index are read now, and
+/// the file stays open.
+std::unique_ptr<Dataset> open_dataset(const DatasetInfo& info, Residency residency, Role role);
+
+/// The labels of a data set's examples, as the importer stored them; empty when there are none.
+std::vector<std::string> read_example_labels(const DatasetInfo& info);
 
 /// A data set from memory, for tests, benchmarks and programs that have their own data.
-/// `values` empty: boolean. `row_begin` has examples + 1 offsets.
+/// `values` empty: boolean. `row_begin` has examples + 1 offsets, from 0 to columns.size().
+/// Contents are checked like those of a file.
 std::unique_ptr<Dataset> make_sparse_dataset(std::string name, Index width,
                                              std::vector<RowOffset> row_begin,
                                              std::vector<Column> columns,

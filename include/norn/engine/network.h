@@ -86,6 +86,7 @@ class Network {
   void build_scratch();
 
   void forward_hidden(const BoundBatch& batch, Pass pass, const StepPosition& position);
+  void catch_up_batch(int input_layer, std::int64_t step);
   void forward_layer(int layer, Index examples, Pass pass, const StepPosition& position);
   LayerOutput output_of(int layer, Index examples) const;
   void pre_activation(const UnitLayer& layer, Range units, MatrixView<float> z);
@@ -95,7 +96,7 @@ class Network {
   TargetView target_view(int layer, const BoundBatch& batch) const;
   void softmax_rows(int layer, const TargetView* target, Index examples);
   SoftMaxRows rows_of(const OutputState& state, Index examples) const;
-  MatrixView<float> block_z(OutputState& state, Range units, Index examples, int lane);
+  MatrixView<float> block_z(const UnitLayer& layer, Range units, Index examples, int lane);
   double block_delta(int layer, const TargetView& target, Range units, MatrixView<float> z);
   void clip_output_deltas(int layer, const TargetView& target, Index examples);
 

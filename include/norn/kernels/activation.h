@@ -60,7 +60,7 @@ struct Relu {
   static constexpr std::array<std::string_view, 1> aliases{"RectifiedLinear"};
   template <typename T>
   NORN_HD T value(T z) const {
-    return z > T(0) ? z : T(0);
+    return z < T(0) ? T(0) : z;  // in this order NaN is handed on
   }
   template <typename T>
   NORN_HD T slope(T y) const {

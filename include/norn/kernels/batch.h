@@ -12,7 +12,7 @@ struct InputPreparation {
   bool normalise_l2 = false;  ///< every row divided by its L2 norm (rows of norm 0 stay)
   float denoising =
       0.0f;  ///< probability that an entry is left out; the others are multiplied by 1 / (1 - p)
-  Philox random;  ///< stream for denoising; row = example * 2^24 + epoch is formed by the kernel
+  Philox random;  ///< stream for denoising
   std::int64_t epoch = 0;
 };
 
@@ -20,10 +20,11 @@ class BatchKernels {
  public:
   virtual ~BatchKernels() = default;
 
-  /// Copies a sparse batch and prepares it: normalise, then leave entries out. A left-out entry is
-  /// not stored.
+  /// Copies a sparse batch and prepares it: normalise, multiply by the weight, then leave entries
+  /// out. A left-out entry is not stored.
   ///   x [B x N],  weight [B] factors of the values, or empty,  example [B] numbers of the examples
-  ///   in their data set
+  ///   in their data set (may be empty without denoising)
+  /// prepared.has_values is false when every value would be 1: x without values, and nothing to do.
   /// Which entries are left out depends on (random, epoch, example number, position of the entry in
   /// its row) only: entry i of example e is left out when random.uniform(e ^ (epoch << 40), i) <
   /// denoising.

@@ -11,7 +11,8 @@ namespace norn {
 enum class Existing { overwrite, add };
 
 /// Sums run in an order that the shapes alone fix, so a block's product has the same bits wherever
-/// it is computed.
+/// it is computed. On the CPU, runs of whole tiles (256 rows x 512 columns of the result) have the
+/// bits that they have in the product of the whole.
 class DenseKernels {
  public:
   virtual ~DenseKernels() = default;

@@ -14,6 +14,7 @@
 #include "norn/tensor/executor.h"
 
 #include <memory>
+#include <string>
 
 namespace norn {
 
@@ -37,7 +38,7 @@ struct Kernels {
 /// outlive them.
 Kernels make_cpu_kernels(Executor& executor);
 
-/// One line on what dense products run on, for logs: "OpenBLAS 0.3.21 SkylakeX".
+/// One line on what dense products run on, for logs: "OpenBLAS 0.3.21 Cooperlake".
 std::string describe_cpu_kernels();
 
 }  // namespace norn

@@ -14,17 +14,17 @@
 ///   stored_target(v)    the target that a stored entry of value v means; entries that are absent
 ///   mean target 0.
 /// Formulas: DSSTNE's (docs/numerics.md), with its slips mended. Logarithms are of max(1e-12, .),
-/// and the slope is that of the guarded function.
+/// and the slope is that of the guarded function. Comparisons are written so that NaN is handed on.
 namespace norn {
 
 namespace loss_guard {
 template <typename T>
 NORN_HD T log(T x) {
-  return math::log(math::max(x, T(1e-12)));
+  return math::log(math::max(T(1e-12), x));
 }
 template <typename T>
 NORN_HD T log_slope(T x) {
-  return x > T(1e-12) ? T(1) / x : T(0);
+  return x <= T(1e-12) ? T(0) : T(1) / x;
 }
 }  // namespace loss_guard
 
@@ -92,7 +92,7 @@ struct Hinge {
   }
   template <typename T>
   NORN_HD T slope(T y, T t) const {
-    return T(1) - t * y > T(0) ? -t : T(0);
+    return T(1) - t * y <= T(0) ? T(0) : -t;
   }
   template <typename T>
   NORN_HD T stored_target(T v) const {
@@ -129,15 +129,15 @@ struct ScaledMarginalCrossEntropy {
   float zero_scale = 1.0f;
   template <typename T>
   NORN_HD T cost(T y, T t) const {
-    if (t == T(1)) return y < T(one_target) ? -T(one_scale) * loss_guard::log(y) : T(0);
-    if (t == T(0)) return y > T(zero_target) ? -T(zero_scale) * loss_guard::log(T(1) - y) : T(0);
+    if (t == T(1)) return y >= T(one_target) ? T(0) : -T(one_scale) * loss_guard::log(y);
+    if (t == T(0)) return y <= T(zero_target) ? T(0) : -T(zero_scale) * loss_guard::log(T(1) - y);
     return T(0);
   }
   template <typename T>
   NORN_HD T slope(T y, T t) const {
-    if (t == T(1)) return y < T(one_target) ? -T(one_scale) * loss_guard::log_slope(y) : T(0);
+    if (t == T(1)) return y >= T(one_target) ? T(0) : -T(one_scale) * loss_guard::log_slope(y);
     if (t == T(0))
-      return y > T(zero_target) ? T(zero_scale) * loss_guard::log_slope(T(1) - y) : T(0);
+      return y <= T(zero_target) ? T(0) : T(zero_scale) * loss_guard::log_slope(T(1) - y);
     return T(0);
   }
   template <typename T>
@@ -156,13 +156,13 @@ struct DataScaledMarginalCrossEntropy {
   float zero_scale = 1.0f;
   template <typename T>
   NORN_HD T cost(T y, T t) const {
-    if (t != T(0)) return y < T(one_target) ? -T(one_scale) * t * loss_guard::log(y) : T(0);
-    return y > T(zero_target) ? -T(zero_scale) * loss_guard::log(T(1) - y) : T(0);
+    if (t != T(0)) return y >= T(one_target) ? T(0) : -T(one_scale) * t * loss_guard::log(y);
+    return y <= T(zero_target) ? T(0) : -T(zero_scale) * loss_guard::log(T(1) - y);
   }
   template <typename T>
   NORN_HD T slope(T y, T t) const {
-    if (t != T(0)) return y < T(one_target) ? -T(one_scale) * t * loss_guard::log_slope(y) : T(0);
-    return y > T(zero_target) ? T(zero_scale) * loss_guard::log_slope(T(1) - y) : T(0);
+    if (t != T(0)) return y >= T(one_target) ? T(0) : -T(one_scale) * t * loss_guard::log_slope(y);
+    return y <= T(zero_target) ? T(0) : T(zero_scale) * loss_guard::log_slope(T(1) - y);
   }
   template <typename T>
   NORN_HD T stored_target(T v) const {
@@ -187,30 +187,56 @@ NORN_HD ElementCost<T> element_cost(const F& f, const L& loss, T z, T t) {
   return {loss.cost(y, t), loss.slope(y, t) * f.slope(y)};
 }
 
+/// A sigmoid unit from one exponential, each part exact where the others round to 0 or 1.
+template <typename T>
+struct SigmoidParts {
+  NORN_HD explicit SigmoidParts(T z) {
+    const T e = math::exp(-math::abs(z));
+    const T larger = T(1) / (T(1) + e);
+    const T smaller = e * larger;
+    y = z < T(0) ? smaller : larger;
+    rest = z < T(0) ? larger : smaller;
+    log_term = math::log1p_unit(e);
+  }
+  T y;         ///< 1 / (1 + e^-z)
+  T rest;      ///< 1 - y
+  T log_term;  ///< -ln y = max(-z, 0) + log_term, -ln(1 - y) = max(z, 0) + log_term
+};
+
 /// The closed forms for Sigmoid: exact where y rounds to 0 or 1.
 template <typename T>
-NORN_HD ElementCost<T> element_cost(const Sigmoid& f, const CrossEntropy&, T z, T t) {
-  return {math::softplus(z) - t * z, f.value(z) - t};
+NORN_HD ElementCost<T> element_cost(const Sigmoid&, const CrossEntropy&, T z, T t) {
+  const SigmoidParts<T> unit(z);
+  return {math::max(z, T(0)) + unit.log_term - t * z, unit.y - t};
+}
+
+/// A unit that its margin lets go of comes with scale 0, which is multiplied so that NaN is handed
+/// on.
+template <typename T>
+NORN_HD ElementCost<T> marginal_sigmoid_cost(const SigmoidParts<T>& unit, T z, bool one, T scale) {
+  return {scale * (math::max(one ? -z : z, T(0)) + unit.log_term),
+          scale * (one ? -unit.rest : unit.y)};
 }
 
 template <typename T>
-NORN_HD ElementCost<T> element_cost(const Sigmoid& f, const ScaledMarginalCrossEntropy& loss, T z,
+NORN_HD ElementCost<T> element_cost(const Sigmoid&, const ScaledMarginalCrossEntropy& loss, T z,
                                     T t) {
-  const T y = f.value(z);
+  const SigmoidParts<T> unit(z);
   const bool one = t == T(1);
-  const bool counts = one ? y < T(loss.one_target) : (t == T(0) && y > T(loss.zero_target));
+  const bool counts =
+      one ? unit.y < T(loss.one_target) : (t == T(0) && unit.y > T(loss.zero_target));
   const T scale = counts ? (one ? T(loss.one_scale) : T(loss.zero_scale)) : T(0);
-  return {scale * math::softplus(one ? -z : z), scale * (one ? y - T(1) : y)};
+  return marginal_sigmoid_cost(unit, z, one, scale);
 }
 
 template <typename T>
-NORN_HD ElementCost<T> element_cost(const Sigmoid& f, const DataScaledMarginalCrossEntropy& loss,
-                                    T z, T t) {
-  const T y = f.value(z);
+NORN_HD ElementCost<T> element_cost(const Sigmoid&, const DataScaledMarginalCrossEntropy& loss, T z,
+                                    T t) {
+  const SigmoidParts<T> unit(z);
   const bool one = t != T(0);
-  const bool counts = one ? y < T(loss.one_target) : y > T(loss.zero_target);
+  const bool counts = one ? unit.y < T(loss.one_target) : unit.y > T(loss.zero_target);
   const T scale = counts ? (one ? T(loss.one_scale) * t : T(loss.zero_scale)) : T(0);
-  return {scale * math::softplus(one ? -z : z), scale * (one ? y - T(1) : y)};
+  return marginal_sigmoid_cost(unit, z, one, scale);
 }
 
 }  // namespace norn

@@ -6,17 +6,16 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 /// Elementary functions for kernels. On the host the float versions are branch-free polynomials
-/// that compilers vectorise (accurate to a few units in the last place); double goes to the
-/// standard library, CUDA to its own.
+/// that compilers vectorise (accurate to a few units in the last place: the bounds are in
+/// tests/kernels/math_test.cpp); double goes to the standard library, CUDA to its own. All of them
+/// hand on NaN.
 namespace norn::math {
 
 NORN_HD inline double exp(double x) {
   return std::exp(x);
-}
-NORN_HD inline double log1p(double x) {
-  return std::log1p(x);
 }
 NORN_HD inline double expm1(double x) {
   return std::expm1(x);
@@ -27,9 +26,6 @@ NORN_HD inline double tanh(double x) {
 NORN_HD inline double log(double x) {
   return std::log(x);
 }
-NORN_HD inline float log(float x) {
-  return std::log(x);
-}
 NORN_HD inline double sqrt(double x) {
   return std::sqrt(x);
 }
@@ -37,10 +33,12 @@ NORN_HD inline float sqrt(float x) {
   return std::sqrt(x);
 }
 
+/// The larger one; b when either is NaN.
 template <typename T>
 NORN_HD inline T max(T a, T b) {
   return a > b ? a : b;
 }
+/// The smaller one; b when either is NaN.
 template <typename T>
 NORN_HD inline T min(T a, T b) {
   return a < b ? a : b;
@@ -54,8 +52,8 @@ NORN_HD inline T abs(T a) {
 __device__ inline float exp(float x) {
   return expf(x);
 }
-__device__ inline float log1p(float x) {
-  return log1pf(x);
+__device__ inline float log(float x) {
+  return logf(x);
 }
 __device__ inline float expm1(float x) {
   return expm1f(x);
@@ -73,9 +71,14 @@ inline float multiply_add(float a, float b, float c) {
 #endif
 }
 
-/// e^x. Range reduction by ln 2 in two parts and a polynomial of degree 6 (coefficients of Cephes'
-/// expf, S. Moshier). Arguments beyond +-87 give the value at +-87.
-inline float exp(float x) {
+/// An argument x of exp, cut as x = n ln 2 + r with a whole n and |r| <= ln 2 / 2; arguments beyond
+/// +-87 are taken as +-87.
+struct ReducedArgument {
+  float r;
+  float scale;  ///< 2^n
+};
+
+inline ReducedArgument reduce_by_ln2(float x) {
   x = x < -87.0f ? -87.0f : x;
   x = x > 87.0f ? 87.0f : x;
   const float shifted =
@@ -83,26 +86,66 @@ inline float exp(float x) {
   const float n = shifted - 12582912.0f;
   float r = multiply_add(n, -0.693359375f, x);
   r = multiply_add(n, 2.12194440e-4f, r);
+  std::uint32_t bits;
+  std::memcpy(&bits, &shifted, 4);
+  bits = (bits - 0x4B400000u + 127u) << 23;
+  float scale;
+  std::memcpy(&scale, &bits, 4);
+  return {r, scale};
+}
+
+/// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2 (coefficients of Cephes' expf, S. Moshier).
+inline float exp_tail(float r) {
   float p = 1.9875691500e-4f;
   p = multiply_add(p, r, 1.3981999507e-3f);
   p = multiply_add(p, r, 8.3334519073e-3f);
   p = multiply_add(p, r, 4.1665795894e-2f);
   p = multiply_add(p, r, 1.6666665459e-1f);
-  p = multiply_add(p, r, 5.0000001201e-1f);
-  p = multiply_add(p, r * r, r + 1.0f);
-  std::int32_t bits;
-  std::memcpy(&bits, &shifted, 4);
-  bits = (bits - 0x4B400000 + 127) << 23;
-  float scale;
-  std::memcpy(&scale, &bits, 4);
-  return p * scale;
+  return multiply_add(p, r, 5.0000001201e-1f);
 }
 
-inline float log1p(float x) {
-  return std::log1p(x);
+/// e^x. Arguments beyond +-87 give the value at +-87.
+inline float exp(float x) {
+  const ReducedArgument a = reduce_by_ln2(x);
+  return multiply_add(exp_tail(a.r), a.r * a.r, a.r + 1.0f) * a.scale;
 }
+
+/// e^x - 1 without loss near zero. Arguments beyond +-87 give the value at +-87.
 inline float expm1(float x) {
-  return std::expm1(x);
+  const ReducedArgument a = reduce_by_ln2(x);
+  const float near = multiply_add(exp_tail(a.r), a.r * a.r, a.r);
+  return multiply_add(near, a.scale, a.scale - 1.0f);
+}
+
+/// ln x: x = 2^e m with m in [sqrt(1/2), sqrt(2)), then a polynomial in m - 1 (coefficients of
+/// Cephes' logf). Zero gives -inf, a negative argument NaN.
+inline float log(float x) {
+  const bool is_small = x < 1.17549435e-38f;  // subnormal: 2^23 makes it normal
+  const float normal = is_small ? x * 8388608.0f : x;
+  std::uint32_t bits;
+  std::memcpy(&bits, &normal, 4);
+  const std::int32_t exponent = std::int32_t(bits - 0x3F3504F3u) >> 23;  // 0x3F3504F3: sqrt(1/2)
+  bits -= std::uint32_t(exponent) << 23;
+  float m;
+  std::memcpy(&m, &bits, 4);
+  const float e = float(exponent) - (is_small ? 23.0f : 0.0f);
+  const float f = m - 1.0f;
+  const float square = f * f;
+  float p = 7.0376836292e-2f;
+  p = multiply_add(p, f, -1.1514610310e-1f);
+  p = multiply_add(p, f, 1.1676998740e-1f);
+  p = multiply_add(p, f, -1.2420140846e-1f);
+  p = multiply_add(p, f, 1.4249322787e-1f);
+  p = multiply_add(p, f, -1.6668057665e-1f);
+  p = multiply_add(p, f, 2.0000714765e-1f);
+  p = multiply_add(p, f, -2.4999993993e-1f);
+  p = multiply_add(p, f, 3.3333331174e-1f);
+  float tail = multiply_add(e, -2.12194440e-4f, p * f * square);
+  tail = multiply_add(square, -0.5f, tail);
+  const float result = multiply_add(e, 0.693359375f, f + tail);
+  const float finite_or_zero = x == 0.0f ? -HUGE_VALF : result;
+  const float in_domain = x < HUGE_VALF ? finite_or_zero : x;  // inf and NaN stay
+  return x < 0.0f ? std::numeric_limits<float>::quiet_NaN() : in_domain;
 }
 
 /// tanh x: (1 - e) / (1 + e) with e = exp(-2|x|), and near zero an odd polynomial (coefficients of

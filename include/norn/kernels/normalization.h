@@ -40,7 +40,7 @@ class NormalizationKernels {
   /// batch.
   void sparseness_penalty(float p, float beta, MatrixView<const float> y, MatrixView<float> dy);
 
-  /// sum[b] = sum over c of x(b, c)^2, in column order in float64.
+  /// sum[b] = sum over c of x(b, c)^2, in float64 in a fixed order.
   void row_squares(MatrixView<const float> x, VectorView<double> sum);
   /// Row b of delta is multiplied by min(1, limit / sqrt(squares[b])).
   void clip_rows(float limit, VectorView<const double> squares, MatrixView<float> delta);

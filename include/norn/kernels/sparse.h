@@ -5,6 +5,7 @@
 #include "norn/tensor/buffer.h"
 
 #include <array>
+#include <cstdint>
 
 /// Products of a sparse batch with dense weights. Weights of a sparse source are stored [N x M]:
 /// one row per source unit, so that an entry of the batch reads one contiguous row.
@@ -19,7 +20,8 @@ struct TransposedBatch {
   Buffer<float> value;           ///< as in the batch, when has_values
   bool has_values = false;
   Index touched = 0;
-  Index cols = 0;  ///< source units in all
+  Index cols = 0;                 ///< source units in all
+  Buffer<std::uint64_t> scratch;  ///< of transpose(), kept from batch to batch
 };
 
 /// Weights of a sparse source with the state that their update rule keeps.
@@ -36,7 +38,8 @@ class SparseKernels {
 
   /// z += x * w.
   ///   x [B x N] CSR,  w [N x M],  z [B x M]
-  /// Sums run in stored order in float32. Column numbers are trusted: the data set checks them when
+  /// Sums start from z and run in stored order in float32: the bits of a column depend on that
+  /// column of w alone. Column numbers are trusted: the data set checks them when
   /// it is read.
   void multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z);
 
@@ -46,6 +49,7 @@ class SparseKernels {
 
   /// g = scale * x^T * delta, all N rows written (rows of units that do not occur become zero).
   ///   delta [B x M],  g [N x M]
+  /// Sums run in order of example in float32 and are then multiplied by scale.
   void gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
                 MatrixView<float> g);
 
@@ -53,7 +57,7 @@ class SparseKernels {
   /// its gradient scale * x^T * delta. A row that lags behind is first put through the steps that
   /// it missed, with gradient 0, so the result has the bits of a dense update of all rows at every
   /// step. steps_done is left as it was: blocks of one matrix call this for their own columns; call
-  /// mark_done after the last.
+  /// mark_done after the last. Throws ShapeError when a row is already past step `step`.
   void update_rows(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
                    const TransposedBatch& xt, MatrixView<const float> delta, float scale,
                    const RowState& rows);
@@ -63,6 +67,9 @@ class SparseKernels {
   /// Puts every row through the steps before `step` that it missed, and records it.
   void catch_up(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
                 const RowState& rows);
+  /// The same for the rows that occur in the batch alone: before its forward product reads them.
+  void catch_up(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
+                const TransposedBatch& xt, const RowState& rows);
 
  private:
   virtual void do_multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) = 0;
@@ -76,6 +83,9 @@ class SparseKernels {
                             VectorView<std::int64_t> steps_done) = 0;
   virtual void do_catch_up(const UpdateRule& rule, const UpdateSchedule& schedule,
                            std::int64_t step, const RowState& rows) = 0;
+  virtual void do_catch_up_batch(const UpdateRule& rule, const UpdateSchedule& schedule,
+                                 std::int64_t step, const TransposedBatch& xt,
+                                 const RowState& rows) = 0;
 };
 
 }  // namespace norn

@@ -35,7 +35,7 @@ class UpdateKernels {
   /// Rows (or columns) whose L2 norm exceeds limit are scaled down to it. Norms in float64.
   void clip_row_norms(float limit, MatrixView<float> w);
   void clip_column_norms(float limit, MatrixView<float> w);
-  /// *squares = sum of w^2, *magnitudes = sum of |w|, in float64 in a fixed order.
+  /// *squares = sum of w^2, *magnitudes = sum of |w|, in float64 in an order that the shape fixes.
   void norms(MatrixView<const float> w, double* squares, double* magnitudes);
 
  private:

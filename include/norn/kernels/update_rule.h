@@ -4,15 +4,25 @@
 #include "norn/kernels/math.h"
 
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 
 /// Weight update rules. Each is a small value type with
-///   name, aliases    the words of JSON "Optimizer" and of --optimizer (matched without regard to
-///   case), slots            how many state arrays of the weight's shape it keeps, zero at the
-///   start, step(w, g, s, u) one update of weight w with gradient g = d cost / d w (mean over the
-///   batch) and state s[0..slots).
-/// Formulas: docs/numerics.md. To add one: write its struct and list it in UpdateRule.
+///   name, aliases           the words of JSON "Optimizer" and of --optimizer (matched without
+///                           regard to case),
+///   slots                   how many state arrays of the weight's shape it keeps, zero at the
+///   start, rests_without_gradient  whether a step without gradient and regularisation changes
+///   nothing, idles_alike             whether such steps do the same whatever their rate and
+///   number, so that
+///                           after one that changes nothing all the others change nothing either,
+///   step(w, g, s, u)        one update of weight w with gradient g = d cost / d w (mean over the
+///                           batch) and state s[0..slots).
+/// A step without gradient and regularisation on state that is all zero changes nothing once it has
+/// been done before. Formulas: docs/numerics.md. To add one: write its struct and list it in
+/// UpdateRule.
 namespace norn {
 
 /// What a step has besides the gradient.
@@ -34,8 +44,8 @@ struct Sgd {
   static constexpr std::string_view name = "SGD";
   static constexpr std::array<std::string_view, 0> aliases{};
   static constexpr int slots = 0;
-  /// Whether a step without gradient and regularisation changes nothing.
   static constexpr bool rests_without_gradient = true;
+  static constexpr bool idles_alike = true;
   NORN_HD void step(float& w, float g, float*, const UpdateStep& u) const {
     w -= u.rate * regularised(w, g, u);
   }
@@ -47,6 +57,7 @@ struct Momentum {
   static constexpr std::array<std::string_view, 0> aliases{};
   static constexpr int slots = 1;
   static constexpr bool rests_without_gradient = false;
+  static constexpr bool idles_alike = true;
   float mu = 0.9f;
   NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
     s[0] = mu * s[0] - u.rate * regularised(w, g, u);
@@ -60,6 +71,7 @@ struct Nesterov {
   static constexpr std::array<std::string_view, 0> aliases{};
   static constexpr int slots = 1;
   static constexpr bool rests_without_gradient = false;
+  static constexpr bool idles_alike = true;
   float mu = 0.9f;
   NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
     const float before = s[0];
@@ -74,6 +86,7 @@ struct AdaGrad {
   static constexpr std::array<std::string_view, 0> aliases{};
   static constexpr int slots = 1;
   static constexpr bool rests_without_gradient = true;
+  static constexpr bool idles_alike = true;
   NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
     const float h = regularised(w, g, u);
     s[0] += h * h;
@@ -87,6 +100,7 @@ struct RmsProp {
   static constexpr std::array<std::string_view, 0> aliases{};
   static constexpr int slots = 1;
   static constexpr bool rests_without_gradient = false;
+  static constexpr bool idles_alike = true;
   float mu = 0.9f;
   NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
     const float h = regularised(w, g, u);
@@ -101,6 +115,7 @@ struct AdaDelta {
   static constexpr std::array<std::string_view, 0> aliases{};
   static constexpr int slots = 2;
   static constexpr bool rests_without_gradient = false;
+  static constexpr bool idles_alike = true;
   float mu = 0.9f;
   NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
     const float h = regularised(w, g, u);
@@ -117,6 +132,7 @@ struct Adam {
   static constexpr std::array<std::string_view, 0> aliases{};
   static constexpr int slots = 2;
   static constexpr bool rests_without_gradient = false;
+  static constexpr bool idles_alike = false;
   float mu = 0.9f;     ///< beta1
   float mu1 = 0.999f;  ///< beta2
   NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
@@ -153,6 +169,7 @@ struct UpdateSchedule {
     u.correct2 = float(1.0 / (1.0 - std::pow(double(beta2), double(t + 1))));
     return u;
   }
+  bool operator==(const UpdateSchedule&) const = default;
 };
 
 }  // namespace norn

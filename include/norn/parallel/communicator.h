@@ -17,8 +17,10 @@ namespace norn {
 
 /// Every rank calls the same functions in the same order with the same shapes. One rank is the case
 /// where they do nothing. Views are of memory that the communicator's kind can reach (host memory
-/// for the members below). A collective that does not complete in time throws CommunicationError
-/// naming rank and operation.
+/// for the members below). `shares` has one range a rank, in rank order, empty ones allowed, and
+/// covers the whole extent; anything else throws ShapeError. A collective that does not complete in
+/// time throws CommunicationError naming rank, operation and seconds; after that the communicator
+/// cannot be used any more.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -36,6 +38,7 @@ class Communicator {
   virtual void reduce_scatter_columns(MatrixView<std::int64_t> whole,
                                       std::span<const Range> shares) = 0;
   virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
+  /// A NaN on any rank is the maximum on all.
   virtual void all_reduce_max(std::span<float> values) = 0;
   /// Every rank's bytes, in rank order.
   virtual std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) = 0;
@@ -54,11 +57,16 @@ std::unique_ptr<Communicator> make_single_process();
 
 /// Runs body(communicator) on `ranks` threads of this process, each with its own rank, and returns
 /// when all are done. The first exception of a rank is thrown again here; the other ranks'
-/// collectives then throw CommunicationError instead of waiting. For tests: model parallelism under
-/// a debugger and sanitizers.
+/// collectives then throw CommunicationError instead of waiting, and so they do when a rank has
+/// returned from body. There is no time limit. For tests: model parallelism under a debugger and
+/// sanitizers.
 void run_thread_group(int ranks, const std::function<void(Communicator&)>& body);
 
-/// Owns MPI_Init_thread and MPI_Finalize. Construct once, in main().
+/// Owns MPI_Init_thread and MPI_Finalize. Construct once, in main(); collectives may then be called
+/// by one thread at a time. Without an MPI launcher (mpirun, srun) MPI is not begun: one rank.
+///
+/// When a collective failed, or an exception ends the session, MPI_Finalize is left out, because it
+/// would wait for ranks that may be gone: the launcher then ends the other ranks.
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);
@@ -67,7 +75,9 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
   /// Ends all ranks at once with that exit code: the answer to an error on one of them.
   [[noreturn]] void abort(int exit_code);
-  /// MPI's world on host memory; make_single_process() when the world has one rank.
+  /// MPI's world on host memory; make_single_process() when the world has one rank. All ranks call
+  /// it together. The limit holds for each message of at most 32 MiB, so a large collective that
+  /// makes progress never exceeds it.
   std::unique_ptr<Communicator> world(double timeout_seconds = 300);
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -75,6 +85,8 @@ class MpiSession {
  private:
   int rank_ = 0;
   int size_ = 1;
+  bool begun_ = false;
+  std::shared_ptr<bool> broken_;  ///< a collective failed; shared with the communicators
 };
 
 }  // namespace norn

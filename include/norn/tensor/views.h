@@ -27,6 +27,7 @@ struct MatrixView {
   NORN_HD MatrixView row_range(Index first, Index count) const {
     return {data + first * stride, count, cols, stride};
   }
+  // NOLINTNEXTLINE(google-explicit-constructor): as T* converts to const T*
   NORN_HD operator MatrixView<const T>() const requires(!std::is_const_v<T>) {
     return {data, rows, cols, stride};
   }
@@ -43,6 +44,7 @@ struct VectorView {
   NORN_HD T* end() const { return data + size; }
   NORN_HD bool empty() const { return size == 0; }
   NORN_HD VectorView range(Index first, Index count) const { return {data + first, count}; }
+  // NOLINTNEXTLINE(google-explicit-constructor)
   NORN_HD operator VectorView<const T>() const requires(!std::is_const_v<T>) {
     return {data, size};
   }

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/types.h"
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Text that lists examples and their features: formats in docs/formats.md.
+namespace norn {
+
+enum class TextFormat {
+  automatic,  ///< by the file's name and first line
+  dsstne,     ///< example<TAB>feature[,value]:feature[,value]:...
+  libsvm,     ///< label,label number:value number:value ...
+  csv,        ///< example,feature[,value], one entry a line
+  tsv         ///< the same with tabs
+};
+const char* format_name(TextFormat format);
+
+/// What becomes of the values beside features.
+enum class TextValues {
+  ignore,   ///< they must be numbers, but are dropped
+  require,  ///< every feature needs one
+  optional  ///< features without one get TextOptions::missing_value
+};
+
+enum class HeaderLine {
+  automatic,  ///< there is one when a column is named, or when the first line's value is no number
+  present,
+  absent
+};
+
+struct TextOptions {
+  TextFormat format = TextFormat::automatic;
+  TextValues values = TextValues::ignore;
+  float missing_value = 0;
+  Index skip_malformed = 0;  ///< this many malformed lines are passed over
+
+  // CSV and TSV. Columns by number, from 1, or by the name that the header line gives them.
+  HeaderLine header = HeaderLine::automatic;
+  std::string example_column = "1";
+  std::string feature_column = "2";
+  std::string value_column = "3";
+};
+
+/// One line. The views are valid until the next row is read.
+struct TextRow {
+  std::string_view example;                ///< LibSVM: the example's number, from 0
+  std::vector<std::string_view> features;  ///< in their order in the text; empty for LibSVM
+  std::vector<Column> numbers;             ///< LibSVM: the features
+  std::vector<float> values;               ///< one a feature, or empty with TextValues::ignore
+  std::vector<std::string_view> labels;    ///< LibSVM: what the example is labelled with
+};
+
+/// The first line of extreme-classification text: `examples features labels`.
+struct LibsvmHeader {
+  Index examples = 0;
+  Index features = 0;
+  Index labels = 0;
+};
+
+class RowParser;
+class TextLines;
+
+/// Reads rows of a file, of the files in a folder (sorted by name), or of text in memory; gzip is
+/// unpacked. Malformed lines, values that are not finite and labels with separators in them throw
+/// DataError naming file, line, value and next step.
+class TextReader {
+ public:
+  TextReader(const std::filesystem::path& path, const TextOptions& options);
+  TextReader(std::string name, std::string_view text, const TextOptions& options);
+  ~TextReader();
+  TextReader(const TextReader&) = delete;
+  TextReader& operator=(const TextReader&) = delete;
+
+  /// False after the last row. Empty lines are passed over.
+  bool next(TextRow& row);
+  /// The format, found out when it was to be.
+  TextFormat format() const { return format_; }
+  std::optional<LibsvmHeader> header() const;
+  /// file:line of the row read last.
+  std::string place() const;
+  /// Malformed lines passed over so far, and what was wrong with the first.
+  Index malformed() const { return malformed_; }
+  const std::string& first_malformed() const { return first_malformed_; }
+  Index bytes_read() const;
+  Index bytes_total() const;
+
+ private:
+  void begin();
+  bool next_line();
+
+  TextOptions options_;
+  TextFormat format_ = TextFormat::automatic;
+  std::string name_;
+  std::unique_ptr<TextLines> lines_;
+  std::unique_ptr<RowParser> parser_;
+  std::string_view line_;
+  std::string header_line_;  // a later file of the folder may repeat it
+  bool line_waits_ = false;
+  Index malformed_ = 0;
+  std::string first_malformed_;
+};
+
+}  // namespace norn

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/data/batch_loader.h"
+#include "norn/engine/network.h"
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+/// Which data set feeds which layer.
+namespace norn {
+
+/// Where data sets are to be found and how they are to be held.
+struct DataSources {
+  std::vector<std::filesystem::path>
+      input_files;  ///< sets of input layers are looked for here first
+  std::vector<std::filesystem::path>
+      output_files;  ///< sets of output layers are looked for here first
+  /// Sets whose contents would take more than this are streamed from their files. The results do
+  /// not depend on it.
+  std::int64_t memory_bytes = std::int64_t(8) << 30;
+};
+
+/// The data sets of a network's input and output layers, opened, checked against each other and
+/// bound by name.
+class DataBinding {
+ public:
+  enum class Layers { inputs_only, inputs_and_outputs };
+
+  /// Throws DataError when a set is missing (naming the sets that there are), when sets have
+  /// different numbers of examples (naming both), and UsageError when a layer that needs a data set
+  /// names none.
+  DataBinding(const NetworkDescriptor& network, const DataSources& sources, Layers layers);
+
+  /// For make_graph and Network.
+  std::vector<DatasetShape> shapes() const;
+  Index examples() const { return examples_; }
+  /// What a BatchLoader reads, in its order.
+  std::vector<Dataset*> sets() const;
+  /// The layers' view of a loaded batch. `layers` is the number of layers of the network.
+  BoundBatch bind(const LoadedBatch& batch) const;
+  /// Example labels of the first input set that has them; empty when none has.
+  std::vector<std::string> example_labels() const;
+
+ private:
+  struct BoundSet {
+    int layer = 0;
+    std::unique_ptr<Dataset> set;
+  };
+  std::vector<BoundSet> bound_;
+  std::size_t layers_ = 0;
+  Index examples_ = 0;
+};
+
+}  // namespace norn

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/engine/data_binding.h"
+#include "norn/engine/metrics.h"
+
+#include <functional>
+#include <vector>
+
+/// Ranking metrics of a network, or of plain popularity, on held-out units.
+namespace norn {
+
+/// What the units of an example that are already known mean for its ranking.
+enum class SeenUnits {
+  leave_out,  ///< those of sparse inputs as wide as the held-out set are never recommended
+  keep
+};
+
+struct EvaluationSettings {
+  int output_layer = 0;
+  std::vector<Index> ks = {10, 20, 100};
+  SeenUnits seen = SeenUnits::leave_out;
+  Index units = 0;  ///< only units below this are candidates; 0: the held-out set's width
+  std::vector<Dataset*>
+      also_seen;  ///< sets whose units are left out too; their examples pair by position
+  std::function<void(Index examples)> on_batch;  ///< examples done so far; may be empty
+};
+
+struct Evaluation {
+  std::vector<MetricsAtK> metrics;
+  Index units = 0;     ///< size of the catalogue
+  Index examples = 0;  ///< with held-out units
+  Index skipped = 0;   ///< without
+  Index hidden = 0;    ///< held-out units that are left out as seen: nothing can recommend them
+};
+
+/// Ranks all units for every example of the data, whose output sets hold the held-out units.
+/// Throws DataError when the layer's data set is dense or has no held-out units.
+Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationSettings& settings);
+
+/// The same for the ranking by popularity: the number of examples of `training` that hold the unit,
+/// ties by lowest unit.
+Evaluation evaluate_popularity(const Network& network, const DataBinding& data, Dataset& training,
+                               const EvaluationSettings& settings);
+
+}  // namespace norn

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/data/dataset.h"
+#include "norn/engine/context.h"
+#include "norn/nn/layer.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// What a run will need, computed from sizes alone, before anything large is allocated.
+namespace norn {
+
+/// What the plan depends on beside the network.
+struct PlanSettings {
+  Index batch = 1;
+  int ranks = 1;
+  int lanes = 1;
+  Pass purpose = Pass::training;
+  BlockRule block_rule;
+  std::vector<DatasetInfo> sets;
+  std::int64_t data_memory_bytes = 0;  ///< sets that are larger together are streamed
+};
+
+struct LayerPlan {
+  std::string name;
+  std::string kind;        ///< "Input", "Hidden", "Output"
+  std::string activation;  ///< empty for inputs
+  Index units = 0;
+  Index blocks = 0;
+  Index block_width = 0;
+  Index weights = 0;  ///< into this layer, without shared ones, plus biases
+};
+
+/// Bytes are those of rank 0, which owns the most.
+struct MemoryPlan {
+  std::vector<LayerPlan> layers;  ///< those that take part
+  Index weights = 0;              ///< of all layers, over all ranks
+  std::int64_t parameter_bytes = 0;
+  std::int64_t state_bytes = 0;    ///< of the update rule
+  std::int64_t working_bytes = 0;  ///< activations, deltas, scratch
+  std::int64_t batch_bytes = 0;    ///< batches read ahead and their preparation, by mean density
+  std::int64_t data_bytes = 0;     ///< data sets held in memory
+  bool data_streamed = false;
+  std::int64_t total_bytes() const {
+    return parameter_bytes + state_bytes + working_bytes + batch_bytes + data_bytes;
+  }
+};
+
+MemoryPlan plan_memory(const Graph& graph, const PlanSettings& settings);
+
+/// Memory that this process may still take: the least of what the machine has available, what its
+/// control group allows and what its address space limit leaves.
+std::int64_t available_memory_bytes();
+
+/// Throws DeviceError with the numbers when the plan needs more than `available_bytes`.
+void require_memory(const MemoryPlan& plan, const PlanSettings& settings,
+                    std::int64_t available_bytes);
+
+/// The work of one training step on rank 0.
+struct WorkPlan {
+  double dense_flops = 0.0;
+  double sparse_flops = 0.0;
+  double pointwise_elements = 0.0;  ///< activations and deltas
+  double updated_weights = 0.0;
+  double flops() const { return dense_flops + sparse_flops; }
+};
+WorkPlan plan_work(const Graph& graph, const PlanSettings& settings);
+
+/// What this machine does in a second, measured on the kernels for a fraction of a second.
+struct WorkRates {
+  double dense_flops = 0.0;
+  double sparse_flops = 0.0;
+  double pointwise_elements = 0.0;
+  double updated_weights = 0.0;
+};
+WorkRates measure_rates(const Compute& compute, const Graph& graph, Index batch);
+
+double predicted_seconds(const WorkPlan& work, const WorkRates& rates);
+
+}  // namespace norn

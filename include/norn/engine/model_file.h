@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/data/tensor_file.h"
+#include "norn/engine/network.h"
+
+#include <filesystem>
+#include <optional>
+
+/// Model files: DSSTNE's layout, with a format number, the state of training and everything that a
+/// resumed run needs. docs/formats.md has the items.
+namespace norn {
+
+/// Where a run stands between two steps.
+struct TrainingState {
+  std::int64_t step = 0;   ///< updates made
+  std::int64_t epoch = 0;  ///< epochs completed
+  std::int64_t batch = 0;  ///< batches made of the current epoch
+  FixedSum epoch_cost;     ///< summed over the examples of the current epoch so far
+  std::int64_t epoch_examples = 0;
+};
+
+/// What a model file says besides weights.
+struct ModelInfo {
+  NetworkDescriptor network;  ///< sizes filled in, effective training settings
+  int format = 0;             ///< 0: written by DSSTNE
+  bool has_training_state = false;
+  TrainingState state;
+};
+
+/// Reads the description. Files that DSSTNE wrote are read too: missing optional attributes take
+/// their defaults. Throws DataError naming file and item.
+ModelInfo read_model_info(const TensorFileReader& file);
+
+/// Reads weights, biases and running statistics into the network, and with a training state also
+/// the update state. The biases that DSSTNE keeps for each source of a layer are added up. Every
+/// rank calls it; rank 0 reads (`file` is null on the others).
+void load_weights(const TensorFileReader* file, const ModelInfo& info, Network& network);
+
+/// Writes a model, complete or not at all, in bounded memory. With a state it can be resumed from.
+/// Every rank calls it; rank 0 writes. Weights must have caught up to state.step.
+void save_model(const std::filesystem::path& path, Network& network,
+                const std::optional<TrainingState>& state);
+
+}  // namespace norn

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/engine/network.h"
+
+#include <cstdint>
+#include <vector>
+
+/// The best K outputs of every example.
+namespace norn {
+
+/// What is left out of, or changed in, the scores of one batch.
+struct ScoreFilter {
+  CsrView excluded;  ///< rows [B], columns ascending: never chosen; rows 0: none
+  CsrView factors;   ///< rows [B] with values: scores are multiplied by them; rows 0: none
+  VectorView<const std::uint8_t> allowed;  ///< [width] 1 where allowed, or empty for all
+};
+
+/// Chooses the best K units of one output layer. Exact for every K; ties by lowest unit; the same
+/// on any number of ranks.
+class Predictor {
+ public:
+  /// `units`: only units below this are candidates (a model trained on padded data has more); 0:
+  /// all. A `k` beyond them is taken as all of them.
+  Predictor(Network& network, int output_layer, Index k, Index units = 0);
+  /// The best units of every example of the batch, on every rank. Valid until the next call. A list
+  /// is shorter than K when there are fewer candidates.
+  const TopK& predict(const BoundBatch& batch, const ScoreFilter& filter);
+
+ private:
+  void merge_ranks(Index examples);
+  Network& network_;
+  int layer_;
+  Index k_;
+  Index units_;
+  std::vector<TopK> lanes_;
+  std::vector<Buffer<float>> scaled_;  // by lane: scores of a block after the factors
+};
+
+}  // namespace norn

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/engine/data_binding.h"
+#include "norn/engine/model_file.h"
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+/// Training: epochs of steps, reports, checkpoints, stopping and resuming.
+namespace norn {
+
+struct CheckpointPolicy {
+  std::filesystem::path
+      model;  ///< the model's own path; checkpoints stand beside it: model.nc -> model.epoch12.nc
+  std::int64_t every_epochs = 0;  ///< 0: none
+  double every_minutes = 0.0;     ///< 0: none
+  int keep = 3;                   ///< the newest ones that stay; 0 keeps all
+};
+
+/// What a step or an epoch came to. Costs are means over examples, summed over units.
+struct StepReport {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;  ///< counted from 0
+  std::int64_t batch = 0;  ///< within the epoch, counted from 1
+  std::int64_t batches = 0;
+  Index examples = 0;    ///< of the epoch, so far
+  double cost = 0.0;     ///< of the epoch, so far
+  double seconds = 0.0;  ///< of the epoch, so far
+};
+struct EpochReport {
+  std::int64_t epoch = 0;  ///< counted from 1
+  std::int64_t epochs = 0;
+  double training_cost = 0.0;
+  double regularization_cost = 0.0;
+  double seconds = 0.0;
+  Index examples = 0;
+};
+
+/// Whoever wants to know how training goes. Called on every rank.
+struct TrainingObserver {
+  std::function<void(const StepReport&)> on_step;
+  std::function<void(const EpochReport&)> on_epoch;
+  std::function<void(const std::filesystem::path&)> on_checkpoint;
+};
+
+enum class TrainingEnd { completed, stopped };
+
+/// Trains the network from `state` (all zero at the start) until network.training.epochs epochs are
+/// complete or `stop` becomes true on any rank; then a checkpoint is written that --resume goes on
+/// from, if the policy names a model. `state` is where the run stands after it.
+TrainingEnd train(Network& network, const DataBinding& data, const CheckpointPolicy& checkpoints,
+                  const std::atomic<bool>& stop, const TrainingObserver& observer,
+                  TrainingState& state);
+
+/// The newest complete checkpoint of a model, or the model itself when it is newer and can be
+/// resumed from; nothing when there is none.
+std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& model);
+
+/// Removes all checkpoints of a model, but not the model: before a run that starts anew. Throws
+/// DataError naming the file that stays.
+void remove_checkpoints(const std::filesystem::path& model);
+
+}  // namespace norn

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pointwise kernels' door: shapes are checked here, once for all devices.
+#include "norn/kernels/pointwise.h"
+
+#include "norn/base/error.h"
+
+namespace norn {
+namespace {
+
+void require_same_shape(MatrixView<const float> a, MatrixView<const float> b, const char* message) {
+  require(a.rows == b.rows && a.cols == b.cols, message);
+}
+
+}  // namespace
+
+void PointwiseKernels::set_rows(VectorView<const float> row, MatrixView<float> z) {
+  require(row.size == z.cols, "set_rows: the row must be as long as z has columns");
+  do_set_rows(row, z);
+}
+
+void PointwiseKernels::add(MatrixView<const float> x, MatrixView<float> z) {
+  require_same_shape(x, z, "add: x and z differ in shape");
+  do_add(x, z);
+}
+
+void PointwiseKernels::activate(const Activation& f, MatrixView<float> z_to_y) {
+  do_activate(f, z_to_y);
+}
+
+void PointwiseKernels::multiply_slope(const Activation& f, MatrixView<const float> y,
+                                      MatrixView<float> delta) {
+  require_same_shape(y, delta, "multiply_slope: y and delta differ in shape");
+  do_multiply_slope(f, y, delta);
+}
+
+void PointwiseKernels::sum_columns(MatrixView<const float> delta, float scale,
+                                   VectorView<float> sum) {
+  require(sum.size == delta.cols, "sum_columns: sum must hold one number a column");
+  do_sum_columns(delta, scale, sum);
+}
+
+void PointwiseKernels::softmax_rows(MatrixView<float> z_to_y) {
+  do_softmax_rows(z_to_y);
+}
+
+void PointwiseKernels::softmax_rows_backward(MatrixView<const float> y,
+                                             MatrixView<float> dy_to_delta) {
+  require_same_shape(y, dy_to_delta, "softmax_rows_backward: y and dy differ in shape");
+  do_softmax_rows_backward(y, dy_to_delta);
+}
+
+}  // namespace norn

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The update kernels' door: shapes are checked here, once for all devices.
+
+#include "norn/kernels/update.h"
+
+#include "kernels/common/shape_text.h"
+
+namespace norn {
+
+void UpdateKernels::update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
+                           MatrixView<const float> g, std::array<MatrixView<float>, 2> slot) {
+  bool fits = g.rows == w.rows && g.cols == w.cols && has_room(w) && has_room(g);
+  for (int i = 0; i < slots_of(rule); ++i) {
+    const MatrixView<float>& s = slot[std::size_t(i)];
+    fits = fits && s.rows == w.rows && s.cols == w.cols && has_room(s);
+  }
+  require_fit(fits, "update", "w, g and as many slots as the rule has in one shape", w, g, slot[0],
+              slot[1]);
+  if (w.empty()) return;
+  do_update(rule, step, w, g, slot);
+}
+
+void UpdateKernels::initialise(const Initializer& initializer, Philox random,
+                               const WeightPlace& place, MatrixView<float> w) {
+  const Index sources = place.first_source + (place.by_destination ? w.cols : w.rows);
+  const Index destinations = place.first_destination + (place.by_destination ? w.rows : w.cols);
+  if (place.first_source < 0 || place.first_destination < 0 || sources > place.sources ||
+      destinations > place.destinations)
+    throw ShapeError(fmt::format(
+        "initialise: weights up to source {} and destination {} are not within a matrix of {} x {}",
+        sources, destinations, place.sources, place.destinations));
+  require_fit(has_room(w), "initialise", "rows that do not overlap", w);
+  if (w.empty()) return;
+  do_initialise(initializer, random, place, w);
+}
+
+void UpdateKernels::clip_row_norms(float limit, MatrixView<float> w) {
+  require_fit(has_room(w), "clip_row_norms", "rows that do not overlap", w);
+  if (w.empty()) return;
+  do_clip_row_norms(limit, w);
+}
+
+void UpdateKernels::clip_column_norms(float limit, MatrixView<float> w) {
+  require_fit(has_room(w), "clip_column_norms", "rows that do not overlap", w);
+  if (w.empty()) return;
+  do_clip_column_norms(limit, w);
+}
+
+void UpdateKernels::norms(MatrixView<const float> w, double* squares, double* magnitudes) {
+  require(squares != nullptr && magnitudes != nullptr,
+          "norms: squares and magnitudes must be given");
+  require_fit(has_room(w), "norms", "rows that do not overlap", w);
+  do_norms(w, squares, magnitudes);
+}
+
+}  // namespace norn

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Preparation of sparse batches, and dropout masks.
+
+#include "kernels/cpu/families.h"
+#include "kernels/cpu/philox_lanes.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace norn {
+namespace {
+
+constexpr Index kRowsPerTask = 16;
+constexpr Index kMaskedPerTask = 1 << 15;  // elements
+
+template <typename T>
+void grow(Buffer<T>& buffer, Index size) {
+  if (buffer.size() < size) buffer = Buffer<T>(size + size / 4);
+}
+
+/// Calls keep(entry) for the entries of a row that denoising leaves in.
+template <typename Keep>
+void for_kept_entries(const InputPreparation& preparation, Index example, Index entries,
+                      const Keep& keep) {
+  const std::uint64_t row = std::uint64_t(example) ^ (std::uint64_t(preparation.epoch) << 40);
+  for (Index first = 0; first < entries; first += 4) {
+    const Philox::Block block = preparation.random.block(std::uint64_t(first) >> 2, row);
+    const Index count = std::min<Index>(4, entries - first);
+    for (Index i = 0; i < count; ++i)
+      if (Philox::uniform(block.word[i]) >= preparation.denoising) keep(first + i);
+  }
+}
+
+/// The norm of a row's values, summed in stored order in float64; 1 for rows without length.
+double norm_of(const CsrView& x, Index r) {
+  const RowOffset begin = x.row_begin[r], end = x.row_begin[r + 1];
+  double squares = x.value ? 0.0 : double(end - begin);
+  if (x.value)
+    for (RowOffset i = begin; i < end; ++i) squares += double(x.value[i]) * double(x.value[i]);
+  return squares > 0.0 ? std::sqrt(squares) : 1.0;
+}
+
+class CpuBatch final : public BatchKernels {
+ public:
+  explicit CpuBatch(Executor& executor) : executor_(executor) {}
+
+ private:
+  void do_prepare(CsrView x, VectorView<const float> weight, VectorView<const Index> example,
+                  const InputPreparation& preparation, CsrBuffer& prepared) override {
+    const bool denoise = preparation.denoising > 0.0f;
+    prepared.rows = x.rows;
+    prepared.cols = x.cols;
+    prepared.has_values = x.value || !weight.empty() || preparation.normalise_l2 || denoise;
+    grow(prepared.row_begin, x.rows + 1);
+    find_rows(x, example, preparation, prepared.row_begin.data());
+    const RowOffset* begin = prepared.row_begin.data();
+    grow(prepared.column, begin[x.rows]);
+    if (prepared.has_values) grow(prepared.value, begin[x.rows]);
+    executor_.for_ranges(x.rows, kRowsPerTask, [&](Index first, Index end, int) {
+      for (Index r = first; r < end; ++r) {
+        const double norm = preparation.normalise_l2 ? norm_of(x, r) : 1.0;
+        const double given = weight.empty() ? 1.0 : double(weight[r]);
+        const double factor = given / (norm * (1.0 - double(preparation.denoising)));
+        write_row(x, r, factor, denoise ? example[r] : 0, preparation, prepared);
+      }
+    });
+  }
+
+  /// Where each row of the prepared batch begins.
+  void find_rows(CsrView x, VectorView<const Index> example, const InputPreparation& preparation,
+                 RowOffset* begin) {
+    executor_.for_ranges(x.rows, kRowsPerTask, [&](Index first, Index end, int) {
+      for (Index r = first; r < end; ++r) {
+        const Index entries = x.row_begin[r + 1] - x.row_begin[r];
+        Index kept = preparation.denoising > 0.0f ? 0 : entries;
+        if (preparation.denoising > 0.0f)
+          for_kept_entries(preparation, example[r], entries, [&](Index) { ++kept; });
+        begin[r + 1] = kept;
+      }
+    });
+    begin[0] = 0;
+    for (Index r = 0; r < x.rows; ++r) begin[r + 1] += begin[r];
+  }
+
+  static void write_row(const CsrView& x, Index r, double factor, Index example,
+                        const InputPreparation& preparation, CsrBuffer& prepared) {
+    const RowOffset from = x.row_begin[r];
+    const Index entries = x.row_begin[r + 1] - from;
+    RowOffset to = prepared.row_begin.data()[r];
+    const auto copy = [&](Index i) {
+      prepared.column.data()[to] = x.column[from + i];
+      if (prepared.has_values)
+        prepared.value.data()[to] = float((x.value ? double(x.value[from + i]) : 1.0) * factor);
+      ++to;
+    };
+    if (preparation.denoising > 0.0f)
+      for_kept_entries(preparation, example, entries, copy);
+    else
+      for (Index i = 0; i < entries; ++i) copy(i);
+  }
+
+  void do_mask(float p, float a, float b, float left_out, Philox random, Index first_row,
+               Index first_unit, MatrixView<const float> y, MatrixView<float> out) override {
+    if (y.empty()) return;
+    const Index chunk = std::max<Index>(1, kMaskedPerTask / y.cols);
+    executor_.for_ranges(y.rows, chunk, [&](Index begin, Index end, int) {
+      for (Index r = begin; r < end; ++r)
+        mask_row(p, a, b, left_out, random, std::uint64_t(first_row + r), first_unit, y.cols,
+                 y.row(r), out.row(r));
+    });
+  }
+
+  /// y and out may be the same memory: every element is read before it is written.
+  static void mask_row(float p, float a, float b, float left_out, const Philox& random,
+                       std::uint64_t row, Index first_unit, Index count, const float* y,
+                       float* out) {
+    PhiloxBlocks blocks;
+    float u[4 * kPhiloxLanes];
+    // Units are drawn in blocks of four, which need not begin with the first unit asked for.
+    for (Index unit = first_unit / 4 * 4; unit < first_unit + count;) {
+      const Index wanted = (first_unit + count - unit + 3) / 4;
+      const int drawn = int(std::min<Index>(wanted, kPhiloxLanes));
+      philox_blocks(random, std::uint64_t(unit) >> 2, 1, row, drawn, blocks);
+      for (int i = 0; i < drawn; ++i)
+        for (int k = 0; k < 4; ++k) u[4 * i + k] = Philox::uniform(blocks.word[k][i]);
+      const Index begin = std::max(unit, first_unit);
+      const Index end = std::min<Index>(unit + 4 * drawn, first_unit + count);
+      const float* from = y + (begin - first_unit);
+      float* to = out + (begin - first_unit);
+      const float* chance = u + (begin - unit);
+#pragma GCC ivdep
+      for (Index j = 0; j < end - begin; ++j) to[j] = a * (chance[j] >= p ? from[j] : left_out) + b;
+      unit += 4 * drawn;
+    }
+  }
+
+  Executor& executor_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchKernels> make_cpu_batch(Executor& executor) {
+  return std::make_unique<CpuBatch>(executor);
+}
+
+}  // namespace norn

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fixed-point sums on the CPU.
+#include "norn/kernels/fixed.h"
+
+#include "kernels/cpu/families.h"
+#include "kernels/cpu/strips.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <mutex>
+#include <vector>
+
+namespace norn {
+namespace {
+
+constexpr Index kGroupElements = 8192;  ///< that one lock guards: about 10 microseconds of work
+
+void raise_flag(std::int64_t* flag) {
+  std::atomic_ref<std::int64_t>(*flag).store(1, std::memory_order_relaxed);
+}
+
+/// Whether every |x| is below the limit; NaN is not.
+bool all_below(float limit, const float* x, Index n) {
+  int beyond = 0;
+  for (Index c = 0; c < n; ++c) beyond |= std::abs(x[c]) < limit ? 0 : 1;
+  return beyond == 0;
+}
+
+/// fine += round(term * scale) for one strip, halves to even. The product is exact: scale is a
+/// power of two. Two loops, because compilers vectorise each but not both in one.
+void add_fine(double scale, const float* term, std::int64_t* fine, Index n) {
+  double rounded[strips::kWidth];
+  for (Index c = 0; c < n; ++c) rounded[c] = std::nearbyint(double(term[c]) * scale);
+  for (Index c = 0; c < n; ++c) fine[c] += std::int64_t(rounded[c]);
+}
+
+/// A strip in which some terms belong to the coarse words, or nowhere.
+void add_mixed(const FixedFormat& format, const float* term, std::int64_t* fine,
+               std::int64_t* coarse, Index n, const FixedMatrixView& sum) {
+  for (Index c = 0; c < n; ++c) {
+    const double x = double(term[c]);
+    if (std::abs(x) < format.fine_limit()) {
+      fine[c] += std::int64_t(std::nearbyint(x * format.fine_scale()));
+    } else if (std::abs(x) < format.coarse_limit()) {
+      coarse[c] += std::int64_t(std::nearbyint(x * format.coarse_scale()));
+      raise_flag(sum.coarse_used);
+    } else {
+      raise_flag(sum.out_of_range);
+    }
+  }
+}
+
+class CpuFixedKernels final : public FixedKernels {
+ public:
+  explicit CpuFixedKernels(Executor& executor) : executor_(executor) {}
+
+ private:
+  void do_add(const FixedFormat& format, MatrixView<const float> term,
+              FixedMatrixView sum) override {
+    if (term.empty()) return;
+    const Index rows_per_group = std::max<Index>(1, kGroupElements / term.cols);
+    const Index groups = (term.rows + rows_per_group - 1) / rows_per_group;
+    // Lanes that add to one sum at the same time start at different groups and seldom meet.
+    const Index first =
+        Index(turn_.fetch_add(5, std::memory_order_relaxed) % std::uint64_t(groups));
+    executor_.for_each(groups, [&](Index index, int /*lane*/) {
+      const Index group = (first + index) % groups;
+      const Index begin = group * rows_per_group;
+      const Index end = std::min(term.rows, begin + rows_per_group);
+      const std::lock_guard lock(mutex_of(sum, group));
+      for (Index r = begin; r < end; ++r) add_row(format, term, sum, r);
+    });
+  }
+
+  static void add_row(const FixedFormat& format, MatrixView<const float> term,
+                      const FixedMatrixView& sum, Index r) {
+    const float limit = float(format.fine_limit());
+    const double scale = format.fine_scale();
+    strips::for_each_strip(term.cols, [&](Index first, Index count) {
+      const float* x = term.row(r) + first;
+      std::int64_t* fine = sum.fine.row(r) + first;
+      if (all_below(limit, x, count))
+        add_fine(scale, x, fine, count);
+      else
+        add_mixed(format, x, fine, sum.coarse.row(r) + first, count, sum);
+    });
+  }
+
+  void do_to_float(const FixedFormat& format, FixedMatrixView sum, MatrixView<float> value,
+                   float* maximum) override {
+    const bool has_coarse = *sum.coarse_used != 0;
+    const double fine_unit = 1.0 / format.fine_scale();
+    const double coarse_unit = 1.0 / format.coarse_scale();
+    std::vector<float> row_maximum(std::size_t(value.rows), 0.0f);
+    executor_.for_ranges(
+        value.rows, strips::rows_per_task(value.cols), [&](Index begin, Index end, int /*lane*/) {
+          for (Index r = begin; r < end; ++r) {
+            const std::int64_t* fine = sum.fine.row(r);
+            float* out = value.row(r);
+            for (Index c = 0; c < value.cols; ++c) out[c] = float(double(fine[c]) * fine_unit);
+            if (has_coarse) {
+              const std::int64_t* coarse = sum.coarse.row(r);
+              for (Index c = 0; c < value.cols; ++c)
+                out[c] = float(double(fine[c]) * fine_unit + double(coarse[c]) * coarse_unit);
+            }
+            row_maximum[std::size_t(r)] = largest_magnitude(out, value.cols);
+          }
+        });
+    *maximum = 0.0f;
+    for (float row : row_maximum) *maximum = std::max(*maximum, row);
+  }
+
+  /// As integers: magnitudes of floats are in the order of their bits.
+  static float largest_magnitude(const float* x, Index n) {
+    std::int32_t top = 0;
+    for (Index i = 0; i < n; ++i)
+      top = std::max(top, std::bit_cast<std::int32_t>(x[i]) & 0x7FFFFFFF);
+    return std::bit_cast<float>(top);
+  }
+
+  std::mutex& mutex_of(const FixedMatrixView& sum, Index group) {
+    const auto address = reinterpret_cast<std::uintptr_t>(sum.fine.data) >> 6;
+    return mutexes_[(address + std::uintptr_t(group)) % mutexes_.size()];
+  }
+
+  Executor& executor_;
+  std::array<std::mutex, 64> mutexes_;
+  std::atomic<std::uint64_t> turn_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<FixedKernels> make_cpu_fixed(Executor& executor) {
+  return std::make_unique<CpuFixedKernels>(executor);
+}
+
+}  // namespace norn

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pointwise work on the CPU.
+#include "norn/kernels/pointwise.h"
+
+#include "kernels/cpu/families.h"
+#include "kernels/cpu/strips.h"
+
+#include <algorithm>
+#include <array>
+
+namespace norn {
+namespace {
+
+class CpuPointwiseKernels final : public PointwiseKernels {
+ public:
+  explicit CpuPointwiseKernels(Executor& executor) : executor_(executor) {}
+
+ private:
+  /// Calls body(row) for every row of a matrix with `cols` columns.
+  template <typename Body>
+  void for_rows(Index rows, Index cols, const Body& body) {
+    executor_.for_ranges(rows, strips::rows_per_task(cols),
+                         [&](Index begin, Index end, int /*lane*/) {
+                           for (Index r = begin; r < end; ++r) body(r);
+                         });
+  }
+
+  void do_set_rows(VectorView<const float> row, MatrixView<float> z) override {
+    for_rows(z.rows, z.cols, [&](Index r) { std::copy(row.begin(), row.end(), z.row(r)); });
+  }
+
+  void do_add(MatrixView<const float> x, MatrixView<float> z) override {
+    for_rows(z.rows, z.cols, [&](Index r) {
+      const float* from = x.row(r);
+      float* to = z.row(r);
+      for (Index c = 0; c < z.cols; ++c) to[c] += from[c];
+    });
+  }
+
+  void do_activate(const Activation& f, MatrixView<float> z_to_y) override {
+    std::visit(
+        [&](const auto& function) {
+          for_rows(z_to_y.rows, z_to_y.cols, [&](Index r) {
+            const auto activation = function;  // a copy that stores to the row cannot alias
+            float* row = z_to_y.row(r);
+            const Index cols = z_to_y.cols;
+            for (Index c = 0; c < cols; ++c) row[c] = activation.value(row[c]);
+          });
+        },
+        f);
+  }
+
+  void do_multiply_slope(const Activation& f, MatrixView<const float> y,
+                         MatrixView<float> delta) override {
+    std::visit(
+        [&](const auto& function) {
+          for_rows(delta.rows, delta.cols, [&](Index r) {
+            const auto activation = function;
+            const float* output = y.row(r);
+            float* row = delta.row(r);
+            const Index cols = delta.cols;
+            for (Index c = 0; c < cols; ++c) row[c] *= activation.slope(output[c]);
+          });
+        },
+        f);
+  }
+
+  void do_sum_columns(MatrixView<const float> delta, float scale, VectorView<float> sum) override {
+    executor_.for_ranges(delta.cols, strips::columns_per_task(delta.rows),
+                         [&](Index begin, Index end, int /*lane*/) {
+                           std::array<double, strips::kWidth> total{};
+                           const Index count = end - begin;
+                           for (Index r = 0; r < delta.rows; ++r) {
+                             const float* row = delta.row(r) + begin;
+                             for (Index c = 0; c < count; ++c)
+                               total[std::size_t(c)] += double(row[c]);
+                           }
+                           for (Index c = 0; c < count; ++c)
+                             sum[begin + c] = float(double(scale) * total[std::size_t(c)]);
+                         });
+  }
+
+  void do_softmax_rows(MatrixView<float> z_to_y) override {
+    for_rows(z_to_y.rows, z_to_y.cols, [&](Index r) {
+      float* row = z_to_y.row(r);
+      const Index cols = z_to_y.cols;
+      float top = cols > 0 ? row[0] : 0.0f;
+      for (Index c = 1; c < cols; ++c) top = row[c] > top ? row[c] : top;
+      for (Index c = 0; c < cols; ++c) row[c] = math::exp(row[c] - top);
+      double total = 0;
+      for (Index c = 0; c < cols; ++c) total += double(row[c]);
+      const float inverse = float(1.0 / total);
+      for (Index c = 0; c < cols; ++c) row[c] *= inverse;
+    });
+  }
+
+  void do_softmax_rows_backward(MatrixView<const float> y, MatrixView<float> dy_to_delta) override {
+    for_rows(y.rows, y.cols, [&](Index r) {
+      const float* output = y.row(r);
+      float* row = dy_to_delta.row(r);
+      double coupling = 0;
+      for (Index c = 0; c < y.cols; ++c) coupling += double(row[c]) * double(output[c]);
+      const float shared = float(coupling);
+      for (Index c = 0; c < y.cols; ++c) row[c] = output[c] * (row[c] - shared);
+    });
+  }
+
+  Executor& executor_;
+};
+
+}  // namespace
+
+std::unique_ptr<PointwiseKernels> make_cpu_pointwise(Executor& executor) {
+  return std::make_unique<CpuPointwiseKernels>(executor);
+}
+
+}  // namespace norn

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of a sparse batch with dense weights, by rows of the batch and by touched units.
+
+#include "kernels/cpu/families.h"
+#include "kernels/cpu/sparse_parts.h"
+
+#include <algorithm>
+
+namespace norn {
+namespace {
+
+/// Multiplications that make a task worth its start.
+constexpr Index kTaskWork = 1 << 17;
+
+class CpuSparse final : public SparseKernels {
+ public:
+  explicit CpuSparse(Executor& executor) : executor_(executor) {}
+
+ private:
+  void do_multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) override {
+    const Index row_work = std::max<Index>(1, x.entries() / x.rows * z.cols);
+    const Index chunk = std::clamp<Index>(kTaskWork / row_work, 1, 64);
+    const RowOffset end_of_batch = x.row_begin[x.rows];
+    executor_.for_ranges(x.rows, chunk, [&](Index begin, Index end, int) {
+      for (Index r = begin; r < end; ++r) {
+        const RowOffset first = x.row_begin[r];
+        const RowList<Column> entries{x.column + first, x.value ? x.value + first : nullptr,
+                                      x.row_begin[r + 1] - first, end_of_batch - first};
+        add_rows(entries, w, 0, z.cols, z.row(r));
+      }
+    });
+  }
+
+  void do_transpose(CsrView x, TransposedBatch& transposed) override {
+    transpose_batch(executor_, x, transposed);
+  }
+
+  void do_gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                   MatrixView<float> g) override {
+    const Index chunk = std::max<Index>(1, kTaskWork / g.cols);
+    executor_.for_ranges(g.rows, chunk, [&](Index begin, Index end, int) {
+      for (Index r = begin; r < end; ++r) std::fill_n(g.row(r), g.cols, 0.0f);
+    });
+    for_balanced_units(executor_, xt, g.cols, 1, [&](Index begin, Index end) {
+      for (Index t = begin; t < end; ++t)
+        unit_gradient(xt, t, delta, scale, 0, g.cols, g.row(Index(xt.unit.data()[t])));
+    });
+  }
+
+  void do_update_rows(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
+                      const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                      const RowState& rows) override {
+    update_touched_rows(executor_, tables_, rule, schedule, step, xt, delta, scale, rows);
+  }
+
+  void do_mark_done(const TransposedBatch& xt, std::int64_t step,
+                    VectorView<std::int64_t> steps_done) override {
+    for (Index t = 0; t < xt.touched; ++t) steps_done[Index(xt.unit.data()[t])] = step + 1;
+  }
+
+  void do_catch_up(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
+                   const RowState& rows) override {
+    catch_up_rows(executor_, tables_, rule, schedule, step, nullptr, rows.w.rows, rows);
+  }
+
+  void do_catch_up_batch(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
+                         const TransposedBatch& xt, const RowState& rows) override {
+    catch_up_rows(executor_, tables_, rule, schedule, step, xt.unit.data(), xt.touched, rows);
+  }
+
+  Executor& executor_;
+  StepTables tables_;
+};
+
+}  // namespace
+
+void for_balanced_units(Executor& executor, const TransposedBatch& xt, Index cols, Index unit_cost,
+                        const std::function<void(Index first, Index end)>& task) {
+  if (xt.touched == 0) return;
+  const RowOffset* begin = xt.begin.data();
+  const Index work = begin[xt.touched] + unit_cost * xt.touched;
+  const Index share = std::max<Index>(unit_cost, kTaskWork / std::max<Index>(1, cols));
+  // The first unit t whose predecessors' work is at least `goal`.
+  const auto first_from = [&](Index goal) {
+    Index low = 0, high = xt.touched;
+    while (low < high) {
+      const Index middle = (low + high) / 2;
+      if (begin[middle] + unit_cost * middle < goal)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  };
+  executor.for_each((work + share - 1) / share, [&](Index run, int) {
+    const Index first = first_from(run * share), end = first_from((run + 1) * share);
+    if (first < end) task(first, end);
+  });
+}
+
+std::unique_ptr<SparseKernels> make_cpu_sparse(Executor& executor) {
+  return std::make_unique<CpuSparse>(executor);
+}
+
+}  // namespace norn

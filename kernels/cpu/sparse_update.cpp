@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Row-wise updates of a sparse source's weights: only the rows of a batch are visited, and a row
+// that was left alone goes through the steps that it missed first. The bits are those of an update
+// of all rows at every step.
+
+#include "kernels/cpu/rule_run.h"
+#include "kernels/cpu/sparse_parts.h"
+#include "norn/base/error.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+/// Touched rows between the one that is fetched and the one that is updated.
+constexpr Index kFetchAhead = 4;
+
+/// Weights that are put through missed steps at a time: what stays in registers.
+constexpr Index kReplayRun = 64;
+/// Steps between two looks at whether anything still changes.
+constexpr std::int64_t kLook = 32;
+
+/// Copies of a run of weights and their state, filled up with zeros.
+template <typename Rule>
+struct RunCopy {
+  alignas(64) float w[kReplayRun] = {};
+  alignas(64) float slot[2][kReplayRun] = {};
+
+  void load(Index count, const float* from_w, const std::array<float*, 2>& from_slot) {
+    std::copy_n(from_w, count, w);
+    for (std::size_t s = 0; s < std::size_t(Rule::slots); ++s)
+      std::copy_n(from_slot[s], count, slot[s]);
+  }
+  void store(Index count, float* to_w, const std::array<float*, 2>& to_slot) const {
+    std::copy_n(w, count, to_w);
+    for (std::size_t s = 0; s < std::size_t(Rule::slots); ++s)
+      std::copy_n(slot[s], count, to_slot[s]);
+  }
+  bool has_state() const {
+    bool any = false;
+    for (std::size_t s = 0; s < std::size_t(Rule::slots); ++s)
+      for (Index j = 0; j < kReplayRun; ++j) any = any | (slot[s][j] != 0.0f);
+    return any;
+  }
+};
+
+/// Puts `count` <= kReplayRun weights through steps [from, to) without gradient.
+template <typename Rule>
+void replay(const Rule& rule, const StepTable& table, std::int64_t from, std::int64_t to,
+            Index count, float* w, const std::array<float*, 2>& slot) {
+  const bool regularised = table.schedule.l1 != 0.0f || table.schedule.l2 != 0.0f;
+  if (from >= to || (Rule::rests_without_gradient && !regularised)) return;
+  alignas(64) static constexpr float kNoGradient[kReplayRun] = {};
+  RunCopy<Rule> run, before;
+  run.load(count, w, slot);
+  for (std::int64_t t = from; t < to; ++t) {
+    const bool look = !regularised && Rule::idles_alike && (t - from) % kLook == kLook - 1;
+    if (look) before = run;
+    step_run(rule, table.at(t), kReplayRun, run.w, kNoGradient, run.slot[0], run.slot[1]);
+    // A row that no batch has touched yet comes to rest here.
+    if (!regularised && t == from && !run.has_state()) break;
+    if (look && std::memcmp(&before, &run, sizeof run) == 0) break;
+  }
+  run.store(count, w, slot);
+}
+
+std::array<float*, 2> slots_at(const RowState& rows, int slots, Index row, Index column) {
+  std::array<float*, 2> at{nullptr, nullptr};
+  for (std::size_t s = 0; s < std::size_t(slots); ++s) at[s] = rows.slot[s].row(row) + column;
+  return at;
+}
+
+/// Puts weights [first, first + count) of a row through the steps that it missed.
+template <typename Rule>
+void replay_row(const Rule& rule, const StepTable& table, std::int64_t from, std::int64_t to,
+                const RowState& rows, Index row, Index first, Index count) {
+  for (Index j = first; j < first + count; j += kReplayRun)
+    replay(rule, table, from, to, std::min(kReplayRun, first + count - j), rows.w.row(row) + j,
+           slots_at(rows, Rule::slots, row, j));
+}
+
+/// Fetches a run of a row and its state for writing. Inlined by force: gcc 12 drops calls of a
+/// function that does nothing but prefetch.
+[[gnu::always_inline]] inline void fetch(const RowState& rows, int slots, Index row, Index first,
+                                         Index count) {
+  constexpr Index kCacheLine = 16;  // floats
+  for (Index j = first; j < first + count; j += kCacheLine) {
+    __builtin_prefetch(rows.w.row(row) + j, 1);
+    for (std::size_t s = 0; s < std::size_t(slots); ++s)
+      __builtin_prefetch(rows.slot[s].row(row) + j, 1);
+  }
+}
+
+/// One batch's step for a run of its units.
+template <typename Rule>
+struct TouchedRows {
+  const Rule& rule;
+  const StepTable& table;
+  std::int64_t step;
+  const TransposedBatch& xt;
+  MatrixView<const float> delta;
+  float scale;
+  const RowState& rows;
+
+  void update(Index begin, Index end) const {
+    for (Index t = begin; t < end; ++t) {
+      const Index row = Index(xt.unit.data()[t]);
+      const Index next = t + kFetchAhead < end ? Index(xt.unit.data()[t + kFetchAhead]) : row;
+      const std::int64_t done = rows.steps_done[row];
+      if (done > step)
+        throw ShapeError(
+            fmt::format("sparse update_rows: row {} has been through {} steps, but step {} was "
+                        "asked for; update a batch once, then mark_done",
+                        row, done, step));
+      for (Index first = 0; first < rows.w.cols; first += kRowRun) {
+        const Index count = std::min(kRowRun, rows.w.cols - first);
+        fetch(rows, Rule::slots, next, first, count);
+        float g[kRowRun];
+        unit_gradient(xt, t, delta, scale, first, count, g);
+        replay_row(rule, table, done, step, rows, row, first, count);
+        const std::array<float*, 2> slot = slots_at(rows, Rule::slots, row, first);
+        step_run(rule, table.at(step), count, rows.w.row(row) + first, g, slot[0], slot[1]);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void update_touched_rows(Executor& executor, StepTables& tables, const UpdateRule& rule,
+                         const UpdateSchedule& schedule, std::int64_t step,
+                         const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                         const RowState& rows) {
+  const std::shared_ptr<const StepTable> table = tables.up_to(schedule, step);
+  // Reading and writing a row and its state takes as long as adding a few examples.
+  const Index unit_cost = 4 * (1 + slots_of(rule));
+  std::visit(
+      [&](const auto& r) {
+        const TouchedRows<std::remove_cvref_t<decltype(r)>> touched{r,     *table, step, xt,
+                                                                    delta, scale,  rows};
+        for_balanced_units(executor, xt, delta.cols, unit_cost,
+                           [&](Index begin, Index end) { touched.update(begin, end); });
+      },
+      rule);
+}
+
+void catch_up_rows(Executor& executor, StepTables& tables, const UpdateRule& rule,
+                   const UpdateSchedule& schedule, std::int64_t step, const Column* listed,
+                   Index count, const RowState& rows) {
+  const std::shared_ptr<const StepTable> table = tables.up_to(schedule, step);
+  const Index chunk = std::max<Index>(1, 16384 / std::max<Index>(1, rows.w.cols));
+  executor.for_ranges(count, chunk, [&](Index begin, Index end, int) {
+    std::visit(
+        [&](const auto& r) {
+          for (Index i = begin; i < end; ++i) {
+            const Index row = listed ? Index(listed[i]) : i;
+            if (rows.steps_done[row] >= step) continue;
+            replay_row(r, *table, rows.steps_done[row], step, rows, row, 0, rows.w.cols);
+            rows.steps_done[row] = step;
+          }
+        },
+        rule);
+  });
+}
+
+}  // namespace norn

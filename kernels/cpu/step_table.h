@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/update_rule.h"
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+/// The settings of recent steps, worked out once: a schedule's powers cost more than a step of a
+/// row.
+namespace norn {
+
+/// A schedule with the settings of steps [first, first + settings.size()) at hand.
+struct StepTable {
+  UpdateSchedule schedule;
+  std::int64_t first = 0;
+  std::vector<UpdateStep> settings;
+
+  std::int64_t end() const { return first + std::int64_t(settings.size()); }
+  /// The settings of any step; those outside the table are worked out anew.
+  UpdateStep at(std::int64_t step) const {
+    return step >= first && step < end() ? settings[std::size_t(step - first)] : schedule.at(step);
+  }
+};
+
+/// Tables of the schedules in use. Several lanes may ask at a time.
+class StepTables {
+ public:
+  /// A table that holds `step` and the 16,384 steps before it (320 KiB).
+  std::shared_ptr<const StepTable> up_to(const UpdateSchedule& schedule, std::int64_t step);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<const StepTable>> tables_;  // one a schedule, latest last
+};
+
+}  // namespace norn

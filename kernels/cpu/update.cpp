@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dense updates of weights, their initial values and their norms.
+
+#include "kernels/cpu/families.h"
+#include "kernels/cpu/philox_lanes.h"
+#include "kernels/cpu/rule_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace norn {
+namespace {
+
+constexpr Index kTaskElements = 1 << 14;
+constexpr Index kSumLanes = 16;  // accumulators of a sum: enough to keep vectors busy
+
+/// Calls task(row, first column, columns) for runs of at most kTaskElements elements that together
+/// make up the matrix: a matrix of one long row is shared by the lanes as one of many rows is.
+template <typename Task>
+void for_each_run(Executor& executor, Index rows, Index cols, const Task& task) {
+  const Index run = std::min(cols, kTaskElements);
+  const Index runs = (cols + run - 1) / run;
+  executor.for_ranges(rows * runs, kTaskElements / run, [&](Index begin, Index end, int) {
+    for (Index i = begin; i < end; ++i) {
+      const Index first = i % runs * run;
+      task(i / runs, first, std::min(run, cols - first));
+    }
+  });
+}
+
+/// Adds a fixed tree of the accumulators.
+double total_of(const double (&lane)[kSumLanes]) {
+  double sum[kSumLanes];
+  std::copy_n(lane, kSumLanes, sum);
+  for (Index half = kSumLanes / 2; half > 0; half /= 2)
+    for (Index i = 0; i < half; ++i) sum[i] += sum[i + half];
+  return sum[0];
+}
+
+/// lane[c % kSumLanes] += term(x[c]) for every c.
+template <typename Term>
+void add_terms(const float* x, Index count, double (&lane)[kSumLanes], const Term& term) {
+  Index c = 0;
+  for (; c + kSumLanes <= count; c += kSumLanes)
+    for (Index i = 0; i < kSumLanes; ++i) lane[i] += term(double(x[c + i]));
+  for (Index i = 0; c + i < count; ++i) lane[i] += term(double(x[c + i]));
+}
+
+constexpr auto square = [](double x) { return x * x; };
+constexpr auto magnitude = [](double x) { return std::abs(x); };
+
+class CpuUpdate final : public UpdateKernels {
+ public:
+  explicit CpuUpdate(Executor& executor) : executor_(executor) {}
+
+ private:
+  void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
+                 MatrixView<const float> g, std::array<MatrixView<float>, 2> slot) override {
+    std::visit(
+        [&](const auto& r) {
+          constexpr int kSlots = std::remove_cvref_t<decltype(r)>::slots;
+          for_each_run(executor_, w.rows, w.cols, [&](Index row, Index first, Index count) {
+            float* s0 = kSlots > 0 ? slot[0].row(row) + first : nullptr;
+            float* s1 = kSlots > 1 ? slot[1].row(row) + first : nullptr;
+            step_run(r, step, count, w.row(row) + first, g.row(row) + first, s0, s1);
+          });
+        },
+        rule);
+  }
+
+  void do_initialise(const Initializer& initializer, Philox random, const WeightPlace& place,
+                     MatrixView<float> w) override {
+    const Fan fan{double(place.sources), double(place.destinations)};
+    std::visit(
+        [&](const auto& scheme) {
+          for_each_run(executor_, w.rows, w.cols, [&](Index row, Index first, Index count) {
+            draw_run(scheme, fan, random, place, row, first, count, w.row(row) + first);
+          });
+        },
+        initializer);
+  }
+
+  /// Weights [first, first + count) of a stored row.
+  template <typename Scheme>
+  static void draw_run(const Scheme& scheme, const Fan& fan, const Philox& random,
+                       const WeightPlace& place, Index row, Index first, Index count, float* w) {
+    const Index source = place.first_source + (place.by_destination ? first : row);
+    const Index destination = place.first_destination + (place.by_destination ? row : first);
+    const Index stride = place.by_destination ? place.destinations : 1;
+    std::uint64_t position = std::uint64_t(source * place.destinations + destination);
+    PhiloxBlocks blocks;
+    for (Index begin = 0; begin < count; begin += kPhiloxLanes) {
+      const int drawn = int(std::min<Index>(kPhiloxLanes, count - begin));
+      philox_blocks(random, position, std::uint64_t(stride), 0, drawn, blocks);
+      for (int i = 0; i < drawn; ++i)
+        w[begin + i] = scheme.value(fan, blocks.word[0][i], blocks.word[1][i]);
+      position += std::uint64_t(drawn * stride);
+    }
+  }
+
+  void do_clip_row_norms(float limit, MatrixView<float> w) override {
+    const Index chunk = std::max<Index>(1, kTaskElements / w.cols);
+    executor_.for_ranges(w.rows, chunk, [&](Index begin, Index end, int) {
+      for (Index r = begin; r < end; ++r) {
+        float* row = w.row(r);
+        double lane[kSumLanes] = {};
+        add_terms(row, w.cols, lane, square);
+        const double norm = std::sqrt(total_of(lane));
+        if (norm <= double(limit)) continue;
+        const float factor = float(double(limit) / norm);
+        for (Index c = 0; c < w.cols; ++c) row[c] *= factor;
+      }
+    });
+  }
+
+  void do_clip_column_norms(float limit, MatrixView<float> w) override {
+    // Squares are summed down runs of rows, then over the runs in order: a column's sum does not
+    // depend on how many columns there are, so it is the same wherever the columns are cut.
+    constexpr Index kRun = 512;
+    const Index runs = (w.rows + kRun - 1) / kRun;
+    std::vector<double> squares(std::size_t(runs * w.cols));
+    executor_.for_ranges(w.rows, kRun, [&](Index begin, Index end, int) {
+      double* sum = squares.data() + begin / kRun * w.cols;
+      for (Index r = begin; r < end; ++r) {
+        const float* row = w.row(r);
+        for (Index c = 0; c < w.cols; ++c) sum[c] += double(row[c]) * double(row[c]);
+      }
+    });
+    for (Index i = 1; i < runs; ++i)
+      for (Index c = 0; c < w.cols; ++c)
+        squares[std::size_t(c)] += squares[std::size_t(i * w.cols + c)];
+    std::vector<float> factor(std::size_t(w.cols), 1.0f);
+    for (Index c = 0; c < w.cols; ++c) {
+      const double norm = std::sqrt(squares[std::size_t(c)]);
+      if (norm > double(limit)) factor[std::size_t(c)] = float(double(limit) / norm);
+    }
+    for_each_run(executor_, w.rows, w.cols, [&](Index r, Index first, Index count) {
+      float* row = w.row(r) + first;
+      const float* f = factor.data() + first;
+      for (Index c = 0; c < count; ++c) row[c] *= f[c];
+    });
+  }
+
+  void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) override {
+    *squares = *magnitudes = 0.0;
+    if (w.empty()) return;
+    const Index run = std::max<Index>(1, kTaskElements / w.cols);
+    const Index runs = (w.rows + run - 1) / run;
+    std::vector<double> square_sum(static_cast<std::size_t>(runs));
+    std::vector<double> magnitude_sum(static_cast<std::size_t>(runs));
+    executor_.for_ranges(w.rows, run, [&](Index begin, Index end, int) {
+      double square_lane[kSumLanes] = {}, magnitude_lane[kSumLanes] = {};
+      for (Index r = begin; r < end; ++r) {
+        add_terms(w.row(r), w.cols, square_lane, square);
+        add_terms(w.row(r), w.cols, magnitude_lane, magnitude);
+      }
+      square_sum[std::size_t(begin / run)] = total_of(square_lane);
+      magnitude_sum[std::size_t(begin / run)] = total_of(magnitude_lane);
+    });
+    for (std::size_t i = 0; i < std::size_t(runs); ++i) {
+      *squares += square_sum[i];
+      *magnitudes += magnitude_sum[i];
+    }
+  }
+
+  Executor& executor_;
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateKernels> make_cpu_update(Executor& executor) {
+  return std::make_unique<CpuUpdate>(executor);
+}
+
+}  // namespace norn

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers examples and features, applies the rules for single rows, and stores the rows.
+
+#include "import_ingest.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+namespace {
+
+constexpr Index kRowsBetweenProgress = 1 << 14;
+
+}  // namespace
+
+FeatureIndex FeatureIndex::open(const std::filesystem::path& path, FeatureMode mode) {
+  FeatureIndex index;
+  const bool there = !path.empty() && std::filesystem::exists(path);
+  if (mode == FeatureMode::existing && !there) {
+    throw DataError(
+        fmt::format("{}: no such index of features; start a new one with -c", path.string()));
+  }
+  if (mode == FeatureMode::fresh || !there) return index;
+  index.fresh_ = false;
+  index.labels_ = read_label_index(path);
+  index.given_ = index.labels_.size();
+  if (mode != FeatureMode::merge) index.growth_ = Growth::fixed;
+  return index;
+}
+
+void FeatureIndex::use_numbers(Index width) {
+  width_ = fixed() ? given_ : std::max(width, given_);
+  numeric_ = true;
+}
+
+std::optional<Column> FeatureIndex::number(std::string_view label) {
+  if (!fixed()) return Column(labels_.add(label));
+  const auto found = labels_.find(label);
+  if (!found) return std::nullopt;
+  return Column(*found);
+}
+
+std::optional<Column> FeatureIndex::number(Column number) {
+  if (fixed() && Index(number) >= width_) return std::nullopt;
+  width_ = std::max(width_, Index(number) + 1);
+  return number;
+}
+
+std::string FeatureIndex::name(Column number) const {
+  return numeric_ ? std::to_string(number) : std::string(labels_.label(number));
+}
+
+Column TextIngest::example_number(std::string_view label) {
+  return Column(examples_.add(label));
+}
+
+void TextIngest::add_column(std::optional<Column> column, const TextRow& row, std::size_t entry) {
+  if (!column) {
+    ++counts_.unknown;
+    return;
+  }
+  columns_.push_back(*column);
+  if (!row.values.empty()) values_.push_back(row.values[entry]);
+}
+
+void TextIngest::number_features(const TextRow& row, FeatureIndex& features) {
+  for (std::size_t i = 0; i < row.numbers.size(); ++i) {
+    add_column(features.number(row.numbers[i]), row, i);
+  }
+  for (std::size_t i = 0; i < row.features.size(); ++i) {
+    add_column(features.number(row.features[i]), row, i);
+  }
+}
+
+void TextIngest::number_labels(const TextRow& row, FeatureIndex& features) {
+  columns_.clear();
+  values_.clear();
+  for (const std::string_view label : row.labels) {
+    std::optional<Column> column;
+    if (features.numeric()) {
+      const auto number = parse_integer(label);
+      if (!number || *number < 0 || *number >= std::numeric_limits<Column>::max()) {
+        throw DataError(
+            fmt::format("{}: the label \"{}\" is not a number from 0; number the labels, or "
+                        "take them as names with --libsvm-labels names",
+                        text_->place(), label));
+      }
+      column = features.number(Column(*number));
+    } else {
+      column = features.number(label);
+    }
+    if (column) {
+      columns_.push_back(*column);
+    } else {
+      ++counts_.unknown;
+    }
+  }
+}
+
+void TextIngest::check_duplicates(const FeatureIndex& features) {
+  const std::size_t repeated = cleaner_.clean(columns_, values_);
+  if (repeated >= columns_.size()) return;
+  throw DataError(
+      fmt::format("{}: example \"{}\": the feature \"{}\" occurs twice; remove one, or "
+                  "choose with --duplicates sum or first",
+                  text_->place(), label_, features.name(columns_[repeated])));
+}
+
+bool TextIngest::add_row(const FeatureIndex& features, RowTable& rows, const char* what) {
+  if (columns_.empty()) {
+    ++counts_.empty;
+    if (rules_.empty_rows == EmptyRows::drop) return false;
+    if (rules_.empty_rows == EmptyRows::error) {
+      throw DataError(fmt::format(
+          "{}: example \"{}\" has no {}{}; remove it, or choose with "
+          "--empty-rows drop or keep",
+          text_->place(), label_, what, features.fixed() ? " that the given index knows" : ""));
+    }
+  }
+  check_duplicates(features);
+  example_ = example_number(label_);
+  if (rows.has(example_)) {
+    if (rules_.repeated == RepeatedExamples::error) {
+      throw DataError(
+          fmt::format("{}: example \"{}\" has been on an earlier line; put its features on "
+                      "one line, or choose with --repeated-examples merge or last",
+                      text_->place(), label_));
+    }
+    ++counts_.repeated;
+  }
+  rows.add(example_, columns_, values_);
+  return true;
+}
+
+void TextIngest::close_piece(const FeatureIndex& features, RowTable& rows) {
+  if (!piece_open_) return;
+  piece_open_ = false;
+  label_ = examples_.label(example_);
+  check_duplicates(features);
+  rows.add(example_, columns_, values_);
+  columns_.clear();
+  values_.clear();
+}
+
+/// Lines of one example that follow each other make one piece of its row.
+void TextIngest::add_piece(const TextRow& row, FeatureIndex& features, RowTable& rows) {
+  if (piece_open_ && row.example != label_) close_piece(features, rows);
+  number_features(row, features);
+  if (piece_open_ || columns_.empty()) return;
+  example_ = example_number(row.example);
+  label_ = examples_.label(example_);
+  piece_open_ = true;
+}
+
+void TextIngest::show_progress(const char* stage, Index entries) {
+  if (!rules_.progress) return;
+  rules_.progress({stage, text_->bytes_read(), text_->bytes_total(), entries});
+}
+
+void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
+                      FeatureIndex* label_features, RowTable* labels) {
+  text_ = &text;
+  const bool pieces = text.format() == TextFormat::csv || text.format() == TextFormat::tsv;
+  columns_.clear();
+  values_.clear();
+  TextRow row;
+  for (Index line = 0; text.next(row); ++line) {
+    if (line % kRowsBetweenProgress == 0) show_progress("reading", rows.entries());
+    if (pieces) {
+      add_piece(row, features, rows);
+      continue;
+    }
+    label_ = row.example;
+    if (labels) {
+      number_labels(row, *label_features);
+      // An example without labels goes with its features, or stays with an empty row.
+      if (!add_row(*label_features, *labels, "labels")) continue;
+    }
+    columns_.clear();
+    values_.clear();
+    number_features(row, features);
+    add_row(features, rows, "features");
+  }
+  close_piece(features, rows);
+  show_progress("reading", rows.entries());
+  const RowNames names{[this](Column example) { return std::string(examples_.label(example)); },
+                       [&features](Column feature) { return features.name(feature); }};
+  rows.finish(pieces ? RepeatedExamples::merge : rules_.repeated, cleaner_, names);
+  counts_.malformed += text.malformed();
+  if (text.malformed() > 0) {
+    log_.warning(fmt::format("{} malformed lines were passed over; the first: {}", text.malformed(),
+                             text.first_malformed()));
+  }
+}
+
+}  // namespace norn

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/data/importer.h"
+#include "norn/data/label_index.h"
+#include "row_table.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+/// From text to rows of numbers.
+namespace norn {
+
+/// The columns of a data set: labels with numbers, or numbers that stand for themselves (LibSVM).
+class FeatureIndex {
+ public:
+  enum class Growth { grows, fixed };
+  FeatureIndex() = default;
+
+  /// The index that a file holds, or is to hold.
+  static FeatureIndex open(const std::filesystem::path& path, FeatureMode mode);
+  /// Whether it says more than the file that it was opened from.
+  bool changed() const { return !fixed() && (fresh_ || width() > given_); }
+  /// From now on numbers stand for themselves, up to `width` at least. A fixed index keeps its
+  /// width.
+  void use_numbers(Index width);
+  bool numeric() const { return numeric_; }
+  bool fixed() const { return growth_ == Growth::fixed; }
+
+  /// Nothing when the index is fixed and lacks the feature.
+  std::optional<Column> number(std::string_view label);
+  std::optional<Column> number(Column number);
+  std::string name(Column number) const;
+  Index width() const { return numeric_ ? width_ : labels_.size(); }
+  const LabelIndex& labels() const { return labels_; }
+
+ private:
+  Growth growth_ = Growth::grows;
+  bool fresh_ = true;
+  Index given_ = 0;
+  bool numeric_ = false;
+  Index width_ = 0;
+  LabelIndex labels_;
+};
+
+/// Counts of what was met on the way.
+struct IngestCounts {
+  Index empty = 0;
+  Index unknown = 0;
+  Index repeated = 0;
+  Index malformed = 0;
+};
+
+/// Fills row tables from texts. `examples` grows with every example met.
+class TextIngest {
+ public:
+  TextIngest(const ImportRules& rules, LabelIndex& examples, const Log& log)
+      : rules_(rules), examples_(examples), log_(log), cleaner_(rules.duplicates) {}
+
+  /// Reads a whole text into `rows`; LibSVM's labels into `labels` unless that is null.
+  void read(TextReader& text, FeatureIndex& features, RowTable& rows,
+            FeatureIndex* label_features = nullptr, RowTable* labels = nullptr);
+  const IngestCounts& counts() const { return counts_; }
+  Index duplicates() const { return cleaner_.merged(); }
+
+ private:
+  void add_column(std::optional<Column> column, const TextRow& row, std::size_t entry);
+  void number_features(const TextRow& row, FeatureIndex& features);
+  void number_labels(const TextRow& row, FeatureIndex& features);
+  Column example_number(std::string_view label);
+  /// Adds the row that was numbered, or does with it what the rules say. False: it was dropped.
+  bool add_row(const FeatureIndex& features, RowTable& rows, const char* what);
+  void add_piece(const TextRow& row, FeatureIndex& features, RowTable& rows);
+  void close_piece(const FeatureIndex& features, RowTable& rows);
+  void check_duplicates(const FeatureIndex& features);
+  void show_progress(const char* stage, Index entries);
+
+  const ImportRules& rules_;
+  LabelIndex& examples_;
+  const Log& log_;
+  RowCleaner cleaner_;
+  IngestCounts counts_;
+  const TextReader* text_ = nullptr;  // being read
+
+  // The row being made. CSV and TSV give an example in pieces, one a line.
+  std::string_view label_;
+  Column example_ = 0;
+  std::vector<Column> columns_;
+  std::vector<float> values_;
+  bool piece_open_ = false;
+};
+
+}  // namespace norn

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hash table of labels by linear probing, its labels in large blocks.
+
+#include "norn/data/label_index.h"
+
+#include "norn/base/error.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+namespace {
+
+constexpr std::uint64_t kBlockBytes = std::uint64_t(1) << 20;
+constexpr std::size_t kLongestLabel = std::numeric_limits<std::uint16_t>::max();
+constexpr std::size_t kFirstSlots = 1024;
+
+/// The two halves of a 128-bit product, folded: every bit of the operands reaches the result.
+std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
+  const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
+  return std::uint64_t(product) ^ std::uint64_t(product >> 64);
+}
+
+std::uint64_t load(const char* bytes, std::size_t count) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes, count);
+  return word;
+}
+
+/// Multiplicative hashing of eight bytes at a time.
+std::uint64_t hash_of(std::string_view label) {
+  constexpr std::uint64_t kOdd1 = 0x9E3779B97F4A7C15ull, kOdd2 = 0xBF58476D1CE4E5B9ull;
+  std::uint64_t hash = label.size() * kOdd1;
+  const char* at = label.data();
+  std::size_t left = label.size();
+  for (; left >= 8; at += 8, left -= 8) hash = fold(hash ^ load(at, 8), kOdd2);
+  if (left > 0) hash = fold(hash ^ load(at, left), kOdd2);
+  return fold(hash ^ kOdd2, kOdd1);
+}
+
+}  // namespace
+
+LabelIndex::LabelIndex() : slots_(kFirstSlots) {}
+
+std::string_view LabelIndex::label(Index number) const {
+  const std::uint64_t position = position_[std::size_t(number)];
+  const char* const at = blocks_[position / kBlockBytes].get() + position % kBlockBytes;
+  std::uint16_t size = 0;
+  std::memcpy(&size, at, sizeof(size));
+  return {at + sizeof(size), size};
+}
+
+/// The label's slot, or the free one where it belongs.
+std::size_t LabelIndex::slot_of(std::string_view label_text, std::uint64_t hash) const {
+  const std::size_t mask = slots_.size() - 1;
+  std::size_t slot = hash & mask;
+  const auto tag = std::uint32_t(hash >> 32);
+  while (true) {
+    const Slot& at = slots_[slot];
+    if (at.number_plus_one == 0) return slot;
+    if (at.hash == tag && label(Index(at.number_plus_one) - 1) == label_text) return slot;
+    slot = (slot + 1) & mask;
+  }
+}
+
+std::optional<Index> LabelIndex::find(std::string_view label) const {
+  const Slot& slot = slots_[slot_of(label, hash_of(label))];
+  if (slot.number_plus_one == 0) return std::nullopt;
+  return Index(slot.number_plus_one) - 1;
+}
+
+Index LabelIndex::add(std::string_view label) {
+  const std::uint64_t hash = hash_of(label);
+  std::size_t slot = slot_of(label, hash);
+  if (slots_[slot].number_plus_one != 0) return Index(slots_[slot].number_plus_one) - 1;
+  if (label.size() > kLongestLabel) {
+    throw DataError(fmt::format("the label beginning \"{}\" has {} bytes, more than {}; shorten it",
+                                label.substr(0, 40), label.size(), kLongestLabel));
+  }
+  if (position_.size() >= std::numeric_limits<std::uint32_t>::max() - 1) {
+    throw DataError("more than 4,294,967,294 labels; columns have 32 bits");
+  }
+  if (position_.size() * 3 >= slots_.size() * 2) {
+    grow();
+    slot = slot_of(label, hash);
+  }
+  position_.push_back(store(label));
+  slots_[slot] = {std::uint32_t(hash >> 32), std::uint32_t(position_.size())};
+  return size() - 1;
+}
+
+/// Twice the slots. Labels are hashed again: a slot keeps only half of the hash.
+void LabelIndex::grow() {
+  std::vector<Slot>(slots_.size() * 2).swap(slots_);
+  const std::size_t mask = slots_.size() - 1;
+  for (Index number = 0; number < size(); ++number) {
+    const std::uint64_t hash = hash_of(label(number));
+    std::size_t slot = hash & mask;
+    while (slots_[slot].number_plus_one != 0) slot = (slot + 1) & mask;
+    slots_[slot] = {std::uint32_t(hash >> 32), std::uint32_t(number + 1)};
+  }
+}
+
+std::uint64_t LabelIndex::store(std::string_view label) {
+  const std::uint64_t bytes = label.size() + sizeof(std::uint16_t);
+  if (blocks_.empty() || used_ % kBlockBytes + bytes > kBlockBytes || used_ % kBlockBytes == 0) {
+    used_ = blocks_.size() * kBlockBytes;
+    blocks_.push_back(std::make_unique<char[]>(kBlockBytes));
+  }
+  char* const at = blocks_.back().get() + used_ % kBlockBytes;
+  const auto size = std::uint16_t(label.size());
+  std::memcpy(at, &size, sizeof(size));
+  std::copy(label.begin(), label.end(), at + sizeof(size));
+  const std::uint64_t position = used_;
+  used_ += bytes;
+  return position;
+}
+
+}  // namespace norn

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// LibSVM and extreme-classification text: label,label number:value number:value ...
+
+#include "row_parser.h"
+
+#include <charconv>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+namespace {
+
+constexpr std::string_view kBlanks = " \t";
+
+/// Takes the next word off the front of `rest`; empty at the end.
+std::string_view next_word(std::string_view& rest) {
+  const std::size_t begin = rest.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return rest = {};
+  const std::size_t end = rest.find_first_of(kBlanks, begin);
+  const std::string_view word = rest.substr(begin, end - begin);
+  rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end);
+  return word;
+}
+
+template <typename T>
+bool parse_natural(std::string_view text, T& number) {
+  const char* const end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, number);
+  return result.ec == std::errc{} && result.ptr == end && !text.empty() && text[0] != '-';
+}
+
+class LibsvmParser final : public RowParser {
+ public:
+  explicit LibsvmParser(const TextOptions& options)
+      : values_(options.values), missing_value_(options.missing_value) {}
+
+  bool take_header(std::string_view line) override {
+    LibsvmHeader header;
+    const bool numbers = parse_natural(next_word(line), header.examples) &&
+                         parse_natural(next_word(line), header.features) &&
+                         parse_natural(next_word(line), header.labels);
+    if (!numbers || !next_word(line).empty()) return false;
+    header_ = header;
+    return true;
+  }
+
+  void parse(std::string_view line, TextRow& row) override {
+    std::string_view rest = line.substr(0, line.find('#'));
+    // A line without labels begins with a blank or with its first feature.
+    const bool labelled = !rest.empty() && kBlanks.find(rest.front()) == std::string_view::npos;
+    std::string_view word = next_word(rest);
+    if (labelled && word.find(':') == std::string_view::npos) {
+      add_labels(word, row);
+      word = next_word(rest);
+    }
+    for (; !word.empty(); word = next_word(rest)) add_feature(word, row);
+    name_ = std::to_string(example_++);
+    row.example = name_;
+  }
+
+  std::optional<LibsvmHeader> header() const override { return header_; }
+
+ private:
+  void add_labels(std::string_view word, TextRow& row) {
+    while (true) {
+      const std::size_t comma = word.find(',');
+      const std::string_view label = word.substr(0, comma);
+      check_feature_label(label);
+      row.labels.push_back(label);
+      if (comma == std::string_view::npos) return;
+      word = word.substr(comma + 1);
+    }
+  }
+
+  void add_feature(std::string_view word, TextRow& row) {
+    const std::size_t colon = word.find(':');
+    const std::string_view number_text = word.substr(0, colon);
+    Column number = 0;
+    if (!parse_natural(number_text, number) || number == std::numeric_limits<Column>::max()) {
+      throw Malformed{
+          fmt::format("the feature {} is not a number from 0 to 4294967294", excerpt(number_text))};
+    }
+    if (header_ && Index(number) >= header_->features) {
+      throw Malformed{
+          fmt::format("the feature {} is out of range, the header announces {} features, "
+                      "from 0",
+                      number, header_->features)};
+    }
+    row.numbers.push_back(number);
+    if (colon != std::string_view::npos) {
+      const float value = parse_value(word.substr(colon + 1));
+      if (values_ != TextValues::ignore) row.values.push_back(value);
+    } else if (values_ == TextValues::require) {
+      throw Malformed{fmt::format("the feature {} has no value", number)};
+    } else if (values_ == TextValues::optional) {
+      row.values.push_back(missing_value_);
+    }
+  }
+
+  TextValues values_;
+  float missing_value_;
+  std::optional<LibsvmHeader> header_;
+  Index example_ = 0;
+  std::string name_;
+};
+
+}  // namespace
+
+std::unique_ptr<RowParser> make_libsvm_parser(const TextOptions& options) {
+  return std::make_unique<LibsvmParser>(options);
+}
+
+}  // namespace norn

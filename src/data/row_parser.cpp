@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the text formats share: values, labels, and the words for what is wrong with them.
+
+#include "row_parser.h"
+
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+float parse_value(std::string_view text) {
+  double wide = 0;
+  const char* const end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, wide);
+  if (result.ptr != end || result.ec == std::errc::invalid_argument || text.empty()) {
+    throw Malformed{fmt::format("the value {} is not a number", excerpt(text))};
+  }
+  const float value = float(wide);
+  if (result.ec != std::errc{} || !std::isfinite(value)) {
+    throw Malformed{fmt::format("the value {} is not a finite 32-bit number", excerpt(text))};
+  }
+  return value;
+}
+
+namespace {
+
+void check_label(std::string_view label, const char* what, std::string_view forbidden) {
+  if (label.empty()) throw Malformed{fmt::format("the {} has no name", what)};
+  const std::size_t at = label.find_first_of(forbidden);
+  if (at == std::string_view::npos) return;
+  const char separator = label[at];
+  throw Malformed{fmt::format(
+      "the {} {} has a {} in its name, which separates names in DSSTNE text", what, excerpt(label),
+      separator == '\t'  ? "tab"
+      : separator == ':' ? "colon"
+                         : "comma")};
+}
+
+}  // namespace
+
+void check_example_label(std::string_view label) {
+  check_label(label, "example", "\t");
+}
+
+void check_feature_label(std::string_view label) {
+  check_label(label, "feature", "\t:,");
+}
+
+std::string excerpt(std::string_view text) {
+  constexpr std::size_t kShown = 40;
+  std::string shown = "\"";
+  for (const char c : text.substr(0, kShown)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      shown += fmt::format("\\x{:02x}", byte);
+    } else {
+      shown += c;
+    }
+  }
+  return shown + (text.size() > kShown ? "...\"" : "\"");
+}
+
+}  // namespace norn

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/data/text_reader.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+/// One text format each: how a line becomes a row.
+namespace norn {
+
+/// A line that does not follow its format; the reader adds file, line number and next step.
+struct Malformed {
+  std::string problem;
+};
+
+class RowParser {
+ public:
+  virtual ~RowParser() = default;
+  /// Looks at the first line of the text. True when it is a header, which holds no row.
+  virtual bool take_header(std::string_view) { return false; }
+  /// Throws Malformed.
+  virtual void parse(std::string_view line, TextRow& row) = 0;
+  virtual std::optional<LibsvmHeader> header() const { return std::nullopt; }
+};
+
+std::unique_ptr<RowParser> make_dsstne_parser(const TextOptions& options);
+std::unique_ptr<RowParser> make_libsvm_parser(const TextOptions& options);
+std::unique_ptr<RowParser> make_column_parser(const TextOptions& options, char separator);
+
+/// A finite number; throws Malformed.
+float parse_value(std::string_view text);
+/// Throws Malformed for a label that is empty or could not be written as DSSTNE text.
+void check_example_label(std::string_view label);
+void check_feature_label(std::string_view label);
+/// For messages: the beginning of a text, quoted.
+std::string excerpt(std::string_view text);
+
+}  // namespace norn

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts rows in order: shares them out to temporary files by runs of examples, then orders each run
+// in memory.
+
+#include "row_table.h"
+
+#include "norn/base/error.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+namespace {
+
+constexpr Index kBucketEntries = Index(1) << 24;  // ordered in memory at a time
+constexpr Index kMostBuckets = 256;               // open files
+constexpr Column kStamped = Column(1) << 26;      // features with a stamp of four bytes each
+
+}  // namespace
+
+bool RowCleaner::first_time(Column feature) {
+  if (feature >= kStamped) return seen_high_.insert(feature).second;
+  if (feature >= seen_.size()) seen_.resize(std::max<std::size_t>(feature + 1, seen_.size() * 2));
+  return std::exchange(seen_[feature], row_) != row_;
+}
+
+std::size_t RowCleaner::clean(std::vector<Column>& features, std::vector<float>& values) {
+  if (++row_ == 0) {  // wrapped around: forget all rows
+    std::fill(seen_.begin(), seen_.end(), 0u);
+    row_ = 1;
+  }
+  seen_high_.clear();
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < features.size(); ++i) {
+    const Column feature = features[i];
+    if (!first_time(feature)) {
+      if (rule_ == Duplicates::error) return i;
+      ++merged_;
+      if (rule_ == Duplicates::sum && !values.empty()) {
+        const auto first = std::find(features.begin(), features.begin() + kept, feature);
+        values[std::size_t(first - features.begin())] += values[i];
+      }
+      continue;
+    }
+    features[kept] = feature;
+    if (!values.empty()) values[kept] = values[i];
+    ++kept;
+  }
+  features.resize(kept);
+  if (!values.empty()) values.resize(kept);
+  return kept;
+}
+
+void RowTable::add(Column example, std::span<const Column> features,
+                   std::span<const float> values) {
+  if (example >= counts_.size()) {
+    if (example >= counts_.capacity())
+      counts_.reserve(std::max<std::size_t>(example + 1, counts_.size() * 3 / 2));
+    counts_.resize(std::size_t(example) + 1, kAbsent);
+  }
+  std::uint32_t& count = counts_[example];
+  const auto added = std::uint32_t(features.size());
+  if (count == kAbsent) {
+    count = added;
+    ++rows_;
+    in_order_ = in_order_ && (rows_ == 1 || example > last_);
+  } else {
+    if (added >= kAbsent - count) throw DataError("an example has more than 4,294,967,294 entries");
+    count += added;
+    in_order_ = false;
+  }
+  last_ = example;
+  entries_ += added;
+  spill_.append(example, features, values);
+}
+
+/// Orders the rows of one run of examples after the other.
+class RowTable::Regrouping {
+ public:
+  Regrouping(RowTable& table, RepeatedExamples repeated, RowCleaner& cleaner, const RowNames& names)
+      : table_(table),
+        repeated_(repeated),
+        cleaner_(cleaner),
+        names_(names),
+        ordered_(table.spill_.folder(), table.valued()) {}
+
+  void run() {
+    const Index limit = std::max(kBucketEntries, table_.entries_ / kMostBuckets + 1);
+    std::vector<Column> begins = {0};  // first example of each bucket
+    Index entries = 0;
+    for (std::size_t example = 0; example < table_.counts_.size(); ++example) {
+      const std::uint32_t count = table_.counts_[example];
+      if (count == kAbsent) continue;
+      if (entries > 0 && entries + count > limit) {
+        begins.push_back(Column(example));
+        entries = 0;
+      }
+      entries += count;
+    }
+    begins.push_back(Column(table_.counts_.size()));
+    if (begins.size() == 2) {
+      order(table_.spill_, begins[0], begins[1]);
+    } else {
+      order_buckets(begins);
+    }
+    table_.spill_ = std::move(ordered_);
+    table_.entries_ = entries_;
+  }
+
+ private:
+  void order_buckets(const std::vector<Column>& begins) {
+    std::vector<RowSpill> buckets;
+    for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+      buckets.emplace_back(table_.spill_.folder(), table_.valued());
+    }
+    SpilledRow row;
+    table_.spill_.rewind();
+    while (table_.spill_.next(row)) {
+      const auto after = std::upper_bound(begins.begin(), begins.end(), row.example);
+      buckets[std::size_t(after - begins.begin()) - 1].append(row.example, row.features,
+                                                              row.values);
+    }
+    for (std::size_t i = 0; i < buckets.size(); ++i) order(buckets[i], begins[i], begins[i + 1]);
+  }
+
+  /// Orders the rows of examples [first, last), which are all in `bucket`.
+  void order(RowSpill& bucket, Column first, Column last) {
+    std::vector<Index> begin(std::size_t(last - first) + 1, 0);
+    for (Column example = first; example < last; ++example) {
+      const std::uint32_t count = table_.counts_[example];
+      begin[example - first + 1] = begin[example - first] + (count == kAbsent ? 0 : count);
+    }
+    std::vector<Index> end(begin.begin(), begin.end() - 1);
+    std::vector<Column> features(std::size_t(begin.back()));
+    std::vector<float> values(table_.valued() ? features.size() : 0);
+    SpilledRow row;
+    bucket.rewind();
+    while (bucket.next(row)) {
+      Index& to = end[row.example - first];
+      if (repeated_ == RepeatedExamples::last) to = begin[row.example - first];
+      std::copy(row.features.begin(), row.features.end(), features.begin() + to);
+      std::copy(row.values.begin(), row.values.end(), values.begin() + (values.empty() ? 0 : to));
+      to += Index(row.features.size());
+    }
+    for (Column example = first; example < last; ++example) {
+      if (table_.counts_[example] == kAbsent) continue;
+      const Index from = begin[example - first], to = end[example - first];
+      features_.assign(features.begin() + from, features.begin() + to);
+      if (!values.empty()) values_.assign(values.begin() + from, values.begin() + to);
+      write(example);
+    }
+  }
+
+  void write(Column example) {
+    const std::size_t repeated = cleaner_.clean(features_, values_);
+    if (repeated < features_.size()) {
+      throw DataError(
+          fmt::format("example \"{}\": the feature \"{}\" occurs twice; remove one, or "
+                      "choose with --duplicates sum or first",
+                      names_.example(example), names_.feature(features_[repeated])));
+    }
+    ordered_.append(example, features_, values_);
+    table_.counts_[example] = std::uint32_t(features_.size());
+    entries_ += Index(features_.size());
+  }
+
+  RowTable& table_;
+  RepeatedExamples repeated_;
+  RowCleaner& cleaner_;
+  const RowNames& names_;
+  RowSpill ordered_;
+  Index entries_ = 0;
+  std::vector<Column> features_;
+  std::vector<float> values_;
+};
+
+void RowTable::finish(RepeatedExamples repeated, RowCleaner& cleaner, const RowNames& names) {
+  if (!in_order_) Regrouping(*this, repeated, cleaner, names).run();
+  in_order_ = true;
+}
+
+}  // namespace norn

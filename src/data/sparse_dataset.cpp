@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets whose stored entries are listed row by row, and class labels, which have one a row.
+
+#include "dataset_items.h"
+#include "norn/base/error.h"
+#include "sparse_rows.h"
+#include "stored_dataset.h"
+#include "stored_values.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+namespace {
+
+constexpr Index kLargestGap = 4096;             // entries read in vain between two rows
+constexpr Index kLongestRead = Index(1) << 22;  // entries
+
+class SparseDataset final : public StoredDataset {
+ public:
+  SparseDataset(DatasetInfo info, Residency residency, Role role)
+      : StoredDataset(std::move(info), role),
+        file_(std::make_unique<NetcdfFile>(info_.file, NetcdfFile::Mode::read)),
+        column_name_(item(info_.sparse ? "sparseIndex" : "data", info_.number)) {
+    read_index_and_weights(*file_);
+    offsets_ = info_.sparse ? RowOffsets::read(*file_, info_)
+                            : RowOffsets::one_entry_each(info_.unique_examples);
+    info_.empty_rows = offsets_.empty_rows();
+    if (has_values()) {
+      source_.emplace(*file_, info_, item("sparseData", info_.number), role_);
+    }
+    if (residency == Residency::stream) return;
+    columns_ = Buffer<Column>(info_.entries);
+    if (has_values()) values_ = Buffer<float>(info_.entries);
+    for (Index first = 0; first < info_.entries; first += kLongestRead) {
+      const Index count = std::min(kLongestRead, info_.entries - first);
+      read(first, {columns_.data() + first, std::size_t(count)},
+           {values_.data() + (has_values() ? first : 0), std::size_t(has_values() ? count : 0)});
+    }
+    source_.reset();
+    file_.reset();
+    sort_rows_in_memory();
+  }
+
+  SparseDataset(DatasetInfo info, std::vector<RowOffset> row_begin, std::span<const Column> columns,
+                std::span<const float> values)
+      : StoredDataset(std::move(info), Role::input),
+        offsets_(RowOffsets::from_begins(std::move(row_begin))),
+        columns_(Index(columns.size())),
+        values_(Index(values.size())) {
+    info_.empty_rows = offsets_.empty_rows();
+    std::copy(columns.begin(), columns.end(), columns_.data());
+    std::copy(values.begin(), values.end(), values_.data());
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (columns[i] >= info_.width()) fail_column({Index(i), double(columns[i])});
+    }
+    check_finite(0, values);
+    sort_rows_in_memory();
+  }
+
+  void gather(std::span<const Index> examples, HostBatch& batch) override {
+    const std::span<const Index> rows = begin_batch(examples, batch);
+    CsrBuffer& csr = batch.sparse;
+    csr.rows = batch.examples;
+    csr.cols = info_.width();
+    csr.has_values = has_values();
+    reserve(csr.row_begin, csr.rows + 1);
+    RowOffset* const begin = csr.row_begin.data();
+    begin[0] = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Range row = offsets_.row(rows[i]);
+      begin[i + 1] = begin[i] + row.count();
+    }
+    reserve(csr.column, begin[rows.size()]);
+    if (csr.has_values) reserve(csr.value, begin[rows.size()]);
+    if (file_) {
+      gather_from_file(rows, csr);
+    } else {
+      gather_from_memory(rows, csr);
+    }
+    if (sorted_) return;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      finish_row(rows[i], csr.column.data() + begin[i],
+                 csr.has_values ? csr.value.data() + begin[i] : nullptr, begin[i + 1] - begin[i]);
+    }
+  }
+
+ private:
+  bool has_values() const { return info_.sparse && !info_.boolean; }
+
+  void gather_from_memory(std::span<const Index> rows, CsrBuffer& csr) const {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Range row = offsets_.row(rows[i]);
+      const RowOffset to = csr.row_begin.data()[i];
+      std::copy_n(columns_.data() + row.begin, row.count(), csr.column.data() + to);
+      if (csr.has_values) {
+        std::copy_n(values_.data() + row.begin, row.count(), csr.value.data() + to);
+      }
+    }
+  }
+
+  void gather_from_file(std::span<const Index> rows, CsrBuffer& csr) {
+    std::vector<RowExtent> extents;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Range row = offsets_.row(rows[i]);
+      if (row.count() > 0) extents.push_back({row.begin, row.end, i});
+    }
+    for (const ReadRun& run : plan_reads(extents, kLargestGap, kLongestRead)) {
+      read_columns_.resize(std::size_t(run.end - run.begin));
+      read_values_.resize(csr.has_values ? read_columns_.size() : 0);
+      read(run.begin, read_columns_, read_values_);
+      for (std::size_t i = run.first_row; i < run.last_row; ++i) {
+        const Index from = extents[i].begin - run.begin;
+        const Index count = extents[i].end - extents[i].begin;
+        const RowOffset to = csr.row_begin.data()[extents[i].position];
+        std::copy_n(read_columns_.data() + from, count, csr.column.data() + to);
+        if (csr.has_values) std::copy_n(read_values_.data() + from, count, csr.value.data() + to);
+      }
+    }
+  }
+
+  void read(Index first, std::span<Column> columns, std::span<float> values) {
+    try {
+      read_columns(*file_, column_name_, info_.width(), first, columns);
+    } catch (const OutOfRange& wrong) {
+      fail_column(wrong);
+    }
+    if (!source_) return;
+    source_->read(first, values);
+    check_finite(first, values);
+  }
+
+  [[noreturn]] void fail_column(const OutOfRange& wrong) const {
+    throw DataError(
+        fmt::format("{}: {}: {} {} is out of range, expected 0 to {}; correct the data "
+                    "and write the file again",
+                    place(info_), entry_name(wrong.position), info_.sparse ? "column" : "class",
+                    wrong.value, info_.width() - 1));
+  }
+
+  void check_finite(Index first, std::span<const float> values) const {
+    const auto wrong = first_not_finite(values);
+    if (!wrong) return;
+    throw DataError(
+        fmt::format("{}: {}: a value is {}, expected a finite number; correct the data "
+                    "and write the file again",
+                    place(info_), entry_name(first + *wrong), values[std::size_t(*wrong)]));
+  }
+
+  std::string entry_name(Index entry) const {
+    const auto row = offsets_.row_of_entry(entry);
+    return row ? row_name(*row) : fmt::format("entry {}, in no example", entry);
+  }
+
+  /// Rows that share no entries are put in order once; others at every gather.
+  void sort_rows_in_memory() {
+    sorted_ = offsets_.disjoint();
+    for (Index row = 0; row < info_.unique_examples; ++row) {
+      const Range entries = offsets_.row(row);
+      if (sorted_) {
+        finish_row(row, columns_.data() + entries.begin,
+                   has_values() ? values_.data() + entries.begin : nullptr, entries.count());
+      }
+    }
+  }
+
+  void finish_row(Index row, Column* columns, float* values, Index count) {
+    sort_row(columns, values, count, sort_scratch_);
+    if (role_ != Role::target) return;
+    const Column* const twice = std::adjacent_find(columns, columns + count);
+    if (twice == columns + count) return;
+    throw DataError(
+        fmt::format("{}: {}: column {} occurs twice, which a target may not; remove the "
+                    "duplicate and write the file again",
+                    place(info_), row_name(row), *twice));
+  }
+
+  RowOffsets offsets_;
+  bool sorted_ = false;
+  Buffer<Column> columns_;  // when in memory
+  Buffer<float> values_;
+  std::unique_ptr<NetcdfFile> file_;  // when streaming
+  std::string column_name_;
+  std::optional<StoredValues> source_;
+  std::vector<Column> read_columns_;
+  std::vector<float> read_values_;
+  SortScratch sort_scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_sparse_dataset(const DatasetInfo& info, Residency residency,
+                                             Role role) {
+  return std::make_unique<SparseDataset>(info, residency, role);
+}
+
+std::unique_ptr<Dataset> make_sparse_dataset(std::string name, Index width,
+                                             std::vector<RowOffset> row_begin,
+                                             std::vector<Column> columns,
+                                             std::vector<float> values) {
+  const bool ordered = std::is_sorted(row_begin.begin(), row_begin.end());
+  if (width < 1 || row_begin.size() < 2 || !ordered || row_begin.front() != 0 ||
+      row_begin.back() != Index(columns.size()) ||
+      (!values.empty() && values.size() != columns.size())) {
+    throw ShapeError(
+        fmt::format("data set \"{}\": {} offsets, {} columns and {} values do not make "
+                    "rows of width {}",
+                    name, row_begin.size(), columns.size(), values.size(), width));
+  }
+  DatasetInfo info;
+  info.name = std::move(name);
+  info.extent[0] = width;
+  info.sparse = true;
+  info.boolean = values.empty();
+  info.type = values.empty() ? ElementType::uint32 : ElementType::float32;
+  info.examples = info.unique_examples = Index(row_begin.size()) - 1;
+  info.entries = Index(columns.size());
+  return std::make_unique<SparseDataset>(std::move(info), std::move(row_begin), columns, values);
+}
+
+}  // namespace norn

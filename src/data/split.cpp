@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training, validation and test parts, drawn with counter-based random numbers.
+
+#include "split.h"
+
+#include "norn/base/error.h"
+#include "norn/base/philox.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+namespace {
+
+/// Streams within RandomPurpose::split.
+enum Stream : std::uint32_t { kRounding = 0, kEntries = 1, kExamples = 2 };
+
+/// A whole number in [0, bound).
+Index draw(const Philox& random, std::uint64_t row, Index position, Index bound) {
+  const Philox::Block block = random.block(std::uint64_t(position), row);
+  const std::uint64_t bits = (std::uint64_t(block.word[0]) << 32) | block.word[1];
+  return Index((static_cast<unsigned __int128>(bits) * std::uint64_t(bound)) >> 64);
+}
+
+template <typename T>
+void shuffle(std::vector<T>& items, const Philox& random, std::uint64_t row) {
+  for (Index last = Index(items.size()) - 1; last > 0; --last) {
+    std::swap(items[std::size_t(last)], items[std::size_t(draw(random, row, last, last + 1))]);
+  }
+}
+
+}  // namespace
+
+Split::Split(const SplitRule& rule) : rule_(rule) {
+  if (rule.kind == SplitRule::Kind::none) {
+    names_ = {""};
+    return;
+  }
+  by_entry_ = rule.unit == SplitRule::Unit::entry;
+  if (rule.kind == SplitRule::Kind::leave_one_out) {
+    if (!by_entry_) throw UsageError("a leave-one-out split is by entry; drop --split-by example");
+    names_ = {"train", "test"};
+    return;
+  }
+  const std::size_t parts = rule.ratios.size();
+  const bool positive = std::all_of(rule.ratios.begin(), rule.ratios.end(),
+                                    [](double r) { return std::isfinite(r) && r > 0; });
+  if ((parts != 2 && parts != 3) || !positive) {
+    throw UsageError(
+        fmt::format("--split ratio:{}: expected two shares (train/test) or three "
+                    "(train/validation/test), each above 0",
+                    fmt::join(rule.ratios, "/")));
+  }
+  names_ = parts == 2 ? std::vector<std::string>{"train", "test"}
+                      : std::vector<std::string>{"train", "validation", "test"};
+  const double sum = std::accumulate(rule.ratios.begin(), rule.ratios.end(), 0.0);
+  double upper = 0;
+  for (const double ratio : rule.ratios) upper_.push_back((upper += ratio) / sum);
+  upper_.back() = 1;
+}
+
+std::array<Index, 3> Split::entry_counts(std::uint64_t example, Index n) const {
+  std::array<Index, 3> counts = {n, 0, 0};
+  if (!by_entry_) return counts;
+  if (rule_.kind == SplitRule::Kind::leave_one_out) {
+    if (n >= 2) counts = {n - 1, 1, 0};
+    return counts;
+  }
+  // One random offset rounds all borders: shares are right on average even for short rows.
+  const Philox random = Philox::stream(rule_.seed, RandomPurpose::split, kRounding);
+  const double offset = random.uniform(example, 0);
+  Index before = 0;
+  for (std::size_t part = 0; part < upper_.size(); ++part) {
+    const Index border = part + 1 == upper_.size()
+                             ? n
+                             : std::min(n, Index(std::floor(double(n) * upper_[part] + offset)));
+    counts[part] = border - before;
+    before = border;
+  }
+  if (n > 0 && counts[0] == 0) {
+    counts[0] = 1;
+    --(counts[1] > 0 ? counts[1] : counts[2]);
+  }
+  return counts;
+}
+
+void Split::entry_parts(std::uint64_t example, Index n, std::vector<std::uint8_t>& parts) const {
+  parts.clear();
+  const std::array<Index, 3> counts = entry_counts(example, n);
+  for (std::uint8_t part = 0; part < 3; ++part)
+    parts.insert(parts.end(), std::size_t(counts[part]), part);
+  shuffle(parts, Philox::stream(rule_.seed, RandomPurpose::split, kEntries), example);
+}
+
+std::vector<std::uint8_t> Split::example_parts(Index n) const {
+  std::vector<std::uint8_t> parts;
+  for (std::uint8_t part = 0; part < upper_.size(); ++part) {
+    const Index border =
+        part + 1u == upper_.size() ? n : Index(std::llround(double(n) * upper_[part]));
+    parts.resize(std::size_t(std::max(Index(parts.size()), border)), part);
+  }
+  shuffle(parts, Philox::stream(rule_.seed, RandomPurpose::split, kExamples), 0);
+  return parts;
+}
+
+}  // namespace norn

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/types.h"
+#include "norn/data/importer.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// Shares out entries or examples to training, validation and test. Every decision is a function of
+/// (seed, number of the example, number of its entries).
+namespace norn {
+
+class Split {
+ public:
+  /// Throws UsageError for ratios that make no sense.
+  explicit Split(const SplitRule& rule);
+
+  int parts() const { return int(names_.size()); }
+  /// "train", "validation", "test"; one empty name without a split.
+  const std::string& name(int part) const { return names_[std::size_t(part)]; }
+  bool by_entry() const { return by_entry_; }
+  bool by_example() const { return parts() > 1 && !by_entry_; }
+
+  /// How many of an example's n entries each part gets. An example with entries keeps at least one
+  /// for training.
+  std::array<Index, 3> entry_counts(std::uint64_t example, Index n) const;
+  /// The part of each of an example's n entries.
+  void entry_parts(std::uint64_t example, Index n, std::vector<std::uint8_t>& parts) const;
+  /// The part of each of n examples, by position: exact shares.
+  std::vector<std::uint8_t> example_parts(Index n) const;
+
+ private:
+  SplitRule rule_;
+  bool by_entry_ = false;
+  std::vector<std::string> names_;
+  std::vector<double> upper_;  // upper ends of the parts' shares, the last 1
+};
+
+}  // namespace norn

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "netcdf_file.h"
+#include "norn/data/dataset.h"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+/// What sparse and dense data sets have in common: the way from examples to stored rows, and
+/// weights.
+namespace norn {
+
+class StoredDataset : public Dataset {
+ protected:
+  StoredDataset(DatasetInfo info, Role role) : Dataset(std::move(info)), role_(role) {}
+
+  /// Reads index and weights of a set that has them.
+  void read_index_and_weights(const NetcdfFile& file);
+  /// Fills in everything of the batch but its contents and returns the stored row of every example.
+  std::span<const Index> begin_batch(std::span<const Index> examples, HostBatch& batch);
+  /// "stored row 3" for Indexed sets, where several examples may share it, else "example 3".
+  std::string row_name(Index row) const;
+
+  Role role_;
+
+ private:
+  std::vector<std::uint32_t> index_;  // example -> stored row; empty: the same
+  std::vector<float> weight_;         // by example; empty: 1
+  std::vector<Index> rows_;           // of the batch that is being gathered
+};
+
+/// Stored rows of a batch in the order of the file, cut into runs that are read in one piece each.
+/// Rows near to each other share a run, with the gap between them read in vain, because a read
+/// costs far more than some elements.
+struct ReadRun {
+  Index begin = 0;            ///< first element
+  Index end = 0;              ///< one past the last
+  std::size_t first_row = 0;  ///< positions in `order` of the rows that lie in it
+  std::size_t last_row = 0;
+};
+
+struct RowExtent {
+  Index begin = 0;
+  Index end = 0;
+  std::size_t position = 0;  ///< in the batch
+};
+
+/// Sorts `rows` by their place in the file and returns the runs to read, none longer than
+/// `longest` elements unless a single row is.
+std::vector<ReadRun> plan_reads(std::vector<RowExtent>& rows, Index largest_gap, Index longest);
+
+/// Makes a buffer large enough, with room to grow.
+template <typename T>
+void reserve(Buffer<T>& buffer, Index size) {
+  if (buffer.size() < size) buffer = Buffer<T>(size + size / 4);
+}
+
+std::unique_ptr<Dataset> open_sparse_dataset(const DatasetInfo& info, Residency residency,
+                                             Role role);
+std::unique_ptr<Dataset> open_dense_dataset(const DatasetInfo& info, Residency residency,
+                                            Role role);
+
+}  // namespace norn

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model and checkpoint files, ours and DSSTNE's, read as attributes and flat vectors.
+
+#include "netcdf_file.h"
+#include "norn/base/error.h"
+#include "norn/data/tensor_file.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+namespace norn {
+
+namespace {
+
+constexpr Index kVerifyChunk = Index(1) << 20;  // elements
+
+/// Reads elements [first, first + count) of a variable of any shape in row-major order, as the
+/// fewest blocks: each time as many whole slabs of the outermost aligned dimension as fit.
+template <typename T>
+void read_flat(const NetcdfFile& file, const std::string& variable,
+               const std::vector<Index>& extent, Index first, std::span<T> values) {
+  const std::size_t rank = extent.size();
+  std::vector<Index> inner(rank, 1);  // elements of one step along each dimension
+  for (std::size_t d = rank - 1; d > 0; --d) inner[d - 1] = inner[d] * extent[d];
+  Index done = 0;
+  while (done < Index(values.size())) {
+    const Index left = Index(values.size()) - done;
+    std::vector<Index> start(rank), count(rank, 1);
+    Index rest = first + done;
+    for (std::size_t d = 0; d < rank; ++d) {
+      start[d] = rest / inner[d];
+      rest %= inner[d];
+    }
+    std::size_t level = rank - 1;
+    while (level > 0 && start[level] == 0 && left >= inner[level - 1]) --level;
+    count[level] = std::min(extent[level] - start[level], left / inner[level]);
+    for (std::size_t d = level + 1; d < rank; ++d) count[d] = extent[d];
+    file.read(variable, start, count, values.data() + done);
+    done += count[level] * inner[level];
+  }
+}
+
+}  // namespace
+
+struct TensorFileReader::State {
+  NetcdfFile file;
+  explicit State(const std::filesystem::path& path) : file(path, NetcdfFile::Mode::read) {}
+
+  [[noreturn]] void fail(const std::string& problem) const {
+    throw DataError(
+        fmt::format("{}: {}; the file may be damaged or of another kind", name(), problem));
+  }
+  std::string name() const { return file.path().string(); }
+
+  Attribute need(const std::string& attribute) const {
+    auto value = file.attribute(attribute);
+    if (!value) fail(fmt::format("attribute \"{}\" is missing", attribute));
+    return std::move(*value);
+  }
+
+  std::int64_t integer(const std::string& attribute, const Attribute& value) const {
+    return std::visit(
+        [&](const auto& held) -> std::int64_t {
+          using Held = std::decay_t<decltype(held)>;
+          if constexpr (std::is_same_v<Held, std::string>) {
+            fail(fmt::format("attribute \"{}\" is text, expected a whole number", attribute));
+          } else if constexpr (std::is_floating_point_v<Held>) {
+            fail(
+                fmt::format("attribute \"{}\" is {}, of a floating-point type, expected a whole "
+                            "number",
+                            attribute, held));
+          } else {
+            // A seed uses all 64 bits: it comes back as the integer of the same bits.
+            return std::int64_t(held);
+          }
+        },
+        value);
+  }
+
+  double number(const std::string& attribute, const Attribute& value) const {
+    return std::visit(
+        [&](const auto& held) -> double {
+          if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::string>) {
+            fail(fmt::format("attribute \"{}\" is text, expected a number", attribute));
+          } else {
+            return double(held);
+          }
+        },
+        value);
+  }
+
+  std::string text(const std::string& attribute, const Attribute& value) const {
+    if (const auto* held = std::get_if<std::string>(&value)) return *held;
+    fail(fmt::format("attribute \"{}\" is a number, expected text", attribute));
+  }
+
+  template <typename T>
+  void read(const std::string& variable, Index first, std::span<T> values) const {
+    if (!file.has_variable(variable)) fail(fmt::format("variable \"{}\" is missing", variable));
+    const std::vector<Index> extent = file.extent(variable);
+    Index size = 1;
+    for (const Index e : extent) size *= e;
+    if (first < 0 || first + Index(values.size()) > size || extent.empty()) {
+      fail(fmt::format("variable \"{}\" has {} elements, elements {} to {} are wanted", variable,
+                       size, first, first + Index(values.size())));
+    }
+    read_flat(file, variable, extent, first, values);
+  }
+
+  template <typename T>
+  std::uint32_t checksum(const std::string& variable, Index size) const {
+    std::vector<T> chunk;
+    uLong sum = crc32_z(0, nullptr, 0);
+    for (Index first = 0; first < size; first += kVerifyChunk) {
+      chunk.resize(std::size_t(std::min(kVerifyChunk, size - first)));
+      read(variable, first, std::span<T>(chunk));
+      sum = crc32_z(sum, reinterpret_cast<const Bytef*>(chunk.data()), chunk.size() * sizeof(T));
+    }
+    return std::uint32_t(sum);
+  }
+};
+
+TensorFileReader::TensorFileReader(const std::filesystem::path& path)
+    : state_(std::make_unique<State>(path)) {}
+
+TensorFileReader::~TensorFileReader() = default;
+
+const std::filesystem::path& TensorFileReader::path() const {
+  return state_->file.path();
+}
+
+bool TensorFileReader::has_attribute(const std::string& name) const {
+  return state_->file.attribute(name).has_value();
+}
+
+std::int64_t TensorFileReader::integer(const std::string& name) const {
+  return state_->integer(name, state_->need(name));
+}
+
+double TensorFileReader::number(const std::string& name) const {
+  return state_->number(name, state_->need(name));
+}
+
+std::string TensorFileReader::text(const std::string& name) const {
+  return state_->text(name, state_->need(name));
+}
+
+std::int64_t TensorFileReader::integer_or(const std::string& name, std::int64_t otherwise) const {
+  return has_attribute(name) ? integer(name) : otherwise;
+}
+
+double TensorFileReader::number_or(const std::string& name, double otherwise) const {
+  return has_attribute(name) ? number(name) : otherwise;
+}
+
+std::string TensorFileReader::text_or(const std::string& name, const std::string& otherwise) const {
+  return has_attribute(name) ? text(name) : otherwise;
+}
+
+bool TensorFileReader::has_variable(const std::string& name) const {
+  return state_->file.has_variable(name);
+}
+
+Index TensorFileReader::size(const std::string& variable) const {
+  if (!has_variable(variable)) state_->fail(fmt::format("variable \"{}\" is missing", variable));
+  Index size = 1;
+  for (const Index e : state_->file.extent(variable)) size *= e;
+  return size;
+}
+
+void TensorFileReader::read(const std::string& variable, Index first,
+                            std::span<float> values) const {
+  state_->read(variable, first, values);
+}
+
+void TensorFileReader::read(const std::string& variable, Index first,
+                            std::span<std::int64_t> values) const {
+  state_->read(variable, first, values);
+}
+
+void TensorFileReader::verify() const {
+  for (const std::string& variable : state_->file.variables()) {
+    const auto stored = state_->file.attribute("crc32", variable);
+    if (!stored) continue;
+    const std::int64_t expected = state_->integer("crc32", *stored);
+    const bool whole = state_->file.type(variable) == StoredType::int64;
+    const std::uint32_t actual = whole ? state_->checksum<std::int64_t>(variable, size(variable))
+                                       : state_->checksum<float>(variable, size(variable));
+    if (std::int64_t(actual) != expected) {
+      throw DataError(
+          fmt::format("{}: variable \"{}\" is damaged: its checksum is {:08x}, expected "
+                      "{:08x}; use an older copy of the file",
+                      state_->name(), variable, actual, expected));
+    }
+  }
+}
+
+}  // namespace norn

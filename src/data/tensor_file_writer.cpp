@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model and checkpoint files, written with a checksum for every variable.
+
+#include "netcdf_file.h"
+#include "norn/base/atomic_file.h"
+#include "norn/base/error.h"
+#include "norn/data/tensor_file.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+namespace norn {
+
+namespace {
+
+/// A run of elements that was written, with the CRC-32 of its bytes.
+struct Piece {
+  Index first;
+  Index count;
+  uLong checksum;
+};
+
+struct Variable {
+  StoredType type;
+  Index size;
+  Index element_bytes;
+  std::vector<Piece> pieces;
+};
+
+uLong checksum_of(const void* data, Index bytes) {
+  return crc32_z(crc32_z(0, nullptr, 0), static_cast<const Bytef*>(data), z_size_t(bytes));
+}
+
+}  // namespace
+
+struct TensorFileWriter::State {
+  AtomicFile place;
+  NetcdfFile file;
+  std::map<std::string, Variable> variables;
+
+  explicit State(const std::filesystem::path& path)
+      : place(path), file(place.temporary(), NetcdfFile::Mode::create, path) {}
+
+  void define(const std::string& name, const std::string& dimension, Index size, StoredType type,
+              Index element_bytes) {
+    require(size >= 0, "TensorFileWriter: a size of at least 0");
+    if (variables.count(name) > 0) {
+      throw ShapeError(
+          fmt::format("{}: variable \"{}\" is defined twice", file.path().string(), name));
+    }
+    file.define_dimension(dimension, size);
+    file.define_variable(name, type, dimension);
+    variables[name] = {type, size, element_bytes, {}};
+  }
+
+  template <typename T>
+  void write(const std::string& name, Index first, std::span<const T> values, StoredType type) {
+    const auto found = variables.find(name);
+    const Index count = Index(values.size());
+    if (found == variables.end() || found->second.type != type || first < 0 ||
+        first + count > found->second.size) {
+      throw ShapeError(fmt::format("{}: elements {} to {} of variable \"{}\" were not defined so",
+                                   file.path().string(), first, first + count, name));
+    }
+    if (count == 0) return;
+    file.write(name, first, values);
+    found->second.pieces.push_back(
+        {first, count, checksum_of(values.data(), Index(values.size_bytes()))});
+  }
+
+  /// The checksum of the whole variable from those of its pieces, in whatever order they came.
+  std::uint32_t checksum(const std::string& name, Variable& variable) const {
+    std::sort(variable.pieces.begin(), variable.pieces.end(),
+              [](const Piece& a, const Piece& b) { return a.first < b.first; });
+    Index expected = 0;
+    uLong sum = crc32_z(0, nullptr, 0);
+    for (const Piece& piece : variable.pieces) {
+      if (piece.first != expected) break;
+      sum = crc32_combine(sum, piece.checksum, z_off_t(piece.count * variable.element_bytes));
+      expected += piece.count;
+    }
+    if (expected != variable.size ||
+        (!variable.pieces.empty() &&
+         variable.pieces.back().first + variable.pieces.back().count != variable.size)) {
+      throw ShapeError(fmt::format("{}: variable \"{}\": element {} was not written exactly once",
+                                   file.path().string(), name, expected));
+    }
+    return std::uint32_t(sum);
+  }
+};
+
+TensorFileWriter::TensorFileWriter(const std::filesystem::path& path)
+    : state_(std::make_unique<State>(path)) {}
+
+TensorFileWriter::~TensorFileWriter() = default;
+
+void TensorFileWriter::attribute(const std::string& name, const Attribute& value) {
+  state_->file.set_attribute(name, value);
+}
+
+void TensorFileWriter::define_float(const std::string& variable, const std::string& dimension,
+                                    Index size) {
+  state_->define(variable, dimension, size, StoredType::float32, sizeof(float));
+}
+
+void TensorFileWriter::define_int64(const std::string& variable, const std::string& dimension,
+                                    Index size) {
+  state_->define(variable, dimension, size, StoredType::int64, sizeof(std::int64_t));
+}
+
+void TensorFileWriter::write(const std::string& variable, Index first,
+                             std::span<const float> values) {
+  state_->write(variable, first, values, StoredType::float32);
+}
+
+void TensorFileWriter::write(const std::string& variable, Index first,
+                             std::span<const std::int64_t> values) {
+  state_->write(variable, first, values, StoredType::int64);
+}
+
+void TensorFileWriter::commit() {
+  for (auto& [name, variable] : state_->variables) {
+    state_->file.set_attribute("crc32", state_->checksum(name, variable), name);
+  }
+  state_->file.close();
+  state_->place.commit();
+}
+
+}  // namespace norn

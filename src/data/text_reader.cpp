@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds out the format of a text and reads its rows.
+
+#include "norn/data/text_reader.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "row_parser.h"
+#include "text_lines.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+namespace {
+
+std::unique_ptr<RowParser> make_parser(TextFormat format, const TextOptions& options) {
+  switch (format) {
+    case TextFormat::libsvm:
+      return make_libsvm_parser(options);
+    case TextFormat::csv:
+      return make_column_parser(options, ',');
+    case TextFormat::tsv:
+      return make_column_parser(options, '\t');
+    default:
+      return make_dsstne_parser(options);
+  }
+}
+
+/// By the name's ending (.gz aside), else by what the first line holds.
+TextFormat recognise(std::string name, std::string_view line) {
+  name = lower_case(name);
+  if (name.ends_with(".gz")) name.resize(name.size() - 3);
+  if (name.ends_with(".csv")) return TextFormat::csv;
+  if (name.ends_with(".tsv")) return TextFormat::tsv;
+  if (name.ends_with(".svm") || name.ends_with(".libsvm")) return TextFormat::libsvm;
+  const auto tabs = std::count(line.begin(), line.end(), '\t');
+  if (tabs == 1) return TextFormat::dsstne;
+  if (tabs > 1) return TextFormat::tsv;
+  TextRow row;
+  const std::unique_ptr<RowParser> parser = make_libsvm_parser({});
+  if (parser->take_header(line)) return TextFormat::libsvm;
+  try {
+    parser->parse(line, row);
+    if (!row.numbers.empty()) return TextFormat::libsvm;
+  } catch (const Malformed&) {
+    // Another format, then.
+  }
+  if (line.find(',') != std::string_view::npos) return TextFormat::csv;
+  throw DataError(
+      fmt::format("{}: the first line {} follows no known format; say which with "
+                  "--format dsstne, libsvm, csv or tsv",
+                  name, excerpt(line)));
+}
+
+}  // namespace
+
+const char* format_name(TextFormat format) {
+  constexpr const char* kNames[] = {"auto", "dsstne", "libsvm", "csv", "tsv"};
+  return kNames[int(format)];
+}
+
+TextReader::TextReader(const std::filesystem::path& path, const TextOptions& options)
+    : options_(options),
+      name_(path.string()),
+      lines_(std::make_unique<TextLines>(text_files(path))) {
+  begin();
+}
+
+TextReader::TextReader(std::string name, std::string_view text, const TextOptions& options)
+    : options_(options), name_(name), lines_(std::make_unique<TextLines>(std::move(name), text)) {
+  begin();
+}
+
+TextReader::~TextReader() = default;
+
+std::optional<LibsvmHeader> TextReader::header() const {
+  return parser_->header();
+}
+
+std::string TextReader::place() const {
+  return fmt::format("{}:{}", lines_->file(), lines_->line_number());
+}
+
+Index TextReader::bytes_read() const {
+  return lines_->bytes_read();
+}
+
+Index TextReader::bytes_total() const {
+  return lines_->bytes_total();
+}
+
+void TextReader::begin() {
+  format_ = options_.format;
+  const bool any = next_line();
+  if (format_ == TextFormat::automatic) {
+    format_ = any ? recognise(lines_->file(), line_) : TextFormat::dsstne;
+  }
+  parser_ = make_parser(format_, options_);
+  if (!any) throw DataError(fmt::format("{}: holds no text; name a file with examples", name_));
+  try {
+    line_waits_ = !parser_->take_header(line_);
+    if (!line_waits_) header_line_ = line_;
+  } catch (const Malformed& wrong) {
+    throw DataError(fmt::format("{}: {}; correct the header line", place(), wrong.problem));
+  } catch (const UsageError& wrong) {
+    throw UsageError(fmt::format("{}: {}", place(), wrong.what()));
+  }
+}
+
+/// The next line that is not empty.
+bool TextReader::next_line() {
+  while (lines_->next(line_)) {
+    const bool repeated =
+        lines_->line_number() == 1 && !header_line_.empty() && line_ == header_line_;
+    if (!line_.empty() && !repeated) return true;
+  }
+  return false;
+}
+
+bool TextReader::next(TextRow& row) {
+  while (line_waits_ || next_line()) {
+    line_waits_ = false;
+    row.features.clear();
+    row.numbers.clear();
+    row.values.clear();
+    row.labels.clear();
+    try {
+      parser_->parse(line_, row);
+      return true;
+    } catch (const Malformed& wrong) {
+      const std::string message = fmt::format("{}: {}", place(), wrong.problem);
+      if (malformed_++ == 0) first_malformed_ = message;
+      if (malformed_ > options_.skip_malformed) {
+        throw DataError(
+            fmt::format("{}; correct the line{}", message,
+                        options_.skip_malformed == 0
+                            ? ", or pass over malformed lines with --skip-malformed N"
+                            : fmt::format(", it is malformed line number {} and {} may be "
+                                          "passed over",
+                                          malformed_, options_.skip_malformed)));
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace norn

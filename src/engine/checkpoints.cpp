@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names, search and removal of checkpoint files.
+#include "src/engine/checkpoints.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "norn/engine/trainer.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Checkpoint {
+  std::pair<std::int64_t, std::int64_t> made;  // epochs, batches of the next one
+  fs::path path;
+};
+
+// "epoch12" or "epoch12.batch34" between the model's stem and its extension.
+std::optional<std::pair<std::int64_t, std::int64_t>> parse_position(std::string_view text) {
+  constexpr std::string_view kEpoch = "epoch";
+  constexpr std::string_view kBatch = ".batch";
+  if (text.substr(0, kEpoch.size()) != kEpoch) return std::nullopt;
+  text.remove_prefix(kEpoch.size());
+  const std::size_t dot = text.find(kBatch);
+  const auto epoch = parse_integer(text.substr(0, dot));
+  if (!epoch) return std::nullopt;
+  if (dot == std::string_view::npos) return std::pair(std::int64_t(*epoch), std::int64_t(0));
+  const auto batch = parse_integer(text.substr(dot + kBatch.size()));
+  if (!batch) return std::nullopt;
+  return std::pair(std::int64_t(*epoch), std::int64_t(*batch));
+}
+
+// Newest first.
+std::vector<Checkpoint> list_checkpoints(const fs::path& model) {
+  std::vector<Checkpoint> found;
+  const fs::path folder = model.has_parent_path() ? model.parent_path() : fs::path(".");
+  const std::string prefix = model.stem().string() + ".";
+  const std::string suffix = model.extension().string();
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() <= prefix.size() + suffix.size() ||
+        name.compare(0, prefix.size(), prefix) != 0 ||
+        name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
+      continue;
+    const std::string_view middle =
+        std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - suffix.size());
+    if (const auto position = parse_position(middle)) found.push_back({*position, entry.path()});
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Checkpoint& a, const Checkpoint& b) { return a.made > b.made; });
+  return found;
+}
+
+// What a file could be resumed from: nothing when it is no complete model with a training state.
+std::optional<TrainingState> resumable_state(const fs::path& path) {
+  try {
+    const TensorFileReader file(path);
+    const ModelInfo info = read_model_info(file);
+    if (info.has_training_state) return info.state;
+  } catch (const DataError&) {  // damaged: an older one will do
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+fs::path checkpoint_path(const fs::path& model, std::int64_t epoch, std::int64_t batch) {
+  const std::string position =
+      batch == 0 ? fmt::format("epoch{}", epoch) : fmt::format("epoch{}.batch{}", epoch, batch);
+  fs::path path = model;
+  return path.replace_filename(
+      fmt::format("{}.{}{}", model.stem().string(), position, model.extension().string()));
+}
+
+void remove_old_checkpoints(const fs::path& model, int keep) {
+  if (keep <= 0) return;
+  const std::vector<Checkpoint> checkpoints = list_checkpoints(model);
+  for (std::size_t i = std::size_t(keep); i < checkpoints.size(); ++i) {
+    std::error_code ignored;  // a checkpoint that cannot be removed does no harm
+    fs::remove(checkpoints[i].path, ignored);
+  }
+}
+
+void remove_checkpoints(const fs::path& model) {
+  for (const Checkpoint& checkpoint : list_checkpoints(model)) {
+    std::error_code error;
+    fs::remove(checkpoint.path, error);
+    if (error)
+      throw DataError(fmt::format("{}: the checkpoint could not be removed: {}; remove it first",
+                                  checkpoint.path.string(), error.message()));
+  }
+}
+
+std::optional<fs::path> find_checkpoint(const fs::path& model) {
+  std::optional<fs::path> best;
+  std::int64_t best_step = -1;
+  const auto consider = [&](const fs::path& path) {
+    const auto state = resumable_state(path);
+    if (!state || state->step <= best_step) return false;
+    best_step = state->step;
+    best = path;
+    return true;
+  };
+  for (const Checkpoint& checkpoint : list_checkpoints(model))
+    if (consider(checkpoint.path)) break;
+  if (fs::exists(model)) consider(model);
+  return best;
+}
+
+}  // namespace norn

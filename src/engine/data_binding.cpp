@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets bound to layers by name.
+#include "norn/engine/data_binding.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+struct Listed {
+  DatasetInfo info;
+  bool from_outputs = false;
+};
+
+std::vector<Listed> list_all(const DataSources& sources) {
+  std::vector<Listed> all;
+  std::vector<std::filesystem::path> seen;
+  const auto add = [&](const std::vector<std::filesystem::path>& files, bool from_outputs) {
+    for (const auto& file : files) {
+      if (std::find(seen.begin(), seen.end(), file) != seen.end()) continue;
+      seen.push_back(file);
+      for (DatasetInfo& info : list_datasets(file)) all.push_back({std::move(info), from_outputs});
+    }
+  };
+  add(sources.input_files, false);
+  add(sources.output_files, true);
+  return all;
+}
+
+// The set of that name; when several files have one, the file of the layer's own side wins.
+const DatasetInfo& choose(const std::vector<Listed>& all, const LayerDescriptor& layer) {
+  const Listed* best = nullptr;
+  std::vector<std::string> names;
+  for (const Listed& listed : all) {
+    names.push_back(listed.info.name);
+    if (listed.info.name != layer.dataset) continue;
+    if (!best || listed.from_outputs == (layer.kind == LayerKind::output)) best = &listed;
+  }
+  if (!best)
+    throw DataError(
+        fmt::format("layer \"{}\": data set \"{}\" is in none of the files{}; they hold: {}",
+                    layer.name, layer.dataset, did_you_mean(layer.dataset, names), join(names)));
+  return best->info;
+}
+
+// Memory that the contents take when they are held.
+std::int64_t held_bytes(const DatasetInfo& info) {
+  if (!info.gives_sparse_batches())
+    return info.unique_examples * info.width() * std::int64_t(sizeof(float));
+  const std::int64_t entry =
+      std::int64_t(sizeof(Column)) + (info.boolean ? 0 : std::int64_t(sizeof(float)));
+  return info.entries * entry + (info.unique_examples + 1) * std::int64_t(sizeof(RowOffset));
+}
+
+}  // namespace
+
+DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& sources,
+                         Layers layers)
+    : layers_(network.layers.size()) {
+  const std::vector<Listed> all = list_all(sources);
+  std::vector<std::pair<int, const DatasetInfo*>> chosen;
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < network.layers.size(); ++i) {
+    const LayerDescriptor& layer = network.layers[i];
+    const bool input = layer.kind == LayerKind::input;
+    const bool output = layer.kind == LayerKind::output;
+    if (!input && !(output && layers == Layers::inputs_and_outputs)) continue;
+    if (layer.dataset.empty())
+      throw UsageError(fmt::format("layer \"{}\" names no DataSet; an {} layer needs one",
+                                   layer.name, input ? "Input" : "Output"));
+    chosen.emplace_back(int(i), &choose(all, layer));
+    total += held_bytes(*chosen.back().second);
+  }
+  for (const auto& [layer, info] : chosen) {
+    const DatasetInfo& first = *chosen.front().second;
+    if (info->examples != first.examples)
+      throw DataError(fmt::format(
+          "{}: data set \"{}\" has {} examples, but \"{}\" of {} has {}; import both together so "
+          "that they are aligned by example",
+          info->file.string(), info->name, info->examples, first.name, first.file.string(),
+          first.examples));
+    const Role role =
+        network.layers[std::size_t(layer)].kind == LayerKind::input ? Role::input : Role::target;
+    const Residency residency =
+        total > sources.memory_bytes ? Residency::stream : Residency::memory;
+    bound_.push_back({layer, open_dataset(*info, residency, role)});
+    examples_ = info->examples;
+  }
+}
+
+std::vector<DatasetShape> DataBinding::shapes() const {
+  std::vector<DatasetShape> shapes;
+  for (const BoundSet& bound : bound_) {
+    const DatasetInfo& info = bound.set->info();
+    shapes.push_back({info.name, info.dimensions, info.extent, info.gives_sparse_batches()});
+  }
+  return shapes;
+}
+
+std::vector<Dataset*> DataBinding::sets() const {
+  std::vector<Dataset*> sets;
+  for (const BoundSet& bound : bound_) sets.push_back(bound.set.get());
+  return sets;
+}
+
+BoundBatch DataBinding::bind(const LoadedBatch& batch) const {
+  BoundBatch bound;
+  bound.of_layer.assign(layers_, nullptr);
+  bound.ignore_absent.assign(layers_, false);
+  for (std::size_t i = 0; i < bound_.size(); ++i) {
+    const auto layer = std::size_t(bound_[i].layer);
+    bound.of_layer[layer] = &batch.sets[i];
+    bound.ignore_absent[layer] = bound_[i].set->info().sparse_ignore_zero;
+    bound.examples = batch.sets[i].examples;
+  }
+  return bound;
+}
+
+std::vector<std::string> DataBinding::example_labels() const {
+  for (const BoundSet& bound : bound_) {
+    std::vector<std::string> labels = read_example_labels(bound.set->info());
+    if (!labels.empty()) return labels;
+  }
+  return {};
+}
+
+}  // namespace norn

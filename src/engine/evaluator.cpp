@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluation: a pass over held-out data, ranking every example's units.
+#include "norn/engine/evaluator.h"
+
+#include "norn/base/error.h"
+#include "norn/engine/predictor.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+constexpr Index kPopularityRows = 4096;
+
+// A sparse batch in vectors: rows are appended.
+struct Rows {
+  std::vector<RowOffset> begin = {0};
+  std::vector<Column> column;
+  void clear() {
+    begin.assign(1, 0);
+    column.clear();
+  }
+  void end_row() { begin.push_back(RowOffset(column.size())); }
+  std::span<const Column> row(Index r) const {
+    return {column.data() + begin[std::size_t(r)],
+            std::size_t(begin[std::size_t(r) + 1] - begin[std::size_t(r)])};
+  }
+  CsrView view(Index cols) const {
+    return {begin.data(), column.data(), nullptr, Index(begin.size()) - 1, cols};
+  }
+};
+
+void append_row(const CsrView& from, Index r, Rows& to) {
+  for (RowOffset i = from.row_begin[r]; i < from.row_begin[r + 1]; ++i)
+    if (from.value == nullptr || from.value[i] != 0.0f) to.column.push_back(from.column[i]);
+}
+
+// The data set bound to a layer, of those that the binding opened in the order of the layers.
+const DatasetInfo& target_info(const NetworkDescriptor& network, const DataBinding& data,
+                               int layer) {
+  const std::string& name = network.layers[std::size_t(layer)].dataset;
+  const DatasetInfo* found = nullptr;
+  for (const Dataset* set : data.sets())
+    if (set->info().name == name) found = &set->info();
+  if (!found)
+    throw DataError(fmt::format("layer \"{}\": its data set \"{}\" is not open",
+                                network.layers[std::size_t(layer)].name, name));
+  if (!found->gives_sparse_batches())
+    throw DataError(fmt::format(
+        "{}: data set \"{}\" is dense, but ranking metrics need the held-out units of each "
+        "example as a sparse set",
+        found->file.string(), found->name));
+  return *found;
+}
+
+// One pass over the data; the ranking of a batch is left to `rank`.
+class Evaluator {
+ public:
+  using Rank = std::function<void(const BoundBatch& batch, const CsrView& excluded,
+                                  const std::function<void(Index, std::span<const Index>)>& take)>;
+
+  Evaluator(const NetworkDescriptor& network, const DataBinding& data,
+            const EvaluationSettings& settings)
+      : network_(network), data_(data), settings_(settings) {
+    const DatasetInfo& target = target_info(network, data, settings.output_layer);
+    target_ = &target;
+    units_ = settings.units > 0 ? settings.units : target.width();
+    const Index width = network.layers[std::size_t(settings.output_layer)].units();
+    if (units_ > width)
+      throw DataError(fmt::format(
+          "{}: data set \"{}\" is {} units wide, but layer \"{}\" of the model has {}; evaluate "
+          "with the data that the model was made for",
+          target.file.string(), target.name, units_,
+          network.layers[std::size_t(settings.output_layer)].name, width));
+    for (const Dataset* set : settings.also_seen) check_seen(set->info());
+  }
+
+  Index units() const { return units_; }
+
+  Evaluation run(Index batch, const Rank& rank) {
+    RankingMetrics metrics(settings_.ks, units_);
+    std::vector<Dataset*> sets = data_.sets();
+    const std::size_t bound_sets = sets.size();
+    sets.insert(sets.end(), settings_.also_seen.begin(), settings_.also_seen.end());
+    const BatchOrder order(data_.examples(), batch, false, 0);
+    BatchLoader loader(sets, order, 0, 0, 1);
+    Index done = 0;
+    while (const LoadedBatch* loaded = loader.next()) {
+      const BoundBatch bound = data_.bind(*loaded);
+      gather(bound, *loaded, bound_sets);
+      rank(bound, excluded_.view(units_),
+           [&](Index r, std::span<const Index> ranked) { metrics.add(ranked, held_out_.row(r)); });
+      done += bound.examples;
+      if (settings_.on_batch) settings_.on_batch(done);
+    }
+    if (metrics.examples() == 0)
+      throw DataError(
+          fmt::format("{}: data set \"{}\" holds nothing to be found: every example of "
+                      "it is empty; use the held-out part of a split",
+                      target_->file.string(), target_->name));
+    return {metrics.result(), units_, metrics.examples(), metrics.skipped(), hidden_};
+  }
+
+ private:
+  void check_seen(const DatasetInfo& info) const {
+    if (info.examples != data_.examples())
+      throw DataError(
+          fmt::format("{}: data set \"{}\" has {} examples, but \"{}\" of {} has {}; they must "
+                      "pair by position",
+                      info.file.string(), info.name, info.examples, target_->name,
+                      target_->file.string(), data_.examples()));
+  }
+
+  // The known units of every example, ascending, and its held-out ones.
+  void gather(const BoundBatch& bound, const LoadedBatch& loaded, std::size_t bound_sets) {
+    std::vector<const HostBatch*> seen;
+    for (std::size_t i = 0; i < network_.layers.size(); ++i) {
+      const HostBatch* batch = bound.of_layer[i];
+      const bool input = network_.layers[i].kind == LayerKind::input;
+      if (settings_.seen == SeenUnits::leave_out && input && batch && batch->is_sparse &&
+          batch->width == target_->width())
+        seen.push_back(batch);
+    }
+    for (std::size_t i = bound_sets; i < loaded.sets.size(); ++i) seen.push_back(&loaded.sets[i]);
+    const CsrView target = bound.of_layer[std::size_t(settings_.output_layer)]->csr();
+    excluded_.clear();
+    held_out_.clear();
+    for (Index r = 0; r < bound.examples; ++r) {
+      const auto first = Index(excluded_.column.size());
+      for (const HostBatch* batch : seen) append_row(batch->csr(), r, excluded_);
+      const auto begin = excluded_.column.begin() + first;
+      std::sort(begin, excluded_.column.end());
+      excluded_.column.erase(std::unique(begin, excluded_.column.end()), excluded_.column.end());
+      excluded_.end_row();
+      append_row(target, r, held_out_);
+      held_out_.end_row();
+      const std::span<const Column> known = excluded_.row(r);
+      for (Column unit : held_out_.row(r))
+        hidden_ += std::binary_search(known.begin(), known.end(), unit);
+    }
+  }
+
+  const NetworkDescriptor& network_;
+  const DataBinding& data_;
+  const EvaluationSettings& settings_;
+  const DatasetInfo* target_ = nullptr;
+  Index units_ = 0;
+  Index hidden_ = 0;
+  Rows excluded_;
+  Rows held_out_;
+};
+
+Index largest(const std::vector<Index>& ks) {
+  require(!ks.empty(), "evaluate: no K is given");
+  return *std::max_element(ks.begin(), ks.end());
+}
+
+std::vector<Index> popularity_order(Dataset& training, Index units) {
+  std::vector<Index> count(std::size_t(units), 0);
+  HostBatch batch;
+  std::vector<Index> examples;
+  for (Index first = 0; first < training.info().examples; first += kPopularityRows) {
+    examples.resize(std::size_t(std::min(kPopularityRows, training.info().examples - first)));
+    std::iota(examples.begin(), examples.end(), first);
+    training.gather(examples, batch);
+    const CsrView rows = batch.csr();
+    for (RowOffset i = 0; i < rows.entries(); ++i)
+      if (Index(rows.column[i]) < units) ++count[rows.column[i]];
+  }
+  std::vector<Index> order(static_cast<std::size_t>(units));
+  std::iota(order.begin(), order.end(), Index(0));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](Index a, Index b) { return count[std::size_t(a)] > count[std::size_t(b)]; });
+  return order;
+}
+
+}  // namespace
+
+Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationSettings& settings) {
+  Evaluator evaluator(network.descriptor(), data, settings);
+  Predictor predictor(network, settings.output_layer, largest(settings.ks), evaluator.units());
+  return evaluator.run(network.batch(),
+                       [&](const BoundBatch& batch, const CsrView& excluded, const auto& take) {
+                         const TopK& best = predictor.predict(batch, {excluded, {}, {}});
+                         for (Index r = 0; r < batch.examples; ++r)
+                           take(r, {best.unit.view().row(r), std::size_t(best.count.data()[r])});
+                       });
+}
+
+Evaluation evaluate_popularity(const Network& network, const DataBinding& data, Dataset& training,
+                               const EvaluationSettings& settings) {
+  if (!training.info().gives_sparse_batches())
+    throw DataError(fmt::format("{}: data set \"{}\" is dense; popularity counts sparse entries",
+                                training.info().file.string(), training.info().name));
+  Evaluator evaluator(network.descriptor(), data, settings);
+  const std::vector<Index> order = popularity_order(training, evaluator.units());
+  const auto longest = std::size_t(largest(settings.ks));
+  std::vector<Index> ranked;
+  return evaluator.run(network.batch(),
+                       [&](const BoundBatch& batch, const CsrView& excluded, const auto& take) {
+                         for (Index r = 0; r < batch.examples; ++r) {
+                           const Column* first = excluded.column + excluded.row_begin[r];
+                           const Column* last = excluded.column + excluded.row_begin[r + 1];
+                           ranked.clear();
+                           for (std::size_t i = 0; i < order.size() && ranked.size() < longest; ++i)
+                             if (!std::binary_search(first, last, Column(order[i])))
+                               ranked.push_back(order[i]);
+                           take(r, ranked);
+                         }
+                       });
+}
+
+}  // namespace norn

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of a run from the sizes of its layers: the same arithmetic as Network's buffers, without
+// allocating them. tests/engine/memory_plan_test.cpp holds the two together.
+#include "norn/engine/memory_plan.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "norn/kernels/named_variant.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+constexpr Index kFloat = Index(sizeof(float));
+// As in Connection: elements of a tile of a weight gradient, and of pre-activations that SoftMax
+// keeps between its passes.
+constexpr Index kTileElements = Index(1) << 18;
+constexpr Index kKeptElements = Index(1) << 24;
+constexpr Index kBatchesHeld = 4;  // two read ahead, one in use, one being filled
+
+std::string activation_name(const LayerDescriptor& layer) {
+  if (layer.kind == LayerKind::input) return {};
+  if (std::holds_alternative<SoftMax>(layer.activation)) return "SoftMax";
+  return std::string(name_of(std::get<Activation>(layer.activation)));
+}
+
+// What Network's constructor decides, as numbers.
+class Planner {
+ public:
+  Planner(const Graph& graph, const PlanSettings& settings) : graph_(graph), settings_(settings) {
+    const std::size_t layers = graph.network.layers.size();
+    partitions_.resize(layers);
+    for (std::size_t i = 0; i < layers; ++i)
+      partitions_[i] = BlockPartition::make(graph.network.layers[i].units(), settings.batch,
+                                            settings.block_rule);
+    find_participants();
+    sparse_input_.assign(layers, false);
+    for (std::size_t i = 0; i < layers; ++i)
+      for (const DatasetInfo& set : settings.sets)
+        if (set.name == graph.network.layers[i].dataset)
+          sparse_input_[i] = set.gives_sparse_batches();
+    slots_ = training() ? slots_of(graph.network.training.optimizer) : 0;
+  }
+
+  MemoryPlan plan() {
+    for (int layer : graph_.order)
+      if (takes_part_[std::size_t(layer)]) add_layer(layer);
+    for (std::size_t e = 0; e < graph_.edges.size(); ++e) add_edge(int(e));
+    plan_.working_bytes += scratch_bytes();
+    add_data();
+    return std::move(plan_);
+  }
+
+  WorkPlan work() const {
+    WorkPlan work;
+    for (std::size_t e = 0; e < graph_.edges.size(); ++e) add_work(int(e), work);
+    for (int layer : graph_.order)
+      if (takes_part_[std::size_t(layer)] && !is_input(layer))
+        work.pointwise_elements += 3.0 * double(settings_.batch) * double(mine(layer));
+    return work;
+  }
+
+ private:
+  bool training() const { return settings_.purpose == Pass::training; }
+  const LayerDescriptor& layer_of(int layer) const {
+    return graph_.network.layers[std::size_t(layer)];
+  }
+  bool is_input(int layer) const { return layer_of(layer).kind == LayerKind::input; }
+  bool is_output(int layer) const { return layer_of(layer).kind == LayerKind::output; }
+  bool is_softmax(int layer) const {
+    return std::holds_alternative<SoftMax>(layer_of(layer).activation);
+  }
+  const BlockPartition& partition(int layer) const { return partitions_[std::size_t(layer)]; }
+  Index mine(int layer) const { return partition(layer).units_of(0, settings_.ranks).count(); }
+  bool keeps_z(int layer) const {
+    return is_softmax(layer) && partition(layer).width() * settings_.batch <= kKeptElements;
+  }
+  int owner(int edge) const {
+    const int shared = graph_.edges[std::size_t(edge)].shared_with;
+    return shared >= 0 ? shared : edge;
+  }
+  bool edge_takes_part(int edge) const {
+    return takes_part_[std::size_t(graph_.edges[std::size_t(edge)].destination)];
+  }
+
+  void find_participants() {
+    const auto& layers = graph_.network.layers;
+    takes_part_.assign(layers.size(), false);
+    bool any = false;
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      any = (takes_part_[i] = layers[i].kind == LayerKind::output) || any;
+    if (!any) takes_part_.assign(layers.size(), true);
+    for (auto it = graph_.order.rbegin(); it != graph_.order.rend(); ++it) {
+      if (!takes_part_[std::size_t(*it)]) continue;
+      for (int edge : graph_.sources[std::size_t(*it)])
+        takes_part_[std::size_t(graph_.edges[std::size_t(edge)].source)] = true;
+      for (int skip : graph_.skips[std::size_t(*it)]) takes_part_[std::size_t(skip)] = true;
+    }
+  }
+
+  int users(int edge) const {
+    int count = 0;
+    for (std::size_t e = 0; e < graph_.edges.size(); ++e)
+      count += owner(int(e)) == edge && edge_takes_part(int(e));
+    return count;
+  }
+
+  bool stored_by_destination(int edge) const {
+    for (std::size_t e = 0; e < graph_.edges.size(); ++e)
+      if (owner(int(e)) == edge && sparse_input_[std::size_t(graph_.edges[e].source)])
+        return int(e) != edge && graph_.edges[e].transposed;
+    return true;
+  }
+
+  void add_layer(int number) {
+    const LayerDescriptor& layer = layer_of(number);
+    LayerPlan entry;
+    entry.name = layer.name;
+    entry.kind = is_input(number) ? "Input" : is_output(number) ? "Output" : "Hidden";
+    entry.activation = activation_name(layer);
+    entry.units = layer.units();
+    if (!is_input(number)) {
+      entry.blocks = partition(number).blocks();
+      entry.block_width = partition(number).block_width();
+      entry.weights = layer.units();
+      for (int e : graph_.sources[std::size_t(number)])
+        if (graph_.edges[std::size_t(e)].shared_with < 0)
+          entry.weights += layer.units() * layer_of(graph_.edges[std::size_t(e)].source).units();
+      add_unit_vectors(number);
+      plan_.working_bytes += is_output(number) ? output_bytes(number) : hidden_bytes(number);
+    }
+    plan_.weights += entry.weights;
+    plan_.layers.push_back(std::move(entry));
+  }
+
+  void add_unit_vectors(int number) {
+    const bool norm = layer_of(number).batch_normalization;
+    const Index bytes = mine(number) * kFloat;
+    plan_.parameter_bytes += bytes * (norm ? 5 : 1);
+    plan_.state_bytes += bytes * slots_ * (norm ? 3 : 1);
+    if (training()) plan_.working_bytes += 2 * bytes;
+  }
+
+  Index hidden_bytes(int number) const {
+    const LayerDescriptor& layer = layer_of(number);
+    const Index whole = settings_.batch * layer.units() * kFloat;
+    const Index own = settings_.batch * mine(number) * kFloat;
+    if (!training()) return whole;
+    Index bytes = whole + own;
+    if (layer.dropout > 0.0f) bytes += own;
+    if (layer.batch_normalization) bytes += own + mine(number) * kFloat;
+    const bool wanted = !graph_.destinations[std::size_t(number)].empty() ||
+                        !graph_.skip_destinations[std::size_t(number)].empty();
+    if (wanted) bytes += 2 * settings_.batch * layer.units() * Index(sizeof(std::int64_t));
+    return bytes;
+  }
+
+  Index output_bytes(int number) const {
+    if (!is_softmax(number)) return 0;
+    const Index blocks = partition(number).blocks_of(0, settings_.ranks).count();
+    Index bytes = 2 * blocks * settings_.batch * kFloat;
+    bytes += settings_.batch * (kFloat + 2 * Index(sizeof(std::int64_t)));
+    if (keeps_z(number)) bytes += mine(number) * settings_.batch * kFloat;
+    return bytes;
+  }
+
+  void add_edge(int number) {
+    const Edge& edge = graph_.edges[std::size_t(number)];
+    if (!edge_takes_part(number)) return;
+    const int owned = owner(number);
+    const Edge& first = graph_.edges[std::size_t(owned)];
+    const bool replicated = users(owned) > 1;
+    const Index sources = layer_of(first.source).units();
+    const Index destinations =
+        replicated ? layer_of(first.destination).units() : mine(first.destination);
+    const Index bytes = sources * destinations * kFloat;
+    if (replicated && training()) plan_.working_bytes += bytes * (owned == number ? 2 : 1);
+    if (edge.shared_with >= 0) return;
+    plan_.parameter_bytes += bytes;
+    plan_.state_bytes += bytes * slots_;
+    if (training() && !stored_by_destination(number))
+      plan_.state_bytes += sources * Index(sizeof(std::int64_t));
+  }
+
+  Index gradient_tile(int edge) const {
+    const Edge& e = graph_.edges[std::size_t(edge)];
+    if (sparse_input_[std::size_t(e.source)] || users(owner(edge)) > 1) return 0;
+    const Index sources = layer_of(e.source).units();
+    const Index wanted = std::max<Index>(128, kTileElements / sources / 16 * 16);
+    return std::min(partition(e.destination).block_width(), wanted) * sources;
+  }
+
+  // Every lane has room for the largest connection.
+  Index scratch_bytes() const {
+    Index widest_z = 0;
+    Index widest_source = 0;
+    Index gradient = 0;
+    for (int number : graph_.order) {
+      if (!takes_part_[std::size_t(number)] || is_input(number)) continue;
+      for (int e : graph_.sources[std::size_t(number)]) {
+        const int source = graph_.edges[std::size_t(e)].source;
+        if (!is_input(source)) widest_source = std::max(widest_source, layer_of(source).units());
+        gradient = std::max(gradient, gradient_tile(e));
+      }
+      if (is_output(number) && !keeps_z(number))
+        widest_z = std::max(widest_z, partition(number).block_width());
+    }
+    Index elements = settings_.batch * widest_z;
+    if (training()) elements += settings_.batch * widest_source + gradient;
+    return elements * kFloat * settings_.lanes;
+  }
+
+  void add_data() {
+    std::int64_t held = 0;
+    for (const DatasetInfo& set : settings_.sets) {
+      const Index entry = Index(sizeof(Column)) + (set.boolean ? 0 : kFloat);
+      const double row = set.gives_sparse_batches() ? entries_per_example(set) * double(entry) + 8.0
+                                                    : double(set.width()) * double(kFloat);
+      held += std::int64_t(row * double(set.unique_examples));
+      // Read ahead, prepared with values, and turned over.
+      const double prepared = set.gives_sparse_batches() ? 4.0 * entries_per_example(set) * 8.0
+                                                         : double(set.width()) * double(kFloat);
+      plan_.batch_bytes +=
+          std::int64_t(double(settings_.batch) * (double(kBatchesHeld) * row + prepared));
+    }
+    plan_.data_streamed = held > settings_.data_memory_bytes;
+    if (!plan_.data_streamed) plan_.data_bytes = held;
+  }
+
+  static double entries_per_example(const DatasetInfo& set) {
+    if (!set.sparse) return 1.0;  // class labels
+    return set.unique_examples > 0 ? double(set.entries) / double(set.unique_examples) : 0.0;
+  }
+
+  const DatasetInfo* set_of(int layer) const {
+    for (const DatasetInfo& set : settings_.sets)
+      if (set.name == layer_of(layer).dataset) return &set;
+    return nullptr;
+  }
+
+  void add_work(int number, WorkPlan& work) const {
+    if (!edge_takes_part(number)) return;
+    const Edge& edge = graph_.edges[std::size_t(number)];
+    const double batch = double(settings_.batch);
+    const double units = double(mine(edge.destination));
+    if (sparse_input_[std::size_t(edge.source)]) {
+      const DatasetInfo* set = set_of(edge.source);
+      const double entries = set ? batch * entries_per_example(*set) : 0.0;
+      work.sparse_flops += 2.0 * 2.0 * entries * units;  // forward and gradient
+      work.updated_weights += std::min(entries, double(layer_of(edge.source).units())) * units;
+      return;
+    }
+    const double product = 2.0 * batch * double(layer_of(edge.source).units()) * units;
+    const bool twice =
+        is_softmax(edge.destination) && is_output(edge.destination) && !keeps_z(edge.destination);
+    work.dense_flops += product * (2.0 + (twice ? 1.0 : 0.0) + (is_input(edge.source) ? 0.0 : 1.0));
+    work.updated_weights += double(layer_of(edge.source).units()) * units;
+  }
+
+  const Graph& graph_;
+  const PlanSettings& settings_;
+  std::vector<BlockPartition> partitions_;
+  std::vector<bool> takes_part_;
+  std::vector<bool> sparse_input_;
+  int slots_ = 0;
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const Graph& graph, const PlanSettings& settings) {
+  return Planner(graph, settings).plan();
+}
+
+WorkPlan plan_work(const Graph& graph, const PlanSettings& settings) {
+  return Planner(graph, settings).work();
+}
+
+void require_memory(const MemoryPlan& plan, const PlanSettings& settings,
+                    std::int64_t available_bytes) {
+  if (plan.total_bytes() <= available_bytes) return;
+  throw DeviceError(fmt::format(
+      "this run needs {} of memory (parameters {}, optimizer state {}, working buffers {}, "
+      "batches {}, data {}), but {} are available; use a smaller batch than {}, --data-memory to "
+      "stream the data, more ranks than {}, or a larger machine",
+      human_bytes(double(plan.total_bytes())), human_bytes(double(plan.parameter_bytes)),
+      human_bytes(double(plan.state_bytes)), human_bytes(double(plan.working_bytes)),
+      human_bytes(double(plan.batch_bytes)), human_bytes(double(plan.data_bytes)),
+      human_bytes(double(available_bytes)), settings.batch, settings.ranks));
+}
+
+}  // namespace norn

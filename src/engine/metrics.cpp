@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranking metrics.
+#include "norn/engine/metrics.h"
+
+#include "norn/base/error.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace norn {
+namespace {
+
+// 1 / log2(rank + 1), the gain of a hit at rank 1, 2, 3 ...
+double discount(Index rank) {
+  return 1.0 / std::log2(double(rank + 1));
+}
+
+double ideal_gain(Index hits) {
+  double gain = 0.0;
+  for (Index rank = 1; rank <= hits; ++rank) gain += discount(rank);
+  return gain;
+}
+
+}  // namespace
+
+RankingMetrics::RankingMetrics(std::vector<Index> ks, Index units)
+    : ks_(std::move(ks)), sums_(ks_.size()), units_(units) {
+  require(units >= 1, "RankingMetrics: the catalogue is empty");
+  for (Index k : ks_) require(k >= 1, "RankingMetrics: every K must be at least 1");
+  for (Sums& sums : sums_) sums.recommended.assign(std::size_t(units), false);
+}
+
+void RankingMetrics::add(std::span<const Index> ranked, std::span<const Column> held_out) {
+  if (held_out.empty()) {
+    ++skipped_;
+    return;
+  }
+  ++evaluated_;
+  // A unit that is listed twice is one held-out unit.
+  Index relevant = 1;
+  for (std::size_t i = 1; i < held_out.size(); ++i) relevant += held_out[i] != held_out[i - 1];
+
+  for (std::size_t at = 0; at < ks_.size(); ++at) {
+    const Index k = ks_[at];
+    const Index length = std::min(k, Index(ranked.size()));
+    Sums& sums = sums_[at];
+    Index hits = 0;
+    Index first_hit = 0;
+    double gain = 0.0;
+    double precisions = 0.0;
+    for (Index rank = 1; rank <= length; ++rank) {
+      const Index unit = ranked[std::size_t(rank - 1)];
+      require(unit >= 0 && unit < units_, "RankingMetrics: a unit is outside of the catalogue");
+      if (!sums.recommended[std::size_t(unit)]) {
+        sums.recommended[std::size_t(unit)] = true;
+        ++sums.distinct;
+      }
+      if (!std::binary_search(held_out.begin(), held_out.end(), Column(unit))) continue;
+      ++hits;
+      if (first_hit == 0) first_hit = rank;
+      gain += discount(rank);
+      precisions += double(hits) / double(rank);
+    }
+    const Index ideal = std::min(k, relevant);
+    sums.recall.add(double(hits) / double(relevant));
+    sums.precision.add(double(hits) / double(k));
+    sums.ndcg.add(gain / ideal_gain(ideal));
+    sums.map.add(precisions / double(ideal));
+    sums.mrr.add(first_hit == 0 ? 0.0 : 1.0 / double(first_hit));
+    sums.hit_rate.add(hits > 0 ? 1.0 : 0.0);
+  }
+}
+
+std::vector<MetricsAtK> RankingMetrics::result() const {
+  std::vector<MetricsAtK> results;
+  const auto mean = [this](const FixedSum& sum) {
+    return evaluated_ == 0 ? 0.0 : sum.value() / double(evaluated_);
+  };
+  for (std::size_t at = 0; at < ks_.size(); ++at) {
+    const Sums& sums = sums_[at];
+    MetricsAtK metrics;
+    metrics.k = ks_[at];
+    metrics.recall = mean(sums.recall);
+    metrics.precision = mean(sums.precision);
+    metrics.ndcg = mean(sums.ndcg);
+    metrics.map = mean(sums.map);
+    metrics.mrr = mean(sums.mrr);
+    metrics.hit_rate = mean(sums.hit_rate);
+    metrics.coverage = double(sums.distinct) / double(units_);
+    results.push_back(metrics);
+  }
+  return results;
+}
+
+}  // namespace norn

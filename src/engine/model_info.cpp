@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// The descriptive part of a model file: attributes to descriptor.
+#include "norn/base/error.h"
+#include "norn/engine/model_file.h"
+#include "norn/nn/descriptor_json.h"
+#include "src/engine/model_numbers.h"
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+// DSSTNE keeps the parameters of an activation beside its number.
+void set_activation_parameters(const TensorFileReader& file, const std::string& prefix,
+                               LayerActivation& activation) {
+  Activation* pointwise = std::get_if<Activation>(&activation);
+  if (!pointwise) return;
+  if (auto* f = std::get_if<LeakyRelu>(pointwise))
+    f->relu_slope = float(file.number_or(prefix + "RELUSlope", 1.0));
+  if (auto* f = std::get_if<Elu>(pointwise))
+    f->alpha = float(file.number_or(prefix + "ELUAlpha", 1.0));
+  if (auto* f = std::get_if<Selu>(pointwise)) {
+    f->alpha = float(file.number_or(prefix + "ELUAlpha", 1.0));
+    f->lambda = float(file.number_or(prefix + "SELULambda", 1.050701));
+  }
+}
+
+std::vector<std::string> read_names(const TensorFileReader& file, const std::string& count,
+                                    const std::string& item) {
+  std::vector<std::string> names;
+  const std::int64_t n = file.integer_or(count, 0);
+  for (std::int64_t k = 0; k < n; ++k) names.push_back(file.text(fmt::format("{}{}", item, k)));
+  return names;
+}
+
+void read_geometry(const TensorFileReader& file, const std::string& p, LayerDescriptor& layer) {
+  constexpr std::array<const char*, 4> kAxes = {"Nx", "Ny", "Nz", "Nw"};
+  constexpr std::array<const char*, 3> kNames = {"X", "Y", "Z"};
+  for (std::size_t a = 0; a < 4; ++a) layer.extent[a] = file.integer_or(p + kAxes[a], 1);
+  layer.dimensions = int(file.integer_or(p + "dimensions", 1));
+  layer.kernel_dimensions = int(file.integer_or(p + "kernelDimensions", 0));
+  for (std::size_t a = 0; a < 3; ++a) {
+    layer.kernel[a] = file.integer_or(p + "kernel" + kNames[a], 1);
+    layer.stride[a] = file.integer_or(p + "kernelStride" + kNames[a], 1);
+    layer.padding[a] = file.integer_or(p + "kernelPadding" + kNames[a], 0);
+  }
+}
+
+LayerDescriptor read_layer(const TensorFileReader& file, std::int64_t number) {
+  const std::string p = fmt::format("layer{}_", number);
+  const std::string where = fmt::format("{}: layer {}", file.path().string(), number);
+  LayerDescriptor layer;
+  layer.name = file.text(p + "name");
+  layer.kind = LayerKind(file.integer(p + "kind"));
+  layer.type = LayerType(file.integer_or(p + "type", 0));
+  layer.function = PoolingFunction(file.integer_or(p + "poolingfunction", 0));
+  layer.dataset = file.text_or(p + "dataSet", "");
+  read_geometry(file, p, layer);
+  layer.dropout = float(file.number_or(p + "pDropout", 0.0));
+  layer.init.scheme =
+      initializer_of_number(file.integer_or(p + "weightInit", 0),
+                            float(file.number_or(p + "weightInitScale", 1.0)), where);
+  layer.init.bias = float(file.number_or(p + "biasInit", 0.0));
+  layer.weight_norm = float(file.number_or(p + "weightNorm", 0.0));
+  layer.delta_norm = float(file.number_or(p + "deltaNorm", 0.0));
+  layer.activation = activation_of_number(file.integer_or(p + "activation", 0), where);
+  set_activation_parameters(file, p, layer.activation);
+  const std::int64_t bits = file.integer_or(p + "attributes", 0);
+  layer.sparse = (bits & 1) != 0;
+  layer.batch_normalization = (bits & 4) != 0;
+  const SparsenessPenalty penalty{float(file.number_or(p + "sparsenessPenalty_p", 0.0)),
+                                  float(file.number_or(p + "sparsenessPenalty_beta", 0.0))};
+  if (penalty.beta > 0.0f) layer.sparseness = penalty;
+  layer.sources = read_names(file, p + "sources", p + "source");
+  layer.skips = read_names(file, p + "skips", p + "skip");
+  return layer;
+}
+
+void read_shared_weights(const TensorFileReader& file, NetworkDescriptor& network) {
+  const std::int64_t weights = file.integer_or("weights", 0);
+  for (std::int64_t w = 0; w < weights; ++w) {
+    const std::string p = fmt::format("weight{}_", w);
+    if (file.integer_or(p + "bShared", 0) == 0) continue;
+    const std::string output = file.text(p + "outputLayer");
+    for (LayerDescriptor& layer : network.layers)
+      if (layer.name == output)
+        layer.shared_weights.push_back(
+            {file.text(p + "inputLayer"), file.text(p + "sourceInputLayer"),
+             file.text(p + "sourceOutputLayer"), file.integer_or(p + "bTransposed", 0) != 0});
+  }
+}
+
+template <typename Marginal>
+void set_margins(const TensorFileReader& file, Marginal& loss) {
+  loss.one_target = float(file.number_or("SMCE_oneTarget", 0.9));
+  loss.zero_target = float(file.number_or("SMCE_zeroTarget", 0.1));
+  loss.one_scale = float(file.number_or("SMCE_oneScale", 1.0));
+  loss.zero_scale = float(file.number_or("SMCE_zeroScale", 1.0));
+}
+
+// A file of DSSTNE: everything is in attributes.
+NetworkDescriptor read_attributes(const TensorFileReader& file) {
+  NetworkDescriptor network;
+  network.name = file.text_or("name", "");
+  network.kind = NetworkKind(file.integer_or("kind", 0));
+  network.loss = loss_of_number(file.integer("errorFunction"), file.path().string());
+  if (auto* loss = std::get_if<ScaledMarginalCrossEntropy>(&network.loss)) set_margins(file, *loss);
+  if (auto* loss = std::get_if<DataScaledMarginalCrossEntropy>(&network.loss))
+    set_margins(file, *loss);
+  network.maxout_k = int(file.integer_or("maxout_k", 2));
+  network.decay = float(file.number_or("decay", 0.0));
+  network.lrn.k = float(file.number_or("LRN_k", 2.0));
+  network.lrn.n = int(file.integer_or("LRN_n", 5));
+  network.lrn.alpha = float(file.number_or("LRN_alpha", 1e-4));
+  network.lrn.beta = float(file.number_or("LRN_beta", 0.75));
+  if (file.integer_or("bSparsenessPenalty", 0) != 0)
+    network.sparseness = {float(file.number_or("sparsenessPenalty_p", 0.0)),
+                          float(file.number_or("sparsenessPenalty_beta", 0.0))};
+  if (file.integer_or("bDenoising", 0) != 0)
+    network.denoising = float(file.number_or("denoising_p", 0.0));
+  network.boost_one = float(file.number_or("deltaBoost_one", 1.0));
+  network.boost_zero = float(file.number_or("deltaBoost_zero", 1.0));
+  network.shuffle = file.integer_or("ShuffleIndices", 1) != 0;
+  const std::int64_t layers = file.integer("layers");
+  for (std::int64_t i = 0; i < layers; ++i) network.layers.push_back(read_layer(file, i));
+  read_shared_weights(file, network);
+  return network;
+}
+
+}  // namespace
+
+ModelInfo read_model_info(const TensorFileReader& file) {
+  if (!file.has_attribute("layers") || !file.has_attribute("errorFunction"))
+    throw DataError(fmt::format(
+        "{}: is no model file: it has no attributes \"layers\" and \"errorFunction\"; give a "
+        "file that trainer wrote",
+        file.path().string()));
+  ModelInfo info;
+  info.format = int(file.integer_or("norn_format", 0));
+  if (info.format > 1)
+    throw DataError(fmt::format(
+        "{}: model format {} is newer than this program, which reads up to 1; use a newer Norn",
+        file.path().string(), info.format));
+  if (info.format == 0) {
+    info.network = read_attributes(file);
+    return info;
+  }
+  try {
+    info.network = parse_network_json(file.text("norn_descriptor"), file.path().string());
+  } catch (const UsageError& error) {
+    throw DataError(fmt::format("{}: the descriptor in the model is damaged: {}",
+                                file.path().string(), error.what()));
+  }
+  info.has_training_state = file.has_attribute("norn_step");
+  if (!info.has_training_state) return info;
+  info.state.step = file.integer("norn_step");
+  info.state.epoch = file.integer("norn_epoch");
+  info.state.batch = file.integer("norn_batch");
+  info.state.epoch_cost = FixedSum::from_words(file.integer("norn_epoch_cost_high"),
+                                               file.integer("norn_epoch_cost_low"),
+                                               file.integer("norn_epoch_cost_magnitude"));
+  info.state.epoch_examples = file.integer("norn_epoch_examples");
+  return info;
+}
+
+}  // namespace norn

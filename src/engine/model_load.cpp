@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading the parameters of model files, ours and DSSTNE's.
+#include "norn/base/error.h"
+#include "norn/engine/model_file.h"
+#include "src/engine/model_parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+class ModelReader {
+ public:
+  ModelReader(const TensorFileReader* file, const ModelInfo& info, Network& network)
+      : file_(file), info_(info), network_(network) {}
+
+  void read() {
+    const std::vector<int> places = broadcast_places();
+    for (std::size_t e = 0; e < places.size(); ++e) {
+      if (!network_.weights(int(e))) continue;
+      read_weights(int(e), places[e]);
+    }
+    for (int layer : network_.order()) {
+      if (!network_.unit_layer(layer)) continue;
+      read_bias(layer, places);
+      read_vectors(layer);
+    }
+  }
+
+ private:
+  bool with_state() const { return info_.has_training_state; }
+
+  // Which weight{w} of the file each edge is: by the names of the layers, in order where several
+  // have the same.
+  std::vector<int> broadcast_places() const {
+    const Graph& graph = network_.graph();
+    std::vector<int> places(graph.edges.size(), -1);
+    if (file_) {
+      std::map<std::pair<std::string, std::string>, std::vector<int>> named;
+      const std::int64_t weights = file_->integer("weights");
+      for (std::int64_t w = 0; w < weights; ++w)
+        named[{file_->text(fmt::format("weight{}_inputLayer", w)),
+               file_->text(fmt::format("weight{}_outputLayer", w))}]
+            .push_back(int(w));
+      for (std::size_t e = 0; e < graph.edges.size(); ++e) {
+        if (!network_.unit_layer(graph.edges[e].destination)) continue;
+        const std::string& source = graph.network.layers[std::size_t(graph.edges[e].source)].name;
+        const std::string& destination =
+            graph.network.layers[std::size_t(graph.edges[e].destination)].name;
+        std::vector<int>& candidates = named[{source, destination}];
+        if (candidates.empty())
+          throw DataError(fmt::format(
+              "{}: has no weights from layer \"{}\" to layer \"{}\"; it is a model of another "
+              "network",
+              file_->path().string(), source, destination));
+        places[e] = candidates.front();
+        candidates.erase(candidates.begin());
+      }
+    }
+    network_.context().communicator.broadcast(std::as_writable_bytes(std::span(places)), 0);
+    return places;
+  }
+
+  void check_size(const std::string& item, Index expected) const {
+    if (!file_->has_variable(item))
+      throw DataError(
+          fmt::format("{}: variable \"{}\" is missing; the file is damaged or of another network",
+                      file_->path().string(), item));
+    const Index size = file_->size(item);
+    if (size != expected)
+      throw DataError(fmt::format(
+          "{}: variable \"{}\" has {} elements, but the network needs {}; it is a model of "
+          "another network",
+          file_->path().string(), item, size, expected));
+  }
+
+  void read_part(int edge, int part, const std::string& item) {
+    const WeightShape& shape = network_.weights(edge)->shape();
+    if (file_) check_size(item, shape.sources * shape.destinations);
+    scatter_rows(network_, edge, part, [&](Index first, MatrixView<float> rows) {
+      file_->read(item, first * rows.cols, std::span(rows.data, std::size_t(rows.size())));
+      for (Index i = 0; i < rows.size(); ++i)
+        if (!std::isfinite(rows.data[i]))
+          throw DataError(fmt::format(
+              "{}: variable \"{}\" holds {} at element {}; the model has diverged or is damaged",
+              file_->path().string(), item, rows.data[i], first * rows.cols + i));
+    });
+  }
+
+  void read_weights(int edge, int place) {
+    read_part(edge, 0, fmt::format("weight{}_weights", place));
+    Weights& weights = *network_.weights(edge);
+    if (with_state())
+      for (int slot = 0; slot < weights.slots(); ++slot)
+        read_part(edge, slot + 1, fmt::format("weight{}_slot{}", place, slot));
+    const VectorView<std::int64_t> steps = weights.steps_done();
+    std::fill(steps.begin(), steps.end(), with_state() ? info_.state.step : 0);
+  }
+
+  std::vector<float> broadcast_vector(const std::string& item, Index units) {
+    std::vector<float> whole(static_cast<std::size_t>(units));
+    if (file_) {
+      check_size(item, units);
+      file_->read(item, 0, std::span(whole));
+    }
+    network_.context().communicator.broadcast(std::as_writable_bytes(std::span(whole)), 0);
+    return whole;
+  }
+
+  void read_bias(int layer, const std::vector<int>& places) {
+    UnitLayer& unit = *network_.unit_layer(layer);
+    const Index units = unit.partition().width();
+    std::vector<float> sum(static_cast<std::size_t>(units), 0.0f);
+    for (int edge : network_.graph().sources[std::size_t(layer)]) {
+      const std::vector<float> bias =
+          broadcast_vector(fmt::format("weight{}_bias", places[std::size_t(edge)]), units);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += bias[i];
+    }
+    scatter_units(network_, layer, sum, unit.bias.value);
+  }
+
+  void read_vectors(int layer) {
+    UnitLayer& unit = *network_.unit_layer(layer);
+    const std::string p = fmt::format("layer{}_", layer);
+    for (const UnitVector& vector : unit_vectors(unit)) {
+      if (vector.is_state && !with_state()) continue;
+      scatter_units(network_, layer, broadcast_vector(p + vector.name, unit.partition().width()),
+                    *vector.mine);
+    }
+    if (!with_state() || !unit.delta_sum.allocated()) return;
+    std::int32_t bits = file_ ? std::int32_t(file_->integer(p + "deltaFineBits")) : 0;
+    network_.context().communicator.broadcast(std::as_writable_bytes(std::span(&bits, 1)), 0);
+    unit.delta_sum.set_fine_bits(bits);
+  }
+
+  const TensorFileReader* file_;
+  const ModelInfo& info_;
+  Network& network_;
+};
+
+}  // namespace
+
+void load_weights(const TensorFileReader* file, const ModelInfo& info, Network& network) {
+  ModelReader(file, info, network).read();
+}
+
+}  // namespace norn

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collecting and handing out parameters over ranks, in bounded memory.
+#include "src/engine/model_parts.h"
+
+#include "norn/base/error.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+constexpr Index kRunElements = Index(1) << 23;  // 32 MiB of floats
+
+// Destination units of this rank, and every rank's, of the layer that an edge's own matrix leads
+// to.
+const std::vector<Range>& destination_shares(Network& network, int edge) {
+  return network.shares(network.graph().edges[std::size_t(edge)].destination);
+}
+
+void copy_own(const WeightShape& shape, MatrixView<float> stored, Index first,
+              MatrixView<float> rows, bool to_rows) {
+  const Range mine = shape.mine;
+  for (Index r = 0; r < rows.rows; ++r)
+    for (Index d = 0; d < mine.count(); ++d) {
+      float& weight = shape.by_destination ? stored(d, first + r) : stored(first + r, d);
+      float& place = rows(r, mine.begin + d);
+      to_rows ? void(place = weight) : void(weight = place);
+    }
+}
+
+template <typename Body>
+void for_runs(Network& network, int edge, const Body& body) {
+  const WeightShape& shape = network.weights(edge)->shape();
+  const Index run = std::max<Index>(1, kRunElements / std::max<Index>(1, shape.destinations));
+  Matrix<float> rows(std::min(run, shape.sources), shape.destinations);
+  for (Index first = 0; first < shape.sources; first += run)
+    body(first, rows.first_rows(std::min(run, shape.sources - first)));
+}
+
+}  // namespace
+
+std::vector<UnitVector> unit_vectors(UnitLayer& layer) {
+  std::vector<UnitVector> vectors;
+  const auto state = [&](const std::string& name, UnitParameters& parameters) {
+    for (std::size_t s = 0; s < std::size_t(parameters.slots); ++s)
+      vectors.push_back({fmt::format("{}_slot{}", name, s), &parameters.slot[s], true});
+  };
+  state("bias", layer.bias);
+  if (!layer.descriptor().batch_normalization) return vectors;
+  vectors.push_back({"scaleBN", &layer.norm_scale.value});
+  vectors.push_back({"biasBN", &layer.norm_bias.value});
+  vectors.push_back({"runningMeanBN", &layer.running_mean});
+  vectors.push_back({"runningVarianceBN", &layer.running_variance});
+  state("scaleBN", layer.norm_scale);
+  state("biasBN", layer.norm_bias);
+  return vectors;
+}
+
+std::vector<float> gather_units(Network& network, int layer, const Buffer<float>& mine) {
+  const std::vector<Range>& shares = network.shares(layer);
+  std::vector<float> whole(std::size_t(network.unit_layer(layer)->partition().width()));
+  const Range own = shares[std::size_t(network.context().communicator.rank())];
+  std::copy_n(mine.data(), own.count(), whole.data() + own.begin);
+  const MatrixView<float> row{whole.data(), 1, Index(whole.size()), Index(whole.size())};
+  network.context().communicator.all_gather_columns(row, shares);
+  return whole;
+}
+
+void scatter_units(Network& network, int layer, const std::vector<float>& whole,
+                   Buffer<float>& mine) {
+  const Range own = network.shares(layer)[std::size_t(network.context().communicator.rank())];
+  std::copy_n(whole.data() + own.begin, own.count(), mine.data());
+}
+
+void gather_rows(Network& network, int edge, int part,
+                 const std::function<void(Index, MatrixView<const float>)>& take) {
+  Weights& weights = *network.weights(edge);
+  for_runs(network, edge, [&](Index first, MatrixView<float> rows) {
+    copy_own(weights.shape(), weights.part(part), first, rows, true);
+    if (!weights.shape().replicated)
+      network.context().communicator.all_gather_columns(rows, destination_shares(network, edge));
+    take(first, rows);
+  });
+}
+
+void scatter_rows(Network& network, int edge, int part,
+                  const std::function<void(Index, MatrixView<float>)>& give) {
+  Weights& weights = *network.weights(edge);
+  Communicator& communicator = network.context().communicator;
+  for_runs(network, edge, [&](Index first, MatrixView<float> rows) {
+    if (communicator.rank() == 0) give(first, rows);
+    communicator.broadcast(
+        {reinterpret_cast<std::byte*>(rows.data), std::size_t(rows.size()) * sizeof(float)}, 0);
+    copy_own(weights.shape(), weights.part(part), first, rows, false);
+  });
+}
+
+}  // namespace norn

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/engine/network.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+/// Parameters as whole vectors and matrices, whatever the ranks: what a model file holds.
+namespace norn {
+
+/// One vector of a layer's units, shared out over ranks.
+struct UnitVector {
+  std::string name;       ///< suffix of the item in the file, after "layer{i}_"
+  Buffer<float>* mine;    ///< this rank's units
+  bool is_state = false;  ///< of an update rule: only in files that can be resumed from
+};
+/// All vectors of a layer except the bias, which files keep with its weights.
+std::vector<UnitVector> unit_vectors(UnitLayer& layer);
+
+/// The whole vector on every rank.
+std::vector<float> gather_units(Network& network, int layer, const Buffer<float>& mine);
+/// This rank's units of a whole vector.
+void scatter_units(Network& network, int layer, const std::vector<float>& whole,
+                   Buffer<float>& mine);
+
+/// Goes through a weight matrix [sources x destinations] in runs of whole source rows of bounded
+/// size, on every rank. part 0: values, 1 and 2: the state of the update rule.
+void gather_rows(Network& network, int edge, int part,
+                 const std::function<void(Index first_source, MatrixView<const float> rows)>& take);
+/// The same the other way round: `give` fills the rows (it is called on rank 0 only).
+void scatter_rows(Network& network, int edge, int part,
+                  const std::function<void(Index first_source, MatrixView<float> rows)>& give);
+
+}  // namespace norn

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writing model files: DSSTNE's items, then ours.
+#include "norn/base/error.h"
+#include "norn/engine/model_file.h"
+#include "norn/nn/descriptor_json.h"
+#include "src/engine/model_numbers.h"
+#include "src/engine/model_parts.h"
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+std::uint32_t flag(bool value) {
+  return value ? 1u : 0u;
+}
+
+void write_network(TensorFileWriter& file, const NetworkDescriptor& network, std::size_t weights) {
+  file.attribute("version", 0.9f);
+  file.attribute("name", network.name);
+  file.attribute("kind", std::uint32_t(network.kind));
+  file.attribute("errorFunction", loss_number(network.loss));
+  file.attribute("maxout_k", std::int32_t(network.maxout_k));
+  file.attribute("decay", network.decay);
+  file.attribute("LRN_k", network.lrn.k);
+  file.attribute("LRN_n", std::int32_t(network.lrn.n));
+  file.attribute("LRN_alpha", network.lrn.alpha);
+  file.attribute("LRN_beta", network.lrn.beta);
+  file.attribute("bSparsenessPenalty", flag(network.sparseness.beta > 0.0f));
+  file.attribute("sparsenessPenalty_p", network.sparseness.p);
+  file.attribute("sparsenessPenalty_beta", network.sparseness.beta);
+  file.attribute("bDenoising", flag(network.denoising > 0.0f));
+  file.attribute("denoising_p", network.denoising);
+  file.attribute("deltaBoost_one", network.boost_one);
+  file.attribute("deltaBoost_zero", network.boost_zero);
+  ScaledMarginalCrossEntropy margins;
+  if (const auto* loss = std::get_if<ScaledMarginalCrossEntropy>(&network.loss)) margins = *loss;
+  if (const auto* loss = std::get_if<DataScaledMarginalCrossEntropy>(&network.loss))
+    margins = {loss->one_target, loss->zero_target, loss->one_scale, loss->zero_scale};
+  file.attribute("SMCE_oneScale", margins.one_scale);
+  file.attribute("SMCE_zeroScale", margins.zero_scale);
+  file.attribute("SMCE_oneTarget", margins.one_target);
+  file.attribute("SMCE_zeroTarget", margins.zero_target);
+  file.attribute("ShuffleIndices", flag(network.shuffle));
+  file.attribute("checkpoint_name", std::string("checkpoint"));
+  file.attribute("checkpoint_interval", std::int32_t(0));
+  file.attribute("checkpoint_epochs", std::int32_t(0));
+  file.attribute("layers", std::uint32_t(network.layers.size()));
+  file.attribute("weights", std::uint32_t(weights));
+}
+
+void write_names(TensorFileWriter& file, const std::string& count, const std::string& item,
+                 const std::vector<std::string>& names) {
+  file.attribute(count, std::uint32_t(names.size()));
+  for (std::size_t k = 0; k < names.size(); ++k)
+    file.attribute(fmt::format("{}{}", item, k), names[k]);
+}
+
+void write_activation(TensorFileWriter& file, const std::string& p,
+                      const LayerActivation& activation) {
+  LeakyRelu leaky;
+  Selu selu;
+  float elu_alpha = 1.0f;
+  if (const Activation* pointwise = std::get_if<Activation>(&activation)) {
+    if (const auto* f = std::get_if<LeakyRelu>(pointwise)) leaky = *f;
+    if (const auto* f = std::get_if<Elu>(pointwise)) elu_alpha = f->alpha;
+    if (const auto* f = std::get_if<Selu>(pointwise)) {
+      selu = *f;
+      elu_alpha = f->alpha;
+    }
+  }
+  file.attribute(p + "activation", activation_number(activation));
+  file.attribute(p + "RELUSlope", leaky.relu_slope);
+  file.attribute(p + "ELUAlpha", elu_alpha);
+  file.attribute(p + "SELULambda", selu.lambda);
+}
+
+void write_geometry(TensorFileWriter& file, const std::string& p, const LayerDescriptor& layer) {
+  constexpr std::array<const char*, 4> kAxes = {"Nx", "Ny", "Nz", "Nw"};
+  constexpr std::array<const char*, 3> kNames = {"X", "Y", "Z"};
+  for (std::size_t a = 0; a < 4; ++a) file.attribute(p + kAxes[a], std::uint32_t(layer.extent[a]));
+  file.attribute(p + "dimensions", std::uint32_t(layer.dimensions));
+  file.attribute(p + "kernelDimensions", std::uint32_t(layer.kernel_dimensions));
+  for (std::size_t a = 0; a < 3; ++a) {
+    file.attribute(p + "kernel" + kNames[a], std::uint32_t(layer.kernel[a]));
+    file.attribute(p + "kernelStride" + kNames[a], std::uint32_t(layer.stride[a]));
+    file.attribute(p + "kernelPadding" + kNames[a], std::uint32_t(layer.padding[a]));
+  }
+}
+
+void write_layer(TensorFileWriter& file, const LayerDescriptor& layer, std::size_t number,
+                 float denoising) {
+  const std::string p = fmt::format("layer{}_", number);
+  file.attribute(p + "name", layer.name);
+  file.attribute(p + "kind", std::uint32_t(layer.kind));
+  file.attribute(p + "type", std::uint32_t(layer.type));
+  file.attribute(p + "poolingfunction", std::uint32_t(layer.function));
+  file.attribute(p + "dataSet", layer.dataset);
+  write_geometry(file, p, layer);
+  file.attribute(p + "pDropout", layer.dropout);
+  file.attribute(p + "weightInit", std::uint32_t(layer.init.scheme.index()));
+  file.attribute(p + "weightInitScale", initializer_scale(layer.init.scheme));
+  file.attribute(p + "biasInit", layer.init.bias);
+  file.attribute(p + "weightNorm", layer.weight_norm);
+  file.attribute(p + "deltaNorm", layer.delta_norm);
+  write_activation(file, p, layer.activation);
+  const SparsenessPenalty penalty = layer.sparseness.value_or(SparsenessPenalty{});
+  file.attribute(p + "sparsenessPenalty_p", penalty.p);
+  file.attribute(p + "sparsenessPenalty_beta", penalty.beta);
+  const bool denoises = denoising > 0.0f && layer.kind == LayerKind::input && layer.sparse;
+  file.attribute(p + "attributes", flag(layer.sparse) | (flag(denoises) << 1) |
+                                       (flag(layer.batch_normalization) << 2));
+  write_names(file, p + "sources", p + "source", layer.sources);
+  write_names(file, p + "skips", p + "skip", layer.skips);
+}
+
+// The edges that files hold, in their order: those of layers that take part.
+std::vector<int> saved_edges(const Network& network) {
+  std::vector<int> edges;
+  for (std::size_t e = 0; e < network.graph().edges.size(); ++e)
+    if (network.unit_layer(network.graph().edges[e].destination)) edges.push_back(int(e));
+  return edges;
+}
+
+class ModelWriter {
+ public:
+  ModelWriter(Network& network, const std::optional<TrainingState>& state)
+      : network_(network), state_(state), edges_(saved_edges(network)) {}
+
+  void describe(TensorFileWriter& file) const {
+    write_network(file, network_.descriptor(), edges_.size());
+    for (std::size_t i = 0; i < network_.descriptor().layers.size(); ++i)
+      write_layer(file, network_.descriptor().layers[i], i, network_.descriptor().denoising);
+    for (std::size_t w = 0; w < edges_.size(); ++w) describe_weight(file, w);
+    for (int layer : network_.order()) describe_layer(file, layer);
+    file.attribute("norn_format", std::int32_t(1));
+    file.attribute("norn_descriptor", to_json(network_.descriptor()));
+    if (!state_) return;
+    file.attribute("norn_step", state_->step);
+    file.attribute("norn_epoch", state_->epoch);
+    file.attribute("norn_batch", state_->batch);
+    file.attribute("norn_epoch_cost_high", state_->epoch_cost.high());
+    file.attribute("norn_epoch_cost_low", state_->epoch_cost.low());
+    file.attribute("norn_epoch_cost_magnitude", state_->epoch_cost.magnitude());
+    file.attribute("norn_epoch_examples", state_->epoch_examples);
+  }
+
+  /// `file` is null except on rank 0.
+  void write(TensorFileWriter* file) {
+    for (std::size_t w = 0; w < edges_.size(); ++w) {
+      write_bias(file, w);
+      const int edge = edges_[w];
+      if (!network_.weights(edge)) continue;
+      for (int part = 0; part <= parts(edge); ++part) {
+        gather_rows(network_, edge, part, [&](Index first, MatrixView<const float> rows) {
+          if (file)
+            file->write(weight_item(w, part), first * rows.cols,
+                        std::span(rows.data, std::size_t(rows.size())));
+        });
+      }
+    }
+    for (int layer : network_.order()) {
+      if (!network_.unit_layer(layer)) continue;
+      for (const UnitVector& vector : unit_vectors(*network_.unit_layer(layer))) {
+        if (vector.is_state && !state_) continue;
+        const std::vector<float> whole = gather_units(network_, layer, *vector.mine);
+        if (file)
+          file->write(fmt::format("layer{}_{}", layer, vector.name), 0,
+                      std::span<const float>(whole));
+      }
+    }
+  }
+
+ private:
+  int parts(int edge) const { return state_ ? network_.weights(edge)->slots() : 0; }
+  static std::string weight_item(std::size_t w, int part) {
+    return part == 0 ? fmt::format("weight{}_weights", w)
+                     : fmt::format("weight{}_slot{}", w, part - 1);
+  }
+
+  void describe_weight(TensorFileWriter& file, std::size_t w) const {
+    const std::string p = fmt::format("weight{}_", w);
+    const Edge& edge = network_.graph().edges[std::size_t(edges_[w])];
+    const auto& layers = network_.descriptor().layers;
+    const LayerDescriptor& source = layers[std::size_t(edge.source)];
+    const LayerDescriptor& destination = layers[std::size_t(edge.destination)];
+    file.attribute(p + "inputLayer", source.name);
+    file.attribute(p + "outputLayer", destination.name);
+    file.attribute(p + "width", std::uint64_t(destination.units()));
+    file.attribute(p + "height", std::uint64_t(source.units()));
+    for (const char* axis : {"length", "depth", "breadth"})
+      file.attribute(p + axis, std::uint64_t(1));
+    file.attribute(p + "bShared", flag(edge.shared_with >= 0));
+    file.attribute(p + "bLocked", 0u);
+    file.attribute(p + "norm", destination.weight_norm);
+    file.define_float(p + "bias", p + "biasDim", destination.units());
+    if (edge.shared_with >= 0) {
+      const Edge& owner = network_.graph().edges[std::size_t(edge.shared_with)];
+      file.attribute(p + "bTransposed", flag(edge.transposed));
+      file.attribute(p + "sourceInputLayer", layers[std::size_t(owner.source)].name);
+      file.attribute(p + "sourceOutputLayer", layers[std::size_t(owner.destination)].name);
+      return;
+    }
+    for (int part = 0; part <= parts(edges_[w]); ++part)
+      file.define_float(weight_item(w, part), p + "weightDim",
+                        source.units() * destination.units());
+  }
+
+  void describe_layer(TensorFileWriter& file, int layer) const {
+    UnitLayer* unit = network_.unit_layer(layer);
+    if (!unit) return;
+    const std::string p = fmt::format("layer{}_", layer);
+    if (state_ && unit->delta_sum.allocated())
+      file.attribute(p + "deltaFineBits", std::int32_t(unit->delta_sum.fine_bits()));
+    for (const UnitVector& vector : unit_vectors(*unit))
+      if (state_ || !vector.is_state)
+        file.define_float(p + vector.name, p + "bnDim", unit->partition().width());
+  }
+
+  // A layer has one bias; DSSTNE keeps one for each source and adds them up, so the others are
+  // zero.
+  void write_bias(TensorFileWriter* file, std::size_t w) {
+    const int edge = edges_[w];
+    const int layer = network_.graph().edges[std::size_t(edge)].destination;
+    std::vector<float> bias = gather_units(network_, layer, network_.unit_layer(layer)->bias.value);
+    if (network_.graph().sources[std::size_t(layer)].front() != edge)
+      bias.assign(bias.size(), 0.0f);
+    if (file) file->write(fmt::format("weight{}_bias", w), 0, std::span<const float>(bias));
+  }
+
+  Network& network_;
+  const std::optional<TrainingState>& state_;
+  std::vector<int> edges_;
+};
+
+}  // namespace
+
+void save_model(const std::filesystem::path& path, Network& network,
+                const std::optional<TrainingState>& state) {
+  ModelWriter writer(network, state);
+  std::unique_ptr<TensorFileWriter> file;
+  if (network.context().communicator.rank() == 0) {
+    file = std::make_unique<TensorFileWriter>(path);
+    writer.describe(*file);
+  }
+  writer.write(file.get());
+  if (file) file->commit();
+  network.context().communicator.barrier();
+}
+
+}  // namespace norn

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training: the loop over epochs and steps, checkpoints, stopping.
+#include "norn/engine/trainer.h"
+
+#include "norn/base/error.h"
+#include "src/engine/checkpoints.h"
+
+#include <chrono>
+#include <memory>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// One run of train(): what its steps share.
+class Training {
+ public:
+  Training(Network& network, const DataBinding& data, const CheckpointPolicy& policy,
+           const TrainingObserver& observer, TrainingState& state)
+      : network_(network),
+        data_(data),
+        policy_(policy),
+        observer_(observer),
+        state_(state),
+        settings_(network.descriptor().training),
+        order_(data.examples(), settings_.batch, network.descriptor().shuffle, settings_.seed) {
+    if (settings_.batch > data.examples())
+      throw UsageError(fmt::format(
+          "batch {} is larger than the {} examples of the data; use a batch of {} or less",
+          settings_.batch, data.examples(), data.examples()));
+  }
+
+  TrainingEnd run(const std::atomic<bool>& stop) {
+    if (state_.epoch >= settings_.epochs) return TrainingEnd::completed;
+    BatchLoader loader(data_.sets(), order_, state_.epoch, state_.batch, settings_.epochs);
+    epoch_start_ = last_checkpoint_ = Clock::now();
+    while (const LoadedBatch* batch = loader.next()) {
+      step(*batch);
+      const bool epoch_ends = state_.batch == order_.batches();
+      if (epoch_ends) end_epoch();
+      Communicator& communicator = network_.context().communicator;
+      if (communicator.any(stop.load(std::memory_order_relaxed))) {
+        if (!policy_.model.empty()) checkpoint();
+        return state_.epoch >= settings_.epochs ? TrainingEnd::completed : TrainingEnd::stopped;
+      }
+      if (checkpoint_due(epoch_ends)) checkpoint();
+    }
+    return TrainingEnd::completed;
+  }
+
+ private:
+  void step(const LoadedBatch& batch) {
+    const BoundBatch bound = data_.bind(batch);
+    state_.epoch_cost.add(network_.train_step(bound, {state_.step, state_.epoch, settings_.seed}));
+    state_.epoch_examples += bound.examples;
+    state_.step += 1;
+    state_.batch += 1;
+    if (!observer_.on_step) return;
+    StepReport report;
+    report.step = state_.step;
+    report.epoch = state_.epoch;
+    report.batch = state_.batch;
+    report.batches = order_.batches();
+    report.examples = state_.epoch_examples;
+    report.cost = state_.epoch_cost.value() / double(state_.epoch_examples);
+    report.seconds = seconds_since(epoch_start_);
+    observer_.on_step(report);
+  }
+
+  void end_epoch() {
+    EpochReport report;
+    report.epoch = state_.epoch + 1;
+    report.epochs = settings_.epochs;
+    report.training_cost = state_.epoch_cost.value() / double(state_.epoch_examples);
+    report.examples = state_.epoch_examples;
+    if (settings_.lambda > 0.0f || settings_.lambda1 > 0.0f) {
+      network_.catch_up(state_.step);
+      report.regularization_cost = network_.regularization_cost();
+    }
+    report.seconds = seconds_since(epoch_start_);
+    state_.epoch += 1;
+    state_.batch = 0;
+    state_.epoch_cost = FixedSum();
+    state_.epoch_examples = 0;
+    epoch_start_ = Clock::now();
+    if (observer_.on_epoch) observer_.on_epoch(report);
+  }
+
+  bool checkpoint_due(bool epoch_ended) const {
+    if (policy_.model.empty() || state_.epoch >= settings_.epochs) return false;
+    if (epoch_ended && policy_.every_epochs > 0 && state_.epoch % policy_.every_epochs == 0)
+      return true;
+    if (policy_.every_minutes <= 0.0) return false;
+    // One rank's clock decides for all.
+    Communicator& communicator = network_.context().communicator;
+    return communicator.any(communicator.rank() == 0 &&
+                            seconds_since(last_checkpoint_) >= 60.0 * policy_.every_minutes);
+  }
+
+  void checkpoint() {
+    network_.catch_up(state_.step);
+    const std::filesystem::path path = checkpoint_path(policy_.model, state_.epoch, state_.batch);
+    save_model(path, network_, state_);
+    if (network_.context().communicator.rank() == 0)
+      remove_old_checkpoints(policy_.model, policy_.keep);
+    last_checkpoint_ = Clock::now();
+    if (observer_.on_checkpoint) observer_.on_checkpoint(path);
+  }
+
+  Network& network_;
+  const DataBinding& data_;
+  const CheckpointPolicy& policy_;
+  const TrainingObserver& observer_;
+  TrainingState& state_;
+  const TrainingDescriptor& settings_;
+  BatchOrder order_;
+  Clock::time_point epoch_start_;
+  Clock::time_point last_checkpoint_;
+};
+
+}  // namespace
+
+TrainingEnd train(Network& network, const DataBinding& data, const CheckpointPolicy& checkpoints,
+                  const std::atomic<bool>& stop, const TrainingObserver& observer,
+                  TrainingState& state) {
+  Training training(network, data, checkpoints, observer, state);
+  const TrainingEnd end = training.run(stop);
+  network.catch_up(state.step);
+  return end;
+}
+
+}  // namespace norn

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Begins and ends MPI for a program.
+
+#include "mpi_c_api.h"
+#include "mpi_communicator.h"
+#include "norn/base/error.h"
+#include "norn/parallel/communicator.h"
+
+#include <array>
+#include <cstdlib>
+#include <exception>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+namespace {
+
+/// True when a launcher started this process as one of several. Without one, MPI would only cost
+/// time to start, and it may fail on a machine without a network.
+bool launched_by_mpi() {
+  constexpr std::array kVariables = {
+      "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",   "PMI_RANK", "PMI_SIZE", "PMI_FD",
+      "MPI_LOCALNRANKS",      "SLURM_PROCID"};
+  for (const char* name : kVariables) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+bool is_initialised() {
+  int flag = 0;
+  MPI_Initialized(&flag);
+  return flag != 0;
+}
+
+}  // namespace
+
+MpiSession::MpiSession(int* argc, char*** argv) : broken_(std::make_shared<bool>(false)) {
+  if (is_initialised()) throw CommunicationError("MPI is begun already; make one MpiSession");
+  if (!launched_by_mpi()) return;
+  int provided = 0;
+  if (MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
+    throw CommunicationError("MPI_Init_thread failed; check the launcher and its host list");
+  }
+  begun_ = true;
+  if (provided < MPI_THREAD_FUNNELED) {
+    MPI_Finalize();
+    throw CommunicationError(
+        "this MPI cannot be used by a program with threads; use another build");
+  }
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+}
+
+MpiSession::~MpiSession() {
+  // MPI_Finalize waits for the others. After a failure they may never come; a process that ends
+  // without it makes the launcher end them.
+  if (begun_ && !*broken_ && std::uncaught_exceptions() == 0) MPI_Finalize();
+}
+
+void MpiSession::abort(int exit_code) {
+  if (begun_) MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
+}
+
+std::unique_ptr<Communicator> MpiSession::world(double timeout_seconds) {
+  if (size_ == 1) return make_single_process();
+  return make_mpi_world(timeout_seconds, broken_);
+}
+
+}  // namespace norn

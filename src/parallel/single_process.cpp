@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The communicator of one rank: what it has is already complete.
+
+#include "norn/base/error.h"
+#include "norn/parallel/communicator.h"
+#include "shares.h"
+
+namespace norn {
+
+namespace {
+
+class SingleProcess final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::string describe() const override { return "one process"; }
+
+  void all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
+    check_shares(shares, 1, whole.cols);
+  }
+  void all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override {
+    check_shares(shares, 1, whole.rows);
+  }
+  void reduce_scatter_columns(MatrixView<std::int64_t> whole,
+                              std::span<const Range> shares) override {
+    check_shares(shares, 1, whole.cols);
+  }
+  void all_reduce_sum(std::span<std::int64_t>) override {}
+  void all_reduce_max(std::span<float>) override {}
+  std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) override {
+    return {std::vector<std::byte>(mine.begin(), mine.end())};
+  }
+  void broadcast(std::span<std::byte>, int root) override {
+    require(root == 0, "communicator: the root of a broadcast must be a rank");
+  }
+  void barrier() override {}
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_single_process() {
+  return std::make_unique<SingleProcess>();
+}
+
+}  // namespace norn

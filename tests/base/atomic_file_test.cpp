@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Output files are complete or absent, and trouble is told before the work.
+
+#include "norn/base/atomic_file.h"
+
+#include "norn/base/error.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace norn {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class AtomicFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "norn_atomic_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  static void write(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
+  static std::string read(const fs::path& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  long files() const { return std::distance(fs::directory_iterator(folder_), {}); }
+  static std::string message_for(const fs::path& path) {
+    try {
+      const AtomicFile file(path);
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(AtomicFileTest, AppearsWhenCommitted) {
+  const fs::path path = folder_ / "model.nc";
+  AtomicFile file(path);
+  write(file.temporary(), "whole");
+  EXPECT_EQ(file.temporary().parent_path(), folder_);
+  EXPECT_FALSE(fs::exists(path));
+  file.commit();
+  EXPECT_EQ(read(path), "whole");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(AtomicFileTest, InterruptedWriteLeavesTheOldFileAndNothingElse) {
+  const fs::path path = folder_ / "model.nc";
+  write(path, "old");
+  {
+    const AtomicFile file(path);
+    write(file.temporary(), "half");
+    EXPECT_EQ(read(path), "old");
+  }
+  EXPECT_EQ(read(path), "old");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(AtomicFileTest, ReplacesTheOldFile) {
+  const fs::path path = folder_ / "model.nc";
+  write(path, "old");
+  AtomicFile file(path);
+  write(file.temporary(), "new");
+  file.commit();
+  EXPECT_EQ(read(path), "new");
+}
+
+TEST_F(AtomicFileTest, FailedCommitLeavesTheOldFile) {
+  const fs::path path = folder_ / "model.nc";
+  write(path, "old");
+  {
+    AtomicFile file(path);  // nothing was written
+    EXPECT_THROW(file.commit(), DataError);
+  }
+  EXPECT_EQ(read(path), "old");
+}
+
+TEST_F(AtomicFileTest, TwoFilesOfOneNameDoNotMeet) {
+  AtomicFile first(folder_ / "a");
+  AtomicFile second(folder_ / "a");
+  EXPECT_NE(first.temporary(), second.temporary());
+}
+
+TEST_F(AtomicFileTest, MissingFolderIsNamed) {
+  const fs::path path = folder_ / "missing" / "model.nc";
+  EXPECT_THAT(message_for(path), AllOf(HasSubstr(path.string()), HasSubstr("does not exist")));
+}
+
+TEST_F(AtomicFileTest, FileInPlaceOfTheFolderIsNamed) {
+  write(folder_ / "file", "");
+  EXPECT_THAT(message_for(folder_ / "file" / "model.nc"), HasSubstr("does not exist"));
+}
+
+TEST_F(AtomicFileTest, UnwritableFolderIsNamed) {
+  const fs::path path = folder_ / "model.nc";
+  // The superuser may write anywhere: become somebody who owns nothing, for the constructor alone.
+  const uid_t user = ::geteuid();
+  ASSERT_EQ(::chmod(folder_.c_str(), 0555), 0);
+  if (user == 0) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
+  const std::string message = message_for(path);
+  if (user == 0) {
+    ASSERT_EQ(::seteuid(user), 0);
+  }
+  ASSERT_EQ(::chmod(folder_.c_str(), 0755), 0);
+  EXPECT_THAT(message, AllOf(HasSubstr(path.string()), HasSubstr(folder_.string()),
+                             HasSubstr("permission denied")));
+  EXPECT_EQ(files(), 0);
+}
+
+TEST_F(AtomicFileTest, NameThatIsTooLongIsToldBeforeTheWork) {
+  EXPECT_THAT(message_for(folder_ / std::string(300, 'x')), HasSubstr("no file can be made in"));
+}
+
+TEST_F(AtomicFileTest, FolderAndDeviceAreRefused) {
+  EXPECT_THAT(message_for(folder_), HasSubstr("is a folder"));
+  EXPECT_THAT(message_for("/dev/null"), HasSubstr("is not a regular file"));
+  EXPECT_THAT(message_for(""), HasSubstr("no file name"));
+}
+
+TEST_F(AtomicFileTest, LinkStaysALink) {
+  write(folder_ / "target", "old");
+  fs::create_symlink("target", folder_ / "link");
+  AtomicFile file(folder_ / "link");
+  write(file.temporary(), "new");
+  file.commit();
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_EQ(read(folder_ / "target"), "new");
+}
+
+TEST_F(AtomicFileTest, FullFileSystemIsToldAsSuch) {
+  // A file system of 64 KiB; only the superuser can mount one.
+  const fs::path disk = folder_ / "disk";
+  fs::create_directory(disk);
+  const std::string mount =
+      "mount -t tmpfs -o size=64k,nr_inodes=2 norn " + disk.string() + " 2>/dev/null";
+  if (::geteuid() != 0 || std::system(mount.c_str()) != 0) {
+    GTEST_SKIP() << "this user cannot mount a small file system";
+  }
+  write(disk / "last", "x");  // the only other inode
+  const std::string message = message_for(disk / "model.nc");
+  EXPECT_EQ(std::system(("umount " + disk.string()).c_str()), 0);
+  EXPECT_THAT(message, AllOf(HasSubstr("model.nc"), HasSubstr("disk is full")));
+}
+
+}  // namespace
+}  // namespace norn

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/error.h"
+#include "norn/data/dataset.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+/// What the tests of the data layer share.
+namespace norn {
+
+/// A folder that goes away with the test.
+class TempDir {
+ public:
+  TempDir() {
+    std::string name = (std::filesystem::temp_directory_path() / "norn-test-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw std::runtime_error("no temporary folder");
+    path_ = name;
+  }
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline void write_text(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+inline std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// A seed that differs from run to run and is printed when the test fails.
+inline unsigned fresh_seed() {
+  const unsigned seed = std::random_device{}();
+  ::testing::Test::RecordProperty("seed", std::to_string(seed));
+  return seed;
+}
+
+/// The message of the error of type E that `work` throws.
+template <typename E = DataError>
+std::string message_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& other) {
+    return std::string("another error: ") + other.what();
+  }
+  return "no error";
+}
+
+/// Makes a NetCDF file from CDL text with ncgen, a writer independent of ours.
+inline void write_cdl(const std::filesystem::path& path, const std::string& cdl) {
+  const std::filesystem::path source = path.string() + ".cdl";
+  write_text(source, cdl);
+  const std::string command = "ncgen -4 -o '" + path.string() + "' '" + source.string() + "'";
+  ASSERT_EQ(std::system(command.c_str()), 0) << cdl;
+}
+
+/// The rows of a whole data set as dense rows, gathered in the given batch size.
+inline std::vector<std::vector<float>> dense_rows(Dataset& set, Index batch_size) {
+  std::vector<std::vector<float>> rows;
+  HostBatch batch;
+  for (Index first = 0; first < set.info().examples; first += batch_size) {
+    std::vector<Index> examples;
+    for (Index e = first; e < std::min(first + batch_size, set.info().examples); ++e) {
+      examples.push_back(e);
+    }
+    set.gather(examples, batch);
+    for (Index i = 0; i < batch.examples; ++i) {
+      std::vector<float> row(std::size_t(batch.width), 0.0f);
+      if (batch.is_sparse) {
+        const CsrView csr = batch.csr();
+        for (RowOffset k = csr.row_begin[i]; k < csr.row_begin[i + 1]; ++k) {
+          row[csr.column[k]] += csr.value ? csr.value[k] : 1.0f;
+        }
+      } else {
+        for (Index c = 0; c < batch.width; ++c) row[std::size_t(c)] = batch.matrix()(i, c);
+      }
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
+}  // namespace norn

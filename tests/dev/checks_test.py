@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The check scripts find what is planted in a small tree, and nothing in a clean one."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/dev"))
+import check_documents  # noqa: E402
+import check_layers  # noqa: E402
+import check_sizes  # noqa: E402
+
+LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
+
+
+class Tree(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def plant(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def layers(self):
+        return check_layers.check_tree(self.root)
+
+    def sizes(self):
+        return check_sizes.check_tree(self.root)
+
+
+class Layers(Tree):
+    def test_downward_includes_and_homes_pass(self):
+        self.plant("src/engine/a.cpp", '#include "norn/data/dataset.h"\n#include <fmt/format.h>\n#include "b.h"\n')
+        self.plant("src/engine/b.h", '#include "norn/nn/graph.h"\n#include "nn/keys.h"\n')
+        self.plant("src/data/c.cpp", "#include <netcdf>\n#include <zlib.h>\n")
+        self.plant("kernels/cuda/d.cu", "#include <cublasLt.h>\n#include <cuda_runtime.h>\n")
+        self.plant("tools/e.cpp", "#include <CLI/CLI.hpp>\nvoid f() { std::cout << 1; }\n")
+        self.plant("tests/engine/f_test.cpp", "#include <netcdf>\n#include <gtest/gtest.h>\n")
+        self.assertEqual(self.layers(), [])
+
+    def test_upward_include_is_found(self):
+        for name, header in [("src/base/a.cpp", "norn/tensor/views.h"), ("include/norn/nn/a.h", "norn/data/dataset.h"),
+                             ("kernels/cuda/a.cuh", "norn/nn/graph.h"), ("src/data/a.cpp", "kernels/cpu/families.h"),
+                             ("src/engine/a.cpp", "tools/common/progress.h")]:
+            with self.subTest(name):
+                self.plant(name, f'#include "{header}"\n')
+                self.assertEqual(len(self.layers()), 1, self.layers())
+                (self.root / name).unlink()
+
+    def test_third_party_header_outside_its_home_is_found(self):
+        for name, header in [("src/engine/a.cpp", "netcdf"), ("src/nn/a.cpp", "zlib.h"), ("src/nn/a.cpp", "mpi.h"),
+                             ("src/engine/a.cpp", "json/json.h"), ("src/engine/a.cpp", "CLI/CLI.hpp"),
+                             ("src/base/a.cpp", "spdlog/spdlog.h"), ("src/data/a.cpp", "cblas.h"),
+                             ("src/engine/a.cu", "cuda_runtime.h"), ("tools/a.cpp", "gtest/gtest.h")]:
+            with self.subTest(f"{name} {header}"):
+                self.plant(name, f"#include <{header}>\n")
+                self.assertEqual(len(self.layers()), 1, self.layers())
+                (self.root / name).unlink()
+
+    def test_library_that_prints_or_ends_the_process_is_found(self):
+        for statement in ["std::cout << 1;", "std::exit(1);", 'printf("x");', "abort();"]:
+            with self.subTest(statement):
+                self.plant("src/base/a.cpp", f"void f() {{ {statement} }}\n")
+                self.assertEqual(len(self.layers()), 1)
+
+    def test_words_in_comments_and_members_are_no_printing(self):
+        self.plant("src/parallel/a.cpp", '// abort() it\n[[noreturn]] void abort(int);\nauto s = "exit(1)"; x.abort(2);\n')
+        self.assertEqual(self.layers(), [])
+
+    def test_unknown_layer_is_found(self):
+        self.plant("src/misc/a.cpp", "")
+        self.assertEqual(len(self.layers()), 1)
+
+
+class Sizes(Tree):
+    def test_short_file_passes(self):
+        self.plant("src/base/a.cpp", LICENCE + "int f(int x) {\n  return x;\n}\n")
+        self.assertEqual(self.sizes(), [])
+
+    def test_long_files_are_found(self):
+        for name in ["src/base/a.cpp", "kernels/cuda/a.cuh", "tools/a.sh", "tests/a.py"]:
+            with self.subTest(name):
+                comment = "#" if name.endswith(("py", "sh")) else "//"
+                self.plant(name, f"{comment} SPDX-License-Identifier: Apache-2.0\n" + f"{comment}\n" * 500)
+                self.assertEqual(len(self.sizes()), 1)
+                (self.root / name).unlink()
+
+    def test_long_functions_are_found(self):
+        body = "  x += 1;\n" * 60
+        for head in ["int f(int x) {\n", "template <typename T>\nT Class<T>::f(T x,\n             T y) const {\n",
+                     "namespace {\n__global__ void f(float* x) {\n", "class A {\n public:\n  int f(int x) {\n"]:
+            with self.subTest(head):
+                closing = "  }\n};\n" if head.startswith("class") else "}\n"
+                self.plant("src/base/a.cpp", LICENCE + head + body + closing)
+                self.assertEqual(len(self.sizes()), 1, self.sizes())
+        self.plant("src/base/a.cpp", LICENCE)
+        self.plant("tools/a.py", "# SPDX-License-Identifier: Apache-2.0\ndef f(x):\n" + "    x += 1\n" * 60)
+        self.assertEqual(len(self.sizes()), 1)
+        self.plant("tools/a.py", "# SPDX-License-Identifier: Apache-2.0\n")
+        self.plant("tools/a.sh", "# SPDX-License-Identifier: Apache-2.0\nf() {\n" + "  echo\n" * 60 + "}\n")
+        self.assertEqual(len(self.sizes()), 1)
+
+    def test_long_class_or_namespace_is_no_function(self):
+        self.plant("src/base/a.h", LICENCE + "namespace norn {\nclass A : public B<int(int)> {\n" + "  int x;\n" * 80 + "};\n}\n")
+        self.assertEqual(self.sizes(), [])
+
+    def test_missing_licence_line_is_found(self):
+        self.plant("src/base/a.cpp", "int x;\n")
+        self.assertEqual(len(self.sizes()), 1)
+
+
+class Documents(Tree):
+    def test_names_of_existing_files_pass(self):
+        self.plant("docs/a.md", "[b](b.md#part) and tools/c.sh and https://example.org/docs/x.md and tests/LAYER/x.cpp")
+        self.plant("docs/b.md", "[a](a.md) (tests/*_test.cpp)")
+        self.plant("tools/c.sh", "# docs/a.md\n")
+        self.assertEqual(check_documents.check_tree(self.root), [])
+
+    def test_names_of_missing_files_are_found(self):
+        for name, text in [("README.md", "[x](docs/y.md)"), ("docs/a.md", "[x](y.md)"), ("docs/a.md", "see tools/y.sh."),
+                           ("src/base/a.cpp", "// docs/y.md\n")]:
+            with self.subTest(f"{name} {text}"):
+                self.plant(name, text)
+                self.assertEqual(len(check_documents.check_tree(self.root)), 1)
+                (self.root / name).unlink()
+
+
+if __name__ == "__main__":
+    unittest.main()

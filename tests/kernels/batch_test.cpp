@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Preparation of sparse batches and dropout masks against plain loops over the documented formulas.
+
+#include "kernels/cpu/families.h"
+#include "norn/base/error.h"
+#include "tests/kernels/executions.h"
+
+namespace norn {
+namespace {
+
+using samples::PaddedMatrix;
+using samples::SparseRows;
+
+class BatchTest : public samples::RandomTest {
+ protected:
+  Philox stream(RandomPurpose purpose) const { return Philox::stream(seed_, purpose); }
+};
+
+struct Prepared {
+  std::vector<RowOffset> row_begin;
+  std::vector<Column> column;
+  std::vector<float> value;
+  bool operator==(const Prepared&) const = default;
+};
+
+Prepared copy_of(const CsrBuffer& buffer) {
+  Prepared p;
+  const CsrView view = buffer.view();
+  p.row_begin.assign(view.row_begin, view.row_begin + view.rows + 1);
+  const RowOffset entries = p.row_begin.back();
+  p.column.assign(view.column, view.column + entries);
+  if (view.value) p.value.assign(view.value, view.value + entries);
+  return p;
+}
+
+/// The header's words as loops.
+Prepared prepare_plainly(const SparseRows& x, const std::vector<float>& weight,
+                         const std::vector<Index>& example, const InputPreparation& preparation) {
+  Prepared p;
+  p.row_begin.push_back(0);
+  for (std::size_t r = 0; r + 1 < x.row_begin.size(); ++r) {
+    const auto begin = std::size_t(x.row_begin[r]), end = std::size_t(x.row_begin[r + 1]);
+    double squares = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const double v = x.value.empty() ? 1.0 : x.value[i];
+      squares += v * v;
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto row = std::uint64_t(example[r]) ^ (std::uint64_t(preparation.epoch) << 40);
+      if (preparation.denoising > 0 &&
+          preparation.random.uniform(row, i - begin) < preparation.denoising)
+        continue;
+      double v = x.value.empty() ? 1.0 : x.value[i];
+      if (preparation.normalise_l2 && squares > 0) v /= std::sqrt(squares);
+      if (!weight.empty()) v *= weight[r];
+      p.column.push_back(x.column[i]);
+      p.value.push_back(float(v / (1.0 - double(preparation.denoising))));
+    }
+    p.row_begin.push_back(RowOffset(p.column.size()));
+  }
+  return p;
+}
+
+void expect_equal(const Prepared& actual, const Prepared& expected) {
+  ASSERT_EQ(actual.row_begin, expected.row_begin);
+  ASSERT_EQ(actual.column, expected.column);
+  for (std::size_t i = 0; i < actual.value.size(); ++i)
+    ASSERT_NEAR(actual.value[i], expected.value[i], 1e-6 * std::abs(expected.value[i])) << i;
+}
+
+TEST_F(BatchTest, PreparationDoesWhatItSays) {
+  Executor executor(2);
+  const auto kernels = make_cpu_batch(executor);
+  CsrBuffer prepared;  // one for all: capacity is kept
+  for (const Index rows : {0, 1, 31, 129})
+    for (const bool values : {false, true})
+      for (const bool weighted : {false, true})
+        for (const bool normalise : {false, true})
+          for (const float denoising : {0.0f, 0.4f}) {
+            SCOPED_TRACE(std::to_string(rows) + (values ? " values" : "") +
+                         (weighted ? " weighted" : "") + (normalise ? " normalised " : " ") +
+                         std::to_string(denoising));
+            SparseRows x = samples::awkward_batch(rows, 130, 9, values, random_);
+            if (rows > 5 && values)  // a row of norm 0
+              for (auto i = std::size_t(x.row_begin[4]); i < std::size_t(x.row_begin[5]); ++i)
+                x.value[i] = 0.0f;
+            std::vector<float> weight;
+            std::vector<Index> example;
+            for (Index r = 0; r < rows; ++r) {
+              if (weighted) weight.push_back(uniform(0.5f, 2.0f));
+              example.push_back(below(1'000'000));
+            }
+            const InputPreparation preparation{normalise, denoising,
+                                               stream(RandomPurpose::denoising), 7};
+            kernels->prepare(x.view(), samples::view_of(std::as_const(weight)),
+                             samples::view_of(std::as_const(example)), preparation, prepared);
+            EXPECT_EQ(prepared.cols, 130);
+            EXPECT_EQ(prepared.has_values, x.view().value != nullptr || (weighted && rows > 0) ||
+                                               normalise || denoising > 0);
+            expect_equal(copy_of(prepared), prepare_plainly(x, weight, example, preparation));
+          }
+}
+
+TEST_F(BatchTest, PreparationReadsABatchInTheMiddleOfADataSet) {
+  Executor executor(2);
+  const auto kernels = make_cpu_batch(executor);
+  const SparseRows x = samples::awkward_batch(20, 50, 6, true, random_);
+  CsrView middle = x.view();
+  middle.row_begin += 7;
+  middle.rows = 9;
+  CsrBuffer prepared;
+  kernels->prepare(middle, {}, {}, {}, prepared);
+  const CsrView p = prepared.view();
+  EXPECT_EQ(p.row_begin[0], 0);
+  ASSERT_EQ(p.entries(), middle.entries());
+  for (RowOffset i = 0; i < p.entries(); ++i) {
+    ASSERT_EQ(p.column[i], x.column[std::size_t(middle.row_begin[0] + i)]);
+    ASSERT_EQ(p.value[i], x.value[std::size_t(middle.row_begin[0] + i)]);
+  }
+}
+
+TEST_F(BatchTest, DenoisingLeavesOutItsShareAndChangesWithTheEpoch) {
+  Executor executor(2);
+  const auto kernels = make_cpu_batch(executor);
+  const SparseRows x = samples::awkward_batch(1000, 400, 60, false, random_);
+  std::vector<Index> example;
+  for (Index r = 0; r < 1000; ++r) example.push_back(r);
+  CsrBuffer first, second;
+  InputPreparation preparation{false, 0.25f, stream(RandomPurpose::denoising), 0};
+  kernels->prepare(x.view(), {}, samples::view_of(std::as_const(example)), preparation, first);
+  preparation.epoch = 1;
+  kernels->prepare(x.view(), {}, samples::view_of(std::as_const(example)), preparation, second);
+  const double n = double(x.column.size());
+  const double margin = 6 * std::sqrt(n * 0.25 * 0.75);
+  EXPECT_NEAR(double(first.view().entries()), 0.75 * n, margin);
+  EXPECT_NEAR(double(second.view().entries()), 0.75 * n, margin);
+  EXPECT_FALSE(copy_of(first) == copy_of(second));
+}
+
+TEST_F(BatchTest, DropoutFollowsTheDocumentedMask) {
+  Executor executor(2);
+  const auto kernels = make_cpu_batch(executor);
+  const Philox random = stream(RandomPurpose::dropout);
+  for (const Index cols : {0, 1, 2, 31, 32, 33, 127, 128, 129, 1000})
+    for (const Index first_unit : {0, 1, 6, 1001})
+      for (const float p : {0.0f, 0.3f, 0.9f}) {
+        SCOPED_TRACE(std::to_string(cols) + " from " + std::to_string(first_unit));
+        const Index rows = 3, first_row = 12345;
+        PaddedMatrix<float> y(rows, cols), out(rows, cols);
+        samples::fill_normal(y.view(), random_);
+        kernels->dropout(p, random, first_row, first_unit, y.view(), out.view());
+        for (Index r = 0; r < rows; ++r)
+          for (Index c = 0; c < cols; ++c) {
+            const bool left_out =
+                random.uniform(std::uint64_t(first_row + r), std::uint64_t(first_unit + c)) < p;
+            const double expected = left_out ? 0.0 : double(y(r, c)) / (1.0 - double(p));
+            ASSERT_NEAR(out(r, c), expected, 3e-7 * std::abs(expected));
+          }
+        EXPECT_TRUE(out.padding_is_intact());
+        kernels->dropout(p, random, first_row, first_unit, y.view(), y.view());
+        EXPECT_TRUE(y.same_bits(out)) << "in place";
+      }
+}
+
+TEST_F(BatchTest, AlphaDropoutKeepsMeanZeroAndVarianceOne) {
+  Executor executor(2);
+  const auto kernels = make_cpu_batch(executor);
+  constexpr Index rows = 500, cols = 1000;
+  PaddedMatrix<float> y(rows, cols), out(rows, cols);
+  samples::fill_normal(y.view(), random_);
+  for (const float p : {0.05f, 0.5f}) {
+    kernels->alpha_dropout(p, -1.7580993f, stream(RandomPurpose::dropout), 0, 0, y.view(),
+                           out.view());
+    double sum = 0, squares = 0;
+    for (Index r = 0; r < rows; ++r)
+      for (Index c = 0; c < cols; ++c) {
+        sum += double(out(r, c));
+        squares += double(out(r, c)) * double(out(r, c));
+      }
+    const double n = double(rows * cols);
+    EXPECT_NEAR(sum / n, 0.0, 6 / std::sqrt(n));
+    EXPECT_NEAR(squares / n, 1.0, 20 / std::sqrt(n));
+  }
+}
+
+TEST_F(BatchTest, BackwardIsTheDerivativeOfTheMask) {
+  Executor executor(2);
+  const auto kernels = make_cpu_batch(executor);
+  const Philox random = stream(RandomPurpose::dropout);
+  const float p = 0.4f, saturation = -1.7580993f;
+  PaddedMatrix<float> y(20, 129), moved(20, 129), delta(20, 129);
+  samples::fill_normal(y.view(), random_);
+  const auto check = [&](const auto& forward, const auto& backward) {
+    PaddedMatrix<float> at_y(20, 129), at_moved(20, 129);
+    for (Index r = 0; r < 20; ++r)
+      for (Index c = 0; c < 129; ++c) {
+        moved(r, c) = y(r, c) + 1.0f;
+        delta(r, c) = 2.0f;
+      }
+    forward(y.view(), at_y.view());
+    forward(moved.view(), at_moved.view());
+    backward(delta.view());
+    int kept = 0;
+    for (Index r = 0; r < 20; ++r)
+      for (Index c = 0; c < 129; ++c) {
+        ASSERT_NEAR(delta(r, c), 2.0f * (at_moved(r, c) - at_y(r, c)), 1e-5);
+        kept += delta(r, c) != 0.0f;
+      }
+    EXPECT_NEAR(kept, 0.6 * 20 * 129, 6 * std::sqrt(0.24 * 20 * 129));
+    EXPECT_TRUE(delta.padding_is_intact());
+  };
+  check([&](auto from, auto to) { kernels->dropout(p, random, 3, 5, from, to); },
+        [&](auto d) { kernels->dropout_backward(p, random, 3, 5, d); });
+  check([&](auto from, auto to) { kernels->alpha_dropout(p, saturation, random, 3, 5, from, to); },
+        [&](auto d) { kernels->alpha_dropout_backward(p, saturation, random, 3, 5, d); });
+}
+
+TEST_F(BatchTest, BitsDoNotDependOnLanes) {
+  PaddedMatrix<float> y(300, 257);
+  samples::fill_normal(y.view(), random_);
+  const SparseRows x = samples::awkward_batch(300, 100, 20, true, random_);
+  std::vector<Index> example(300);
+  for (std::size_t r = 0; r < 300; ++r) example[r] = Index(r);
+  samples::expect_same_bits_however_run([&](Executor& executor) {
+    const auto kernels = make_cpu_batch(executor);
+    PaddedMatrix<float> out(300, 257);
+    kernels->alpha_dropout(0.3f, -1.75f, stream(RandomPurpose::dropout), 5, 6, y.view(),
+                           out.view());
+    CsrBuffer prepared;
+    kernels->prepare(x.view(), {}, samples::view_of(std::as_const(example)),
+                     {true, 0.3f, stream(RandomPurpose::denoising), 2}, prepared);
+    return std::pair(samples::bits_of(out.view()), copy_of(prepared));
+  });
+}
+
+TEST_F(BatchTest, ImpossibleProbabilitiesAreRefused) {
+  Executor executor(1);
+  const auto kernels = make_cpu_batch(executor);
+  PaddedMatrix<float> y(2, 3);
+  for (const float p : {-0.1f, 1.0f, std::numeric_limits<float>::quiet_NaN()})
+    EXPECT_THROW(kernels->dropout(p, Philox{}, 0, 0, y.view(), y.view()), ShapeError);
+}
+
+}  // namespace
+}  // namespace norn

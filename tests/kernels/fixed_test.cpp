@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fixed-point sums: the same words for any order and any lanes, coarse words, range, accuracy.
+#include "norn/kernels/fixed.h"
+
+#include "kernels/cpu/families.h"
+#include "norn/base/error.h"
+#include "tests/kernels/samples.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+namespace norn {
+namespace {
+
+using samples::PaddedMatrix;
+
+/// A sum with padding of its own.
+struct Sum {
+  Sum(Index rows, Index cols) : fine(rows, cols, 3), coarse(rows, cols, 7) {
+    for (Index r = 0; r < rows; ++r)
+      for (Index c = 0; c < cols; ++c) fine(r, c) = coarse(r, c) = 0;
+  }
+  FixedMatrixView view() { return {fine.view(), coarse.view(), &coarse_used, &out_of_range}; }
+  bool same_words(const Sum& other) const {
+    return fine.same_bits(other.fine) && coarse.same_bits(other.coarse) &&
+           coarse_used == other.coarse_used && out_of_range == other.out_of_range;
+  }
+  PaddedMatrix<std::int64_t> fine;
+  PaddedMatrix<std::int64_t> coarse;
+  std::int64_t coarse_used = 0;
+  std::int64_t out_of_range = 0;
+};
+
+class Fixed : public samples::RandomTest {
+ protected:
+  PaddedMatrix<float> random_terms(Index rows, Index cols, float scale) {
+    PaddedMatrix<float> x(rows, cols);
+    for (Index r = 0; r < rows; ++r)
+      for (Index c = 0; c < cols; ++c) x(r, c) = uniform(-scale, scale);
+    return x;
+  }
+  /// Terms of which some belong to the coarse words.
+  std::vector<PaddedMatrix<float>> mixed_terms(Index count, Index rows, Index cols) {
+    std::vector<PaddedMatrix<float>> terms;
+    for (Index i = 0; i < count; ++i) {
+      terms.push_back(random_terms(rows, cols, 1.0f));
+      for (int large = 0; large < 5; ++large)
+        terms.back()(below(rows), below(cols)) = uniform(-1e5f, 1e5f);
+    }
+    return terms;
+  }
+
+  Executor executor_{1};
+  std::unique_ptr<FixedKernels> kernels_ = make_cpu_fixed(executor_);
+};
+
+TEST_F(Fixed, WordsAreTheTermsRoundedHalfToEven) {
+  for (Index width : samples::edge_widths()) {
+    const FixedFormat format{.fine_bits = 20, .term_bits = 12};
+    PaddedMatrix<float> x = random_terms(3, width, 1000.0f);
+    x(0, 0) = 1.5f / 1048576.0f;  // halves
+    x(1, 0) = -0.5f / 1048576.0f;
+    x(2, width - 1) = 2.5f / 1048576.0f;
+    Sum sum(3, width);
+    kernels_->add(format, x.view(), sum.view());
+    kernels_->add(format, x.view(), sum.view());
+    for (Index r = 0; r < 3; ++r)
+      for (Index c = 0; c < width; ++c)
+        ASSERT_EQ(sum.fine(r, c), 2 * std::llrint(double(x(r, c)) * 1048576.0))
+            << width << ' ' << r << ' ' << c;
+    EXPECT_EQ(sum.fine(0, 0), 4);
+    EXPECT_EQ(sum.fine(1, 0) % 2, 0);
+    EXPECT_EQ(sum.coarse_used, 0);
+    EXPECT_TRUE(sum.fine.padding_is_intact() && sum.coarse.padding_is_intact());
+  }
+}
+
+TEST_F(Fixed, OrderOfTheTermsDoesNotChangeAWord) {
+  constexpr Index kRows = 40;
+  constexpr Index kCols = 300;
+  const FixedFormat format{.fine_bits = 40, .term_bits = 8};
+  std::vector<PaddedMatrix<float>> terms = mixed_terms(20, kRows, kCols);
+  Sum forward(kRows, kCols);
+  for (PaddedMatrix<float>& term : terms) kernels_->add(format, term.view(), forward.view());
+  EXPECT_EQ(forward.coarse_used, 1);
+  EXPECT_EQ(forward.out_of_range, 0);
+  std::shuffle(terms.begin(), terms.end(), random_);
+  Sum shuffled(kRows, kCols);
+  for (PaddedMatrix<float>& term : terms) kernels_->add(format, term.view(), shuffled.view());
+  EXPECT_TRUE(shuffled.same_words(forward));
+}
+
+TEST_F(Fixed, LanesThatAddAtTheSameTimeGiveTheSameWords) {
+  constexpr Index kRows = 200;
+  constexpr Index kCols = 128;
+  constexpr Index kTerms = 48;
+  const FixedFormat format{.fine_bits = 40, .term_bits = 8};
+  std::vector<PaddedMatrix<float>> terms = mixed_terms(kTerms, kRows, kCols);
+  Sum expected(kRows, kCols);
+  for (PaddedMatrix<float>& term : terms) kernels_->add(format, term.view(), expected.view());
+  for (int lanes : {1, 2, 7}) {
+    Executor executor(lanes);
+    const std::unique_ptr<FixedKernels> kernels = make_cpu_fixed(executor);
+    Sum from_tasks(kRows, kCols);
+    executor.for_each(kTerms, [&](Index i, int) {
+      kernels->add(format, terms[std::size_t(i)].view(), from_tasks.view());
+    });
+    EXPECT_TRUE(from_tasks.same_words(expected)) << lanes;
+    Sum from_outside(kRows, kCols);
+    for (PaddedMatrix<float>& term : terms) kernels->add(format, term.view(), from_outside.view());
+    EXPECT_TRUE(from_outside.same_words(expected)) << lanes;
+  }
+}
+
+TEST_F(Fixed, SumsAreAccurateWithAndWithoutCoarseWords) {
+  for (bool has_large : {false, true}) {
+    constexpr Index kRows = 5;
+    constexpr Index kCols = 70;
+    const FixedFormat format{.fine_bits = 40, .term_bits = 8};
+    Sum sum(kRows, kCols);
+    std::vector<double> expected(kRows * kCols, 0.0);
+    std::vector<PaddedMatrix<float>> terms = mixed_terms(30, kRows, kCols);
+    if (!has_large)
+      for (PaddedMatrix<float>& term : terms) term = random_terms(kRows, kCols, 1.0f);
+    for (PaddedMatrix<float>& term : terms) {
+      kernels_->add(format, term.view(), sum.view());
+      for (Index r = 0; r < kRows; ++r)
+        for (Index c = 0; c < kCols; ++c)
+          expected[std::size_t(r * kCols + c)] += double(term(r, c));
+    }
+    EXPECT_EQ(sum.coarse_used, has_large ? 1 : 0);
+    PaddedMatrix<float> value(kRows, kCols);
+    float maximum = -1;
+    kernels_->to_float(format, sum.view(), value.view(), &maximum);
+    double largest = 0;
+    for (Index r = 0; r < kRows; ++r)
+      for (Index c = 0; c < kCols; ++c) {
+        const double truth = expected[std::size_t(r * kCols + c)];
+        largest = std::max(largest, std::abs(truth));
+        // Half a float's last place, and half a unit of the coarse word a large term.
+        EXPECT_NEAR(double(value(r, c)), truth, 6e-8 * std::abs(truth) + 30 * 0x1p-17);
+        if (!has_large) {
+          EXPECT_NEAR(double(value(r, c)), truth, 6e-8 * std::abs(truth) + 1e-10);
+        }
+      }
+    EXPECT_FLOAT_EQ(maximum, float(largest));
+    EXPECT_TRUE(value.padding_is_intact());
+  }
+}
+
+TEST_F(Fixed, TermsBeyondEveryLimitAreReported) {
+  const FixedFormat format{.fine_bits = 40, .term_bits = 12};
+  const float beyond = float(format.coarse_limit());
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                    -std::numeric_limits<float>::infinity(), beyond, -beyond}) {
+    PaddedMatrix<float> x = random_terms(4, 90, 1.0f);
+    x(below(4), below(90)) = bad;
+    Sum sum(4, 90);
+    kernels_->add(format, x.view(), sum.view());
+    EXPECT_EQ(sum.out_of_range, 1) << bad;
+  }
+}
+
+TEST_F(Fixed, LimitsBelongToTheNextWord) {
+  const FixedFormat format{.fine_bits = 40, .term_bits = 12};
+  PaddedMatrix<float> x(1, 2);
+  x(0, 0) = std::nextafter(float(format.fine_limit()), 0.0f);
+  x(0, 1) = -float(format.fine_limit());
+  Sum sum(1, 2);
+  kernels_->add(format, x.view(), sum.view());
+  EXPECT_GT(sum.fine(0, 0), 0);
+  EXPECT_EQ(sum.coarse(0, 0), 0);
+  EXPECT_EQ(sum.fine(0, 1), 0);
+  EXPECT_LT(sum.coarse(0, 1), 0);
+  PaddedMatrix<float> value(1, 2);
+  float maximum = 0;
+  kernels_->to_float(format, sum.view(), value.view(), &maximum);
+  EXPECT_FLOAT_EQ(value(0, 0), x(0, 0));
+  EXPECT_FLOAT_EQ(value(0, 1), x(0, 1));
+}
+
+TEST_F(Fixed, FormatsFarFromOneWork) {
+  for (int fine_bits : {-60, 0, 90, 160}) {
+    const FixedFormat format{.fine_bits = fine_bits, .term_bits = 4};
+    PaddedMatrix<float> x = random_terms(2, 40, float(std::ldexp(1.0, 45 - fine_bits)));
+    Sum sum(2, 40);
+    kernels_->add(format, x.view(), sum.view());
+    EXPECT_EQ(sum.out_of_range, 0);
+    PaddedMatrix<float> value(2, 40);
+    float maximum = 0;
+    kernels_->to_float(format, sum.view(), value.view(), &maximum);
+    for (Index r = 0; r < 2; ++r)
+      for (Index c = 0; c < 40; ++c)
+        EXPECT_LE(std::abs(value(r, c) - x(r, c)), 1e-6f * maximum) << fine_bits;
+  }
+}
+
+TEST_F(Fixed, ShapesThatDoNotFitAreRefused) {
+  Sum sum(3, 4);
+  PaddedMatrix<float> x(3, 5);
+  EXPECT_THROW(kernels_->add({}, x.view(), sum.view()), ShapeError);
+  PaddedMatrix<float> y(3, 4);
+  FixedMatrixView view = sum.view();
+  view.coarse_used = nullptr;
+  EXPECT_THROW(kernels_->add({}, y.view(), view), ShapeError);
+}
+
+}  // namespace
+}  // namespace norn

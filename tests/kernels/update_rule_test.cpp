@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Update rules against float64 implementations written from their papers, in DSSTNE's form: there
+// the gradient is the negative mean and updates add.
+
+#include "kernels/cpu/families.h"
+#include "norn/kernels/named_variant.h"
+#include "tests/kernels/executions.h"
+
+#include <functional>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+using samples::PaddedMatrix;
+
+struct Settings {
+  double rate, lambda, lambda1, decay;
+};
+
+/// A weight's life under one optimizer.
+struct Reference {
+  double w = 0.0, v = 0.0, vg = 0.0;
+};
+/// One step t = 1, 2, ... with the negative gradient h, regularisation included, and rate alpha.
+using ReferenceStep = std::function<void(Reference&, double h, double alpha, int t)>;
+
+const std::map<std::string, ReferenceStep>& references() {
+  constexpr double mu = 0.9, beta1 = 0.9, beta2 = 0.999;
+  static const std::map<std::string, ReferenceStep> steps{
+      {"SGD", [](Reference& r, double h, double alpha, int) { r.w += alpha * h; }},
+      {"Momentum",
+       [](Reference& r, double h, double alpha, int) {
+         r.v = mu * r.v + alpha * h;
+         r.w += r.v;
+       }},
+      {"Nesterov",
+       [](Reference& r, double h, double alpha, int) {
+         const double old = r.v;
+         r.v = mu * old + alpha * h;
+         r.w += r.v + mu * (r.v - old);
+       }},
+      {"AdaGrad",
+       [](Reference& r, double h, double alpha, int) {
+         r.v += h * h;
+         r.w += alpha * h / std::sqrt(std::max(1e-9, r.v));
+       }},
+      {"RMSProp",
+       [](Reference& r, double h, double alpha, int) {
+         r.v = mu * r.v + (1 - mu) * h * h;
+         r.w += alpha * h / std::sqrt(std::max(1e-9, r.v));
+       }},
+      {"AdaDelta",
+       [](Reference& r, double h, double, int) {
+         r.vg = mu * r.vg + (1 - mu) * h * h;
+         const double change = std::sqrt(std::max(1e-9, r.v) / std::max(1e-9, r.vg)) * h;
+         r.v = mu * r.v + (1 - mu) * change * change;
+         r.w += change;
+       }},
+      {"Adam", [](Reference& r, double h, double alpha, int t) {
+         r.v = beta1 * r.v + (1 - beta1) * h;
+         r.vg = beta2 * r.vg + (1 - beta2) * h * h;
+         const double m = r.v / (1 - std::pow(beta1, t)), v = r.vg / (1 - std::pow(beta2, t));
+         r.w += alpha * m / (std::sqrt(v) + 1e-8);
+       }}};
+  return steps;
+}
+
+class UpdateRuleTest : public samples::RandomTest {};
+
+/// Twenty steps of random gradients, by the kernel and by the reference.
+void expect_agreement(const std::string& name, const Settings& settings, Index rows, Index cols,
+                      std::mt19937_64& random) {
+  const auto found = references().find(name);
+  ASSERT_NE(found, references().end()) << "write down " << name << " from its paper here";
+  const UpdateRule rule = *find_named<UpdateRule>(name);
+  Executor executor(2);
+  const auto kernels = make_cpu_update(executor);
+  UpdateSchedule schedule;
+  schedule.rate = float(settings.rate);
+  schedule.decay = float(settings.decay);
+  schedule.l2 = float(settings.lambda);
+  schedule.l1 = float(settings.lambda1);
+
+  PaddedMatrix<float> w(rows, cols), g(rows, cols);
+  std::array<PaddedMatrix<float>, 2> slot{PaddedMatrix<float>(rows, cols),
+                                          PaddedMatrix<float>(rows, cols)};
+  samples::fill_normal(w.view(), random);
+  for (auto& s : slot)
+    for (Index r = 0; r < rows; ++r) std::fill_n(s.view().row(r), cols, 0.0f);
+  std::vector<Reference> reference(std::size_t(rows * cols));
+  for (Index r = 0; r < rows; ++r)
+    for (Index c = 0; c < cols; ++c) reference[std::size_t(r * cols + c)].w = double(w(r, c));
+
+  for (int t = 1; t <= 20; ++t) {
+    samples::fill_normal(g.view(), random);
+    const double alpha = settings.rate / (1 + settings.decay * (t - 1));
+    for (Index r = 0; r < rows; ++r)
+      for (Index c = 0; c < cols; ++c) {
+        Reference& one = reference[std::size_t(r * cols + c)];
+        const double sign = one.w > 0 ? 1 : (one.w < 0 ? -1 : 0);
+        const double h = -double(g(r, c)) - settings.lambda * one.w - settings.lambda1 * sign;
+        found->second(one, h, alpha, t);
+      }
+    kernels->update(rule, schedule.at(t - 1), w.view(), g.view(), {slot[0].view(), slot[1].view()});
+  }
+  // Float32 roundings of twenty steps; a weight whose gradients nearly cancel keeps fewer digits.
+  for (Index r = 0; r < rows; ++r)
+    for (Index c = 0; c < cols; ++c)
+      ASSERT_LE(samples::relative_error(w(r, c), reference[std::size_t(r * cols + c)].w, 0.1), 1e-4)
+          << r << ", " << c;
+  EXPECT_TRUE(w.padding_is_intact());
+  EXPECT_TRUE(slot[0].padding_is_intact() && slot[1].padding_is_intact());
+}
+
+TEST_F(UpdateRuleTest, EveryRuleAgreesWithItsPaper) {
+  for (const std::string& name : names_of<UpdateRule>())
+    for (const Settings& settings : {Settings{0.05, 0, 0, 0}, Settings{0.05, 1e-2, 0, 0},
+                                     Settings{0.05, 0, 1e-2, 0}, Settings{0.02, 1e-3, 1e-3, 0.1}}) {
+      SCOPED_TRACE(fmt::format("{} rate {} l2 {} l1 {} decay {}", name, settings.rate,
+                               settings.lambda, settings.lambda1, settings.decay));
+      expect_agreement(name, settings, 3, 41, random_);
+    }
+}
+
+TEST_F(UpdateRuleTest, EveryShapeIsUpdatedWhole) {
+  for (const std::string& name : names_of<UpdateRule>())
+    for (const auto& [rows, cols] :
+         std::vector<std::pair<Index, Index>>{{1, 1}, {31, 33}, {129, 127}, {1, 20000}, {700, 1}}) {
+      SCOPED_TRACE(fmt::format("{} [{} x {}]", name, rows, cols));
+      expect_agreement(name, {0.05, 1e-2, 1e-3, 0.01}, rows, cols, random_);
+    }
+}
+
+TEST_F(UpdateRuleTest, StepsWithoutGradientDoWhatTheTraitsClaim) {
+  const auto check = [&](const auto& rule) {
+    using Rule = std::remove_cvref_t<decltype(rule)>;
+    SCOPED_TRACE(std::string(Rule::name));
+    for (int i = 0; i < 1000; ++i) {
+      float w = uniform(-1, 1), s[2] = {uniform(0, 1), uniform(0, 1)};
+      float other_w = w, other_s[2] = {s[0], s[1]};
+      const float before[3] = {w, s[0], s[1]};
+      UpdateSchedule schedule;
+      rule.step(w, 0.0f, s, schedule.at(3));
+      schedule.rate = 0.7f;
+      rule.step(other_w, 0.0f, other_s, schedule.at(100));
+      const float after[3] = {w, s[0], s[1]};
+      const float other[3] = {other_w, other_s[0], other_s[1]};
+      if constexpr (Rule::rests_without_gradient) {
+        EXPECT_EQ(std::memcmp(before, after, sizeof before), 0);
+      }
+      if constexpr (Rule::idles_alike) {
+        EXPECT_EQ(std::memcmp(other, after, sizeof other), 0);
+      }
+      float still[2] = {0.0f, 0.0f};
+      const float weight = w;
+      rule.step(w, 0.0f, still, schedule.at(5));
+      EXPECT_EQ(w, weight);
+      EXPECT_EQ(still[0], 0.0f);
+      EXPECT_EQ(still[1], 0.0f);
+    }
+  };
+  for (const std::string& name : names_of<UpdateRule>())
+    std::visit(check, *find_named<UpdateRule>(name));
+}
+
+TEST(UpdateScheduleTest, FirstStepOfAdamIsFullyCorrected) {
+  const UpdateStep first = UpdateSchedule{}.at(0);
+  EXPECT_FLOAT_EQ(first.correct1, 10.0f);
+  EXPECT_NEAR(first.correct2, 1000.0f, 0.1f);
+  EXPECT_EQ(first.rate, 0.025f);
+}
+
+}  // namespace
+}  // namespace norn

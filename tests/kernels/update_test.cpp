@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Norms, their limits, and that dense updates do not depend on lanes.
+
+#include "kernels/cpu/families.h"
+#include "norn/base/error.h"
+#include "norn/kernels/named_variant.h"
+#include "tests/kernels/executions.h"
+
+namespace norn {
+namespace {
+
+using samples::PaddedMatrix;
+
+class UpdateTest : public samples::RandomTest {
+ protected:
+  PaddedMatrix<float> random_matrix(Index rows, Index cols) {
+    PaddedMatrix<float> m(rows, cols);
+    samples::fill_normal(m.view(), random_);
+    return m;
+  }
+};
+
+std::vector<std::pair<Index, Index>> shapes() {
+  return {{0, 4},    {4, 0},    {1, 1},   {1, 33},     {31, 32},  {33, 31},
+          {127, 15}, {128, 16}, {129, 1}, {1000, 129}, {2, 20000}};
+}
+
+TEST_F(UpdateTest, NormsAreThoseOfFloat64) {
+  Executor executor(2);
+  const auto kernels = make_cpu_update(executor);
+  for (const auto& [rows, cols] : shapes()) {
+    SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols));
+    auto w = random_matrix(rows, cols);
+    long double squares = 0, magnitudes = 0;
+    for (Index r = 0; r < rows; ++r)
+      for (Index c = 0; c < cols; ++c) {
+        squares += (long double)w(r, c) * w(r, c);
+        magnitudes += std::abs(w(r, c));
+      }
+    double actual_squares = -1, actual_magnitudes = -1;
+    kernels->norms(w.view(), &actual_squares, &actual_magnitudes);
+    EXPECT_NEAR(actual_squares, double(squares), 1e-12 * double(squares));
+    EXPECT_NEAR(actual_magnitudes, double(magnitudes), 1e-12 * double(magnitudes));
+  }
+}
+
+TEST_F(UpdateTest, LongRowsAndColumnsAreScaledDownToTheLimit) {
+  Executor executor(2);
+  const auto kernels = make_cpu_update(executor);
+  for (const auto& [rows, cols] : shapes()) {
+    SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols));
+    for (const bool by_row : {true, false}) {
+      auto w = random_matrix(rows, cols);
+      PaddedMatrix<float> before = w;
+      const double limit = std::sqrt(double(by_row ? cols : rows));
+      if (by_row)
+        kernels->clip_row_norms(float(limit), w.view());
+      else
+        kernels->clip_column_norms(float(limit), w.view());
+      for (Index i = 0; i < (by_row ? rows : cols); ++i) {
+        double squares = 0;
+        const Index length = by_row ? cols : rows;
+        for (Index j = 0; j < length; ++j) {
+          const double x = by_row ? before(i, j) : before(j, i);
+          squares += x * x;
+        }
+        const double factor = std::min(1.0, limit / std::sqrt(squares));
+        for (Index j = 0; j < length; ++j) {
+          const double old = by_row ? before(i, j) : before(j, i);
+          const double now = by_row ? w(i, j) : w(j, i);
+          ASSERT_NEAR(now, old * factor, 3e-7 * std::abs(old)) << i << ", " << j;
+          ASSERT_TRUE(now == old || std::sqrt(squares) >= limit * (1 - 1e-6));
+        }
+      }
+      EXPECT_TRUE(w.padding_is_intact());
+    }
+  }
+}
+
+TEST_F(UpdateTest, ColumnNormsDoNotDependOnHowColumnsAreCut) {
+  Executor executor(2);
+  const auto kernels = make_cpu_update(executor);
+  auto whole = random_matrix(1300, 70);
+  PaddedMatrix<float> parts = whole;
+  kernels->clip_column_norms(30.0f, whole.view());
+  kernels->clip_column_norms(30.0f, parts.view().columns(0, 7));
+  kernels->clip_column_norms(30.0f, parts.view().columns(7, 63));
+  EXPECT_TRUE(whole.same_bits(parts));
+}
+
+TEST_F(UpdateTest, BitsDoNotDependOnLanes) {
+  auto first = random_matrix(700, 90), g = random_matrix(700, 90);
+  for (const std::string& name : names_of<UpdateRule>()) {
+    SCOPED_TRACE(name);
+    samples::expect_same_bits_however_run([&](Executor& executor) {
+      const auto kernels = make_cpu_update(executor);
+      PaddedMatrix<float> w = first, s0 = g, s1 = g;
+      for (Index r = 0; r < 700; ++r)
+        for (Index c = 0; c < 90; ++c) s0(r, c) = s1(r, c) = std::abs(g(r, c));
+      kernels->update(*find_named<UpdateRule>(name), UpdateSchedule{}.at(2), w.view(), g.view(),
+                      {s0.view(), s1.view()});
+      kernels->clip_row_norms(9.0f, w.view());
+      kernels->clip_column_norms(25.0f, w.view());
+      double norms[2];
+      kernels->norms(w.view(), norms, norms + 1);
+      std::vector<std::uint32_t> bits = samples::bits_of(w.view());
+      samples::append(bits, samples::bits_of(s0.view()));
+      samples::append(bits, samples::bits_of(s1.view()));
+      std::uint32_t words[4];
+      std::memcpy(words, norms, sizeof words);
+      bits.insert(bits.end(), words, words + 4);
+      return bits;
+    });
+  }
+}
+
+TEST_F(UpdateTest, ShapesThatDoNotFitAreRefused) {
+  Executor executor(1);
+  const auto kernels = make_cpu_update(executor);
+  auto w = random_matrix(3, 4), g = random_matrix(4, 3);
+  EXPECT_THROW(kernels->update(Sgd{}, UpdateStep{}, w.view(), g.view(), {}), ShapeError);
+  EXPECT_THROW(kernels->update(Adam{}, UpdateStep{}, w.view(), w.view(), {w.view(), {}}),
+               ShapeError);
+  EXPECT_THROW(kernels->norms(w.view(), nullptr, nullptr), ShapeError);
+}
+
+}  // namespace
+}  // namespace norn

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The common checks under mpirun, and what a late or failing rank does to the others.
+// Arguments: collectives RANKS | time-limit | failing-rank. Prints "passed" as its last line.
+
+#include "communicator_checks.h"
+#include "mpi_communicator.h"
+#include "norn/parallel/communicator.h"
+
+#include <chrono>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <thread>
+
+namespace {
+
+using namespace norn;
+
+/// The seed of rank 0, on all ranks.
+std::uint64_t common_seed(Communicator& ranks) {
+  std::uint64_t seed = std::random_device{}();
+  ranks.broadcast(std::as_writable_bytes(std::span(&seed, 1)), 0);
+  if (ranks.rank() == 0) std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  return seed;
+}
+
+void run_checks(Communicator& ranks) {
+  const std::uint64_t seed = common_seed(ranks);
+  for (const checks::Check& check : checks::kChecks) {
+    check.run(ranks, seed);
+    if (ranks.rank() == 0) std::printf("%s: %s\n", ranks.describe().c_str(), check.name);
+  }
+}
+
+void check_collectives(MpiSession& session, int expected_ranks) {
+  const std::unique_ptr<Communicator> world = session.world(60);
+  checks::expect(world->size() == expected_ranks && session.size() == expected_ranks, *world,
+                 "expected " + std::to_string(expected_ranks) + " ranks");
+  run_checks(*world);
+  if (world->size() == 1) return;
+  // Messages of a few bytes: every collective is cut into many.
+  for (std::size_t bytes : {std::size_t(1), std::size_t(100), std::size_t(4096)}) {
+    const auto cut = make_mpi_world(60, std::make_shared<bool>(false), bytes);
+    run_checks(*cut);
+  }
+}
+
+/// Rank 0 stays away from a barrier: the others must give up, naming themselves and the barrier.
+void check_time_limit(MpiSession& session) {
+  const std::unique_ptr<Communicator> world = session.world(0.5);
+  if (world->rank() == 0) {
+    std::this_thread::sleep_for(std::chrono::seconds(20));  // ended by rank 1
+    return;
+  }
+  std::string message = "no error";
+  try {
+    world->barrier();
+  } catch (const CommunicationError& error) {
+    message = error.what();
+  }
+  checks::expect(message.find("rank 1 of 2: barrier did not complete in 0.5 s") == 0, *world,
+                 message);
+  message = "no error";
+  try {
+    world->barrier();
+  } catch (const CommunicationError& error) {
+    message = error.what();
+  }
+  checks::expect(message.find("after a collective that failed") != std::string::npos, *world,
+                 message);
+  std::printf("passed\n");
+  std::fflush(stdout);
+  session.abort(int(ExitCode::communication));
+}
+
+/// Rank 1 fails with an exception that ends its session; mpirun must end rank 0 as well.
+void check_failing_rank(MpiSession& session) {
+  const std::unique_ptr<Communicator> world = session.world(60);
+  world->barrier();
+  if (world->rank() == 1) throw DataError("trouble of rank 1");
+  world->barrier();
+  std::printf("rank 0 was not ended\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  try {
+    MpiSession session(&argc, &argv);
+    if (what == "collectives") check_collectives(session, std::stoi(argv[2]));
+    if (what == "time-limit") check_time_limit(session);
+    if (what == "failing-rank") check_failing_rank(session);
+    if (session.rank() == 0) std::printf("passed\n");
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random data and parameters, and their way into the engine and back.
+#include "tests/support/problem.h"
+
+#include <algorithm>
+#include <random>
+
+namespace norn::test {
+namespace {
+
+LayerDescriptor unit_layer(const std::string& name, LayerKind kind, Index units,
+                           std::vector<std::string> sources, LayerActivation activation) {
+  LayerDescriptor layer;
+  layer.name = name;
+  layer.kind = kind;
+  layer.extent[0] = units;
+  layer.sources = std::move(sources);
+  layer.activation = activation;
+  return layer;
+}
+
+void fill_sparse(const DataKind& kind, Index width, std::mt19937_64& random, HostBatch& batch) {
+  std::uniform_real_distribution<float> value(kind.low, kind.high);
+  std::uniform_int_distribution<Column> column(0, Column(width - 1));
+  std::bernoulli_distribution stored(0.4);
+  std::vector<RowOffset> begin = {0};
+  std::vector<Column> columns;
+  for (Index b = 0; b < batch.examples; ++b) {
+    const Column sure = column(random);
+    for (Column c = 0; c < Column(width); ++c)
+      if (c == sure || (!kind.labels && stored(random))) columns.push_back(c);
+    begin.push_back(RowOffset(columns.size()));
+  }
+  batch.sparse.row_begin = Buffer<RowOffset>(Index(begin.size()));
+  batch.sparse.column = Buffer<Column>(Index(columns.size()));
+  std::copy(begin.begin(), begin.end(), batch.sparse.row_begin.data());
+  std::copy(columns.begin(), columns.end(), batch.sparse.column.data());
+  batch.sparse.has_values = kind.valued;
+  batch.sparse.rows = batch.examples;
+  batch.sparse.cols = width;
+  if (!kind.valued) return;
+  batch.sparse.value = Buffer<float>(Index(columns.size()));
+  for (std::size_t i = 0; i < columns.size(); ++i) batch.sparse.value.data()[i] = value(random);
+}
+
+}  // namespace
+
+LayerDescriptor input_layer(const std::string& name, Index units) {
+  LayerDescriptor layer =
+      unit_layer(name, LayerKind::input, units, {}, LayerDescriptor{}.activation);
+  layer.dataset = name;
+  return layer;
+}
+
+LayerDescriptor hidden_layer(const std::string& name, Index units, std::vector<std::string> sources,
+                             LayerActivation activation) {
+  return unit_layer(name, LayerKind::hidden, units, std::move(sources), activation);
+}
+
+LayerDescriptor output_layer(const std::string& name, Index units, std::vector<std::string> sources,
+                             LayerActivation activation) {
+  LayerDescriptor layer =
+      unit_layer(name, LayerKind::output, units, std::move(sources), activation);
+  layer.dataset = name;
+  return layer;
+}
+
+HostBatch random_batch(const DataKind& kind, Index examples, Index width, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  HostBatch batch;
+  batch.examples = examples;
+  batch.width = width;
+  batch.is_sparse = kind.sparse;
+  for (Index b = 0; b < examples; ++b) batch.example.push_back(Index(random() % 1000));
+  if (kind.sparse) {
+    fill_sparse(kind, width, random, batch);
+  } else {
+    std::uniform_real_distribution<float> value(kind.low, kind.high);
+    batch.dense = Matrix<float>(examples, width);
+    for (Index i = 0; i < examples * width; ++i)
+      batch.dense.view().data[i] = kind.halves ? 0.5f * float(random() % 3) : value(random);
+  }
+  std::uniform_real_distribution<float> weight(0.5f, 2.0f);
+  if (kind.weighted)
+    for (Index b = 0; b < examples; ++b) batch.weight.push_back(weight(random));
+  return batch;
+}
+
+void Problem::set_data(const std::string& layer, const DataKind& kind, Index examples,
+                       std::uint64_t seed, Index width) {
+  data.resize(network.layers.size());
+  ignore_absent.resize(network.layers.size(), false);
+  for (std::size_t i = 0; i < network.layers.size(); ++i) {
+    if (network.layers[i].name != layer) continue;
+    const Index units = width > 0 ? width : network.layers[i].units();
+    data[i] = std::make_shared<HostBatch>(random_batch(kind, examples, units, seed + i));
+    ignore_absent[i] = kind.ignore_absent;
+  }
+}
+
+BoundBatch Problem::bound() const {
+  BoundBatch batch;
+  batch.ignore_absent = ignore_absent;
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    batch.of_layer.push_back(data[i].get());
+    if (data[i]) batch.examples = data[i]->examples;
+  }
+  return batch;
+}
+
+std::vector<DatasetShape> Problem::shapes() const {
+  std::vector<DatasetShape> shapes;
+  for (std::size_t i = 0; i < data.size(); ++i)
+    if (data[i])
+      shapes.push_back({network.layers[i].dataset, 1, {data[i]->width, 1, 1}, data[i]->is_sparse});
+  return shapes;
+}
+
+reference::Parameters random_parameters(const reference::Network& network, std::uint64_t seed,
+                                        double deviation) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(0.0f, float(deviation));
+  std::uniform_real_distribution<float> positive(0.5f, 1.5f);
+  const auto draw = [&](Index count, auto& distribution) {
+    reference::Row row(static_cast<std::size_t>(count));
+    for (double& v : row) v = double(distribution(random));
+    return row;
+  };
+  const std::vector<LayerDescriptor>& layers = network.descriptor().layers;
+  reference::Parameters p;
+  for (std::size_t l = 0; l < network.links().size(); ++l) {
+    const reference::Link& link = network.links()[l];
+    const Index count =
+        layers[std::size_t(link.source)].units() * layers[std::size_t(link.destination)].units();
+    p.weight.push_back(link.owner == int(l) ? draw(count, normal) : reference::Row{});
+  }
+  for (const LayerDescriptor& layer : layers) {
+    const Index units = layer.kind == LayerKind::input ? 0 : layer.units();
+    const Index normed = layer.batch_normalization ? units : 0;
+    p.bias.push_back(draw(units, normal));
+    p.norm_scale.push_back(draw(normed, positive));
+    p.norm_bias.push_back(draw(normed, normal));
+    p.running_mean.push_back(draw(normed, normal));
+    p.running_variance.push_back(draw(normed, positive));
+  }
+  return p;
+}
+
+namespace {
+
+// Calls move(double& of the reference, float& of the engine) for every parameter.
+template <typename Move>
+void for_each_parameter(reference::Parameters& p, norn::Network& network, const Move& move) {
+  for (std::size_t e = 0; e < network.graph().edges.size(); ++e) {
+    Weights* weights = network.weights(int(e));
+    if (!weights) continue;
+    const WeightShape& shape = weights->shape();
+    p.weight[e].resize(std::size_t(shape.sources * shape.destinations));
+    for (Index i = 0; i < shape.sources; ++i)
+      for (Index j = 0; j < shape.destinations; ++j)
+        move(p.weight[e][std::size_t(i * shape.destinations + j)],
+             shape.by_destination ? weights->values()(j, i) : weights->values()(i, j));
+  }
+  const auto move_row = [&](reference::Row& row, Buffer<float>& buffer) {
+    row.resize(std::size_t(buffer.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) move(row[i], buffer.data()[i]);
+  };
+  for (int layer : network.order()) {
+    UnitLayer* unit = network.unit_layer(layer);
+    if (!unit) continue;
+    const auto at = std::size_t(layer);
+    move_row(p.bias[at], unit->bias.value);
+    move_row(p.norm_scale[at], unit->norm_scale.value);
+    move_row(p.norm_bias[at], unit->norm_bias.value);
+    move_row(p.running_mean[at], unit->running_mean);
+    move_row(p.running_variance[at], unit->running_variance);
+  }
+}
+
+}  // namespace
+
+Engine::Engine(const Problem& problem, Pass purpose, int threads, const BlockRule& rule)
+    : runtime_(threads), communicator_(make_single_process()) {
+  const Context context = runtime_.context(*communicator_);
+  context.compute.kernels.block_rule = rule;
+  network_ =
+      std::make_unique<norn::Network>(make_graph(problem.network, problem.shapes(), "test"),
+                                      problem.shapes(), context, problem.planned_batch, purpose);
+}
+
+void Engine::set(const reference::Parameters& parameters) {
+  reference::Parameters copy = parameters;
+  for_each_parameter(copy, *network_, [](double& from, float& to) { to = float(from); });
+}
+
+reference::Parameters Engine::get() {
+  reference::Parameters p;
+  p.weight.resize(network_->graph().edges.size());
+  for (auto* rows : {&p.bias, &p.norm_scale, &p.norm_bias, &p.running_mean, &p.running_variance})
+    rows->resize(network_->descriptor().layers.size());
+  for_each_parameter(p, *network_, [](double& to, float& from) { to = double(from); });
+  return p;
+}
+
+}  // namespace norn::test

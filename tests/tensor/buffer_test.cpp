@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owners of memory: alignment, moves, counts, and refusals with the size.
+
+#include "norn/tensor/buffer.h"
+
+#include "norn/base/error.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace norn {
+namespace {
+
+TEST(Buffer, IsAlignedToCacheLinesAndZeroedOnRequest) {
+  for (Index size : {1, 3, 64, 1000, 100000}) {
+    Buffer<float> buffer = Buffer<float>::zeros(size);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0u);
+    EXPECT_EQ(buffer.size(), size);
+    EXPECT_TRUE(std::all_of(buffer.data(), buffer.data() + size, [](float x) { return x == 0; }));
+  }
+}
+
+TEST(Buffer, MoveHandsTheMemoryOver) {
+  Buffer<int> first(10);
+  first.data()[3] = 42;
+  const int* const data = first.data();
+  Buffer<int> second(std::move(first));
+  EXPECT_EQ(second.data(), data);
+  EXPECT_EQ(second.view()[3], 42);
+  Buffer<int> third;
+  third = std::move(second);
+  EXPECT_EQ(third.data(), data);
+  EXPECT_EQ(third.size(), 10);
+}
+
+TEST(Buffer, EmptyOneHasNoMemory) {
+  const Buffer<double> none(0);
+  EXPECT_EQ(none.data(), nullptr);
+  EXPECT_TRUE(none.empty());
+  const Matrix<double> flat(0, 100);
+  EXPECT_TRUE(flat.empty());
+  EXPECT_EQ(flat.cols(), 100);
+}
+
+TEST(Memory, CountsBytesInUseAndTheirPeak) {
+  const std::int64_t before = host_memory().allocated_bytes();
+  {
+    const Buffer<float> one(1000);
+    EXPECT_EQ(host_memory().allocated_bytes(), before + 4000);
+    const Matrix<double> two(10, 20);
+    EXPECT_EQ(host_memory().allocated_bytes(), before + 4000 + 1600);
+    EXPECT_GE(host_memory().peak_bytes(), before + 5600);
+  }
+  EXPECT_EQ(host_memory().allocated_bytes(), before);
+  EXPECT_GE(host_memory().peak_bytes(), before + 5600);
+}
+
+TEST(Memory, TooMuchIsRefusedWithTheSize) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's allocator ends the program at such a size";
+#endif
+  const std::int64_t before = host_memory().allocated_bytes();
+  try {
+    const Buffer<float> huge(Index(1) << 55);
+    FAIL() << "2^57 bytes were allocated";
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("128.0 PiB"));
+    EXPECT_EQ(error.code(), ExitCode::device);
+  }
+  EXPECT_EQ(host_memory().allocated_bytes(), before);
+}
+
+TEST(Memory, SizesThatCannotBeAreRefused) {
+  constexpr Index kMost = std::numeric_limits<Index>::max();
+  EXPECT_THROW(Buffer<float>(-1), ShapeError);
+  EXPECT_THROW(Buffer<float>{kMost}, DeviceError);
+  EXPECT_THROW(Matrix<float>(kMost, 2), ShapeError);
+  EXPECT_THROW(Matrix<float>(-1, -1), ShapeError);
+}
+
+TEST(Matrix, ViewsShareTheMemory) {
+  Matrix<float> matrix = Matrix<float>::zeros(4, 3);
+  matrix.view()(2, 1) = 5;
+  EXPECT_EQ(matrix.first_rows(3).row(2)[1], 5);
+  EXPECT_EQ(matrix.view().columns(1, 2)(2, 0), 5);
+  EXPECT_EQ(matrix.view().row_range(2, 1)(0, 1), 5);
+  EXPECT_EQ(matrix.first_rows(3).rows, 3);
+}
+
+}  // namespace
+}  // namespace norn

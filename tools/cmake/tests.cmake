@@ -1,0 +1,24 @@
+# Tests that run under mpirun.
+
+# norn_mpi_test(NAME name TARGET program RANKS n... [ARGUMENTS ...] [PASS regex] [TIMEOUT seconds])
+# One test for each number of ranks, named mpi.<name>.<ranks>. "@RANKS@" in an argument becomes the number.
+# With PASS, what is printed decides instead of the exit code of mpirun.
+function(norn_mpi_test)
+  cmake_parse_arguments(ARG "" "NAME;TARGET;PASS;TIMEOUT" "RANKS;ARGUMENTS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  foreach(ranks IN LISTS ARG_RANKS)
+    string(REPLACE "@RANKS@" "${ranks}" arguments "${ARG_ARGUMENTS}")
+    set(test mpi.${ARG_NAME}.${ranks})
+    add_test(NAME ${test}
+      COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${ARG_TARGET}> ${arguments})
+    # Tests often run as the superuser of a container; Open MPI keeps some memory for ever; and polling ranks must
+    # give way when there are more of them than cores.
+    set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks}
+      ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_mpi_yield_when_idle=1;ASAN_OPTIONS=detect_leaks=0")
+    if(ARG_PASS)
+      set_tests_properties(${test} PROPERTIES PASS_REGULAR_EXPRESSION "${ARG_PASS}")
+    endif()
+  endforeach()
+endfunction()

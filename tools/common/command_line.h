@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/types.h"
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+/// The options of a program, as one table: parsing, --help and docs/command_line.md follow from it.
+namespace norn::tools {
+
+/// One option. `flag` is its short or DSSTNE's spelling ("-e", "-alpha"), or empty.
+struct Option {
+  std::string name;   ///< "--epochs"
+  std::string flag;   ///< "-e"
+  std::string value;  ///< what stands for the value in texts: "N"; empty: a switch
+  std::string text;
+  std::string default_text;  ///< shown as the default; empty: none is shown
+  std::string section;
+  bool required = false;
+  bool repeatable = false;
+  std::string bare_value;  ///< not empty: `--name` alone means `--name=bare_value`
+  std::function<void(const std::string& value)> set;
+};
+
+struct Example {
+  std::string command;
+  std::string text;
+};
+
+/// Collects a program's options and reads its command line. DSSTNE's flags of several letters
+/// (-alpha, -lambda1) are understood beside the long options.
+class CommandLine {
+ public:
+  CommandLine(std::string program, std::string summary, std::string usage);
+
+  /// Options added from here on stand under this heading.
+  void section(const std::string& title) { section_ = title; }
+  /// Adds an option whose value goes to `target`; the value that stands there is shown as the
+  /// default. T: std::string, std::filesystem::path, int, Index, std::uint64_t, float, double, and
+  /// std::optional or std::vector of them (a vector makes the option repeatable).
+  template <typename T>
+  Option& option(const std::string& name, const std::string& flag, const std::string& value,
+                 T& target, const std::string& text);
+  /// Adds a switch without a value.
+  Option& toggle(const std::string& name, const std::string& flag, bool& target,
+                 const std::string& text);
+  /// Adds an option whose value is one of `words` (matched without regard to case and stored as
+  /// listed).
+  Option& choice(const std::string& name, const std::string& flag, std::vector<std::string> words,
+                 std::string& target, const std::string& text);
+  void example(const std::string& command, const std::string& text) {
+    examples_.push_back({command, text});
+  }
+  /// A paragraph that --help shows after the options.
+  void remark(const std::string& text) { remarks_.push_back(text); }
+
+  enum class Outcome { run, answered };
+  /// Reads the command line into the targets. `answered`: --help or --version was asked for and has
+  /// been printed to stdout. Throws UsageError naming the option, its value and what was expected.
+  Outcome parse(int argc, const char* const* argv) const;
+
+  std::string help() const;
+  /// This program's part of docs/command_line.md.
+  std::string markdown() const;
+  const std::vector<Option>& options() const { return options_; }
+
+ private:
+  Option& add(Option option);
+  std::vector<std::string> long_spellings(int argc, const char* const* argv) const;
+  void apply(const std::vector<std::vector<std::string>>& values) const;
+  [[noreturn]] void reject_unknown(const std::string& word) const;
+
+  std::string program_;
+  std::string summary_;
+  std::string usage_;
+  std::string section_ = "Options";
+  std::vector<Option> options_;
+  std::vector<Example> examples_;
+  std::vector<std::string> remarks_;
+};
+
+/// Number and version of the program: "trainer 0.1.0 (Norn)".
+std::string version_line(const std::string& program);
+
+namespace detail {
+/// Reads one value. Throws UsageError: `--epochs: "ten" is no whole number`.
+void read_value(const std::string& name, const std::string& text, std::string& target);
+void read_value(const std::string& name, const std::string& text, std::filesystem::path& target);
+void read_value(const std::string& name, const std::string& text, int& target);
+void read_value(const std::string& name, const std::string& text, Index& target);
+void read_value(const std::string& name, const std::string& text, std::uint64_t& target);
+void read_value(const std::string& name, const std::string& text, float& target);
+void read_value(const std::string& name, const std::string& text, double& target);
+template <typename T>
+void read_value(const std::string& name, const std::string& text, std::optional<T>& target) {
+  read_value(name, text, target.emplace());
+}
+template <typename T>
+void read_value(const std::string& name, const std::string& text, std::vector<T>& target) {
+  read_value(name, text, target.emplace_back());
+}
+
+std::string show(const std::string& value);
+std::string show(const std::filesystem::path& value);
+std::string show(double value);
+std::string show(float value);
+std::string show(Index value);
+inline std::string show(int value) {
+  return show(Index(value));
+}
+std::string show(std::uint64_t value);
+template <typename T>
+std::string show(const std::optional<T>& value) {
+  return value ? show(*value) : std::string();
+}
+template <typename T>
+std::string show(const std::vector<T>&) {
+  return {};
+}
+template <typename T>
+inline constexpr bool is_list = false;
+template <typename T>
+inline constexpr bool is_list<std::vector<T>> = true;
+}  // namespace detail
+
+template <typename T>
+Option& CommandLine::option(const std::string& name, const std::string& flag,
+                            const std::string& value, T& target, const std::string& text) {
+  Option option;
+  option.name = name;
+  option.flag = flag;
+  option.value = value;
+  option.text = text;
+  option.default_text = detail::show(target);
+  option.repeatable = detail::is_list<T>;
+  option.set = [name, &target](const std::string& given) {
+    detail::read_value(name, given, target);
+  };
+  return add(std::move(option));
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of options as --help and as Markdown.
+#include "tools/common/command_line.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+constexpr std::size_t kWidth = 100;
+constexpr std::size_t kColumn = 30;  // where the texts of options begin
+
+// Breaks `text` at blanks so that no line is longer than kWidth; lines after the first begin at
+// `indent`.
+std::string wrap(const std::string& text, std::size_t indent) {
+  std::string out;
+  std::size_t used = indent;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word(text.data() + at, end - at);
+    if (used > indent && used + 1 + word.size() > kWidth) {
+      out += '\n';
+      out.append(indent, ' ');
+      used = indent;
+    } else if (used > indent) {
+      out += ' ';
+      ++used;
+    }
+    out += word;
+    used += word.size();
+    at = end + 1;
+  }
+  return out;
+}
+
+// "--resume[=FILE]", "--epochs N", "--quiet".
+std::string with_value(const Option& option) {
+  if (option.value.empty()) return option.name;
+  if (!option.bare_value.empty()) return fmt::format("{}[={}]", option.name, option.value);
+  return fmt::format("{} {}", option.name, option.value);
+}
+
+std::string remark_on(const Option& option) {
+  std::string remark;
+  if (option.required) remark += " (required)";
+  if (option.repeatable) remark += " (repeatable)";
+  if (!option.default_text.empty()) remark += fmt::format(" [{}]", option.default_text);
+  return remark;
+}
+
+std::string help_entry(const Option& option) {
+  std::string head = "  ";
+  if (!option.flag.empty()) head.append(option.flag).append(", ");
+  head += with_value(option);
+  const std::string text = wrap(option.text + remark_on(option), kColumn);
+  if (head.size() + 2 > kColumn) return fmt::format("{}\n{:{}}{}\n", head, "", kColumn, text);
+  return fmt::format("{:<{}}{}\n", head, kColumn, text);
+}
+
+std::vector<std::string> sections_of(const std::vector<Option>& options) {
+  std::vector<std::string> sections;
+  for (const Option& option : options)
+    if (std::find(sections.begin(), sections.end(), option.section) == sections.end())
+      sections.push_back(option.section);
+  return sections;
+}
+
+std::string escape_cell(const std::string& text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '|') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string CommandLine::help() const {
+  std::string out = fmt::format("{}: {}\n\nUsage: {}\n", program_, wrap(summary_, 0), usage_);
+  for (const std::string& section : sections_of(options_)) {
+    out += fmt::format("\n{}\n", section);
+    for (const Option& option : options_)
+      if (option.section == section) out += help_entry(option);
+  }
+  out += fmt::format("\nHelp\n{:<{}}{}\n{:<{}}{}\n", "  -h, --help", kColumn, "show this and exit",
+                     "  --version", kColumn, "show the version and exit");
+  for (const std::string& remark : remarks_) out += fmt::format("\n{}\n", wrap(remark, 0));
+  if (!examples_.empty()) out += "\nExamples\n";
+  for (const Example& example : examples_)
+    out += fmt::format("  # {}\n  {}\n", wrap(example.text, 4), example.command);
+  out +=
+      "\nExit codes: 0 done, 1 unforeseen, 2 command line or descriptor, 3 data, 4 device or "
+      "memory,\n"
+      "5 communication, 6 divergence, 75 stopped by a signal after a checkpoint.\n";
+  return out;
+}
+
+std::string CommandLine::markdown() const {
+  std::string out = fmt::format("## {}\n\n{}\n\n```\n{}\n```\n", program_, summary_, usage_);
+  for (const std::string& section : sections_of(options_)) {
+    out +=
+        fmt::format("\n### {}: {}\n\n| option | short | default | meaning |\n|---|---|---|---|\n",
+                    program_, section);
+    for (const Option& option : options_) {
+      if (option.section != section) continue;
+      const std::string fallback = option.required ? "required" : option.default_text;
+      out += fmt::format("| `{}` | {} | {} | {}{} |\n", escape_cell(with_value(option)),
+                         option.flag.empty() ? "" : fmt::format("`{}`", option.flag),
+                         escape_cell(fallback), escape_cell(option.text),
+                         option.repeatable ? " (repeatable)" : "");
+    }
+  }
+  for (const std::string& remark : remarks_) out += fmt::format("\n{}\n", remark);
+  if (!examples_.empty()) out += fmt::format("\n### {}: examples\n", program_);
+  for (const Example& example : examples_)
+    out += fmt::format("\n{}:\n\n```\n{}\n```\n", example.text, example.command);
+  return out;
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers, memory and time of a run in columns.
+#include "tools/common/plan_text.h"
+
+#include "norn/base/text.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+std::string memory_line(const char* what, std::int64_t bytes, const std::string& note = {}) {
+  return fmt::format("  {:<22}{:>12}{}{}\n", what, human_bytes(double(bytes)),
+                     note.empty() ? "" : "  ", note);
+}
+
+}  // namespace
+
+std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings, const WorkPlan& work,
+                      const WorkRates& rates, std::int64_t available_bytes) {
+  std::size_t name = 5;
+  for (const LayerPlan& layer : plan.layers) name = std::max(name, layer.name.size());
+  std::string out = fmt::format("{:<{}}  {:<6}  {:>12}  {:<12}  {:>16}  {}\n", "layer", name,
+                                "kind", "units", "activation", "weights", "blocks");
+  for (const LayerPlan& layer : plan.layers) {
+    const std::string blocks =
+        layer.blocks == 0 ? std::string() : fmt::format("{} x {}", layer.blocks, layer.block_width);
+    out += fmt::format("{:<{}}  {:<6}  {:>12}  {:<12}  {:>16}  {}\n", layer.name, name, layer.kind,
+                       with_thousands(layer.units), layer.activation,
+                       layer.weights == 0 ? "" : with_thousands(layer.weights), blocks);
+  }
+  out +=
+      fmt::format("\nweights {}, batch {}, {} rank{}, {} thread{}\n", with_thousands(plan.weights),
+                  settings.batch, settings.ranks, settings.ranks == 1 ? "" : "s", settings.lanes,
+                  settings.lanes == 1 ? "" : "s");
+  out += "\nmemory of one rank\n";
+  out += memory_line("parameters", plan.parameter_bytes);
+  out += memory_line("optimizer state", plan.state_bytes);
+  out += memory_line("working buffers", plan.working_bytes);
+  out += memory_line("batches", plan.batch_bytes);
+  out += memory_line("data", plan.data_bytes, plan.data_streamed ? "(streamed from files)" : "");
+  out += memory_line("total", plan.total_bytes());
+  out += memory_line("available", available_bytes);
+  const double seconds = predicted_seconds(work, rates);
+  out += fmt::format(
+      "\none step: {:.3g} GFLOP dense, {:.3g} GFLOP sparse; about {:.3g} ms, {} examples/s\n",
+      work.dense_flops * 1e-9, work.sparse_flops * 1e-9, seconds * 1e3,
+      with_thousands((long long)(seconds > 0 ? double(settings.batch) / seconds : 0.0)));
+  out += fmt::format("measured: {:.3g} GFLOP/s dense, {:.3g} GFLOP/s sparse\n",
+                     rates.dense_flops * 1e-9, rates.sparse_flops * 1e-9);
+  return out;
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/types.h"
+#include "tools/common/console.h"
+
+#include <chrono>
+#include <string>
+
+/// How far a long piece of work has come, how fast it goes and how long it will take.
+namespace norn::tools {
+
+/// On a terminal one line that is redrawn at most ten times a second; when piped a plain line every
+/// few seconds.
+class Progress {
+ public:
+  /// `total` items of work; 0: not known beforehand. `items` names them: "examples".
+  Progress(Console& console, Index total, std::string items);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// `done` of the items are done; `detail` is shown before the rate.
+  void update(Index done, const std::string& detail = {});
+  /// Items a second since the beginning.
+  double rate() const;
+  double seconds() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::string line(const std::string& detail) const;
+  Console& console_;
+  Index total_;
+  std::string items_;
+  Index done_ = 0;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point shown_ = start_;
+};
+
+}  // namespace norn::tools

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer's options and how they change a descriptor.
+#include "tools/common/trainer_options.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "norn/kernels/named_variant.h"
+
+#include <cmath>
+#include <variant>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+// The setting of a rule that has one of that name. Returns whether there is one.
+bool set_mu(UpdateRule& rule, float value) {
+  return std::visit(
+      [value](auto& r) {
+        if constexpr (requires { r.mu; }) {
+          r.mu = value;
+          return true;
+        } else {
+          return false;
+        }
+      },
+      rule);
+}
+
+bool set_mu1(UpdateRule& rule, float value) {
+  Adam* adam = std::get_if<Adam>(&rule);
+  if (adam) adam->mu1 = value;
+  return adam != nullptr;
+}
+
+void require_range(const char* option, const std::optional<float>& value, float below) {
+  if (!value || (*value >= 0.0f && *value < below)) return;
+  const std::string limit = std::isinf(below) ? std::string("at least 0")
+                                              : fmt::format("at least 0 and below {:g}", below);
+  throw UsageError(fmt::format("{} {:g} is out of range: it must be {}", option, *value, limit));
+}
+
+void require_positive(const char* option, const std::optional<Index>& value) {
+  if (value && *value < 1)
+    throw UsageError(fmt::format("{} {} is out of range: it must be at least 1", option, *value));
+}
+
+void add_data_options(TrainerOptions& options, CommandLine& line) {
+  line.section("Network, data and model");
+  line.option("--config", "-c", "FILE", options.config,
+              "network descriptor (JSON), or a model (.nc) to go on from with its weights")
+      .required = true;
+  line.option("--input", "-i", "FILE", options.inputs, "NetCDF data sets of the input layers")
+      .required = true;
+  line.option("--output-data", "-o", "FILE", options.outputs,
+              "NetCDF data sets of the output layers; without it those of --input");
+  line.option("--model", "-n", "FILE", options.model,
+              "where the trained model goes; must not exist yet, except with --force or --resume")
+      .required = true;
+  line.option("--dataset-name", "-d", "NAME", options.dataset_name,
+              "accepted for DSSTNE's scripts and without effect: the descriptor names data sets");
+  line.option("--data-memory", "", "SIZE", options.data_memory,
+              "data sets that take more are read from their files batch by batch; the results are "
+              "the same");
+}
+
+void add_training_options(TrainerOptions& options, CommandLine& line) {
+  const TrainingDescriptor defaults;
+  line.section("Training (these win over the descriptor's \"Training\" block)");
+  line.option("--batch", "-b", "N", options.batch, "examples of one step").default_text =
+      fmt::format("{}", defaults.batch);
+  line.option("--epochs", "-e", "N", options.epochs, "passes over the data").default_text =
+      fmt::format("{}", defaults.epochs);
+  line.option("--rate", "-alpha", "X", options.rate, "learning rate").default_text =
+      fmt::format("{:g}", defaults.rate);
+  line.option("--lambda", "-lambda", "X", options.lambda, "L2 regularisation").default_text =
+      fmt::format("{:g}", defaults.lambda);
+  line.option("--lambda1", "-lambda1", "X", options.lambda1, "L1 regularisation").default_text =
+      fmt::format("{:g}", defaults.lambda1);
+  std::vector<std::string> rules = names_of<UpdateRule>();
+  Option& optimizer =
+      line.choice("--optimizer", "", std::move(rules), options.optimizer, "update rule");
+  optimizer.default_text = name_of(defaults.optimizer);
+  line.option("--mu", "-mu", "X", options.mu,
+              "momentum; decay of the mean in RMSProp and AdaDelta; Adam's beta1")
+      .default_text = "the rule's, 0.9";
+  line.option("--mu1", "-mu1", "X", options.mu1, "Adam's beta2").default_text = "the rule's, 0.999";
+  line.option("--seed", "", "N", options.seed, "of initial weights, shuffling, dropout, denoising")
+      .default_text = fmt::format("{}", defaults.seed);
+}
+
+void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
+  line.section("Checkpoints and resuming");
+  Option& resume = line.option("--resume", "", "FILE", options.resume,
+                               "go on from this checkpoint; without a file from the newest of "
+                               "--model, or from the start when there is none yet");
+  resume.bare_value = "auto";
+  line.toggle("--force", "", options.force, "replace --model and its checkpoints if they exist");
+  line.option("--checkpoint-epochs", "", "N", options.checkpoint_epochs,
+              "write a checkpoint every N epochs; 0: none");
+  line.option("--checkpoint-minutes", "", "X", options.checkpoint_minutes,
+              "write a checkpoint every X minutes; 0: none");
+  line.option("--keep", "", "N", options.keep, "checkpoints that stay, the newest; 0: all");
+  line.section("Planning");
+  line.toggle("--plan", "", options.plan,
+              "print layers, memory and the predicted time of a step, and exit");
+}
+
+}  // namespace
+
+void TrainerOptions::add_to(CommandLine& line) {
+  add_data_options(*this, line);
+  add_training_options(*this, line);
+  add_checkpoint_options(*this, line);
+  run.add_to(line);
+}
+
+void TrainerOptions::check() const {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  require_positive("--batch", batch);
+  require_positive("--epochs", epochs);
+  require_range("--rate", rate, kInfinity);
+  require_range("--lambda", lambda, kInfinity);
+  require_range("--lambda1", lambda1, kInfinity);
+  require_range("--mu", mu, 1.0f);
+  require_range("--mu1", mu1, 1.0f);
+  const auto not_negative = [](const char* option, double value) {
+    if (value < 0)
+      throw UsageError(
+          fmt::format("{} {:g} is out of range: it must be at least 0", option, value));
+  };
+  not_negative("--checkpoint-epochs", double(checkpoint_epochs));
+  not_negative("--checkpoint-minutes", checkpoint_minutes);
+  not_negative("--keep", keep);
+  not_negative("--threads", run.threads);
+  if (force && !resume.empty())
+    throw UsageError("--force starts anew and --resume goes on: give one of the two");
+}
+
+void TrainerOptions::apply_to(TrainingDescriptor& training, Console& console) const {
+  if (batch) training.batch = *batch;
+  if (epochs) training.epochs = *epochs;
+  if (rate) training.rate = *rate;
+  if (lambda) training.lambda = *lambda;
+  if (lambda1) training.lambda1 = *lambda1;
+  if (seed) training.seed = *seed;
+  if (!optimizer.empty() && !equal_ignoring_case(optimizer, name_of(training.optimizer)))
+    training.optimizer = find_named<UpdateRule>(optimizer).value();
+  if (mu && !set_mu(training.optimizer, *mu))
+    console.warning(fmt::format("--mu has no effect with {}; --optimizer chooses another rule",
+                                name_of(training.optimizer)));
+  if (mu1 && !set_mu1(training.optimizer, *mu1))
+    console.warning(fmt::format("--mu1 has no effect with {}; it is Adam's beta2",
+                                name_of(training.optimizer)));
+}
+
+std::int64_t parse_bytes(const std::string& option, const std::string& text) {
+  double factor = 1.0;
+  std::string number = text;
+  const std::string units = "KMGT";
+  if (!number.empty()) {
+    const std::string last = lower_case(number.substr(number.size() - 1));
+    for (std::size_t u = 0; u < units.size(); ++u)
+      if (last == lower_case(units.substr(u, 1))) factor = std::pow(1024.0, double(u + 1));
+    if (factor > 1.0) number.pop_back();
+  }
+  const std::optional<double> value = parse_double(number);
+  if (!value || !(*value >= 0.0) || *value * factor > 9e18)
+    throw UsageError(
+        fmt::format("{}: \"{}\" is no size; write for example 8G, 512M or 1000000", option, text));
+  return std::int64_t(*value * factor);
+}
+
+CommandLine trainer_command_line(TrainerOptions& options) {
+  CommandLine line("trainer", "trains a network described in JSON on NetCDF data sets",
+                   "trainer -c network.json -i input.nc -o output.nc -n model.nc [options]");
+  options.add_to(line);
+  line.example("trainer -c configs/quickstart.json -i train.nc -o train.nc -n model.nc",
+               "Train with the settings of the descriptor");
+  line.example("trainer -c config.json -i gl_input.nc -o gl_output.nc -n gl.nc -b 256 -e 10",
+               "As DSSTNE's train");
+  line.example(
+      "trainer -c net.json -i train.nc -n model.nc --optimizer Adam --rate 0.001 --epochs 60",
+      "Other settings than the descriptor's");
+  line.example("trainer -c net.json -i train.nc -n model.nc --plan",
+               "See memory and time of a step before training");
+  line.example("trainer -c net.json -i train.nc -n model.nc --resume",
+               "A job that may be stopped and started again: goes on where it was");
+  line.example("mpirun -n 4 trainer -c net.json -i train.nc -n model.nc --threads 4",
+               "On four ranks; the model has the same bits as on one");
+  line.remark(
+      "SIGUSR1, SIGTERM and SIGINT stop the run after the current step: a checkpoint is written "
+      "beside --model and the exit code is 75; the same command with --resume goes on as if it had "
+      "never been stopped. Under mpirun use SIGUSR1, because mpirun kills its ranks about a second "
+      "after SIGTERM. A second SIGINT ends at once.");
+  line.remark(
+      "On stdout stands one line an epoch; costs are means over examples, summed over units. "
+      "Everything else goes to stderr.");
+  return line;
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/nn/descriptor.h"
+#include "tools/common/program.h"
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+/// The trainer's options.
+namespace norn::tools {
+
+struct TrainerOptions {
+  std::filesystem::path config;
+  std::vector<std::filesystem::path> inputs;
+  std::vector<std::filesystem::path> outputs;
+  std::filesystem::path model;
+  std::string dataset_name;  ///< DSSTNE's -d, without effect there too
+
+  // Not given: the descriptor's "Training" block, or the built-in defaults.
+  std::optional<Index> batch;
+  std::optional<Index> epochs;
+  std::optional<float> rate;
+  std::optional<float> lambda;
+  std::optional<float> lambda1;
+  std::optional<float> mu;
+  std::optional<float> mu1;
+  std::string optimizer;
+  std::optional<std::uint64_t> seed;
+
+  std::string resume;  ///< empty: no; "auto": the newest checkpoint; else a file
+  bool force = false;
+  Index checkpoint_epochs = 10;
+  double checkpoint_minutes = 0.0;
+  int keep = 3;
+  std::string data_memory = "8G";
+  bool plan = false;
+  RunOptions run;
+
+  void add_to(CommandLine& line);
+  /// Throws UsageError for values that no run can have.
+  void check() const;
+  /// Puts the settings that were given into the descriptor; those that have no effect with its
+  /// update rule are warned of.
+  void apply_to(TrainingDescriptor& training, Console& console) const;
+};
+
+/// "8G", "512M", "1.5T", "1000000": bytes, in powers of 1024. Throws UsageError naming the option.
+std::int64_t parse_bytes(const std::string& option, const std::string& text);
+
+CommandLine trainer_command_line(TrainerOptions& options);
+
+}  // namespace norn::tools

@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what is missing, builds, and runs every test that this machine can run.
+#   tools/test.sh [--sanitizers]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+sanitizers=no
+for option in "$@"; do
+  case "$option" in
+    --sanitizers) sanitizers=yes ;;
+    -h | --help)
+      echo "usage: tools/test.sh [--sanitizers]"
+      echo "  Builds the preset cpu and runs its tests. With nvcc on this machine it also compiles the preset cuda, and"
+      echo "  with a GPU runs its tests. --sanitizers adds the presets asan and tsan (two more builds of everything)."
+      exit 0
+      ;;
+    *)
+      echo "test.sh: unknown option '$option'; see --help" >&2
+      exit 2
+      ;;
+  esac
+done
+
+jobs=$(nproc)
+heading() { printf '\n== %s (%d s) ==\n' "$1" "$SECONDS"; }
+
+# configure PRESET [OPTION...]: with ccache where it is there.
+configure() {
+  local launcher=()
+  if command -v ccache > /dev/null; then
+    launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
+  fi
+  cmake --preset "$1" "${launcher[@]}" "${@:2}" | tail -n 4
+}
+
+heading "dependencies"
+tools/install_dependencies.sh
+
+heading "build: preset cpu"
+configure cpu
+cmake --build --preset cpu -j "$jobs"
+
+# mpirun refuses root and more ranks than cores unless told.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+
+if [ "$sanitizers" = yes ]; then
+  for preset in asan tsan; do
+    heading "build and test: preset $preset"
+    configure "$preset"
+    cmake --build --preset "$preset" -j "$jobs"
+    ctest --preset "$preset" -j "$jobs"
+  done
+fi
+
+nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2> /dev/null || true)
+if [ -n "$nvcc" ]; then
+  heading "build: preset cuda, with $nvcc"
+  # Host code is built and tested in the preset cpu; here only what nvcc compiles, so that nothing is built twice.
+  configure cuda -DCMAKE_CUDA_COMPILER="$nvcc"
+  cmake --build --preset cuda -j "$jobs" --target cuda_test
+  if nvidia-smi -L > /dev/null 2>&1; then
+    heading "test: preset cuda"
+    ctest --preset cuda -L gpu -j 1
+  else
+    echo "no GPU here: the CUDA side was compiled, its tests were not run"
+  fi
+else
+  echo "no nvcc here: the CUDA side was not compiled"
+fi
+
+heading "test: preset cpu"
+ctest --preset cpu -j "$jobs"

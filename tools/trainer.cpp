@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program `trainer`: trains a network.
+#include "tools/common/training_run.h"
+
+int main(int argc, char** argv) {
+  using namespace norn::tools;
+  return run_program(argc, argv, "trainer", [&](norn::MpiSession& session) {
+    TrainerOptions options;
+    const CommandLine line = trainer_command_line(options);
+    if (line.parse(argc, argv) == CommandLine::Outcome::answered) return 0;
+    return run_training(options, session);
+  });
+}
