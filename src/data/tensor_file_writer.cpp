@@ -52,7 +52,10 @@ struct TensorFileWriter::State {
       throw ShapeError(
           fmt::format("{}: variable \"{}\" is defined twice", file.path().string(), name));
     }
-    file.define_dimension(dimension, size);
+    // Vectors of one shape share a dimension.
+    const std::optional<Index> defined = file.dimension(dimension);
+    require(!defined || *defined == size, "TensorFileWriter: a dimension has two sizes");
+    if (!defined) file.define_dimension(dimension, size);
     file.define_variable(name, type, dimension);
     variables[name] = {type, size, element_bytes, {}};
   }
