@@ -44,7 +44,7 @@ def mutated(config):
         holder = parent(wrong, path)
         holder[path[-1] + "zz"] = holder.pop(path[-1])
         yield f"misspelt {path}", wrong
-        for value in (None, {"x": 1}, [[]]):
+        for value in (None, {"x": 1}):
             wrong = copy.deepcopy(config)
             parent(wrong, path)[path[-1]] = value
             yield f"{value} at {path}", wrong
