@@ -18,8 +18,23 @@ constexpr Index kRowsBetweenProgress = 1 << 14;
 
 }  // namespace
 
+FeatureIndex FeatureIndex::open(const std::filesystem::path& path, FeatureMode mode) {
+  FeatureIndex index;
+  const bool there = !path.empty() && std::filesystem::exists(path);
+  if (mode == FeatureMode::existing && !there) {
+    throw DataError(
+        fmt::format("{}: no such index of features; start a new one with -c", path.string()));
+  }
+  if (mode == FeatureMode::fresh || !there) return index;
+  index.fresh_ = false;
+  index.labels_ = read_label_index(path);
+  index.given_ = index.labels_.size();
+  if (mode != FeatureMode::merge) index.growth_ = Growth::fixed;
+  return index;
+}
+
 void FeatureIndex::use_numbers(Index width) {
-  width_ = fixed() ? labels_.size() : width;
+  width_ = fixed() ? given_ : std::max(width, given_);
   numeric_ = true;
 }
 

@@ -19,8 +19,11 @@ class FeatureIndex {
  public:
   enum class Growth { grows, fixed };
   FeatureIndex() = default;
-  FeatureIndex(LabelIndex labels, Growth growth) : growth_(growth), labels_(std::move(labels)) {}
 
+  /// The index that a file holds, or is to hold.
+  static FeatureIndex open(const std::filesystem::path& path, FeatureMode mode);
+  /// Whether it says more than the file that it was opened from.
+  bool changed() const { return !fixed() && (fresh_ || width() > given_); }
   /// From now on numbers stand for themselves, up to `width` at least. A fixed index keeps its
   /// width.
   void use_numbers(Index width);
@@ -36,6 +39,8 @@ class FeatureIndex {
 
  private:
   Growth growth_ = Growth::grows;
+  bool fresh_ = true;
+  Index given_ = 0;
   bool numeric_ = false;
   Index width_ = 0;
   LabelIndex labels_;

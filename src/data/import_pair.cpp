@@ -47,11 +47,8 @@ class PairImporter {
   void check_options() {
     if (options_.name.empty()) throw UsageError("--name is empty; name the data sets");
     std::vector<fs::path> inputs = {options_.input};
-    for (const fs::path* more :
-         {&options_.target, &options_.feature_index, &options_.target_feature_index}) {
-      if (!more->empty()) inputs.push_back(*more);
-    }
-    std::vector<fs::path> outputs = {beside(options_.output, ".features")};
+    if (!options_.target.empty()) inputs.push_back(options_.target);
+    std::vector<fs::path> outputs = {features_path(), target_features_path()};
     for (int part = 0; part < split_.parts(); ++part) {
       outputs.push_back(file_of(part));
       outputs.push_back(beside(file_of(part), ".examples"));
@@ -64,9 +61,21 @@ class PairImporter {
     return beside(options_.output, fmt::format(".{}.nc", split_.name(part)));
   }
 
-  FeatureIndex open_index(const fs::path& path) const {
-    if (path.empty()) return {};
-    return {read_label_index(path), FeatureIndex::Growth::fixed};
+  fs::path features_path() const {
+    return options_.features.empty() ? beside(options_.output, ".features") : options_.features;
+  }
+  fs::path target_features_path() const {
+    return options_.target_features.empty() ? beside(options_.output, ".target_features")
+                                            : options_.target_features;
+  }
+
+  /// A file that was not named is not read, either: it is a leftover of another run.
+  FeatureIndex open_index(const fs::path& named) const {
+    const bool fresh = named.empty() && options_.feature_mode == FeatureMode::automatic;
+    if (named.empty() && !fresh && options_.feature_mode != FeatureMode::fresh) {
+      throw UsageError("--merge-features needs the index to be named with --features");
+    }
+    return FeatureIndex::open(named, fresh ? FeatureMode::fresh : options_.feature_mode);
   }
 
   TextOptions text_options(bool valued) const {
@@ -76,7 +85,7 @@ class PairImporter {
   }
 
   void read_texts() {
-    features_ = open_index(options_.feature_index);
+    features_ = open_index(options_.features);
     const fs::path folder = scratch_folder(options_.rules, options_.output);
     std::optional<TextReader> text;
     // Whether values are wanted may depend on the format, which opening the text finds out.
@@ -87,14 +96,14 @@ class PairImporter {
     target_valued_ = options_.target_kind == ValueKind::analog;
     const bool own_target = options_.target.empty();
     labelled_ = libsvm && own_target;
-    separate_ = labelled_ || options_.separate_targets || !options_.target_feature_index.empty();
+    separate_ = labelled_ || options_.separate_targets || !options_.target_features.empty();
     if (labelled_ && target_valued_)
       throw UsageError("LibSVM labels have no values; drop --target-type");
     if (separate_ && own_target && !labelled_) {
       throw UsageError(
           "the input is its own target, so both have the same features; name a --target");
     }
-    if (separate_) target_features_ = open_index(options_.target_feature_index);
+    if (separate_) target_features_ = open_index(options_.target_features);
     if (split_.by_entry() && split_.parts() > 1 && (!own_target || labelled_)) {
       throw UsageError(
           "a split by entry needs an input that is its own target; use --split-by example");
@@ -216,9 +225,10 @@ class PairImporter {
     report_.input_width = features_.width();
     report_.target_width = (separate_ ? target_features_ : features_).width();
     IndexFiles indexes;
-    indexes.add_features(beside(options_.output, ".features"), features_);
-    if (separate_)
-      indexes.add_features(beside(options_.output, ".target_features"), target_features_);
+    if (features_.changed()) indexes.add_features(features_path(), features_);
+    if (separate_ && target_features_.changed()) {
+      indexes.add_features(target_features_path(), target_features_);
+    }
     std::vector<std::unique_ptr<OutputFile>> files;
     std::vector<LabelIndexWriter*> example_files;
     for (int part = 0; part < split_.parts(); ++part) {

@@ -19,18 +19,16 @@ class SetImporter {
  public:
   SetImporter(const SetImport& options, const Log& log)
       : options_(options),
-        known_examples_(fs::exists(options.example_index)),
-        examples_(known_examples_ ? read_label_index(options.example_index) : LabelIndex()),
+        known_examples_(fs::exists(options.examples)),
+        examples_(known_examples_ ? read_label_index(options.examples) : LabelIndex()),
         given_examples_(examples_.size()),
-        features_(open_features(options)),
-        given_features_(features_.width()),
+        features_(FeatureIndex::open(options.features, options.feature_mode)),
         rows_(scratch_folder(options.rules, options.output), options.kind == ValueKind::analog),
         ingest_(options.rules, examples_, log),
         log_(log) {}
 
   ImportReport run() {
-    check_paths({options_.input},
-                {options_.output, options_.feature_index, options_.example_index});
+    check_paths({options_.input}, {options_.output, options_.features, options_.examples});
     read();
     choose_examples();
     write();
@@ -39,19 +37,6 @@ class SetImporter {
   }
 
  private:
-  static FeatureIndex open_features(const SetImport& options) {
-    if (options.features == SetImport::FeatureMode::fresh) return {};
-    if (options.features == SetImport::FeatureMode::existing) {
-      if (!fs::exists(options.feature_index)) {
-        throw DataError(fmt::format("{}: no such feature index; start a new one with -c",
-                                    options.feature_index.string()));
-      }
-      return {read_label_index(options.feature_index), FeatureIndex::Growth::fixed};
-    }
-    if (!fs::exists(options.feature_index)) return {};
-    return {read_label_index(options.feature_index), FeatureIndex::Growth::grows};
-  }
-
   void read() {
     TextOptions options = options_.rules.text;
     options.values = rows_.valued() ? TextValues::require : TextValues::ignore;
@@ -74,8 +59,7 @@ class SetImporter {
             "before; use the same examples in all texts, a new -s file, or --missing-examples "
             "empty "
             "or drop",
-            options_.input.string(), examples_.label(given_examples_),
-            options_.example_index.string()));
+            options_.input.string(), examples_.label(given_examples_), options_.examples.string()));
       }
       report_.only_target = examples_.size() - given_examples_;
     }
@@ -88,7 +72,7 @@ class SetImporter {
               "before; use the same examples in all texts, or choose with --missing-examples empty "
               "or "
               "drop",
-              options_.input.string(), examples_.label(example), options_.example_index.string()));
+              options_.input.string(), examples_.label(example), options_.examples.string()));
         }
         ++report_.only_input;
         if (missing != MissingExamples::empty) continue;
@@ -100,13 +84,13 @@ class SetImporter {
       throw DataError(fmt::format(
           "{}: no features are left for {}; check the text and the feature "
           "index {}",
-          options_.input.string(), options_.output.string(), options_.feature_index.string()));
+          options_.input.string(), options_.output.string(), options_.features.string()));
     }
     if (report_.only_input > 0 && missing == MissingExamples::drop) {
-      log_.warning(fmt::format(
-          "{} examples of {} are not in {}: its rows do not match files written "
-          "with that index before",
-          report_.only_input, options_.example_index.string(), options_.output.string()));
+      log_.warning(
+          fmt::format("{} examples of {} are not in {}: its rows do not match files written "
+                      "with that index before",
+                      report_.only_input, options_.examples.string(), options_.output.string()));
     }
   }
 
@@ -132,12 +116,9 @@ class SetImporter {
     }
     file.finish();
     IndexFiles indexes;
-    const bool fresh = options_.features == SetImport::FeatureMode::fresh;
-    if (fresh || features_.width() > given_features_) {
-      indexes.add_features(options_.feature_index, features_);
-    }
+    if (features_.changed()) indexes.add_features(options_.features, features_);
     if (!known_examples_ || examples_.size() > given_examples_) {
-      indexes.add_labels(options_.example_index, examples_);
+      indexes.add_labels(options_.examples, examples_);
     }
     indexes.finish();
     file.commit();
@@ -151,7 +132,6 @@ class SetImporter {
   LabelIndex examples_;
   Index given_examples_;
   FeatureIndex features_;
-  Index given_features_;
   RowTable rows_;
   TextIngest ingest_;
   const Log& log_;

@@ -84,9 +84,8 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
           "that they are aligned by example",
           info->file.string(), info->name, info->examples, first.name, first.file.string(),
           first.examples));
-    const Role role = network.layers[std::size_t(layer)].kind == LayerKind::input
-                                 ? Role::input
-                                 : Role::target;
+    const Role role =
+        network.layers[std::size_t(layer)].kind == LayerKind::input ? Role::input : Role::target;
     const Residency residency =
         total > sources.memory_bytes ? Residency::stream : Residency::memory;
     bound_.push_back({layer, open_dataset(*info, residency, role)});

@@ -42,9 +42,24 @@ void Network::forward_hidden(const BoundBatch& batch, Pass pass, const StepPosit
       require(data != nullptr, "Network: an input layer has no data set");
       inputs_[at]->prepare(context_.compute, *data, batch_, pass, purpose_ == Pass::training,
                            position);
+      if (pass == Pass::training) catch_up_batch(layer, position.step);
     } else if (!outputs_[at]) {
       forward_layer(layer, batch.examples, pass, position);
     }
+  }
+}
+
+// The products of this batch must see the rows that it reads as the dense rule would have left
+// them.
+void Network::catch_up_batch(int input_layer, std::int64_t step) {
+  const LayerOutput& x = inputs_[std::size_t(input_layer)]->output();
+  if (!x.is_sparse) return;
+  for (int edge : graph_.destinations[std::size_t(input_layer)]) {
+    Weights* weights = weights_[std::size_t(edge)].get();
+    if (weights && weights->users == 1)
+      context_.compute.kernels.sparse->catch_up(graph_.network.training.optimizer, schedule_, step,
+                                                *x.transposed,
+                                                weights->row_state(weights->shape().mine));
   }
 }
 
@@ -170,6 +185,10 @@ void Network::receive_delta(int layer, Index examples, const StepPosition& posit
   communicator.all_reduce_max({&maximum, 1});
   sum.adapt(maximum);
   if (!unit.is_softmax()) return;
+  const SparsenessPenalty& sparseness = unit.settings().sparseness;
+  if (sparseness.beta > 0.0f)
+    context_.compute.kernels.normalization->sparseness_penalty(
+        sparseness.p, sparseness.beta, unit.own(examples), unit.delta(examples));
   // The Jacobian of SoftMax joins all units of a row: every rank forms the whole rows.
   Matrix<float> rows(examples, unit.partition().width(), context_.compute.memory);
   const MatrixView<float> own = rows.view().columns(unit.mine().begin, unit.mine().count());

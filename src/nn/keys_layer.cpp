@@ -274,17 +274,25 @@ std::vector<Key> make_layer_keys() {
   return keys;
 }
 
+Key window_key(std::string name, std::string help) {
+  Key key;
+  key.name = std::move(name);
+  key.type = ValueType::window;
+  key.help = std::move(help);
+  key.limits = from_to(1, kMostUnits);
+  key.kinds = kFed;
+  return by_default(std::move(key), "1");
+}
+
 }  // namespace
 
 std::vector<Key> layer_window_keys() {
-  Key kernel;
-  kernel.name = "Kernel";
-  kernel.type = ValueType::window;
-  kernel.limits = from_to(1, kMostUnits);
-  kernel.kinds = kFed;
-  kernel.default_text = "1";
-  kernel.help = "Convolutional and Pooling layers: extent of the window along x, y, z.";
-  Key stride = kernel;
+  Key kernel =
+      window_key("Kernel", "Convolutional and Pooling layers: extent of the window along x, y, z.");
+  Key stride =
+      window_key("KernelStride",
+                 "Convolutional and Pooling layers: step of the window along x, y, z. Step "
+                 "1 keeps the extent.");
   kernel.set = [](Draft& d, const Json::Value& v) {
     d.layer.kernel_dimensions = set_extents(d.layer.kernel, v);
   };
@@ -292,10 +300,6 @@ std::vector<Key> layer_window_keys() {
     if (d.layer.kernel_dimensions == 0) return Json::Value();
     return json_of_extents(d.layer.kernel, d.layer.kernel_dimensions);
   };
-  stride.name = "KernelStride";
-  stride.help =
-      "Convolutional and Pooling layers: step of the window along x, y, z. Step 1 keeps the "
-      "extent.";
   stride.set = [](Draft& d, const Json::Value& v) { set_extents(d.layer.stride, v); };
   stride.get = [](const Draft& d) {
     int count = 3;

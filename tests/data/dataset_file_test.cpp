@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets of every kind, written by ncgen from CDL text: an independent reading of the format.
 
-#include "support.h"
-
 #include "norn/data/dataset.h"
+#include "support.h"
 
 #include <gmock/gmock.h>
 
@@ -27,10 +26,12 @@ Rows rows_of(const std::filesystem::path& file, int number, Role role) {
 /// A file with one sparse boolean set of width 7; the pieces can be replaced.
 struct SparseCdl {
   std::string dimensions = "examplesDim0 = 3; sparseDataDim0 = 7;";
-  std::string variables = "uint sparseStart0(examplesDim0), sparseEnd0(examplesDim0); "
-                          "uint sparseIndex0(sparseDataDim0);";
-  std::string attributes = ":datasets = 1u; :name0 = \"gl_input\"; :attributes0 = 3u; "
-                           ":kind0 = 0u; :dataType0 = 0u; :dimensions0 = 1u; :width0 = 7u;";
+  std::string variables =
+      "uint sparseStart0(examplesDim0), sparseEnd0(examplesDim0); "
+      "uint sparseIndex0(sparseDataDim0);";
+  std::string attributes =
+      ":datasets = 1u; :name0 = \"gl_input\"; :attributes0 = 3u; "
+      ":kind0 = 0u; :dataType0 = 0u; :dimensions0 = 1u; :width0 = 7u;";
   std::string start = "0, 2, 2";
   std::string end = "2, 2, 7";
   std::string index = "5, 1, 6, 0, 2, 4, 3";
@@ -38,8 +39,8 @@ struct SparseCdl {
 
   std::string text() const {
     return "netcdf x { dimensions: " + dimensions + " variables: " + variables + attributes +
-           " data: sparseStart0 = " + start + "; sparseEnd0 = " + end + "; sparseIndex0 = " + index +
-           "; " + more + " }";
+           " data: sparseStart0 = " + start + "; sparseEnd0 = " + end +
+           "; sparseIndex0 = " + index + "; " + more + " }";
   }
 };
 
@@ -72,8 +73,9 @@ TEST(DatasetFile, ReadsSparseBooleanRowsInColumnOrder) {
 TEST(DatasetFile, ReadsOverlappingRowsWithGapsAnd64BitOffsets) {
   const TempDir folder;
   SparseCdl cdl;
-  cdl.variables = "uint64 sparseStart0(examplesDim0), sparseEnd0(examplesDim0); "
-                  "uint sparseIndex0(sparseDataDim0);";
+  cdl.variables =
+      "uint64 sparseStart0(examplesDim0), sparseEnd0(examplesDim0); "
+      "uint sparseIndex0(sparseDataDim0);";
   cdl.start = "4, 0, 1";
   cdl.end = "6, 3, 5";
   write_cdl(folder / "x.nc", cdl.text());
@@ -103,18 +105,21 @@ TEST(DatasetFile, ReadsValuesOfEveryNumberType) {
   for (const auto& c : kCases) {
     SCOPED_TRACE(c.cdl_type);
     const std::string values = c.literals;
-    write_cdl(folder / "x.nc",
-              std::string("netcdf x { dimensions: dataDim0 = 3; examplesDim0 = 1; sparseDataDim1 = "
-                          "3; examplesDim1 = 1; variables: ") +
-                  c.cdl_type + " data0(dataDim0), sparseData1(sparseDataDim1); uint "
-                  "sparseStart1(examplesDim1), sparseEnd1(examplesDim1), "
-                  "sparseIndex1(sparseDataDim1); :datasets = 2u; :name0 = \"dense\"; :attributes0 = "
-                  "0u; :dataType0 = " + std::to_string(c.number) +
-                  "u; :dimensions0 = 1u; :width0 = 3u; :name1 = \"sparse\"; :attributes1 = 1u; "
-                  ":dataType1 = " + std::to_string(c.number) +
-                  "u; :dimensions1 = 1u; :width1 = 3u; data: data0 = " + values +
-                  "; sparseData1 = " + values +
-                  "; sparseStart1 = 0; sparseEnd1 = 3; sparseIndex1 = 0, 1, 2; }");
+    write_cdl(
+        folder / "x.nc",
+        std::string("netcdf x { dimensions: dataDim0 = 3; examplesDim0 = 1; sparseDataDim1 = "
+                    "3; examplesDim1 = 1; variables: ") +
+            c.cdl_type +
+            " data0(dataDim0), sparseData1(sparseDataDim1); uint "
+            "sparseStart1(examplesDim1), sparseEnd1(examplesDim1), "
+            "sparseIndex1(sparseDataDim1); :datasets = 2u; :name0 = \"dense\"; :attributes0 = "
+            "0u; :dataType0 = " +
+            std::to_string(c.number) +
+            "u; :dimensions0 = 1u; :width0 = 3u; :name1 = \"sparse\"; :attributes1 = 1u; "
+            ":dataType1 = " +
+            std::to_string(c.number) + "u; :dimensions1 = 1u; :width1 = 3u; data: data0 = " +
+            values + "; sparseData1 = " + values +
+            "; sparseStart1 = 0; sparseEnd1 = 3; sparseIndex1 = 0, 1, 2; }");
     const Rows expected = {c.expected};
     EXPECT_EQ(rows_of(folder / "x.nc", 0, Role::target), expected);
     EXPECT_EQ(rows_of(folder / "x.nc", 1, Role::target), expected);
@@ -142,8 +147,9 @@ TEST(DatasetFile, ReadsClassLabelsIndexWeightsAndOldSpellings) {
   EXPECT_EQ(infos[0].dimensions, 3);
   EXPECT_EQ(infos[0].width(), 6);
   EXPECT_TRUE(infos[1].boolean && infos[1].gives_sparse_batches() && infos[1].sparse_ignore_zero);
-  EXPECT_EQ(rows_of(folder / "x.nc", 0, Role::input),
-            (Rows{{7, 8, 9, 10, 11, 12}, {1, 2, 3, 4, 5, 6}, {1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, 12}}));
+  EXPECT_EQ(
+      rows_of(folder / "x.nc", 0, Role::input),
+      (Rows{{7, 8, 9, 10, 11, 12}, {1, 2, 3, 4, 5, 6}, {1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, 12}}));
   const auto set = open_dataset(infos[0], Residency::stream, Role::input);
   HostBatch batch;
   set->gather(std::vector<Index>{3, 1}, batch);
@@ -166,7 +172,8 @@ TEST(DatasetFile, RefusesWhatIsNotADataSetFile) {
   write_text(folder / "cut.nc", whole.substr(0, whole.size() / 2));
   EXPECT_THAT(message_of([&] { list_datasets(folder / "cut.nc"); }),
               HasSubstr("cut.nc: cannot read as a NetCDF file"));
-  write_cdl(folder / "other.nc", "netcdf x { dimensions: a = 1; variables: int b(a); data: b = 1; }");
+  write_cdl(folder / "other.nc",
+            "netcdf x { dimensions: a = 1; variables: int b(a); data: b = 1; }");
   EXPECT_THAT(message_of([&] { list_datasets(folder / "other.nc"); }),
               HasSubstr("attribute \"datasets\" is missing"));
 }
@@ -203,12 +210,14 @@ TEST(DatasetFile, NamesFileSetExampleAndValueOfEveryDefect) {
   write_cdl(folder / "twice.nc", twice.text());
   EXPECT_EQ(rows_of(folder / "twice.nc", 0, Role::input)[2][6], 2.0f);
   SparseCdl narrow;
-  narrow.attributes = ":datasets = 1u; :name0 = \"gl_input\"; :attributes0 = 3u; :dataType0 = 0u; "
-                      ":dimensions0 = 1u; :width0 = 0u;";
+  narrow.attributes =
+      ":datasets = 1u; :name0 = \"gl_input\"; :attributes0 = 3u; :dataType0 = 0u; "
+      ":dimensions0 = 1u; :width0 = 0u;";
   expect(narrow, "attribute width0 is 0, expected at least 1");
   SparseCdl valued;
-  valued.attributes = ":datasets = 1u; :name0 = \"gl_input\"; :attributes0 = 1u; :dataType0 = 4u; "
-                      ":dimensions0 = 1u; :width0 = 7u;";
+  valued.attributes =
+      ":datasets = 1u; :name0 = \"gl_input\"; :attributes0 = 1u; :dataType0 = 4u; "
+      ":dimensions0 = 1u; :width0 = 7u;";
   expect(valued, "variable sparseData0 is missing");
   valued.variables += "float sparseData0(sparseDataDim0);";
   valued.more = "sparseData0 = 1, 2, 3, NaN, 5, 6, 7;";
@@ -222,10 +231,12 @@ TEST(DatasetFile, NamesDefectsOfAttributesAndDenseSets) {
   const TempDir folder;
   const auto expect = [&](const std::string& attributes, const std::string& data,
                           const std::string& words) {
-    write_cdl(folder / "bad.nc",
-              "netcdf x { dimensions: dataDim0 = 4; examplesDim0 = 2; variables: float "
-              "data0(dataDim0), dataWeight0(examplesDim0); uint index0(examplesDim0); :datasets = 1u;"
-              ":name0 = \"d\"; " + attributes + " data: " + data + " }");
+    write_cdl(
+        folder / "bad.nc",
+        "netcdf x { dimensions: dataDim0 = 4; examplesDim0 = 2; variables: float "
+        "data0(dataDim0), dataWeight0(examplesDim0); uint index0(examplesDim0); :datasets = 1u;"
+        ":name0 = \"d\"; " +
+            attributes + " data: " + data + " }");
     EXPECT_THAT(error_of(folder / "bad.nc", Residency::memory, Role::input),
                 HasSubstr("bad.nc: data set \"d\": " + words));
   };
@@ -238,7 +249,8 @@ TEST(DatasetFile, NamesDefectsOfAttributesAndDenseSets) {
   expect(plain + "256u;", data, "attribute attributes0 is 256, which has unknown bits");
   expect(plain + "2u;", data, "variable data0 has 4 elements in 1 dimensions, expected 2 in one");
   expect(plain + "\"3\";", data, "attribute attributes0 is text, expected a whole number");
-  expect(":attributes0 = 0u; :dimensions0 = 1u; :width0 = 2u;", data, "attribute dataType0 is missing");
+  expect(":attributes0 = 0u; :dimensions0 = 1u; :width0 = 2u;", data,
+         "attribute dataType0 is missing");
   expect(":attributes0 = 0u; :dataType0 = 10u; :dimensions0 = 1u; :width0 = 2u;", data,
          "attribute dataType0 is 10, expected 0 to 9");
   expect(":attributes0 = 0u; :dataType0 = 4u; :dimensions0 = 4u; :width0 = 2u;", data,

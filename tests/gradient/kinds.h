@@ -61,10 +61,16 @@ inline std::vector<DataKind> target_kinds(const Loss& loss) {
        .ignore_absent = true,
        .low = low},
       {.name = "dense labels", .labels = true},
-      {.name = "dense", .sparse = false, .low = low},
-      {.name = "dense weighted", .sparse = false, .weighted = true, .low = low},
       {.name = "dense of 0, 1/2 and 1", .sparse = false, .halves = true},
+      {.name = "dense of 0, 1/2 and 1, weighted",
+       .sparse = false,
+       .halves = true,
+       .weighted = true},
   };
+  // It counts dense targets of exactly 0 and 1 only.
+  if (std::holds_alternative<ScaledMarginalCrossEntropy>(loss)) return kinds;
+  kinds.push_back({.name = "dense", .sparse = false, .low = low});
+  kinds.push_back({.name = "dense weighted", .sparse = false, .weighted = true, .low = low});
   return kinds;
 }
 

@@ -237,7 +237,8 @@ TEST(NetworkGradient, WithTheSparsenessPenaltyOnASoftMaxLayer) {
 
 TEST(NetworkGradient, WithDeltaBoost) {
   for (const std::string& name : names_of<Loss>())
-    for (DataKind kind : {kBoolean, kValued, DataKind{.name = "dense", .sparse = false}})
+    for (DataKind kind :
+         {kBoolean, kValued, DataKind{.name = "dense", .sparse = false, .halves = true}})
       for (const LayerActivation& output : {LayerActivation(SoftMax{}), kSigmoid}) {
         SCOPED_TRACE(fmt::format("{} {}", name, kind.name));
         kind.low = 0.1f;

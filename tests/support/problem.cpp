@@ -46,7 +46,8 @@ void fill_sparse(const DataKind& kind, Index width, std::mt19937_64& random, Hos
 }  // namespace
 
 LayerDescriptor input_layer(const std::string& name, Index units) {
-  LayerDescriptor layer = unit_layer(name, LayerKind::input, units, {}, Activation(Linear{}));
+  LayerDescriptor layer =
+      unit_layer(name, LayerKind::input, units, {}, LayerDescriptor{}.activation);
   layer.dataset = name;
   return layer;
 }
@@ -89,12 +90,11 @@ void Problem::set_data(const std::string& layer, const DataKind& kind, Index exa
                        std::uint64_t seed, Index width) {
   data.resize(network.layers.size());
   ignore_absent.resize(network.layers.size(), false);
-  has_data.resize(network.layers.size(), false);
   for (std::size_t i = 0; i < network.layers.size(); ++i) {
     if (network.layers[i].name != layer) continue;
-    data[i] = random_batch(kind, examples, width > 0 ? width : network.layers[i].units(), seed + i);
+    const Index units = width > 0 ? width : network.layers[i].units();
+    data[i] = std::make_shared<HostBatch>(random_batch(kind, examples, units, seed + i));
     ignore_absent[i] = kind.ignore_absent;
-    has_data[i] = true;
   }
 }
 
@@ -102,8 +102,8 @@ BoundBatch Problem::bound() const {
   BoundBatch batch;
   batch.ignore_absent = ignore_absent;
   for (std::size_t i = 0; i < data.size(); ++i) {
-    batch.of_layer.push_back(has_data[i] ? &data[i] : nullptr);
-    if (has_data[i]) batch.examples = data[i].examples;
+    batch.of_layer.push_back(data[i].get());
+    if (data[i]) batch.examples = data[i]->examples;
   }
   return batch;
 }
@@ -111,8 +111,8 @@ BoundBatch Problem::bound() const {
 std::vector<DatasetShape> Problem::shapes() const {
   std::vector<DatasetShape> shapes;
   for (std::size_t i = 0; i < data.size(); ++i)
-    if (has_data[i])
-      shapes.push_back({network.layers[i].dataset, 1, {data[i].width, 1, 1}, data[i].is_sparse});
+    if (data[i])
+      shapes.push_back({network.layers[i].dataset, 1, {data[i]->width, 1, 1}, data[i]->is_sparse});
   return shapes;
 }
 

@@ -42,9 +42,8 @@ struct Problem {
   NetworkDescriptor network;
   Index planned_batch = 7;
   StepPosition position = {3, 1, 77};
-  std::vector<HostBatch> data;  ///< by layer; empty for hidden layers
+  std::vector<std::shared_ptr<const HostBatch>> data;  ///< by layer; null for hidden layers
   std::vector<bool> ignore_absent;
-  std::vector<bool> has_data;
 
   /// Gives a layer its data, of the layer's width unless told otherwise.
   void set_data(const std::string& layer, const DataKind& kind, Index examples, std::uint64_t seed,

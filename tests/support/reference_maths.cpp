@@ -60,8 +60,7 @@ bool bends_at_zero(const Activation& f) {
 }
 
 double TargetRow::stored() const {
-  return double(
-      std::count_if(unit.begin(), unit.end(), [](const Target& t) { return t.stored; }));
+  return double(std::count_if(unit.begin(), unit.end(), [](const Target& t) { return t.stored; }));
 }
 
 TargetRow target_row(const HostBatch& batch, Index example, Index units, bool ignore_absent) {
@@ -78,8 +77,7 @@ TargetRow target_row(const HostBatch& batch, Index example, Index units, bool ig
       row.unit[x.column[i]] = {x.value ? double(x.value[i]) : 1.0, true};
   } else {
     const MatrixView<const float> x = batch.matrix();
-    for (Index c = 0; c < x.cols; ++c)
-      row.unit[std::size_t(c)] = {double(x(example, c)), true};
+    for (Index c = 0; c < x.cols; ++c) row.unit[std::size_t(c)] = {double(x(example, c)), true};
   }
   return row;
 }

@@ -326,10 +326,10 @@ double Network::distance_to_kinks(const Activity& activity, const BoundBatch& ba
         for (double z : row) nearest = std::min(nearest, std::abs(z));
     if (descriptor.kind != LayerKind::output) continue;
     for (Index b = 0; b < batch.examples; ++b)
-      nearest = std::min(
-          nearest, loss_kink_distance(network_.loss, activity.activity[i][std::size_t(b)],
-                                      target_row(*batch.of_layer[i], b, descriptor.units(),
-                                                 batch.ignore_absent[i])));
+      nearest =
+          std::min(nearest, loss_kink_distance(network_.loss, activity.activity[i][std::size_t(b)],
+                                               target_row(*batch.of_layer[i], b, descriptor.units(),
+                                                          batch.ignore_absent[i])));
   }
   return nearest;
 }

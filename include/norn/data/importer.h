@@ -49,6 +49,14 @@ enum class ValueKind {
   analog      ///< a value each
 };
 
+/// What becomes of an index of features that a file may hold already.
+enum class FeatureMode {
+  automatic,  ///< as existing when the file is there, else as fresh
+  existing,   ///< the file must be there; features that it lacks are dropped
+  fresh,      ///< a new index is made
+  merge       ///< new features are added
+};
+
 /// Which entries or examples go to which file.
 struct SplitRule {
   enum class Kind { none, ratio, leave_one_out };
@@ -90,25 +98,21 @@ struct PairImport {
   ValueKind input_kind = ValueKind::automatic;
   ValueKind target_kind = ValueKind::indicator;
   LibsvmLabels libsvm_labels = LibsvmLabels::automatic;
-  std::filesystem::path feature_index;         ///< given: features that it lacks are dropped
-  std::filesystem::path target_feature_index;  ///< the same for targets with features of their own
-  bool separate_targets = false;               ///< targets have a feature index of their own
+  std::filesystem::path features;  ///< empty: a fresh one, `output` with the ending .features
+  std::filesystem::path target_features;  ///< of targets with features of their own
+  FeatureMode feature_mode = FeatureMode::automatic;
+  bool separate_targets = false;  ///< targets have features of their own
   SplitRule split;
 };
 
 /// One set in a file, with index files that are shared between runs: what generateNetCDF does.
 struct SetImport {
-  enum class FeatureMode {
-    existing,  ///< the feature index must exist; features that it lacks are dropped
-    fresh,     ///< starts a new one
-    merge      ///< adds to the one that exists
-  };
   ImportRules rules;
   std::filesystem::path input;
   std::filesystem::path output;
-  std::filesystem::path feature_index;
-  std::filesystem::path example_index;  ///< read when it exists, extended
-  FeatureMode features = FeatureMode::existing;
+  std::filesystem::path features;
+  std::filesystem::path examples;  ///< index of examples: read when it exists, extended
+  FeatureMode feature_mode = FeatureMode::existing;
   std::string name;
   ValueKind kind = ValueKind::indicator;
 };

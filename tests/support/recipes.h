@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tests/support/training_recipe.h"
+
+#include <vector>
+
+/// Networks for whole runs: between them every mechanism of the engine, odd widths, a smaller last
+/// batch, and layers with fewer blocks than there are ranks.
+namespace norn::test {
+
+inline Recipe recipe_base(std::string name, const UpdateRule& optimizer, float rate) {
+  Recipe recipe;
+  recipe.name = std::move(name);
+  TrainingDescriptor& training = recipe.network.training;
+  training.optimizer = optimizer;
+  training.rate = rate;
+  training.batch = 37;
+  training.lambda = 1e-3f;
+  training.lambda1 = 1e-5f;
+  training.seed = 4711;
+  recipe.network.decay = 0.01f;
+  return recipe;
+}
+
+/// 333 inputs, 77 and 50 hidden units, 1003 outputs, with dropout and denoising.
+inline Recipe deep_recipe(std::string name, const UpdateRule& optimizer, float rate,
+                          const LayerActivation& output) {
+  Recipe recipe = recipe_base(std::move(name), optimizer, rate);
+  recipe.network.layers = {input_layer("In", 333), hidden_layer("First", 77, {"In"}),
+                           hidden_layer("Second", 50, {"First"}, Activation(Relu{})),
+                           output_layer("Out", 1003, {"Second"}, output)};
+  recipe.network.denoising = 0.3f;
+  recipe.network.layers[0].sparse = true;
+  recipe.network.layers[1].dropout = 0.3f;
+  recipe.network.layers[2].dropout = 0.2f;
+  return recipe;
+}
+
+inline std::vector<Recipe> all_recipes() {
+  std::vector<Recipe> all;
+  all.push_back(deep_recipe("softmax", Adam{}, 0.003f, SoftMax{}));
+
+  all.push_back(deep_recipe("sigmoid", RmsProp{}, 0.001f, Activation(Sigmoid{})));
+  all.back().inputs.valued = true;
+  all.back().network.layers[1].weight_norm = 0.8f;
+  all.back().network.layers[2].extent[0] = 10;  // one block
+  all.back().network.layers[3].weight_norm = 0.5f;
+
+  all.push_back(recipe_base("tied", Momentum{}, 0.01f));
+  all.back().network.layers = {input_layer("In", 333), hidden_layer("Hidden", 77, {"In"}),
+                               output_layer("Out", 333, {"Hidden"}, Activation(Sigmoid{}))};
+  all.back().network.layers[2].shared_weights = {{"Hidden", "In", "Hidden", true}};
+
+  all.push_back(recipe_base("batch normalisation", Nesterov{}, 0.02f));
+  all.back().network.layers = {input_layer("In", 333), hidden_layer("First", 77, {"In"}),
+                               hidden_layer("Second", 50, {"First"}, SoftMax{}),
+                               hidden_layer("Third", 77, {"Second"}, Activation(Selu{})),
+                               output_layer("Out", 203, {"Third"}, SoftMax{})};
+  all.back().network.layers[1].batch_normalization = true;
+  all.back().network.layers[3].batch_normalization = true;
+  all.back().network.layers[3].skips = {"First"};
+  all.back().network.layers[3].dropout = 0.2f;
+
+  all.push_back(deep_recipe("delta norm", AdaGrad{}, 0.01f, SoftMax{}));
+  all.back().network.layers[1].delta_norm = 0.05f;
+  all.back().network.layers[3].delta_norm = 0.8f;
+  all.back().network.loss = ScaledMarginalCrossEntropy{};
+
+  all.push_back(recipe_base("two outputs", AdaDelta{}, 1.0f));
+  all.back().network.layers = {
+      input_layer("In", 333), hidden_layer("First", 77, {"In"}, Activation(Elu{})),
+      output_layer("Near", 402, {"First", "In"}, SoftMax{}),
+      hidden_layer("Second", 50, {"First"}, Activation(Sigmoid{})),
+      output_layer("Far", 301, {"Second", "First"}, Activation(Sigmoid{}))};
+  all.back().network.layers[3].sparse = true;
+  all.back().network.sparseness = {0.3f, 0.01f};
+  all.back().inputs.weighted = true;
+
+  all.push_back(recipe_base("dense", Sgd{}, 1.0f));
+  all.back().network.layers = {input_layer("In", 123), hidden_layer("Hidden", 77, {"In"}),
+                               output_layer("Out", 203, {"Hidden", "In"}, SoftMax{})};
+  all.back().network.layers[0].dropout = 0.2f;
+  all.back().network.layers[0].normalize = InputNormalization::l2;
+  all.back().network.loss = SquaredError{};
+  all.back().inputs = {.name = "dense", .sparse = false};
+  return all;
+}
+
+}  // namespace norn::test

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program `importer`: makes files of data sets from text.
+#include "norn/data/importer.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "tools/common/program.h"
+#include "tools/common/progress.h"
+#include "tools/common/stop_signals.h"
+
+#include <cstdio>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+struct ImporterOptions {
+  std::filesystem::path input, target, output, features, target_features, samples, scratch;
+  std::string name;
+  std::string format = "auto", type = "auto", target_type = "indicator", header = "auto";
+  std::string libsvm_labels = "auto", duplicates = "error", empty_rows = "error";
+  std::string repeated = "auto", missing = "auto", split, split_by = "entry";
+  bool new_features = false, merge_features = false, separate_targets = false;
+  bool quiet = false;
+  std::uint64_t seed = 1;
+  TextOptions text;
+
+  /// One set with shared index files, as generateNetCDF makes it: what -s tells.
+  bool single_set() const { return !samples.empty(); }
+};
+
+void add_file_options(ImporterOptions& options, CommandLine& line) {
+  line.section("Files and names");
+  line.option("--input", "-i", "PATH", options.input,
+              "text to read: a file, or a folder whose files are read in the order of their names; "
+              ".gz is unpacked")
+      .required = true;
+  line.option("--output", "-o", "FILE", options.output, "NetCDF file to write").required = true;
+  line.option("--name", "-d", "NAME", options.name,
+              "the data sets are NAME_input and NAME_output; with --samples the one set is NAME")
+      .required = true;
+  line.option("--target", "", "PATH", options.target,
+              "text with what is to be predicted for the examples of --input; without it the input "
+              "is its own target, and LibSVM text has its labels");
+  line.option("--features", "-f", "FILE", options.features,
+              "index of features (label, tab, number). Without --samples: read when it exists, and "
+              "features that it lacks are dropped; else written")
+      .default_text = "a new one beside the output, with the ending .features";
+  line.option("--target-features", "", "FILE", options.target_features,
+              "the same for targets with features of their own")
+      .default_text = "beside the output, with the ending .target_features";
+  line.toggle("--separate-targets", "", options.separate_targets,
+              "targets have features of their own");
+  line.toggle("--new-features", "-c", options.new_features,
+              "start new indexes of features where files exist");
+  line.toggle("--merge-features", "-m", options.merge_features,
+              "add new features to indexes that exist");
+  line.option("--samples", "-s", "FILE", options.samples,
+              "as generateNetCDF: write one data set, whose rows follow this index of examples; it "
+              "is read when it exists, and extended");
+  line.option("--scratch", "", "FOLDER", options.scratch,
+              "for temporary files, about 4 bytes an entry (8 with values)")
+      .default_text = "the output's folder";
+}
+
+void add_text_options(ImporterOptions& options, CommandLine& line) {
+  line.section("Text");
+  line.choice("--format", "", {"auto", "dsstne", "libsvm", "csv", "tsv"}, options.format,
+              "dsstne: example<TAB>feature[,value]:feature[,value]...; libsvm: label,label "
+              "number:value ...; csv, tsv: example, feature and perhaps value in columns");
+  line.choice("--type", "-t", {"auto", "indicator", "analog"}, options.type,
+              "whether input features are present or absent, or have values; auto: analog for "
+              "libsvm, else indicator");
+  line.choice("--target-type", "", {"indicator", "analog"}, options.target_type,
+              "the same for targets");
+  line.choice("--header", "", {"auto", "yes", "no"}, options.header,
+              "whether csv and tsv begin with a line of column names; auto: when a column is given "
+              "by name, or when the first value is no number");
+  line.option("--example-column", "", "COLUMN", options.text.example_column,
+              "of csv and tsv: number or name");
+  line.option("--feature-column", "", "COLUMN", options.text.feature_column, "the same");
+  line.option("--value-column", "", "COLUMN", options.text.value_column,
+              "the same, with --type analog");
+  line.choice(
+      "--libsvm-labels", "", {"auto", "numbers", "names"}, options.libsvm_labels,
+      "labels of libsvm text are columns from 0, or names; auto: numbers when the text has a "
+      "header line");
+}
+
+void add_rule_options(ImporterOptions& options, CommandLine& line) {
+  line.section("What is not as expected");
+  line.option("--skip-malformed", "", "N", options.text.skip_malformed,
+              "pass over up to N malformed lines");
+  line.choice("--duplicates", "", {"error", "sum", "first"}, options.duplicates,
+              "a feature that an example names twice");
+  line.choice("--empty-rows", "", {"error", "drop", "keep"}, options.empty_rows,
+              "an example without features");
+  line.choice("--repeated-examples", "", {"auto", "error", "last", "merge"}, options.repeated,
+              "an example on two lines of dsstne text; auto: error, with --samples last");
+  line.choice("--missing-examples", "", {"auto", "error", "empty", "drop"}, options.missing,
+              "an example that only one of --input and --target has, or that is not in --samples; "
+              "auto: drop, with --samples error");
+}
+
+void add_split_options(ImporterOptions& options, CommandLine& line) {
+  line.section("Training and test parts");
+  line.option("--split", "", "RULE", options.split,
+              "ratio:0.8/0.1/0.1 (train/validation/test), ratio:0.8/0.2 (train/test) or "
+              "leave-one-out; writes OUTPUT.train.nc and so on");
+  line.choice("--split-by", "", {"entry", "example"}, options.split_by,
+              "share out the entries of each example (inputs are then always its training "
+              "entries), or whole examples");
+  line.option("--seed", "", "N", options.seed, "of the split");
+  line.section("Running");
+  line.toggle("--quiet", "-q", options.quiet, "warnings and errors only, no progress");
+}
+
+CommandLine importer_command_line(ImporterOptions& options) {
+  CommandLine line("importer", "Makes files of data sets (NetCDF) from text.",
+                   "importer --input TEXT --name NAME --output FILE.nc [options]");
+  add_file_options(options, line);
+  add_text_options(options, line);
+  add_rule_options(options, line);
+  add_split_options(options, line);
+  line.example("importer --input train.txt --name shop --output train.nc --features shop.features",
+               "inputs that are their own targets, and the index of features");
+  line.example(
+      "importer --input train.txt --target held_out.txt --name shop --output test.nc "
+      "--features shop.features",
+      "the same features; what was held out as targets, joined by example");
+  line.example(
+      "importer --input ratings.csv --example-column userId --feature-column movieId "
+      "--name films --output films.nc --split leave-one-out",
+      "films.train.nc and films.test.nc from a table");
+  line.example("importer -d gl_input -i ratings.txt -o gl_input.nc -f features -s samples -c",
+               "as generateNetCDF");
+  return line;
+}
+
+/// The member of an enumeration whose words are listed in its order.
+template <typename E>
+E chosen(const std::string& word, std::initializer_list<const char*> words) {
+  int number = 0;
+  for (const char* known : words) {
+    if (word == known) return E(number);
+    ++number;
+  }
+  throw UsageError(fmt::format("\"{}\" is unknown", word));
+}
+
+SplitRule split_rule(const ImporterOptions& options) {
+  SplitRule rule;
+  rule.seed = options.seed;
+  rule.unit = chosen<SplitRule::Unit>(options.split_by, {"entry", "example"});
+  if (options.split.empty()) return rule;
+  const auto fail = [&] {
+    throw UsageError(
+        fmt::format("--split {}: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2 or "
+                    "leave-one-out",
+                    options.split));
+  };
+  if (options.split == "leave-one-out") {
+    rule.kind = SplitRule::Kind::leave_one_out;
+    return rule;
+  }
+  constexpr std::string_view kRatio = "ratio:";
+  std::string_view rest = options.split;
+  if (!rest.starts_with(kRatio)) fail();
+  rule.kind = SplitRule::Kind::ratio;
+  for (rest.remove_prefix(kRatio.size()); !rest.empty();) {
+    const std::size_t end = rest.find('/');
+    const auto share = parse_double(rest.substr(0, end));
+    if (!share) fail();
+    rule.ratios.push_back(*share);
+    rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
+  }
+  return rule;
+}
+
+ImportRules import_rules(const ImporterOptions& options) {
+  ImportRules rules;
+  rules.text = options.text;
+  rules.text.format =
+      chosen<TextFormat>(options.format, {"auto", "dsstne", "libsvm", "csv", "tsv"});
+  rules.text.header = chosen<HeaderLine>(options.header, {"auto", "yes", "no"});
+  rules.duplicates = chosen<Duplicates>(options.duplicates, {"error", "sum", "first"});
+  rules.empty_rows = chosen<EmptyRows>(options.empty_rows, {"error", "drop", "keep"});
+  const bool single = options.single_set();
+  const std::string repeated = options.repeated != "auto" ? options.repeated
+                               : single                   ? "last"
+                                                          : "error";
+  const std::string missing = options.missing != "auto" ? options.missing
+                              : single                  ? "error"
+                                                        : "drop";
+  rules.repeated = chosen<RepeatedExamples>(repeated, {"error", "last", "merge"});
+  rules.missing = chosen<MissingExamples>(missing, {"error", "empty", "drop"});
+  rules.scratch = options.scratch;
+  if (options.text.skip_malformed < 0) throw UsageError("--skip-malformed must be at least 0");
+  return rules;
+}
+
+FeatureMode feature_mode(const ImporterOptions& options) {
+  if (options.new_features && options.merge_features) {
+    throw UsageError("-c starts a new index of features and -m adds to one; choose one of them");
+  }
+  if (options.new_features) return FeatureMode::fresh;
+  if (options.merge_features) return FeatureMode::merge;
+  return options.single_set() ? FeatureMode::existing : FeatureMode::automatic;
+}
+
+ImportReport run_single(const ImporterOptions& options, ImportRules rules, const Log& log) {
+  if (options.features.empty()) throw UsageError("--samples needs --features (-f), too");
+  const bool pair_option = !options.target.empty() || !options.target_features.empty() ||
+                           options.separate_targets || !options.split.empty();
+  if (pair_option) {
+    throw UsageError(
+        "--samples writes one data set; --target, --target-features, --separate-targets "
+        "and --split are for two");
+  }
+  SetImport import;
+  import.rules = std::move(rules);
+  import.input = options.input;
+  import.output = options.output;
+  import.features = options.features;
+  import.examples = options.samples;
+  import.feature_mode = feature_mode(options);
+  import.name = options.name;
+  import.kind = options.type == "analog" ? ValueKind::analog : ValueKind::indicator;
+  return import_set(import, log);
+}
+
+ImportReport run_pair(const ImporterOptions& options, ImportRules rules, const Log& log) {
+  PairImport import;
+  import.rules = std::move(rules);
+  import.input = options.input;
+  import.target = options.target;
+  import.output = options.output;
+  import.name = options.name;
+  import.input_kind = chosen<ValueKind>(options.type, {"auto", "indicator", "analog"});
+  import.target_kind = options.target_type == "analog" ? ValueKind::analog : ValueKind::indicator;
+  import.libsvm_labels = chosen<LibsvmLabels>(options.libsvm_labels, {"auto", "numbers", "names"});
+  import.features = options.features;
+  import.target_features = options.target_features;
+  import.feature_mode = feature_mode(options);
+  import.separate_targets = options.separate_targets;
+  import.split = split_rule(options);
+  return import_pair(import, log);
+}
+
+void print_report(const ImportReport& report, bool pair, double seconds) {
+  Index entries = 0;
+  for (const ImportReport::File& file : report.files) {
+    entries += file.input_entries + file.target_entries;
+    if (pair) {
+      fmt::print("{}: {} examples, {} input and {} target entries\n", file.path.string(),
+                 with_thousands(file.examples), with_thousands(file.input_entries),
+                 with_thousands(file.target_entries));
+    } else {
+      fmt::print("{}: {} examples, {} entries\n", file.path.string(), with_thousands(file.examples),
+                 with_thousands(file.input_entries));
+    }
+  }
+  for (const std::filesystem::path& path : report.index_files) fmt::print("{}\n", path.string());
+  if (pair) {
+    fmt::print("width: {} inputs, {} targets\n", with_thousands(report.input_width),
+               with_thousands(report.target_width));
+    fmt::print("examples: {} kept; {} only in the input, {} only in the target\n",
+               with_thousands(report.joined), with_thousands(report.only_input),
+               with_thousands(report.only_target));
+  } else {
+    fmt::print("width: {}\n", with_thousands(report.input_width));
+    if (report.only_input + report.only_target > 0) {
+      fmt::print("examples: {} of the index are not in this text, {} are new\n",
+                 with_thousands(report.only_input), with_thousands(report.only_target));
+    }
+  }
+  const auto note = [](Index count, const char* text) {
+    if (count > 0) fmt::print("{} {}\n", with_thousands(count), text);
+  };
+  note(report.unknown_features, "entries dropped: their features are not in the given index");
+  note(report.empty_rows, "examples without features");
+  note(report.duplicates, "entries merged: their example named the feature before");
+  note(report.repeated_examples, "lines of examples that had been on an earlier line");
+  note(report.malformed, "malformed lines passed over");
+  fmt::print("{} entries written in {}\n", with_thousands(entries), human_seconds(seconds));
+}
+
+int run_importer(const ImporterOptions& options) {
+  Console console("importer", 0, options.quiet ? LogLevel::warning : LogLevel::info);
+  const StopSignals signals;
+  ImportRules rules = import_rules(options);
+  const Progress clock(console, 0, "");
+  std::optional<Progress> progress;
+  std::string_view stage;
+  rules.progress = [&](const ImportProgress& at) {
+    signals.throw_if_requested();
+    if (stage != at.stage) {
+      stage = at.stage;
+      progress.emplace(console, at.bytes_total, at.bytes_total > 0 ? "bytes" : "entries");
+    }
+    progress->update(at.bytes_total > 0 ? at.bytes_done : at.entries,
+                     fmt::format("{} {} entries", at.stage, with_thousands(at.entries)));
+  };
+  const bool single = options.single_set();
+  const ImportReport report = single ? run_single(options, std::move(rules), console.log())
+                                     : run_pair(options, std::move(rules), console.log());
+  progress.reset();
+  if (!options.quiet) print_report(report, !single, clock.seconds());
+  return 0;
+}
+
+}  // namespace
+}  // namespace norn::tools
+
+int main(int argc, char** argv) {
+  using namespace norn::tools;
+  return run_program(argc, argv, "importer", [&](norn::MpiSession&) {
+    ImporterOptions options;
+    const CommandLine line = importer_command_line(options);
+    if (line.parse(argc, argv) == CommandLine::Outcome::answered) return 0;
+    return run_importer(options);
+  });
+}
