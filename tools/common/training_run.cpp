@@ -178,7 +178,7 @@ class TrainingRun {
     const MemoryPlan plan = plan_memory(graph, settings);
     // The data sets are open: what they hold is taken already.
     const std::int64_t available =
-        available_memory_bytes() / ranks_on_this_host() + plan.data_bytes;
+        available_memory_bytes(settings.lanes) / ranks_on_this_host() + plan.data_bytes;
     if (options_.plan && session_.rank() == 0) {
       const WorkRates rates = measure_rates(context.compute, graph, settings.batch);
       const std::string text =
