@@ -38,11 +38,10 @@ void FeatureIndex::use_numbers(Index width) {
   numeric_ = true;
 }
 
-std::optional<Column> FeatureIndex::number(std::string_view label) {
-  if (!fixed()) return Column(labels_.add(label));
-  const auto found = labels_.find(label);
-  if (!found) return std::nullopt;
-  return Column(*found);
+void FeatureIndex::number_all(std::span<const std::string_view> labels,
+                              std::vector<Column>& numbers) {
+  labels_.number_all(labels, fixed() ? LabelIndex::Absent::report : LabelIndex::Absent::add,
+                     numbers);
 }
 
 std::optional<Column> FeatureIndex::number(Column number) {
@@ -59,47 +58,47 @@ Column TextIngest::example_number(std::string_view label) {
   return Column(examples_.add(label));
 }
 
-void TextIngest::add_column(std::optional<Column> column, const TextRow& row, std::size_t entry) {
-  if (!column) {
-    ++counts_.unknown;
-    return;
+/// Adds the row's values to the columns from `first` on, without the columns that are unknown.
+void TextIngest::drop_unknown(const TextRow& row, std::size_t first) {
+  values_.insert(values_.end(), row.values.begin(), row.values.end());
+  std::size_t kept = first;
+  for (std::size_t i = first; i < columns_.size(); ++i) {
+    if (columns_[i] == LabelIndex::kUnknown) continue;
+    columns_[kept] = columns_[i];
+    if (!values_.empty()) values_[kept] = values_[i];
+    ++kept;
   }
-  columns_.push_back(*column);
-  if (!row.values.empty()) values_.push_back(row.values[entry]);
+  counts_.unknown += Index(columns_.size() - kept);
+  columns_.resize(kept);
+  if (!values_.empty()) values_.resize(kept);
 }
 
 void TextIngest::number_features(const TextRow& row, FeatureIndex& features) {
-  for (std::size_t i = 0; i < row.numbers.size(); ++i) {
-    add_column(features.number(row.numbers[i]), row, i);
+  const std::size_t first = columns_.size();
+  for (const Column number : row.numbers) {
+    columns_.push_back(features.number(number).value_or(LabelIndex::kUnknown));
   }
-  for (std::size_t i = 0; i < row.features.size(); ++i) {
-    add_column(features.number(row.features[i]), row, i);
-  }
+  features.number_all(row.features, columns_);
+  drop_unknown(row, first);
 }
 
 void TextIngest::number_labels(const TextRow& row, FeatureIndex& features) {
   columns_.clear();
   values_.clear();
-  for (const std::string_view label : row.labels) {
-    std::optional<Column> column;
-    if (features.numeric()) {
-      const auto number = parse_integer(label);
-      if (!number || *number < 0 || *number >= std::numeric_limits<Column>::max()) {
-        throw DataError(
-            fmt::format("{}: the label \"{}\" is not a number from 0; number the labels, or "
-                        "take them as names with --libsvm-labels names",
-                        text_->place(), label));
-      }
-      column = features.number(Column(*number));
-    } else {
-      column = features.number(label);
-    }
-    if (column) {
-      columns_.push_back(*column);
-    } else {
-      ++counts_.unknown;
-    }
+  if (!features.numeric()) {
+    features.number_all(row.labels, columns_);
   }
+  for (std::size_t i = 0; features.numeric() && i < row.labels.size(); ++i) {
+    const auto number = parse_integer(row.labels[i]);
+    if (!number || *number < 0 || *number >= std::numeric_limits<Column>::max()) {
+      throw DataError(
+          fmt::format("{}: the label \"{}\" is not a number from 0; number the labels, or "
+                      "take them as names with --libsvm-labels names",
+                      text_->place(), row.labels[i]));
+    }
+    columns_.push_back(features.number(Column(*number)).value_or(LabelIndex::kUnknown));
+  }
+  drop_unknown({}, 0);
 }
 
 void TextIngest::check_duplicates(const FeatureIndex& features) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,8 +32,9 @@ class FeatureIndex {
   bool fixed() const { return growth_ == Growth::fixed; }
 
   /// Nothing when the index is fixed and lacks the feature.
-  std::optional<Column> number(std::string_view label);
   std::optional<Column> number(Column number);
+  /// The numbers of labels, appended; LabelIndex::kUnknown for those that a fixed index lacks.
+  void number_all(std::span<const std::string_view> labels, std::vector<Column>& numbers);
   std::string name(Column number) const;
   Index width() const { return numeric_ ? width_ : labels_.size(); }
   const LabelIndex& labels() const { return labels_; }
@@ -67,7 +69,7 @@ class TextIngest {
   Index duplicates() const { return cleaner_.merged(); }
 
  private:
-  void add_column(std::optional<Column> column, const TextRow& row, std::size_t entry);
+  void drop_unknown(const TextRow& row, std::size_t first);
   void number_features(const TextRow& row, FeatureIndex& features);
   void number_labels(const TextRow& row, FeatureIndex& features);
   Column example_number(std::string_view label);

@@ -6,6 +6,7 @@
 #include "norn/base/error.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 
@@ -46,9 +47,12 @@ std::uint64_t hash_of(std::string_view label) {
 
 LabelIndex::LabelIndex() : slots_(kFirstSlots) {}
 
+const char* LabelIndex::bytes_of(std::uint64_t position) const {
+  return blocks_[position / kBlockBytes].get() + position % kBlockBytes;
+}
+
 std::string_view LabelIndex::label(Index number) const {
-  const std::uint64_t position = position_[std::size_t(number)];
-  const char* const at = blocks_[position / kBlockBytes].get() + position % kBlockBytes;
+  const char* const at = bytes_of(position_[std::size_t(number)]);
   std::uint16_t size = 0;
   std::memcpy(&size, at, sizeof(size));
   return {at + sizeof(size), size};
@@ -74,14 +78,17 @@ std::optional<Index> LabelIndex::find(std::string_view label) const {
 }
 
 Index LabelIndex::add(std::string_view label) {
-  const std::uint64_t hash = hash_of(label);
+  return insert(label, hash_of(label));
+}
+
+Index LabelIndex::insert(std::string_view label, std::uint64_t hash) {
   std::size_t slot = slot_of(label, hash);
   if (slots_[slot].number_plus_one != 0) return Index(slots_[slot].number_plus_one) - 1;
   if (label.size() > kLongestLabel) {
     throw DataError(fmt::format("the label beginning \"{}\" has {} bytes, more than {}; shorten it",
                                 label.substr(0, 40), label.size(), kLongestLabel));
   }
-  if (position_.size() >= std::numeric_limits<std::uint32_t>::max() - 1) {
+  if (position_.size() >= kUnknown - 1) {
     throw DataError("more than 4,294,967,294 labels; columns have 32 bits");
   }
   if (position_.size() * 3 >= slots_.size() * 2) {
@@ -91,6 +98,37 @@ Index LabelIndex::add(std::string_view label) {
   position_.push_back(store(label));
   slots_[slot] = {std::uint32_t(hash >> 32), std::uint32_t(position_.size())};
   return size() - 1;
+}
+
+void LabelIndex::number_all(std::span<const std::string_view> labels, Absent absent,
+                            std::vector<Column>& numbers) {
+  constexpr std::size_t kGroup = 32;
+  std::array<std::uint64_t, kGroup> hash;
+  std::array<std::uint32_t, kGroup> guess;
+  for (std::size_t first = 0; first < labels.size(); first += kGroup) {
+    const auto group = labels.subspan(first, std::min(kGroup, labels.size() - first));
+    // A look-up waits for its slot, then for the label's position, then for its bytes: three rounds
+    // of fetching ahead.
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      hash[i] = hash_of(group[i]);
+      __builtin_prefetch(&slots_[hash[i] & (slots_.size() - 1)]);
+    }
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      guess[i] = slots_[hash[i] & (slots_.size() - 1)].number_plus_one;
+      if (guess[i] != 0) __builtin_prefetch(&position_[guess[i] - 1]);
+    }
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (guess[i] != 0) __builtin_prefetch(bytes_of(position_[guess[i] - 1]));
+    }
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      if (absent == Absent::add) {
+        numbers.push_back(Column(insert(group[i], hash[i])));
+      } else {
+        const Slot& slot = slots_[slot_of(group[i], hash[i])];
+        numbers.push_back(slot.number_plus_one == 0 ? kUnknown : slot.number_plus_one - 1);
+      }
+    }
+  }
 }
 
 /// Twice the slots. Labels are hashed again: a slot keeps only half of the hash.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +28,13 @@ class LabelIndex {
   /// The label's number; it gets the next one when it is new. Throws DataError for a label of more
   /// than 65,535 bytes.
   Index add(std::string_view label);
+  static constexpr Column kUnknown = 0xffffffff;
+  enum class Absent { add, report };
+  /// The numbers of several labels, appended to `numbers`; faster than one by one, because the
+  /// memory that they need is fetched for many at a time. A label that is absent is added, or
+  /// reported as kUnknown.
+  void number_all(std::span<const std::string_view> labels, Absent absent,
+                  std::vector<Column>& numbers);
   /// The view stays valid as long as the index lives.
   std::string_view label(Index number) const;
 
@@ -36,6 +44,8 @@ class LabelIndex {
     std::uint32_t number_plus_one = 0;  // 0: free
   };
   std::size_t slot_of(std::string_view label, std::uint64_t hash) const;
+  const char* bytes_of(std::uint64_t position) const;
+  Index insert(std::string_view label, std::uint64_t hash);
   void grow();
   std::uint64_t store(std::string_view label);
 
