@@ -71,4 +71,12 @@ void SparseKernels::catch_up(const UpdateRule& rule, const UpdateSchedule& sched
   do_catch_up(rule, schedule, step, rows);
 }
 
+void SparseKernels::catch_up(const UpdateRule& rule, const UpdateSchedule& schedule,
+                             std::int64_t step, const TransposedBatch& xt, const RowState& rows) {
+  require_rows("sparse catch_up", rule, rows);
+  require_fit(rows.w.rows == xt.cols, "sparse catch_up", "w [N x M] with N as in the batch",
+              rows.w);
+  do_catch_up_batch(rule, schedule, step, xt, rows);
+}
+
 }  // namespace norn

@@ -86,7 +86,7 @@ class CpuPointwiseKernels final : public PointwiseKernels {
       const Index cols = z_to_y.cols;
       float top = cols > 0 ? row[0] : 0.0f;
       for (Index c = 1; c < cols; ++c) top = row[c] > top ? row[c] : top;
-      for (Index c = 0; c < cols; ++c) row[c] = math::exp(row[c] - top);
+      for (Index c = 0; c < cols; ++c) row[c] = math::exp_nonpositive(row[c] - top);
       double total = 0;
       for (Index c = 0; c < cols; ++c) total += double(row[c]);
       const float inverse = float(1.0 / total);

@@ -39,28 +39,29 @@ struct RowScale {
         log_total(std::log(double(rows.total[r]) * kFixedUnit)),
         coupling(couplings.empty() ? 0.0 : double(couplings[r]) * kFixedUnit) {}
 
-  float probability(float z) const { return math::exp(z - maximum) * inverse_total; }
+  float probability(float z) const { return math::exp_nonpositive(z - maximum) * inverse_total; }
   double minus_log(float z) const { return log_total + (double(maximum) - double(z)); }
 };
 
-/// The largest of x, NaN when one is NaN: as integers in the order of the floats, NaN above all, of
-/// which compilers vectorise the maximum.
+/// The largest of x, NaN when one is NaN: as integers in the order of the floats, of which
+/// compilers vectorise the maximum.
 float largest(const float* x, Index n) {
   constexpr std::int32_t kMagnitude = 0x7FFFFFFF;
   constexpr std::int32_t kInfinity = 0x7F800000;
-  std::int32_t top = ~kInfinity;  // the key of -inf
+  std::int32_t top = ~kInfinity;  // -inf in that order
+  std::int32_t top_magnitude = 0;
   for (Index i = 0; i < n; ++i) {
     const std::int32_t bits = std::bit_cast<std::int32_t>(x[i]);
-    const std::int32_t ordered = bits < 0 ? bits ^ kMagnitude : bits;
-    const std::int32_t key = (bits & kMagnitude) > kInfinity ? kMagnitude : ordered;
-    top = key > top ? key : top;
+    top = std::max(top, bits ^ ((bits >> 31) & kMagnitude));
+    top_magnitude = std::max(top_magnitude, bits & kMagnitude);
   }
+  if (top_magnitude > kInfinity) return std::numeric_limits<float>::quiet_NaN();
   return std::bit_cast<float>(top < 0 ? top ^ kMagnitude : top);
 }
 
 /// z becomes factor * e^(z - maximum).
 void scaled_exponentials(float maximum, float factor, float* z, Index n) {
-  for (Index c = 0; c < n; ++c) z[c] = math::exp(z[c] - maximum) * factor;
+  for (Index c = 0; c < n; ++c) z[c] = math::exp_nonpositive(z[c] - maximum) * factor;
 }
 
 /// The cross entropies: cost = tau * -ln y for the targets, so delta = -coupling * y - tau.
@@ -94,7 +95,7 @@ struct CrossEntropyJudge {
     double cost = 0;
     for (Index i = 0; i < row.stored; ++i) {
       const float z_i = saved[std::size_t(i)];
-      const float e = math::exp(z_i - scale.maximum);
+      const float e = math::exp_nonpositive(z_i - scale.maximum);
       const float tau = rule.gated(e * scale.inverse_total, rule.stored(unit, row.value, i));
       z[Index(row.column[i]) - first_unit] = e * factor - tau;
       cost += double(tau) * scale.minus_log(z_i);
@@ -110,7 +111,7 @@ struct CrossEntropyJudge {
         strips::sum_of_strips(row.dense_count, [&](Index first, Index count, float* terms) {
           for (Index c = 0; c < count; ++c) {
             const float z_c = z[first + c];
-            const float e = math::exp(z_c - scale.maximum);
+            const float e = math::exp_nonpositive(z_c - scale.maximum);
             const float tau =
                 targets.gated(e * scale.inverse_total, targets.dense(unit, row.dense[first + c]));
             terms[c] = tau * (log_total + (scale.maximum - z_c));
@@ -218,7 +219,8 @@ void CpuCostKernels::do_softmax_statistics(MatrixView<const float> z, VectorView
           const float top = largest(row, z.cols);
           maximum[r] = top;
           sum[r] = float(strips::sum_of_strips(z.cols, [&](Index first, Index count, float* terms) {
-            for (Index c = 0; c < count; ++c) terms[c] = math::exp(row[first + c] - top);
+            for (Index c = 0; c < count; ++c)
+              terms[c] = math::exp_nonpositive(row[first + c] - top);
           }));
         }
       });
@@ -238,14 +240,14 @@ void CpuCostKernels::do_softmax_total(MatrixView<const float> block_maximum,
                                       MatrixView<const float> block_sum,
                                       VectorView<const float> maximum,
                                       VectorView<std::int64_t> total) {
-  executor_.for_ranges(total.size, strips::rows_per_task(block_maximum.rows),
-                       [&](Index begin, Index end, int /*lane*/) {
-                         for (Index block = 0; block < block_maximum.rows; ++block)
-                           for (Index b = begin; b < end; ++b)
-                             total[b] +=
-                                 to_fixed(double(block_sum(block, b) *
-                                                 math::exp(block_maximum(block, b) - maximum[b])));
-                       });
+  executor_.for_ranges(
+      total.size, strips::rows_per_task(block_maximum.rows),
+      [&](Index begin, Index end, int /*lane*/) {
+        for (Index block = 0; block < block_maximum.rows; ++block)
+          for (Index b = begin; b < end; ++b)
+            total[b] += to_fixed(double(
+                block_sum(block, b) * math::exp_nonpositive(block_maximum(block, b) - maximum[b])));
+      });
 }
 
 void CpuCostKernels::do_target_coupling(const SoftMaxCost& rule, const TargetView& target,

@@ -60,7 +60,12 @@ class CpuSparse final : public SparseKernels {
 
   void do_catch_up(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
                    const RowState& rows) override {
-    catch_up_rows(executor_, tables_, rule, schedule, step, rows);
+    catch_up_rows(executor_, tables_, rule, schedule, step, nullptr, rows.w.rows, rows);
+  }
+
+  void do_catch_up_batch(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
+                         const TransposedBatch& xt, const RowState& rows) override {
+    catch_up_rows(executor_, tables_, rule, schedule, step, xt.unit.data(), xt.touched, rows);
   }
 
   Executor& executor_;

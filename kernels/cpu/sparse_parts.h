@@ -37,7 +37,9 @@ void update_touched_rows(Executor& executor, StepTables& tables, const UpdateRul
                          const UpdateSchedule& schedule, std::int64_t step,
                          const TransposedBatch& xt, MatrixView<const float> delta, float scale,
                          const RowState& rows);
+/// `listed`: the numbers of the `count` rows to put right; null means rows 0, 1, 2 ...
 void catch_up_rows(Executor& executor, StepTables& tables, const UpdateRule& rule,
-                   const UpdateSchedule& schedule, std::int64_t step, const RowState& rows);
+                   const UpdateSchedule& schedule, std::int64_t step, const Column* listed,
+                   Index count, const RowState& rows);
 
 }  // namespace norn

@@ -41,6 +41,7 @@ struct TensorFileWriter::State {
   AtomicFile place;
   NetcdfFile file;
   std::map<std::string, Variable> variables;
+  std::map<std::string, Index> dimensions;
 
   explicit State(const std::filesystem::path& path)
       : place(path), file(place.temporary(), NetcdfFile::Mode::create, path) {}
@@ -52,7 +53,9 @@ struct TensorFileWriter::State {
       throw ShapeError(
           fmt::format("{}: variable \"{}\" is defined twice", file.path().string(), name));
     }
-    file.define_dimension(dimension, size);
+    const auto [known, is_new] = dimensions.emplace(dimension, size);
+    if (is_new) file.define_dimension(dimension, size);
+    require(known->second == size, "TensorFileWriter: one size for each dimension");
     file.define_variable(name, type, dimension);
     variables[name] = {type, size, element_bytes, {}};
   }

@@ -64,7 +64,9 @@ std::optional<TrainingState> resumable_state(const fs::path& path) {
   try {
     const TensorFileReader file(path);
     const ModelInfo info = read_model_info(file);
-    if (info.has_training_state) return info.state;
+    if (!info.has_training_state) return std::nullopt;
+    file.verify();
+    return info.state;
   } catch (const DataError&) {  // damaged: an older one will do
   }
   return std::nullopt;

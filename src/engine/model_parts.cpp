@@ -44,9 +44,8 @@ void for_runs(Network& network, int edge, const Body& body) {
 std::vector<UnitVector> unit_vectors(UnitLayer& layer) {
   std::vector<UnitVector> vectors;
   const auto state = [&](const std::string& name, UnitParameters& parameters) {
-    for (std::size_t s = 0; s < 2; ++s)
-      if (!parameters.slot[s].empty())
-        vectors.push_back({fmt::format("{}_slot{}", name, s), &parameters.slot[s], true});
+    for (std::size_t s = 0; s < std::size_t(parameters.slots); ++s)
+      vectors.push_back({fmt::format("{}_slot{}", name, s), &parameters.slot[s], true});
   };
   state("bias", layer.bias);
   if (!layer.descriptor().batch_normalization) return vectors;

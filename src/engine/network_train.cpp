@@ -42,9 +42,24 @@ void Network::forward_hidden(const BoundBatch& batch, Pass pass, const StepPosit
       require(data != nullptr, "Network: an input layer has no data set");
       inputs_[at]->prepare(context_.compute, *data, batch_, pass, purpose_ == Pass::training,
                            position);
+      if (pass == Pass::training) catch_up_batch(layer, position.step);
     } else if (!outputs_[at]) {
       forward_layer(layer, batch.examples, pass, position);
     }
+  }
+}
+
+// The products of this batch must see the rows that it reads as the dense rule would have left
+// them.
+void Network::catch_up_batch(int input_layer, std::int64_t step) {
+  const LayerOutput& x = inputs_[std::size_t(input_layer)]->output();
+  if (!x.is_sparse) return;
+  for (int edge : graph_.destinations[std::size_t(input_layer)]) {
+    Weights* weights = weights_[std::size_t(edge)].get();
+    if (weights && weights->users == 1)
+      context_.compute.kernels.sparse->catch_up(graph_.network.training.optimizer, schedule_, step,
+                                                *x.transposed,
+                                                weights->row_state(weights->shape().mine));
   }
 }
 

@@ -128,8 +128,8 @@ Index Connection::gradient_tile(Index block_width) const {
   return sparse_source_ || shared() ? 0 : tile_rows(block_width, sources()) * sources();
 }
 
-UnitParameters::UnitParameters(Index units, int slots, Memory& memory)
-    : value(Buffer<float>::zeros(units, memory)) {
+UnitParameters::UnitParameters(Index units, int state_arrays, Memory& memory)
+    : value(Buffer<float>::zeros(units, memory)), slots(state_arrays) {
   for (int s = 0; s < slots; ++s) slot[std::size_t(s)] = Buffer<float>::zeros(units, memory);
 }
 
@@ -141,11 +141,10 @@ void UnitParameters::update(const Compute& compute, const WeightStep& step, Inde
   const auto row = [&](auto* data) {
     return MatrixView<std::remove_pointer_t<decltype(data)>>{data, 1, n, n};
   };
-  std::array<MatrixView<float>, 2> slots;
-  for (std::size_t s = 0; s < 2; ++s)
-    if (!slot[s].empty()) slots[s] = row(slot[s].data() + first);
+  std::array<MatrixView<float>, 2> state;
+  for (std::size_t s = 0; s < std::size_t(slots); ++s) state[s] = row(slot[s].data() + first);
   compute.kernels.update->update(step.rule, now, row(value.data() + first), row(gradient.data),
-                                 slots);
+                                 state);
 }
 
 }  // namespace norn

@@ -51,6 +51,8 @@ class Reader {
   void read_layer(const Json::Value& layer, std::size_t index, std::size_t count);
   void check_layer(int line_of_size, const Place& place);
   void note_idle_keys(int line, const Place& place) const;
+  void note_idle_parameters(const Place& place, int line) const;
+  void note_idle_objects() const;
   void check_names();
 
   JsonText& text_;
@@ -232,6 +234,7 @@ void Reader::read_layer(const Json::Value& layer, std::size_t index, std::size_t
   draft_.finish_layer();
   check_layer(size_line, place);
   note_idle_keys(line, place);
+  note_idle_parameters(place, line);
   draft_.network.layers.push_back(draft_.layer);
   layer_lines_.push_back(line);
 }
@@ -270,6 +273,52 @@ void Reader::note_idle_keys(int line, const Place& place) const {
            fmt::format("along axis {}, where Kernel gives no window", "xyz"[axis]));
 }
 
+// Parameters of another activation than the layer's.
+void Reader::note_idle_parameters(const Place& place, int line) const {
+  const auto note = [&](const char* key) {
+    text_.note(line, fmt::format("{}{} has no effect with its Activation", place.prefix, key));
+  };
+  const keys::ActivationParameters& given = draft_.layer_activation;
+  const auto visit = [&](const auto& f) {
+    if (given.relu_slope && !requires { f.relu_slope; }) note("RELUSlope");
+    if (given.elu_alpha && !requires { f.alpha; }) note("ELUAlpha");
+    if (given.selu_lambda && !requires { f.lambda; }) note("SELULambda");
+  };
+  if (const Activation* activation = std::get_if<Activation>(&draft_.layer.activation))
+    std::visit(visit, *activation);
+  else
+    visit(SoftMax{});
+}
+
+// Values that another loss or update rule would have used.
+void Reader::note_idle_objects() const {
+  const keys::MarginParameters& margin = draft_.margin;
+  const bool margins =
+      margin.one_target || margin.zero_target || margin.one_scale || margin.zero_scale;
+  std::visit(
+      [&](const auto& loss) {
+        if (margins && !requires { loss.one_target; })
+          text_.note(0,
+                     fmt::format("ScaledMarginalCrossEntropy has no effect with ErrorFunction {}",
+                                 loss.name));
+      },
+      draft_.network.loss);
+  std::visit(
+      [&](const auto& rule) {
+        if (draft_.mu && !requires { rule.mu; })
+          text_.note(0, fmt::format("Training: Mu has no effect with Optimizer {}", rule.name));
+        if (draft_.mu1 && !requires { rule.mu1; })
+          text_.note(0, fmt::format("Training: Mu1 has no effect with Optimizer {}", rule.name));
+      },
+      draft_.network.training.optimizer);
+  const auto& layers = draft_.network.layers;
+  const bool denoised = std::any_of(layers.begin(), layers.end(), [](const auto& layer) {
+    return layer.kind == LayerKind::input && layer.sparse;
+  });
+  if (draft_.network.denoising > 0.0f && !denoised)
+    text_.note(0, "Denoising has no effect: no Input layer says \"Sparse\": true");
+}
+
 void Reader::check_names() {
   std::vector<LayerDescriptor>& layers = draft_.network.layers;
   fill_names_and_sources(draft_.network);
@@ -294,6 +343,7 @@ NetworkDescriptor Reader::read() {
   network.members = keys::network_keys();
   read_members(root, network, {});
   draft_.finish_network();
+  note_idle_objects();
   check_names();
   text_.throw_errors();
   return draft_.network;

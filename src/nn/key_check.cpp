@@ -87,7 +87,9 @@ std::string integer_fault(const Key& key, const Json::Value& value) {
   if (!is_number(value)) return wrong_type(key, value);
   if (!is_whole(value) && std::nearbyint(value.asDouble()) != value.asDouble())
     return fmt::format("{} is not a whole number; expected {}", shown(value), expected_phrase(key));
-  return is_whole(value) && within(key.limits, value.asDouble()) ? "" : out_of_range(key, value);
+  // The largest 64-bit numbers round up to 2^64 as doubles, but are below it.
+  const double number = std::min(value.asDouble(), std::nextafter(0x1p64, 0.0));
+  return is_whole(value) && within(key.limits, number) ? "" : out_of_range(key, value);
 }
 
 std::string extents_fault(const Key& key, const Json::Value& value, Json::ArrayIndex most) {

@@ -114,6 +114,14 @@ Key function_key() {
   return key;
 }
 
+Json::Value activation_word(const Draft& d) {
+  const Activation* f = std::get_if<Activation>(&d.layer.activation);
+  // Pooling layers have no use for it: it is written only if somebody gave it.
+  if (d.layer.type == LayerType::pooling && f && std::holds_alternative<Sigmoid>(*f)) return {};
+  const std::string_view word = f ? name_of(*f) : SoftMax::name;
+  return {word.data(), word.data() + word.size()};
+}
+
 Key activation_key() {
   Key key;
   key.name = "Activation";
@@ -144,11 +152,7 @@ Key activation_key() {
     const std::optional<Activation> found = find_named<Activation>(v.asString());
     d.layer.activation = found ? LayerActivation(*found) : LayerActivation(SoftMax{});
   };
-  key.get = [](const Draft& d) {
-    if (const Activation* f = std::get_if<Activation>(&d.layer.activation))
-      return Json::Value(std::string(name_of(*f)));
-    return Json::Value(std::string(SoftMax::name));
-  };
+  key.get = activation_word;
   return key;
 }
 
@@ -270,17 +274,25 @@ std::vector<Key> make_layer_keys() {
   return keys;
 }
 
+Key window_key(std::string name, std::string help) {
+  Key key;
+  key.name = std::move(name);
+  key.type = ValueType::window;
+  key.help = std::move(help);
+  key.limits = from_to(1, kMostUnits);
+  key.kinds = kFed;
+  return by_default(std::move(key), "1");
+}
+
 }  // namespace
 
 std::vector<Key> layer_window_keys() {
-  Key kernel;
-  kernel.name = "Kernel";
-  kernel.type = ValueType::window;
-  kernel.limits = from_to(1, kMostUnits);
-  kernel.kinds = kFed;
-  kernel.default_text = "1";
-  kernel.help = "Convolutional and Pooling layers: extent of the window along x, y, z.";
-  Key stride = kernel;
+  Key kernel =
+      window_key("Kernel", "Convolutional and Pooling layers: extent of the window along x, y, z.");
+  Key stride =
+      window_key("KernelStride",
+                 "Convolutional and Pooling layers: step of the window along x, y, z. Step "
+                 "1 keeps the extent.");
   kernel.set = [](Draft& d, const Json::Value& v) {
     d.layer.kernel_dimensions = set_extents(d.layer.kernel, v);
   };
@@ -288,10 +300,6 @@ std::vector<Key> layer_window_keys() {
     if (d.layer.kernel_dimensions == 0) return Json::Value();
     return json_of_extents(d.layer.kernel, d.layer.kernel_dimensions);
   };
-  stride.name = "KernelStride";
-  stride.help =
-      "Convolutional and Pooling layers: step of the window along x, y, z. Step 1 keeps the "
-      "extent.";
   stride.set = [](Draft& d, const Json::Value& v) { set_extents(d.layer.stride, v); };
   stride.get = [](const Draft& d) {
     int count = 3;

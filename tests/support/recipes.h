@@ -77,7 +77,7 @@ inline std::vector<Recipe> all_recipes() {
   all.back().network.sparseness = {0.3f, 0.01f};
   all.back().inputs.weighted = true;
 
-  all.push_back(recipe_base("dense", Sgd{}, 0.1f));
+  all.push_back(recipe_base("dense", Sgd{}, 1.0f));
   all.back().network.layers = {input_layer("In", 123), hidden_layer("Hidden", 77, {"In"}),
                                output_layer("Out", 203, {"Hidden", "In"}, SoftMax{})};
   all.back().network.layers[0].dropout = 0.2f;

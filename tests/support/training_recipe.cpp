@@ -2,6 +2,7 @@
 // Training runs on random data, on any number of ranks and threads.
 #include "tests/support/training_recipe.h"
 
+#include "norn/data/dataset_writer.h"
 #include "src/engine/model_parts.h"
 
 #include <cmath>
@@ -70,6 +71,44 @@ BoundBatch RecipeData::batch(std::int64_t step) {
 
 StepPosition RecipeData::position(std::int64_t step) const {
   return {step, step / order_.batches(), recipe_.network.training.seed};
+}
+
+void write_data(const Recipe& recipe, const std::filesystem::path& path) {
+  std::vector<DatasetInfo> infos;
+  std::vector<HostBatch> batches;
+  for (std::size_t i = 0; i < recipe.network.layers.size(); ++i) {
+    const LayerDescriptor& layer = recipe.network.layers[i];
+    if (layer.dataset.empty()) continue;
+    const DataKind& kind = recipe.kind_of(layer);
+    batches.push_back(random_batch(kind, recipe.examples, layer.units(), recipe.data_seed + i));
+    DatasetInfo info;
+    info.name = layer.dataset;
+    info.type = kind.sparse && !kind.valued ? ElementType::uint32 : ElementType::float32;
+    info.extent[0] = layer.units();
+    info.sparse = kind.sparse;
+    info.boolean = kind.sparse && !kind.valued;
+    info.weighted = kind.weighted;
+    info.sparse_ignore_zero = kind.ignore_absent;
+    info.examples = info.unique_examples = recipe.examples;
+    info.entries = kind.sparse ? batches.back().csr().entries() : 0;
+    infos.push_back(info);
+  }
+  DatasetWriter writer(path, infos);
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    const HostBatch& data = batches[i];
+    if (infos[i].sparse) {
+      const CsrView x = data.csr();
+      const auto entries = std::size_t(x.entries());
+      std::vector<Index> sizes;
+      for (Index r = 0; r < x.rows; ++r) sizes.push_back(x.row_begin[r + 1] - x.row_begin[r]);
+      writer.append_rows(int(i), sizes, {x.column, entries},
+                         {x.value, x.value ? entries : std::size_t(0)});
+    } else {
+      writer.append_values(int(i), {data.matrix().data, std::size_t(data.matrix().size())});
+    }
+    if (infos[i].weighted) writer.append_weights(int(i), data.weight);
+  }
+  writer.commit();
 }
 
 std::vector<float> gather_state(Network& network) {

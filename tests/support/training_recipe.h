@@ -4,6 +4,7 @@
 #include "norn/data/batch_loader.h"
 #include "tests/support/problem.h"
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -47,6 +48,9 @@ class RecipeData {
   std::vector<std::unique_ptr<Dataset>> sets_;  // by layer
   std::vector<HostBatch> batches_;              // by layer
 };
+
+/// Writes the data of a recipe as data sets of one file.
+void write_data(const Recipe& recipe, const std::filesystem::path& path);
 
 /// Everything that a run leaves behind, gathered from all ranks.
 struct Outcome {

@@ -98,8 +98,9 @@ void CommandLine::reject_unknown(const std::string& word) const {
     known.push_back(option.name);
     if (option.flag.size() > 2) known.push_back(option.flag);
   }
-  throw UsageError(fmt::format("unknown option \"{}\"{}; {} --help lists all options", head,
-                               did_you_mean(head, known), program_));
+  const std::string guess = did_you_mean(head, known);
+  throw UsageError(fmt::format("unknown option \"{}\"{}{} {} --help lists all options", head, guess,
+                               guess.empty() ? ";" : "", program_));
 }
 
 void CommandLine::apply(const std::vector<std::vector<std::string>>& values) const {
@@ -143,6 +144,10 @@ CommandLine::Outcome CommandLine::parse(int argc, const char* const* argv) const
   std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
   try {
     app.parse(words);
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string what = error.what();  // "--epochs: 1 required N missing"
+    throw UsageError(fmt::format("{}: its value is missing; {} --help lists all options",
+                                 what.substr(0, what.find(':')), program_));
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}; {} --help lists all options", error.what(), program_));
   }

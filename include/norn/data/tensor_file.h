@@ -30,7 +30,8 @@ class TensorFileWriter {
   TensorFileWriter& operator=(const TensorFileWriter&) = delete;
 
   void attribute(const std::string& name, const Attribute& value);
-  /// Defines a one-dimensional variable over a new dimension. Define all before the first write.
+  /// Defines a one-dimensional variable over a dimension, which is new or of the same size. Define
+  /// all before the first write.
   void define_float(const std::string& variable, const std::string& dimension, Index size);
   void define_int64(const std::string& variable, const std::string& dimension, Index size);
   /// Writes elements [first, first + values.size()).

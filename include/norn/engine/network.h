@@ -86,6 +86,7 @@ class Network {
   void build_scratch();
 
   void forward_hidden(const BoundBatch& batch, Pass pass, const StepPosition& position);
+  void catch_up_batch(int input_layer, std::int64_t step);
   void forward_layer(int layer, Index examples, Pass pass, const StepPosition& position);
   LayerOutput output_of(int layer, Index examples) const;
   void pre_activation(const UnitLayer& layer, Range units, MatrixView<float> z);

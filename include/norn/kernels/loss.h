@@ -191,7 +191,7 @@ NORN_HD ElementCost<T> element_cost(const F& f, const L& loss, T z, T t) {
 template <typename T>
 struct SigmoidParts {
   NORN_HD explicit SigmoidParts(T z) {
-    const T e = math::exp(-math::abs(z));
+    const T e = math::exp_nonpositive(-math::abs(z));
     const T larger = T(1) / (T(1) + e);
     const T smaller = e * larger;
     y = z < T(0) ? smaller : larger;

@@ -17,6 +17,9 @@ namespace norn::math {
 NORN_HD inline double exp(double x) {
   return std::exp(x);
 }
+NORN_HD inline double exp_nonpositive(double x) {
+  return std::exp(x);
+}
 NORN_HD inline double expm1(double x) {
   return std::expm1(x);
 }
@@ -43,13 +46,18 @@ template <typename T>
 NORN_HD inline T min(T a, T b) {
   return a < b ? a : b;
 }
-template <typename T>
-NORN_HD inline T abs(T a) {
-  return a < T(0) ? -a : a;
+NORN_HD inline double abs(double a) {
+  return std::fabs(a);
+}
+NORN_HD inline float abs(float a) {
+  return std::fabs(a);
 }
 
 #ifdef __CUDA_ARCH__
 __device__ inline float exp(float x) {
+  return expf(x);
+}
+__device__ inline float exp_nonpositive(float x) {
   return expf(x);
 }
 __device__ inline float log(float x) {
@@ -71,16 +79,13 @@ inline float multiply_add(float a, float b, float c) {
 #endif
 }
 
-/// An argument x of exp, cut as x = n ln 2 + r with a whole n and |r| <= ln 2 / 2; arguments beyond
-/// +-87 are taken as +-87.
+/// An argument x of exp in [-87, 87], cut as x = n ln 2 + r with a whole n and |r| <= ln 2 / 2.
 struct ReducedArgument {
   float r;
   float scale;  ///< 2^n
 };
 
 inline ReducedArgument reduce_by_ln2(float x) {
-  x = x < -87.0f ? -87.0f : x;
-  x = x > 87.0f ? 87.0f : x;
   const float shifted =
       multiply_add(x, 1.44269504088896341f, 12582912.0f);  // 1.5 * 2^23: rounds to an integer
   const float n = shifted - 12582912.0f;
@@ -95,24 +100,35 @@ inline ReducedArgument reduce_by_ln2(float x) {
 }
 
 /// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2 (coefficients of Cephes' expf, S. Moshier).
+/// Pairs of terms are joined (Estrin's scheme): a chain of dependent steps would wait for each one.
 inline float exp_tail(float r) {
-  float p = 1.9875691500e-4f;
-  p = multiply_add(p, r, 1.3981999507e-3f);
-  p = multiply_add(p, r, 8.3334519073e-3f);
-  p = multiply_add(p, r, 4.1665795894e-2f);
-  p = multiply_add(p, r, 1.6666665459e-1f);
-  return multiply_add(p, r, 5.0000001201e-1f);
+  const float square = r * r;
+  const float high = multiply_add(1.9875691500e-4f, r, 1.3981999507e-3f);
+  const float middle = multiply_add(8.3334519073e-3f, r, 4.1665795894e-2f);
+  const float low = multiply_add(1.6666665459e-1f, r, 5.0000001201e-1f);
+  return multiply_add(multiply_add(high, square, middle), square, low);
+}
+
+/// e^x for x <= 87. Arguments below -87 give the value at -87.
+inline float exp_below_87(float x) {
+  const ReducedArgument a = reduce_by_ln2(x < -87.0f ? -87.0f : x);
+  return multiply_add(exp_tail(a.r), a.r * a.r, a.r + 1.0f) * a.scale;
 }
 
 /// e^x. Arguments beyond +-87 give the value at +-87.
 inline float exp(float x) {
-  const ReducedArgument a = reduce_by_ln2(x);
-  return multiply_add(exp_tail(a.r), a.r * a.r, a.r + 1.0f) * a.scale;
+  return exp_below_87(x > 87.0f ? 87.0f : x);
+}
+
+/// e^x for x <= 0.
+inline float exp_nonpositive(float x) {
+  return exp_below_87(x);
 }
 
 /// e^x - 1 without loss near zero. Arguments beyond +-87 give the value at +-87.
 inline float expm1(float x) {
-  const ReducedArgument a = reduce_by_ln2(x);
+  x = x < -87.0f ? -87.0f : x;
+  const ReducedArgument a = reduce_by_ln2(x > 87.0f ? 87.0f : x);
   const float near = multiply_add(exp_tail(a.r), a.r * a.r, a.r);
   return multiply_add(near, a.scale, a.scale - 1.0f);
 }
@@ -152,7 +168,7 @@ inline float log(float x) {
 /// Cephes' tanhf).
 inline float tanh(float x) {
   const float a = abs(x);
-  const float e = exp(-2.0f * a);
+  const float e = exp_nonpositive(-2.0f * a);
   const float far = (1.0f - e) / (1.0f + e);
   const float s = x * x;
   float p = -5.70498872745e-3f;
@@ -178,16 +194,17 @@ __device__ inline float log1p_unit(float e) {
 inline float log1p_unit(float e) {
   // Chebyshev interpolation of log1p(e) / e on [0, 1], degree 9: relative error below 1.6e-7
   // (tests/kernels/math_test.cpp).
-  float p = -0.0031760570127516985f;
-  p = multiply_add(p, e, 0.019542526453733444f);
-  p = multiply_add(p, e, -0.056373611092567444f);
-  p = multiply_add(p, e, 0.10543623566627502f);
-  p = multiply_add(p, e, -0.1526966691017151f);
-  p = multiply_add(p, e, 0.1966327428817749f);
-  p = multiply_add(p, e, -0.24951615929603577f);
-  p = multiply_add(p, e, 0.33329710364341736f);
-  p = multiply_add(p, e, -0.49999892711639404f);
-  p = multiply_add(p, e, 1.0f);
+  // Pairs of terms are joined (Estrin's scheme).
+  const float e2 = e * e;
+  const float e4 = e2 * e2;
+  const float p01 = multiply_add(-0.49999892711639404f, e, 1.0f);
+  const float p23 = multiply_add(-0.24951615929603577f, e, 0.33329710364341736f);
+  const float p45 = multiply_add(-0.1526966691017151f, e, 0.1966327428817749f);
+  const float p67 = multiply_add(-0.056373611092567444f, e, 0.10543623566627502f);
+  const float p89 = multiply_add(-0.0031760570127516985f, e, 0.019542526453733444f);
+  const float p03 = multiply_add(p23, e2, p01);
+  const float p47 = multiply_add(p67, e2, p45);
+  const float p = multiply_add(multiply_add(p89, e4, p47), e4, p03);
   return p * e;
 }
 #endif
@@ -195,7 +212,7 @@ inline float log1p_unit(float e) {
 /// log(1 + e^z) without overflow.
 template <typename T>
 NORN_HD inline T softplus(T z) {
-  return max(z, T(0)) + log1p_unit(exp(-abs(z)));
+  return max(z, T(0)) + log1p_unit(exp_nonpositive(-abs(z)));
 }
 
 }  // namespace norn::math

@@ -17,15 +17,13 @@ namespace norn {
 template <typename Variant>
 std::vector<std::string> names_of(bool with_aliases = false) {
   std::vector<std::string> names;
+  const auto add = [&]<typename Alternative>(std::in_place_type_t<Alternative>) {
+    names.emplace_back(Alternative::name);
+    if (!with_aliases) return;
+    for (std::string_view alias : Alternative::aliases) names.emplace_back(alias);
+  };
   [&]<std::size_t... I>(std::index_sequence<I...>) {
-    (
-        [&] {
-          using Alternative = std::variant_alternative_t<I, Variant>;
-          names.emplace_back(Alternative::name);
-          if (with_aliases)
-            for (std::string_view alias : Alternative::aliases) names.emplace_back(alias);
-        }(),
-        ...);
+    (add(std::in_place_type<std::variant_alternative_t<I, Variant>>), ...);
   }
   (std::make_index_sequence<std::variant_size_v<Variant>>());
   return names;
@@ -36,16 +34,14 @@ std::vector<std::string> names_of(bool with_aliases = false) {
 template <typename Variant>
 std::optional<Variant> find_named(std::string_view word) {
   std::optional<Variant> found;
+  const auto try_one = [&]<typename Alternative>(std::in_place_type_t<Alternative>) {
+    bool match = equal_ignoring_case(word, Alternative::name);
+    for (std::string_view alias : Alternative::aliases)
+      match = match || equal_ignoring_case(word, alias);
+    if (match) found = Variant(Alternative{});
+  };
   [&]<std::size_t... I>(std::index_sequence<I...>) {
-    (
-        [&] {
-          using Alternative = std::variant_alternative_t<I, Variant>;
-          bool match = equal_ignoring_case(word, Alternative::name);
-          for (std::string_view alias : Alternative::aliases)
-            match = match || equal_ignoring_case(word, alias);
-          if (match) found = Variant(Alternative{});
-        }(),
-        ...);
+    (try_one(std::in_place_type<std::variant_alternative_t<I, Variant>>), ...);
   }
   (std::make_index_sequence<std::variant_size_v<Variant>>());
   return found;

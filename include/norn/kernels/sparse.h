@@ -67,6 +67,9 @@ class SparseKernels {
   /// Puts every row through the steps before `step` that it missed, and records it.
   void catch_up(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
                 const RowState& rows);
+  /// The same for the rows that occur in the batch alone: before its forward product reads them.
+  void catch_up(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
+                const TransposedBatch& xt, const RowState& rows);
 
  private:
   virtual void do_multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) = 0;
@@ -80,6 +83,9 @@ class SparseKernels {
                             VectorView<std::int64_t> steps_done) = 0;
   virtual void do_catch_up(const UpdateRule& rule, const UpdateSchedule& schedule,
                            std::int64_t step, const RowState& rows) = 0;
+  virtual void do_catch_up_batch(const UpdateRule& rule, const UpdateSchedule& schedule,
+                                 std::int64_t step, const TransposedBatch& xt,
+                                 const RowState& rows) = 0;
 };
 
 }  // namespace norn

@@ -130,8 +130,9 @@ class Connection {
 struct UnitParameters {
   Buffer<float> value;
   std::array<Buffer<float>, 2> slot;
+  int slots = 0;  ///< state arrays in use, also where this rank has no units
   UnitParameters() = default;
-  UnitParameters(Index units, int slots, Memory& memory);
+  UnitParameters(Index units, int state_arrays, Memory& memory);
   /// Applies gradient [n] to elements [first, first + n); never regularised.
   void update(const Compute& compute, const WeightStep& step, Index first,
               VectorView<const float> gradient);

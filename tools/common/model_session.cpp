@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening models.
+#include "tools/common/model_session.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+
+ModelInfo open_model_info(const std::filesystem::path& model) {
+  const TensorFileReader file(model);
+  file.verify();
+  return read_model_info(file);
+}
+
+std::unique_ptr<Network> load_network(const std::filesystem::path& model, const ModelInfo& info,
+                                      const std::vector<DatasetShape>& shapes,
+                                      const Context& context, Index batch) {
+  Graph graph = make_graph(info.network, shapes, model.string());
+  if (const auto reason = why_not_runnable(graph)) throw UsageError(*reason);
+  auto network =
+      std::make_unique<Network>(std::move(graph), shapes, context, batch, Pass::prediction);
+  std::unique_ptr<TensorFileReader> file;
+  if (context.communicator.rank() == 0) file = std::make_unique<TensorFileReader>(model);
+  load_weights(file.get(), info, *network);
+  return network;
+}
+
+int choose_layer(const NetworkDescriptor& network, const std::string& name) {
+  std::vector<std::string> names;
+  int only_output = -1;
+  int outputs = 0;
+  int named_output = -1;
+  for (std::size_t i = 0; i < network.layers.size(); ++i) {
+    const LayerDescriptor& layer = network.layers[i];
+    if (layer.kind == LayerKind::input) continue;
+    names.push_back(layer.name);
+    if (!name.empty() && layer.name == name) return int(i);
+    if (layer.kind != LayerKind::output) continue;
+    ++outputs;
+    only_output = int(i);
+    if (layer.name == "Output") named_output = int(i);
+  }
+  if (!name.empty())
+    throw UsageError(fmt::format("--layer: the model has no layer \"{}\"{}; it has: {}", name,
+                                 did_you_mean(name, names), join(names)));
+  if (outputs == 1) return only_output;
+  if (named_output >= 0) return named_output;
+  throw UsageError(
+      fmt::format("--layer (-l) is missing: the model has {} output layers; choose of: "
+                  "{}",
+                  outputs, join(names)));
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/data/label_index.h"
+#include "norn/kernels/select.h"
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+/// Where predictions go: files that are complete or absent.
+namespace norn::tools {
+
+/// A printf format of one floating point number, with or without its percent sign: "%4.3f", "4.3f".
+class ScoreFormat {
+ public:
+  /// Throws UsageError for anything else.
+  explicit ScoreFormat(const std::string& format);
+  void append(float score, std::string& text) const;
+
+ private:
+  std::string format_;
+};
+
+class PredictionWriter {
+ public:
+  virtual ~PredictionWriter() = default;
+  /// The best units of each example, best first.
+  virtual void write_ranked(std::span<const std::string> labels, const TopK& best) = 0;
+  /// The activations of a layer, [B x units].
+  virtual void write_values(std::span<const std::string> labels,
+                            MatrixView<const float> values) = 0;
+  virtual void commit() = 0;
+};
+
+/// `sample<TAB>feature,score:feature,score:...:` for ranked units, `sample<TAB>value value ...` for
+/// values. Without an index units are written as numbers. `path` "-": stdout.
+std::unique_ptr<PredictionWriter> make_text_writer(const std::filesystem::path& path,
+                                                   const ScoreFormat& format,
+                                                   const LabelIndex* units);
+
+/// One data set `name` of `width` units: sparse with values, best first, for ranked units, dense
+/// for values. Results are kept in a file without a name beside `path` until their number is known.
+std::unique_ptr<PredictionWriter> make_netcdf_writer(const std::filesystem::path& path,
+                                                     const std::string& name, Index width);
+
+}  // namespace norn::tools

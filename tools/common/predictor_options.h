@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tools/common/program.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+/// The predictor's options.
+namespace norn::tools {
+
+struct PredictorOptions {
+  std::filesystem::path model;
+  std::string dataset;  ///< DSSTNE's -d: the input layer reads <dataset>_input
+  std::filesystem::path requests;
+  std::vector<std::filesystem::path> data;
+  std::string request_format = "automatic";
+  bool values = false;
+  std::filesystem::path input_features;
+  std::filesystem::path output_features;
+
+  std::string layer;
+  Index k = 100;
+  std::filesystem::path filter;
+  std::string filter_mode = "exclude";
+  bool exclude_seen = false;
+  std::filesystem::path allow;
+
+  std::filesystem::path output;
+  std::string format = "text";
+  std::string score_format;
+  Index batch = 1024;
+  std::string data_memory = "8G";
+  RunOptions run;
+
+  void add_to(CommandLine& line);
+  /// Throws UsageError for options that contradict each other.
+  void check() const;
+};
+
+CommandLine predictor_command_line(PredictorOptions& options);
+
+}  // namespace norn::tools
