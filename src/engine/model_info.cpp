@@ -57,6 +57,10 @@ LayerDescriptor read_layer(const TensorFileReader& file, std::int64_t number) {
   layer.dataset = file.text_or(p + "dataSet", "");
   read_geometry(file, p, layer);
   layer.dropout = float(file.number_or(p + "pDropout", 0.0));
+  const std::int64_t bits = file.integer_or(p + "attributes", 0);
+  layer.sparse = (bits & 1) != 0;
+  // The file has every item for every layer; those that mean nothing for its kind are left out.
+  if (layer.kind == LayerKind::input) return layer;
   layer.init.scheme =
       initializer_of_number(file.integer_or(p + "weightInit", 0),
                             float(file.number_or(p + "weightInitScale", 1.0)), where);
@@ -65,12 +69,12 @@ LayerDescriptor read_layer(const TensorFileReader& file, std::int64_t number) {
   layer.delta_norm = float(file.number_or(p + "deltaNorm", 0.0));
   layer.activation = activation_of_number(file.integer_or(p + "activation", 0), where);
   set_activation_parameters(file, p, layer.activation);
-  const std::int64_t bits = file.integer_or(p + "attributes", 0);
-  layer.sparse = (bits & 1) != 0;
-  layer.batch_normalization = (bits & 4) != 0;
-  const SparsenessPenalty penalty{float(file.number_or(p + "sparsenessPenalty_p", 0.0)),
-                                  float(file.number_or(p + "sparsenessPenalty_beta", 0.0))};
-  if (penalty.beta > 0.0f) layer.sparseness = penalty;
+  if (layer.kind == LayerKind::hidden) {
+    layer.batch_normalization = (bits & 4) != 0;
+    const SparsenessPenalty penalty{float(file.number_or(p + "sparsenessPenalty_p", 0.0)),
+                                    float(file.number_or(p + "sparsenessPenalty_beta", 0.0))};
+    if (penalty.beta > 0.0f) layer.sparseness = penalty;
+  }
   layer.sources = read_names(file, p + "sources", p + "source");
   layer.skips = read_names(file, p + "skips", p + "skip");
   return layer;

@@ -53,6 +53,7 @@ Network::~Network() = default;
 
 void Network::check_runnable() const {
   if (const auto reason = why_not_runnable(graph_)) throw UsageError(*reason);
+  if (purpose_ == Pass::prediction) return;  // which drops nothing
   for (const LayerDescriptor& layer : graph_.network.layers) {
     const bool softmax = std::holds_alternative<SoftMax>(layer.activation);
     if (layer.kind == LayerKind::output && layer.dropout > 0.0f)

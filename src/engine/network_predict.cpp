@@ -35,6 +35,8 @@ MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden
   UnitLayer* layer = unit_layer(hidden_layer);
   require(layer != nullptr && !layer->is_output(),
           "Network::activations: the layer is no Hidden layer of this network");
+  require(batch.examples >= 1 && batch.examples <= batch_,
+          "Network::activations: batch is empty or larger than planned");
   forward_hidden(batch, Pass::prediction, StepPosition{});
   return layer->whole(batch.examples);
 }

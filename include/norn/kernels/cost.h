@@ -59,7 +59,8 @@ class CostKernels {
   void delta(const UnitCost& rule, const TargetView& target, Index first_unit,
              MatrixView<float> z_to_delta, double* cost);
 
-  /// maximum[b] = largest z(b, .), sum[b] = sum of exp(z(b, .) - maximum[b]) over the block.
+  /// maximum[b] = largest z(b, .) and NaN when one is NaN, sum[b] = sum of exp(z(b, .) -
+  /// maximum[b]) over the block.
   void softmax_statistics(MatrixView<const float> z, VectorView<float> maximum,
                           VectorView<float> sum);
   /// Joins the statistics of `blocks` blocks: maximum[b] over all.   block_maximum [blocks x B]
@@ -68,19 +69,24 @@ class CostKernels {
   void softmax_total(MatrixView<const float> block_maximum, MatrixView<const float> block_sum,
                      VectorView<const float> maximum, VectorView<std::int64_t> total);
 
-  /// Whether the coupling follows from the targets alone: cross entropies that no margin gates.
+  /// Whether the coupling follows from the targets alone: cross entropies that no margin gates (a
+  /// one_target of 1 or more lets go of nothing).
   static bool coupling_from_targets(const SoftMaxCost& rule);
   /// coupling[b] = -(sum of the row's target weights), from whole rows. Only when
   /// coupling_from_targets().
   void softmax_coupling(const SoftMaxCost& rule, const TargetView& target,
                         VectorView<std::int64_t> coupling);
   /// coupling[b] += the block's part of sum over k of y_k * d cost / d y_k, for any loss.
-  /// rows.coupling is not read.
+  /// rows.coupling is not read. Throws DivergenceError when a part is beyond 2^26.
   void softmax_coupling(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                         MatrixView<const float> z, const SoftMaxRows& rows,
                         VectorView<std::int64_t> coupling);
 
   /// delta_j = y_j * (d cost / d y_j - coupling) in place of z; *cost = the block's summed cost.
+  /// Cross entropies judge the stored targets only: cost = sum of tau * -ln y, with tau what
+  /// kernels/softmax_target.h says. With ignore_absent, absent entries have no delta at all.
+  /// Two things are exact where y rounds to 0: tau * -ln y, and the delta, which is
+  /// y_j * (sum of tau) - tau_j.
   void softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                      const SoftMaxRows& rows, MatrixView<float> z_to_delta, double* cost);
   /// y_j = exp(z_j - maximum) / total in place of z, for prediction.
