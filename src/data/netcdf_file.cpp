@@ -103,7 +103,7 @@ T scalar(const Holder& attribute) {
 template <typename Holder>
 Attribute attribute_value(const Holder& attribute) {
   const StoredType type = stored_type(attribute.getType());
-  if (type == StoredType::text || attribute.getType().getId() == NC_STRING) {
+  if (type == StoredType::text) {
     std::string text;
     if (attribute.getAttLength() > 0) attribute.getValues(text);
     // Some writers store the terminating zero.
@@ -113,6 +113,13 @@ Attribute attribute_value(const Holder& attribute) {
   if (attribute.getAttLength() != 1) {
     throw std::invalid_argument(
         fmt::format("holds {} values, expected one", attribute.getAttLength()));
+  }
+  if (attribute.getType().getId() == NC_STRING) {
+    char* stored = nullptr;
+    attribute.getValues(&stored);
+    const std::string text = stored ? stored : "";
+    nc_free_string(1, &stored);
+    return text;
   }
   switch (type) {
     case StoredType::float32:

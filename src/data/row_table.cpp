@@ -15,9 +15,8 @@ namespace norn {
 
 namespace {
 
-constexpr Index kBucketEntries = Index(1) << 24;  // ordered in memory at a time
-constexpr Index kMostBuckets = 256;               // open files
-constexpr Column kStamped = Column(1) << 26;      // features with a stamp of four bytes each
+constexpr Index kMostBuckets = 256;           // open files
+constexpr Column kStamped = Column(1) << 26;  // features with a stamp of four bytes each
 
 }  // namespace
 
@@ -87,8 +86,8 @@ class RowTable::Regrouping {
         names_(names),
         ordered_(table.spill_.folder(), table.valued()) {}
 
-  void run() {
-    const Index limit = std::max(kBucketEntries, table_.entries_ / kMostBuckets + 1);
+  void run(Index bucket_entries) {
+    const Index limit = std::max(bucket_entries, table_.entries_ / kMostBuckets + 1);
     std::vector<Column> begins = {0};  // first example of each bucket
     Index entries = 0;
     for (std::size_t example = 0; example < table_.counts_.size(); ++example) {
@@ -177,8 +176,9 @@ class RowTable::Regrouping {
   std::vector<float> values_;
 };
 
-void RowTable::finish(RepeatedExamples repeated, RowCleaner& cleaner, const RowNames& names) {
-  if (!in_order_) Regrouping(*this, repeated, cleaner, names).run();
+void RowTable::finish(RepeatedExamples repeated, RowCleaner& cleaner, const RowNames& names,
+                      Index bucket_entries) {
+  if (!in_order_) Regrouping(*this, repeated, cleaner, names).run(bucket_entries);
   in_order_ = true;
 }
 

@@ -58,8 +58,11 @@ class RowTable {
   Index entries() const { return entries_; }
   bool valued() const { return spill_.valued(); }
 
-  /// Puts rows in order, where they are not, and merges their parts (or keeps the last).
-  void finish(RepeatedExamples repeated, RowCleaner& cleaner, const RowNames& names);
+  static constexpr Index kBucketEntries = Index(1) << 24;
+  /// Puts rows in order, where they are not, and merges their parts (or keeps the last). About
+  /// `bucket_entries` entries are ordered in memory at a time.
+  void finish(RepeatedExamples repeated, RowCleaner& cleaner, const RowNames& names,
+              Index bucket_entries = kBucketEntries);
   /// Reads from the first row; then next() gives one after the other.
   void rewind() { spill_.rewind(); }
   bool next(SpilledRow& row) { return spill_.next(row); }

@@ -4,6 +4,7 @@
 #include "norn/base/error.h"
 #include "norn/data/dataset.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /// What the tests of the data layer share.
@@ -67,6 +69,19 @@ std::string message_of(const std::function<void()>& work) {
     return std::string("another error: ") + other.what();
   }
   return "no error";
+}
+
+/// Runs `work` while no file may grow beyond this size: writing more fails as on a full disk.
+inline std::string with_file_size_limit(rlim_t bytes, const std::function<std::string()>& work) {
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit limited{bytes, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limited);
+  const std::string result = work();
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  return result;
 }
 
 /// Makes a NetCDF file from CDL text with ncgen, a writer independent of ours.

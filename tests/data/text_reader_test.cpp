@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text formats: what is read, and what is said of lines that are wrong.
+
+#include "norn/data/text_reader.h"
+
+#include "support.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <zlib.h>
+
+namespace norn {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// A row as text: example|features|numbers|values|labels.
+std::string shown(const TextRow& row) {
+  return fmt::format("{}|{}|{}|{}|{}", row.example, fmt::join(row.features, " "),
+                     fmt::join(row.numbers, " "), fmt::join(row.values, " "),
+                     fmt::join(row.labels, " "));
+}
+
+std::vector<std::string> rows_of(TextReader& reader) {
+  std::vector<std::string> rows;
+  TextRow row;
+  while (reader.next(row)) rows.push_back(shown(row));
+  return rows;
+}
+
+std::vector<std::string> rows_of(const std::string& text, TextOptions options = {},
+                                 const std::string& name = "t.txt") {
+  TextReader reader(name, text, options);
+  return rows_of(reader);
+}
+
+std::string error_of(const std::string& text, TextOptions options = {},
+                     const std::string& name = "t.txt") {
+  return message_of([&] { rows_of(text, options, name); });
+}
+
+using Rows = std::vector<std::string>;
+
+TextOptions with(TextValues values, TextFormat format = TextFormat::automatic) {
+  TextOptions options;
+  options.values = values;
+  options.format = format;
+  return options;
+}
+
+TEST(DsstneText, ReadsFeaturesWithAndWithoutValues) {
+  const std::string text = "alice\tsoap:bread,2.5:milk\nbob\t\ncarol\tmilk,-1e-3:\n";
+  EXPECT_EQ(rows_of(text), (Rows{"alice|soap bread milk|||", "bob||||", "carol|milk|||"}));
+  TextOptions filled = with(TextValues::optional);
+  filled.missing_value = 9;
+  EXPECT_EQ(rows_of(text, filled),
+            (Rows{"alice|soap bread milk||9 2.5 9|", "bob||||", "carol|milk||-0.001|"}));
+  EXPECT_EQ(rows_of("a\tx,1:y,2\n", with(TextValues::require)), (Rows{"a|x y||1 2|"}));
+}
+
+TEST(DsstneText, AcceptsReturnsByteOrderMarksEmptyLinesAndAMissingLastLineEnd) {
+  EXPECT_EQ(rows_of("\xEF\xBB\xBF"
+                    "a\t1:2\r\n\r\n\nb\t3"),
+            (Rows{"a|1 2|||", "b|3|||"}));
+}
+
+TEST(DsstneText, NamesLineValueAndNextStepOfEveryDefect) {
+  const auto expect = [](const std::string& line, const std::string& words,
+                         TextValues values = TextValues::ignore) {
+    EXPECT_THAT(error_of("good\t1,1\n" + line + "\n", with(values, TextFormat::dsstne)),
+                StartsWith("t.txt:2: " + words))
+        << line;
+  };
+  const std::string next =
+      "; correct the line, or pass over malformed lines with --skip-malformed N";
+  expect("lonely", "\"lonely\" has no tab between example and features" + next);
+  expect("\t1:2", "the example has no name" + next);
+  expect("a\t1\t2", "the features of \"a\" contain a second tab" + next);
+  expect("a\t1,2,3", "the feature \"1\" has more than one value" + next);
+  expect("a\t,3", "\",3\" has a value but no feature" + next);
+  expect("a\tx,much", "the value \"much\" is not a number" + next);
+  expect("a\tx,", "the value \"\" is not a number" + next);
+  expect("a\tx,nan", "the value \"nan\" is not a finite 32-bit number" + next);
+  expect("a\tx,inf", "the value \"inf\" is not a finite 32-bit number" + next);
+  expect("a\tx,1e39", "the value \"1e39\" is not a finite 32-bit number" + next);
+  expect("a\tx,1e999", "the value \"1e999\" is not a finite 32-bit number" + next);
+  expect("a\tx", "the feature \"x\" has no value" + next, TextValues::require);
+}
+
+TEST(DsstneText, PassesOverAsManyMalformedLinesAsAllowed) {
+  const std::string text = "a\t1\nbad\nb\t2\nworse\nc\t3\n";
+  TextOptions options = with(TextValues::ignore, TextFormat::dsstne);
+  options.skip_malformed = 2;
+  TextReader reader("t.txt", text, options);
+  EXPECT_EQ(rows_of(reader), (Rows{"a|1|||", "b|2|||", "c|3|||"}));
+  EXPECT_EQ(reader.malformed(), 2);
+  EXPECT_THAT(reader.first_malformed(), StartsWith("t.txt:2: \"bad\" has no tab"));
+  options.skip_malformed = 1;
+  EXPECT_THAT(
+      error_of(text, options),
+      HasSubstr("t.txt:4: \"worse\" has no tab between example and features; correct the line, "
+                "it is malformed line number 2 and 1 may be passed over"));
+}
+
+TEST(TextReader, ReadsFoldersInTheOrderOfNamesAndUnpacksGzip) {
+  const TempDir folder;
+  const auto texts = folder / "texts";
+  std::filesystem::create_directory(texts);
+  std::filesystem::create_directory(texts / "below");
+  write_text(texts / "b.txt", "b\t2");  // without a line end
+  write_text(texts / "c.txt", "c\t3\n");
+  const gzFile file = gzopen((texts / "a.txt.gz").c_str(), "wb");
+  gzputs(file, "a\t1\n");
+  gzclose(file);
+  TextReader reader(texts, {});
+  TextRow row;
+  ASSERT_TRUE(reader.next(row));
+  EXPECT_EQ(shown(row), "a|1|||");
+  ASSERT_TRUE(reader.next(row));
+  EXPECT_EQ(shown(row), "b|2|||");
+  EXPECT_EQ(reader.place(), (texts / "b.txt").string() + ":1");
+  ASSERT_TRUE(reader.next(row));
+  EXPECT_EQ(shown(row), "c|3|||");
+  EXPECT_FALSE(reader.next(row));
+}
+
+TEST(TextReader, ReadsLinesAcrossBlocksLikeAReaderOfLines) {
+  const unsigned seed = fresh_seed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const TempDir folder;
+  std::string text;
+  Rows expected;
+  while (text.size() < (std::size_t(10) << 20)) {  // several blocks of the reader
+    const std::size_t length = random() % 50 == 0 ? 200'000 : random() % 3000;
+    const std::string features(length, char('a' + random() % 26));
+    expected.push_back(fmt::format("e{}|{}|||", expected.size(), features));
+    text +=
+        fmt::format("e{}\t{}{}", expected.size() - 1, features, random() % 2 == 0 ? "\n" : "\r\n");
+  }
+  write_text(folder / "t.txt", text);
+  TextReader plain(folder / "t.txt", with(TextValues::ignore, TextFormat::dsstne));
+  EXPECT_EQ(rows_of(plain), expected);
+  const gzFile file = gzopen((folder / "t.gz").c_str(), "wb1");
+  gzwrite(file, text.data(), unsigned(text.size()));
+  gzclose(file);
+  TextReader packed(folder / "t.gz", with(TextValues::ignore, TextFormat::dsstne));
+  EXPECT_EQ(rows_of(packed), expected);
+  std::filesystem::resize_file(folder / "t.gz", std::filesystem::file_size(folder / "t.gz") / 2);
+  EXPECT_THAT(message_of([&] {
+                TextReader cut(folder / "t.gz", with(TextValues::ignore, TextFormat::dsstne));
+                rows_of(cut);
+              }),
+              HasSubstr("t.gz: cannot read: "));
+}
+
+TEST(TextReader, NamesFilesThatCannotBeText) {
+  const TempDir folder;
+  EXPECT_THAT(message_of([&] { TextReader(folder / "none", {}); }),
+              HasSubstr("none: no such file or folder"));
+  EXPECT_THAT(message_of([&] { TextReader(folder.path(), {}); }),
+              HasSubstr("the folder has no files"));
+  write_text(folder / "empty", "\n\r\n");
+  EXPECT_THAT(message_of([&] { TextReader(folder / "empty", {}); }),
+              HasSubstr("empty: holds no text"));
+  write_text(folder / "zero", std::string("a\t1\nb\t\0\n", 8));
+  EXPECT_THAT(message_of([&] { TextReader(folder / "zero", {}); }),
+              HasSubstr("zero: holds a zero byte, so it is not text"));
+  write_text(folder / "prose", "once upon a time\n");
+  EXPECT_THAT(
+      message_of([&] { TextReader(folder / "prose", {}); }),
+      HasSubstr(
+          "the first line \"once upon a time\" follows no known format; say which with --format"));
+}
+
+TEST(TextReader, RecognisesFormats) {
+  const auto format = [](const std::string& name, const std::string& text) {
+    return format_name(TextReader(name, text, {}).format());
+  };
+  EXPECT_STREQ(format("x", "a\t1:2\n"), "dsstne");
+  EXPECT_STREQ(format("x", "a\tb\t3\n"), "tsv");
+  EXPECT_STREQ(format("x.tsv.gz", "a\tb\n"), "tsv");
+  EXPECT_STREQ(format("X.CSV", "a,b\n"), "csv");
+  EXPECT_STREQ(format("x", "a,b,3\n"), "csv");
+  EXPECT_STREQ(format("x", "3 10 5\n1,2 0:1\n"), "libsvm");
+  EXPECT_STREQ(format("x", "+1 1:0.5 7:1\n"), "libsvm");
+  EXPECT_STREQ(format("x", " 0:1\n"), "libsvm");
+}
+
+TEST(LibsvmText, ReadsLabelsFeaturesHeaderAndComments) {
+  TextReader reader("x", "2 10 5\n1,4 0:1 9:2.5\n 3:1 # no labels\n2\n", with(TextValues::require));
+  EXPECT_EQ(rows_of(reader), (Rows{"0||0 9|1 2.5|1 4", "1||3|1|", "2||||2"}));
+  ASSERT_TRUE(reader.header());
+  EXPECT_EQ(reader.header()->examples, 2);
+  EXPECT_EQ(reader.header()->features, 10);
+  EXPECT_EQ(reader.header()->labels, 5);
+  EXPECT_EQ(rows_of("-1 1:1 2:2\n+1 3:1\n"), (Rows{"0||1 2||-1", "1||3||+1"}));
+  EXPECT_EQ(rows_of("0:1\n", with(TextValues::ignore, TextFormat::libsvm)), (Rows{"0||0||"}));
+}
+
+TEST(LibsvmText, NamesLineValueAndNextStepOfEveryDefect) {
+  const auto expect = [](const std::string& line, const std::string& words) {
+    EXPECT_THAT(error_of("1 10 5\n" + line + "\n", with(TextValues::require, TextFormat::libsvm)),
+                StartsWith("t.txt:2: " + words))
+        << line;
+  };
+  expect("1 x:1", "the feature \"x\" is not a number from 0 to 4294967294");
+  expect("1 -3:1", "the feature \"-3\" is not a number from 0");
+  expect("1 4294967295:1", "the feature \"4294967295\" is not a number from 0 to 4294967294");
+  expect("1 10:1", "the feature 10 is out of range, the header announces 10 features, from 0");
+  expect("1 3:x", "the value \"x\" is not a number");
+  expect("1 3:inf", "the value \"inf\" is not a finite");
+  expect("1 3", "the feature 3 has no value");
+  expect("1,,2 3:1", "the feature has no name");
+}
+
+TEST(ColumnText, ReadsColumnsByNumberAndByName) {
+  EXPECT_EQ(rows_of("u1,i1\nu1,i2\nu2,i1\n"), (Rows{"u1|i1|||", "u1|i2|||", "u2|i1|||"}));
+  TextOptions options = with(TextValues::require);
+  options.example_column = "user";
+  options.feature_column = "3";
+  options.value_column = "rating";
+  EXPECT_EQ(rows_of("rating,user,item\n2.5,u1,i1\n3,u2,i2,more\n", options),
+            (Rows{"u1|i1||2.5|", "u2|i2||3|"}));
+  EXPECT_EQ(rows_of("u\ti\tv\nu1\ti 1\t2\n", with(TextValues::require)), (Rows{"u1|i 1||2|"}))
+      << "a first value that is no number makes the line a header";
+  EXPECT_EQ(rows_of("u1\ti1\t2\n", with(TextValues::require)), (Rows{"u1|i1||2|"}));
+  TextOptions headed;
+  headed.header = HeaderLine::present;
+  EXPECT_EQ(rows_of("user,item\nu1,i1\n", headed), (Rows{"u1|i1|||"}));
+  EXPECT_EQ(rows_of("user,item\nu1,i1\n"), (Rows{"user|item|||", "u1|i1|||"}));
+}
+
+TEST(ColumnText, ReadsQuotedFields) {
+  EXPECT_EQ(rows_of("\"last, first\",\"say \"\"hi\"\"\"\nplain,\"x\"\n", {}, "t.csv"),
+            (Rows{"last, first|say \"hi\"|||", "plain|x|||"}));
+}
+
+TEST(ColumnText, RepeatedHeadersOfAFolderArePassedOver) {
+  const TempDir folder;
+  write_text(folder / "1.csv", "user,item\na,x\n");
+  write_text(folder / "2.csv", "user,item\nb,y\n");
+  TextOptions options;
+  options.format = TextFormat::csv;
+  options.example_column = "user";
+  options.feature_column = "item";
+  TextReader reader(folder.path(), options);
+  EXPECT_EQ(rows_of(reader), (Rows{"a|x|||", "b|y|||"}));
+}
+
+TEST(ColumnText, NamesLineValueAndNextStepOfEveryDefect) {
+  const auto expect = [](const std::string& line, const std::string& words) {
+    EXPECT_THAT(error_of("u,i,1\n" + line + "\n", with(TextValues::require), "t.csv"),
+                StartsWith("t.csv:2: " + words))
+        << line;
+  };
+  expect("alone", "the line has 1 columns, column 2 is wanted");
+  expect("u,i", "the line has 2 columns, column 3 is wanted");
+  expect("u,i,x", "the value \"x\" is not a number");
+  expect("u,i,", "the value \"\" is not a number");
+  expect(",i,1", "the example has no name");
+  expect("u,,1", "the feature has no name");
+  expect("u,a:b,1",
+         "the feature \"a:b\" has a colon in its name, which separates names in DSSTNE text");
+  expect("u,\"a,b\",1", "the feature \"a,b\" has a comma in its name");
+  expect("u\tv,i,1", "the example \"u\\x09v\" has a tab in its name");
+  expect("\"u,i,1", "\"\"u,i,1\" has no closing quote");
+  expect("\"u\"x,i,1", "\"\"u\"x,i,1\": text follows a closing quote");
+  TextOptions named;
+  named.feature_column = "itm";
+  EXPECT_THAT(message_of<UsageError>([&] { rows_of("user,item\n", named, "t.csv"); }),
+              HasSubstr("t.csv:1: the header line has no column \"itm\"; did you mean \"item\"?; "
+                        "it has: user, item"));
+  named.header = HeaderLine::absent;
+  EXPECT_THAT(message_of<UsageError>([&] { rows_of("user,item\n", named, "t.csv"); }),
+              HasSubstr("columns are named, but the text is said to have no header line"));
+  TextOptions zero;
+  zero.example_column = "0";
+  EXPECT_THAT(message_of<UsageError>([&] { rows_of("u,i\n", zero, "t.csv"); }),
+              HasSubstr("columns are numbered from 1"));
+}
+
+}  // namespace
+}  // namespace norn

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds the preset fuzz and runs every fuzzer for some seconds (60 unless told).
+#   tools/dev/fuzz.sh [SECONDS] [FUZZER...]
+# What was found to be interesting is kept in build/fuzz/corpus/FUZZER and is where the next run begins. An input that
+# breaks something is written to build/fuzz/findings; run the fuzzer with that file to see it again.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+seconds=${1:-60}
+shift || true
+cmake --preset fuzz > /dev/null
+if [ "$#" -gt 0 ]; then
+  fuzzers=("$@")
+else
+  mapfile -t fuzzers < <(basename -s .cpp tests/fuzz/*_fuzz.cpp)
+fi
+cmake --build build/fuzz --target "${fuzzers[@]}" -j "$(nproc)"
+
+# Valid inputs of every format to begin with.
+seed_corpus() {
+  local folder=$1 fuzzer=$2
+  case $fuzzer in
+    text_reader_fuzz)
+      printf '\1alice\tsoap:bread,2.5:milk\nbob\tmilk\n' > "$folder/dsstne"
+      printf '\2''2 10 5\n1,4 0:1 9:2.5\n 3:1 # none\n' > "$folder/libsvm"
+      printf '\10user,item,v\n"a, b",x,1.5\n' > "$folder/csv"
+      printf '\220user\titem\tv\na\tx\t1e3\n' > "$folder/tsv"
+      ;;
+    descriptor_fuzz)
+      find configs -name '*.json' -exec cp -t "$folder" {} + 2> /dev/null || true
+      ;;
+  esac
+}
+
+failed=()
+for fuzzer in "${fuzzers[@]}"; do
+  corpus=build/fuzz/corpus/$fuzzer
+  mkdir -p "$corpus" build/fuzz/findings
+  seed_corpus "$corpus" "$fuzzer"
+  echo "== $fuzzer, $seconds s"
+  if ! "build/fuzz/bin/$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    -artifact_prefix="build/fuzz/findings/$fuzzer-" "$corpus" > "build/fuzz/$fuzzer.log" 2>&1; then
+    failed+=("$fuzzer")
+    tail -n 40 "build/fuzz/$fuzzer.log"
+  fi
+  grep -E 'number_of_executed_units|average_exec_per_sec' "build/fuzz/$fuzzer.log" || true
+done
+if [ "${#failed[@]}" -gt 0 ]; then
+  echo "fuzz: found something: ${failed[*]}; the inputs are in build/fuzz/findings"
+  exit 1
+fi
+echo "fuzz: nothing found"
