@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The predictor as a program, against scores that NumPy computes from the model file."""
 import gzip
+import signal
+import subprocess
 import unittest
 
 import netCDF4
 import numpy as np
 
 from norn_files import model_arrays, read_recommendations, write_index, write_text
-from programs import NETWORK, ProgramTest, mpirun, sigmoid
+from programs import BIN, LIMIT_SECONDS, NETWORK, ProgramTest, mpirun, sigmoid
 
 
 class Predicting(ProgramTest):
@@ -145,7 +147,7 @@ class Predicting(ProgramTest):
                                           got.astype(np.float32))
 
     def test_netcdf_holds_the_same_as_text(self):
-        recommendations = self.predict("-k", "6")[0]
+        recommendations = self.predict("-k", "6", "-b", "11")[0]
         self.succeed("predictor", "-n", "model.nc", "-r", "requests.txt", "-i", "features.txt", "-o", "features.txt",
                      "-s", "recs.nc", "--format", "netcdf", "-k", "6", "-b", "11")
         with netCDF4.Dataset(self.path("recs.nc")) as file:
@@ -200,6 +202,20 @@ class BadInput(ProgramTest):
         self.fail_predicting(3, "late.txt:161", r="late.txt", b="16")
         self.write("empty.txt", "")
         self.fail_predicting(3, "empty.txt: ", r="empty.txt")
+
+    def test_a_signal_leaves_existing_recommendations_as_they_were(self):
+        text = self.read("requests.txt").decode()
+        self.write("many.txt", text * 3000)
+        with subprocess.Popen([str(BIN / "predictor"), "-n", "model.nc", "-r", "many.txt", "-i", "features.txt", "-o",
+                               "features.txt", "-s", "recs.txt", "-k", "30"], cwd=self.folder,
+                              stderr=subprocess.PIPE) as process:
+            while not list(self.folder.glob("recs.txt.*")):
+                self.assertIsNone(process.poll())
+            process.terminate()
+            process.communicate(timeout=LIMIT_SECONDS)
+        self.assertEqual(process.returncode, -signal.SIGTERM)
+        self.assertEqual(self.read("recs.txt"), b"what was there\n")
+        self.assertEqual(list(self.folder.glob("recs.txt.*")), [])
 
     def test_options_that_contradict(self):
         self.fail_predicting(2, '--layer: the model has no layer "Hiden"; did you mean "Hidden"?', l="Hiden")

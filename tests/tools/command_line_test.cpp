@@ -130,7 +130,6 @@ void expect_complete_texts(CommandLine (*make)(Options&)) {
   std::set<std::string> names;
   for (const Option& option : line.options()) {
     EXPECT_THAT(line.help(), HasSubstr(option.name));
-    EXPECT_THAT(line.markdown(), HasSubstr("`" + option.name));
     EXPECT_TRUE(names.insert(option.name).second) << option.name << " twice";
     if (!option.flag.empty()) {
       EXPECT_TRUE(names.insert(option.flag).second) << option.flag << " twice";
