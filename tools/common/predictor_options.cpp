@@ -107,7 +107,7 @@ CommandLine predictor_command_line(PredictorOptions& options) {
       "As DSSTNE's predict; units listed by -f are left out");
   line.example(
       "predictor --model model.nc --requests new.txt -i features.txt -o features.txt "
-      "--exclude-seen --top 20 --output recs.txt",
+      "--exclude-seen -k 20 -s recs.txt",
       "Twenty units that the request does not hold already");
   line.example("predictor --model model.nc --data test.nc --layer Hidden1 --output vectors.txt",
                "Embeddings: the activations of a hidden layer");
