@@ -49,13 +49,15 @@ rm -f "$out"/*.nc "$out"/*.txt
 "$bin/importer" --input "$data/train.txt.gz" --name packages --output "$out/train.nc" --features "$out/features.txt"
 
 heading "Train configs/quickstart.json"
-"$bin/trainer" -c configs/quickstart.json -i "$out/train.nc" -o "$out/train.nc" -n "$out/model.nc"
+"$bin/trainer" -c configs/quickstart.json -i "$out/train.nc" -o "$out/train.nc" -n "$out/model.nc" > "$out/epochs.txt"
+echo "The cost of every epoch is in $out/epochs.txt; the last one:"
+tail -n 1 "$out/epochs.txt"
 
 heading "Measure it on the dependencies that were held out"
 "$bin/evaluator" --model "$out/model.nc" --data "$out/test.nc" --top 10,20,100
 
 heading "Recommend dependencies for three packages"
-zcat "$data/train.txt.gz" | grep -P '^(git-cola|inkscape|python3-sklearn)\t' > "$out/three.txt"
+zcat "$data/train.txt.gz" | grep -P '^(audacity|gimp|krita)\t' > "$out/three.txt"
 "$bin/predictor" -d packages -n "$out/model.nc" -r "$out/three.txt" -i "$out/features.txt" -o "$out/features.txt" \
   -f "$out/three.txt" -s "$out/recommended.txt" -k 10
 zcat "$data/test.txt.gz" > "$out/held_out.txt"

@@ -83,18 +83,22 @@ std::int64_t control_group_bytes() {
   return least;
 }
 
-std::int64_t address_space_bytes() {
+// OpenBLAS maps a buffer of this size for every thread that is in a product, and tries for ever
+// when it cannot.
+constexpr std::int64_t kBlasBuffer = std::int64_t(128) << 20;
+
+std::int64_t address_space_bytes(int lanes) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kUnlimited;
   const std::int64_t pages = read_number("/proc/self/statm").value_or(0);
   const std::int64_t used = pages * sysconf(_SC_PAGESIZE);
-  return std::max<std::int64_t>(std::int64_t(limit.rlim_cur) - used, 0);
+  return std::max<std::int64_t>(std::int64_t(limit.rlim_cur) - used - lanes * kBlasBuffer, 0);
 }
 
 }  // namespace
 
-std::int64_t available_memory_bytes() {
-  return std::min({machine_bytes(), control_group_bytes(), address_space_bytes()});
+std::int64_t available_memory_bytes(int lanes) {
+  return std::min({machine_bytes(), control_group_bytes(), address_space_bytes(lanes)});
 }
 
 }  // namespace norn

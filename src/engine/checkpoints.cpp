@@ -52,7 +52,7 @@ std::vector<Checkpoint> list_checkpoints(const fs::path& model) {
       continue;
     const std::string_view middle =
         std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - suffix.size());
-    if (const auto position = parse_position(middle)) found.push_back({*position, entry.path()});
+    if (const auto position = parse_position(middle)) found.push_back({*position, model.parent_path() / name});
   }
   std::sort(found.begin(), found.end(),
             [](const Checkpoint& a, const Checkpoint& b) { return a.made > b.made; });

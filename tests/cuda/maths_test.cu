@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The maths values and Philox give the same numbers on the GPU as on the CPU: one header serves both.
+// The maths values and Philox give the same numbers on the GPU as on the CPU: one header serves
+// both.
 #include "kernels/cuda/check.h"
 #include "norn/base/philox.h"
 #include "norn/kernels/initializer.h"
 #include "norn/kernels/loss.h"
 #include "norn/kernels/update_rule.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <random>
 #include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace norn {
 namespace {
@@ -24,7 +25,8 @@ class Shared {
     cuda::check(cudaMallocManaged(&data_, size * sizeof(T)), "cudaMallocManaged");
   }
   ~Shared() { cudaFree(data_); }
-  Shared(Shared&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
+  Shared(Shared&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
   Shared& operator=(Shared&&) = delete;
   T* data() { return data_; }
   T& operator[](std::size_t i) { return data_[i]; }
@@ -64,7 +66,8 @@ template <typename Variant, typename Body>
 void for_alternatives(Body body) {
   [&]<std::size_t... I>(std::index_sequence<I...>) {
     (body(std::variant_alternative_t<I, Variant>{}), ...);
-  }(std::make_index_sequence<std::variant_size_v<Variant>>());
+  }
+  (std::make_index_sequence<std::variant_size_v<Variant>>());
 }
 
 template <typename F>
@@ -80,7 +83,8 @@ void compare_activation(F f) {
   for (std::size_t i = 0; i < kCount; ++i) {
     const double expected = f.value(double(z[i]));
     ASSERT_NEAR(y[i], expected, 4e-7 * (1.0 + std::abs(expected))) << F::name << " at " << z[i];
-    ASSERT_NEAR(slope[i], f.slope(y[i]), 4e-7 * (1.0 + std::abs(slope[i]))) << F::name << " at " << z[i];
+    ASSERT_NEAR(slope[i], f.slope(y[i]), 4e-7 * (1.0 + std::abs(slope[i])))
+        << F::name << " at " << z[i];
   }
 }
 
@@ -99,8 +103,10 @@ void compare_loss(L loss) {
     gp[2 * i + 1] = element_cost(Sigmoid{}, loss, zp[i], 1.0f);
   });
   for (std::size_t i = 0; i < 2 * kCount; ++i) {
-    const ElementCost<double> expected = element_cost(Sigmoid{}, loss, double(z[i / 2]), double(i % 2));
-    ASSERT_NEAR(got[i].cost, expected.cost, 2e-6 * (1.0 + std::abs(expected.cost))) << L::name << " at " << z[i / 2];
+    const ElementCost<double> expected =
+        element_cost(Sigmoid{}, loss, double(z[i / 2]), double(i % 2));
+    ASSERT_NEAR(got[i].cost, expected.cost, 2e-6 * (1.0 + std::abs(expected.cost)))
+        << L::name << " at " << z[i / 2];
     ASSERT_NEAR(got[i].delta, expected.delta, 2e-6) << L::name << " at " << z[i / 2];
   }
 }
@@ -125,7 +131,8 @@ void compare_rule(R rule) {
     float slots[2] = {0.0f, 0.0f};
     for (int t = 0; t < 3; ++t) rule.step(wp[i], gp[i], slots, step);
   });
-  for (std::size_t i = 0; i < kCount; ++i) ASSERT_NEAR(w[i], expected[i], 1e-5) << R::name << " with g " << g[i];
+  for (std::size_t i = 0; i < kCount; ++i)
+    ASSERT_NEAR(w[i], expected[i], 1e-5) << R::name << " with g " << g[i];
 }
 
 TEST(CudaMaths, UpdateRulesAgreeWithTheCpu) {
@@ -136,11 +143,16 @@ void compare_philox() {
   const Philox random = Philox::stream(12134, RandomPurpose::test, 7);
   Shared<std::uint32_t> words(kCount);
   std::uint32_t* wp = words.data();
-  run_on_gpu(kCount, [=] __device__(int i) { wp[i] = random.word(std::uint64_t(i) << 33, std::uint64_t(i) * 977); });
-  for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(words[i], random.word(std::uint64_t(i) << 33, i * 977));
+  run_on_gpu(kCount, [=] __device__(int i) {
+    wp[i] = random.word(std::uint64_t(i) << 33, std::uint64_t(i) * 977);
+  });
+  for (std::size_t i = 0; i < kCount; ++i)
+    ASSERT_EQ(words[i], random.word(std::uint64_t(i) << 33, i * 977));
 }
 
-TEST(CudaMaths, PhiloxGivesTheSameWords) { compare_philox(); }
+TEST(CudaMaths, PhiloxGivesTheSameWords) {
+  compare_philox();
+}
 
 template <typename I>
 void compare_initialiser(I initializer) {

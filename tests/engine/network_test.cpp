@@ -301,6 +301,8 @@ TEST(NetworkRefuses, DropoutWhereItIsNotSupported) {
   hidden.network.layers[1].dropout = 0.5f;
   EXPECT_THAT(message_of<UsageError>([&] { Engine(hidden, Pass::training); }),
               AllOf(HasSubstr("\"Hidden\""), HasSubstr("pDropout 0.5"), HasSubstr("SoftMax")));
+  EXPECT_NO_THROW(Engine(output, Pass::prediction)) << "predictions drop nothing";
+  EXPECT_NO_THROW(Engine(hidden, Pass::prediction));
 }
 
 TEST(NetworkRefuses, ToSkipFromASparseInput) {

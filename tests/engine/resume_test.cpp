@@ -26,6 +26,7 @@ struct Session {
   int threads = 1;
   std::int64_t every_epochs = 0;
   int keep = 3;
+  double every_minutes = 0.0;
 };
 
 struct Result {
@@ -87,7 +88,8 @@ class Resume : public testing::TestWithParam<std::string> {
         epoch_costs.push_back(report.training_cost);
         epoch_costs.push_back(report.regularization_cost);
       };
-      const CheckpointPolicy policy{model_path(), session.every_epochs, 0.0, session.keep};
+      const CheckpointPolicy policy{model_path(), session.every_epochs, session.every_minutes,
+                                    session.keep};
       const TrainingEnd end = train(network, data, policy, stop, observer, state);
       std::vector<float> weights = gather_state(network);
       const std::lock_guard lock(mutex);
@@ -165,6 +167,13 @@ TEST_F(Checkpoints, OfEveryEpochKeepTheNewest) {
   live({.every_epochs = 1, .keep = 2});
   EXPECT_EQ(files(), (std::vector<std::string>{"data.nc", "model.epoch4.nc", "model.epoch5.nc"}));
   EXPECT_EQ(find_checkpoint(model_path()).value().filename(), "model.epoch5.nc");
+}
+
+TEST_F(Checkpoints, OfEveryMomentComeBetweenEpochsToo) {
+  use(small_recipe(Sgd{}));
+  live({.stop_after = 7, .ranks = 2, .keep = 2, .every_minutes = 1e-12});
+  EXPECT_EQ(files(), (std::vector<std::string>{"data.nc", "model.epoch1.batch1.nc",
+                                               "model.epoch1.batch2.nc"}));
 }
 
 TEST_F(Checkpoints, AreNoneInAnEmptyFolder) {

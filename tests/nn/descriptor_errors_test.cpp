@@ -25,183 +25,181 @@ constexpr const char* kWindows =
 constexpr const char* kNumber = "expected a number of at least 0";
 constexpr const char* kProbability = "expected a number of at least 0 and below 1";
 
+// Keys and what is said of them.
+const std::vector<std::pair<std::string, std::string>> kNetworkFaults = {
+    {R"("Version": 0.5)", "Version 0.5 is out of range; expected a number of at least 0.6999"},
+    {R"("Version": "0.8")", "Version \"0.8\" is a string; expected a number of at least 0.6999"},
+    {R"("Name": 3)", "Name 3 is a number; expected a string"},
+    {R"("Name": "a\tb")", R"(Name "a\tb" has control characters; expected plain text)"},
+    {R"("Kind": "Encoder")", "Kind \"Encoder\" is unknown. Known: FeedForward, AutoEncoder"},
+    {R"("Kind": "AutoEncodr")",
+     "Kind \"AutoEncodr\" is unknown; did you mean \"AutoEncoder\"? Known: FeedForward, "
+     "AutoEncoder"},
+    {R"("ErrorFunction": "CrosEntropy")",
+     std::string("ErrorFunction \"CrosEntropy\" is unknown; did you mean \"CrossEntropy\"? ") +
+         kLosses},
+    {R"("ErrorFunction": 2)",
+     "ErrorFunction 2 is a number; expected one of L1, L2, L2Hinge, Hinge, CrossEntropy, "
+     "ScaledMarginalCrossEntropy, DataScaledMarginalCrossEntropy"},
+    {R"("TargetWeight": "Two")", "TargetWeight \"Two\" is unknown. Known: InverseCount, One"},
+    {R"("ShuffleIndices": "no")", "ShuffleIndices \"no\" is a string; expected true or false"},
+    {R"("ShuffleIndices": 2)", "ShuffleIndices 2 is a number; expected true or false"},
+    {R"("SparsenessPenalty": true)", "SparsenessPenalty true is a boolean; expected an object"},
+    {R"("SparsenessPenalty": {"p": 2})",
+     "SparsenessPenalty: p 2 is out of range; expected a number from 0 to 1"},
+    {R"("SparsenessPenalty": {"beta": -1})",
+     std::string("SparsenessPenalty: beta -1 is out of range; ") + kNumber},
+    {R"("Denoising": {"q": 1})", "Denoising: unknown key \"q\". Known: p"},
+    {R"("Denoising": {"p": 1})", std::string("Denoising: p 1 is out of range; ") + kProbability},
+    {R"("Denoising": {"p": 0.99999999999})",
+     std::string("Denoising: p 0.99999999999 is out of range; ") + kProbability},
+    {R"("DeltaBoost": {"one": "x"})", std::string("DeltaBoost: one \"x\" is a string; ") + kNumber},
+    {R"("DeltaBoost": {"zero": true})",
+     std::string("DeltaBoost: zero true is a boolean; ") + kNumber},
+    {R"("ScaledMarginalCrossEntropy": {"oneTarget": 1.5})",
+     "ScaledMarginalCrossEntropy: oneTarget 1.5 is out of range; expected a number from 0 to 1"},
+    {R"("ScaledMarginalCrossEntropy": {"oneTraget": 1})",
+     "ScaledMarginalCrossEntropy: unknown key \"oneTraget\"; did you mean \"oneTarget\"?"},
+    {R"("LRN": {"n": 2.5})",
+     "LRN: n 2.5 is not a whole number; expected a whole number from 1 to 65535"},
+    {R"("LRN": [])", "LRN [] is an array; expected an object"},
+    {R"("Maxout": {"k": 0})",
+     "Maxout: k 0 is out of range; expected a whole number from 1 to 65535"},
+    {R"("RELUSlope": -1)", std::string("RELUSlope -1 is out of range; ") + kNumber},
+    {R"("Slope": null)", std::string("Slope is null; ") + kNumber},
+    {R"("ELUAlpha": {})", std::string("ELUAlpha {} is an object; ") + kNumber},
+    {R"("SELULambda": 0)", "SELULambda 0 is out of range; expected a number above 0"},
+    {R"("Decay": 1e39)", std::string("Decay 1e+39 is out of range; ") + kNumber},
+    {R"("WeightsData": 1)", "WeightsData 1 is a number; expected a string"},
+    {R"("Training": {"Optimizer": "adm"})",
+     "Training: Optimizer \"adm\" is unknown; did you mean \"Adam\"? Known: SGD, Momentum, "
+     "Nesterov, AdaGrad, RMSProp, AdaDelta, Adam"},
+    {R"("Training": {"Alpha": 0})", "Training: Alpha 0 is out of range; expected a number above 0"},
+    {R"("Training": {"Batch": 0})",
+     "Training: Batch 0 is out of range; expected a whole number from 1 to 4294967295"},
+    {R"("Training": {"MiniBatch": "512"})",
+     "Training: MiniBatch \"512\" is a string; expected a whole number from 1 to 4294967295"},
+    {R"("Training": {"Epochs": -1})",
+     "Training: Epochs -1 is out of range; expected a whole number from 0 to 4294967295"},
+    {R"("Training": {"Lambda": -1})",
+     std::string("Training: Lambda -1 is out of range; ") + kNumber},
+    {R"("Training": {"Lambda1": -1})",
+     std::string("Training: Lambda1 -1 is out of range; ") + kNumber},
+    {R"("Training": {"Mu": 1})", std::string("Training: Mu 1 is out of range; ") + kProbability},
+    {R"("Training": {"Mu1": 2})", std::string("Training: Mu1 2 is out of range; ") + kProbability},
+    {R"("Training": {"Seed": 18446744073709551616})",
+     "Training: Seed 1.8446744073709552e+19 is out of range; expected a whole number of at least "
+     "0 and below 18446744073709551616"},
+    {R"("Training": {"Epoch": 3})", "Training: unknown key \"Epoch\"; did you mean \"Epochs\"?"},
+    {R"("ErorFunction": "L1")", "unknown key \"ErorFunction\"; did you mean \"ErrorFunction\"?"},
+    {R"("zzzzzz": 1)",
+     "unknown key \"zzzzzz\". Known: $schema, Version, Name, Kind, ErrorFunction, TargetWeight, "
+     "ShuffleIndices, SparsenessPenalty, Denoising, DeltaBoost, ScaledMarginalCrossEntropy, "
+     "LocalResponseNormalization, Maxout, RELUSlope, ELUAlpha, SELULambda, Decay, WeightsData, "
+     "Training, Layers"},
+};
+
 TEST(DescriptorErrors, NetworkKeys) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"("Version": 0.5)", "Version 0.5 is out of range; expected a number of at least 0.6999"},
-      {R"("Version": "0.8")", "Version \"0.8\" is a string; expected a number of at least 0.6999"},
-      {R"("Name": 3)", "Name 3 is a number; expected a string"},
-      {R"("Name": "a\tb")", R"(Name "a\tb" has control characters; expected plain text)"},
-      {R"("Kind": "Encoder")", "Kind \"Encoder\" is unknown. Known: FeedForward, AutoEncoder"},
-      {R"("Kind": "AutoEncodr")",
-       "Kind \"AutoEncodr\" is unknown; did you mean \"AutoEncoder\"? Known: FeedForward, "
-       "AutoEncoder"},
-      {R"("ErrorFunction": "CrosEntropy")",
-       std::string("ErrorFunction \"CrosEntropy\" is unknown; did you mean \"CrossEntropy\"? ") +
-           kLosses},
-      {R"("ErrorFunction": 2)",
-       "ErrorFunction 2 is a number; expected one of L1, L2, L2Hinge, Hinge, CrossEntropy, "
-       "ScaledMarginalCrossEntropy, DataScaledMarginalCrossEntropy"},
-      {R"("TargetWeight": "Two")", "TargetWeight \"Two\" is unknown. Known: InverseCount, One"},
-      {R"("ShuffleIndices": "no")", "ShuffleIndices \"no\" is a string; expected true or false"},
-      {R"("ShuffleIndices": 2)", "ShuffleIndices 2 is a number; expected true or false"},
-      {R"("SparsenessPenalty": true)", "SparsenessPenalty true is a boolean; expected an object"},
-      {R"("SparsenessPenalty": {"p": 2})",
-       "SparsenessPenalty: p 2 is out of range; expected a number from 0 to 1"},
-      {R"("SparsenessPenalty": {"beta": -1})",
-       std::string("SparsenessPenalty: beta -1 is out of range; ") + kNumber},
-      {R"("Denoising": {"q": 1})", "Denoising: unknown key \"q\". Known: p"},
-      {R"("Denoising": {"p": 1})", std::string("Denoising: p 1 is out of range; ") + kProbability},
-      {R"("Denoising": {"p": 0.99999999999})",
-       std::string("Denoising: p 0.99999999999 is out of range; ") + kProbability},
-      {R"("DeltaBoost": {"one": "x"})",
-       std::string("DeltaBoost: one \"x\" is a string; ") + kNumber},
-      {R"("DeltaBoost": {"zero": true})",
-       std::string("DeltaBoost: zero true is a boolean; ") + kNumber},
-      {R"("ScaledMarginalCrossEntropy": {"oneTarget": 1.5})",
-       "ScaledMarginalCrossEntropy: oneTarget 1.5 is out of range; expected a number from 0 to 1"},
-      {R"("ScaledMarginalCrossEntropy": {"oneTraget": 1})",
-       "ScaledMarginalCrossEntropy: unknown key \"oneTraget\"; did you mean \"oneTarget\"?"},
-      {R"("LRN": {"n": 2.5})",
-       "LRN: n 2.5 is not a whole number; expected a whole number from 1 to 65535"},
-      {R"("LRN": [])", "LRN [] is an array; expected an object"},
-      {R"("Maxout": {"k": 0})",
-       "Maxout: k 0 is out of range; expected a whole number from 1 to 65535"},
-      {R"("RELUSlope": -1)", std::string("RELUSlope -1 is out of range; ") + kNumber},
-      {R"("Slope": null)", std::string("Slope is null; ") + kNumber},
-      {R"("ELUAlpha": {})", std::string("ELUAlpha {} is an object; ") + kNumber},
-      {R"("SELULambda": 0)", "SELULambda 0 is out of range; expected a number above 0"},
-      {R"("Decay": 1e39)", std::string("Decay 1e+39 is out of range; ") + kNumber},
-      {R"("WeightsData": 1)", "WeightsData 1 is a number; expected a string"},
-      {R"("Training": {"Optimizer": "adm"})",
-       "Training: Optimizer \"adm\" is unknown; did you mean \"Adam\"? Known: SGD, Momentum, "
-       "Nesterov, AdaGrad, RMSProp, AdaDelta, Adam"},
-      {R"("Training": {"Alpha": 0})",
-       "Training: Alpha 0 is out of range; expected a number above 0"},
-      {R"("Training": {"Batch": 0})",
-       "Training: Batch 0 is out of range; expected a whole number from 1 to 4294967295"},
-      {R"("Training": {"MiniBatch": "512"})",
-       "Training: MiniBatch \"512\" is a string; expected a whole number from 1 to 4294967295"},
-      {R"("Training": {"Epochs": -1})",
-       "Training: Epochs -1 is out of range; expected a whole number from 0 to 4294967295"},
-      {R"("Training": {"Lambda": -1})",
-       std::string("Training: Lambda -1 is out of range; ") + kNumber},
-      {R"("Training": {"Lambda1": -1})",
-       std::string("Training: Lambda1 -1 is out of range; ") + kNumber},
-      {R"("Training": {"Mu": 1})", std::string("Training: Mu 1 is out of range; ") + kProbability},
-      {R"("Training": {"Mu1": 2})",
-       std::string("Training: Mu1 2 is out of range; ") + kProbability},
-      {R"("Training": {"Seed": 18446744073709551616})",
-       "Training: Seed 1.8446744073709552e+19 is out of range; expected a whole number of at least "
-       "0 and below 18446744073709551616"},
-      {R"("Training": {"Epoch": 3})", "Training: unknown key \"Epoch\"; did you mean \"Epochs\"?"},
-      {R"("ErorFunction": "L1")", "unknown key \"ErorFunction\"; did you mean \"ErrorFunction\"?"},
-      {R"("zzzzzz": 1)",
-       "unknown key \"zzzzzz\". Known: $schema, Version, Name, Kind, ErrorFunction, TargetWeight, "
-       "ShuffleIndices, SparsenessPenalty, Denoising, DeltaBoost, ScaledMarginalCrossEntropy, "
-       "LocalResponseNormalization, Maxout, RELUSlope, ELUAlpha, SELULambda, Decay, WeightsData, "
-       "Training, Layers"},
-  };
-  for (const auto& [keys, message] : cases)
+  for (const auto& [keys, message] : kNetworkFaults)
     EXPECT_EQ(read(with_network_keys(keys)).error, "net.json:2: " + message);
 }
 
+// Keys and what is said of them.
+const std::vector<std::pair<std::string, std::string>> kHiddenFaults = {
+    {R"("Kind": "Hiden")",
+     "Kind \"Hiden\" is unknown; did you mean \"Hidden\"? Known: Input, Hidden, Output, Target"},
+    {R"("Type": "Convolution")",
+     "Type \"Convolution\" is unknown; did you mean \"Convolutional\"? Known: FullyConnected, "
+     "Convolutional, Pooling"},
+    {R"("N": 0)", std::string("N 0 is out of range; ") + kSizes},
+    {R"("N": -4)", std::string("N -4 is out of range; ") + kSizes},
+    {R"("N": 4294967296)", std::string("N 4294967296 is out of range; ") + kSizes},
+    {R"("N": 1.5)", std::string("N 1.5 is not a whole number; ") + kSizes},
+    {R"("N": "128")", std::string("N \"128\" is a string; ") + kSizes},
+    {R"("N": [1, 2, 3, 4, 5])", std::string("N [1,2,3,4,5] has 5 entries; ") + kSizes},
+    {R"("N": [3, 0])", std::string("N [3,0]: 0 is out of range; ") + kSizes},
+    {R"("N": [70000, 70000])",
+     "N 70000 x 70000 is 4900000000 units; a layer has at most "
+     "4294967295"},
+    {R"("N": "auto")",
+     "N \"auto\" belongs to Input and Output layers; give a Hidden layer a number of units"},
+    {R"("DataSet": "x")",
+     "DataSet is not a key of a Hidden layer; it belongs to Input and Output "
+     "layers"},
+    {R"("Normalize": "L2")",
+     "Normalize is not a key of a Hidden layer; it belongs to Input "
+     "layers"},
+    {R"("Sparse": "true")", "Sparse \"true\" is a string; expected true or false"},
+    {R"("pDropout": 1)", std::string("pDropout 1 is out of range; ") + kProbability},
+    {R"("pDropout": -0.1)", std::string("pDropout -0.1 is out of range; ") + kProbability},
+    {R"("pDropout": "0.5")", std::string("pDropout \"0.5\" is a string; ") + kProbability},
+    {R"("Source": 3)", "Source 3 is a number; expected a name or an array of names"},
+    {R"("Source": ["a", 3])", "Source [\"a\",3] is an array; expected a name or an array of names"},
+    {R"("Skip": [])", "Skip [] has no entries; expected a name or an array of names"},
+    {R"("Activation": "Tahn")",
+     "Activation \"Tahn\" is unknown; did you mean \"Tanh\"? Known: Linear, Sigmoid, Tanh, Relu, "
+     "LRelu, ELU, SELU, SoftPlus, SoftSign, SoftMax"},
+    {R"("Activation": "ReluMax")",
+     "Activation \"ReluMax\" is not available: DSSTNE computed Linear for it; write \"Linear\" "
+     "for "
+     "the same results, or \"Relu\""},
+    {R"("Activation": "linearmax")",
+     "Activation \"linearmax\" is not available: DSSTNE computed Linear for it; write \"Linear\" "
+     "for the same results, or \"Relu\""},
+    {R"("Activation": "MaxOut")",
+     "Activation \"MaxOut\" is not an activation; write \"Type\": \"Pooling\", \"Function\": "
+     "\"Maxout\""},
+    {R"("Slope": "x")", std::string("Slope \"x\" is a string; ") + kNumber},
+    {R"("ELUAlpha": -1)", std::string("ELUAlpha -1 is out of range; ") + kNumber},
+    {R"("SELULambda": -1)", "SELULambda -1 is out of range; expected a number above 0"},
+    {R"("WeightInit": "Xavier")", "WeightInit \"Xavier\" is a string; expected an object"},
+    {R"("WeightInit": {"Scheme": "Xaver"})",
+     "WeightInit: Scheme \"Xaver\" is unknown; did you mean \"Xavier\"? Known: Xavier, "
+     "CaffeXavier, Gaussian, Uniform, UnitBall, Constant, SELU"},
+    {R"("WeightInit": {"Bias": "x"})", "WeightInit: Bias \"x\" is a string; expected a number"},
+    {R"("WeightInit": {"Scale": 1e300})",
+     "WeightInit: Scale 1e+300 is out of range; expected a number"},
+    {R"("WeightInit": {"Sheme": 1})",
+     "WeightInit: unknown key \"Sheme\"; did you mean \"Scheme\"?"},
+    {R"("WeightNorm": -1)", std::string("WeightNorm -1 is out of range; ") + kNumber},
+    {R"("DeltaNorm": -1)", std::string("DeltaNorm -1 is out of range; ") + kNumber},
+    {R"("SharedWeights": "x")",
+     "SharedWeights \"x\" is a string; expected an object or an array of objects"},
+    {R"("SharedWeights": [1])",
+     "SharedWeights: 1 is not an object; expected an object or an array of objects"},
+    {R"("SharedWeights": {"InputLayer": "a", "SourceInputLayer": "b"})",
+     "SharedWeights: SourceOutputLayer is missing; expected a string"},
+    {R"("BatchNormalization": "yes")",
+     "BatchNormalization \"yes\" is a string; expected true or false"},
+    {R"("SparsenessPenalty": {"q": 1})", "SparsenessPenalty: unknown key \"q\". Known: p, beta"},
+    {R"("Function": "Max")",
+     "Function is not a key of a FullyConnected layer; it belongs to Hidden and Output layers "
+     "with "
+     "\"Type\": \"Pooling\""},
+    {R"("Type": "Pooling", "Function": "Stochastic")",
+     "Function \"Stochastic\" was never implemented, not in DSSTNE either"},
+    {R"("Type": "Pooling", "Function": "Mox")",
+     "Function \"Mox\" is unknown; did you mean \"Max\"? Known: Max, Average, LRN, Maxout, "
+     "DotProduct, Cosine"},
+    {R"("Kernel": [1, 2, 3, 4])", std::string("Kernel [1,2,3,4] has 4 entries; ") + kWindows},
+    {R"("Kernel": 0)", std::string("Kernel 0 is out of range; ") + kWindows},
+    {R"("KernelStride": "2")", std::string("KernelStride \"2\" is a string; ") + kWindows},
+    {R"("KernelPadding": 1)", "KernelPadding is computed from Kernel and KernelStride; remove it"},
+    {R"("L1Penalty": 1)",
+     "L1Penalty was never implemented, not in DSSTNE either; L1 "
+     "regularisation is Lambda1 of \"Training\""},
+    {R"("Recurrent": "LSTM")", "Recurrent was never implemented, not in DSSTNE either; remove it"},
+    {R"("ErrorFunction": "L1")",
+     "ErrorFunction is a key of the network, not of a layer; move it there"},
+    {R"("Activaton": "Relu")", "unknown key \"Activaton\"; did you mean \"Activation\"?"},
+    {R"("qqqqq": 1)",
+     "unknown key \"qqqqq\". Known: Name, Kind, Type, N, Sparse, Source, Skip, pDropout, "
+     "Activation, RELUSlope, ELUAlpha, SELULambda, WeightInit, WeightNorm, DeltaNorm, "
+     "SharedWeights, BatchNormalization, SparsenessPenalty, Kernel, KernelStride"},
+};
+
 TEST(DescriptorErrors, HiddenLayerKeys) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"("Kind": "Hiden")",
-       "Kind \"Hiden\" is unknown; did you mean \"Hidden\"? Known: Input, Hidden, Output, Target"},
-      {R"("Type": "Convolution")",
-       "Type \"Convolution\" is unknown; did you mean \"Convolutional\"? Known: FullyConnected, "
-       "Convolutional, Pooling"},
-      {R"("N": 0)", std::string("N 0 is out of range; ") + kSizes},
-      {R"("N": -4)", std::string("N -4 is out of range; ") + kSizes},
-      {R"("N": 4294967296)", std::string("N 4294967296 is out of range; ") + kSizes},
-      {R"("N": 1.5)", std::string("N 1.5 is not a whole number; ") + kSizes},
-      {R"("N": "128")", std::string("N \"128\" is a string; ") + kSizes},
-      {R"("N": [1, 2, 3, 4, 5])", std::string("N [1,2,3,4,5] has 5 entries; ") + kSizes},
-      {R"("N": [3, 0])", std::string("N [3,0]: 0 is out of range; ") + kSizes},
-      {R"("N": [70000, 70000])",
-       "N 70000 x 70000 is 4900000000 units; a layer has at most "
-       "4294967295"},
-      {R"("N": "auto")",
-       "N \"auto\" belongs to Input and Output layers; give a Hidden layer a number of units"},
-      {R"("DataSet": "x")",
-       "DataSet is not a key of a Hidden layer; it belongs to Input and Output "
-       "layers"},
-      {R"("Normalize": "L2")",
-       "Normalize is not a key of a Hidden layer; it belongs to Input "
-       "layers"},
-      {R"("Sparse": "true")", "Sparse \"true\" is a string; expected true or false"},
-      {R"("pDropout": 1)", std::string("pDropout 1 is out of range; ") + kProbability},
-      {R"("pDropout": -0.1)", std::string("pDropout -0.1 is out of range; ") + kProbability},
-      {R"("pDropout": "0.5")", std::string("pDropout \"0.5\" is a string; ") + kProbability},
-      {R"("Source": 3)", "Source 3 is a number; expected a name or an array of names"},
-      {R"("Source": ["a", 3])",
-       "Source [\"a\",3] is an array; expected a name or an array of names"},
-      {R"("Skip": [])", "Skip [] has no entries; expected a name or an array of names"},
-      {R"("Activation": "Tahn")",
-       "Activation \"Tahn\" is unknown; did you mean \"Tanh\"? Known: Linear, Sigmoid, Tanh, Relu, "
-       "LRelu, ELU, SELU, SoftPlus, SoftSign, SoftMax"},
-      {R"("Activation": "ReluMax")",
-       "Activation \"ReluMax\" is not available: DSSTNE computed Linear for it; write \"Linear\" "
-       "for "
-       "the same results, or \"Relu\""},
-      {R"("Activation": "linearmax")",
-       "Activation \"linearmax\" is not available: DSSTNE computed Linear for it; write \"Linear\" "
-       "for the same results, or \"Relu\""},
-      {R"("Activation": "MaxOut")",
-       "Activation \"MaxOut\" is not an activation; write \"Type\": \"Pooling\", \"Function\": "
-       "\"Maxout\""},
-      {R"("Slope": "x")", std::string("Slope \"x\" is a string; ") + kNumber},
-      {R"("ELUAlpha": -1)", std::string("ELUAlpha -1 is out of range; ") + kNumber},
-      {R"("SELULambda": -1)", "SELULambda -1 is out of range; expected a number above 0"},
-      {R"("WeightInit": "Xavier")", "WeightInit \"Xavier\" is a string; expected an object"},
-      {R"("WeightInit": {"Scheme": "Xaver"})",
-       "WeightInit: Scheme \"Xaver\" is unknown; did you mean \"Xavier\"? Known: Xavier, "
-       "CaffeXavier, Gaussian, Uniform, UnitBall, Constant, SELU"},
-      {R"("WeightInit": {"Bias": "x"})", "WeightInit: Bias \"x\" is a string; expected a number"},
-      {R"("WeightInit": {"Scale": 1e300})",
-       "WeightInit: Scale 1e+300 is out of range; expected a number"},
-      {R"("WeightInit": {"Sheme": 1})",
-       "WeightInit: unknown key \"Sheme\"; did you mean \"Scheme\"?"},
-      {R"("WeightNorm": -1)", std::string("WeightNorm -1 is out of range; ") + kNumber},
-      {R"("DeltaNorm": -1)", std::string("DeltaNorm -1 is out of range; ") + kNumber},
-      {R"("SharedWeights": "x")",
-       "SharedWeights \"x\" is a string; expected an object or an array of objects"},
-      {R"("SharedWeights": [1])",
-       "SharedWeights: 1 is not an object; expected an object or an array of objects"},
-      {R"("SharedWeights": {"InputLayer": "a", "SourceInputLayer": "b"})",
-       "SharedWeights: SourceOutputLayer is missing; expected a string"},
-      {R"("BatchNormalization": "yes")",
-       "BatchNormalization \"yes\" is a string; expected true or false"},
-      {R"("SparsenessPenalty": {"q": 1})", "SparsenessPenalty: unknown key \"q\". Known: p, beta"},
-      {R"("Function": "Max")",
-       "Function is not a key of a FullyConnected layer; it belongs to Hidden and Output layers "
-       "with "
-       "\"Type\": \"Pooling\""},
-      {R"("Type": "Pooling", "Function": "Stochastic")",
-       "Function \"Stochastic\" was never implemented, not in DSSTNE either"},
-      {R"("Type": "Pooling", "Function": "Mox")",
-       "Function \"Mox\" is unknown; did you mean \"Max\"? Known: Max, Average, LRN, Maxout, "
-       "DotProduct, Cosine"},
-      {R"("Kernel": [1, 2, 3, 4])", std::string("Kernel [1,2,3,4] has 4 entries; ") + kWindows},
-      {R"("Kernel": 0)", std::string("Kernel 0 is out of range; ") + kWindows},
-      {R"("KernelStride": "2")", std::string("KernelStride \"2\" is a string; ") + kWindows},
-      {R"("KernelPadding": 1)",
-       "KernelPadding is computed from Kernel and KernelStride; remove it"},
-      {R"("L1Penalty": 1)",
-       "L1Penalty was never implemented, not in DSSTNE either; L1 "
-       "regularisation is Lambda1 of \"Training\""},
-      {R"("Recurrent": "LSTM")",
-       "Recurrent was never implemented, not in DSSTNE either; remove it"},
-      {R"("ErrorFunction": "L1")",
-       "ErrorFunction is a key of the network, not of a layer; move it there"},
-      {R"("Activaton": "Relu")", "unknown key \"Activaton\"; did you mean \"Activation\"?"},
-      {R"("qqqqq": 1)",
-       "unknown key \"qqqqq\". Known: Name, Kind, Type, N, Sparse, Source, Skip, pDropout, "
-       "Activation, RELUSlope, ELUAlpha, SELULambda, WeightInit, WeightNorm, DeltaNorm, "
-       "SharedWeights, BatchNormalization, SparsenessPenalty, Kernel, KernelStride"},
-  };
-  for (const auto& [keys, message] : cases)
+  for (const auto& [keys, message] : kHiddenFaults)
     EXPECT_EQ(read(with_hidden_keys(keys)).error, "net.json:4: layer \"Hidden\": " + message);
 }
 

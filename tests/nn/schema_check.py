@@ -1,4 +1,5 @@
 #!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
 """Checks the JSON schema against networks: each is valid, and a copy with one member made wrong is
 not. Prints what is wrong; exit code 77 when python3-jsonschema is missing.
 usage: schema_check.py SCHEMA CONFIG..."""

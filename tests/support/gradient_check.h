@@ -12,10 +12,10 @@ namespace norn::test {
 
 struct Tolerance {
   /// Of the cost, relative.
-  double cost = 1e-5;
+  double cost = 2e-6;
   /// Of a gradient, relative to the largest of its matrix or vector; beside it stands the rounding
   /// of a parameter in float32, from whose change the gradient is read.
-  double gradient = 2e-5;
+  double gradient = 5e-6;
 };
 
 /// Gradients of what training goes down, means over the batch and over the users of a matrix, by

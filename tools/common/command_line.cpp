@@ -127,10 +127,8 @@ CommandLine::Outcome CommandLine::parse(int argc, const char* const* argv) const
   app.allow_extras();
   bool wants_help = false;
   bool wants_version = false;
-  bool wants_markdown = false;
   app.add_flag("-h,--help", wants_help);
   app.add_flag("--version", wants_version);
-  app.add_flag("--help-markdown", wants_markdown);
   std::vector<std::vector<std::string>> values(options_.size());
   for (std::size_t i = 0; i < options_.size(); ++i) {
     std::vector<std::string>& given = values[i];
@@ -153,8 +151,7 @@ CommandLine::Outcome CommandLine::parse(int argc, const char* const* argv) const
   }
   if (wants_help) print(help());
   if (wants_version) print(version_line(program_) + "\n");
-  if (wants_markdown) print(markdown());
-  if (wants_help || wants_version || wants_markdown) return Outcome::answered;
+  if (wants_help || wants_version) return Outcome::answered;
   if (const std::vector<std::string> rest = app.remaining(); !rest.empty()) reject_unknown(rest[0]);
   apply(values);
   return Outcome::run;

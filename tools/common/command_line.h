@@ -64,8 +64,6 @@ class CommandLine {
   Outcome parse(int argc, const char* const* argv) const;
 
   std::string help() const;
-  /// This program's part of docs/command_line.md.
-  std::string markdown() const;
   const std::vector<Option>& options() const { return options_; }
 
  private:

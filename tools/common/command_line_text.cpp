@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of options as --help and as Markdown.
+// The table of options as --help.
 #include "tools/common/command_line.h"
 
 #include <algorithm>
@@ -69,15 +69,6 @@ std::vector<std::string> sections_of(const std::vector<Option>& options) {
   return sections;
 }
 
-std::string escape_cell(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '|') out += '\\';
-    out += c;
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string CommandLine::help() const {
@@ -97,28 +88,6 @@ std::string CommandLine::help() const {
       "\nExit codes: 0 done, 1 unforeseen, 2 command line or descriptor, 3 data, 4 device or "
       "memory,\n"
       "5 communication, 6 divergence, 75 stopped by a signal after a checkpoint.\n";
-  return out;
-}
-
-std::string CommandLine::markdown() const {
-  std::string out = fmt::format("## {}\n\n{}\n\n```\n{}\n```\n", program_, summary_, usage_);
-  for (const std::string& section : sections_of(options_)) {
-    out +=
-        fmt::format("\n### {}: {}\n\n| option | short | default | meaning |\n|---|---|---|---|\n",
-                    program_, section);
-    for (const Option& option : options_) {
-      if (option.section != section) continue;
-      const std::string fallback = option.required ? "required" : option.default_text;
-      out += fmt::format("| `{}` | {} | {} | {}{} |\n", escape_cell(with_value(option)),
-                         option.flag.empty() ? "" : fmt::format("`{}`", option.flag),
-                         escape_cell(fallback), escape_cell(option.text),
-                         option.repeatable ? " (repeatable)" : "");
-    }
-  }
-  for (const std::string& remark : remarks_) out += fmt::format("\n{}\n", remark);
-  if (!examples_.empty()) out += fmt::format("\n### {}: examples\n", program_);
-  for (const Example& example : examples_)
-    out += fmt::format("\n{}:\n\n```\n{}\n```\n", example.text, example.command);
   return out;
 }
 

@@ -36,7 +36,8 @@ std::size_t terminal_columns() {
 }  // namespace
 
 Console::Console(const std::string& program, int rank, LogLevel level)
-    : prefix_(rank == 0 ? program : fmt::format("{}: [rank {}]", program, rank)),
+    : rank_(rank),
+      prefix_(rank == 0 ? program : fmt::format("{}: [rank {}]", program, rank)),
       is_terminal_(isatty(STDERR_FILENO) == 1),
       shows_progress_(rank == 0 && level != LogLevel::warning) {
   logger_ =
@@ -52,6 +53,14 @@ Console::~Console() {
 
 Log Console::log() {
   return Log([this](LogLevel level, const std::string& message) { say(level, message); });
+}
+
+void Console::info(const std::string& message) {
+  if (rank_ == 0) say(LogLevel::info, message);
+}
+
+void Console::warning(const std::string& message) {
+  if (rank_ == 0) say(LogLevel::warning, message);
 }
 
 void Console::set_status(const std::string& line) {

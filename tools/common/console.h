@@ -25,8 +25,9 @@ class Console {
 
   /// For the library. The console must outlive it.
   Log log();
-  void info(const std::string& message) { say(LogLevel::info, message); }
-  void warning(const std::string& message) { say(LogLevel::warning, message); }
+  /// For the program, whose ranks all say the same: rank 0 speaks.
+  void info(const std::string& message);
+  void warning(const std::string& message);
 
   /// True when progress is to be shown by rank 0: on a terminal as one line that changes, else as
   /// plain lines.
@@ -38,6 +39,7 @@ class Console {
  private:
   void say(LogLevel level, const std::string& message);
   std::shared_ptr<spdlog::logger> logger_;
+  int rank_;
   std::string prefix_;
   bool is_terminal_ = false;
   bool shows_progress_ = false;

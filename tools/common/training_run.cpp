@@ -178,7 +178,7 @@ class TrainingRun {
     const MemoryPlan plan = plan_memory(graph, settings);
     // The data sets are open: what they hold is taken already.
     const std::int64_t available =
-        available_memory_bytes() / ranks_on_this_host() + plan.data_bytes;
+        available_memory_bytes(settings.lanes) / ranks_on_this_host() + plan.data_bytes;
     if (options_.plan && session_.rank() == 0) {
       const WorkRates rates = measure_rates(context.compute, graph, settings.batch);
       const std::string text =
@@ -210,9 +210,8 @@ class TrainingRun {
     observer.on_step = [this, &progress, speaks, first_examples,
                         examples](const StepReport& report) {
       if (!speaks) return;
-      const Index epochs = epochs_;
       progress.update(report.epoch * examples + report.examples - first_examples,
-                      fmt::format("epoch {}/{} batch {}/{} cost {:.6g}", report.epoch + 1, epochs,
+                      fmt::format("epoch {}/{} batch {}/{} cost {:.6g}", report.epoch + 1, epochs_,
                                   report.batch, report.batches, report.cost));
     };
     observer.on_epoch = [this, speaks](const EpochReport& report) {
@@ -242,12 +241,11 @@ class TrainingRun {
     const Index first = state.epoch * data.examples() + state.epoch_examples;
     const CheckpointPolicy policy{options_.model, options_.checkpoint_epochs,
                                   options_.checkpoint_minutes, options_.keep};
-    const StopSignals signals;
     TrainingEnd end;
     double seconds = 0.0;
     {
       Progress progress(console_, epochs_ * data.examples() - first, "examples");
-      end = train(network, data, policy, signals.requested(),
+      end = train(network, data, policy, signals_.requested(),
                   observe(progress, first, data.examples()), state);
       seconds = progress.seconds();
     }
@@ -268,6 +266,7 @@ class TrainingRun {
   const TrainerOptions& options_;
   MpiSession& session_;
   Console console_;
+  StopSignals signals_;  // from the beginning: a signal while data are read stops at the first step
   std::int64_t data_memory_ = 0;
   Index epochs_ = 0;
 };

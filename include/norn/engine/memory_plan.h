@@ -51,8 +51,9 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const Graph& graph, const PlanSettings& settings);
 
 /// Memory that this process may still take: the least of what the machine has available, what its
-/// control group allows and what its address space limit leaves.
-std::int64_t available_memory_bytes();
+/// control group allows and what its address space limit leaves beside the buffers that products on
+/// `lanes` threads map.
+std::int64_t available_memory_bytes(int lanes);
 
 /// Throws DeviceError with the numbers when the plan needs more than `available_bytes`.
 void require_memory(const MemoryPlan& plan, const PlanSettings& settings,

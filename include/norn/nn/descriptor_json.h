@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-/// Network descriptors in JSON. One table of keys (src/nn/keys.cpp) drives the reader, the writer,
-/// the schema and the docs.
+/// Network descriptors in JSON. One table of keys (src/nn/key.h) drives the reader, the writer, the
+/// schema and the docs.
 namespace norn {
 
 /// Reads a descriptor. Comments are allowed, keys and words of choice are matched without regard to

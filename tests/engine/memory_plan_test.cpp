@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan of a run against what a network really allocates.
+#include "norn/engine/memory_plan.h"
+
+#include "norn/base/error.h"
+#include "tests/support/recipes.h"
+
+#include <mutex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace norn::test {
+namespace {
+
+// Host memory that counts.
+class CountingMemory final : public Memory {
+ public:
+  void* allocate(std::size_t bytes) override {
+    count(std::int64_t(bytes));
+    return host_memory().allocate(bytes);
+  }
+  void release(void* data, std::size_t bytes) noexcept override {
+    count(-std::int64_t(bytes));
+    host_memory().release(data, bytes);
+  }
+  void fill_zero(void* data, std::size_t bytes) override { host_memory().fill_zero(data, bytes); }
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  void count(std::int64_t bytes) noexcept {
+    const std::lock_guard lock(mutex_);
+    bytes_ += bytes;
+  }
+  std::mutex mutex_;
+  std::int64_t bytes_ = 0;
+};
+
+std::vector<DatasetInfo> infos(const Recipe& recipe) {
+  std::vector<DatasetInfo> sets;
+  for (const DatasetShape& shape : recipe.shapes()) {
+    DatasetInfo info;
+    info.name = shape.name;
+    info.extent = shape.extent;
+    info.sparse = shape.gives_sparse_batches;
+    info.examples = info.unique_examples = recipe.examples;
+    info.entries = info.sparse ? 4 * recipe.examples : 0;
+    sets.push_back(info);
+  }
+  return sets;
+}
+
+PlanSettings settings_of(const Recipe& recipe, int ranks, int lanes, Pass purpose) {
+  PlanSettings settings;
+  settings.batch = recipe.network.training.batch;
+  settings.ranks = ranks;
+  settings.lanes = lanes;
+  settings.purpose = purpose;
+  settings.block_rule = recipe.blocks;
+  settings.sets = infos(recipe);
+  settings.data_memory_bytes = 1 << 30;
+  return settings;
+}
+
+std::int64_t allocated_by_rank_0(const Recipe& recipe, int ranks, int lanes, Pass purpose) {
+  std::int64_t bytes = 0;
+  run_thread_group(ranks, [&](Communicator& communicator) {
+    Executor executor(lanes);
+    Kernels kernels = make_cpu_kernels(executor);
+    kernels.block_rule = recipe.blocks;
+    CountingMemory memory;
+    const Context context{Compute{executor, kernels, memory}, communicator, Log()};
+    const Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(),
+                          context, recipe.network.training.batch, purpose);
+    if (communicator.rank() == 0) bytes = memory.bytes();
+    communicator.barrier();
+  });
+  return bytes;
+}
+
+class MemoryPlanTest : public testing::TestWithParam<int> {
+ protected:
+  const Recipe recipe_ = all_recipes().at(std::size_t(GetParam()));
+};
+
+TEST_P(MemoryPlanTest, IsWhatANetworkAllocates) {
+  const Graph graph = make_graph(recipe_.network, recipe_.shapes(), "test");
+  for (Pass purpose : {Pass::training, Pass::prediction})
+    for (int ranks : {1, 3})
+      for (int lanes : {1, 4}) {
+        const MemoryPlan plan = plan_memory(graph, settings_of(recipe_, ranks, lanes, purpose));
+        const auto planned = double(plan.parameter_bytes + plan.state_bytes + plan.working_bytes);
+        const auto allocated = double(allocated_by_rank_0(recipe_, ranks, lanes, purpose));
+        EXPECT_NEAR(planned / allocated, 1.0, 0.02)
+            << recipe_.name << ", " << ranks << " ranks, " << lanes << " lanes, "
+            << (purpose == Pass::training ? "training" : "prediction");
+      }
+}
+
+std::string recipe_name(const testing::TestParamInfo<int>& info) {
+  std::string name = all_recipes()[std::size_t(info.param)].name;
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, MemoryPlanTest, testing::Range(0, int(all_recipes().size())),
+                         recipe_name);
+
+TEST(MemoryPlan, CountsWeightsAndStreamsDataThatAreTooLarge) {
+  const Recipe recipe = all_recipes()[0];
+  const Graph graph = make_graph(recipe.network, recipe.shapes(), "test");
+  PlanSettings settings = settings_of(recipe, 1, 1, Pass::training);
+  const MemoryPlan held = plan_memory(graph, settings);
+  EXPECT_EQ(held.weights, 333 * 77 + 77 + 77 * 50 + 50 + 50 * 1003 + 1003);
+  EXPECT_EQ(held.parameter_bytes, held.weights * 4);
+  EXPECT_EQ(held.layers.size(), 4u);
+  EXPECT_FALSE(held.data_streamed);
+  EXPECT_GT(held.data_bytes, 0);
+  settings.data_memory_bytes = 10;
+  EXPECT_TRUE(plan_memory(graph, settings).data_streamed);
+  EXPECT_EQ(plan_memory(graph, settings).data_bytes, 0);
+}
+
+TEST(MemoryPlan, OfAHundredMillionUnitsNeedsNoMemoryToMake) {
+  NetworkDescriptor network;
+  network.layers = {input_layer("In", 100'000'000), hidden_layer("Hidden", 4096, {"In"}),
+                    output_layer("Out", 100'000'000, {"Hidden"})};
+  network.training.optimizer = Adam{};
+  const std::vector<DatasetShape> shapes = {{"In", 1, {100'000'000, 1, 1}, true},
+                                            {"Out", 1, {100'000'000, 1, 1}, true}};
+  const Graph graph = make_graph(network, shapes, "test");
+  PlanSettings settings;
+  settings.batch = 1024;
+  const MemoryPlan plan = plan_memory(graph, settings);
+  EXPECT_GT(plan.total_bytes(), std::int64_t(8) << 40);
+}
+
+TEST(MemoryPlan, ThatDoesNotFitIsRefusedWithTheNumbers) {
+  const Recipe recipe = all_recipes()[0];
+  const Graph graph = make_graph(recipe.network, recipe.shapes(), "test");
+  const PlanSettings settings = settings_of(recipe, 2, 1, Pass::training);
+  const MemoryPlan plan = plan_memory(graph, settings);
+  EXPECT_NO_THROW(require_memory(plan, settings, plan.total_bytes()));
+  try {
+    require_memory(plan, settings, plan.total_bytes() - 1);
+    FAIL() << "a plan that does not fit was accepted";
+  } catch (const DeviceError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("optimizer state"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("available"));
+    EXPECT_EQ(error.exit_code(), 4);
+  }
+}
+
+TEST(MemoryPlan, KnowsThatTheMachineHasMemory) {
+  EXPECT_GT(available_memory_bytes(1), 0);
+}
+
+TEST(WorkPlan, CountsTheProductsOfAStep) {
+  NetworkDescriptor network;
+  network.layers = {input_layer("In", 1000), hidden_layer("Hidden", 32, {"In"}),
+                    output_layer("Out", 500, {"Hidden"})};
+  const std::vector<DatasetShape> shapes = {{"In", 1, {1000, 1, 1}, true},
+                                            {"Out", 1, {500, 1, 1}, true}};
+  PlanSettings settings;
+  settings.batch = 10;
+  DatasetInfo in;
+  in.name = "In";
+  in.sparse = true;
+  in.extent = {1000, 1, 1};
+  in.examples = in.unique_examples = 100;
+  in.entries = 700;
+  settings.sets = {in};
+  const WorkPlan work = plan_work(make_graph(network, shapes, "test"), settings);
+  EXPECT_DOUBLE_EQ(work.dense_flops, 3 * 2.0 * 10 * 32 * 500);   // forward, delta, gradient
+  EXPECT_DOUBLE_EQ(work.sparse_flops, 2 * 2.0 * (10 * 7) * 32);  // forward, gradient
+}
+
+TEST(WorkRates, AreMeasuredAndGiveATime) {
+  CpuRuntime runtime(2);
+  const auto communicator = make_single_process();
+  const Recipe recipe = all_recipes()[0];
+  const Graph graph = make_graph(recipe.network, recipe.shapes(), "test");
+  const Context context = runtime.context(*communicator);
+  const WorkRates rates = measure_rates(context.compute, graph, 37);
+  const WorkPlan work = plan_work(graph, settings_of(recipe, 1, 2, Pass::training));
+  EXPECT_GT(rates.dense_flops, 0.0);
+  EXPECT_GT(rates.sparse_flops, 0.0);
+  EXPECT_GT(predicted_seconds(work, rates), 0.0);
+}
+
+}  // namespace
+}  // namespace norn::test

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranking metrics against numbers worked out by hand, and against plain loops on random cases. The
+// whole evaluator is compared with NumPy in tests/integration.
+#include "norn/engine/metrics.h"
+
+#include "norn/base/error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace norn {
+namespace {
+
+TEST(RankingMetrics, OfOneExampleByHand) {
+  RankingMetrics metrics({1, 4}, 10);
+  const std::vector<Index> ranked = {7, 2, 9, 4};
+  const std::vector<Column> held_out = {2, 4, 5};
+  metrics.add(ranked, held_out);
+  const std::vector<MetricsAtK> result = metrics.result();
+  ASSERT_EQ(result.size(), 2u);
+  EXPECT_EQ(result[0].recall, 0.0);
+  EXPECT_EQ(result[0].mrr, 0.0);
+  EXPECT_DOUBLE_EQ(result[0].coverage, 0.1);
+  EXPECT_DOUBLE_EQ(result[1].recall, 2.0 / 3.0);
+  EXPECT_DOUBLE_EQ(result[1].precision, 2.0 / 4.0);
+  const double gain = 1 / std::log2(3.0) + 1 / std::log2(5.0);
+  const double ideal = 1 + 1 / std::log2(3.0) + 1 / std::log2(4.0);
+  EXPECT_DOUBLE_EQ(result[1].ndcg, gain / ideal);
+  EXPECT_DOUBLE_EQ(result[1].map, (1.0 / 2.0 + 2.0 / 4.0) / 3.0);
+  EXPECT_DOUBLE_EQ(result[1].mrr, 0.5);
+  EXPECT_DOUBLE_EQ(result[1].hit_rate, 1.0);
+  EXPECT_DOUBLE_EQ(result[1].coverage, 0.4);
+}
+
+TEST(RankingMetrics, CountExamplesWithoutHeldOutUnitsButLeaveThemOut) {
+  RankingMetrics metrics({2}, 5);
+  const std::vector<Index> ranked = {3, 1};
+  metrics.add(ranked, {});
+  const std::vector<Column> held_out = {3};
+  metrics.add(ranked, held_out);
+  metrics.add(ranked, {});
+  EXPECT_EQ(metrics.examples(), 1);
+  EXPECT_EQ(metrics.skipped(), 2);
+  EXPECT_DOUBLE_EQ(metrics.result()[0].recall, 1.0);
+}
+
+TEST(RankingMetrics, TakeAUnitThatIsListedTwiceOnce) {
+  RankingMetrics metrics({3}, 5);
+  const std::vector<Index> ranked = {3, 1, 0};
+  const std::vector<Column> held_out = {1, 1, 4, 4};
+  metrics.add(ranked, held_out);
+  EXPECT_DOUBLE_EQ(metrics.result()[0].recall, 0.5);
+}
+
+TEST(RankingMetrics, AreZeroWithoutAnyExample) {
+  const RankingMetrics metrics({3}, 5);
+  EXPECT_EQ(metrics.result()[0].recall, 0.0);
+  EXPECT_EQ(metrics.result()[0].coverage, 0.0);
+}
+
+TEST(RankingMetrics, RejectAUnitOutsideOfTheCatalogue) {
+  RankingMetrics metrics({1}, 5);
+  const std::vector<Index> ranked = {5};
+  const std::vector<Column> held_out = {1};
+  EXPECT_THROW(metrics.add(ranked, held_out), ShapeError);
+  EXPECT_THROW(RankingMetrics({0}, 5), ShapeError);
+}
+
+struct Case {
+  std::vector<Index> ranked;
+  std::vector<Column> held_out;
+};
+
+std::vector<Case> random_cases(std::mt19937& random, Index units) {
+  std::vector<Case> cases;
+  std::uniform_int_distribution<std::size_t> held(0, 6);
+  std::uniform_int_distribution<std::size_t> length(0, std::size_t(units));
+  for (int i = 0; i < 40; ++i) {
+    std::vector<Index> order(static_cast<std::size_t>(units));
+    std::iota(order.begin(), order.end(), Index(0));
+    Case c;
+    std::shuffle(order.begin(), order.end(), random);
+    for (std::size_t h = held(random); h > 0; --h) c.held_out.push_back(Column(order[h]));
+    std::sort(c.held_out.begin(), c.held_out.end());
+    std::shuffle(order.begin(), order.end(), random);
+    order.resize(length(random));
+    c.ranked = order;
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+TEST(RankingMetrics, AgreeWithPlainLoopsWhateverTheOrderOfExamples) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  constexpr Index kUnits = 17;
+  constexpr Index kK = 5;
+  std::vector<Case> cases = random_cases(random, kUnits);
+  double recall = 0.0;
+  double ndcg = 0.0;
+  std::set<Index> recommended;
+  int count = 0;
+  for (const Case& c : cases) {
+    if (c.held_out.empty()) continue;
+    ++count;
+    double hits = 0.0;
+    double gain = 0.0;
+    double ideal = 0.0;
+    for (std::size_t i = 0; i < std::min<std::size_t>(kK, c.ranked.size()); ++i) {
+      recommended.insert(c.ranked[i]);
+      const bool hit = std::count(c.held_out.begin(), c.held_out.end(), Column(c.ranked[i])) > 0;
+      hits += hit;
+      gain += hit ? std::log(2.0) / std::log(double(i) + 2.0) : 0.0;
+    }
+    for (std::size_t i = 0; i < std::min<std::size_t>(kK, c.held_out.size()); ++i)
+      ideal += std::log(2.0) / std::log(double(i) + 2.0);
+    recall += hits / double(c.held_out.size());
+    ndcg += gain / ideal;
+  }
+  RankingMetrics forward({kK}, kUnits);
+  for (const Case& c : cases) forward.add(c.ranked, c.held_out);
+  std::shuffle(cases.begin(), cases.end(), random);
+  RankingMetrics shuffled({kK}, kUnits);
+  for (const Case& c : cases) shuffled.add(c.ranked, c.held_out);
+
+  const MetricsAtK got = forward.result()[0];
+  EXPECT_EQ(forward.examples(), count);
+  EXPECT_NEAR(got.recall, recall / count, 1e-12);
+  EXPECT_NEAR(got.ndcg, ndcg / count, 1e-12);
+  EXPECT_DOUBLE_EQ(got.coverage, double(recommended.size()) / kUnits);
+  EXPECT_EQ(got.recall, shuffled.result()[0].recall);
+  EXPECT_EQ(got.ndcg, shuffled.result()[0].ndcg);
+  EXPECT_EQ(got.map, shuffled.result()[0].map);
+}
+
+}  // namespace
+}  // namespace norn

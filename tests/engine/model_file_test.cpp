@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model files: everything comes back, on any number of ranks, and models that DSSTNE wrote are
+// read.
+#include "norn/engine/model_file.h"
+
+#include "norn/base/error.h"
+#include "norn/nn/descriptor_json.h"
+#include "tests/data/support.h"
+#include "tests/support/recipes.h"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+namespace norn::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr std::int64_t kSteps = 7;
+
+// A network of a recipe on one rank, trained a little, or built from a file.
+class Workshop {
+ public:
+  explicit Workshop(const Recipe& recipe, Communicator& communicator, Pass purpose = Pass::training)
+      : runtime_(1), context_(runtime_.context(communicator)) {
+    context_.compute.kernels.block_rule = recipe.blocks;
+    network_ = std::make_unique<Network>(make_graph(recipe.network, recipe.shapes(), "test"),
+                                         recipe.shapes(), context_, 37, purpose);
+  }
+  Network& network() { return *network_; }
+  void train(const Recipe& recipe) {
+    network_->initialise(recipe.network.training.seed);
+    RecipeData data(recipe);
+    for (std::int64_t step = 0; step < kSteps; ++step)
+      network_->train_step(data.batch(step), data.position(step));
+    network_->catch_up(kSteps);
+  }
+
+ private:
+  CpuRuntime runtime_;
+  Context context_;
+  std::unique_ptr<Network> network_;
+};
+
+TrainingState some_state() {
+  TrainingState state;
+  state.step = kSteps;
+  state.epoch = 1;
+  state.batch = 2;
+  state.epoch_cost.add(1234.56789);
+  state.epoch_cost.add(-1e-9);
+  state.epoch_examples = 74;
+  return state;
+}
+
+class ModelFile : public testing::TestWithParam<int> {
+ protected:
+  const TempDir folder_;
+  const fs::path path_ = folder_ / "model.nc";
+  const Recipe recipe_ = all_recipes().at(std::size_t(GetParam()));
+};
+
+TEST_P(ModelFile, GivesEverythingBack) {
+  const auto one = make_single_process();
+  Workshop trained(recipe_, *one);
+  trained.train(recipe_);
+  const TrainingState state = some_state();
+  save_model(path_, trained.network(), state);
+
+  const TensorFileReader file(path_);
+  file.verify();
+  const ModelInfo info = read_model_info(file);
+  EXPECT_EQ(to_json(info.network), to_json(trained.network().descriptor()));
+  EXPECT_TRUE(info.has_training_state);
+  EXPECT_EQ(info.state.step, state.step);
+  EXPECT_EQ(info.state.epoch, state.epoch);
+  EXPECT_EQ(info.state.batch, state.batch);
+  EXPECT_TRUE(info.state.epoch_cost == state.epoch_cost);
+  EXPECT_EQ(info.state.epoch_examples, state.epoch_examples);
+
+  Recipe read = recipe_;
+  read.network = info.network;
+  Workshop copy(read, *one);
+  load_weights(&file, info, copy.network());
+  EXPECT_EQ(gather_state(copy.network()), gather_state(trained.network()));
+  for (int layer : copy.network().order()) {
+    const UnitLayer* unit = copy.network().unit_layer(layer);
+    if (unit && unit->delta_sum.allocated()) {
+      EXPECT_EQ(unit->delta_sum.fine_bits(),
+                trained.network().unit_layer(layer)->delta_sum.fine_bits());
+    }
+  }
+}
+
+TEST_P(ModelFile, HasTheSameBytesFromAnyNumberOfRanks) {
+  const auto save = [&](int ranks, const fs::path& path) {
+    const auto body = [&](Communicator& communicator) {
+      Workshop trained(recipe_, communicator);
+      trained.train(recipe_);
+      save_model(path, trained.network(), some_state());
+    };
+    if (ranks == 1)
+      body(*make_single_process());
+    else
+      run_thread_group(ranks, body);
+  };
+  save(1, path_);
+  save(3, folder_ / "three.nc");
+  EXPECT_TRUE(read_text(path_) == read_text(folder_ / "three.nc"));
+}
+
+TEST_P(ModelFile, IsReadByAnyNumberOfRanks) {
+  const auto one = make_single_process();
+  Workshop trained(recipe_, *one);
+  trained.train(recipe_);
+  save_model(path_, trained.network(), some_state());
+  const std::vector<float> expected = gather_state(trained.network());
+  run_thread_group(4, [&](Communicator& communicator) {
+    const TensorFileReader file(path_);
+    const ModelInfo info = read_model_info(file);
+    Workshop copy(recipe_, communicator);
+    load_weights(communicator.rank() == 0 ? &file : nullptr, info, copy.network());
+    EXPECT_EQ(gather_state(copy.network()), expected);
+  });
+}
+
+TEST_P(ModelFile, ForPredictionHoldsNoUpdateState) {
+  const auto one = make_single_process();
+  Workshop trained(recipe_, *one);
+  trained.train(recipe_);
+  save_model(path_, trained.network(), std::nullopt);
+  const TensorFileReader file(path_);
+  const ModelInfo info = read_model_info(file);
+  EXPECT_FALSE(info.has_training_state);
+  EXPECT_FALSE(file.has_variable("weight0_slot0"));
+  Workshop copy(recipe_, *one, Pass::prediction);
+  load_weights(&file, info, copy.network());
+  for (std::size_t e = 0; e < copy.network().graph().edges.size(); ++e) {
+    if (!copy.network().weights(int(e))) continue;
+    const MatrixView<float> got = copy.network().weights(int(e))->values();
+    const MatrixView<float> want = trained.network().weights(int(e))->values();
+    EXPECT_EQ(std::memcmp(got.data, want.data, std::size_t(got.size()) * sizeof(float)), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, ModelFile, testing::Range(0, int(all_recipes().size())),
+                         [](const auto& named) {
+                           std::string name = all_recipes()[std::size_t(named.param)].name;
+                           std::replace(name.begin(), name.end(), ' ', '_');
+                           return name;
+                         });
+
+TEST(ModelFileLayout, HasWeightsBySourceThenDestination) {
+  const TempDir folder;
+  const Recipe recipe = all_recipes().front();
+  const auto one = make_single_process();
+  Workshop trained(recipe, *one);
+  trained.train(recipe);
+  save_model(folder / "model.nc", trained.network(), std::nullopt);
+  const TensorFileReader file(folder / "model.nc");
+  for (std::size_t e = 0; e < 3; ++e) {
+    const Weights& weights = *trained.network().weights(int(e));
+    const WeightShape& shape = weights.shape();
+    ASSERT_EQ(file.integer(fmt::format("weight{}_height", e)), shape.sources);
+    ASSERT_EQ(file.integer(fmt::format("weight{}_width", e)), shape.destinations);
+    std::vector<float> stored(std::size_t(shape.sources * shape.destinations));
+    file.read(fmt::format("weight{}_weights", e), 0, std::span(stored));
+    for (Index i = 0; i < shape.sources; ++i)
+      for (Index j = 0; j < shape.destinations; ++j)
+        ASSERT_EQ(stored[std::size_t(i * shape.destinations + j)],
+                  shape.by_destination ? weights.values()(j, i) : weights.values()(i, j));
+  }
+}
+
+TEST(ModelFileErrors, NameTheFileAndWhatIsWrong) {
+  const TempDir folder;
+  const Recipe recipe = all_recipes().front();
+  const auto one = make_single_process();
+  Workshop trained(recipe, *one);
+  trained.train(recipe);
+  const fs::path path = folder / "model.nc";
+  save_model(path, trained.network(), std::nullopt);
+  const TensorFileReader file(path);
+  const ModelInfo info = read_model_info(file);
+
+  Recipe wider = recipe;
+  wider.network.layers[1].extent[0] += 1;
+  Workshop other(wider, *one);
+  EXPECT_THAT(message_of([&] { load_weights(&file, info, other.network()); }),
+              AllOf(HasSubstr(path.string()), HasSubstr("weight0_weights"), HasSubstr("25641"),
+                    HasSubstr("25974")));
+
+  Recipe renamed = recipe;
+  renamed.network.layers[1].name = "Else";
+  renamed.network.layers[2].sources = {"Else"};
+  Workshop stranger(renamed, *one);
+  EXPECT_THAT(message_of([&] { load_weights(&file, info, stranger.network()); }),
+              AllOf(HasSubstr(path.string()), HasSubstr("\"In\""), HasSubstr("\"Else\"")));
+
+  trained.network().weights(1)->values()(0, 0) = std::numeric_limits<float>::quiet_NaN();
+  save_model(folder / "nan.nc", trained.network(), std::nullopt);
+  const TensorFileReader broken(folder / "nan.nc");
+  EXPECT_THAT(message_of([&] { load_weights(&broken, info, trained.network()); }),
+              AllOf(HasSubstr("nan.nc"), HasSubstr("weight1_weights"), HasSubstr("element 0")));
+}
+
+TEST(ModelFileErrors, TellFilesThatAreNoModels) {
+  const TempDir folder;
+  write_data(all_recipes().front(), folder / "data.nc");
+  const TensorFileReader data(folder / "data.nc");
+  EXPECT_THAT(message_of([&] { read_model_info(data); }),
+              AllOf(HasSubstr("data.nc"), HasSubstr("no model file")));
+  {
+    TensorFileWriter writer(folder / "future.nc");
+    writer.attribute("layers", 1u);
+    writer.attribute("errorFunction", 2u);
+    writer.attribute("norn_format", std::int32_t(999));
+    writer.commit();
+  }
+  const TensorFileReader future(folder / "future.nc");
+  EXPECT_THAT(message_of([&] { read_model_info(future); }),
+              AllOf(HasSubstr("future.nc"), HasSubstr("999")));
+}
+
+}  // namespace
+}  // namespace norn::test

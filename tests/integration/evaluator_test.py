@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The evaluator against the NumPy reference, on random data with ties, empty rows and K beyond the catalogue."""
+import json
+import sys
+import unittest
+
+import numpy as np
+
+from norn_files import read_recommendations, write_datasets, write_index
+from programs import NETWORK, SOURCE, ProgramTest, mpirun
+
+sys.path.insert(0, str(SOURCE / "tests" / "golden"))
+import reference_metrics  # noqa: E402
+
+KS = (1, 3, 10, 500)
+
+
+class Evaluating(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.prepare("SoftMax")
+
+    def prepare(self, activation):
+        self.write("net.json", NETWORK % activation)
+        self.train("-e", "8", "--force")
+
+    def scores(self):
+        """Every unit's score, float32 exactly, from the predictor."""
+        self.succeed("predictor", "-n", "model.nc", "--data", "test.nc", "-s", "all.txt", "-k", self.width, "-p", ".9g")
+        scores = np.full((len(self.rows), self.width), -np.inf, dtype=np.float32)
+        for example, pairs in read_recommendations(self.path("all.txt")).items():
+            for unit, score in pairs:
+                scores[int(example), int(unit)] = score
+        self.assertTrue(np.isfinite(scores).all())
+        return scores
+
+    def evaluate(self, *arguments, **more):
+        done = self.succeed("evaluator", "--model", "model.nc", "--data", "test.nc", "--top",
+                            ",".join(map(str, KS)), "--format", "json", *arguments, **more)
+        return json.loads(done.stdout), done
+
+    def expect(self, got, scores, seen, name="model"):
+        self.assertEqual([at["K"] for at in got[name]], list(KS))
+        for at in got[name]:
+            expected = reference_metrics.evaluate(scores, seen, self.held_out, at["K"])
+            for metric, value in expected.items():
+                self.assertAlmostEqual(at[metric], value, delta=1e-12, msg=f"{metric}@{at['K']}")
+
+    def test_equals_the_reference(self):
+        got, _ = self.evaluate("--batch", "23")
+        self.expect(got, self.scores(), self.known)
+        self.assertEqual(got["examples"], sum(1 for row in self.held_out if row))
+        self.assertEqual(got["skipped"], sum(1 for row in self.held_out if not row))
+        self.assertEqual(got["units"], self.width)
+
+    def test_equals_the_reference_with_many_ties(self):
+        self.write("net.json", (NETWORK % "Relu").replace("CrossEntropy", "L2"))
+        self.train("-e", "2", "--force")
+        scores = self.scores()
+        self.assertGreater(np.mean(scores == 0), 0.2)
+        self.expect(self.evaluate()[0], scores, self.known)
+
+    def test_seen_units_can_stay(self):
+        self.expect(self.evaluate("--keep-seen")[0], self.scores(), [[] for _ in self.rows])
+
+    def test_units_of_other_sets_are_left_out_too(self):
+        more = [sorted(self.random.sample(range(self.width), 5)) for _ in self.rows]
+        write_datasets(self.path("more.nc"), [("whatever", self.width, more, None)])
+        seen = [sorted(set(a) | set(b)) for a, b in zip(self.known, more)]
+        self.expect(self.evaluate("--exclude", "more.nc")[0], self.scores(), seen)
+
+    def test_units_beyond_the_index_are_no_candidates(self):
+        write_index(self.path("short.txt"), self.names[:25])
+        self.held_out = [[u for u in row if u < 25] for row in self.held_out]
+        write_datasets(self.path("test.nc"), [("gl_input", self.width, self.known, None),
+                                              ("gl_output", self.width, self.held_out, None)])
+        got, _ = self.evaluate("--features", "short.txt")
+        self.expect(got, self.scores()[:, :25], self.known)
+
+    def test_popularity_stands_beside_the_model(self):
+        count = np.zeros(self.width)
+        for row in self.known:
+            count[row] += 1
+        got, _ = self.evaluate("--popularity", "train.nc")
+        self.expect(got, np.tile(count, (len(self.rows), 1)), self.known, name="popularity")
+
+    def test_prints_a_table(self):
+        done = self.succeed("evaluator", "--model", "model.nc", "--data", "test.nc")
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[0].split(), ["K", "Recall", "Precision", "NDCG", "MAP", "MRR", "HitRate", "Coverage"])
+        self.assertEqual([line.split()[1] for line in lines[1:4]], ["10", "20", "100"])
+
+    def test_ranks_give_the_same(self):
+        if mpirun(1) is None:
+            self.skipTest("mpirun is not installed")
+        alone, _ = self.evaluate()
+        self.assertEqual(self.evaluate("--threads", "1", prefix=mpirun(3))[0], alone)
+
+    def test_warns_when_nothing_can_be_found(self):
+        done = self.succeed("evaluator", "--model", "model.nc", "--data", "train.nc")
+        self.assertIn("are among the seen ones that are left out", done.stderr)
+
+    def test_bad_input(self):
+        def fails(code, message, *words):
+            self.fail_with(code, message, "evaluator", *words)
+
+        fails(2, "--model (-n), --data (-i) are missing; evaluator --help shows examples")
+        fails(3, "none.nc: ", "-n", "none.nc", "--data", "test.nc")
+        fails(3, "none.nc: ", "-n", "model.nc", "--data", "none.nc")
+        fails(2, '--top: "10;20" is no list of numbers from 1 on', "-n", "model.nc", "--data", "test.nc", "-k", "10;20")
+        fails(2, '--layer: "Hidden" is no output layer; metrics need one', "-n", "model.nc", "--data", "test.nc", "-l",
+              "Hidden")
+        write_datasets(self.path("few.nc"), [("x", self.width, self.known[:-1], None)])
+        fails(3, "few.nc: --exclude: no sparse data set with 160 examples", "-n", "model.nc", "--data", "test.nc",
+              "--exclude", "few.nc")
+        fails(3, 'few.nc: --popularity: there is no data set "gl_output" in it; it holds: x', "-n", "model.nc", "--data",
+              "test.nc", "--popularity", "few.nc")
+
+
+if __name__ == "__main__":
+    unittest.main()

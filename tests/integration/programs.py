@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the programs as a user would, in a folder of their own, and checks what they say."""
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+from norn_files import write_datasets, write_index
+
+BIN = pathlib.Path(os.environ.get("NORN_BIN", "build/cpu/bin")).resolve()
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+LIMIT_SECONDS = 240
+
+NETWORK = """{
+  "Name": "small", "ErrorFunction": "CrossEntropy", "ShuffleIndices": true, "Denoising": {"p": 0.25},
+  "Training": {"Optimizer": "Adam", "Alpha": 0.01, "Batch": 32, "Epochs": 3, "Lambda": 0.0001},
+  "Layers": [
+    {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": true},
+    {"Name": "Hidden", "Kind": "Hidden", "N": 16, "Activation": "Tanh", "pDropout": 0.1},
+    {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "gl_output", "Activation": "%s"}
+  ]
+}
+"""
+
+
+def random_rows(generator, examples, width, groups=5):
+    """Rows of units that tend to come from one group each, so that there is something to learn."""
+    rows = []
+    for _ in range(examples):
+        group = generator.randrange(groups)
+        liked = [u for u in range(width) if u % groups == group]
+        row = set(generator.sample(liked, min(len(liked), generator.randint(2, 6))))
+        row |= {generator.randrange(width) for _ in range(generator.randint(0, 2))}
+        rows.append(sorted(row))
+    return rows
+
+
+def drop_some(generator, rows):
+    """Splits rows into known and held-out units; some held-out rows stay empty."""
+    known, held_out = [], []
+    for row in rows:
+        out = set(generator.sample(row, len(row) // 3)) if generator.random() < 0.9 else set()
+        known.append([u for u in row if u not in out])
+        held_out.append([u for u in row if u in out])
+    return known, held_out
+
+
+class ProgramTest(unittest.TestCase):
+    """A folder with a small network and data in it, and ways to run the programs there."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="norn-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.seed = int(os.environ.get("NORN_TEST_SEED", random.SystemRandom().randrange(2**31)))
+        self.random = random.Random(self.seed)
+        print(f"{self.id()}: seed {self.seed}", file=sys.stderr)
+        self.width = 40
+        self.names = [f"item {u}" if u % 7 == 0 else f"item_{u}" for u in range(self.width)]
+        self.rows = random_rows(self.random, 160, self.width)
+        self.known, self.held_out = drop_some(self.random, self.rows)
+        self.examples = [f"example{e}" for e in range(len(self.rows))]
+        write_datasets(self.path("train.nc"), [("gl_input", self.width, self.known, None),
+                                               ("gl_output", self.width, self.known, None)])
+        write_datasets(self.path("test.nc"), [("gl_input", self.width, self.known, None),
+                                              ("gl_output", self.width, self.held_out, None)])
+        write_index(self.path("features.txt"), self.names)
+        self.write("net.json", NETWORK % "SoftMax")
+
+    def path(self, name):
+        return self.folder / name
+
+    def write(self, name, text):
+        with open(self.path(name), "w", newline="") as file:
+            file.write(text)
+        return self.path(name)
+
+    def read(self, name):
+        return self.path(name).read_bytes()
+
+    def run_program(self, program, *arguments, prefix=(), **more):
+        command = [*prefix, str(BIN / program), *map(str, arguments)]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_SECONDS,
+                              **more)
+
+    def succeed(self, program, *arguments, **more):
+        done = self.run_program(program, *arguments, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def fail_with(self, code, message, program, *arguments, **more):
+        """The program ends with that code and says one line on stderr, which begins with `message`."""
+        done = self.run_program(program, *arguments, **more)
+        errors = [line for line in done.stderr.splitlines() if f"{program}: error: " in line]
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(len(errors), 1, done.stderr)
+        self.assertTrue(errors[0].startswith(f"{program}: error: {message}"),
+                        f"\n  {errors[0]}\ndoes not begin with\n  {program}: error: {message}")
+        return done
+
+    def train(self, *arguments, model="model.nc", config="net.json", **more):
+        return self.succeed("trainer", "-c", config, "-i", "train.nc", "-n", model, *arguments, **more)
+
+
+def mpirun(ranks):
+    """The words before a command that start it on that many ranks, or None without Open MPI."""
+    if shutil.which("mpirun") is None:
+        return None
+    return ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks))
+
+
+def sigmoid(z):
+    return 1.0 / (1.0 + np.exp(-z))

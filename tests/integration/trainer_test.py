@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trainer as a program: what it writes and says, stopping and resuming, ranks and threads, bad input."""
+import json
+import os
+import pty
+import re
+import resource
+import signal
+import subprocess
+import unittest
+
+from norn_files import model_arrays, write_datasets
+from programs import BIN, LIMIT_SECONDS, NETWORK, ProgramTest, mpirun
+
+EPOCH = re.compile(r"NNNetwork::Train: Epoch (\d+), average error ([\d.]+), average training error ([\d.]+), "
+                   r"average regularization error ([\d.]+), elapsed time ([\d.]+)s$")
+
+
+class Training(ProgramTest):
+    def test_prints_one_line_an_epoch_in_dsstnes_shape_and_nothing_else_on_stdout(self):
+        done = self.train("-e", "5", "-lambda", "0.01")
+        lines = [EPOCH.match(line) for line in done.stdout.splitlines()]
+        self.assertEqual([line.group(1) for line in lines], ["1", "2", "3", "4", "5"])
+        for line in lines:
+            total, training, regularisation = (float(line.group(g)) for g in (2, 3, 4))
+            self.assertAlmostEqual(total, training + regularisation, delta=2e-6)
+            self.assertGreater(regularisation, 0.0)
+        self.assertLess(float(lines[-1].group(3)), float(lines[0].group(3)))
+        self.assertRegex(done.stderr, r"examples/s; model model\.nc")
+
+    def test_quiet_leaves_stderr_empty(self):
+        self.assertEqual(self.train("--quiet").stderr, "")
+
+    def test_flags_win_over_the_training_block_which_wins_over_defaults(self):
+        self.train("-e", "2", "-alpha", "0.5", "-mu", "0.25", "-lambda1", "0.125", "-b", "16")
+        training = json.loads(model_arrays(self.path("model.nc"))[1]["norn_descriptor"])["Training"]
+        training = {key.lower(): value for key, value in training.items()}
+        self.assertEqual(training["optimizer"], "Adam")
+        self.assertEqual((training["epochs"], training["batch"]), (2, 16))
+        self.assertEqual((training["alpha"], training["lambda1"]), (0.5, 0.125))
+        self.assertAlmostEqual(training.get("lambda", 0.0001), 0.0001)
+
+    def test_dsstnes_command_line_with_two_data_files(self):
+        write_datasets(self.path("in.nc"), [("gl_input", self.width, self.known, None)])
+        write_datasets(self.path("out.nc"), [("gl_output", self.width, self.known, None)])
+        self.succeed("trainer", "-d", "gl", "-c", "net.json", "-i", "in.nc", "-o", "out.nc", "-n", "gl.nc", "-b", "32",
+                     "-e", "2", "-alpha", "0.01", "-lambda", "0.001", "-mu", "0.5", "-mu1", "0.99")
+        weights = model_arrays(self.path("gl.nc"))[0]
+        self.assertEqual(weights["weight0_weights"].size, self.width * 16)
+
+    def test_goes_on_from_a_models_weights(self):
+        self.train("-e", "20", model="first.nc")
+        done = self.succeed("trainer", "-c", "first.nc", "-i", "train.nc", "-n", "second.nc", "-e", "1")
+        first = float(EPOCH.match(self.train("-e", "1").stdout.splitlines()[0]).group(3))
+        again = float(EPOCH.match(done.stdout.splitlines()[0]).group(3))
+        self.assertLess(again, first)
+
+    def test_default_batch_shrinks_to_the_data(self):
+        self.write("net.json", (NETWORK % "SoftMax").replace('"Batch": 32, ', ""))
+        self.assertIn("batch 1024 is lowered to the 160 examples", self.train("-e", "1").stderr)
+
+    def test_plan_prints_and_writes_nothing(self):
+        before = sorted(self.folder.iterdir())
+        done = self.train("--plan")
+        for part in ("Hidden", "optimizer state", "GFLOP", "available"):
+            self.assertIn(part, done.stdout)
+        self.assertEqual(sorted(self.folder.iterdir()), before)
+
+    def test_progress_on_a_terminal_is_one_line_with_rate_and_time_left(self):
+        ours, theirs = pty.openpty()
+        with subprocess.Popen([str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "3000"],
+                              cwd=self.folder, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+            os.close(theirs)
+            said = b""
+            try:
+                while chunk := os.read(ours, 65536):
+                    said += chunk
+            except OSError:  # the other end is closed
+                pass
+            self.assertEqual(process.wait(timeout=LIMIT_SECONDS), 0)
+        os.close(ours)
+        self.assertRegex(said.decode(), r"\r\x1b\[Kepoch \d+/3000 batch \d/5 cost [\d.]+, \d+%, [\d,]+ examples/s, .+ left")
+        self.assertNotIn("\nepoch", said.decode())
+
+    def test_help_and_version(self):
+        done = self.succeed("trainer", "--help")
+        for part in ("-alpha, --rate", "Examples", "Exit codes", "[0.025]"):
+            self.assertIn(part, done.stdout)
+        self.assertRegex(self.succeed("trainer", "--version").stdout, r"^trainer \d+\.\d+\.\d+ \(Norn\)\n$")
+
+
+class SameBits(ProgramTest):
+    def test_whatever_the_threads_and_the_streaming(self):
+        self.train("--threads", "1", model="one.nc")
+        self.train("--threads", "3", model="three.nc")
+        self.train("--data-memory", "1", model="streamed.nc")
+        self.assertEqual(self.read("one.nc"), self.read("three.nc"))
+        self.assertEqual(self.read("one.nc"), self.read("streamed.nc"))
+        self.train("--seed", "7", model="other.nc")
+        self.assertNotEqual(self.read("one.nc"), self.read("other.nc"))
+
+    def test_whatever_the_ranks(self):
+        if mpirun(1) is None:
+            self.skipTest("mpirun is not installed")
+        self.train(model="alone.nc")
+        for ranks in (1, 2, 3):
+            self.train("--threads", "1", model=f"ranks{ranks}.nc", prefix=mpirun(ranks))
+            self.assertEqual(self.read("alone.nc"), self.read(f"ranks{ranks}.nc"))
+
+
+class Stopping(ProgramTest):
+    EPOCHS = 1000  # their lines do not fit into the pipe, so a run cannot end before it is read
+
+    def stop_after_epochs(self, number, count, *arguments, model="stopped.nc", prefix=()):
+        """Starts a run, sends the signal when `count` epochs are done, and gives back how it ended."""
+        command = [*prefix, str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", model, "-e",
+                   str(self.EPOCHS), *arguments]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as process:
+            for _ in range(count):
+                self.assertTrue(process.stdout.readline(), "the run ended before it was stopped")
+            process.send_signal(number)
+            out, err = process.communicate(timeout=LIMIT_SECONDS)
+        return process.returncode, out, err
+
+    def resume(self, *arguments, model="stopped.nc", **more):
+        return self.train("-e", self.EPOCHS, "--resume", *arguments, model=model, **more)
+
+    def test_by_a_signal_and_resumed_equals_never_stopped(self):
+        self.train("-e", self.EPOCHS, model="straight.nc")
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+            model = f"{number.name}.nc"
+            code, _, err = self.stop_after_epochs(number, 20, model=model)
+            self.assertEqual(code, 75, err)
+            self.assertIn("run the same command with --resume", err)
+            self.assertFalse(self.path(model).exists())
+            self.assertIn("resuming from", self.resume(model=model).stderr)
+            self.assertEqual(self.read(model), self.read("straight.nc"), number.name)
+
+    def test_by_kill_9_and_resumed_equals_never_stopped(self):
+        self.train("-e", self.EPOCHS, model="straight.nc")
+        code, _, _ = self.stop_after_epochs(signal.SIGKILL, 25, "--checkpoint-epochs", "4", "--keep", "2")
+        self.assertEqual(code, -signal.SIGKILL)
+        checkpoints = list(self.folder.glob("stopped.epoch*.nc"))
+        self.assertTrue(1 <= len(checkpoints) <= 3, checkpoints)
+        self.resume()
+        self.assertEqual(self.read("stopped.nc"), self.read("straight.nc"))
+
+    def test_on_ranks_and_resumed_on_another_number_of_ranks(self):
+        if mpirun(1) is None:
+            self.skipTest("mpirun is not installed")
+        self.train("-e", self.EPOCHS, model="straight.nc")
+        code, _, err = self.stop_after_epochs(signal.SIGUSR1, 10, "--threads", "1", prefix=mpirun(2))
+        self.assertEqual(code, 75, err)
+        self.resume("--threads", "1", prefix=mpirun(3))
+        self.assertEqual(self.read("stopped.nc"), self.read("straight.nc"))
+
+    def test_resume_starts_anew_when_there_is_nothing_yet(self):
+        self.train(model="straight.nc")
+        done = self.train("--resume", model="new.nc")
+        self.assertIn("starting from the beginning", done.stderr)
+        self.assertEqual(self.read("new.nc"), self.read("straight.nc"))
+
+    def test_more_epochs_of_a_finished_run(self):
+        self.train("-e", "6", model="straight.nc")
+        self.train("-e", "2")
+        self.train("-e", "6", "--resume")
+        done = self.train("-e", "6", "--resume")
+        self.assertIn("all 6 epochs are done already", done.stderr)
+        arrays, straight = (model_arrays(self.path(m))[0] for m in ("model.nc", "straight.nc"))
+        for name, values in straight.items():
+            self.assertTrue((arrays[name] == values).all(), name)
+
+    def test_a_damaged_checkpoint_falls_back_to_the_one_before(self):
+        self.train("-e", "6", model="straight.nc")
+        self.train("-e", "6", "--checkpoint-epochs", "2", "--keep", "0")
+        self.path("model.nc").unlink()
+        newest = self.path("model.epoch4.nc")
+        newest.write_bytes(newest.read_bytes()[:1000])
+        self.assertIn("resuming from model.epoch2.nc", self.train("-e", "6", "--resume").stderr)
+        self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+
+    def test_what_cannot_change_when_resumed(self):
+        self.train("-e", "2")
+        for option, value, before in (("--batch", "16", "32"), ("--seed", "5", "12134"),
+                                      ("--optimizer", "SGD", "Adam")):
+            self.fail_with(2, f"{option} cannot change when a run is resumed: model.nc was trained with {before}; "
+                           "leave the option out", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc",
+                           "-e", "4", "--resume", option, value)
+
+
+class BadInput(ProgramTest):
+    def fail_training(self, code, message, *arguments, config="net.json", data="train.nc", model="model.nc", **more):
+        before = {path: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
+        self.fail_with(code, message, "trainer", "-c", config, "-i", data, "-n", model, *arguments, **more)
+        after = {path: path.read_bytes() for path in self.folder.iterdir() if path.is_file()}
+        self.assertEqual(before, after, "files have changed")
+
+    def test_command_line(self):
+        self.fail_training(2, 'unknown option "--epohcs"; did you mean "--epochs"? trainer --help lists all options',
+                           "--epohcs", "3")
+        self.fail_training(2, '--epochs: "ten" is no whole number', "-e", "ten")
+        self.fail_with(2, "--config (-c), --input (-i), --model (-n) are missing; trainer --help shows examples",
+                       "trainer")
+
+    def test_files_that_are_missing(self):
+        self.fail_training(2, "--config: the file none.json does not exist; name a network descriptor (JSON) or a model",
+                           config="none.json")
+        self.fail_training(3, "none.nc: ", data="none.nc")
+        self.fail_training(3, "no/model.nc: the folder no does not exist; make it first", model="no/model.nc")
+        self.path("folder").mkdir()
+        self.fail_training(3, "folder: is a folder; name a file to write", model="folder")
+
+    def test_files_that_are_damaged(self):
+        self.write("text.nc", "this is no NetCDF file\n")
+        self.path("half.nc").write_bytes(self.read("train.nc")[:-2000])
+        self.fail_training(3, "text.nc: ", data="text.nc")
+        self.fail_training(3, "half.nc: ", data="half.nc")
+        self.write("broken.json", '{"Layers": [')
+        self.fail_training(2, "broken.json:1", config="broken.json")
+
+    def test_an_existing_model(self):
+        self.write("model.nc", "precious")
+        self.fail_training(2, "model.nc: the network file exists already; give another --model (-n), --force to replace "
+                           "it, or --resume to go on with its training")
+        self.train("--force")
+        self.assertGreater(self.path("model.nc").stat().st_size, 1000)
+
+    def test_checkpoints_of_an_earlier_run(self):
+        self.train("-e", "4", "--checkpoint-epochs", "2")
+        self.path("model.nc").unlink()
+        self.fail_training(2, "model.epoch2.nc: a checkpoint of an earlier run exists; give --resume to go on from it, "
+                           "--force to start anew, or another --model (-n)")
+        self.train("-e", "1", "--force")
+        self.assertEqual(list(self.folder.glob("model.epoch*")), [])
+
+    def test_a_batch_larger_than_the_data(self):
+        self.fail_training(2, "--batch 161 is larger than the 160 examples of the data; give --batch 160 or less",
+                           "-b", "161")
+
+    def test_data_that_do_not_belong_together(self):
+        write_datasets(self.path("train.nc"), [("gl_input", self.width, self.known, None),
+                                               ("gl_output", self.width, self.known[:-1], None)])
+        self.fail_training(3, 'train.nc: data set "gl_output" has 159 examples, but "gl_input" of train.nc has 160')
+
+    def test_a_set_that_is_missing(self):
+        write_datasets(self.path("train.nc"), [("gl_input", self.width, self.known, None)])
+        self.fail_training(3, 'layer "Output": data set "gl_output" is in none of the files')
+
+    def test_indices_and_values_out_of_range(self):
+        bad = [list(row) for row in self.known]
+        bad[17] = [self.width]
+        write_datasets(self.path("train.nc"), [("gl_input", self.width, bad, None),
+                                               ("gl_output", self.width, self.known, None)])
+        self.fail_training(3, "train.nc: ")
+        values = [[1.0] * len(row) for row in self.known]
+        values[3][0] = float("nan")
+        write_datasets(self.path("train.nc"), [("gl_input", self.width, self.known, values),
+                                               ("gl_output", self.width, self.known, None)])
+        self.fail_training(3, "train.nc: ")
+
+    def test_a_rate_that_diverges(self):
+        text = (NETWORK % "Linear").replace("CrossEntropy", "L2").replace("Adam", "SGD").replace("Tanh", "Linear")
+        self.write("wild.json", text)
+        self.fail_training(6, 'layer "', "-alpha", "1e30", "-e", "50", config="wild.json")
+
+    def test_too_little_memory(self):
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (900 << 20, 900 << 20))
+
+        text = (NETWORK % "SoftMax").replace('"N": 16', '"N": 4000000')
+        self.write("huge.json", text)
+        self.fail_training(4, "this run needs ", "--threads", "1", config="huge.json", preexec_fn=limit)
+
+    def test_a_disk_that_is_full(self):
+        if os.geteuid() != 0:
+            self.skipTest("only the superuser can mount a small file system")
+        small = self.path("small")
+        small.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("a small file system cannot be mounted here: " + mounted.stderr.decode().strip())
+        self.addCleanup(subprocess.run, ["umount", str(small)], check=True)
+        (small / "kept.nc").write_bytes(b"precious")
+        text = (NETWORK % "SoftMax").replace('"N": 16', '"N": 1024')
+        self.write("wide.json", text)
+        self.fail_with(3, "small/kept.nc: ", "trainer", "-c", "wide.json", "-i", "train.nc", "-n", "small/kept.nc",
+                       "--force", "-e", "1")
+        self.assertEqual((small / "kept.nc").read_bytes(), b"precious")
+        self.assertEqual([path.name for path in small.iterdir()], ["kept.nc"])
+
+    def test_a_folder_that_cannot_be_written(self):
+        self.path("closed").mkdir()
+        if os.geteuid() == 0:  # permissions do not hold for the superuser
+            self.fail_training(3, "/proc/model.nc: no file can be made in /proc: ", model="/proc/model.nc")
+        else:
+            self.path("closed").chmod(0o500)
+            self.fail_training(3, "closed/model.nc: no file can be made in closed: permission denied",
+                               model="closed/model.nc")
+
+    def test_one_line_from_several_ranks(self):
+        if mpirun(1) is None:
+            self.skipTest("mpirun is not installed")
+        self.fail_training(3, "none.nc: ", data="none.nc", prefix=mpirun(3))
+
+
+if __name__ == "__main__":
+    unittest.main()

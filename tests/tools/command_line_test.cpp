@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command lines: DSSTNE's spellings beside long options, and what is said of wrong ones.
+#include "tools/common/command_line.h"
+
+#include "norn/base/error.h"
+#include "tools/common/evaluation_run.h"
+#include "tools/common/predictor_options.h"
+#include "tools/common/trainer_options.h"
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace norn::tools {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+CommandLine::Outcome parse(const CommandLine& line, std::vector<const char*> words) {
+  words.insert(words.begin(), "program");
+  return line.parse(int(words.size()), words.data());
+}
+
+std::string error_of(const CommandLine& line, std::vector<const char*> words) {
+  try {
+    parse(line, std::move(words));
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+struct Sample {
+  Index count = 7;
+  std::optional<float> rate;
+  std::vector<std::filesystem::path> files;
+  std::string mode = "slow";
+  std::string resume;
+  bool loud = false;
+  std::uint64_t seed = 1;
+  CommandLine line{"program", "does things", "program [options]"};
+
+  Sample() {
+    line.option("--count", "-c", "N", count, "how many");
+    line.option("--rate", "-alpha", "X", rate, "how fast");
+    line.option("--file", "-i", "FILE", files, "what");
+    line.choice("--mode", "", {"slow", "Quick"}, mode, "how");
+    line.option("--resume", "", "FILE", resume, "where from").bare_value = "auto";
+    line.toggle("--loud", "-v", loud, "noise");
+    line.option("--seed", "", "N", seed, "chance");
+  }
+};
+
+TEST(CommandLine, ReadsLongOptionsAndFlagsOfOneAndOfSeveralLetters) {
+  Sample s;
+  parse(s.line, {"-c", "3", "-alpha", "-0.5", "--file", "a", "-i", "b", "--mode=quick", "-v"});
+  EXPECT_EQ(s.count, 3);
+  EXPECT_EQ(s.rate, -0.5f);
+  EXPECT_THAT(s.files, ElementsAre("a", "b"));
+  EXPECT_EQ(s.mode, "Quick");
+  EXPECT_TRUE(s.loud);
+  EXPECT_EQ(s.resume, "");
+}
+
+TEST(CommandLine, KeepsWhatIsNotGiven) {
+  Sample s;
+  EXPECT_EQ(parse(s.line, {"-alpha=2"}), CommandLine::Outcome::run);
+  EXPECT_EQ(s.count, 7);
+  EXPECT_EQ(s.rate, 2.0f);
+  EXPECT_EQ(s.mode, "slow");
+}
+
+TEST(CommandLine, LetsAnOptionsValueBeLeftOutWhereItMay) {
+  Sample s;
+  parse(s.line, {"--resume", "-v"});
+  EXPECT_EQ(s.resume, "auto");
+  Sample t;
+  parse(t.line, {"--resume=x.nc"});
+  EXPECT_EQ(t.resume, "x.nc");
+}
+
+TEST(CommandLine, SaysWhatIsWrong) {
+  const Sample s;
+  EXPECT_EQ(error_of(s.line, {"--cuont", "3"}),
+            "unknown option \"--cuont\"; did you mean \"--count\"? program --help lists all "
+            "options");
+  EXPECT_EQ(error_of(s.line, {"--zzz"}),
+            "unknown option \"--zzz\"; program --help lists all options");
+  EXPECT_EQ(error_of(s.line, {"--count", "3.5"}), "--count: \"3.5\" is no whole number");
+  EXPECT_EQ(error_of(s.line, {"-alpha", "fast"}), "--rate: \"fast\" is no finite number");
+  EXPECT_EQ(error_of(s.line, {"-alpha", "nan"}), "--rate: \"nan\" is no finite number");
+  EXPECT_EQ(error_of(s.line, {"--seed", "-1"}), "--seed: \"-1\" is no number from 0 on");
+  EXPECT_EQ(error_of(s.line, {"--count", "99999999999999999999"}),
+            "--count: \"99999999999999999999\" is no whole number");
+  EXPECT_EQ(error_of(s.line, {"-c", "1", "-c", "2"}), "--count is given 2 times; give it once");
+  EXPECT_THAT(error_of(s.line, {"--count"}), HasSubstr("--count: its value is missing"));
+  EXPECT_THAT(error_of(s.line, {"--mode", "qiuck"}),
+              HasSubstr("--mode: \"qiuck\" is unknown; did you mean \"Quick\"?"));
+  EXPECT_THAT(error_of(s.line, {"stray"}), HasSubstr("\"stray\" is not expected here"));
+}
+
+TEST(CommandLine, NamesAllRequiredOptionsThatAreMissing) {
+  Sample s;
+  std::string name;
+  s.line.option("--name", "-n", "NAME", name, "who").required = true;
+  s.line.option("--place", "", "NAME", name, "where").required = true;
+  EXPECT_EQ(error_of(s.line, {"-v"}),
+            "--name (-n), --place are missing; program --help shows examples");
+  EXPECT_EQ(error_of(s.line, {"-n", "x"}), "--place is missing; program --help shows examples");
+}
+
+TEST(CommandLine, AnswersHelpEvenWhenOptionsAreMissing) {
+  Sample s;
+  std::string name;
+  s.line.option("--name", "-n", "NAME", name, "who").required = true;
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(parse(s.line, {"--help"}), CommandLine::Outcome::answered);
+  const std::string help = testing::internal::GetCapturedStdout();
+  for (const char* part : {"-alpha, --rate X", "[7]", "(required)", "--resume[=FILE]"})
+    EXPECT_THAT(help, HasSubstr(part));
+}
+
+// Every option that a program has must be in its help and its reference.
+template <typename Options>
+void expect_complete_texts(CommandLine (*make)(Options&)) {
+  Options options;
+  const CommandLine line = make(options);
+  std::set<std::string> names;
+  for (const Option& option : line.options()) {
+    EXPECT_THAT(line.help(), HasSubstr(option.name));
+    EXPECT_TRUE(names.insert(option.name).second) << option.name << " twice";
+    if (!option.flag.empty()) {
+      EXPECT_TRUE(names.insert(option.flag).second) << option.flag << " twice";
+    }
+  }
+  std::size_t at = 0;
+  const std::string help = line.help();
+  while (at < help.size()) {
+    const std::size_t end = help.find('\n', at);
+    EXPECT_LE(end - at, 118u) << help.substr(at, end - at);
+    at = end + 1;
+  }
+}
+
+TEST(CommandLine, TextsOfTheProgramsAreComplete) {
+  expect_complete_texts<TrainerOptions>(trainer_command_line);
+  expect_complete_texts<PredictorOptions>(predictor_command_line);
+  expect_complete_texts<EvaluatorOptions>(evaluator_command_line);
+}
+
+TEST(TrainerOptions, TakeDsstnesCommandLine) {
+  TrainerOptions options;
+  const CommandLine line = trainer_command_line(options);
+  parse(line, {"-c",       "config.json", "-i",  "in.nc", "-o",     "out.nc", "-n",      "net.nc",
+               "-b",       "256",         "-e",  "10",    "-alpha", "0.01",   "-lambda", "0.001",
+               "-lambda1", "0.002",       "-mu", "0.4",   "-mu1",   "0.9"});
+  EXPECT_EQ(options.config, "config.json");
+  EXPECT_THAT(options.inputs, ElementsAre("in.nc"));
+  EXPECT_THAT(options.outputs, ElementsAre("out.nc"));
+  EXPECT_EQ(options.model, "net.nc");
+  EXPECT_EQ(options.batch, 256);
+  EXPECT_EQ(options.epochs, 10);
+  EXPECT_EQ(options.rate, 0.01f);
+  EXPECT_EQ(options.lambda, 0.001f);
+  EXPECT_EQ(options.lambda1, 0.002f);
+  EXPECT_EQ(options.mu, 0.4f);
+  EXPECT_EQ(options.mu1, 0.9f);
+  EXPECT_NO_THROW(options.check());
+}
+
+TEST(TrainerOptions, ChangeOnlyWhatIsGiven) {
+  TrainerOptions options;
+  const CommandLine line = trainer_command_line(options);
+  parse(line, {"-c", "c", "-i", "i", "-n", "n", "-e", "3", "-mu", "0.4", "--optimizer", "adam"});
+  TrainingDescriptor training;
+  training.optimizer = Momentum{0.7f};
+  training.rate = 0.125f;
+  training.batch = 99;
+  Console console("test", 0, LogLevel::warning);
+  options.apply_to(training, console);
+  EXPECT_EQ(training.epochs, 3);
+  EXPECT_EQ(training.rate, 0.125f);
+  EXPECT_EQ(training.batch, 99);
+  ASSERT_TRUE(std::holds_alternative<Adam>(training.optimizer));
+  EXPECT_EQ(std::get<Adam>(training.optimizer).mu, 0.4f);
+  EXPECT_EQ(std::get<Adam>(training.optimizer).mu1, 0.999f);
+}
+
+TEST(TrainerOptions, KeepTheDescriptorsRuleWhenItsNameIsGivenAgain) {
+  TrainerOptions options;
+  options.optimizer = "Momentum";
+  TrainingDescriptor training;
+  training.optimizer = Momentum{0.7f};
+  Console console("test", 0, LogLevel::warning);
+  options.apply_to(training, console);
+  EXPECT_EQ(std::get<Momentum>(training.optimizer).mu, 0.7f);
+}
+
+TEST(TrainerOptions, RejectValuesThatNoRunCanHave) {
+  const auto message = [](void (*change)(TrainerOptions&)) -> std::string {
+    TrainerOptions options;
+    change(options);
+    try {
+      options.check();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message([](TrainerOptions& o) { o.batch = 0; }),
+            "--batch 0 is out of range: it must be at least 1");
+  EXPECT_EQ(message([](TrainerOptions& o) { o.epochs = -3; }),
+            "--epochs -3 is out of range: it must be at least 1");
+  EXPECT_EQ(message([](TrainerOptions& o) { o.rate = -1.0f; }),
+            "--rate -1 is out of range: it must be at least 0");
+  EXPECT_EQ(message([](TrainerOptions& o) { o.mu = 1.0f; }),
+            "--mu 1 is out of range: it must be at least 0 and below 1");
+  EXPECT_EQ(message([](TrainerOptions& o) {
+              o.force = true;
+              o.resume = "auto";
+            }),
+            "--force starts anew and --resume goes on: give one of the two");
+}
+
+TEST(TrainerOptions, ReadSizes) {
+  EXPECT_EQ(parse_bytes("--x", "8G"), std::int64_t(8) << 30);
+  EXPECT_EQ(parse_bytes("--x", "1.5m"), 1572864);
+  EXPECT_EQ(parse_bytes("--x", "123"), 123);
+  for (const char* text : {"", "G", "8X", "-1", "nan", "1e30G"})
+    EXPECT_THROW(parse_bytes("--x", text), UsageError) << text;
+}
+
+TEST(PredictorOptions, TakeDsstnesCommandLine) {
+  PredictorOptions options;
+  const CommandLine line = predictor_command_line(options);
+  parse(line,
+        {"-b",    "256", "-d",      "gl", "-i",   "in", "-o",      "out", "-k",   "10", "-n",
+         "gl.nc", "-f",  "ratings", "-s", "recs", "-r", "ratings", "-p",  "4.2f", "-l", "Output"});
+  EXPECT_EQ(options.batch, 256);
+  EXPECT_EQ(options.dataset, "gl");
+  EXPECT_EQ(options.input_features, "in");
+  EXPECT_EQ(options.output_features, "out");
+  EXPECT_EQ(options.k, 10);
+  EXPECT_EQ(options.model, "gl.nc");
+  EXPECT_EQ(options.filter, "ratings");
+  EXPECT_EQ(options.output, "recs");
+  EXPECT_EQ(options.requests, "ratings");
+  EXPECT_EQ(options.score_format, "4.2f");
+  EXPECT_EQ(options.layer, "Output");
+  EXPECT_NO_THROW(options.check());
+}
+
+TEST(EvaluatorOptions, ReadListsOfK) {
+  EXPECT_THAT(parse_ks("10,20,100"), ElementsAre(10, 20, 100));
+  EXPECT_THAT(parse_ks("5"), ElementsAre(5));
+  for (const char* text : {"", "10,", "0", "a", "10;20", "-1"})
+    EXPECT_THROW(parse_ks(text), UsageError) << text;
+}
+
+}  // namespace
+}  // namespace norn::tools
