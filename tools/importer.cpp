@@ -125,12 +125,13 @@ CommandLine importer_command_line(ImporterOptions& options) {
   add_text_options(options, line);
   add_rule_options(options, line);
   add_split_options(options, line);
-  line.example("importer --input train.txt --name shop --output train.nc --features shop.features",
-               "inputs that are their own targets, and the index of features");
   line.example(
       "importer --input train.txt --target held_out.txt --name shop --output test.nc "
       "--features shop.features",
-      "the same features; what was held out as targets, joined by example");
+      "what was held out as targets, joined by example; first, so that the index of features knows "
+      "both texts");
+  line.example("importer --input train.txt --name shop --output train.nc --features shop.features",
+               "inputs that are their own targets, with the same features");
   line.example(
       "importer --input ratings.csv --example-column userId --feature-column movieId "
       "--name films --output films.nc --split leave-one-out",

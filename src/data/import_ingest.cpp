@@ -116,9 +116,10 @@ bool TextIngest::add_row(const FeatureIndex& features, RowTable& rows, const cha
     if (rules_.empty_rows == EmptyRows::drop) return false;
     if (rules_.empty_rows == EmptyRows::error) {
       throw DataError(fmt::format(
-          "{}: example \"{}\" has no {}{}; remove it, or choose with "
-          "--empty-rows drop or keep",
-          text_->place(), label_, what, features.fixed() ? " that the given index knows" : ""));
+          "{}: example \"{}\" has no {}{}, or choose with --empty-rows drop or keep",
+          text_->place(), label_, what,
+          features.fixed() ? " that the given index knows; add its features to the index with -m"
+                           : "; remove it"));
     }
   }
   check_duplicates(features);

@@ -171,8 +171,20 @@ const char* stored_type_name(StoredType type) {
   return kNames[int(type)];
 }
 
+namespace {
+
+/// A file that can be given up: after a close that failed, NcFile's destructor would try again and
+/// print.
+class OpenFile final : public NcFile {
+ public:
+  using NcFile::NcFile;
+  void give_up() { nullObject = true; }
+};
+
+}  // namespace
+
 struct NetcdfFile::State {
-  std::unique_ptr<NcFile> file;
+  std::unique_ptr<OpenFile> file;
   Mode mode = Mode::read;
   std::map<std::string, NcVar> variables;
   std::map<std::string, StoredType> types;               // of the variables
@@ -221,8 +233,8 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode, std::filesy
     }
   }
   call(mode == Mode::read ? "read as a NetCDF file" : "create", "", [&] {
-    state_->file = std::make_unique<NcFile>(path.string(),
-                                            mode == Mode::read ? NcFile::read : NcFile::replace);
+    state_->file = std::make_unique<OpenFile>(path.string(),
+                                              mode == Mode::read ? NcFile::read : NcFile::replace);
     for (auto& [name, variable] : state_->file->getVars()) {
       state_->variables[name] = variable;
       state_->types[name] = stored_type(variable.getType());
@@ -241,19 +253,18 @@ NetcdfFile::~NetcdfFile() {
     } catch (const netCDF::exceptions::NcException&) {
       // A file that is given up; close() is where failures count.
     }
-    // NcFile's destructor would try again and print.
-    if (!state_->file->isNull()) static_cast<void>(state_->file.release());
+    state_->file->give_up();
     state_->file.reset();
   });
 }
 
 void NetcdfFile::close() {
   call("finish", "", [this] {
-    std::unique_ptr<NcFile> file = std::move(state_->file);
+    std::unique_ptr<OpenFile> file = std::move(state_->file);
     try {
       file->close();
     } catch (...) {
-      static_cast<void>(file.release());  // its destructor would try again and print
+      file->give_up();
       throw;
     }
   });
