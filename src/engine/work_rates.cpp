@@ -49,6 +49,7 @@ WorkRates measure_rates(const Compute& compute, const Graph& graph, Index batch)
   // A step's tasks work on blocks side by side, one lane each: so does the measurement.
   std::vector<Matrix<float>> lane_z;
   const int lanes = compute.executor.lanes();
+  lane_z.reserve(std::size_t(lanes));
   for (int lane = 0; lane < lanes; ++lane) lane_z.push_back(Matrix<float>::zeros(rows, kUnits));
 
   WorkRates rates;
