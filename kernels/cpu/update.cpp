@@ -47,8 +47,8 @@ void add_terms(const float* x, Index count, double (&lane)[kSumLanes], const Ter
   for (Index i = 0; c + i < count; ++i) lane[i] += term(double(x[c + i]));
 }
 
-constexpr auto square = [](double x) { return x * x; };
-constexpr auto magnitude = [](double x) { return std::abs(x); };
+constexpr auto kSquare = [](double x) { return x * x; };
+constexpr auto kMagnitude = [](double x) { return std::abs(x); };
 
 class CpuUpdate final : public UpdateKernels {
  public:
@@ -105,7 +105,7 @@ class CpuUpdate final : public UpdateKernels {
       for (Index r = begin; r < end; ++r) {
         float* row = w.row(r);
         double lane[kSumLanes] = {};
-        add_terms(row, w.cols, lane, square);
+        add_terms(row, w.cols, lane, kSquare);
         const double norm = std::sqrt(total_of(lane));
         if (norm <= double(limit)) continue;
         const float factor = float(double(limit) / norm);
@@ -152,8 +152,8 @@ class CpuUpdate final : public UpdateKernels {
     executor_.for_ranges(w.rows, run, [&](Index begin, Index end, int) {
       double square_lane[kSumLanes] = {}, magnitude_lane[kSumLanes] = {};
       for (Index r = begin; r < end; ++r) {
-        add_terms(w.row(r), w.cols, square_lane, square);
-        add_terms(w.row(r), w.cols, magnitude_lane, magnitude);
+        add_terms(w.row(r), w.cols, square_lane, kSquare);
+        add_terms(w.row(r), w.cols, magnitude_lane, kMagnitude);
       }
       square_sum[std::size_t(begin / run)] = total_of(square_lane);
       magnitude_sum[std::size_t(begin / run)] = total_of(magnitude_lane);

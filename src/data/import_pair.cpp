@@ -20,10 +20,7 @@ namespace {
 class PairImporter {
  public:
   PairImporter(const PairImport& options, const Log& log)
-      : options_(options),
-        log_(log),
-        split_(options.split),
-        ingest_(options.rules, examples_, log) {}
+      : options_(options), split_(options.split), ingest_(options.rules, examples_, log) {}
 
   ImportReport run() {
     check_options();
@@ -305,7 +302,6 @@ class PairImporter {
   }
 
   const PairImport& options_;
-  const Log& log_;
   Split split_;
   LabelIndex examples_;
   TextIngest ingest_;

@@ -220,8 +220,9 @@ void NetcdfFile::call(const char* verb, const std::string& item, Work&& work) co
                   shown_.string(), verb, name, problem));
 }
 
-NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode, std::filesystem::path shown)
-    : shown_(shown.empty() ? path : std::move(shown)), state_(std::make_unique<State>()) {
+NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
+                       const std::filesystem::path& shown)
+    : shown_(shown.empty() ? path : shown), state_(std::make_unique<State>()) {
   state_->mode = mode;
   std::error_code ignored;
   if (mode == Mode::read) {

@@ -39,7 +39,7 @@ class NetcdfFile {
   enum class Mode { read, create };
   /// Mode::create replaces what is there. `shown` is the name used in messages (the final name of
   /// a file that is written under a temporary one); empty: `path`.
-  NetcdfFile(const std::filesystem::path& path, Mode mode, std::filesystem::path shown = {});
+  NetcdfFile(const std::filesystem::path& path, Mode mode, const std::filesystem::path& shown = {});
   ~NetcdfFile();
   NetcdfFile(const NetcdfFile&) = delete;
   NetcdfFile& operator=(const NetcdfFile&) = delete;

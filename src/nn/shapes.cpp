@@ -16,7 +16,6 @@ struct Shape {
   std::array<Index, 4> extent = {1, 1, 1, 1};
   int dimensions = 1;
   std::array<Index, 3> padding = {0, 0, 0};
-  friend bool operator==(const Shape&, const Shape&) = default;
 };
 
 std::string text_of(const LayerDescriptor& layer) {

@@ -22,7 +22,7 @@ struct Head {
 class NetcdfWriter final : public PredictionWriter {
  public:
   NetcdfWriter(const std::filesystem::path& path, const std::string& name, Index width)
-      : path_(path), width_(width), spool_(path) {
+      : path_(path), spool_(path) {
     info_.name = name;
     info_.type = ElementType::float32;
     info_.extent = {width, 1, 1};
@@ -110,7 +110,6 @@ class NetcdfWriter final : public PredictionWriter {
   }
 
   std::filesystem::path path_;
-  Index width_;
   Spool spool_;
   DatasetInfo info_;
   Index batches_ = 0;
