@@ -15,6 +15,7 @@ namespace norn {
 namespace {
 
 constexpr Index kRowsBetweenProgress = 1 << 14;
+constexpr std::size_t kLinesTogether = 256;
 
 }  // namespace
 
@@ -56,6 +57,35 @@ std::string FeatureIndex::name(Column number) const {
 
 Column TextIngest::example_number(std::string_view label) {
   return Column(examples_.add(label));
+}
+
+void EntryLines::add(const TextRow& row) {
+  bytes += row.example;
+  example_end.push_back(bytes.size());
+  bytes += row.features[0];
+  feature_end.push_back(bytes.size());
+  values.insert(values.end(), row.values.begin(), row.values.end());
+}
+
+void EntryLines::make_views() {
+  std::size_t begin = 0;
+  const std::string_view all = bytes;
+  for (std::size_t i = 0; i < feature_end.size(); ++i) {
+    examples.push_back(all.substr(begin, example_end[i] - begin));
+    features.push_back(all.substr(example_end[i], feature_end[i] - example_end[i]));
+    begin = feature_end[i];
+  }
+}
+
+void EntryLines::clear() {
+  bytes.clear();
+  example_end.clear();
+  feature_end.clear();
+  values.clear();
+  examples.clear();
+  features.clear();
+  example_numbers.clear();
+  columns.clear();
 }
 
 /// Adds the row's values to the columns from `first` on, without the columns that are unknown.
@@ -101,13 +131,12 @@ void TextIngest::number_labels(const TextRow& row, FeatureIndex& features) {
   drop_unknown({}, 0);
 }
 
-void TextIngest::check_duplicates(const FeatureIndex& features) {
-  const std::size_t repeated = cleaner_.clean(columns_, values_);
-  if (repeated >= columns_.size()) return;
+void TextIngest::fail_duplicate(const FeatureIndex& features, std::size_t entry,
+                                const std::string& place) const {
   throw DataError(
       fmt::format("{}: example \"{}\": the feature \"{}\" occurs twice; remove one, or "
                   "choose with --duplicates sum or first",
-                  text_->place(), label_, features.name(columns_[repeated])));
+                  place, label_, features.name(columns_[entry])));
 }
 
 bool TextIngest::add_row(const FeatureIndex& features, RowTable& rows, const char* what) {
@@ -122,7 +151,8 @@ bool TextIngest::add_row(const FeatureIndex& features, RowTable& rows, const cha
                            : "; remove it"));
     }
   }
-  check_duplicates(features);
+  const std::size_t repeated = cleaner_.clean(columns_, values_);
+  if (repeated < columns_.size()) fail_duplicate(features, repeated, text_->place());
   example_ = example_number(label_);
   if (rows.has(example_)) {
     if (rules_.repeated == RepeatedExamples::error) {
@@ -141,20 +171,37 @@ void TextIngest::close_piece(const FeatureIndex& features, RowTable& rows) {
   if (!piece_open_) return;
   piece_open_ = false;
   label_ = examples_.label(example_);
-  check_duplicates(features);
+  const std::size_t repeated = cleaner_.clean(columns_, values_);
+  if (repeated < columns_.size()) fail_duplicate(features, repeated, text_->name());
   rows.add(example_, columns_, values_);
   columns_.clear();
   values_.clear();
 }
 
-/// Lines of one example that follow each other make one piece of its row.
-void TextIngest::add_piece(const TextRow& row, FeatureIndex& features, RowTable& rows) {
-  if (piece_open_ && row.example != label_) close_piece(features, rows);
-  number_features(row, features);
-  if (piece_open_ || columns_.empty()) return;
-  example_ = example_number(row.example);
-  label_ = examples_.label(example_);
-  piece_open_ = true;
+/// Numbers the lines that wait, and adds their entries. Lines of one example that follow each other
+/// make one piece of its row.
+void TextIngest::add_lines(FeatureIndex& features, RowTable& rows) {
+  lines_.make_views();
+  features.number_all(lines_.features, lines_.columns);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < lines_.columns.size(); ++i) {
+    if (lines_.columns[i] == LabelIndex::kUnknown) continue;
+    lines_.columns[kept] = lines_.columns[i];
+    lines_.examples[kept] = lines_.examples[i];
+    if (!lines_.values.empty()) lines_.values[kept] = lines_.values[i];
+    ++kept;
+  }
+  counts_.unknown += Index(lines_.columns.size() - kept);
+  lines_.examples.resize(kept);
+  examples_.number_all(lines_.examples, LabelIndex::Absent::add, lines_.example_numbers);
+  for (std::size_t i = 0; i < kept; ++i) {
+    if (piece_open_ && lines_.example_numbers[i] != example_) close_piece(features, rows);
+    example_ = lines_.example_numbers[i];
+    piece_open_ = true;
+    columns_.push_back(lines_.columns[i]);
+    if (!lines_.values.empty()) values_.push_back(lines_.values[i]);
+  }
+  lines_.clear();
 }
 
 void TextIngest::show_progress(const char* stage, Index entries) {
@@ -172,7 +219,8 @@ void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
   for (Index line = 0; text.next(row); ++line) {
     if (line % kRowsBetweenProgress == 0) show_progress("reading", rows.entries());
     if (pieces) {
-      add_piece(row, features, rows);
+      lines_.add(row);
+      if (lines_.feature_end.size() == kLinesTogether) add_lines(features, rows);
       continue;
     }
     label_ = row.example;
@@ -186,6 +234,7 @@ void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
     number_features(row, features);
     add_row(features, rows, "features");
   }
+  add_lines(features, rows);
   close_piece(features, rows);
   show_progress("reading", rows.entries());
   const RowNames names{[this](Column example) { return std::string(examples_.label(example)); },

@@ -56,6 +56,21 @@ struct IngestCounts {
   Index malformed = 0;
 };
 
+/// Lines of one entry each that are numbered together.
+struct EntryLines {
+  std::string bytes;  // the labels, one after the other
+  std::vector<std::size_t> example_end;
+  std::vector<std::size_t>
+      feature_end;  // where the line's feature ends, and the next example begins
+  std::vector<float> values;
+  std::vector<std::string_view> examples, features;  // views into `bytes`
+  std::vector<Column> example_numbers, columns;
+
+  void add(const TextRow& row);
+  void make_views();
+  void clear();
+};
+
 /// Fills row tables from texts. `examples` grows with every example met.
 class TextIngest {
  public:
@@ -75,9 +90,10 @@ class TextIngest {
   Column example_number(std::string_view label);
   /// Adds the row that was numbered, or does with it what the rules say. False: it was dropped.
   bool add_row(const FeatureIndex& features, RowTable& rows, const char* what);
-  void add_piece(const TextRow& row, FeatureIndex& features, RowTable& rows);
+  void add_lines(FeatureIndex& features, RowTable& rows);
   void close_piece(const FeatureIndex& features, RowTable& rows);
-  void check_duplicates(const FeatureIndex& features);
+  [[noreturn]] void fail_duplicate(const FeatureIndex& features, std::size_t entry,
+                                   const std::string& place) const;
   void show_progress(const char* stage, Index entries);
 
   const ImportRules& rules_;
@@ -87,12 +103,13 @@ class TextIngest {
   IngestCounts counts_;
   const TextReader* text_ = nullptr;  // being read
 
-  // The row being made. CSV and TSV give an example in pieces, one a line.
+  // The row being made. CSV and TSV give an example in pieces: lines that follow each other.
   std::string_view label_;
   Column example_ = 0;
   std::vector<Column> columns_;
   std::vector<float> values_;
   bool piece_open_ = false;
+  EntryLines lines_;
 };
 
 }  // namespace norn

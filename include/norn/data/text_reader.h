@@ -83,6 +83,8 @@ class TextReader {
   /// The format, found out when it was to be.
   TextFormat format() const { return format_; }
   std::optional<LibsvmHeader> header() const;
+  /// The path or name that it was opened with.
+  const std::string& name() const { return name_; }
   /// file:line of the row read last.
   std::string place() const;
   /// Malformed lines passed over so far, and what was wrong with the first.
