@@ -62,6 +62,8 @@ void replay(const Rule& rule, const StepTable& table, std::int64_t from, std::in
     step_run(rule, table.at(t), kReplayRun, run.w, kNoGradient, run.slot[0], run.slot[1]);
     // A row that no batch has touched yet comes to rest here.
     if (!regularised && t == from && !run.has_state()) break;
+    // The bits are what must have stopped changing.
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
     if (look && std::memcmp(&before, &run, sizeof run) == 0) break;
   }
   run.store(count, w, slot);

@@ -99,10 +99,10 @@ void Split::entry_parts(std::uint64_t example, Index n, std::vector<std::uint8_t
 
 std::vector<std::uint8_t> Split::example_parts(Index n) const {
   std::vector<std::uint8_t> parts;
-  for (std::uint8_t part = 0; part < upper_.size(); ++part) {
+  for (std::size_t part = 0; part < upper_.size(); ++part) {
     const Index border =
-        part + 1u == upper_.size() ? n : Index(std::llround(double(n) * upper_[part]));
-    parts.resize(std::size_t(std::max(Index(parts.size()), border)), part);
+        part + 1 == upper_.size() ? n : Index(std::llround(double(n) * upper_[part]));
+    parts.resize(std::size_t(std::max(Index(parts.size()), border)), std::uint8_t(part));
   }
   shuffle(parts, Philox::stream(rule_.seed, RandomPurpose::split, kExamples), 0);
   return parts;

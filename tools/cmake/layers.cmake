@@ -7,13 +7,6 @@ function(norn_layer name)
   endif()
   list(TRANSFORM ARG_SOURCES APPEND /*.cpp)
   file(GLOB sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${ARG_SOURCES})
-  if(NOT sources)  # while the house is being built
-    add_library(norn_${name} INTERFACE)
-    target_link_libraries(norn_${name} INTERFACE ${ARG_DEPENDS})
-    set_target_properties(norn_${name} PROPERTIES EXPORT_NAME ${name})
-    set_property(GLOBAL APPEND PROPERTY NORN_LAYERS norn_${name})
-    return()
-  endif()
   add_library(norn_${name} STATIC ${sources})
   add_library(norn::${name} ALIAS norn_${name})
   target_include_directories(norn_${name}
