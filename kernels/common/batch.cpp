@@ -37,6 +37,15 @@ void BatchKernels::prepare(CsrView x, VectorView<const float> weight,
   do_prepare(x, weight, example, preparation, prepared);
 }
 
+void BatchKernels::prepare_dense(MatrixView<const float> data, VectorView<const float> weight,
+                                 bool normalise_l2, MatrixView<float> x) {
+  require_fit(data.rows == x.rows && data.cols <= x.cols && has_room(data) && has_room(x) &&
+                  (weight.empty() || weight.size == x.rows),
+              "prepare_dense", "data [B x D], weight [B] or empty, x [B x N] with N >= D", data,
+              weight, x);
+  do_prepare_dense(data, weight, normalise_l2, x);
+}
+
 void BatchKernels::dropout(float p, Philox random, Index first_row, Index first_unit,
                            MatrixView<const float> y, MatrixView<float> out) {
   require_probability("dropout", p);

@@ -23,6 +23,11 @@ void require_target(const TargetView& target, Index rows, Index first_unit, Inde
           "cost: example weights must be empty or one a row");
 }
 
+void require_rounded(MatrixView<Bfloat16> rounded, MatrixView<float> delta) {
+  require(rounded.data == nullptr || (rounded.rows == delta.rows && rounded.cols == delta.cols),
+          "cost: the rounded deltas must be none or in the shape of the deltas");
+}
+
 void require_rows(const SoftMaxRows& rows, Index count) {
   require(rows.maximum.size == count && rows.total.size == count,
           "softmax: maximum and total must hold one number a row");
@@ -31,9 +36,10 @@ void require_rows(const SoftMaxRows& rows, Index count) {
 }  // namespace
 
 void CostKernels::delta(const UnitCost& rule, const TargetView& target, Index first_unit,
-                        MatrixView<float> z_to_delta, double* cost) {
+                        MatrixView<float> z_to_delta, double* cost, MatrixView<Bfloat16> rounded) {
   require_target(target, z_to_delta.rows, first_unit, z_to_delta.cols);
-  do_delta(rule, target, first_unit, z_to_delta, cost);
+  require_rounded(rounded, z_to_delta);
+  do_delta(rule, target, first_unit, z_to_delta, cost, rounded);
 }
 
 void CostKernels::softmax_statistics(MatrixView<const float> z, VectorView<float> maximum,
@@ -52,12 +58,13 @@ void CostKernels::softmax_maximum(MatrixView<const float> block_maximum,
 
 void CostKernels::softmax_total(MatrixView<const float> block_maximum,
                                 MatrixView<const float> block_sum, VectorView<const float> maximum,
-                                VectorView<std::int64_t> total) {
+                                VectorView<std::int64_t> total, std::int64_t* out_of_range) {
   require(block_maximum.rows == block_sum.rows && block_maximum.cols == block_sum.cols,
           "softmax_total: block_maximum and block_sum differ in shape");
   require(block_maximum.cols == maximum.size && total.size == maximum.size,
           "softmax_total: block statistics must be [blocks x B] for maximum and total [B]");
-  do_softmax_total(block_maximum, block_sum, maximum, total);
+  require(out_of_range != nullptr, "softmax_total: out_of_range must be given");
+  do_softmax_total(block_maximum, block_sum, maximum, total, out_of_range);
 }
 
 bool CostKernels::coupling_from_targets(const SoftMaxCost& rule) {
@@ -66,30 +73,35 @@ bool CostKernels::coupling_from_targets(const SoftMaxCost& rule) {
 }
 
 void CostKernels::softmax_coupling(const SoftMaxCost& rule, const TargetView& target,
-                                   VectorView<std::int64_t> coupling) {
+                                   VectorView<std::int64_t> coupling,
+                                   std::int64_t* out_of_range) {
+  require(out_of_range != nullptr, "softmax_coupling: out_of_range must be given");
   require(coupling_from_targets(rule),
           "softmax_coupling: this loss needs the pre-activations; call it block by block");
   require_target(target, coupling.size, 0, 0);
-  do_target_coupling(rule, target, coupling);
+  do_target_coupling(rule, target, coupling, out_of_range);
 }
 
 void CostKernels::softmax_coupling(const SoftMaxCost& rule, const TargetView& target,
                                    Index first_unit, MatrixView<const float> z,
-                                   const SoftMaxRows& rows, VectorView<std::int64_t> coupling) {
+                                   const SoftMaxRows& rows, VectorView<std::int64_t> coupling,
+                                   std::int64_t* out_of_range) {
+  require(out_of_range != nullptr, "softmax_coupling: out_of_range must be given");
   require_target(target, z.rows, first_unit, z.cols);
   require_rows(rows, z.rows);
   require(coupling.size == z.rows, "softmax_coupling: coupling must hold one number a row");
-  do_block_coupling(rule, target, first_unit, z, rows, coupling);
+  do_block_coupling(rule, target, first_unit, z, rows, coupling, out_of_range);
 }
 
 void CostKernels::softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                                 const SoftMaxRows& rows, MatrixView<float> z_to_delta,
-                                double* cost) {
+                                double* cost, MatrixView<Bfloat16> rounded) {
   require_target(target, z_to_delta.rows, first_unit, z_to_delta.cols);
+  require_rounded(rounded, z_to_delta);
   require_rows(rows, z_to_delta.rows);
   require(rows.coupling.size == z_to_delta.rows,
           "softmax_delta: coupling must hold one number a row");
-  do_softmax_delta(rule, target, first_unit, rows, z_to_delta, cost);
+  do_softmax_delta(rule, target, first_unit, rows, z_to_delta, cost, rounded);
 }
 
 void CostKernels::softmax_values(const SoftMaxRows& rows, MatrixView<float> z_to_y) {

@@ -6,28 +6,37 @@
 #include "kernels/common/shape_text.h"
 
 namespace norn {
+namespace {
 
-void DenseKernels::multiply_transposed(MatrixView<const float> x, MatrixView<const float> w,
-                                       MatrixView<float> z, Existing existing) {
-  require_fit(x.cols == w.cols && z.rows == x.rows && z.cols == w.rows && has_room(x) &&
-                  has_room(w) && has_room(z),
-              "dense multiply_transposed", "x [B x N], w [M x N], z [B x M]", x, w, z);
+bool fits(const DenseOperand& operand) {
+  const bool same = operand.rounded.data == nullptr || (operand.rounded.rows == operand.rows() &&
+                                                        operand.rounded.cols == operand.cols());
+  return same && has_room(operand.values) && has_room(operand.rounded);
+}
+
+}  // namespace
+
+void DenseKernels::multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
+                                       Existing existing) {
+  require_fit(x.cols() == w.cols() && z.rows == x.rows() && z.cols == w.rows() && fits(x) &&
+                  fits(w) && has_room(z),
+              "dense multiply_transposed", "x [B x N], w [M x N], z [B x M]", x.values, w.values,
+              z);
   do_multiply_transposed(x, w, z, existing);
 }
 
-void DenseKernels::multiply(MatrixView<const float> delta, MatrixView<const float> w,
-                            MatrixView<float> dx) {
-  require_fit(delta.cols == w.rows && dx.rows == delta.rows && dx.cols == w.cols &&
-                  has_room(delta) && has_room(w) && has_room(dx),
-              "dense multiply", "delta [B x M], w [M x N], dx [B x N]", delta, w, dx);
+void DenseKernels::multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) {
+  require_fit(delta.cols() == w.rows() && dx.rows == delta.rows() && dx.cols == w.cols() &&
+                  fits(delta) && fits(w) && has_room(dx),
+              "dense multiply", "delta [B x M], w [M x N], dx [B x N]", delta.values, w.values,
+              dx);
   do_multiply(delta, w, dx);
 }
 
-void DenseKernels::gradient(MatrixView<const float> delta, MatrixView<const float> x, float scale,
-                            MatrixView<float> g) {
-  require_fit(delta.rows == x.rows && g.rows == delta.cols && g.cols == x.cols && has_room(delta) &&
-                  has_room(x) && has_room(g),
-              "dense gradient", "delta [B x M], x [B x N], g [M x N]", delta, x, g);
+void DenseKernels::gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g) {
+  require_fit(delta.rows() == x.rows() && g.rows == delta.cols() && g.cols == x.cols() && fits(delta) &&
+                  fits(x) && has_room(g),
+              "dense gradient", "delta [B x M], x [B x N], g [M x N]", delta.values, x.values, g);
   do_gradient(delta, x, scale, g);
 }
 

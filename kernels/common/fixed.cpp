@@ -18,16 +18,21 @@ void require_sum(const FixedMatrixView& sum, Index rows, Index cols) {
 
 }  // namespace
 
-void FixedKernels::add(const FixedFormat& format, MatrixView<const float> term,
+void FixedKernels::add(const FixedFormat* format, MatrixView<const float> term,
                        FixedMatrixView sum) {
   require_sum(sum, term.rows, term.cols);
   do_add(format, term, sum);
 }
 
-void FixedKernels::to_float(const FixedFormat& format, FixedMatrixView sum, MatrixView<float> value,
+void FixedKernels::to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
                             float* maximum) {
   require_sum(sum, value.rows, value.cols);
   do_to_float(format, sum, value, maximum);
+}
+
+void FixedKernels::adapt(const float* maximum, std::int64_t terms, FixedFormat* format) {
+  require(maximum != nullptr && format != nullptr, "fixed: maximum and format must be given");
+  do_adapt(maximum, terms, format);
 }
 
 }  // namespace norn

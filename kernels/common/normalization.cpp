@@ -55,12 +55,12 @@ void NormalizationKernels::sparseness_penalty(float p, float beta, MatrixView<co
   do_sparseness_penalty(p, beta, y, dy);
 }
 
-void NormalizationKernels::row_squares(MatrixView<const float> x, VectorView<double> sum) {
-  require(sum.size == x.rows, "row_squares: sum must hold one number a row");
-  do_row_squares(x, sum);
+void NormalizationKernels::add_row_squares(MatrixView<const float> x, VectorView<FixedSum> sum) {
+  require(sum.size == x.rows, "add_row_squares: sum must hold one number a row");
+  do_add_row_squares(x, sum);
 }
 
-void NormalizationKernels::clip_rows(float limit, VectorView<const double> squares,
+void NormalizationKernels::clip_rows(float limit, VectorView<const FixedSum> squares,
                                      MatrixView<float> delta) {
   require(squares.size == delta.rows, "clip_rows: squares must hold one number a row");
   require(limit > 0.0f, "clip_rows: the limit must be above 0");

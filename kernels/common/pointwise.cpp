@@ -23,6 +23,20 @@ void PointwiseKernels::add(MatrixView<const float> x, MatrixView<float> z) {
   do_add(x, z);
 }
 
+void PointwiseKernels::copy(MatrixView<const float> x, MatrixView<float> z) {
+  require_same_shape(x, z, "copy: x and z differ in shape");
+  do_copy(x, z);
+}
+
+void PointwiseKernels::scale(float factor, MatrixView<float> z) {
+  do_scale(factor, z);
+}
+
+void PointwiseKernels::round(MatrixView<const float> x, MatrixView<Bfloat16> rounded) {
+  require(x.rows == rounded.rows && x.cols == rounded.cols, "round: x and rounded differ in shape");
+  do_round(x, rounded);
+}
+
 void PointwiseKernels::activate(const Activation& f, MatrixView<float> z_to_y) {
   do_activate(f, z_to_y);
 }

@@ -32,6 +32,13 @@ void SelectKernels::merge(MatrixView<const float> score, Index first_unit,
   do_merge_scores(score, first_unit, candidates, best);
 }
 
+void SelectKernels::multiply(const CsrView& factors, Index first_unit, MatrixView<float> score) {
+  require(factors.rows == score.rows && factors.value != nullptr,
+          "select: the factors must be one list with values a row");
+  require(first_unit >= 0, "select: first_unit is negative");
+  do_multiply(factors, first_unit, score);
+}
+
 void SelectKernels::merge(const TopK& other, TopK& best) {
   require_begun(other);
   require_begun(best);

@@ -34,7 +34,7 @@ void SparseKernels::multiply(CsrView x, MatrixView<const float> w, MatrixView<fl
 void SparseKernels::transpose(CsrView x, TransposedBatch& transposed) {
   require_fit(x.cols <= Index(std::numeric_limits<Column>::max()) + 1 &&
                   x.rows <= std::numeric_limits<std::int32_t>::max() &&
-                  x.entries() <= RowOffset(std::numeric_limits<std::uint32_t>::max()),
+                  x.entry_limit <= Index(std::numeric_limits<std::uint32_t>::max()),
               "sparse transpose", "fewer than 2^32 columns and entries and 2^31 rows", x);
   do_transpose(x, transposed);
 }

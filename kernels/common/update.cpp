@@ -8,7 +8,8 @@
 namespace norn {
 
 void UpdateKernels::update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                           MatrixView<const float> g, std::array<MatrixView<float>, 2> slot) {
+                           MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
+                           MatrixView<Bfloat16> rounded) {
   bool fits = g.rows == w.rows && g.cols == w.cols && has_room(w) && has_room(g);
   for (int i = 0; i < slots_of(rule); ++i) {
     const MatrixView<float>& s = slot[std::size_t(i)];
@@ -16,8 +17,11 @@ void UpdateKernels::update(const UpdateRule& rule, const UpdateStep& step, Matri
   }
   require_fit(fits, "update", "w, g and as many slots as the rule has in one shape", w, g, slot[0],
               slot[1]);
+  require_fit(
+      rounded.data == nullptr || (rounded.rows == w.rows && rounded.cols == w.cols && has_room(rounded)),
+      "update", "rounded weights none or in the shape of w", w, rounded);
   if (w.empty()) return;
-  do_update(rule, step, w, g, slot);
+  do_update(rule, step, w, g, slot, rounded);
 }
 
 void UpdateKernels::initialise(const Initializer& initializer, Philox random,

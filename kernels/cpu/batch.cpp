@@ -66,6 +66,21 @@ class CpuBatch final : public BatchKernels {
     });
   }
 
+  void do_prepare_dense(MatrixView<const float> data, VectorView<const float> weight,
+                        bool normalise_l2, MatrixView<float> x) override {
+    executor_.for_ranges(x.rows, kRowsPerTask, [&](Index first, Index end, int) {
+      for (Index r = first; r < end; ++r) {
+        double factor = weight.empty() ? 1.0 : double(weight[r]);
+        double squares = 0.0;
+        if (normalise_l2)
+          for (Index c = 0; c < data.cols; ++c) squares += double(data(r, c)) * double(data(r, c));
+        if (squares > 0.0) factor /= std::sqrt(squares);
+        for (Index c = 0; c < data.cols; ++c) x(r, c) = float(factor * double(data(r, c)));
+        std::fill(x.row(r) + data.cols, x.row(r) + x.cols, 0.0f);
+      }
+    });
+  }
+
   /// Where each row of the prepared batch begins.
   void find_rows(CsrView x, VectorView<const Index> example, const InputPreparation& preparation,
                  RowOffset* begin) {

@@ -77,7 +77,7 @@ struct UnitJudge {
 
 template <typename F, typename L>
 double judge_block(Executor& executor, const UnitJudge<F, L>& judge, const TargetView& target,
-                   Index first_unit, MatrixView<float> z) {
+                   Index first_unit, MatrixView<float> z, MatrixView<Bfloat16> rounded) {
   const AbsentEntries absent = absent_entries(target);
   std::vector<double> row_cost(std::size_t(z.rows));
   executor.for_ranges(
@@ -94,6 +94,7 @@ double judge_block(Executor& executor, const UnitJudge<F, L>& judge, const Targe
                 judge.judge_zeros(row.weight, z.row(r) + row.dense_count, z.cols - row.dense_count);
           }
           row_cost[std::size_t(r)] = double(row.weight) * cost;
+          round_row(z, r, rounded);
         }
       });
   return sum_in_order(row_cost);
@@ -102,7 +103,8 @@ double judge_block(Executor& executor, const UnitJudge<F, L>& judge, const Targe
 }  // namespace
 
 void CpuCostKernels::do_delta(const UnitCost& rule, const TargetView& target, Index first_unit,
-                              MatrixView<float> z_to_delta, double* cost) {
+                              MatrixView<float> z_to_delta, double* cost,
+                              MatrixView<Bfloat16> rounded) {
   *cost = std::visit(
       [&](const auto& f, const auto& loss) {
         using F = std::remove_cvref_t<decltype(f)>;
@@ -110,7 +112,7 @@ void CpuCostKernels::do_delta(const UnitCost& rule, const TargetView& target, In
         const bool boosts = target.is_sparse && !kIsMarginal<L>;
         const UnitJudge<F, L> judge{f, loss, boosts ? rule.boost_one : 1.0f,
                                     boosts ? rule.boost_zero : 1.0f};
-        return judge_block(executor_, judge, target, first_unit, z_to_delta);
+        return judge_block(executor_, judge, target, first_unit, z_to_delta, rounded);
       },
       rule.activation, rule.loss);
 }

@@ -16,21 +16,22 @@ class CpuCostKernels final : public CostKernels {
 
  private:
   void do_delta(const UnitCost& rule, const TargetView& target, Index first_unit,
-                MatrixView<float> z_to_delta, double* cost) override;
+                MatrixView<float> z_to_delta, double* cost, MatrixView<Bfloat16> rounded) override;
   void do_softmax_statistics(MatrixView<const float> z, VectorView<float> maximum,
                              VectorView<float> sum) override;
   void do_softmax_maximum(MatrixView<const float> block_maximum,
                           VectorView<float> maximum) override;
   void do_softmax_total(MatrixView<const float> block_maximum, MatrixView<const float> block_sum,
-                        VectorView<const float> maximum, VectorView<std::int64_t> total) override;
+                        VectorView<const float> maximum, VectorView<std::int64_t> total,
+                        std::int64_t* out_of_range) override;
   void do_target_coupling(const SoftMaxCost& rule, const TargetView& target,
-                          VectorView<std::int64_t> coupling) override;
+                          VectorView<std::int64_t> coupling, std::int64_t* out_of_range) override;
   void do_block_coupling(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                          MatrixView<const float> z, const SoftMaxRows& rows,
-                         VectorView<std::int64_t> coupling) override;
+                         VectorView<std::int64_t> coupling, std::int64_t* out_of_range) override;
   void do_softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                         const SoftMaxRows& rows, MatrixView<float> z_to_delta,
-                        double* cost) override;
+                        double* cost, MatrixView<Bfloat16> rounded) override;
   void do_softmax_values(const SoftMaxRows& rows, MatrixView<float> z_to_y) override;
 
   Executor& executor_;
@@ -79,6 +80,12 @@ inline void save_stored(const RowTargets& row, Index first_unit, const float* z,
   saved.resize(std::size_t(row.stored));
   for (Index i = 0; i < row.stored; ++i)
     saved[std::size_t(i)] = z[Index(row.column[i]) - first_unit];
+}
+
+/// Row r of the deltas, rounded, where that is wanted.
+inline void round_row(MatrixView<const float> delta, Index r, MatrixView<Bfloat16> rounded) {
+  if (rounded.data == nullptr) return;
+  for (Index c = 0; c < delta.cols; ++c) rounded(r, c) = Bfloat16::rounded(delta(r, c));
 }
 
 /// The sum of the rows' costs, in row order.

@@ -57,8 +57,9 @@ class CpuDense final : public DenseKernels {
     });
   }
 
-  void do_multiply_transposed(MatrixView<const float> x, MatrixView<const float> w,
-                              MatrixView<float> z, Existing existing) override {
+  void do_multiply_transposed(DenseOperand xs, DenseOperand ws, MatrixView<float> z,
+                              Existing existing) override {
+    const MatrixView<const float> x = xs.values, w = ws.values;
     const float keep = existing == Existing::add ? 1.0f : 0.0f;
     const blasint n = blas_size(x.cols), stride_x = stride_of(x), stride_w = stride_of(w);
     for_each_tile(z, [&](MatrixView<float> tile, Index r, Index c) {
@@ -68,8 +69,8 @@ class CpuDense final : public DenseKernels {
     });
   }
 
-  void do_multiply(MatrixView<const float> delta, MatrixView<const float> w,
-                   MatrixView<float> dx) override {
+  void do_multiply(DenseOperand deltas, DenseOperand ws, MatrixView<float> dx) override {
+    const MatrixView<const float> delta = deltas.values, w = ws.values;
     const blasint m = blas_size(delta.cols), stride_d = stride_of(delta), stride_w = stride_of(w);
     for_each_tile(dx, [&](MatrixView<float> tile, Index r, Index c) {
       cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blasint(tile.rows), blasint(tile.cols),
@@ -78,8 +79,9 @@ class CpuDense final : public DenseKernels {
     });
   }
 
-  void do_gradient(MatrixView<const float> delta, MatrixView<const float> x, float scale,
+  void do_gradient(DenseOperand deltas, DenseOperand xs, float scale,
                    MatrixView<float> g) override {
+    const MatrixView<const float> delta = deltas.values, x = xs.values;
     const blasint b = blas_size(delta.rows), stride_d = stride_of(delta), stride_x = stride_of(x);
     for_each_tile(g, [&](MatrixView<float> tile, Index r, Index c) {
       cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, blasint(tile.rows), blasint(tile.cols),

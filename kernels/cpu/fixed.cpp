@@ -58,7 +58,7 @@ class CpuFixedKernels final : public FixedKernels {
   explicit CpuFixedKernels(Executor& executor) : executor_(executor) {}
 
  private:
-  void do_add(const FixedFormat& format, MatrixView<const float> term,
+  void do_add(const FixedFormat* format, MatrixView<const float> term,
               FixedMatrixView sum) override {
     if (term.empty()) return;
     const Index rows_per_group = std::max<Index>(1, kGroupElements / term.cols);
@@ -71,7 +71,7 @@ class CpuFixedKernels final : public FixedKernels {
       const Index begin = group * rows_per_group;
       const Index end = std::min(term.rows, begin + rows_per_group);
       const std::lock_guard lock(mutex_of(sum, group));
-      for (Index r = begin; r < end; ++r) add_row(format, term, sum, r);
+      for (Index r = begin; r < end; ++r) add_row(*format, term, sum, r);
     });
   }
 
@@ -89,11 +89,11 @@ class CpuFixedKernels final : public FixedKernels {
     });
   }
 
-  void do_to_float(const FixedFormat& format, FixedMatrixView sum, MatrixView<float> value,
+  void do_to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
                    float* maximum) override {
     const bool has_coarse = *sum.coarse_used != 0;
-    const double fine_unit = 1.0 / format.fine_scale();
-    const double coarse_unit = 1.0 / format.coarse_scale();
+    const double fine_unit = 1.0 / format->fine_scale();
+    const double coarse_unit = 1.0 / format->coarse_scale();
     std::vector<float> row_maximum(std::size_t(value.rows), 0.0f);
     executor_.for_ranges(
         value.rows, strips::rows_per_task(value.cols), [&](Index begin, Index end, int /*lane*/) {
@@ -111,6 +111,11 @@ class CpuFixedKernels final : public FixedKernels {
         });
     *maximum = 0.0f;
     for (float row : row_maximum) *maximum = std::max(*maximum, row);
+  }
+
+  void do_adapt(const float* maximum, std::int64_t terms, FixedFormat* format) override {
+    if (*maximum > 0.0f && std::isfinite(*maximum))
+      *format = FixedFormat::for_maximum(double(*maximum), terms);
   }
 
   /// As integers: magnitudes of floats are in the order of their bits.

@@ -139,21 +139,22 @@ class CpuNormalizationKernels final : public NormalizationKernels {
     });
   }
 
-  void do_row_squares(MatrixView<const float> x, VectorView<double> sum) override {
+  void do_add_row_squares(MatrixView<const float> x, VectorView<FixedSum> sum) override {
     executor_.for_ranges(x.rows, strips::rows_per_task(x.cols),
                          [&](Index begin, Index end, int /*lane*/) {
                            for (Index r = begin; r < end; ++r)
-                             sum[r] = strips::sum_of_squares(x.row(r), x.cols);
+                             sum[r].add(strips::sum_of_squares(x.row(r), x.cols));
                          });
   }
 
-  void do_clip_rows(float limit, VectorView<const double> squares,
+  void do_clip_rows(float limit, VectorView<const FixedSum> squares,
                     MatrixView<float> delta) override {
     executor_.for_ranges(delta.rows, strips::rows_per_task(delta.cols),
                          [&](Index begin, Index end, int /*lane*/) {
                            for (Index r = begin; r < end; ++r) {
-                             if (squares[r] <= double(limit) * double(limit)) continue;
-                             const float factor = float(double(limit) / std::sqrt(squares[r]));
+                             const double square = squares[r].value();
+                             if (square <= double(limit) * double(limit)) continue;
+                             const float factor = float(double(limit) / std::sqrt(square));
                              float* row = delta.row(r);
                              for (Index c = 0; c < delta.cols; ++c) row[c] *= factor;
                            }

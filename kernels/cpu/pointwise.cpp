@@ -37,6 +37,23 @@ class CpuPointwiseKernels final : public PointwiseKernels {
     });
   }
 
+  void do_copy(MatrixView<const float> x, MatrixView<float> z) override {
+    for_rows(z.rows, z.cols, [&](Index r) { std::copy_n(x.row(r), z.cols, z.row(r)); });
+  }
+
+  void do_scale(float factor, MatrixView<float> z) override {
+    for_rows(z.rows, z.cols, [&](Index r) {
+      float* row = z.row(r);
+      for (Index c = 0; c < z.cols; ++c) row[c] *= factor;
+    });
+  }
+
+  void do_round(MatrixView<const float> x, MatrixView<Bfloat16> rounded) override {
+    for_rows(x.rows, x.cols, [&](Index r) {
+      for (Index c = 0; c < x.cols; ++c) rounded(r, c) = Bfloat16::rounded(x(r, c));
+    });
+  }
+
   void do_activate(const Activation& f, MatrixView<float> z_to_y) override {
     std::visit(
         [&](const auto& function) {

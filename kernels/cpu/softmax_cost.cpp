@@ -3,12 +3,11 @@
 #include "kernels/cpu/cost_kernels.h"
 #include "kernels/cpu/strips.h"
 #include "kernels/softmax_target.h"
-#include "norn/base/error.h"
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <string>
 #include <vector>
 
 // Loops over a strip work on copies of their parameters, which stores to the strip cannot alias.
@@ -18,11 +17,12 @@ namespace {
 constexpr double kFixedUnit = FixedFormatOfRows::unit;
 
 /// x in units of 2^-36. NaN gives 0: it travels in the row's maximum instead.
-std::int64_t to_fixed(double x) {
+std::int64_t to_fixed(double x, std::int64_t* out_of_range) {
   if (std::isnan(x)) return 0;
-  if (std::abs(x) >= FixedFormatOfRows::limit)
-    throw DivergenceError("a SoftMax layer's sum over units is " + std::to_string(x) +
-                          ", beyond 2^26; check the values and weights of the targets");
+  if (std::abs(x) >= FixedFormatOfRows::limit) {
+    std::atomic_ref<std::int64_t>(*out_of_range).store(1, std::memory_order_relaxed);
+    return 0;
+  }
   return std::int64_t(std::nearbyint(x / kFixedUnit));
 }
 
@@ -239,19 +239,22 @@ void CpuCostKernels::do_softmax_maximum(MatrixView<const float> block_maximum,
 void CpuCostKernels::do_softmax_total(MatrixView<const float> block_maximum,
                                       MatrixView<const float> block_sum,
                                       VectorView<const float> maximum,
-                                      VectorView<std::int64_t> total) {
+                                      VectorView<std::int64_t> total,
+                                      std::int64_t* out_of_range) {
   executor_.for_ranges(
       total.size, strips::rows_per_task(block_maximum.rows),
       [&](Index begin, Index end, int /*lane*/) {
         for (Index block = 0; block < block_maximum.rows; ++block)
           for (Index b = begin; b < end; ++b)
-            total[b] += to_fixed(double(
-                block_sum(block, b) * math::exp_nonpositive(block_maximum(block, b) - maximum[b])));
+            total[b] += to_fixed(double(block_sum(block, b) * math::exp_nonpositive(
+                                                                   block_maximum(block, b) - maximum[b])),
+                                 out_of_range);
       });
 }
 
 void CpuCostKernels::do_target_coupling(const SoftMaxCost& rule, const TargetView& target,
-                                        VectorView<std::int64_t> coupling) {
+                                        VectorView<std::int64_t> coupling,
+                                        std::int64_t* out_of_range) {
   const SoftMaxTargetRule targets = *softmax_target_rule(rule.loss);
   executor_.for_ranges(coupling.size, 64, [&](Index begin, Index end, int /*lane*/) {
     for (Index r = begin; r < end; ++r) {
@@ -261,21 +264,26 @@ void CpuCostKernels::do_target_coupling(const SoftMaxCost& rule, const TargetVie
       double sum = 0;
       for (Index i = 0; i < row.stored; ++i) sum += double(targets.stored(unit, row.value, i));
       for (Index c = 0; c < row.dense_count; ++c) sum += double(targets.dense(unit, row.dense[c]));
-      coupling[r] = to_fixed(-sum);
+      coupling[r] = to_fixed(-sum, out_of_range);
     }
   });
 }
 
 void CpuCostKernels::do_block_coupling(const SoftMaxCost& rule, const TargetView& target,
                                        Index first_unit, MatrixView<const float> z,
-                                       const SoftMaxRows& rows, VectorView<std::int64_t> coupling) {
+                                       const SoftMaxRows& rows, VectorView<std::int64_t> coupling,
+                                       std::int64_t* out_of_range) {
   const AbsentEntries absent = absent_entries(target);
   const auto for_each_row = [&](const auto& part) {
     executor_.for_ranges(
         z.rows, strips::rows_per_task(z.cols), [&](Index begin, Index end, int /*lane*/) {
           for (Index r = begin; r < end; ++r)
-            coupling[r] += to_fixed(
-                part(r, row_targets(target, r, first_unit, z.cols), RowScale(rows, r, {})));
+            // Blocks of one layer may come from several lanes at a time.
+            std::atomic_ref<std::int64_t>(coupling[r])
+                .fetch_add(to_fixed(part(r, row_targets(target, r, first_unit, z.cols),
+                                         RowScale(rows, r, {})),
+                                    out_of_range),
+                           std::memory_order_relaxed);
         });
   };
   if (const std::optional<SoftMaxTargetRule> targets = softmax_target_rule(rule.loss)) {
@@ -298,16 +306,19 @@ void CpuCostKernels::do_block_coupling(const SoftMaxCost& rule, const TargetView
 
 void CpuCostKernels::do_softmax_delta(const SoftMaxCost& rule, const TargetView& target,
                                       Index first_unit, const SoftMaxRows& rows,
-                                      MatrixView<float> z, double* cost) {
+                                      MatrixView<float> z, double* cost,
+                                      MatrixView<Bfloat16> rounded) {
   const AbsentEntries absent = absent_entries(target);
   std::vector<double> row_cost(std::size_t(z.rows));
   const auto for_each_row = [&](const auto& judge_row) {
     executor_.for_ranges(
         z.rows, strips::rows_per_task(z.cols), [&](Index begin, Index end, int /*lane*/) {
           std::vector<float> saved;
-          for (Index r = begin; r < end; ++r)
+          for (Index r = begin; r < end; ++r) {
             row_cost[std::size_t(r)] = judge_row(r, row_targets(target, r, first_unit, z.cols),
                                                  RowScale(rows, r, rows.coupling), saved);
+            round_row(z, r, rounded);
+          }
         });
     *cost = sum_in_order(row_cost);
   };

@@ -2,10 +2,14 @@
 // Turns a sparse batch over by a stable radix sort of its entries by column.
 
 #include "kernels/cpu/sparse_parts.h"
+#include "norn/base/error.h"
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace norn {
 namespace {
@@ -79,6 +83,8 @@ const Key* sort_keys(Executor& executor, Key* key, Key* other, Index count, Inde
 
 void transpose_batch(Executor& executor, CsrView x, TransposedBatch& transposed) {
   const Index count = x.entries();
+  if (count > Index(std::numeric_limits<std::uint32_t>::max()))
+    throw ShapeError(fmt::format("sparse transpose: {} entries are more than 2^32; use a smaller batch", count));
   transposed.has_values = x.value != nullptr;
   transposed.cols = x.cols;
   transposed.touched = 0;

@@ -56,7 +56,8 @@ class CpuUpdate final : public UpdateKernels {
 
  private:
   void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, std::array<MatrixView<float>, 2> slot) override {
+                 MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
+                 MatrixView<Bfloat16> rounded) override {
     std::visit(
         [&](const auto& r) {
           constexpr int kSlots = std::remove_cvref_t<decltype(r)>::slots;
@@ -64,6 +65,9 @@ class CpuUpdate final : public UpdateKernels {
             float* s0 = kSlots > 0 ? slot[0].row(row) + first : nullptr;
             float* s1 = kSlots > 1 ? slot[1].row(row) + first : nullptr;
             step_run(r, step, count, w.row(row) + first, g.row(row) + first, s0, s1);
+            if (rounded.data != nullptr)
+              for (Index c = first; c < first + count; ++c)
+                rounded(row, c) = Bfloat16::rounded(w(row, c));
           });
         },
         rule);

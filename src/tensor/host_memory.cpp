@@ -71,6 +71,28 @@ void Memory::record_released(std::size_t bytes) noexcept {
   allocated_.fetch_sub(std::int64_t(bytes), std::memory_order_relaxed);
 }
 
+void Memory::write(void* to, const void* host, std::size_t bytes) {
+  std::memcpy(to, host, bytes);
+}
+
+void Memory::read(const void* from, void* host, std::size_t bytes) const {
+  std::memcpy(host, from, bytes);
+}
+
+void Memory::write_rows(void* to, std::size_t to_stride, const void* host, std::size_t host_stride,
+                        std::size_t row_bytes, std::size_t rows) {
+  for (std::size_t r = 0; r < rows; ++r)
+    std::memcpy(static_cast<char*>(to) + r * to_stride,
+                static_cast<const char*>(host) + r * host_stride, row_bytes);
+}
+
+void Memory::read_rows(const void* from, std::size_t from_stride, void* host,
+                       std::size_t host_stride, std::size_t row_bytes, std::size_t rows) const {
+  for (std::size_t r = 0; r < rows; ++r)
+    std::memcpy(static_cast<char*>(host) + r * host_stride,
+                static_cast<const char*>(from) + r * from_stride, row_bytes);
+}
+
 Memory& host_memory() {
   static HostMemory memory;
   return memory;

@@ -121,11 +121,12 @@ void softmax_delta(benchmark::State& state) {
   std::vector<float> sum(kRows);
   std::vector<std::int64_t> total(kRows, 0);
   std::vector<std::int64_t> coupling(kRows, 0);
+  std::int64_t out_of_range = 0;
   const SoftMaxCost rule{CrossEntropy{}, TargetWeight::one};
   kernels->softmax_statistics(view_of(z), {maximum.data(), kRows}, {sum.data(), kRows});
   kernels->softmax_total({maximum.data(), 1, kRows, kRows}, {sum.data(), 1, kRows, kRows},
-                         {maximum.data(), kRows}, {total.data(), kRows});
-  kernels->softmax_coupling(rule, block.target(), {coupling.data(), kRows});
+                         {maximum.data(), kRows}, {total.data(), kRows}, &out_of_range);
+  kernels->softmax_coupling(rule, block.target(), {coupling.data(), kRows}, &out_of_range);
   const SoftMaxRows rows{{maximum.data(), kRows}, {total.data(), kRows}, {coupling.data(), kRows}};
   double cost = 0;
   kernels->softmax_delta(rule, block.target(), 0, rows, view_of(z), &cost);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preparation of sparse batches and dropout masks against plain loops over the documented formulas.
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 
 namespace norn {
@@ -70,7 +70,7 @@ void expect_equal(const Prepared& actual, const Prepared& expected) {
 
 TEST_F(BatchTest, PreparationDoesWhatItSays) {
   Executor executor(2);
-  const auto kernels = make_cpu_batch(executor);
+  const auto kernels = samples::make_batch(executor);
   CsrBuffer prepared;  // one for all: capacity is kept
   for (const Index rows : {0, 1, 31, 129})
     for (const bool values : {false, true})
@@ -103,7 +103,7 @@ TEST_F(BatchTest, PreparationDoesWhatItSays) {
 
 TEST_F(BatchTest, PreparationReadsABatchInTheMiddleOfADataSet) {
   Executor executor(2);
-  const auto kernels = make_cpu_batch(executor);
+  const auto kernels = samples::make_batch(executor);
   const SparseRows x = samples::awkward_batch(20, 50, 6, true, random_);
   CsrView middle = x.view();
   middle.row_begin += 7;
@@ -121,7 +121,7 @@ TEST_F(BatchTest, PreparationReadsABatchInTheMiddleOfADataSet) {
 
 TEST_F(BatchTest, DenoisingLeavesOutItsShareAndChangesWithTheEpoch) {
   Executor executor(2);
-  const auto kernels = make_cpu_batch(executor);
+  const auto kernels = samples::make_batch(executor);
   const SparseRows x = samples::awkward_batch(1000, 400, 60, false, random_);
   std::vector<Index> example;
   for (Index r = 0; r < 1000; ++r) example.push_back(r);
@@ -139,7 +139,7 @@ TEST_F(BatchTest, DenoisingLeavesOutItsShareAndChangesWithTheEpoch) {
 
 TEST_F(BatchTest, DropoutFollowsTheDocumentedMask) {
   Executor executor(2);
-  const auto kernels = make_cpu_batch(executor);
+  const auto kernels = samples::make_batch(executor);
   const Philox random = stream(RandomPurpose::dropout);
   for (const Index cols : {0, 1, 2, 31, 32, 33, 127, 128, 129, 1000})
     for (const Index first_unit : {0, 1, 6, 1001})
@@ -164,7 +164,7 @@ TEST_F(BatchTest, DropoutFollowsTheDocumentedMask) {
 
 TEST_F(BatchTest, AlphaDropoutKeepsMeanZeroAndVarianceOne) {
   Executor executor(2);
-  const auto kernels = make_cpu_batch(executor);
+  const auto kernels = samples::make_batch(executor);
   constexpr Index rows = 500, cols = 1000;
   PaddedMatrix<float> y(rows, cols), out(rows, cols);
   samples::fill_normal(y.view(), random_);
@@ -185,7 +185,7 @@ TEST_F(BatchTest, AlphaDropoutKeepsMeanZeroAndVarianceOne) {
 
 TEST_F(BatchTest, BackwardIsTheDerivativeOfTheMask) {
   Executor executor(2);
-  const auto kernels = make_cpu_batch(executor);
+  const auto kernels = samples::make_batch(executor);
   const Philox random = stream(RandomPurpose::dropout);
   const float p = 0.4f, saturation = -1.7580993f;
   PaddedMatrix<float> y(20, 129), moved(20, 129), delta(20, 129);
@@ -222,7 +222,7 @@ TEST_F(BatchTest, BitsDoNotDependOnLanes) {
   std::vector<Index> example(300);
   for (std::size_t r = 0; r < 300; ++r) example[r] = Index(r);
   samples::expect_same_bits_however_run([&](Executor& executor) {
-    const auto kernels = make_cpu_batch(executor);
+    const auto kernels = samples::make_batch(executor);
     PaddedMatrix<float> out(300, 257);
     kernels->alpha_dropout(0.3f, -1.75f, stream(RandomPurpose::dropout), 5, 6, y.view(),
                            out.view());
@@ -235,7 +235,7 @@ TEST_F(BatchTest, BitsDoNotDependOnLanes) {
 
 TEST_F(BatchTest, ImpossibleProbabilitiesAreRefused) {
   Executor executor(1);
-  const auto kernels = make_cpu_batch(executor);
+  const auto kernels = samples::make_batch(executor);
   PaddedMatrix<float> y(2, 3);
   for (const float p : {-0.1f, 1.0f, std::numeric_limits<float>::quiet_NaN()})
     EXPECT_THROW(kernels->dropout(p, Philox{}, 0, 0, y.view(), y.view()), ShapeError);

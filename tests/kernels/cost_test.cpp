@@ -2,9 +2,9 @@
 // Costs and deltas of independent units: every activation x loss x kind of target against float64.
 #include "norn/kernels/cost.h"
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
 #include "tests/kernels/cost_reference.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
 
 namespace norn {
@@ -85,7 +85,7 @@ class Cost : public samples::RandomTest {
   }
 
   Executor executor_{1};
-  std::unique_ptr<CostKernels> kernels_ = make_cpu_cost(executor_);
+  std::unique_ptr<CostKernels> kernels_ = samples::make_cost(executor_);
 };
 
 TEST_F(Cost, EveryActivationLossAndTargetAgreesWithFloat64) {
@@ -168,7 +168,7 @@ TEST_F(Cost, LanesDoNotChangeTheBits) {
   for (int lanes : {1, 2, 7})
     for (bool is_inside : {false, true}) {
       Executor executor(lanes);
-      const std::unique_ptr<CostKernels> kernels = make_cpu_cost(executor);
+      const std::unique_ptr<CostKernels> kernels = samples::make_cost(executor);
       PaddedMatrix<float> actual = z;
       double cost = 0;
       if (is_inside)

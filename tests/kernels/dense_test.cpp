@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dense products against float64 loops, at the edges of tiles and vectors.
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::vector<std::array<Index, 3>> shapes() {
 
 TEST_F(DenseTest, ProductsAgreeWithFloat64) {
   Executor executor(2);
-  const auto kernels = make_cpu_dense(executor);
+  const auto kernels = samples::make_dense(executor);
   for (const auto& [batch, m, n] : shapes()) {
     SCOPED_TRACE(fmt::format("B {} M {} N {}", batch, m, n));
     auto x = random_matrix(batch, n), w = random_matrix(m, n), delta = random_matrix(batch, m);
@@ -80,7 +80,7 @@ TEST_F(DenseTest, ProductsAgreeWithFloat64) {
 
 TEST_F(DenseTest, AddKeepsWhatTheResultHeld) {
   Executor executor(2);
-  const auto kernels = make_cpu_dense(executor);
+  const auto kernels = samples::make_dense(executor);
   for (const auto& [batch, m, n] : shapes()) {
     SCOPED_TRACE(fmt::format("B {} M {} N {}", batch, m, n));
     auto x = random_matrix(batch, n), w = random_matrix(m, n), z = random_matrix(batch, m);
@@ -97,7 +97,7 @@ TEST_F(DenseTest, AddKeepsWhatTheResultHeld) {
 TEST_F(DenseTest, BitsDoNotDependOnLanes) {
   auto x = random_matrix(300, 70), w = random_matrix(700, 70), delta = random_matrix(300, 700);
   samples::expect_same_bits_however_run([&](Executor& executor) {
-    const auto kernels = make_cpu_dense(executor);
+    const auto kernels = samples::make_dense(executor);
     PaddedMatrix<float> z(300, 700), dx(300, 70), g(700, 70);
     kernels->multiply_transposed(x.view(), w.view(), z.view(), Existing::overwrite);
     kernels->multiply(delta.view(), w.view(), dx.view());
@@ -111,7 +111,7 @@ TEST_F(DenseTest, BitsDoNotDependOnLanes) {
 
 TEST_F(DenseTest, ProductsOfColumnBlocksAreThoseOfTheWhole) {
   Executor executor(2);
-  const auto kernels = make_cpu_dense(executor);
+  const auto kernels = samples::make_dense(executor);
   for (const Index batch : {32, 256, 300}) {
     SCOPED_TRACE(batch);
     auto x = random_matrix(batch, 130), w = random_matrix(1300, 130);
@@ -127,7 +127,7 @@ TEST_F(DenseTest, ProductsOfColumnBlocksAreThoseOfTheWhole) {
 
 TEST_F(DenseTest, ShapesThatDoNotFitAreRefused) {
   Executor executor(1);
-  const auto kernels = make_cpu_dense(executor);
+  const auto kernels = samples::make_dense(executor);
   PaddedMatrix<float> a(3, 4), b(5, 4), c(3, 5), wrong(3, 6);
   EXPECT_THROW(kernels->multiply_transposed(a.view(), b.view(), wrong.view(), Existing::overwrite),
                ShapeError);

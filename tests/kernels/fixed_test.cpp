@@ -2,8 +2,8 @@
 // Fixed-point sums: the same words for any order and any lanes, coarse words, range, accuracy.
 #include "norn/kernels/fixed.h"
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ class Fixed : public samples::RandomTest {
   }
 
   Executor executor_{1};
-  std::unique_ptr<FixedKernels> kernels_ = make_cpu_fixed(executor_);
+  std::unique_ptr<FixedKernels> kernels_ = samples::make_fixed(executor_);
 };
 
 TEST_F(Fixed, WordsAreTheTermsRoundedHalfToEven) {
@@ -64,8 +64,8 @@ TEST_F(Fixed, WordsAreTheTermsRoundedHalfToEven) {
     x(1, 0) = -0.5f / 1048576.0f;
     x(2, width - 1) = 2.5f / 1048576.0f;
     Sum sum(3, width);
-    kernels_->add(format, x.view(), sum.view());
-    kernels_->add(format, x.view(), sum.view());
+    kernels_->add(&format, x.view(), sum.view());
+    kernels_->add(&format, x.view(), sum.view());
     for (Index r = 0; r < 3; ++r)
       for (Index c = 0; c < width; ++c)
         ASSERT_EQ(sum.fine(r, c), 2 * std::llrint(double(x(r, c)) * 1048576.0))
@@ -83,12 +83,12 @@ TEST_F(Fixed, OrderOfTheTermsDoesNotChangeAWord) {
   const FixedFormat format{.fine_bits = 40, .term_bits = 8};
   std::vector<PaddedMatrix<float>> terms = mixed_terms(20, kRows, kCols);
   Sum forward(kRows, kCols);
-  for (PaddedMatrix<float>& term : terms) kernels_->add(format, term.view(), forward.view());
+  for (PaddedMatrix<float>& term : terms) kernels_->add(&format, term.view(), forward.view());
   EXPECT_EQ(forward.coarse_used, 1);
   EXPECT_EQ(forward.out_of_range, 0);
   std::shuffle(terms.begin(), terms.end(), random_);
   Sum shuffled(kRows, kCols);
-  for (PaddedMatrix<float>& term : terms) kernels_->add(format, term.view(), shuffled.view());
+  for (PaddedMatrix<float>& term : terms) kernels_->add(&format, term.view(), shuffled.view());
   EXPECT_TRUE(shuffled.same_words(forward));
 }
 
@@ -99,17 +99,17 @@ TEST_F(Fixed, LanesThatAddAtTheSameTimeGiveTheSameWords) {
   const FixedFormat format{.fine_bits = 40, .term_bits = 8};
   std::vector<PaddedMatrix<float>> terms = mixed_terms(kTerms, kRows, kCols);
   Sum expected(kRows, kCols);
-  for (PaddedMatrix<float>& term : terms) kernels_->add(format, term.view(), expected.view());
+  for (PaddedMatrix<float>& term : terms) kernels_->add(&format, term.view(), expected.view());
   for (int lanes : {1, 2, 7}) {
     Executor executor(lanes);
-    const std::unique_ptr<FixedKernels> kernels = make_cpu_fixed(executor);
+    const std::unique_ptr<FixedKernels> kernels = samples::make_fixed(executor);
     Sum from_tasks(kRows, kCols);
     executor.for_each(kTerms, [&](Index i, int) {
-      kernels->add(format, terms[std::size_t(i)].view(), from_tasks.view());
+      kernels->add(&format, terms[std::size_t(i)].view(), from_tasks.view());
     });
     EXPECT_TRUE(from_tasks.same_words(expected)) << lanes;
     Sum from_outside(kRows, kCols);
-    for (PaddedMatrix<float>& term : terms) kernels->add(format, term.view(), from_outside.view());
+    for (PaddedMatrix<float>& term : terms) kernels->add(&format, term.view(), from_outside.view());
     EXPECT_TRUE(from_outside.same_words(expected)) << lanes;
   }
 }
@@ -125,7 +125,7 @@ TEST_F(Fixed, SumsAreAccurateWithAndWithoutCoarseWords) {
     if (!has_large)
       for (PaddedMatrix<float>& term : terms) term = random_terms(kRows, kCols, 1.0f);
     for (PaddedMatrix<float>& term : terms) {
-      kernels_->add(format, term.view(), sum.view());
+      kernels_->add(&format, term.view(), sum.view());
       for (Index r = 0; r < kRows; ++r)
         for (Index c = 0; c < kCols; ++c)
           expected[std::size_t(r * kCols + c)] += double(term(r, c));
@@ -133,7 +133,7 @@ TEST_F(Fixed, SumsAreAccurateWithAndWithoutCoarseWords) {
     EXPECT_EQ(sum.coarse_used, has_large ? 1 : 0);
     PaddedMatrix<float> value(kRows, kCols);
     float maximum = -1;
-    kernels_->to_float(format, sum.view(), value.view(), &maximum);
+    kernels_->to_float(&format, sum.view(), value.view(), &maximum);
     double largest = 0;
     for (Index r = 0; r < kRows; ++r)
       for (Index c = 0; c < kCols; ++c) {
@@ -158,7 +158,7 @@ TEST_F(Fixed, TermsBeyondEveryLimitAreReported) {
     PaddedMatrix<float> x = random_terms(4, 90, 1.0f);
     x(below(4), below(90)) = bad;
     Sum sum(4, 90);
-    kernels_->add(format, x.view(), sum.view());
+    kernels_->add(&format, x.view(), sum.view());
     EXPECT_EQ(sum.out_of_range, 1) << bad;
   }
 }
@@ -169,14 +169,14 @@ TEST_F(Fixed, LimitsBelongToTheNextWord) {
   x(0, 0) = std::nextafter(float(format.fine_limit()), 0.0f);
   x(0, 1) = -float(format.fine_limit());
   Sum sum(1, 2);
-  kernels_->add(format, x.view(), sum.view());
+  kernels_->add(&format, x.view(), sum.view());
   EXPECT_GT(sum.fine(0, 0), 0);
   EXPECT_EQ(sum.coarse(0, 0), 0);
   EXPECT_EQ(sum.fine(0, 1), 0);
   EXPECT_LT(sum.coarse(0, 1), 0);
   PaddedMatrix<float> value(1, 2);
   float maximum = 0;
-  kernels_->to_float(format, sum.view(), value.view(), &maximum);
+  kernels_->to_float(&format, sum.view(), value.view(), &maximum);
   EXPECT_FLOAT_EQ(value(0, 0), x(0, 0));
   EXPECT_FLOAT_EQ(value(0, 1), x(0, 1));
 }
@@ -186,11 +186,11 @@ TEST_F(Fixed, FormatsFarFromOneWork) {
     const FixedFormat format{.fine_bits = fine_bits, .term_bits = 4};
     PaddedMatrix<float> x = random_terms(2, 40, float(std::ldexp(1.0, 45 - fine_bits)));
     Sum sum(2, 40);
-    kernels_->add(format, x.view(), sum.view());
+    kernels_->add(&format, x.view(), sum.view());
     EXPECT_EQ(sum.out_of_range, 0);
     PaddedMatrix<float> value(2, 40);
     float maximum = 0;
-    kernels_->to_float(format, sum.view(), value.view(), &maximum);
+    kernels_->to_float(&format, sum.view(), value.view(), &maximum);
     for (Index r = 0; r < 2; ++r)
       for (Index c = 0; c < 40; ++c)
         EXPECT_LE(std::abs(value(r, c) - x(r, c)), 1e-6f * maximum) << fine_bits;
@@ -200,11 +200,12 @@ TEST_F(Fixed, FormatsFarFromOneWork) {
 TEST_F(Fixed, ShapesThatDoNotFitAreRefused) {
   Sum sum(3, 4);
   PaddedMatrix<float> x(3, 5);
-  EXPECT_THROW(kernels_->add({}, x.view(), sum.view()), ShapeError);
+  const FixedFormat format;
+  EXPECT_THROW(kernels_->add(&format, x.view(), sum.view()), ShapeError);
   PaddedMatrix<float> y(3, 4);
   FixedMatrixView view = sum.view();
   view.coarse_used = nullptr;
-  EXPECT_THROW(kernels_->add({}, y.view(), view), ShapeError);
+  EXPECT_THROW(kernels_->add(&format, y.view(), view), ShapeError);
 }
 
 }  // namespace

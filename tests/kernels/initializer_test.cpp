@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Initial weights: their distributions, and that every rank draws its part of the same matrix.
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
 #include "norn/kernels/named_variant.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 
 #include <map>
@@ -60,7 +60,7 @@ class InitializerTest : public samples::RandomTest {
 
 TEST_F(InitializerTest, WeightsHaveTheRangeMeanAndDeviationOfTheirScheme) {
   Executor executor(2);
-  const auto kernels = make_cpu_update(executor);
+  const auto kernels = samples::make_update(executor);
   constexpr double n = double(kSources * kDestinations);
   for (const std::string& name : names_of<Initializer>()) {
     SCOPED_TRACE(name);
@@ -98,7 +98,7 @@ TEST_F(InitializerTest, WeightsHaveTheRangeMeanAndDeviationOfTheirScheme) {
 
 TEST_F(InitializerTest, RanksDrawTheirPartsOfOneMatrix) {
   Executor executor(2);
-  const auto kernels = make_cpu_update(executor);
+  const auto kernels = samples::make_update(executor);
   for (const std::string& name : names_of<Initializer>()) {
     SCOPED_TRACE(name);
     PaddedMatrix<float> whole(kSources, kDestinations), parts(kSources, kDestinations);
@@ -130,7 +130,7 @@ TEST_F(InitializerTest, RanksDrawTheirPartsOfOneMatrix) {
 
 TEST_F(InitializerTest, MatricesOfOtherStreamsDiffer) {
   Executor executor(2);
-  const auto kernels = make_cpu_update(executor);
+  const auto kernels = samples::make_update(executor);
   PaddedMatrix<float> a(40, 50), b(40, 50);
   const WeightPlace place{.by_destination = true, .sources = 50, .destinations = 40};
   kernels->initialise(Xavier{}, stream(0), place, a.view());
@@ -146,7 +146,7 @@ TEST_F(InitializerTest, BitsDoNotDependOnLanes) {
     SCOPED_TRACE(name);
     samples::expect_same_bits_however_run([&](Executor& executor) {
       PaddedMatrix<float> w(kSources, kDestinations);
-      make_cpu_update(executor)->initialise(named(name), stream(), whole_by_source(), w.view());
+      samples::make_update(executor)->initialise(named(name), stream(), whole_by_source(), w.view());
       return samples::bits_of(w.view());
     });
   }
@@ -154,7 +154,7 @@ TEST_F(InitializerTest, BitsDoNotDependOnLanes) {
 
 TEST_F(InitializerTest, PlacesOutsideTheMatrixAreRefused) {
   Executor executor(1);
-  const auto kernels = make_cpu_update(executor);
+  const auto kernels = samples::make_update(executor);
   PaddedMatrix<float> w(4, 5);
   const WeightPlace place{
       .by_destination = false, .first_source = 1, .sources = 4, .destinations = 5};

@@ -2,8 +2,8 @@
 // Batch statistics against float64 loops and central differences.
 #include "norn/kernels/normalization.h"
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class Normalization : public samples::RandomTest {
     return norm;
   }
   Executor executor_{1};
-  std::unique_ptr<NormalizationKernels> kernels_ = make_cpu_normalization(executor_);
+  std::unique_ptr<NormalizationKernels> kernels_ = samples::make_normalization(executor_);
 };
 
 std::vector<double> column_of(PaddedMatrix<float>& x, Index c) {
@@ -194,15 +194,15 @@ TEST_F(Normalization, RowsAreClippedToTheLimit) {
   for (Index width : samples::edge_widths()) {
     PaddedMatrix<float> input = random(6, width, -1, 1);
     for (Index c = 0; c < width; ++c) input(3, c) = 0.0f;
-    std::vector<double> squares(6, -1.0);
-    kernels_->row_squares(input.view(), view_of(squares));
+    std::vector<FixedSum> squares(6);
+    kernels_->add_row_squares(input.view(), view_of(squares));
     PaddedMatrix<float> delta = input;
-    const float limit = float(std::sqrt(squares[0])) * 0.9f + 1e-3f;
+    const float limit = float(std::sqrt(squares[0].value())) * 0.9f + 1e-3f;
     kernels_->clip_rows(limit, view_of(std::as_const(squares)), delta.view());
     for (Index r = 0; r < 6; ++r) {
       double expected = 0;
       for (Index c = 0; c < width; ++c) expected += double(input(r, c)) * double(input(r, c));
-      ASSERT_NEAR(squares[std::size_t(r)], expected, 1e-12 * std::max(1.0, expected));
+      ASSERT_NEAR(squares[std::size_t(r)].value(), expected, 1e-12 * std::max(1.0, expected));
       const double factor = std::min(1.0, double(limit) / std::sqrt(std::max(expected, 1e-300)));
       for (Index c = 0; c < width; ++c)
         ASSERT_NEAR(double(delta(r, c)), factor * double(input(r, c)), 2e-7);
@@ -227,15 +227,15 @@ TEST_F(Normalization, LanesDoNotChangeTheBits) {
                                 view_of(scale_gradient), view_of(bias_gradient));
     kernels.sparseness_penalty(0.2f, 0.3f, z.view(), delta.view());
     kernels.batch_norm_predict(norm.view(), z.view());
-    std::vector<double> squares(120);
-    kernels.row_squares(delta.view(), view_of(squares));
+    std::vector<FixedSum> squares(120);
+    kernels.add_row_squares(delta.view(), view_of(squares));
     kernels.clip_rows(3.0f, view_of(std::as_const(squares)), delta.view());
     return std::vector<PaddedMatrix<float>>{z, unit, delta};
   };
   const std::vector<PaddedMatrix<float>> expected = run(*kernels_);
   for (int lanes : {1, 2, 7}) {
     Executor executor(lanes);
-    const std::vector<PaddedMatrix<float>> actual = run(*make_cpu_normalization(executor));
+    const std::vector<PaddedMatrix<float>> actual = run(*samples::make_normalization(executor));
     for (std::size_t i = 0; i < expected.size(); ++i)
       EXPECT_TRUE(actual[i].same_bits(expected[i])) << lanes << ' ' << i;
   }
@@ -245,8 +245,8 @@ TEST_F(Normalization, ShapesThatDoNotFitAreRefused) {
   Norm norm = random_norm(4);
   PaddedMatrix<float> z = random(3, 5);
   EXPECT_THROW(kernels_->batch_norm_predict(norm.view(), z.view()), ShapeError);
-  std::vector<double> squares(2);
-  EXPECT_THROW(kernels_->row_squares(z.view(), view_of(squares)), ShapeError);
+  std::vector<FixedSum> squares(2);
+  EXPECT_THROW(kernels_->add_row_squares(z.view(), view_of(squares)), ShapeError);
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 // Pointwise kernels against float64 loops at the edge shapes.
 #include "norn/kernels/pointwise.h"
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
 #include "norn/kernels/named_variant.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Pointwise : public samples::RandomTest {
     return x;
   }
   Executor executor_{1};
-  std::unique_ptr<PointwiseKernels> kernels_ = make_cpu_pointwise(executor_);
+  std::unique_ptr<PointwiseKernels> kernels_ = samples::make_pointwise(executor_);
 };
 
 TEST_F(Pointwise, RowsAreSetAndMatricesAdded) {
@@ -127,7 +127,7 @@ TEST_F(Pointwise, LanesDoNotChangeTheBits) {
   const std::vector<PaddedMatrix<float>> expected = run(*kernels_);
   for (int lanes : {1, 2, 7}) {
     Executor executor(lanes);
-    const std::vector<PaddedMatrix<float>> actual = run(*make_cpu_pointwise(executor));
+    const std::vector<PaddedMatrix<float>> actual = run(*samples::make_pointwise(executor));
     for (std::size_t i = 0; i < expected.size(); ++i)
       EXPECT_TRUE(actual[i].same_bits(expected[i])) << lanes << ' ' << i;
   }

@@ -2,8 +2,8 @@
 // The best K units against a full sort, on scores with many ties.
 #include "norn/kernels/select.h"
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
 
 #include <algorithm>
@@ -107,7 +107,7 @@ class Select : public samples::RandomTest {
   }
 
   Executor executor_{1};
-  std::unique_ptr<SelectKernels> kernels_ = make_cpu_select(executor_);
+  std::unique_ptr<SelectKernels> kernels_ = samples::make_select(executor_);
 };
 
 TEST_F(Select, AgreesWithAFullSortForEveryKAndCut) {
@@ -190,7 +190,7 @@ TEST_F(Select, LanesDoNotChangeTheLists) {
   PaddedMatrix<float> score = random_scores(Scores::few_values, 90, 2000);
   for (int lanes : {1, 2, 7}) {
     Executor executor(lanes);
-    const std::unique_ptr<SelectKernels> kernels = make_cpu_select(executor);
+    const std::unique_ptr<SelectKernels> kernels = samples::make_select(executor);
     TopK best;
     kernels->begin(90, 100, best);
     merge_blocks(*kernels, score, random_cuts(2000), false, {}, best);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SoftMax layers cut into blocks, against the float64 derivative of the whole row's cost.
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
 #include "norn/kernels/cost.h"
 #include "tests/kernels/cost_reference.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
 
 #include <numeric>
@@ -43,7 +43,8 @@ struct Pipeline {
     coupling.assign(std::size_t(batch), 0);
     kernels.softmax_maximum(block_maximum.view(), samples::view_of(maximum));
     kernels.softmax_total(block_maximum.view(), block_sum.view(),
-                          samples::view_of(std::as_const(maximum)), samples::view_of(total));
+                          samples::view_of(std::as_const(maximum)), samples::view_of(total),
+                          &out_of_range);
   }
 
   /// z becomes delta; returns the cost.
@@ -51,11 +52,11 @@ struct Pipeline {
     join_statistics(z);
     const TargetView view = targets.view();
     if (CostKernels::coupling_from_targets(rule))
-      kernels.softmax_coupling(rule, view, samples::view_of(coupling));
+      kernels.softmax_coupling(rule, view, samples::view_of(coupling), &out_of_range);
     else
       for (Index b = 0; b < blocks(); ++b)
         kernels.softmax_coupling(rule, view, cuts[std::size_t(b)], block(z, b), rows(),
-                                 samples::view_of(coupling));
+                                 samples::view_of(coupling), &out_of_range);
     double cost = 0;
     for (Index b = 0; b < blocks(); ++b) {
       double part = 0;
@@ -72,6 +73,7 @@ struct Pipeline {
   std::vector<float> maximum;
   std::vector<std::int64_t> total;
   std::vector<std::int64_t> coupling;
+  std::int64_t out_of_range = 0;
 };
 
 /// The weight of a stored or dense target of a cross entropy under SoftMax, as documented.
@@ -189,7 +191,7 @@ class SoftMaxCostTest : public samples::RandomTest {
   }
 
   Executor executor_{1};
-  std::unique_ptr<CostKernels> kernels_ = make_cpu_cost(executor_);
+  std::unique_ptr<CostKernels> kernels_ = samples::make_cost(executor_);
 };
 
 TEST_F(SoftMaxCostTest, EveryLossAndTargetAgreesWithTheDerivativeOfTheCost) {
@@ -269,11 +271,13 @@ TEST_F(SoftMaxCostTest, TotalsDoNotDependOnTheOrderOfTheBlocks) {
   std::vector<std::int64_t> forward(kBatch, 0);
   std::vector<std::int64_t> backward(kBatch, 0);
   const VectorView<const float> top = samples::view_of(maximum);
-  kernels_->softmax_total(tops.view(), sums.view(), top, samples::view_of(forward));
+  std::int64_t out_of_range = 0;
+  kernels_->softmax_total(tops.view(), sums.view(), top, samples::view_of(forward), &out_of_range);
   for (Index b = 19; b >= 0; --b)
     kernels_->softmax_total(tops.view().row_range(b, 1), sums.view().row_range(b, 1), top,
-                            samples::view_of(backward));
+                            samples::view_of(backward), &out_of_range);
   EXPECT_EQ(forward, backward);
+  EXPECT_EQ(out_of_range, 0);
 }
 
 TEST_F(SoftMaxCostTest, LanesDoNotChangeTheBits) {
@@ -288,11 +292,25 @@ TEST_F(SoftMaxCostTest, LanesDoNotChangeTheBits) {
     const double expected_cost = Pipeline(*kernels_, rule, targets, cuts).judge(expected);
     for (int lanes : {1, 2, 7}) {
       Executor executor(lanes);
-      const std::unique_ptr<CostKernels> kernels = make_cpu_cost(executor);
+      const std::unique_ptr<CostKernels> kernels = samples::make_cost(executor);
       PaddedMatrix<float> actual = z;
       EXPECT_EQ(Pipeline(*kernels, rule, targets, cuts).judge(actual), expected_cost) << lanes;
       EXPECT_TRUE(actual.same_bits(expected)) << lanes;
     }
+  }
+}
+
+TEST_F(SoftMaxCostTest, SumsBeyondTheFixedPointRangeAreReported) {
+  PaddedMatrix<float> top = random_z(1, 3, 0, 0);
+  PaddedMatrix<float> sum = random_z(1, 3, 1, 2);
+  std::vector<float> maximum(3, 0.0f);
+  std::vector<std::int64_t> total(3, 0);
+  for (const bool beyond : {false, true}) {
+    if (beyond) sum(0, 1) = 0x1.1p26f;
+    std::int64_t out_of_range = 0;
+    kernels_->softmax_total(top.view(), sum.view(), samples::view_of(std::as_const(maximum)),
+                            samples::view_of(total), &out_of_range);
+    EXPECT_EQ(out_of_range, beyond ? 1 : 0);
   }
 }
 
@@ -321,8 +339,10 @@ TEST_F(SoftMaxCostTest, OnlyUngatedCrossEntropiesCoupleThroughTargetsAlone) {
   EXPECT_FALSE(follows(SquaredError{}));
   const Targets targets = reference::random_targets(Kind::boolean, 4, 10, draw());
   std::vector<std::int64_t> coupling(4);
+  std::int64_t out_of_range = 0;
   EXPECT_THROW(
-      kernels_->softmax_coupling({SquaredError{}}, targets.view(), samples::view_of(coupling)),
+      kernels_->softmax_coupling({SquaredError{}}, targets.view(), samples::view_of(coupling),
+                                 &out_of_range),
       ShapeError);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of sparse batches and their transposition against float64 loops and a stable sort.
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ struct Sums {
 
 TEST_F(SparseTest, MultiplyAgreesWithFloat64) {
   Executor executor(2);
-  const auto kernels = make_cpu_sparse(executor);
+  const auto kernels = samples::make_sparse(executor);
   for (const auto& [batch, n, m, density] : shapes())
     for (const bool values : {false, true}) {
       SCOPED_TRACE(fmt::format("B {} N {} M {} values {}", batch, n, m, values));
@@ -87,7 +87,7 @@ TEST_F(SparseTest, MultiplyAgreesWithFloat64) {
 
 TEST_F(SparseTest, MultiplyReadsABatchInTheMiddleOfADataSet) {
   Executor executor(2);
-  const auto kernels = make_cpu_sparse(executor);
+  const auto kernels = samples::make_sparse(executor);
   const SparseRows x = samples::awkward_batch(30, 50, 6, true, random_);
   auto w = random_matrix(50, 40);
   PaddedMatrix<float> whole(30, 40), part(10, 40);
@@ -104,7 +104,7 @@ TEST_F(SparseTest, MultiplyReadsABatchInTheMiddleOfADataSet) {
 
 TEST_F(SparseTest, MultiplyOfColumnBlocksIsThatOfTheWhole) {
   Executor executor(2);
-  const auto kernels = make_cpu_sparse(executor);
+  const auto kernels = samples::make_sparse(executor);
   const SparseRows x = samples::awkward_batch(40, 200, 12, true, random_);
   auto w = random_matrix(200, 333), whole = random_matrix(40, 333);
   PaddedMatrix<float> parts = whole;
@@ -145,7 +145,7 @@ void expect_transposed(const SparseRows& x, const TransposedBatch& xt) {
 
 TEST_F(SparseTest, TransposeIsAStableSortByUnit) {
   Executor executor(2);
-  const auto kernels = make_cpu_sparse(executor);
+  const auto kernels = samples::make_sparse(executor);
   TransposedBatch xt;  // one for all: capacity is kept
   for (const auto& [batch, n, m, density] : shapes())
     for (const bool values : {true, false}) {
@@ -159,7 +159,7 @@ TEST_F(SparseTest, TransposeIsAStableSortByUnit) {
 TEST_F(SparseTest, TransposeTakesTheWidestAndTheLargestBatches) {
   samples::expect_same_bits_however_run([&](Executor& executor) {
     std::mt19937_64 random(seed_);
-    const auto kernels = make_cpu_sparse(executor);
+    const auto kernels = samples::make_sparse(executor);
     SparseRows x;
     x.cols = Index(1) << 32;
     for (int r = 0; r < 100; ++r) {
@@ -176,7 +176,7 @@ TEST_F(SparseTest, TransposeTakesTheWidestAndTheLargestBatches) {
 
 TEST_F(SparseTest, GradientAgreesWithFloat64) {
   Executor executor(2);
-  const auto kernels = make_cpu_sparse(executor);
+  const auto kernels = samples::make_sparse(executor);
   for (const auto& [batch, n, m, density] : shapes())
     for (const bool values : {false, true}) {
       SCOPED_TRACE(fmt::format("B {} N {} M {} values {}", batch, n, m, values));
@@ -201,7 +201,7 @@ TEST_F(SparseTest, BitsDoNotDependOnLanes) {
   const SparseRows x = samples::awkward_batch(130, 900, 40, true, random_);
   auto w = random_matrix(900, 150), z = random_matrix(130, 150), delta = random_matrix(130, 150);
   samples::expect_same_bits_however_run([&](Executor& executor) {
-    const auto kernels = make_cpu_sparse(executor);
+    const auto kernels = samples::make_sparse(executor);
     PaddedMatrix<float> sum = z, g(900, 150);
     kernels->multiply(x.view(), w.view(), sum.view());
     TransposedBatch xt;
@@ -215,7 +215,7 @@ TEST_F(SparseTest, BitsDoNotDependOnLanes) {
 
 TEST_F(SparseTest, ShapesThatDoNotFitAreRefused) {
   Executor executor(1);
-  const auto kernels = make_cpu_sparse(executor);
+  const auto kernels = samples::make_sparse(executor);
   const SparseRows x = samples::awkward_batch(6, 10, 2, false, random_);
   PaddedMatrix<float> w(9, 4), z(6, 4), g(11, 4);
   EXPECT_THROW(kernels->multiply(x.view(), w.view(), z.view()), ShapeError);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row-wise updates must have the bits of dense updates of all rows at every step.
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
 #include "norn/kernels/named_variant.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 
 #include <fmt/format.h>
@@ -81,8 +81,8 @@ void for_each_rule(const Body& body) {
 
 TEST_F(SparseUpdateTest, LazyRowsHaveTheBitsOfDenseUpdates) {
   Executor executor(2);
-  const auto sparse = make_cpu_sparse(executor);
-  const auto dense = make_cpu_update(executor);
+  const auto sparse = samples::make_sparse(executor);
+  const auto dense = samples::make_update(executor);
   for_each_rule([&](const UpdateRule& rule, const UpdateSchedule& schedule) {
     const PaddedMatrix<float> first = start();
     Weights lazy(first, kUnits, kWidth), eager(first, kUnits, kWidth);
@@ -126,8 +126,8 @@ TEST_F(SparseUpdateTest, LazyRowsHaveTheBitsOfDenseUpdates) {
 // the shortcuts of rows at rest.
 TEST_F(SparseUpdateTest, RowsThatLagFarBehindCatchUpExactly) {
   Executor executor(2);
-  const auto sparse = make_cpu_sparse(executor);
-  const auto dense = make_cpu_update(executor);
+  const auto sparse = samples::make_sparse(executor);
+  const auto dense = samples::make_update(executor);
   constexpr Index kRows = 2, kCols = 20;
   constexpr std::int64_t kSteps = 17000;
   for_each_rule([&](const UpdateRule& rule, const UpdateSchedule& schedule) {
@@ -152,7 +152,7 @@ TEST_F(SparseUpdateTest, BitsDoNotDependOnLanes) {
   const SparseRows x = samples::awkward_batch(200, kUnits, 20, false, random_);
   for_each_rule([&](const UpdateRule& rule, const UpdateSchedule& schedule) {
     samples::expect_same_bits_however_run([&](Executor& executor) {
-      const auto kernels = make_cpu_sparse(executor);
+      const auto kernels = samples::make_sparse(executor);
       Weights weights(first, kUnits, kWidth);
       TransposedBatch xt;
       kernels->transpose(x.view(), xt);
@@ -169,7 +169,7 @@ TEST_F(SparseUpdateTest, BitsDoNotDependOnLanes) {
 
 TEST_F(SparseUpdateTest, AStepThatARowIsPastIsRefused) {
   Executor executor(2);
-  const auto kernels = make_cpu_sparse(executor);
+  const auto kernels = samples::make_sparse(executor);
   const SparseRows x = samples::awkward_batch(5, kUnits, 3, false, random_);
   PaddedMatrix<float> delta = Weights::zeros(5, kWidth);
   Weights weights(start(), kUnits, kWidth);

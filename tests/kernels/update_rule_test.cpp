@@ -2,8 +2,8 @@
 // Update rules against float64 implementations written from their papers, in DSSTNE's form: there
 // the gradient is the negative mean and updates add.
 
-#include "kernels/cpu/families.h"
 #include "norn/kernels/named_variant.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 
 #include <functional>
@@ -77,7 +77,7 @@ void expect_agreement(const std::string& name, const Settings& settings, Index r
   ASSERT_NE(found, references().end()) << "write down " << name << " from its paper here";
   const UpdateRule rule = *find_named<UpdateRule>(name);
   Executor executor(2);
-  const auto kernels = make_cpu_update(executor);
+  const auto kernels = samples::make_update(executor);
   UpdateSchedule schedule;
   schedule.rate = float(settings.rate);
   schedule.decay = float(settings.decay);

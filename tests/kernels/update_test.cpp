@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms, their limits, and that dense updates do not depend on lanes.
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
 #include "norn/kernels/named_variant.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 
 namespace norn {
@@ -27,7 +27,7 @@ std::vector<std::pair<Index, Index>> shapes() {
 
 TEST_F(UpdateTest, NormsAreThoseOfFloat64) {
   Executor executor(2);
-  const auto kernels = make_cpu_update(executor);
+  const auto kernels = samples::make_update(executor);
   for (const auto& [rows, cols] : shapes()) {
     SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols));
     auto w = random_matrix(rows, cols);
@@ -46,7 +46,7 @@ TEST_F(UpdateTest, NormsAreThoseOfFloat64) {
 
 TEST_F(UpdateTest, LongRowsAndColumnsAreScaledDownToTheLimit) {
   Executor executor(2);
-  const auto kernels = make_cpu_update(executor);
+  const auto kernels = samples::make_update(executor);
   for (const auto& [rows, cols] : shapes()) {
     SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols));
     for (const bool by_row : {true, false}) {
@@ -79,7 +79,7 @@ TEST_F(UpdateTest, LongRowsAndColumnsAreScaledDownToTheLimit) {
 
 TEST_F(UpdateTest, ColumnNormsDoNotDependOnHowColumnsAreCut) {
   Executor executor(2);
-  const auto kernels = make_cpu_update(executor);
+  const auto kernels = samples::make_update(executor);
   auto whole = random_matrix(1300, 70);
   PaddedMatrix<float> parts = whole;
   kernels->clip_column_norms(30.0f, whole.view());
@@ -93,7 +93,7 @@ TEST_F(UpdateTest, BitsDoNotDependOnLanes) {
   for (const std::string& name : names_of<UpdateRule>()) {
     SCOPED_TRACE(name);
     samples::expect_same_bits_however_run([&](Executor& executor) {
-      const auto kernels = make_cpu_update(executor);
+      const auto kernels = samples::make_update(executor);
       PaddedMatrix<float> w = first, s0 = g, s1 = g;
       for (Index r = 0; r < 700; ++r)
         for (Index c = 0; c < 90; ++c) s0(r, c) = s1(r, c) = std::abs(g(r, c));
@@ -116,7 +116,7 @@ TEST_F(UpdateTest, BitsDoNotDependOnLanes) {
 
 TEST_F(UpdateTest, ShapesThatDoNotFitAreRefused) {
   Executor executor(1);
-  const auto kernels = make_cpu_update(executor);
+  const auto kernels = samples::make_update(executor);
   auto w = random_matrix(3, 4), g = random_matrix(4, 3);
   EXPECT_THROW(kernels->update(Sgd{}, UpdateStep{}, w.view(), g.view(), {}), ShapeError);
   EXPECT_THROW(kernels->update(Adam{}, UpdateStep{}, w.view(), w.view(), {w.view(), {}}),

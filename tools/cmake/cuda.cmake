@@ -1,7 +1,19 @@
-# What CUDA sources are compiled with. The language itself is enabled in dependencies.cmake.
+# What CUDA sources are compiled with and linked to. The language itself is enabled in dependencies.cmake.
 add_library(norn_cuda_flags INTERFACE)
-# CMake 3.25 refuses CUDA_STANDARD 20 with nvcc 13, so the standard is given by hand.
+# CMake 3.25 refuses CUDA_STANDARD 20 with nvcc 13, so the standard is given by hand. Products and sums are not
+# contracted: a weight that is updated by two kernels must get the same bits from both.
 target_compile_options(norn_cuda_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr --extended-lambda -Werror all-warnings -lineinfo>)
-target_include_directories(norn_cuda_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
-target_link_libraries(norn_cuda_flags INTERFACE CUDA::cudart_static)
+  $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 --expt-relaxed-constexpr --extended-lambda --fmad=false -Werror all-warnings -lineinfo>)
+target_include_directories(norn_cuda_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
+target_link_libraries(norn_cuda_flags INTERFACE CUDA::cudart)
+
+add_library(norn_cuda INTERFACE)
+target_link_libraries(norn_cuda INTERFACE $<BUILD_INTERFACE:norn_cuda_flags> CUDA::cudart CUDA::cublasLt)
+add_library(norn::cuda ALIAS norn_cuda)
+
+# Adds every .cu of a folder to a target.
+function(norn_cuda_sources target folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cu)
+  target_sources(${target} PRIVATE ${sources})
+endfunction()

@@ -31,6 +31,11 @@ class BatchKernels {
   void prepare(CsrView x, VectorView<const float> weight, VectorView<const Index> example,
                const InputPreparation& preparation, CsrBuffer& prepared);
 
+  /// x = data, every row divided by its L2 norm when `normalise_l2` (rows of norm 0 stay) and
+  /// multiplied by its weight; columns beyond the data's become 0.
+  ///   data [B x D],  weight [B] or empty,  x [B x N], N >= D
+  void prepare_dense(MatrixView<const float> data, VectorView<const float> weight,
+                     bool normalise_l2, MatrixView<float> x);
   /// out = y with elements left out with probability p and the others multiplied by 1 / (1 - p), in
   /// place or not. Element (r, c) is left out when random.uniform(first_row + r, first_unit + c) <
   /// p; callers give a stream of their own to every layer and put the step into `first_row` (step *
@@ -52,6 +57,8 @@ class BatchKernels {
   virtual void do_prepare(CsrView x, VectorView<const float> weight,
                           VectorView<const Index> example, const InputPreparation& preparation,
                           CsrBuffer& prepared) = 0;
+  virtual void do_prepare_dense(MatrixView<const float> data, VectorView<const float> weight,
+                                bool normalise_l2, MatrixView<float> x) = 0;
   /// out = a * (kept ? y : left_out) + b
   virtual void do_mask(float p, float a, float b, float left_out, Philox random, Index first_row,
                        Index first_unit, MatrixView<const float> y, MatrixView<float> out) = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/bfloat16.h"
 #include "norn/kernels/loss.h"
 #include "norn/tensor/views.h"
 
@@ -54,10 +55,11 @@ class CostKernels {
   /// delta = weight * boost * d cost / d z in place of z; *cost = the block's summed cost (without
   /// boost).
   ///   z_to_delta [B x W] pre-activations of units [first_unit, first_unit + W)
+  ///   rounded [B x W] also becomes the delta, rounded; or empty
   /// Deltas are per example: not divided by the batch. Costs are summed in float64 in a fixed
-  /// order.
+  /// order; `cost` points into the device's memory.
   void delta(const UnitCost& rule, const TargetView& target, Index first_unit,
-             MatrixView<float> z_to_delta, double* cost);
+             MatrixView<float> z_to_delta, double* cost, MatrixView<Bfloat16> rounded = {});
 
   /// maximum[b] = largest z(b, .) and NaN when one is NaN, sum[b] = sum of exp(z(b, .) -
   /// maximum[b]) over the block.
@@ -66,8 +68,10 @@ class CostKernels {
   /// Joins the statistics of `blocks` blocks: maximum[b] over all.   block_maximum [blocks x B]
   void softmax_maximum(MatrixView<const float> block_maximum, VectorView<float> maximum);
   /// total[b] += sum over blocks of block_sum * exp(block_maximum - maximum[b]), in fixed point.
+  /// *out_of_range becomes 1 when a sum is beyond 2^26; it is never cleared.
   void softmax_total(MatrixView<const float> block_maximum, MatrixView<const float> block_sum,
-                     VectorView<const float> maximum, VectorView<std::int64_t> total);
+                     VectorView<const float> maximum, VectorView<std::int64_t> total,
+                     std::int64_t* out_of_range);
 
   /// Whether the coupling follows from the targets alone: cross entropies that no margin gates (a
   /// one_target of 1 or more lets go of nothing).
@@ -75,12 +79,12 @@ class CostKernels {
   /// coupling[b] = -(sum of the row's target weights), from whole rows. Only when
   /// coupling_from_targets().
   void softmax_coupling(const SoftMaxCost& rule, const TargetView& target,
-                        VectorView<std::int64_t> coupling);
+                        VectorView<std::int64_t> coupling, std::int64_t* out_of_range);
   /// coupling[b] += the block's part of sum over k of y_k * d cost / d y_k, for any loss.
-  /// rows.coupling is not read. Throws DivergenceError when a part is beyond 2^26.
+  /// rows.coupling is not read. *out_of_range as above.
   void softmax_coupling(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                         MatrixView<const float> z, const SoftMaxRows& rows,
-                        VectorView<std::int64_t> coupling);
+                        VectorView<std::int64_t> coupling, std::int64_t* out_of_range);
 
   /// delta_j = y_j * (d cost / d y_j - coupling) in place of z; *cost = the block's summed cost.
   /// Cross entropies judge the stored targets only: cost = sum of tau * -ln y, with tau what
@@ -88,28 +92,32 @@ class CostKernels {
   /// Two things are exact where y rounds to 0: tau * -ln y, and the delta, which is
   /// y_j * (sum of tau) - tau_j.
   void softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
-                     const SoftMaxRows& rows, MatrixView<float> z_to_delta, double* cost);
+                     const SoftMaxRows& rows, MatrixView<float> z_to_delta, double* cost,
+                     MatrixView<Bfloat16> rounded = {});
   /// y_j = exp(z_j - maximum) / total in place of z, for prediction.
   void softmax_values(const SoftMaxRows& rows, MatrixView<float> z_to_y);
 
  private:
   virtual void do_delta(const UnitCost& rule, const TargetView& target, Index first_unit,
-                        MatrixView<float> z_to_delta, double* cost) = 0;
+                        MatrixView<float> z_to_delta, double* cost,
+                        MatrixView<Bfloat16> rounded) = 0;
   virtual void do_softmax_statistics(MatrixView<const float> z, VectorView<float> maximum,
                                      VectorView<float> sum) = 0;
   virtual void do_softmax_maximum(MatrixView<const float> block_maximum,
                                   VectorView<float> maximum) = 0;
   virtual void do_softmax_total(MatrixView<const float> block_maximum,
                                 MatrixView<const float> block_sum, VectorView<const float> maximum,
-                                VectorView<std::int64_t> total) = 0;
+                                VectorView<std::int64_t> total, std::int64_t* out_of_range) = 0;
   virtual void do_target_coupling(const SoftMaxCost& rule, const TargetView& target,
-                                  VectorView<std::int64_t> coupling) = 0;
+                                  VectorView<std::int64_t> coupling,
+                                  std::int64_t* out_of_range) = 0;
   virtual void do_block_coupling(const SoftMaxCost& rule, const TargetView& target,
                                  Index first_unit, MatrixView<const float> z,
-                                 const SoftMaxRows& rows, VectorView<std::int64_t> coupling) = 0;
+                                 const SoftMaxRows& rows, VectorView<std::int64_t> coupling,
+                                 std::int64_t* out_of_range) = 0;
   virtual void do_softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                                 const SoftMaxRows& rows, MatrixView<float> z_to_delta,
-                                double* cost) = 0;
+                                double* cost, MatrixView<Bfloat16> rounded) = 0;
   virtual void do_softmax_values(const SoftMaxRows& rows, MatrixView<float> z_to_y) = 0;
 };
 

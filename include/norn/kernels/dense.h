@@ -1,11 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/bfloat16.h"
 #include "norn/tensor/views.h"
 
 /// Products of dense matrices. Weights of a dense source are stored [M x N]: one row per
 /// destination unit.
 namespace norn {
+
+/// A matrix that takes part in a product. On a device that computes in bfloat16 the product reads
+/// `rounded`, the same matrix in that format; where it is missing, the device rounds a copy. Others
+/// read `values` alone.
+struct DenseOperand {
+  MatrixView<const float> values;
+  MatrixView<const Bfloat16> rounded;
+
+  DenseOperand() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): a matrix is an operand
+  DenseOperand(MatrixView<const float> all) : values(all) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  DenseOperand(MatrixView<float> all) : values(all) {}
+  DenseOperand(MatrixView<const float> all, MatrixView<const Bfloat16> copy)
+      : values(all), rounded(copy) {}
+  Index rows() const { return values.rows; }
+  Index cols() const { return values.cols; }
+  DenseOperand columns(Index first, Index count) const {
+    return {values.columns(first, count),
+            rounded.data ? rounded.columns(first, count) : MatrixView<const Bfloat16>{}};
+  }
+  DenseOperand row_range(Index first, Index count) const {
+    return {values.row_range(first, count),
+            rounded.data ? rounded.row_range(first, count) : MatrixView<const Bfloat16>{}};
+  }
+};
 
 /// What becomes of the values that a result held before.
 enum class Existing { overwrite, add };
@@ -20,24 +47,22 @@ class DenseKernels {
   /// z = x * w^T (or z += x * w^T).
   ///   x [B x N] activations of the source,  w [M x N] weights of a block of units,  z [B x M]
   /// Throws ShapeError unless the shapes fit. Cost: 2*B*M*N flops.
-  void multiply_transposed(MatrixView<const float> x, MatrixView<const float> w,
-                           MatrixView<float> z, Existing existing);
+  void multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
+                           Existing existing);
 
   /// dx = delta * w: one block's part of the source's delta.
   ///   delta [B x M],  w [M x N],  dx [B x N] overwritten
-  void multiply(MatrixView<const float> delta, MatrixView<const float> w, MatrixView<float> dx);
+  void multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx);
 
   /// g = scale * delta^T * x: the weight gradient of a block.
   ///   delta [B x M],  x [B x N],  g [M x N] overwritten
-  void gradient(MatrixView<const float> delta, MatrixView<const float> x, float scale,
-                MatrixView<float> g);
+  void gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g);
 
  private:
-  virtual void do_multiply_transposed(MatrixView<const float> x, MatrixView<const float> w,
-                                      MatrixView<float> z, Existing existing) = 0;
-  virtual void do_multiply(MatrixView<const float> delta, MatrixView<const float> w,
-                           MatrixView<float> dx) = 0;
-  virtual void do_gradient(MatrixView<const float> delta, MatrixView<const float> x, float scale,
+  virtual void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
+                                      Existing existing) = 0;
+  virtual void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) = 0;
+  virtual void do_gradient(DenseOperand delta, DenseOperand x, float scale,
                            MatrixView<float> g) = 0;
 };
 

@@ -17,22 +17,27 @@ struct FixedMatrixView {
       nullptr;  ///< set to 1 when a term was not finite or beyond the coarse limit
 };
 
-/// Sums of float matrices whose result does not depend on the order of the terms.
+/// Sums of float matrices whose result does not depend on the order of the terms. Formats and
+/// maxima stand in the device's memory: one step's maximum chooses the next step's format there.
 class FixedKernels {
  public:
   virtual ~FixedKernels() = default;
   /// sum += term, element by element. Several lanes may add to one sum at a time.   [B x N] each
-  void add(const FixedFormat& format, MatrixView<const float> term, FixedMatrixView sum);
+  void add(const FixedFormat* format, MatrixView<const float> term, FixedMatrixView sum);
   /// value = sum as float; the coarse words are read only if *coarse_used. *maximum becomes the
-  /// largest magnitude.
-  void to_float(const FixedFormat& format, FixedMatrixView sum, MatrixView<float> value,
+  /// largest magnitude, NaN bits counting as the largest.
+  void to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
                 float* maximum);
+  /// *format = FixedFormat::for_maximum(*maximum, terms); left as it is when the maximum is 0 or
+  /// not finite.
+  void adapt(const float* maximum, std::int64_t terms, FixedFormat* format);
 
  private:
-  virtual void do_add(const FixedFormat& format, MatrixView<const float> term,
+  virtual void do_add(const FixedFormat* format, MatrixView<const float> term,
                       FixedMatrixView sum) = 0;
-  virtual void do_to_float(const FixedFormat& format, FixedMatrixView sum, MatrixView<float> value,
+  virtual void do_to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
                            float* maximum) = 0;
+  virtual void do_adapt(const float* maximum, std::int64_t terms, FixedFormat* format) = 0;
 };
 
 }  // namespace norn

@@ -5,6 +5,7 @@
 #include "norn/kernels/cost.h"
 #include "norn/kernels/dense.h"
 #include "norn/kernels/fixed.h"
+#include "norn/kernels/fused.h"
 #include "norn/kernels/normalization.h"
 #include "norn/kernels/pointwise.h"
 #include "norn/kernels/select.h"
@@ -12,6 +13,7 @@
 #include "norn/kernels/update.h"
 #include "norn/tensor/block_partition.h"
 #include "norn/tensor/executor.h"
+#include "norn/tensor/work_queue.h"
 
 #include <memory>
 #include <string>
@@ -31,6 +33,9 @@ struct Kernels {
   std::unique_ptr<CostKernels> cost;
   std::unique_ptr<UpdateKernels> update;
   std::unique_ptr<SelectKernels> select;
+  std::unique_ptr<FusedKernels> fused;  ///< null where the device has none
+  std::unique_ptr<WorkQueue> queue;
+  bool rounds_operands = false;  ///< whether dense products read bfloat16
   BlockRule block_rule;  ///< how wide this device kind wants its blocks
 };
 

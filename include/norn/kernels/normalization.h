@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/fixed_point.h"
 #include "norn/tensor/views.h"
 
 /// Statistics over a batch: batch normalisation, the sparseness penalty, the cap on delta norms.
@@ -40,10 +41,11 @@ class NormalizationKernels {
   /// batch.
   void sparseness_penalty(float p, float beta, MatrixView<const float> y, MatrixView<float> dy);
 
-  /// sum[b] = sum over c of x(b, c)^2, in float64 in a fixed order.
-  void row_squares(MatrixView<const float> x, VectorView<double> sum);
+  /// sum[b] += sum over c of x(b, c)^2: within x in float64 in a fixed order, then in fixed point,
+  /// so that the order of the blocks does not matter. One caller at a time for one sum.
+  void add_row_squares(MatrixView<const float> x, VectorView<FixedSum> sum);
   /// Row b of delta is multiplied by min(1, limit / sqrt(squares[b])).
-  void clip_rows(float limit, VectorView<const double> squares, MatrixView<float> delta);
+  void clip_rows(float limit, VectorView<const FixedSum> squares, MatrixView<float> delta);
 
  private:
   virtual void do_batch_norm(const BatchNormView& norm, MatrixView<float> z,
@@ -56,8 +58,8 @@ class NormalizationKernels {
                                       VectorView<float> bias_gradient) = 0;
   virtual void do_sparseness_penalty(float p, float beta, MatrixView<const float> y,
                                      MatrixView<float> dy) = 0;
-  virtual void do_row_squares(MatrixView<const float> x, VectorView<double> sum) = 0;
-  virtual void do_clip_rows(float limit, VectorView<const double> squares,
+  virtual void do_add_row_squares(MatrixView<const float> x, VectorView<FixedSum> sum) = 0;
+  virtual void do_clip_rows(float limit, VectorView<const FixedSum> squares,
                             MatrixView<float> delta) = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/bfloat16.h"
 #include "norn/kernels/activation.h"
 #include "norn/tensor/views.h"
 
@@ -15,6 +16,12 @@ class PointwiseKernels {
   void set_rows(VectorView<const float> row, MatrixView<float> z);
   /// z += x.   [B x M] each
   void add(MatrixView<const float> x, MatrixView<float> z);
+  /// z = x.   [B x M] each
+  void copy(MatrixView<const float> x, MatrixView<float> z);
+  /// z = factor * z.   [B x M]
+  void scale(float factor, MatrixView<float> z);
+  /// rounded = x to nearest.   [B x M] each
+  void round(MatrixView<const float> x, MatrixView<Bfloat16> rounded);
   /// y = f(z) in place.
   void activate(const Activation& f, MatrixView<float> z_to_y);
   /// delta = delta * f'(y).   [B x M] each
@@ -31,6 +38,9 @@ class PointwiseKernels {
  private:
   virtual void do_set_rows(VectorView<const float> row, MatrixView<float> z) = 0;
   virtual void do_add(MatrixView<const float> x, MatrixView<float> z) = 0;
+  virtual void do_copy(MatrixView<const float> x, MatrixView<float> z) = 0;
+  virtual void do_scale(float factor, MatrixView<float> z) = 0;
+  virtual void do_round(MatrixView<const float> x, MatrixView<Bfloat16> rounded) = 0;
   virtual void do_activate(const Activation& f, MatrixView<float> z_to_y) = 0;
   virtual void do_multiply_slope(const Activation& f, MatrixView<const float> y,
                                  MatrixView<float> delta) = 0;

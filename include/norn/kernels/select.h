@@ -29,6 +29,9 @@ class SelectKernels {
   /// every K; scores that are NaN are never chosen.   score [B x W]
   void merge(MatrixView<const float> score, Index first_unit, const Candidates& candidates,
              TopK& best);
+  /// score(r, u - first_unit) *= factor for every unit u of the block that row r of `factors` lists.
+  ///   factors [B x units] with values, columns ascend,  score [B x W]
+  void multiply(const CsrView& factors, Index first_unit, MatrixView<float> score);
   /// Merges two lists of the same examples, for example of two ranks.
   void merge(const TopK& other, TopK& best);
 
@@ -36,6 +39,7 @@ class SelectKernels {
   virtual void do_begin(Index rows, Index k, TopK& best) = 0;
   virtual void do_merge_scores(MatrixView<const float> score, Index first_unit,
                                const Candidates& candidates, TopK& best) = 0;
+  virtual void do_multiply(const CsrView& factors, Index first_unit, MatrixView<float> score) = 0;
   virtual void do_merge_lists(const TopK& other, TopK& best) = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/bfloat16.h"
 #include "norn/kernels/initializer.h"
 #include "norn/kernels/update_rule.h"
 #include "norn/tensor/views.h"
@@ -25,9 +26,11 @@ class UpdateKernels {
  public:
   virtual ~UpdateKernels() = default;
 
-  /// One step of the rule for every element.   w, g, slot: the same shape
+  /// One step of the rule for every element.   w, g, slot: the same shape; rounded: that shape,
+  /// and also becomes the new weights, rounded; or empty
   void update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-              MatrixView<const float> g, std::array<MatrixView<float>, 2> slot);
+              MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
+              MatrixView<Bfloat16> rounded = {});
   /// Initial weights. The weight from source i to destination j uses words 0 and 1 of
   /// random.block(i * destinations + j, 0).
   void initialise(const Initializer& initializer, Philox random, const WeightPlace& place,
@@ -35,12 +38,14 @@ class UpdateKernels {
   /// Rows (or columns) whose L2 norm exceeds limit are scaled down to it. Norms in float64.
   void clip_row_norms(float limit, MatrixView<float> w);
   void clip_column_norms(float limit, MatrixView<float> w);
-  /// *squares = sum of w^2, *magnitudes = sum of |w|, in float64 in an order that the shape fixes.
+  /// *squares = sum of w^2, *magnitudes = sum of |w|, in float64 in an order that the shape fixes;
+  /// both stand in the device's memory.
   void norms(MatrixView<const float> w, double* squares, double* magnitudes);
 
  private:
   virtual void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                         MatrixView<const float> g, std::array<MatrixView<float>, 2> slot) = 0;
+                         MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
+                         MatrixView<Bfloat16> rounded) = 0;
   virtual void do_initialise(const Initializer& initializer, Philox random,
                              const WeightPlace& place, MatrixView<float> w) = 0;
   virtual void do_clip_row_norms(float limit, MatrixView<float> w) = 0;

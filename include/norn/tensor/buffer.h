@@ -23,6 +23,18 @@ class Memory {
   virtual void release(void* data, std::size_t bytes) noexcept = 0;
   virtual void fill_zero(void* data, std::size_t bytes) = 0;
 
+  /// Whether the program itself can read and write this memory.
+  virtual bool is_host() const { return true; }
+  /// Copies from main memory to this one and back, after the work enqueued so far. Both return when
+  /// the copy is made.
+  virtual void write(void* to, const void* host, std::size_t bytes);
+  virtual void read(const void* from, void* host, std::size_t bytes) const;
+  /// The same for `rows` rows of `row_bytes` bytes, rows standing `stride` bytes apart on each side.
+  virtual void write_rows(void* to, std::size_t to_stride, const void* host,
+                          std::size_t host_stride, std::size_t row_bytes, std::size_t rows);
+  virtual void read_rows(const void* from, std::size_t from_stride, void* host,
+                         std::size_t host_stride, std::size_t row_bytes, std::size_t rows) const;
+
   /// Bytes handed out and not yet released, and the most there ever were.
   std::int64_t allocated_bytes() const { return allocated_.load(std::memory_order_relaxed); }
   std::int64_t peak_bytes() const { return peak_.load(std::memory_order_relaxed); }
@@ -77,6 +89,13 @@ class Buffer {
   Index size() const { return size_; }
   Index bytes() const { return size_ * Index(sizeof(T)); }
   bool empty() const { return size_ == 0; }
+  /// Copies of the first elements from and to main memory.
+  void write(const T* host, Index count) {
+    if (count > 0) memory_->write(data_, host, std::size_t(count) * sizeof(T));
+  }
+  void read(T* host, Index count) const {
+    if (count > 0) memory_->read(data_, host, std::size_t(count) * sizeof(T));
+  }
   void fill_zero() {
     if (size_ > 0) memory_->fill_zero(data_, std::size_t(size_) * sizeof(T));
   }

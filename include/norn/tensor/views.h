@@ -57,7 +57,10 @@ struct CsrView {
   const float* value = nullptr;          ///< null: every stored entry counts as 1
   Index rows = 0;
   Index cols = 0;
+  /// At least the entries. Set for batches in a GPU's memory, whose offsets the host cannot read.
+  Index entry_limit = 0;
 
+  /// Where row_begin can be read.
   NORN_HD RowOffset entries() const { return rows == 0 ? 0 : row_begin[rows] - row_begin[0]; }
 };
 

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/kernels.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+/// NVIDIA GPUs. A build without CUDA has these functions too, and finds no device.
+namespace norn {
+
+/// What dense products on a GPU compute with; sums are in float32 always.
+enum class Precision {
+  fp32,  ///< float32 operands
+  tf32,  ///< float32 operands of which the products see 10 bits of fraction
+  bf16   ///< bfloat16 operands, float32 weights beside them
+};
+std::string_view name_of(Precision precision);
+/// "fp32", "tf32" or "bf16"; nothing for other words.
+std::optional<Precision> precision_named(std::string_view name);
+
+struct CudaOptions {
+  int device = 0;
+  Precision precision = Precision::tf32;
+  /// Memory that is given back is kept for the next request. Off: every request goes to the driver,
+  /// so that compute-sanitizer sees the end of each.
+  bool memory_pool = true;
+  /// Whether WorkQueue::run makes graphs of its work. Off: kernels are launched one by one.
+  bool graphs = true;
+};
+
+/// GPUs that this process may use; 0 where there is no driver or the build has no CUDA.
+int cuda_device_count();
+
+/// One GPU with its memory, its queue of work and its kernels. Used by one thread at a time.
+class CudaDevice {
+ public:
+  /// Throws DeviceError when there is no such device, or it cannot run this build's code.
+  explicit CudaDevice(const CudaOptions& options = {});
+  ~CudaDevice();
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  Memory& memory();
+  /// The kernels of this device, which must outlive them.
+  Kernels make_kernels();
+  /// "NVIDIA H200, 139.8 GiB, CUDA 13.0".
+  std::string description() const;
+  /// Bytes that nobody uses now.
+  std::int64_t free_bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace norn

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/cost.h"
+#include "norn/kernels/dense.h"
+#include "norn/kernels/update.h"
+
+/// Products whose result is used up where it is made, so that it never goes through memory. A device
+/// may have them for some shapes and rules; callers fall back to the families that each product
+/// consists of.
+namespace norn {
+
+/// A block of an output layer of independent units, on its way from the activations to its deltas.
+struct OutputBlock {
+  DenseOperand x;                ///< [B x N]
+  DenseOperand w;                ///< [W x N]
+  VectorView<const float> bias;  ///< [W]
+  UnitCost rule;
+  TargetView target;
+  Index first_unit = 0;
+  MatrixView<float> delta;             ///< [B x W]
+  MatrixView<Bfloat16> rounded_delta;  ///< [B x W] or empty
+  double* cost = nullptr;              ///< the block's summed cost, as CostKernels::delta gives it
+};
+
+class FusedKernels {
+ public:
+  virtual ~FusedKernels() = default;
+  /// delta = the block's deltas (CostKernels::delta of x * w^T + bias). Where rounded_delta is given,
+  /// only that is written. Returns false, and does nothing, for what it does not support.
+  virtual bool output_delta(const OutputBlock& block) = 0;
+  /// One step of the rule for w with the gradient scale * delta^T * x, which is not stored.
+  ///   delta [B x W],  x [B x N],  w, slot, rounded as for UpdateKernels::update
+  virtual bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta,
+                      DenseOperand x, float scale, MatrixView<float> w,
+                      std::array<MatrixView<float>, 2> slot, MatrixView<Bfloat16> rounded) = 0;
+};
+
+}  // namespace norn

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+/// When a device does its work. The CPU does it at once; a GPU in the order in which it was
+/// enqueued, while the caller goes on.
+namespace norn {
+
+class WorkQueue {
+ public:
+  WorkQueue() = default;
+  virtual ~WorkQueue() = default;
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
+
+  /// Calls enqueue() and hands what it enqueued to the device as one piece: on a GPU a graph, which
+  /// is kept and brought up to date when the next piece has the same kernels in the same order.
+  /// `enqueue` must not wait for the device.
+  virtual void run(const std::function<void()>& enqueue) { enqueue(); }
+
+  /// Copies to the device through page-locked memory while earlier work goes on: `host` may be
+  /// reused on return; work enqueued later sees the copy. `to` must not be in use by work that is
+  /// enqueued already.
+  virtual void upload(void* to, const void* host, std::size_t bytes);
+  /// Copies to `host`, which comes from staging(), some time later: once reached() is true for a
+  /// mark set afterwards.
+  virtual void download(void* host, const void* from, std::size_t bytes);
+  /// Page-locked memory that lives as long as the queue.
+  virtual void* staging(std::size_t bytes);
+
+  /// A point in the order of work.
+  using Mark = std::int64_t;
+  virtual Mark mark() { return 0; }
+  virtual bool reached(Mark) { return true; }
+  virtual void wait(Mark) {}
+  /// Returns when everything enqueued is done. Throws DeviceError when some of it failed.
+  virtual void wait_for_all() {}
+
+ private:
+  std::vector<std::unique_ptr<std::byte[]>> staging_;
+};
+
+}  // namespace norn

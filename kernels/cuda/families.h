@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/stream.h"
+#include "norn/kernels/kernels.h"
+
+/// The CUDA kernel families: each function makes one and is defined beside its class. Views that
+/// they are given stand in the device's memory.
+namespace norn::cuda {
+
+std::unique_ptr<DenseKernels> make_dense(const Stream& stream);
+std::unique_ptr<SparseKernels> make_sparse(const Stream& stream);
+std::unique_ptr<BatchKernels> make_batch(const Stream& stream);
+std::unique_ptr<PointwiseKernels> make_pointwise(const Stream& stream);
+std::unique_ptr<FixedKernels> make_fixed(const Stream& stream);
+std::unique_ptr<NormalizationKernels> make_normalization(const Stream& stream);
+std::unique_ptr<CostKernels> make_cost(const Stream& stream);
+std::unique_ptr<UpdateKernels> make_update(const Stream& stream);
+std::unique_ptr<SelectKernels> make_select(const Stream& stream);
+std::unique_ptr<FusedKernels> make_fused(const Stream& stream);
+
+}  // namespace norn::cuda

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/check.h"
+#include "norn/tensor/buffer.h"
+
+#include <cstddef>
+#include <map>
+#include <vector>
+
+namespace norn::cuda {
+
+/// Memory of one GPU. With a pool, what is released is handed out again to the next request of the
+/// same size; since all work is on one stream, the new owner's work follows the old one's. What the
+/// pool keeps goes back to the driver before a request is refused.
+class DeviceMemory final : public Memory {
+ public:
+  DeviceMemory(cudaStream_t stream, bool pooled) : stream_(stream), pooled_(pooled) {}
+  ~DeviceMemory() override;
+
+  void* allocate(std::size_t bytes) override;
+  void release(void* data, std::size_t bytes) noexcept override;
+  void fill_zero(void* data, std::size_t bytes) override;
+  bool is_host() const override { return false; }
+  void write(void* to, const void* host, std::size_t bytes) override;
+  void read(const void* from, void* host, std::size_t bytes) const override;
+  void write_rows(void* to, std::size_t to_stride, const void* host, std::size_t host_stride,
+                  std::size_t row_bytes, std::size_t rows) override;
+  void read_rows(const void* from, std::size_t from_stride, void* host, std::size_t host_stride,
+                 std::size_t row_bytes, std::size_t rows) const override;
+
+ private:
+  void empty_pool() noexcept;
+  cudaStream_t stream_;
+  bool pooled_;
+  std::map<std::size_t, std::vector<void*>> free_;
+};
+
+}  // namespace norn::cuda
