@@ -6,7 +6,7 @@
 #include <memory>
 
 /// The kernels under test. Each test program links one definition: device_cpu.cpp gives the CPU's,
-/// device_cuda.cpp the GPU's behind adapters that copy every view to the GPU and back, so that one
+/// staged/*.cpp the GPU's behind adapters that copy every view to the GPU and back, so that one
 /// test text serves both.
 namespace norn::samples {
 

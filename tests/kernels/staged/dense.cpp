@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#pragma once
-
+// The GPU's dense products, to be tested with the CPU's test text.
+#include "tests/kernels/device.h"
 #include "tests/kernels/staged/staged.h"
 
-namespace norn::staged {
+namespace norn {
+namespace {
+
+using staged::StagedMatrix;
+using staged::TestDevice;
 
 class StagedDense final : public DenseKernels {
  private:
@@ -32,4 +36,14 @@ class StagedDense final : public DenseKernels {
   std::unique_ptr<DenseKernels> kernels_ = cuda::make_dense(*TestDevice::get().stream);
 };
 
-}  // namespace norn::staged
+}  // namespace
+
+std::unique_ptr<DenseKernels> samples::make_dense(Executor&) {
+  return std::make_unique<StagedDense>();
+}
+
+bool samples::sums_like_the_cpu() {
+  return false;
+}
+
+}  // namespace norn
