@@ -8,10 +8,6 @@ target_include_directories(norn_cuda_flags INTERFACE $<BUILD_INTERFACE:${PROJECT
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
 target_link_libraries(norn_cuda_flags INTERFACE CUDA::cudart)
 
-add_library(norn_cuda INTERFACE)
-target_link_libraries(norn_cuda INTERFACE $<BUILD_INTERFACE:norn_cuda_flags> CUDA::cudart CUDA::cublasLt)
-add_library(norn::cuda ALIAS norn_cuda)
-
 # Adds every .cu of a folder to a target.
 function(norn_cuda_sources target folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cu)

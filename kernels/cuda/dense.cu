@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dense products by cuBLASLt. Every shape gets one algorithm, chosen by the library's own rules and
+// without splitting sums among thread blocks: a product has the same bits in every run.
+#include "kernels/cuda/families.h"
+
+#include <map>
+#include <string>
+#include <tuple>
+
+#include <cublasLt.h>
+#include <fmt/format.h>
+
+namespace norn::cuda {
+namespace {
+
+void check_blas(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw DeviceError(
+        fmt::format("{} failed: {} ({})", call, cublasLtGetStatusName(status), int(status)));
+}
+
+/// The largest power of two, at most 16, that divides an address and a row of `stride` elements.
+template <typename T>
+int alignment_of(const T* data, Index stride) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(data) |
+                    std::uintptr_t(stride * Index(sizeof(T))) | std::uintptr_t(16);
+  return int(bits & (~bits + 1));
+}
+
+/// One operand in the library's view: column-major, so a row-major matrix is its own transpose.
+struct Side {
+  const void* data = nullptr;
+  Index rows = 0;    ///< contiguous direction
+  Index cols = 0;
+  Index stride = 0;
+  int alignment = 16;
+  bool transposed = false;
+};
+
+/// What a plan is made for.
+using Key = std::tuple<Index, Index, Index, Index, Index, Index, Index, Index, Index, int, int, int,
+                       bool, bool, bool>;
+
+struct Plan {
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t a = nullptr;
+  cublasLtMatrixLayout_t b = nullptr;
+  cublasLtMatrixLayout_t c = nullptr;
+  cublasLtMatmulAlgo_t algorithm{};
+
+  Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan() {
+    if (c) cublasLtMatrixLayoutDestroy(c);
+    if (b) cublasLtMatrixLayoutDestroy(b);
+    if (a) cublasLtMatrixLayoutDestroy(a);
+    if (operation) cublasLtMatmulDescDestroy(operation);
+  }
+};
+
+class CudaDense final : public DenseKernels {
+ public:
+  explicit CudaDense(const Stream& stream)
+      : stream_(stream),
+        pointwise_(make_pointwise(stream)),
+        first_(stream.memory),
+        second_(stream.memory),
+        workspace_(kWorkspace, stream.memory) {
+    check_blas(cublasLtCreate(&handle_), "cublasLtCreate");
+  }
+  ~CudaDense() override {
+    plans_.clear();
+    cublasLtDestroy(handle_);
+  }
+
+ private:
+  static constexpr Index kWorkspace = Index(32) << 20;
+
+  bool rounds() const { return stream_.precision == Precision::bf16; }
+
+  Side side_of(const DenseOperand& operand, bool transposed, Scratch<Bfloat16>& scratch) {
+    if (!rounds()) {
+      const MatrixView<const float>& m = operand.values;
+      return {m.data, m.cols, m.rows, m.stride, alignment_of(m.data, m.stride), transposed};
+    }
+    MatrixView<const Bfloat16> m = operand.rounded;
+    if (m.data == nullptr) {
+      // Rows of a copy are padded so that they stay aligned.
+      const Index stride = (operand.cols() + 7) / 8 * 8;
+      const MatrixView<Bfloat16> copy{scratch.reserve(operand.rows() * stride), operand.rows(),
+                                      operand.cols(), stride};
+      pointwise_->round(operand.values, copy);
+      m = copy;
+    }
+    return {m.data, m.cols, m.rows, m.stride, alignment_of(m.data, m.stride), transposed};
+  }
+
+  // In the library's view: result [columns x rows] = a * b.
+  void product(const Side& a, const Side& b, float scale, float keep, MatrixView<float> result) {
+    if (result.empty()) return;
+    const Index depth = b.transposed ? b.cols : b.rows;
+    if (depth == 0) {
+      if (keep == 0.0f) pointwise_->scale(0.0f, result);
+      return;
+    }
+    const int alignment = alignment_of(result.data, result.stride);
+    const Key key{a.rows,      a.cols,      a.stride,      b.rows,       b.cols,
+                  b.stride,    result.rows, result.cols,   result.stride, a.alignment,
+                  b.alignment, alignment,   a.transposed,  b.transposed, keep != 0.0f};
+    std::unique_ptr<Plan>& plan = plans_[key];
+    if (!plan) plan = make_plan(a, b, result, alignment);
+    check_blas(cublasLtMatmul(handle_, plan->operation, &scale, a.data, plan->a, b.data, plan->b,
+                              &keep, result.data, plan->c, result.data, plan->c, &plan->algorithm,
+                              workspace_.data(), std::size_t(kWorkspace), stream_.stream),
+               "cublasLtMatmul");
+  }
+
+  std::unique_ptr<Plan> make_plan(const Side& a, const Side& b, MatrixView<float> result,
+                                  int alignment) {
+    auto plan = std::make_unique<Plan>();
+    const cublasComputeType_t compute = stream_.precision == Precision::tf32
+                                            ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                            : CUBLAS_COMPUTE_32F;
+    const cudaDataType_t type = rounds() ? CUDA_R_16BF : CUDA_R_32F;
+    check_blas(cublasLtMatmulDescCreate(&plan->operation, compute, CUDA_R_32F),
+               "cublasLtMatmulDescCreate");
+    const auto set_transposed = [&](cublasLtMatmulDescAttributes_t attribute, bool transposed) {
+      const cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+      check_blas(cublasLtMatmulDescSetAttribute(plan->operation, attribute, &operation,
+                                                sizeof operation),
+                 "cublasLtMatmulDescSetAttribute");
+    };
+    set_transposed(CUBLASLT_MATMUL_DESC_TRANSA, a.transposed);
+    set_transposed(CUBLASLT_MATMUL_DESC_TRANSB, b.transposed);
+    const auto layout = [&](cublasLtMatrixLayout_t& made, cudaDataType_t of, Index rows, Index cols,
+                            Index stride) {
+      check_blas(cublasLtMatrixLayoutCreate(&made, of, std::uint64_t(rows), std::uint64_t(cols),
+                                            std::max({stride, rows, Index(1)})),
+                 "cublasLtMatrixLayoutCreate");
+    };
+    layout(plan->a, type, a.rows, a.cols, a.stride);
+    layout(plan->b, type, b.rows, b.cols, b.stride);
+    layout(plan->c, CUDA_R_32F, result.cols, result.rows, result.stride);
+    choose_algorithm(*plan, a, b, alignment);
+    return plan;
+  }
+
+  void choose_algorithm(Plan& plan, const Side& a, const Side& b, int alignment) {
+    cublasLtMatmulPreference_t preference = nullptr;
+    check_blas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+    const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>,
+                          cublasStatus_t (*)(cublasLtMatmulPreference_t)>
+        owner(preference, cublasLtMatmulPreferenceDestroy);
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      check_blas(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+                 "cublasLtMatmulPreferenceSetAttribute");
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kWorkspace));
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t(CUBLASLT_REDUCTION_SCHEME_NONE));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t(a.alignment));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t(b.alignment));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t(alignment));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t(alignment));
+    constexpr int kWanted = 8;
+    cublasLtMatmulHeuristicResult_t found[kWanted];
+    int count = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b, plan.c, plan.c,
+                                       preference, kWanted, found, &count);
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i) {
+      std::int32_t splits = 0;
+      std::size_t written = 0;
+      check_blas(cublasLtMatmulAlgoConfigGetAttribute(&found[i].algo,
+                                                      CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits,
+                                                      sizeof splits, &written),
+                 "cublasLtMatmulAlgoConfigGetAttribute");
+      if (found[i].state != CUBLAS_STATUS_SUCCESS || splits > 1) continue;
+      plan.algorithm = found[i].algo;
+      return;
+    }
+    throw DeviceError(fmt::format(
+        "cuBLASLt has no algorithm for a product of [{} x {}] and [{} x {}] in {}", a.rows, a.cols,
+        b.rows, b.cols, name_of(stream_.precision)));
+  }
+
+  void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
+                              Existing existing) override {
+    if (z.empty()) return;
+    product(side_of(w, true, second_), side_of(x, false, first_), 1.0f,
+            existing == Existing::add ? 1.0f : 0.0f, z);
+  }
+
+  void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) override {
+    if (dx.empty()) return;
+    product(side_of(w, false, second_), side_of(delta, false, first_), 1.0f, 0.0f, dx);
+  }
+
+  void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g) override {
+    if (g.empty()) return;
+    product(side_of(x, false, second_), side_of(delta, true, first_), scale, 0.0f, g);
+  }
+
+  Stream stream_;
+  std::unique_ptr<PointwiseKernels> pointwise_;
+  Scratch<Bfloat16> first_;
+  Scratch<Bfloat16> second_;
+  Buffer<std::byte> workspace_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::map<Key, std::unique_ptr<Plan>> plans_;
+};
+
+}  // namespace
+
+std::unique_ptr<DenseKernels> make_dense(const Stream& stream) {
+  return std::make_unique<CudaDense>(stream);
+}
+
+}  // namespace norn::cuda

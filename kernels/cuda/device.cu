@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// One GPU: opening it, and putting its kernel families together.
+#include "kernels/cuda/families.h"
+#include "kernels/cuda/memory.h"
+#include "kernels/cuda/queue.h"
+#include "norn/base/text.h"
+#include "norn/kernels/cuda.h"
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+// Blocks of a GPU are large enough to fill it, and small enough for their deltas to stay in the
+// second-level cache.
+BlockRule cuda_block_rule() {
+  BlockRule rule;
+  rule.delta_elements = Index(1) << 24;
+  rule.minimum_width = 1024;
+  rule.maximum_width = 65536;
+  rule.multiple = 128;
+  rule.wanted_blocks = 4;
+  return rule;
+}
+
+cudaDeviceProp properties_of(int device) {
+  cudaDeviceProp properties{};
+  cuda::check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return properties;
+}
+
+}  // namespace
+
+struct CudaDevice::State {
+  explicit State(const CudaOptions& chosen) : options(chosen) {
+    if (const int count = cuda_device_count(); options.device < 0 || options.device >= count)
+      throw DeviceError(fmt::format(
+          "GPU {} is not there: {} can be used; see nvidia-smi, or use --device cpu",
+          options.device, count == 0 ? "none" : fmt::format("0 to {}", count - 1)));
+    cuda::check(cudaSetDevice(options.device), "cudaSetDevice");
+    properties = properties_of(options.device);
+    cuda::check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreate");
+    memory = std::make_unique<cuda::DeviceMemory>(handle, options.memory_pool);
+    stream = std::make_unique<cuda::Stream>(
+        cuda::Stream{handle, *memory, options.precision, properties.multiProcessorCount});
+  }
+  ~State() {
+    stream.reset();
+    memory.reset();
+    if (handle) cudaStreamDestroy(handle);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  CudaOptions options;
+  cudaDeviceProp properties{};
+  cudaStream_t handle = nullptr;
+  std::unique_ptr<cuda::DeviceMemory> memory;
+  std::unique_ptr<cuda::Stream> stream;
+};
+
+int cuda_device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+CudaDevice::CudaDevice(const CudaOptions& options) : state_(std::make_unique<State>(options)) {}
+
+CudaDevice::~CudaDevice() = default;
+
+Memory& CudaDevice::memory() {
+  return *state_->memory;
+}
+
+Kernels CudaDevice::make_kernels() {
+  const cuda::Stream& stream = *state_->stream;
+  Kernels kernels;
+  kernels.dense = cuda::make_dense(stream);
+  kernels.sparse = cuda::make_sparse(stream);
+  kernels.batch = cuda::make_batch(stream);
+  kernels.pointwise = cuda::make_pointwise(stream);
+  kernels.fixed = cuda::make_fixed(stream);
+  kernels.normalization = cuda::make_normalization(stream);
+  kernels.cost = cuda::make_cost(stream);
+  kernels.update = cuda::make_update(stream);
+  kernels.select = cuda::make_select(stream);
+  kernels.queue = std::make_unique<cuda::DeviceQueue>(state_->handle, state_->options.graphs);
+  kernels.rounds_operands = state_->options.precision == Precision::bf16;
+  kernels.block_rule = cuda_block_rule();
+  return kernels;
+}
+
+std::string CudaDevice::description() const {
+  int version = 0;
+  cuda::check(cudaRuntimeGetVersion(&version), "cudaRuntimeGetVersion");
+  return fmt::format("{}, {}, CUDA {}.{}", state_->properties.name,
+                     human_bytes(double(state_->properties.totalGlobalMem)), version / 1000,
+                     version % 1000 / 10);
+}
+
+std::int64_t CudaDevice::free_bytes() const {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return std::int64_t(free);
+}
+
+}  // namespace norn

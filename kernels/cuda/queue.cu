@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of a GPU's work: graphs that are brought up to date from step to step, uploads beside
+// them, marks to wait for.
+#include "kernels/cuda/queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace norn::cuda {
+namespace {
+
+cudaEvent_t make_event() {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  return event;
+}
+
+}  // namespace
+
+DeviceQueue::DeviceQueue(cudaStream_t stream, bool graphs) : stream_(stream), graphs_(graphs) {
+  check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
+  for (Piece& piece : pieces_) piece.sent = make_event();
+  for (cudaEvent_t& event : finished_) event = make_event();
+  for (cudaEvent_t& event : marks_) event = make_event();
+}
+
+DeviceQueue::~DeviceQueue() {
+  cudaStreamSynchronize(copies_);
+  cudaStreamSynchronize(stream_);
+  for (cudaGraphExec_t graph : kept_) cudaGraphExecDestroy(graph);
+  for (Piece& piece : pieces_) {
+    cudaEventDestroy(piece.sent);
+    if (piece.host) cudaFreeHost(piece.host);
+  }
+  for (cudaEvent_t event : finished_) cudaEventDestroy(event);
+  for (cudaEvent_t event : marks_) cudaEventDestroy(event);
+  for (void* memory : staging_) cudaFreeHost(memory);
+  cudaStreamDestroy(copies_);
+}
+
+void DeviceQueue::run(const std::function<void()>& enqueue) {
+  if (copied_) {
+    check(cudaStreamWaitEvent(stream_, pieces_[(piece_ + kPieces - 1) % kPieces].sent),
+          "cudaStreamWaitEvent");
+    copied_ = false;
+  }
+  if (!graphs_) {
+    enqueue();
+  } else {
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
+    cudaGraph_t graph = nullptr;
+    try {
+      enqueue();
+    } catch (...) {
+      cudaStreamEndCapture(stream_, &graph);
+      if (graph) cudaGraphDestroy(graph);
+      cudaGetLastError();
+      throw;
+    }
+    check(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+    const std::unique_ptr<CUgraph_st, cudaError_t (*)(cudaGraph_t)> owner(graph, cudaGraphDestroy);
+    launch(graph);
+  }
+  check(cudaEventRecord(finished_[runs_++ % finished_.size()], stream_), "cudaEventRecord");
+}
+
+// A kept graph with the same kernels takes over the new arguments; a different piece of work, such
+// as an epoch's last and smaller batch, gets a graph of its own.
+void DeviceQueue::launch(cudaGraph_t graph) {
+  for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
+    cudaGraphExecUpdateResultInfo result{};
+    if (cudaGraphExecUpdate(*kept, graph, &result) == cudaSuccess) {
+      std::rotate(kept_.begin(), kept, kept + 1);
+      check(cudaGraphLaunch(kept_.front(), stream_), "cudaGraphLaunch");
+      return;
+    }
+    cudaGetLastError();
+  }
+  if (kept_.size() == kGraphs) {
+    cudaGraphExecDestroy(kept_.back());
+    kept_.pop_back();
+  }
+  cudaGraphExec_t fresh = nullptr;
+  check(cudaGraphInstantiate(&fresh, graph, 0), "cudaGraphInstantiate");
+  kept_.insert(kept_.begin(), fresh);
+  check(cudaGraphLaunch(fresh, stream_), "cudaGraphLaunch");
+}
+
+DeviceQueue::Piece& DeviceQueue::next_piece(std::size_t bytes) {
+  Piece& piece = pieces_[piece_];
+  piece_ = (piece_ + 1) % kPieces;
+  check(cudaEventSynchronize(piece.sent), "cudaEventSynchronize");
+  if (piece.size < bytes) {
+    if (piece.host) check(cudaFreeHost(piece.host), "cudaFreeHost");
+    piece.host = nullptr;
+    void* memory = nullptr;
+    check(cudaHostAlloc(&memory, bytes + bytes / 4, cudaHostAllocDefault), "cudaHostAlloc");
+    piece.host = static_cast<std::byte*>(memory);
+    piece.size = bytes + bytes / 4;
+  }
+  return piece;
+}
+
+void DeviceQueue::upload(void* to, const void* host, std::size_t bytes) {
+  if (bytes == 0) return;
+  Piece& piece = next_piece(bytes);
+  std::memcpy(piece.host, host, bytes);
+  // What the run before the last one read may be overwritten now; the last one may still be going
+  // on.
+  if (!copied_ && runs_ >= finished_.size())
+    check(cudaStreamWaitEvent(copies_, finished_[runs_ % finished_.size()]), "cudaStreamWaitEvent");
+  check(cudaMemcpyAsync(to, piece.host, bytes, cudaMemcpyHostToDevice, copies_), "cudaMemcpyAsync");
+  check(cudaEventRecord(piece.sent, copies_), "cudaEventRecord");
+  copied_ = true;
+}
+
+void DeviceQueue::download(void* host, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+}
+
+void* DeviceQueue::staging(std::size_t bytes) {
+  void* memory = nullptr;
+  check(cudaHostAlloc(&memory, std::max<std::size_t>(bytes, 1), cudaHostAllocDefault),
+        "cudaHostAlloc");
+  staging_.push_back(memory);
+  return memory;
+}
+
+WorkQueue::Mark DeviceQueue::mark() {
+  check(cudaEventRecord(marks_[std::size_t(next_mark_) % kMarks], stream_), "cudaEventRecord");
+  return next_mark_++;
+}
+
+// An event that has been recorded again since stands for a later mark: reaching it is enough.
+bool DeviceQueue::reached(Mark mark) {
+  const cudaError_t status = cudaEventQuery(marks_[std::size_t(mark) % kMarks]);
+  if (status == cudaErrorNotReady) return false;
+  check(status, "cudaEventQuery");
+  return true;
+}
+
+void DeviceQueue::wait(Mark mark) {
+  check(cudaEventSynchronize(marks_[std::size_t(mark) % kMarks]), "cudaEventSynchronize");
+}
+
+void DeviceQueue::wait_for_all() {
+  check(cudaStreamSynchronize(copies_), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+}
+
+}  // namespace norn::cuda

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/check.h"
+#include "norn/tensor/work_queue.h"
+
+#include <array>
+#include <memory>
+#include <vector>
+
+namespace norn::cuda {
+
+/// Work in the order of one stream, copies to the device beside it on a second one.
+class DeviceQueue final : public WorkQueue {
+ public:
+  DeviceQueue(cudaStream_t stream, bool graphs);
+  ~DeviceQueue() override;
+
+  void run(const std::function<void()>& enqueue) override;
+  void upload(void* to, const void* host, std::size_t bytes) override;
+  void download(void* host, const void* from, std::size_t bytes) override;
+  void* staging(std::size_t bytes) override;
+  Mark mark() override;
+  bool reached(Mark mark) override;
+  void wait(Mark mark) override;
+  void wait_for_all() override;
+
+ private:
+  /// A page-locked piece on its way to the device.
+  struct Piece {
+    std::byte* host = nullptr;
+    std::size_t size = 0;
+    cudaEvent_t sent = nullptr;
+  };
+  static constexpr std::size_t kPieces = 32;
+  static constexpr std::size_t kMarks = 64;
+  static constexpr std::size_t kGraphs = 4;
+
+  void launch(cudaGraph_t graph);
+  Piece& next_piece(std::size_t bytes);
+
+  cudaStream_t stream_;
+  cudaStream_t copies_ = nullptr;
+  bool graphs_;
+  std::vector<cudaGraphExec_t> kept_;  // the one used last stands first
+  std::array<Piece, kPieces> pieces_;
+  std::size_t piece_ = 0;
+  bool copied_ = false;                        // since the last run
+  std::array<cudaEvent_t, 2> finished_{};      // the last two runs
+  std::size_t runs_ = 0;
+  std::array<cudaEvent_t, kMarks> marks_{};
+  Mark next_mark_ = 0;
+  std::vector<void*> staging_;
+};
+
+}  // namespace norn::cuda
