@@ -20,6 +20,7 @@ BlockRule cuda_block_rule() {
   rule.maximum_width = 65536;
   rule.multiple = 128;
   rule.wanted_blocks = 4;
+  rule.gradient_elements = Index(1) << 23;
   return rule;
 }
 

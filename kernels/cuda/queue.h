@@ -20,6 +20,7 @@ class DeviceQueue final : public WorkQueue {
   void upload(void* to, const void* host, std::size_t bytes) override;
   void download(void* host, const void* from, std::size_t bytes) override;
   void* staging(std::size_t bytes) override;
+  int depth() const override { return 4; }
   Mark mark() override;
   bool reached(Mark mark) override;
   void wait(Mark mark) override;

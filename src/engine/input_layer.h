@@ -2,6 +2,7 @@
 #pragma once
 
 #include "norn/engine/network.h"
+#include "src/engine/device_batch.h"
 
 /// Input layers: from a gathered batch to what the first layers read.
 namespace norn {
@@ -13,14 +14,14 @@ class InputLayer {
 
   /// Normalises, weights and (in training) corrupts the batch. `transpose`: also turn it over for
   /// the gradients.
-  void prepare(const Compute& compute, const HostBatch& batch, Index batch_capacity, Pass pass,
+  void prepare(const Compute& compute, const BatchView& batch, Index batch_capacity, Pass pass,
                bool transpose, const StepPosition& position);
   const LayerOutput& output() const { return output_; }
 
  private:
-  void prepare_sparse(const Compute& compute, const HostBatch& batch, Pass pass, bool transpose,
+  void prepare_sparse(const Compute& compute, const BatchView& batch, Pass pass, bool transpose,
                       const StepPosition& position);
-  void prepare_dense(const Compute& compute, const HostBatch& batch, Index batch_capacity,
+  void prepare_dense(const Compute& compute, const BatchView& batch, Index batch_capacity,
                      Pass pass, const StepPosition& position);
   const LayerDescriptor* descriptor_;
   int number_;

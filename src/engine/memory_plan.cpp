@@ -16,9 +16,8 @@ namespace norn {
 namespace {
 
 constexpr Index kFloat = Index(sizeof(float));
-// As in Connection: elements of a tile of a weight gradient, and of pre-activations that SoftMax
-// keeps between its passes.
-constexpr Index kTileElements = Index(1) << 18;
+constexpr Index kRounded = Index(sizeof(Bfloat16));
+// As in Network: pre-activations that SoftMax keeps between its passes.
 constexpr Index kKeptElements = Index(1) << 24;
 constexpr Index kBatchesHeld = 4;  // two read ahead, one in use, one being filled
 
@@ -149,8 +148,10 @@ class Planner {
     const LayerDescriptor& layer = layer_of(number);
     const Index whole = settings_.batch * layer.units() * kFloat;
     const Index own = settings_.batch * mine(number) * kFloat;
-    if (!training()) return whole;
-    Index bytes = whole + own;
+    const Index rounded = settings_.rounds_operands ? whole / kFloat * kRounded : 0;
+    if (!training()) return whole + rounded;
+    Index bytes = whole + own + rounded;
+    if (settings_.rounds_operands) bytes += own / kFloat * kRounded;
     if (layer.dropout > 0.0f) bytes += own;
     if (layer.batch_normalization) bytes += own + mine(number) * kFloat;
     const bool wanted = !graph_.destinations[std::size_t(number)].empty() ||
@@ -182,6 +183,8 @@ class Planner {
     if (edge.shared_with >= 0) return;
     plan_.parameter_bytes += bytes;
     plan_.state_bytes += bytes * slots_;
+    if (stored_by_destination(number) && settings_.rounds_operands)
+      plan_.state_bytes += bytes / kFloat * kRounded;
     if (training() && !stored_by_destination(number))
       plan_.state_bytes += sources * Index(sizeof(std::int64_t));
   }
@@ -190,7 +193,9 @@ class Planner {
     const Edge& e = graph_.edges[std::size_t(edge)];
     if (sparse_input_[std::size_t(e.source)] || users(owner(edge)) > 1) return 0;
     const Index sources = layer_of(e.source).units();
-    const Index wanted = std::max<Index>(128, kTileElements / sources / 16 * 16);
+    const BlockRule& rule = settings_.block_rule;
+    const Index wanted = std::max<Index>(
+        128, rule.gradient_elements / sources / rule.multiple * rule.multiple);
     return std::min(partition(e.destination).block_width(), wanted) * sources;
   }
 
@@ -199,6 +204,7 @@ class Planner {
     Index widest_z = 0;
     Index widest_source = 0;
     Index gradient = 0;
+    Index widest_delta = 0;
     for (int number : graph_.order) {
       if (!takes_part_[std::size_t(number)] || is_input(number)) continue;
       for (int e : graph_.sources[std::size_t(number)]) {
@@ -206,12 +212,17 @@ class Planner {
         if (!is_input(source)) widest_source = std::max(widest_source, layer_of(source).units());
         gradient = std::max(gradient, gradient_tile(e));
       }
+      if (is_output(number))
+        widest_delta = std::max(widest_delta, partition(number).block_width());
       if (is_output(number) && !keeps_z(number))
         widest_z = std::max(widest_z, partition(number).block_width());
     }
     Index elements = settings_.batch * widest_z;
     if (training()) elements += settings_.batch * widest_source + gradient;
-    return elements * kFloat * settings_.lanes;
+    Index bytes = elements * kFloat;
+    if (training() && settings_.rounds_operands)
+      bytes += settings_.batch * (widest_delta + 7) / 8 * 8 * kRounded;
+    return bytes * settings_.lanes;
   }
 
   void add_data() {

@@ -97,8 +97,7 @@ class ModelReader {
     if (with_state())
       for (int slot = 0; slot < weights.slots(); ++slot)
         read_part(edge, slot + 1, fmt::format("weight{}_slot{}", place, slot));
-    const VectorView<std::int64_t> steps = weights.steps_done();
-    std::fill(steps.begin(), steps.end(), with_state() ? info_.state.step : 0);
+    weights.set_steps_done(with_state() ? info_.state.step : 0);
   }
 
   std::vector<float> broadcast_vector(const std::string& item, Index units) {

@@ -19,12 +19,47 @@ const std::vector<Range>& destination_shares(Network& network, int edge) {
   return network.shares(network.graph().edges[std::size_t(edge)].destination);
 }
 
-void copy_own(const WeightShape& shape, MatrixView<float> stored, Index first,
-              MatrixView<float> rows, bool to_rows) {
+// Source rows [first, first + rows) of this rank's weights, in main memory as they are stored: all of
+// it when that is where they are.
+class OwnRows {
+ public:
+  OwnRows(const WeightShape& shape, Memory& memory, MatrixView<float> stored, Index first,
+          Index count)
+      : memory_(memory),
+        device_(shape.by_destination ? stored.columns(first, count)
+                                     : stored.row_range(first, count)),
+        host_(device_) {
+    if (memory.is_host()) return;
+    copy_ = Matrix<float>(device_.rows, device_.cols);
+    host_ = copy_.view();
+  }
+  MatrixView<float> host() const { return host_; }
+  void read() {
+    if (!memory_.is_host())
+      memory_.read_rows(device_.data, bytes(device_.stride), host_.data, bytes(host_.stride),
+                        bytes(host_.cols), std::size_t(host_.rows));
+  }
+  void write() {
+    if (!memory_.is_host())
+      memory_.write_rows(device_.data, bytes(device_.stride), host_.data, bytes(host_.stride),
+                         bytes(host_.cols), std::size_t(host_.rows));
+  }
+
+ private:
+  static std::size_t bytes(Index elements) { return std::size_t(elements) * sizeof(float); }
+  Memory& memory_;
+  MatrixView<float> device_;
+  MatrixView<float> host_;
+  Matrix<float> copy_;
+};
+
+// Between this rank's weights as stored and whole source rows.
+void copy_own(const WeightShape& shape, MatrixView<float> stored, MatrixView<float> rows,
+              bool to_rows) {
   const Range mine = shape.mine;
   for (Index r = 0; r < rows.rows; ++r)
     for (Index d = 0; d < mine.count(); ++d) {
-      float& weight = shape.by_destination ? stored(d, first + r) : stored(first + r, d);
+      float& weight = shape.by_destination ? stored(d, r) : stored(r, d);
       float& place = rows(r, mine.begin + d);
       to_rows ? void(place = weight) : void(weight = place);
     }
@@ -62,7 +97,7 @@ std::vector<float> gather_units(Network& network, int layer, const Buffer<float>
   const std::vector<Range>& shares = network.shares(layer);
   std::vector<float> whole(std::size_t(network.unit_layer(layer)->partition().width()));
   const Range own = shares[std::size_t(network.context().communicator.rank())];
-  std::copy_n(mine.data(), own.count(), whole.data() + own.begin);
+  mine.read(whole.data() + own.begin, own.count());
   const MatrixView<float> row{whole.data(), 1, Index(whole.size()), Index(whole.size())};
   network.context().communicator.all_gather_columns(row, shares);
   return whole;
@@ -71,14 +106,17 @@ std::vector<float> gather_units(Network& network, int layer, const Buffer<float>
 void scatter_units(Network& network, int layer, const std::vector<float>& whole,
                    Buffer<float>& mine) {
   const Range own = network.shares(layer)[std::size_t(network.context().communicator.rank())];
-  std::copy_n(whole.data() + own.begin, own.count(), mine.data());
+  mine.write(whole.data() + own.begin, own.count());
 }
 
 void gather_rows(Network& network, int edge, int part,
                  const std::function<void(Index, MatrixView<const float>)>& take) {
   Weights& weights = *network.weights(edge);
   for_runs(network, edge, [&](Index first, MatrixView<float> rows) {
-    copy_own(weights.shape(), weights.part(part), first, rows, true);
+    OwnRows own(weights.shape(), network.context().compute.memory, weights.part(part), first,
+                rows.rows);
+    own.read();
+    copy_own(weights.shape(), own.host(), rows, true);
     if (!weights.shape().replicated)
       network.context().communicator.all_gather_columns(rows, destination_shares(network, edge));
     take(first, rows);
@@ -93,8 +131,12 @@ void scatter_rows(Network& network, int edge, int part,
     if (communicator.rank() == 0) give(first, rows);
     communicator.broadcast(
         {reinterpret_cast<std::byte*>(rows.data), std::size_t(rows.size()) * sizeof(float)}, 0);
-    copy_own(weights.shape(), weights.part(part), first, rows, false);
+    OwnRows own(weights.shape(), network.context().compute.memory, weights.part(part), first,
+                rows.rows);
+    copy_own(weights.shape(), own.host(), rows, false);
+    own.write();
   });
+  weights.round(network.context().compute);
 }
 
 }  // namespace norn

@@ -99,9 +99,13 @@ void Network::build_layers() {
                                           context_.compute.kernels.block_rule);
     for (int r = 0; r < ranks; ++r) shares_[at].push_back(partitions[at].units_of(r, ranks));
   }
+  build_outcome(partitions);
+  batches_.resize(layers);
+  bound_.resize(layers);
   for (int layer : order_) {
     const auto at = std::size_t(layer);
     const LayerDescriptor& descriptor = graph_.network.layers[at];
+    if (descriptor.kind != LayerKind::hidden) batches_[at] = std::make_unique<DeviceBatch>();
     if (descriptor.kind == LayerKind::input) {
       const float denoising = descriptor.sparse ? graph_.network.denoising : 0.0f;
       inputs_[at] = std::make_unique<InputLayer>(descriptor, layer, sparse_input_[at], denoising);
@@ -119,12 +123,34 @@ void Network::build_layers() {
       if (partitions[destination].width() > 0) settings.terms += partitions[destination].blocks();
     }
     settings.terms += Index(graph_.skip_destinations[at].size());
+    settings.delta_flags = outcome_.data() + 2 * layer;
     if (descriptor.sparse && descriptor.kind == LayerKind::hidden &&
         graph_.network.sparseness.beta > 0.0f)
       settings.sparseness = descriptor.sparseness.value_or(graph_.network.sparseness);
     units_[at] = std::make_unique<UnitLayer>(settings, graph_.network.training.optimizer,
-                                             context_.compute.memory);
+                                             context_.compute);
   }
+}
+
+// Words: two flags a layer (of its delta sum; of an output layer, the second is SoftMax's), then a
+// cost for each own output block.
+void Network::build_outcome(const std::vector<BlockPartition>& partitions) {
+  const Communicator& communicator = context_.communicator;
+  const std::size_t layers = partitions.size();
+  first_cost_.assign(layers, 0);
+  Index words = 2 * Index(layers);
+  for (int layer : order_) {
+    if (graph_.network.layers[std::size_t(layer)].kind != LayerKind::output) continue;
+    first_cost_[std::size_t(layer)] = words;
+    words += partitions[std::size_t(layer)]
+                 .blocks_of(communicator.rank(), communicator.size())
+                 .count();
+  }
+  outcome_ = Buffer<std::int64_t>::zeros(words, context_.compute.memory);
+  WorkQueue& queue = *context_.compute.kernels.queue;
+  for (int i = 0; i <= queue.depth(); ++i)
+    places_.push_back(
+        static_cast<std::int64_t*>(queue.staging(std::size_t(words) * sizeof(std::int64_t))));
 }
 
 // A sparse source reads whole rows of its weights, so a matrix that one uses is stored by source
@@ -166,7 +192,7 @@ void Network::build_weights() {
     shape.by_destination = store_by_destination(int(e));
     shape.replicated = users > 1;
     weights_[e] =
-        std::make_unique<Weights>(shape, rule, purpose_ == Pass::training, context_.compute.memory);
+        std::make_unique<Weights>(shape, rule, purpose_ == Pass::training, context_.compute);
     weights_[e]->users = users;
   }
   if (purpose_ == Pass::training) build_shared_gradients();
@@ -205,6 +231,8 @@ void Network::build_scratch() {
   Index widest_z = 0;
   Index widest_source = 0;
   Index gradient = 0;
+  Index widest_delta = 0;
+  bool clips = false;
   for (int number : order_) {
     const UnitLayer* layer = unit_layer(number);
     if (!layer) continue;
@@ -212,9 +240,11 @@ void Network::build_scratch() {
     for (std::size_t c = 0; c < layer->connections.size(); ++c) {
       if (units_[std::size_t(layer->source_layers[c])])
         widest_source = std::max(widest_source, layer->connections[c].sources());
-      gradient = std::max(gradient, layer->connections[c].gradient_tile(width));
+      gradient = std::max(gradient, layer->connections[c].gradient_tile(context_.compute.kernels.block_rule, width));
     }
+    clips = clips || layer->descriptor().delta_norm > 0.0f;
     if (!layer->is_output()) continue;
+    widest_delta = std::max(widest_delta, width);
     auto state = std::make_unique<OutputState>();
     const Index mine = shares_[std::size_t(number)][rank].count();
     const Range blocks = layer->partition().blocks_of(int(rank), context_.communicator.size());
@@ -236,7 +266,12 @@ void Network::build_scratch() {
     if (purpose_ != Pass::training) continue;
     scratch.dx = Matrix<float>(batch_, widest_source, context_.compute.memory);
     scratch.gradient = Buffer<float>(gradient, context_.compute.memory);
+    if (context_.compute.kernels.rounds_operands)
+      scratch.delta =
+          Matrix<Bfloat16>(batch_, (widest_delta + 7) / 8 * 8, context_.compute.memory);
   }
+  if (clips && purpose_ == Pass::training)
+    row_squares_ = Buffer<FixedSum>(Index(scratch_.size()) * batch_, context_.compute.memory);
 }
 
 void Network::initialise(std::uint64_t seed) {
@@ -253,15 +288,17 @@ void Network::initialise(std::uint64_t seed) {
         graph_.network.layers[destination].init.scheme,
         Philox::stream(seed, RandomPurpose::weights, std::uint32_t(e)), place,
         weights_[e]->values());
+    weights_[e]->round(context_.compute);
   }
 }
 
 Index Network::working_bytes() const {
-  Index bytes = 0;
+  Index bytes = outcome_.bytes() + row_squares_.bytes();
   for (const auto& layer : units_)
     if (layer) bytes += layer->working_bytes();
   for (const Scratch& scratch : scratch_)
-    bytes += scratch.z.bytes() + scratch.dx.bytes() + scratch.gradient.bytes();
+    bytes += scratch.z.bytes() + scratch.dx.bytes() + scratch.gradient.bytes() +
+             scratch.delta.bytes();
   for (const auto& state : outputs_)
     if (state)
       bytes += state->kept_z.bytes() + state->block_maximum.bytes() + state->block_sum.bytes() +

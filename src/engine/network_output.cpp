@@ -6,10 +6,6 @@
 #include "norn/engine/network.h"
 #include "src/engine/network_state.h"
 
-#include <cmath>
-
-#include <fmt/format.h>
-
 namespace norn {
 namespace {
 
@@ -32,22 +28,20 @@ void Network::pre_activation(const UnitLayer& layer, Range units, MatrixView<flo
     layer.connections[c].forward(compute, output_of(layer.source_layers[c], z.rows), units, z);
   for (int skip : graph_.skips[std::size_t(layer.settings().number)])
     compute.kernels.pointwise->add(
-        output_of(skip, z.rows).dense.columns(units.begin, units.count()), z);
+        output_of(skip, z.rows).dense.values.columns(units.begin, units.count()), z);
 }
 
 TargetView Network::target_view(int layer, const BoundBatch& batch) const {
-  const HostBatch* data = batch.of_layer[std::size_t(layer)];
-  require(data != nullptr, "Network: an output layer has no data set");
+  const auto at = std::size_t(layer);
+  require(batch.of_layer[at] != nullptr, "Network: an output layer has no data set");
+  const BatchView& data = bound_[at];
   TargetView target;
-  target.is_sparse = data->is_sparse;
-  if (data->is_sparse) {
-    target.sparse = data->csr();
-    target.sparse.cols = units_[std::size_t(layer)]->partition().width();  // may exceed the data's
-  } else {
-    target.dense = data->matrix();
-  }
-  target.ignore_absent = batch.ignore_absent[std::size_t(layer)];
-  target.weight = {data->weight.data(), Index(data->weight.size())};
+  target.is_sparse = data.is_sparse;
+  target.sparse = data.sparse;
+  target.sparse.cols = units_[at]->partition().width();  // may exceed the data's
+  target.dense = data.dense;
+  target.ignore_absent = batch.ignore_absent[at];
+  target.weight = data.weight;
   return target;
 }
 
@@ -89,7 +83,9 @@ void Network::softmax_rows(int number, const TargetView* target, Index examples)
   compute.kernels.cost->softmax_maximum(maxima, maximum);
   communicator.all_reduce_max({maximum.data, std::size_t(examples)});
   state.total.fill_zero();
-  compute.kernels.cost->softmax_total(maxima, sums, maximum, state.total.view().range(0, examples));
+  std::int64_t* out_of_range = outcome_.data() + 2 * number + 1;
+  compute.kernels.cost->softmax_total(maxima, sums, maximum, state.total.view().range(0, examples),
+                                      out_of_range);
   communicator.all_reduce_sum({state.total.data(), std::size_t(examples)});
   if (!target) return;
 
@@ -97,59 +93,59 @@ void Network::softmax_rows(int number, const TargetView* target, Index examples)
   const VectorView<std::int64_t> coupling = state.coupling.view().range(0, examples);
   state.coupling.fill_zero();
   if (CostKernels::coupling_from_targets(cost)) {
-    compute.kernels.cost->softmax_coupling(cost, *target, coupling);
+    compute.kernels.cost->softmax_coupling(cost, *target, coupling, out_of_range);
     return;
   }
   const SoftMaxRows rows = rows_of(state, examples);
-  std::vector<std::vector<std::int64_t>> parts(std::size_t(blocks.count()));
-  for_blocks([&](Index b, Range units, int lane) {
+  for_blocks([&](Index, Range units, int lane) {
     const MatrixView<float> z = block_z(layer, units, examples, lane);
     if (state.kept_z.empty()) pre_activation(layer, units, z);
-    parts[std::size_t(b)].assign(std::size_t(examples), 0);
-    compute.kernels.cost->softmax_coupling(cost, *target, units.begin, z, rows,
-                                           {parts[std::size_t(b)].data(), examples});
+    compute.kernels.cost->softmax_coupling(cost, *target, units.begin, z, rows, coupling,
+                                           out_of_range);
   });
-  for (const auto& part : parts)
-    for (Index e = 0; e < examples; ++e) coupling[e] += part[std::size_t(e)];
   communicator.all_reduce_sum({coupling.data, std::size_t(examples)});
 }
 
-// Delta of a block in place of its pre-activations; returns its cost.
-double Network::block_delta(int number, const TargetView& target, Range units,
-                            MatrixView<float> z) {
+// Delta of a block in place of its pre-activations, rounded too where products read that.
+DenseOperand Network::block_delta(int number, const TargetView& target, Range units,
+                                  MatrixView<float> z, double* cost, int lane) {
   const LayerDescriptor& descriptor = units_[std::size_t(number)]->descriptor();
   CostKernels& kernels = *context_.compute.kernels.cost;
-  double cost = 0.0;
+  MatrixView<Bfloat16> rounded;
+  if (Matrix<Bfloat16>& scratch = scratch_[std::size_t(lane)].delta; !scratch.empty())
+    rounded = {scratch.view().data, z.rows, z.cols, (z.cols + 7) / 8 * 8};
   if (units_[std::size_t(number)]->is_softmax())
     kernels.softmax_delta(softmax_cost(graph_.network), target, units.begin,
-                          rows_of(*outputs_[std::size_t(number)], z.rows), z, &cost);
+                          rows_of(*outputs_[std::size_t(number)], z.rows), z, cost, rounded);
   else
-    kernels.delta(unit_cost(graph_.network, descriptor), target, units.begin, z, &cost);
-  return cost;
+    kernels.delta(unit_cost(graph_.network, descriptor), target, units.begin, z, cost, rounded);
+  return {z, rounded};
 }
 
 // DeltaNorm needs the norm of whole rows before the first block is used: one pass for the squares
 // alone.
 void Network::clip_output_deltas(int number, const TargetView& target, Index examples) {
   UnitLayer& layer = *units_[std::size_t(number)];
+  const Compute& compute = context_.compute;
   const Range blocks =
       layer.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
-  std::vector<std::vector<double>> parts(std::size_t(blocks.count()),
-                                         std::vector<double>(std::size_t(examples)));
-  context_.compute.executor.for_each(blocks.count(), [&](Index b, int) {
+  row_squares_.fill_zero();
+  double* costs = reinterpret_cast<double*>(outcome_.data() + first_cost_[std::size_t(number)]);
+  compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
     const Range units = layer.partition().units(blocks.begin + b);
-    Matrix<float> z(examples, units.count(), context_.compute.memory);
+    Matrix<float> z(examples, units.count(), compute.memory);
     pre_activation(layer, units, z.view());
-    block_delta(number, target, units, z.view());
-    context_.compute.kernels.normalization->row_squares(z.view(),
-                                                        {parts[std::size_t(b)].data(), examples});
+    block_delta(number, target, units, z.view(), costs + b, lane);
+    compute.kernels.normalization->add_row_squares(
+        z.view(), row_squares_.view().range(Index(lane) * batch_, examples));
   });
-  outputs_[std::size_t(number)]->row_squares = reduce_row_squares(parts, examples);
+  reduce_row_squares(examples);
 }
 
-FixedSum Network::run_output(int number, const BoundBatch& batch, const StepPosition& position) {
+void Network::run_output(int number, const BoundBatch& batch, const StepPosition& position) {
   UnitLayer& layer = *units_[std::size_t(number)];
   OutputState& state = *outputs_[std::size_t(number)];
+  const Compute& compute = context_.compute;
   const TargetView target = target_view(number, batch);
   const WeightStep step = weight_step(position, batch.examples);
   const float limit = layer.descriptor().delta_norm;
@@ -158,35 +154,24 @@ FixedSum Network::run_output(int number, const BoundBatch& batch, const StepPosi
 
   const Range blocks =
       layer.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
-  std::vector<double> costs(std::size_t(blocks.count()), 0.0);
-  context_.compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
+  double* costs = reinterpret_cast<double*>(outcome_.data() + first_cost_[std::size_t(number)]);
+  compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
     const Range units = layer.partition().units(blocks.begin + b);
     const MatrixView<float> z = block_z(layer, units, batch.examples, lane);
     if (!layer.is_softmax() || state.kept_z.empty()) pre_activation(layer, units, z);
-    costs[std::size_t(b)] = block_delta(number, target, units, z);
-    if (limit > 0.0f)
-      context_.compute.kernels.normalization->clip_rows(
-          limit, {state.row_squares.data(), batch.examples}, z);
+    DenseOperand delta = block_delta(number, target, units, z, costs + b, lane);
+    if (limit > 0.0f) {
+      compute.kernels.normalization->clip_rows(limit, row_squares_.view().range(0, batch.examples),
+                                               z);
+      delta = z;
+    }
     for (int skip : graph_.skips[std::size_t(number)])
       if (units_[std::size_t(skip)])
-        units_[std::size_t(skip)]->delta_sum.add(context_.compute, units.begin, z);
-    backward_block(layer, units, z, step, lane, true);
+        units_[std::size_t(skip)]->delta_sum.add(compute, units.begin, z);
+    backward_block(layer, units, delta, step, lane, true);
   });
   finish_sparse(layer, step);
   add_shared_gradients(layer);
-
-  FixedSum cost;
-  bool finite = true;
-  for (double c : costs) {
-    finite = finite && std::isfinite(c);
-    if (finite) cost.add(c);
-  }
-  if (context_.communicator.any(!finite))
-    throw DivergenceError(fmt::format(
-        "layer \"{}\": the cost is not finite at step {} (epoch {}); lower the learning "
-        "rate and resume from the last checkpoint",
-        layer.descriptor().name, position.step, position.epoch + 1));
-  return context_.communicator.all_reduce(cost);
 }
 
 }  // namespace norn

@@ -12,8 +12,14 @@ void Network::predict(const BoundBatch& batch, int output_layer, const BlockVisi
           "Network::predict: the layer is no Output layer of this network");
   require(batch.examples >= 1 && batch.examples <= batch_,
           "Network::predict: batch is empty or larger than planned");
-  const StepPosition position;
-  forward_hidden(batch, Pass::prediction, position);
+  load(batch);
+  context_.compute.kernels.queue->run([&] { enqueue_prediction(batch, output_layer, visit); });
+}
+
+void Network::enqueue_prediction(const BoundBatch& batch, int output_layer,
+                                 const BlockVisitor& visit) {
+  UnitLayer* layer = unit_layer(output_layer);
+  forward_hidden(batch, Pass::prediction, StepPosition{});
   OutputState& state = *outputs_[std::size_t(output_layer)];
   if (layer->is_softmax()) softmax_rows(output_layer, nullptr, batch.examples);
   const Compute& compute = context_.compute;
@@ -37,8 +43,15 @@ MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden
           "Network::activations: the layer is no Hidden layer of this network");
   require(batch.examples >= 1 && batch.examples <= batch_,
           "Network::activations: batch is empty or larger than planned");
-  forward_hidden(batch, Pass::prediction, StepPosition{});
-  return layer->whole(batch.examples);
+  load(batch);
+  const Compute& compute = context_.compute;
+  compute.kernels.queue->run(
+      [&] { forward_hidden(batch, Pass::prediction, StepPosition{}); });
+  const MatrixView<float> values = layer->whole(batch.examples);
+  if (compute.memory.is_host()) return values;
+  if (activations_.size() < values.size()) activations_ = Buffer<float>(values.size());
+  compute.memory.read(values.data, activations_.data(), std::size_t(values.size()) * sizeof(float));
+  return {activations_.data(), values.rows, values.cols, values.stride};
 }
 
 double Network::regularization_cost() {
@@ -50,15 +63,17 @@ double Network::regularization_cost() {
     Weights& weights = *weights_[e];
     const BlockPartition& partition = units_[std::size_t(graph_.edges[e].destination)]->partition();
     const Range blocks = partition.blocks_of(context_.communicator.rank(), ranks);
-    std::vector<std::array<double, 2>> sums(std::size_t(blocks.count()));
+    Buffer<double> sums(2 * blocks.count(), context_.compute.memory);
     context_.compute.executor.for_each(blocks.count(), [&](Index b, int) {
-      std::array<double, 2>& sum = sums[std::size_t(b)];
+      double* sum = sums.data() + 2 * b;
       context_.compute.kernels.update->norms(weights.values_of(partition.units(blocks.begin + b)),
-                                             &sum[0], &sum[1]);
+                                             sum, sum + 1);
     });
-    for (const auto& sum : sums) {
-      squares.add(sum[0]);
-      magnitudes.add(sum[1]);
+    std::vector<double> host(std::size_t(sums.size()));
+    sums.read(host.data(), sums.size());
+    for (std::size_t i = 0; i < host.size(); i += 2) {
+      squares.add(host[i]);
+      magnitudes.add(host[i + 1]);
     }
   }
   const double l2 = context_.communicator.all_reduce(squares).value();

@@ -23,7 +23,6 @@ struct Network::OutputState {
   Buffer<float> maximum;            ///< [B]
   Buffer<std::int64_t> total;       ///< [B]
   Buffer<std::int64_t> coupling;    ///< [B]
-  std::vector<double> row_squares;  ///< [B] of the whole layer's deltas, with DeltaNorm
 };
 
 }  // namespace norn

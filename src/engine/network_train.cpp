@@ -6,6 +6,7 @@
 #include "src/engine/network_state.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -17,30 +18,95 @@ WeightStep Network::weight_step(const StepPosition& position, Index examples) co
 }
 
 FixedSum Network::train_step(const BoundBatch& batch, const StepPosition& position) {
+  require(in_flight_.empty(), "Network::train_step: steps begun before must be finished first");
+  begin_step(batch, position);
+  return finish_step();
+}
+
+void Network::begin_step(const BoundBatch& batch, const StepPosition& position) {
   require(purpose_ == Pass::training, "Network::train_step: the network was built for prediction");
   require(batch.examples >= 1 && batch.examples <= batch_,
           "Network::train_step: batch is empty or larger than planned");
+  require(in_flight_.size() < places_.size(), "Network::begin_step: too many steps are in flight");
+  WorkQueue& queue = *context_.compute.kernels.queue;
+  load(batch);
+  queue.run([&] { enqueue_step(batch, position); });
+  InFlight step{position, places_[next_place_++ % places_.size()]};
+  queue.download(step.words, outcome_.data(), std::size_t(outcome_.bytes()));
+  step.done = queue.mark();
+  in_flight_.push_back(step);
+}
+
+// Puts the batch where the kernels can read it.
+void Network::load(const BoundBatch& batch) {
+  for (int layer : order_) {
+    const auto at = std::size_t(layer);
+    if (!batches_[at] || !batch.of_layer[at]) continue;
+    bound_[at] = batches_[at]->load(context_.compute, *batch.of_layer[at]);
+  }
+}
+
+void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position) {
   forward_hidden(batch, Pass::training, position);
   for (int layer : order_)
     if (UnitLayer* unit = unit_layer(layer); unit && unit->delta_sum.allocated())
       unit->delta_sum.begin(batch.examples);
-  FixedSum cost;
+  outcome_.fill_zero();
   for (int layer : order_)
-    if (outputs_[std::size_t(layer)]) cost.add(run_output(layer, batch, position));
+    if (outputs_[std::size_t(layer)]) run_output(layer, batch, position);
   for (auto it = order_.rbegin(); it != order_.rend(); ++it)
     if (units_[std::size_t(*it)] && !outputs_[std::size_t(*it)])
       backward_hidden(*it, batch.examples, position);
   update_shared(weight_step(position, batch.examples));
-  return cost;
+}
+
+FixedSum Network::finish_step() {
+  require(!in_flight_.empty(), "Network::finish_step: no step was begun");
+  const InFlight step = in_flight_.front();
+  in_flight_.pop_front();
+  context_.compute.kernels.queue->wait(step.done);
+  const auto& layers = graph_.network.layers;
+  // One word a layer: bit 0 a cost, bit 1 a delta, bit 2 a sum of SoftMax that is out of range.
+  std::vector<std::int64_t> trouble(layers.size(), 0);
+  FixedSum cost;
+  const Communicator& ranks = context_.communicator;
+  for (int layer : order_) {
+    const auto at = std::size_t(layer);
+    const bool flagged = step.words[2 * at + 1] != 0;
+    if (units_[at] && flagged) trouble[at] = outputs_[at] ? 4 : 2;
+    if (!outputs_[at]) continue;
+    const Range blocks = units_[at]->partition().blocks_of(ranks.rank(), ranks.size());
+    for (Index b = 0; b < blocks.count(); ++b) {
+      const double part = std::bit_cast<double>(step.words[first_cost_[at] + b]);
+      if (std::isfinite(part))
+        cost.add(part);
+      else
+        trouble[at] |= 1;
+    }
+  }
+  context_.communicator.all_reduce_sum(trouble);
+  for (int layer : order_) {
+    const std::int64_t of_layer = trouble[std::size_t(layer)];
+    if (of_layer == 0) continue;
+    const char* what = !outputs_[std::size_t(layer)] ? "a delta is not finite"
+                       : of_layer % 4 == 0
+                           ? "a sum over its units is beyond 2^26, check the targets' values,"
+                           : "the cost is not finite";
+    throw DivergenceError(
+        fmt::format("layer \"{}\": {} at step {} (epoch {}); lower the learning rate and resume from "
+                    "the last checkpoint",
+                    layers[std::size_t(layer)].name, what, step.position.step,
+                    step.position.epoch + 1));
+  }
+  return context_.communicator.all_reduce(cost);
 }
 
 void Network::forward_hidden(const BoundBatch& batch, Pass pass, const StepPosition& position) {
   for (int layer : order_) {
     const auto at = std::size_t(layer);
     if (inputs_[at]) {
-      const HostBatch* data = batch.of_layer[at];
-      require(data != nullptr, "Network: an input layer has no data set");
-      inputs_[at]->prepare(context_.compute, *data, batch_, pass, purpose_ == Pass::training,
+      require(batch.of_layer[at] != nullptr, "Network: an input layer has no data set");
+      inputs_[at]->prepare(context_.compute, bound_[at], batch_, pass, purpose_ == Pass::training,
                            position);
       if (pass == Pass::training) catch_up_batch(layer, position.step);
     } else if (!outputs_[at]) {
@@ -85,13 +151,14 @@ void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosi
     });
     for (int skip : graph_.skips[std::size_t(layer)]) {
       const LayerOutput source = output_of(skip, examples);
-      compute.kernels.pointwise->add(source.dense.columns(unit.mine().begin, unit.mine().count()),
+      compute.kernels.pointwise->add(source.dense.values.columns(unit.mine().begin, unit.mine().count()),
                                      unit.own(examples));
     }
     unit.finish_forward(compute, examples, pass, position);
   }
   context_.communicator.all_gather_columns(unit.whole(examples), shares_[std::size_t(layer)]);
   if (unit.is_softmax()) unit.softmax(compute, examples);
+  unit.round_output(compute, examples);
 }
 
 LayerOutput Network::output_of(int layer, Index examples) const {
@@ -105,11 +172,11 @@ Network::SharedGradient& Network::shared_gradient(const UnitLayer& layer, std::s
 
 // One block's delta goes down to the sources, then into the weights and the bias: in that order,
 // because the sources must see the weights as they were.
-void Network::backward_block(UnitLayer& layer, Range units, MatrixView<const float> delta,
+void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& delta,
                              const WeightStep& step, int lane, bool with_sparse) {
   const Compute& compute = context_.compute;
   Scratch& scratch = scratch_[std::size_t(lane)];
-  const Index examples = delta.rows;
+  const Index examples = delta.rows();
   for (std::size_t c = 0; c < layer.connections.size(); ++c) {
     const Connection& connection = layer.connections[c];
     const auto source = std::size_t(layer.source_layers[c]);
@@ -127,11 +194,17 @@ void Network::backward_block(UnitLayer& layer, Range units, MatrixView<const flo
     } else if (with_sparse || !x.is_sparse) {
       connection.update(compute, step, x, delta, units, scratch);
       const float limit = layer.descriptor().weight_norm;
-      if (limit > 0.0f && !x.is_sparse)
-        compute.kernels.update->clip_row_norms(limit, connection.weights().values_of(units));
+      if (limit > 0.0f && !x.is_sparse) clip_weights(connection.weights(), units, limit);
     }
   }
-  layer.update_bias(compute, step, units, delta);
+  layer.update_bias(compute, step, units, delta.values);
+}
+
+void Network::clip_weights(Weights& weights, Range units, float limit) {
+  const Compute& compute = context_.compute;
+  compute.kernels.update->clip_row_norms(limit, weights.values_of(units));
+  if (const MatrixView<Bfloat16> rounded = weights.rounded_of(units); !rounded.empty())
+    compute.kernels.pointwise->round(weights.values_of(units), rounded);
 }
 
 // Weights of sparse sources of a hidden layer: all own units at once, so that a touched row is gone
@@ -168,22 +241,19 @@ void Network::finish_sparse(UnitLayer& layer, const WeightStep& step) {
 }
 
 // Joins what all destinations of a hidden layer, on all ranks, say about its activations.
-void Network::receive_delta(int layer, Index examples, const StepPosition& position) {
+void Network::receive_delta(int layer, Index examples) {
   UnitLayer& unit = *units_[std::size_t(layer)];
   Communicator& communicator = context_.communicator;
   DeltaSum& sum = unit.delta_sum;
-  communicator.all_reduce_sum(sum.flags());
-  if (sum.out_of_range())
-    throw DivergenceError(
-        fmt::format("layer \"{}\": a delta is not finite at step {} (epoch {}); lower the learning "
-                    "rate and resume from the last checkpoint",
-                    unit.descriptor().name, position.step, position.epoch + 1));
-  communicator.reduce_scatter_columns(sum.fine(), shares_[std::size_t(layer)]);
-  if (sum.coarse_used())
-    communicator.reduce_scatter_columns(sum.coarse(), shares_[std::size_t(layer)]);
-  float maximum = sum.take(context_.compute, unit.mine().begin, unit.delta(examples));
-  communicator.all_reduce_max({&maximum, 1});
-  sum.adapt(maximum);
+  if (communicator.size() > 1) {
+    communicator.all_reduce_sum(sum.flags());
+    communicator.reduce_scatter_columns(sum.fine(), shares_[std::size_t(layer)]);
+    if (sum.flags()[0] != 0)
+      communicator.reduce_scatter_columns(sum.coarse(), shares_[std::size_t(layer)]);
+  }
+  sum.take(context_.compute, unit.mine().begin, unit.delta(examples));
+  communicator.all_reduce_max(sum.maximum());
+  sum.adapt(context_.compute);
   if (!unit.is_softmax()) return;
   const SparsenessPenalty& sparseness = unit.settings().sparseness;
   if (sparseness.beta > 0.0f)
@@ -192,26 +262,25 @@ void Network::receive_delta(int layer, Index examples, const StepPosition& posit
   // The Jacobian of SoftMax joins all units of a row: every rank forms the whole rows.
   Matrix<float> rows(examples, unit.partition().width(), context_.compute.memory);
   const MatrixView<float> own = rows.view().columns(unit.mine().begin, unit.mine().count());
-  for (Index b = 0; b < examples; ++b)
-    std::copy_n(unit.delta(examples).row(b), own.cols, own.row(b));
+  PointwiseKernels& pointwise = *context_.compute.kernels.pointwise;
+  pointwise.copy(unit.delta(examples), own);
   communicator.all_gather_columns(rows.view(), shares_[std::size_t(layer)]);
-  context_.compute.kernels.pointwise->softmax_rows_backward(unit.whole(examples), rows.view());
-  for (Index b = 0; b < examples; ++b)
-    std::copy_n(own.row(b), own.cols, unit.delta(examples).row(b));
+  pointwise.softmax_rows_backward(unit.whole(examples), rows.view());
+  pointwise.copy(own, unit.delta(examples));
 }
 
 void Network::backward_hidden(int layer, Index examples, const StepPosition& position) {
   UnitLayer& unit = *units_[std::size_t(layer)];
   if (!unit.delta_sum.allocated()) return;
   const WeightStep step = weight_step(position, examples);
-  receive_delta(layer, examples, position);
+  receive_delta(layer, examples);
   if (unit.mine().count() > 0) unit.backward(context_.compute, examples, position, step);
   if (unit.descriptor().delta_norm > 0.0f) clip_deltas(unit, examples);
-  const MatrixView<const float> delta = unit.delta(examples);
+  const DenseOperand delta = unit.delta_operand(context_.compute, examples);
   if (unit.mine().count() > 0)
     for (int skip : graph_.skips[std::size_t(layer)])
       if (units_[std::size_t(skip)])
-        units_[std::size_t(skip)]->delta_sum.add(context_.compute, unit.mine().begin, delta);
+        units_[std::size_t(skip)]->delta_sum.add(context_.compute, unit.mine().begin, delta.values);
   const Range blocks =
       unit.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
   context_.compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
@@ -219,44 +288,42 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
     backward_block(unit, units, delta.columns(units.begin - unit.mine().begin, units.count()), step,
                    lane, false);
   });
-  update_sparse(unit, delta, step);
+  update_sparse(unit, delta.values, step);
   finish_sparse(unit, step);
   add_shared_gradients(unit);
 }
 
-// Sums of squares of a row over all blocks and ranks, in fixed point.
-std::vector<double> Network::reduce_row_squares(const std::vector<std::vector<double>>& blocks,
-                                                Index examples) {
-  std::vector<FixedSum> sums(static_cast<std::size_t>(examples));
-  for (const std::vector<double>& block : blocks)
-    for (std::size_t b = 0; b < sums.size(); ++b) sums[b].add(block[b]);
+// Sums of squares of a row over all blocks and ranks, in fixed point: the lanes' sums, joined in the
+// first lane's place.
+void Network::reduce_row_squares(Index examples) {
+  FixedSum* sums = row_squares_.data();
+  // Several lanes, like several ranks, are the host's.
+  for (std::size_t lane = 1; lane < scratch_.size(); ++lane)
+    for (Index b = 0; b < examples; ++b) sums[b].add(sums[Index(lane) * batch_ + b]);
+  if (context_.communicator.size() == 1) return;
   std::vector<std::int64_t> words;
-  for (const FixedSum& sum : sums)
-    for (std::int64_t word : {sum.high(), sum.low(), sum.magnitude()}) words.push_back(word);
+  for (Index b = 0; b < examples; ++b)
+    for (std::int64_t word : {sums[b].high(), sums[b].low(), sums[b].magnitude()})
+      words.push_back(word);
   context_.communicator.all_reduce_sum(words);
-  std::vector<double> squares;
-  for (std::size_t b = 0; b < sums.size(); ++b)
-    squares.push_back(
-        FixedSum::from_words(words[3 * b], words[3 * b + 1], words[3 * b + 2]).value());
-  return squares;
+  for (std::size_t b = 0; b < std::size_t(examples); ++b)
+    sums[b] = FixedSum::from_words(words[3 * b], words[3 * b + 1], words[3 * b + 2]);
 }
 
 void Network::clip_deltas(UnitLayer& unit, Index examples) {
+  NormalizationKernels& kernels = *context_.compute.kernels.normalization;
+  const VectorView<FixedSum> squares = row_squares_.view().range(0, examples);
   const Range blocks =
       unit.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
-  std::vector<std::vector<double>> parts(std::size_t(blocks.count()),
-                                         std::vector<double>(std::size_t(examples)));
+  row_squares_.fill_zero();
   for (Index b = 0; b < blocks.count(); ++b) {
     const Range units = unit.partition().units(blocks.begin + b);
-    const MatrixView<float> delta =
-        unit.delta(examples).columns(units.begin - unit.mine().begin, units.count());
-    context_.compute.kernels.normalization->row_squares(delta,
-                                                        {parts[std::size_t(b)].data(), examples});
+    kernels.add_row_squares(
+        unit.delta(examples).columns(units.begin - unit.mine().begin, units.count()), squares);
   }
-  const std::vector<double> squares = reduce_row_squares(parts, examples);
+  reduce_row_squares(examples);
   if (unit.mine().count() > 0)
-    context_.compute.kernels.normalization->clip_rows(
-        unit.descriptor().delta_norm, {squares.data(), examples}, unit.delta(examples));
+    kernels.clip_rows(unit.descriptor().delta_norm, squares, unit.delta(examples));
 }
 
 // A layer that uses shared weights has filled its own part of their gradient: complete it and add
@@ -285,16 +352,16 @@ void Network::update_shared(const WeightStep& step) {
     if (!shared_[e] || shared_[e]->sum.empty()) continue;
     Weights& weights = *weights_[e];
     const MatrixView<float> g = shared_[e]->sum.view();
-    const float share = 1.0f / float(weights.users);
-    for (Index i = 0; i < g.size(); ++i) g.data[i] *= share;
+    context_.compute.kernels.pointwise->scale(1.0f / float(weights.users), g);
     std::array<MatrixView<float>, 2> slots = weights.slots_of(weights.shape().mine);
     context_.compute.kernels.update->update(step.rule, step.schedule.at(step.step),
-                                            weights.values(), g, slots);
+                                            weights.values(), g, slots, weights.rounded());
     const float limit = graph_.network.layers[std::size_t(graph_.edges[e].destination)].weight_norm;
     if (limit > 0.0f && weights.shape().by_destination)
       context_.compute.kernels.update->clip_row_norms(limit, weights.values());
     else if (limit > 0.0f)
       context_.compute.kernels.update->clip_column_norms(limit, weights.values());
+    if (limit > 0.0f) weights.round(context_.compute);
     shared_[e]->sum.fill_zero();
   }
 }

@@ -36,19 +36,12 @@ void unpack(const std::vector<std::byte>& bytes, TopK& best) {
   std::memcpy(best.unit.view().data, bytes.data() + counts + scores, units);
 }
 
-// z(r, c) *= factor for the units of the block that row r lists; y is left as it was.
-void scale(MatrixView<const float> y, const CsrView& factors, Range units, Buffer<float>& scratch,
-           MatrixView<float>& scaled) {
-  if (scratch.size() < y.size()) scratch = Buffer<float>(y.size());
-  scaled = {scratch.data(), y.rows, y.cols, y.cols};
-  for (Index r = 0; r < y.rows; ++r) {
-    std::copy_n(y.row(r), y.cols, scaled.row(r));
-    const Column* first = factors.column + factors.row_begin[r];
-    const Column* last = factors.column + factors.row_begin[r + 1];
-    for (const Column* at = std::lower_bound(first, last, Column(units.begin));
-         at != last && Index(*at) < units.end; ++at)
-      scaled(r, Index(*at) - units.begin) *= factors.value[at - factors.column];
-  }
+template <typename T>
+const T* to_device(const Compute& compute, const T* host, Index count, Buffer<T>& buffer) {
+  if (count == 0) return nullptr;
+  if (buffer.size() < count) buffer = Buffer<T>(count, compute.memory);
+  compute.kernels.queue->upload(buffer.data(), host, std::size_t(count) * sizeof(T));
+  return buffer.data();
 }
 
 }  // namespace
@@ -73,24 +66,65 @@ const TopK& Predictor::predict(const BoundBatch& batch, const ScoreFilter& filte
           "Predictor: the factors must be none or one list with values an example");
   require(filter.allowed.empty() || filter.allowed.size >= units_,
           "Predictor: the allowed units end before the layer does");
-  SelectKernels& select = *network_.context().compute.kernels.select;
+  const Compute& compute = network_.context().compute;
+  SelectKernels& select = *compute.kernels.select;
   for (TopK& lane : lanes_) select.begin(batch.examples, k_, lane);
-  const Candidates candidates{filter.excluded, filter.allowed};
+  const ScoreFilter where = on_device(filter);
+  const Candidates candidates{where.excluded, where.allowed};
   network_.predict(batch, layer_, [&](Range units, MatrixView<const float> y, int lane) {
     const Index count = std::min(units.end, units_) - units.begin;
     if (count <= 0) return;
     y = y.columns(0, count);
     MatrixView<float> scaled;
-    if (filter.factors.rows > 0) {
-      scale(y, filter.factors, {units.begin, units.begin + count}, scaled_[std::size_t(lane)],
-            scaled);
+    if (where.factors.rows > 0) {
+      Buffer<float>& scratch = scaled_[std::size_t(lane)];
+      if (scratch.size() < y.size()) scratch = Buffer<float>(y.size(), compute.memory);
+      scaled = {scratch.data(), y.rows, y.cols, y.cols};
+      compute.kernels.pointwise->copy(y, scaled);
+      select.multiply(where.factors, units.begin, scaled);
       y = scaled;
     }
     select.merge(y, units.begin, candidates, lanes_[std::size_t(lane)]);
   });
   for (std::size_t lane = 1; lane < lanes_.size(); ++lane) select.merge(lanes_[lane], lanes_[0]);
+  if (!compute.memory.is_host()) return read_best(batch.examples);
   merge_ranks(batch.examples);
   return lanes_[0];
+}
+
+// What the filter says, where the kernels can read it.
+ScoreFilter Predictor::on_device(const ScoreFilter& filter) {
+  const Compute& compute = network_.context().compute;
+  if (compute.memory.is_host()) return filter;
+  ScoreFilter device = filter;
+  const auto copy = [&](CsrView& rows, RowsCopy& to) {
+    if (rows.rows == 0) return;
+    const Index entries = Index(rows.row_begin[rows.rows]);
+    rows.row_begin = to_device(compute, rows.row_begin, rows.rows + 1, to.row_begin);
+    rows.column = to_device(compute, rows.column, entries, to.column);
+    if (rows.value) rows.value = to_device(compute, rows.value, entries, to.value);
+    rows.entry_limit = entries;
+  };
+  copy(device.excluded, excluded_);
+  copy(device.factors, factors_);
+  if (!filter.allowed.empty())
+    device.allowed.data = to_device(compute, filter.allowed.data, filter.allowed.size, allowed_);
+  return device;
+}
+
+const TopK& Predictor::read_best(Index examples) {
+  TopK& best = lanes_[0];
+  if (host_best_.k != k_ || host_best_.count.size() != examples) {
+    host_best_.score = Matrix<float>(examples, k_);
+    host_best_.unit = Matrix<Index>(examples, k_);
+    host_best_.count = Buffer<Index>(examples);
+    host_best_.k = k_;
+  }
+  Memory& memory = network_.context().compute.memory;
+  memory.read(best.score.view().data, host_best_.score.view().data, std::size_t(best.score.bytes()));
+  memory.read(best.unit.view().data, host_best_.unit.view().data, std::size_t(best.unit.bytes()));
+  memory.read(best.count.data(), host_best_.count.data(), std::size_t(best.count.bytes()));
+  return host_best_;
 }
 
 void Predictor::merge_ranks(Index examples) {

@@ -6,6 +6,7 @@
 #include "src/engine/checkpoints.h"
 
 #include <chrono>
+#include <deque>
 #include <memory>
 
 #include <fmt/format.h>
@@ -47,6 +48,7 @@ class Training {
       if (epoch_ends) end_epoch();
       Communicator& communicator = network_.context().communicator;
       if (communicator.any(stop.load(std::memory_order_relaxed))) {
+        finish_steps(0);
         if (!policy_.model.empty()) checkpoint();
         return state_.epoch >= settings_.epochs ? TrainingEnd::completed : TrainingEnd::stopped;
       }
@@ -56,17 +58,38 @@ class Training {
   }
 
  private:
+  // A GPU is kept a few steps behind: steps are reported when they are done.
   void step(const LoadedBatch& batch) {
     const BoundBatch bound = data_.bind(batch);
-    state_.epoch_cost.add(network_.train_step(bound, {state_.step, state_.epoch, settings_.seed}));
-    state_.epoch_examples += bound.examples;
+    network_.begin_step(bound, {state_.step, state_.epoch, settings_.seed});
     state_.step += 1;
     state_.batch += 1;
-    if (!observer_.on_step) return;
+    begun_.push_back({state_.step, state_.batch, bound.examples});
+    finish_steps(network_.steps_ahead());
+  }
+
+  // Waits for steps until at most `left` are in flight.
+  void finish_steps(int left) {
+    while (network_.steps_in_flight() > left) {
+      state_.epoch_cost.add(network_.finish_step());
+      const Begun step = begun_.front();
+      begun_.pop_front();
+      state_.epoch_examples += step.examples;
+      if (observer_.on_step) report_step(step);
+    }
+  }
+
+  struct Begun {
+    std::int64_t step = 0;
+    std::int64_t batch = 0;
+    Index examples = 0;
+  };
+
+  void report_step(const Begun& step) {
     StepReport report;
-    report.step = state_.step;
+    report.step = step.step;
     report.epoch = state_.epoch;
-    report.batch = state_.batch;
+    report.batch = step.batch;
     report.batches = order_.batches();
     report.examples = state_.epoch_examples;
     report.cost = state_.epoch_cost.value() / double(state_.epoch_examples);
@@ -75,6 +98,7 @@ class Training {
   }
 
   void end_epoch() {
+    finish_steps(0);
     EpochReport report;
     report.epoch = state_.epoch + 1;
     report.epochs = settings_.epochs;
@@ -105,6 +129,7 @@ class Training {
   }
 
   void checkpoint() {
+    finish_steps(0);
     network_.catch_up(state_.step);
     const std::filesystem::path path = checkpoint_path(policy_.model, state_.epoch, state_.batch);
     save_model(path, network_, state_);
@@ -121,6 +146,7 @@ class Training {
   TrainingState& state_;
   const TrainingDescriptor& settings_;
   BatchOrder order_;
+  std::deque<Begun> begun_;  // and not yet reported
   Clock::time_point epoch_start_;
   Clock::time_point last_checkpoint_;
 };

@@ -7,29 +7,32 @@
 namespace norn {
 namespace {
 
-// Rows of a gradient tile: the tile stays in a core's second-level cache between its product and
-// its update.
-Index tile_rows(Index rows, Index cols) {
-  constexpr Index kTileElements = Index(1) << 18;
-  const Index wanted = std::max<Index>(128, kTileElements / std::max<Index>(1, cols) / 16 * 16);
-  return std::min(rows, wanted);
+// Rows of a gradient tile: the tile stays in a cache between its product and its update.
+Index tile_rows(const BlockRule& rule, Index rows, Index cols) {
+  const Index fitting = rule.gradient_elements / std::max<Index>(1, cols);
+  return std::min(rows, std::max<Index>(128, fitting / rule.multiple * rule.multiple));
 }
 
 }  // namespace
 
-Weights::Weights(const WeightShape& shape, const UpdateRule& rule, bool trainable, Memory& memory)
+Weights::Weights(const WeightShape& shape, const UpdateRule& rule, bool trainable,
+                 const Compute& compute)
     : shape_(shape), slots_(trainable ? norn::slots_of(rule) : 0) {
   if (shape_.replicated) shape_.mine = {0, shape_.destinations};
   const Index mine = shape_.mine.count();
   const Index rows = shape_.by_destination ? mine : shape_.sources;
   const Index cols = shape_.by_destination ? shape_.sources : mine;
+  Memory& memory = compute.memory;
   values_ = Matrix<float>::zeros(rows, cols, memory);
   for (int s = 0; s < slots_; ++s) slot_[std::size_t(s)] = Matrix<float>::zeros(rows, cols, memory);
   if (trainable && !shape_.by_destination)
     steps_done_ = Buffer<std::int64_t>::zeros(shape_.sources, memory);
+  if (shape_.by_destination && compute.kernels.rounds_operands)
+    rounded_ = Matrix<Bfloat16>::zeros(rows, cols, memory);
 }
 
-MatrixView<float> Weights::cut(MatrixView<float> whole, Range destinations) const {
+template <typename T>
+MatrixView<T> Weights::cut(MatrixView<T> whole, Range destinations) const {
   const Index first = destinations.begin - shape_.mine.begin;
   return shape_.by_destination ? whole.row_range(first, destinations.count())
                                : whole.columns(first, destinations.count());
@@ -37,6 +40,14 @@ MatrixView<float> Weights::cut(MatrixView<float> whole, Range destinations) cons
 
 MatrixView<float> Weights::values_of(Range destinations) {
   return cut(values_.view(), destinations);
+}
+
+MatrixView<Bfloat16> Weights::rounded_of(Range destinations) {
+  return rounded_.empty() ? MatrixView<Bfloat16>{} : cut(rounded_.view(), destinations);
+}
+
+void Weights::round(const Compute& compute) {
+  if (!rounded_.empty()) compute.kernels.pointwise->round(values_.view(), rounded_.view());
 }
 
 std::array<MatrixView<float>, 2> Weights::slots_of(Range destinations) {
@@ -50,12 +61,17 @@ RowState Weights::row_state(Range destinations) {
   return {values_of(destinations), slots_of(destinations), steps_done_.view()};
 }
 
+void Weights::set_steps_done(std::int64_t steps) {
+  const std::vector<std::int64_t> all(std::size_t(steps_done_.size()), steps);
+  steps_done_.write(all.data(), steps_done_.size());
+}
+
 Index Weights::bytes() const {
   return values_.bytes();
 }
 
 Index Weights::state_bytes() const {
-  return slot_[0].bytes() + slot_[1].bytes() + steps_done_.bytes();
+  return slot_[0].bytes() + slot_[1].bytes() + steps_done_.bytes() + rounded_.bytes();
 }
 
 Index Connection::sources() const {
@@ -63,17 +79,24 @@ Index Connection::sources() const {
 }
 
 // The part of a stored matrix that belongs to destination units of this connection.
-MatrixView<float> Connection::view(MatrixView<float> stored, Range units) const {
+template <typename T>
+MatrixView<T> Connection::view(MatrixView<T> stored, Range units) const {
   const Index first = units.begin - (transposed_ ? 0 : weights_->shape().mine.begin);
   return rows_are_destinations() ? stored.row_range(first, units.count())
                                  : stored.columns(first, units.count());
 }
 
+DenseOperand Connection::operand(Range units) const {
+  const MatrixView<const float> values = view(weights_->values(), units);
+  if (weights_->rounded().empty()) return values;
+  return {values, view(weights_->rounded(), units)};
+}
+
 void Connection::forward(const Compute& compute, const LayerOutput& x, Range units,
                          MatrixView<float> z) const {
-  const MatrixView<float> w = view(weights_->values(), units);
+  const DenseOperand w = operand(units);
   if (x.is_sparse) {
-    compute.kernels.sparse->multiply(x.sparse, w, z);
+    compute.kernels.sparse->multiply(x.sparse, w.values, z);
   } else if (rows_are_destinations()) {
     compute.kernels.dense->multiply_transposed(x.dense, w, z, Existing::add);
   } else {
@@ -83,9 +106,9 @@ void Connection::forward(const Compute& compute, const LayerOutput& x, Range uni
   }
 }
 
-void Connection::input_delta(const Compute& compute, MatrixView<const float> delta, Range units,
+void Connection::input_delta(const Compute& compute, const DenseOperand& delta, Range units,
                              MatrixView<float> dx) const {
-  const MatrixView<float> w = view(weights_->values(), units);
+  const DenseOperand w = operand(units);
   if (rows_are_destinations())
     compute.kernels.dense->multiply(delta, w, dx);
   else
@@ -93,39 +116,43 @@ void Connection::input_delta(const Compute& compute, MatrixView<const float> del
 }
 
 void Connection::update(const Compute& compute, const WeightStep& step, const LayerOutput& x,
-                        MatrixView<const float> delta, Range units, Scratch& scratch) const {
+                        const DenseOperand& delta, Range units, Scratch& scratch) const {
   if (x.is_sparse) {
-    compute.kernels.sparse->update_rows(step.rule, step.schedule, step.step, *x.transposed, delta,
-                                        step.scale, weights_->row_state(units));
+    compute.kernels.sparse->update_rows(step.rule, step.schedule, step.step, *x.transposed,
+                                        delta.values, step.scale, weights_->row_state(units));
     return;
   }
   const UpdateStep now = step.schedule.at(step.step);
-  const Index sources_count = x.dense.cols;
-  const Index tile = tile_rows(units.count(), sources_count);
+  if (compute.kernels.fused &&
+      compute.kernels.fused->update(step.rule, now, delta, x.dense, step.scale,
+                                    weights_->values_of(units), weights_->slots_of(units),
+                                    weights_->rounded_of(units)))
+    return;
+  const Index sources_count = x.dense.cols();
+  const Index tile = tile_rows(compute.kernels.block_rule, units.count(), sources_count);
   for (Index first = 0; first < units.count(); first += tile) {
     const Index count = std::min(tile, units.count() - first);
     const Range part{units.begin + first, units.begin + first + count};
     const MatrixView<float> g{scratch.gradient.data(), count, sources_count, sources_count};
     compute.kernels.dense->gradient(delta.columns(first, count), x.dense, step.scale, g);
     compute.kernels.update->update(step.rule, now, weights_->values_of(part), g,
-                                   weights_->slots_of(part));
+                                   weights_->slots_of(part), weights_->rounded_of(part));
   }
 }
 
 void Connection::gradient(const Compute& compute, float scale, const LayerOutput& x,
-                          MatrixView<const float> delta, Range units,
-                          MatrixView<float> whole) const {
+                          const DenseOperand& delta, Range units, MatrixView<float> whole) const {
   const MatrixView<float> g = view(whole, units);
   if (x.is_sparse)
-    compute.kernels.sparse->gradient(*x.transposed, delta, scale, g);
+    compute.kernels.sparse->gradient(*x.transposed, delta.values, scale, g);
   else if (rows_are_destinations())
     compute.kernels.dense->gradient(delta, x.dense, scale, g);
   else
     compute.kernels.dense->gradient(x.dense, delta, scale, g);
 }
 
-Index Connection::gradient_tile(Index block_width) const {
-  return sparse_source_ || shared() ? 0 : tile_rows(block_width, sources()) * sources();
+Index Connection::gradient_tile(const BlockRule& rule, Index block_width) const {
+  return sparse_source_ || shared() ? 0 : tile_rows(rule, block_width, sources()) * sources();
 }
 
 UnitParameters::UnitParameters(Index units, int state_arrays, Memory& memory)

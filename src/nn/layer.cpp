@@ -2,9 +2,7 @@
 // One layer at work: forward and backward on its own units.
 #include "norn/nn/layer.h"
 
-#include "norn/base/error.h"
-
-#include <algorithm>
+#include <vector>
 
 namespace norn {
 namespace {
@@ -20,22 +18,28 @@ const Selu* as_selu(const LayerDescriptor& layer) {
   return activation ? std::get_if<Selu>(activation) : nullptr;
 }
 
+void fill(Buffer<float>& buffer, float value) {
+  const std::vector<float> host(std::size_t(buffer.size()), value);
+  buffer.write(host.data(), buffer.size());
+}
+
 }  // namespace
 
-UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, Memory& memory)
+UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Compute& compute)
     : settings_(settings) {
+  Memory& memory = compute.memory;
   const Index units = settings.mine.count();
   const Index width = settings.partition.width();
   const int slots = settings.trainable ? slots_of(rule) : 0;
   bias = UnitParameters(units, slots, memory);
-  std::fill_n(bias.value.data(), units, descriptor().init.bias);
+  fill(bias.value, descriptor().init.bias);
   if (descriptor().batch_normalization) {
     norm_scale = UnitParameters(units, slots, memory);
-    std::fill_n(norm_scale.value.data(), units, 1.0f);
+    fill(norm_scale.value, 1.0f);
     norm_bias = UnitParameters(units, slots, memory);
     running_mean = Buffer<float>::zeros(units, memory);
     running_variance = Buffer<float>(units, memory);
-    std::fill_n(running_variance.data(), units, 1.0f);
+    fill(running_variance, 1.0f);
   }
   if (settings.trainable) {
     gradient_ = Buffer<float>(units, memory);
@@ -43,6 +47,8 @@ UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, Memory& m
   }
   if (is_output()) return;
   out_ = Matrix<float>::zeros(settings.batch, width, memory);
+  const bool rounds = compute.kernels.rounds_operands;
+  if (rounds) rounded_out_ = Matrix<Bfloat16>(settings.batch, width, memory);
   if (!settings.trainable) return;
   if (descriptor().dropout > 0.0f) before_dropout_ = Matrix<float>(settings.batch, units, memory);
   if (descriptor().batch_normalization) {
@@ -50,7 +56,26 @@ UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, Memory& m
     inverse_deviation_ = Buffer<float>(units, memory);
   }
   delta_ = Matrix<float>(settings.batch, units, memory);
-  if (settings.terms > 0) delta_sum = DeltaSum(settings.batch, width, settings.terms, memory);
+  if (rounds) rounded_delta_ = Matrix<Bfloat16>(settings.batch, units, memory);
+  if (settings.terms > 0)
+    delta_sum = DeltaSum(settings.batch, width, settings.terms, settings.delta_flags, memory);
+}
+
+LayerOutput UnitLayer::output(Index examples) {
+  if (rounded_out_.empty()) return {false, whole(examples), {}, nullptr};
+  return {false, {whole(examples), rounded_out_.first_rows(examples)}, {}, nullptr};
+}
+
+void UnitLayer::round_output(const Compute& compute, Index examples) {
+  if (!rounded_out_.empty())
+    compute.kernels.pointwise->round(whole(examples), rounded_out_.first_rows(examples));
+}
+
+DenseOperand UnitLayer::delta_operand(const Compute& compute, Index examples) {
+  if (rounded_delta_.empty()) return delta(examples);
+  const MatrixView<Bfloat16> rounded = rounded_delta_.first_rows(examples);
+  compute.kernels.pointwise->round(delta(examples), rounded);
+  return {delta(examples), rounded};
 }
 
 void UnitLayer::begin_forward(const Compute& compute, Index examples) {
@@ -87,7 +112,7 @@ void UnitLayer::apply_dropout(const Compute& compute, Index examples,
                               const StepPosition& position) {
   const MatrixView<float> y = own(examples);
   const MatrixView<float> kept = before_dropout_.first_rows(examples);
-  for (Index b = 0; b < examples; ++b) std::copy_n(y.row(b), y.cols, kept.row(b));
+  compute.kernels.pointwise->copy(y, kept);
   const Index first_row = position.step * settings_.batch;
   const float p = descriptor().dropout;
   if (const Selu* selu = as_selu(descriptor()))
@@ -155,7 +180,7 @@ Index UnitLayer::state_bytes() const {
 
 Index UnitLayer::working_bytes() const {
   return out_.bytes() + before_dropout_.bytes() + normalised_.bytes() + inverse_deviation_.bytes() +
-         delta_.bytes() + gradient_.bytes() + gradient2_.bytes() + delta_sum.bytes();
+         rounded_out_.bytes() + rounded_delta_.bytes() + delta_.bytes() + gradient_.bytes() + gradient2_.bytes() + delta_sum.bytes();
 }
 
 }  // namespace norn

@@ -159,10 +159,10 @@ void fixed_add(benchmark::State& state) {
                             &coarse_used,
                             &out_of_range};
   const MatrixView<const float> terms{term.data(), kBatch, kHidden, kHidden};
-  kernels->add(format, terms, sum);
+  kernels->add(&format, terms, sum);
   for (std::size_t i = 0; i < term.size(); ++i)
     if (fine[i] != std::llrint(double(term[i]) * 0x1p30)) state.SkipWithError("a word is wrong");
-  for (auto _ : state) kernels->add(format, terms, sum);
+  for (auto _ : state) kernels->add(&format, terms, sum);
   count(state, double(kBatch * kHidden), 4 + 16);
 }
 

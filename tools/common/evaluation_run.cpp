@@ -46,9 +46,9 @@ class EvaluationRun {
         DataBinding::Layers::inputs_and_outputs);
     open_excluded(layer.units(), data.examples());
     if (!options_.features.empty()) settings_.units = read_label_index(options_.features).size();
-    CpuRuntime runtime(options_.run.threads);
+    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(communicator->size());
     const std::unique_ptr<Network> network = load_network(
-        options_.model, info, data.shapes(), runtime.context(*communicator, console_.log()),
+        options_.model, info, data.shapes(), runtime->context(*communicator, console_.log()),
         std::min(options_.batch, data.examples()));
 
     std::vector<std::string> names = {"model"};

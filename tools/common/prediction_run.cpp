@@ -44,9 +44,9 @@ class PredictionRun {
     layer_ = choose_layer(info_.network, options_.layer);
     read_indexes();
     open_requests();
-    CpuRuntime runtime(options_.run.threads);
+    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(communicator->size());
     const std::unique_ptr<Network> network =
-        load_network(options_.model, info_, shapes_, runtime.context(*communicator, console_.log()),
+        load_network(options_.model, info_, shapes_, runtime->context(*communicator, console_.log()),
                      options_.batch);
     if (!network->unit_layer(layer_))
       throw UsageError(fmt::format("--layer: \"{}\" leads to no output layer: it is not computed",

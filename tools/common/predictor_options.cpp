@@ -83,9 +83,7 @@ void PredictorOptions::check() const {
   if (k < 1) throw UsageError(fmt::format("--top {} is out of range: it must be at least 1", k));
   if (batch < 1)
     throw UsageError(fmt::format("--batch {} is out of range: it must be at least 1", batch));
-  if (run.threads < 0)
-    throw UsageError(
-        fmt::format("--threads {} is out of range: it must be at least 0", run.threads));
+  run.check();
   if (values && requests.empty())
     throw UsageError("--values is for --requests; --data has its own");
   if (!filter.empty() && output_features.empty())

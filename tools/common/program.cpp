@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstdio>
 #include <new>
 #include <thread>
@@ -73,7 +74,12 @@ int end_with(const Failure& failure, const std::string& program, MpiSession* ses
 
 void RunOptions::add_to(CommandLine& line) {
   line.section("Running");
-  line.option("--threads", "", "N", threads, "threads to compute with; 0: one a core");
+  line.choice("--device", "", {"auto", "cpu", "cuda"}, device,
+              "what to compute on; auto: a GPU when there is one");
+  line.option("--gpu", "", "N", gpu, "which GPU, from 0");
+  line.choice("--precision", "", {"fp32", "tf32", "bf16"}, precision,
+              "operands of dense products on a GPU; weights and sums are float32 in each");
+  line.option("--threads", "", "N", threads, "threads to compute with on the CPU; 0: one a core");
   line.toggle("--quiet", "-q", quiet, "warnings and errors only, no progress");
   line.toggle("--verbose", "-v", verbose, "say more");
   line.choice("--log-level", "", {"debug", "info", "warning"}, log_level,
@@ -84,6 +90,30 @@ LogLevel RunOptions::level() const {
   if (quiet) return LogLevel::warning;
   if (verbose || log_level == "debug") return LogLevel::debug;
   return log_level == "warning" ? LogLevel::warning : LogLevel::info;
+}
+
+void RunOptions::check() const {
+  if (threads < 0)
+    throw UsageError(
+        fmt::format("--threads {} is out of range: it must be at least 0", threads));
+  if (gpu < 0) throw UsageError(fmt::format("--gpu {} is out of range: it must be at least 0", gpu));
+}
+
+std::unique_ptr<Runtime> RunOptions::make_runtime(int ranks) const {
+  const auto off = [](const char* name) {
+    const char* word = std::getenv(name);
+    return word != nullptr && std::string_view(word) == "off";
+  };
+  DeviceChoice choice;
+  choice.kind = device == "cpu"    ? DeviceChoice::Kind::cpu
+                : device == "cuda" ? DeviceChoice::Kind::cuda
+                                   : DeviceChoice::Kind::automatic;
+  choice.threads = threads;
+  choice.cuda.device = gpu;
+  choice.cuda.precision = precision_named(precision).value();
+  choice.cuda.memory_pool = !off("NORN_CUDA_POOL");
+  choice.cuda.graphs = !off("NORN_CUDA_GRAPHS");
+  return norn::make_runtime(choice, ranks);
 }
 
 int run_program(int argc, char** argv, const std::string& program,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/engine/context.h"
 #include "norn/parallel/communicator.h"
 #include "tools/common/command_line.h"
 #include "tools/common/console.h"
@@ -13,6 +14,9 @@ namespace norn::tools {
 
 /// Options of every program that computes.
 struct RunOptions {
+  std::string device = "auto";
+  int gpu = 0;
+  std::string precision = "tf32";
   int threads = 0;
   bool quiet = false;
   bool verbose = false;
@@ -20,6 +24,11 @@ struct RunOptions {
 
   void add_to(CommandLine& line);
   LogLevel level() const;
+  /// Throws UsageError for values that no run can have.
+  void check() const;
+  /// What the options ask for, on one of `ranks` ranks. NORN_CUDA_POOL=off and NORN_CUDA_GRAPHS=off
+  /// in the environment turn the GPU's memory pool and graphs off, for compute-sanitizer.
+  std::unique_ptr<Runtime> make_runtime(int ranks) const;
 };
 
 /// Runs `body` and returns the exit code of main(). The one place where exceptions are caught: each

@@ -133,7 +133,7 @@ void TrainerOptions::check() const {
   not_negative("--checkpoint-epochs", double(checkpoint_epochs));
   not_negative("--checkpoint-minutes", checkpoint_minutes);
   not_negative("--keep", keep);
-  not_negative("--threads", run.threads);
+  run.check();
   if (force && !resume.empty())
     throw UsageError("--force starts anew and --resume goes on: give one of the two");
 }

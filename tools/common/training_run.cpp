@@ -65,9 +65,9 @@ class TrainingRun {
     Graph graph = make_graph(beginning.network, data.shapes(), beginning.where);
     if (const auto reason = why_not_runnable(graph)) throw UsageError(*reason);
 
-    CpuRuntime runtime(options_.run.threads);
-    const Context context = runtime.context(*communicator, console_.log());
-    if (plan(graph, data, context)) return 0;
+    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(communicator->size());
+    const Context context = runtime->context(*communicator, console_.log());
+    if (plan(graph, data, *runtime, context)) return 0;
     Network network(std::move(graph), data.shapes(), context, beginning.network.training.batch,
                     Pass::training);
     load(beginning, network);
@@ -167,18 +167,22 @@ class TrainingRun {
   }
 
   // True when the plan was all that was asked for.
-  bool plan(const Graph& graph, const DataBinding& data, const Context& context) {
+  bool plan(const Graph& graph, const DataBinding& data, const Runtime& runtime,
+            const Context& context) {
     PlanSettings settings;
     settings.batch = graph.network.training.batch;
     settings.ranks = session_.size();
     settings.lanes = context.compute.executor.lanes();
     settings.block_rule = context.compute.kernels.block_rule;
+    settings.on_gpu = !context.compute.memory.is_host();
+    settings.rounds_operands = context.compute.kernels.rounds_operands;
     for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
     settings.data_memory_bytes = data_memory_;
     const MemoryPlan plan = plan_memory(graph, settings);
     // The data sets are open: what they hold is taken already.
     const std::int64_t available =
-        available_memory_bytes(settings.lanes) / ranks_on_this_host() + plan.data_bytes;
+        settings.on_gpu ? runtime.available_bytes()
+                        : runtime.available_bytes() / ranks_on_this_host() + plan.data_bytes;
     if (options_.plan && session_.rank() == 0) {
       const WorkRates rates = measure_rates(context.compute, graph, settings.batch);
       const std::string text =
@@ -187,9 +191,8 @@ class TrainingRun {
     }
     require_memory(plan, settings, available);
     if (options_.plan) return true;
-    console_.info(fmt::format("{} weights, {} of memory, {}, {} threads, {}",
-                              with_thousands(plan.weights), human_bytes(double(plan.total_bytes())),
-                              describe_cpu_kernels(), settings.lanes,
+    console_.info(fmt::format("{} weights, {} of memory, {}, {}", with_thousands(plan.weights),
+                              human_bytes(double(plan.total_bytes())), runtime.description(),
                               context.communicator.describe()));
     return false;
   }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "norn/base/log.h"
+#include "norn/kernels/cuda.h"
 #include "norn/nn/connection.h"
 #include "norn/parallel/communicator.h"
 
 #include <memory>
+#include <string>
 
 namespace norn {
 
@@ -16,19 +18,61 @@ struct Context {
   Log log;
 };
 
-/// Owns what a Context points to, for one rank on the CPU.
-class CpuRuntime {
+/// Owns what a Context points to, for one rank.
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+  virtual Context context(Communicator& communicator, Log log = {}) = 0;
+  /// One line for logs: "OpenBLAS 0.3.21 Cooperlake, 16 threads".
+  virtual std::string description() const = 0;
+  /// Bytes that a run may still take, where its weights will stand.
+  virtual std::int64_t available_bytes() const = 0;
+};
+
+/// One rank on the CPU.
+class CpuRuntime final : public Runtime {
  public:
   /// `threads` 0: one a core that this process may use.
   explicit CpuRuntime(int threads = 0)
       : executor_(threads), kernels_(make_cpu_kernels(executor_)) {}
-  Context context(Communicator& communicator, Log log = {}) {
+  Context context(Communicator& communicator, Log log = {}) override {
     return {Compute{executor_, kernels_, host_memory()}, communicator, std::move(log)};
   }
+  std::string description() const override;
+  std::int64_t available_bytes() const override;
 
  private:
   Executor executor_;
   Kernels kernels_;
 };
+
+/// One rank on a GPU.
+class CudaRuntime final : public Runtime {
+ public:
+  /// Throws DeviceError when there is no such GPU.
+  explicit CudaRuntime(const CudaOptions& options = {})
+      : options_(options), device_(options), executor_(1), kernels_(device_.make_kernels()) {}
+  /// Throws UsageError for several ranks, which share no GPU memory yet.
+  Context context(Communicator& communicator, Log log = {}) override;
+  std::string description() const override;
+  std::int64_t available_bytes() const override { return device_.free_bytes(); }
+
+ private:
+  CudaOptions options_;
+  CudaDevice device_;
+  Executor executor_;  // of one lane: the host's part is done by the calling thread
+  Kernels kernels_;
+};
+
+/// What a run shall compute on.
+struct DeviceChoice {
+  enum class Kind { automatic, cpu, cuda };
+  Kind kind = Kind::automatic;  ///< automatic: a GPU when there is one
+  int threads = 0;              ///< of the CPU
+  CudaOptions cuda;
+};
+/// `ranks`: of the run. Automatic takes the CPU for several ranks. Throws DeviceError when a GPU is
+/// asked for and there is none.
+std::unique_ptr<Runtime> make_runtime(const DeviceChoice& choice, int ranks);
 
 }  // namespace norn

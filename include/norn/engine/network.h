@@ -5,6 +5,7 @@
 #include "norn/engine/context.h"
 #include "norn/nn/layer.h"
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -24,6 +25,9 @@ struct BoundBatch {
 
 /// An input layer at work: the batch as the first layers see it.
 class InputLayer;
+/// Batches on their way to the device.
+class DeviceBatch;
+struct BatchView;
 
 class Network {
  public:
@@ -48,6 +52,14 @@ class Network {
   /// examples. Throws DivergenceError naming layer and step when a delta or the cost is no longer
   /// finite.
   FixedSum train_step(const BoundBatch& batch, const StepPosition& position);
+  /// The same in two halves, so that a GPU is never waited for: begin_step() hands the step over and
+  /// may return before it is done; finish_step() waits for the oldest one begun. At most
+  /// steps_ahead() + 1 may be begun and not finished. On the CPU begin_step() does everything.
+  void begin_step(const BoundBatch& batch, const StepPosition& position);
+  FixedSum finish_step();
+  int steps_in_flight() const { return int(in_flight_.size()); }
+  /// How many steps may be begun before an earlier one is finished: 0 on the CPU.
+  int steps_ahead() const { return context_.compute.kernels.queue->depth(); }
   /// Puts rows of sparse weights that lag behind through the steps before `step`. Before anything
   /// but training reads weights, and before they are saved.
   void catch_up(std::int64_t step);
@@ -55,11 +67,13 @@ class Network {
   /// up.
   double regularization_cost();
 
-  /// Called with the outputs of each block of this rank, from several lanes at a time.
+  /// Called with the outputs of each block of this rank, from several lanes at a time. On a GPU they
+  /// stand in its memory, and what the visitor does must be work for its queue.
   using BlockVisitor = std::function<void(Range units, MatrixView<const float> y, int lane)>;
   /// The outputs of one output layer for a batch.
   void predict(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
-  /// The activations of a hidden layer for a batch, [B x width], valid until the next step.
+  /// The activations of a hidden layer for a batch, [B x width], in main memory, valid until the
+  /// next step.
   MatrixView<const float> activations(const BoundBatch& batch, int hidden_layer);
 
   /// Layers that take part, sources first. A hidden layer that leads to no output takes no part.
@@ -84,7 +98,10 @@ class Network {
   bool store_by_destination(int owner_edge) const;
   void build_shared_gradients();
   void build_scratch();
+  void build_outcome(const std::vector<BlockPartition>& partitions);
 
+  void load(const BoundBatch& batch);
+  void enqueue_step(const BoundBatch& batch, const StepPosition& position);
   void forward_hidden(const BoundBatch& batch, Pass pass, const StepPosition& position);
   void catch_up_batch(int input_layer, std::int64_t step);
   void forward_layer(int layer, Index examples, Pass pass, const StepPosition& position);
@@ -92,20 +109,22 @@ class Network {
   void pre_activation(const UnitLayer& layer, Range units, MatrixView<float> z);
   WeightStep weight_step(const StepPosition& position, Index examples) const;
 
-  FixedSum run_output(int layer, const BoundBatch& batch, const StepPosition& position);
+  void enqueue_prediction(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
+  void run_output(int layer, const BoundBatch& batch, const StepPosition& position);
   TargetView target_view(int layer, const BoundBatch& batch) const;
   void softmax_rows(int layer, const TargetView* target, Index examples);
   SoftMaxRows rows_of(const OutputState& state, Index examples) const;
   MatrixView<float> block_z(const UnitLayer& layer, Range units, Index examples, int lane);
-  double block_delta(int layer, const TargetView& target, Range units, MatrixView<float> z);
+  DenseOperand block_delta(int layer, const TargetView& target, Range units, MatrixView<float> z,
+                           double* cost, int lane);
   void clip_output_deltas(int layer, const TargetView& target, Index examples);
 
   void backward_hidden(int layer, Index examples, const StepPosition& position);
-  void receive_delta(int layer, Index examples, const StepPosition& position);
+  void receive_delta(int layer, Index examples);
   void clip_deltas(UnitLayer& layer, Index examples);
-  std::vector<double> reduce_row_squares(const std::vector<std::vector<double>>& blocks,
-                                         Index examples);
-  void backward_block(UnitLayer& layer, Range units, MatrixView<const float> delta,
+  void reduce_row_squares(Index examples);
+  void clip_weights(Weights& weights, Range units, float limit);
+  void backward_block(UnitLayer& layer, Range units, const DenseOperand& delta,
                       const WeightStep& step, int lane, bool with_sparse);
   void update_sparse(UnitLayer& layer, MatrixView<const float> delta, const WeightStep& step);
   void finish_sparse(UnitLayer& layer, const WeightStep& step);
@@ -126,7 +145,24 @@ class Network {
   std::vector<std::unique_ptr<Weights>> weights_;        // by edge
   std::vector<std::unique_ptr<SharedGradient>> shared_;  // by edge that uses shared weights
   std::vector<std::unique_ptr<OutputState>> outputs_;    // by layer
+  std::vector<std::unique_ptr<DeviceBatch>> batches_;    // by layer that is bound to a data set
+  std::vector<BatchView> bound_;                         // by layer: the batch of this step
   std::vector<Scratch> scratch_;                         // by lane
+  Buffer<FixedSum> row_squares_;                         // [lanes x B], with DeltaNorm
+  Buffer<float> activations_;                            // of activations(), in main memory
+
+  // What the host learns of a step, as words in the device's memory: flags of the layers, then one
+  // cost for each output block. Each step in flight has a place in main memory to copy them to.
+  struct InFlight {
+    StepPosition position;
+    std::int64_t* words = nullptr;
+    WorkQueue::Mark done = 0;
+  };
+  Buffer<std::int64_t> outcome_;
+  std::vector<Index> first_cost_;  // by layer: word of the first own block's cost
+  std::vector<std::int64_t*> places_;
+  std::size_t next_place_ = 0;
+  std::deque<InFlight> in_flight_;
 };
 
 }  // namespace norn

@@ -28,6 +28,14 @@ class Predictor {
   const TopK& predict(const BoundBatch& batch, const ScoreFilter& filter);
 
  private:
+  /// The rows of a filter on the device.
+  struct RowsCopy {
+    Buffer<RowOffset> row_begin;
+    Buffer<Column> column;
+    Buffer<float> value;
+  };
+  ScoreFilter on_device(const ScoreFilter& filter);
+  const TopK& read_best(Index examples);
   void merge_ranks(Index examples);
   Network& network_;
   int layer_;
@@ -35,6 +43,10 @@ class Predictor {
   Index units_;
   std::vector<TopK> lanes_;
   std::vector<Buffer<float>> scaled_;  // by lane: scores of a block after the factors
+  RowsCopy excluded_;
+  RowsCopy factors_;
+  Buffer<std::uint8_t> allowed_;
+  TopK host_best_;  // of lanes_[0], where that is on a GPU
 };
 
 }  // namespace norn

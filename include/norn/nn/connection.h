@@ -21,10 +21,10 @@ struct Compute {
 /// What a layer hands to the layers that it feeds: its whole width, for every example of the batch.
 struct LayerOutput {
   bool is_sparse = false;
-  MatrixView<const float> dense;                ///< [B x N], when not sparse
+  DenseOperand dense;                           ///< [B x N], when not sparse
   CsrView sparse;                               ///< [B x N], when sparse
   const TransposedBatch* transposed = nullptr;  ///< of sparse, in training
-  Index examples() const { return is_sparse ? sparse.rows : dense.rows; }
+  Index examples() const { return is_sparse ? sparse.rows : dense.rows(); }
 };
 
 /// Where a weight matrix stands and how it is stored.
@@ -43,8 +43,9 @@ struct WeightShape {
 /// next touched); catch_up() brings all of them up to date.
 class Weights {
  public:
-  /// State arrays are allocated when `trainable`.
-  Weights(const WeightShape& shape, const UpdateRule& rule, bool trainable, Memory& memory);
+  /// State arrays are allocated when `trainable`, rounded copies for dense sources on devices whose
+  /// products read them.
+  Weights(const WeightShape& shape, const UpdateRule& rule, bool trainable, const Compute& compute);
 
   const WeightShape& shape() const { return shape_; }
   MatrixView<float> values() { return values_.view(); }
@@ -53,6 +54,11 @@ class Weights {
   /// stored.
   MatrixView<float> values_of(Range destinations);
   std::array<MatrixView<float>, 2> slots_of(Range destinations);
+  /// The weights rounded for products, [as values()], or an empty view. Updates keep them in step;
+  /// after anything else has changed values(), call round().
+  MatrixView<Bfloat16> rounded() { return rounded_.empty() ? MatrixView<Bfloat16>{} : rounded_.view(); }
+  MatrixView<Bfloat16> rounded_of(Range destinations);
+  void round(const Compute& compute);
   int slots() const { return slots_; }
   /// 0: values, 1 and 2: the state arrays.
   MatrixView<float> part(int number) {
@@ -60,17 +66,21 @@ class Weights {
   }
   RowState row_state(Range destinations);
   VectorView<std::int64_t> steps_done() { return steps_done_.view(); }
+  /// All rows have been through this many steps: after values and state were read from a file.
+  void set_steps_done(std::int64_t steps);
   Index bytes() const;
   Index state_bytes() const;
 
   int users = 1;  ///< connections that share the matrix
 
  private:
-  MatrixView<float> cut(MatrixView<float> whole, Range destinations) const;
+  template <typename T>
+  MatrixView<T> cut(MatrixView<T> whole, Range destinations) const;
   WeightShape shape_;
   int slots_ = 0;
   Matrix<float> values_;
   std::array<Matrix<float>, 2> slot_;
+  Matrix<Bfloat16> rounded_;
   Buffer<std::int64_t> steps_done_;  // [sources], stored by source only
 };
 
@@ -85,6 +95,7 @@ struct WeightStep {
 /// Scratch memory of one lane, sized for the largest connection.
 struct Scratch {
   Matrix<float> z;         ///< [B x widest output block]
+  Matrix<Bfloat16> delta;  ///< [B x widest block], deltas rounded for products; or empty
   Matrix<float> dx;        ///< [B x widest dense source]
   Buffer<float> gradient;  ///< one tile of a weight gradient
 };
@@ -106,21 +117,23 @@ class Connection {
   void forward(const Compute& compute, const LayerOutput& x, Range units,
                MatrixView<float> z) const;
   /// dx = delta * w^T: these units' part of the source's delta.   delta [B x units],  dx [B x N]
-  void input_delta(const Compute& compute, MatrixView<const float> delta, Range units,
+  void input_delta(const Compute& compute, const DenseOperand& delta, Range units,
                    MatrixView<float> dx) const;
   /// Gradient and update of the weights to `units`, tile by tile, never stored whole.
   void update(const Compute& compute, const WeightStep& step, const LayerOutput& x,
-              MatrixView<const float> delta, Range units, Scratch& scratch) const;
+              const DenseOperand& delta, Range units, Scratch& scratch) const;
   /// The gradient of the weights to `units` into their place in `whole` (the shape that the weights
   /// are stored in).
   void gradient(const Compute& compute, float scale, const LayerOutput& x,
-                MatrixView<const float> delta, Range units, MatrixView<float> whole) const;
+                const DenseOperand& delta, Range units, MatrixView<float> whole) const;
   /// Elements of Scratch::gradient that update() needs for blocks of that width.
-  Index gradient_tile(Index block_width) const;
+  Index gradient_tile(const BlockRule& rule, Index block_width) const;
 
  private:
   bool rows_are_destinations() const { return weights_->shape().by_destination != transposed_; }
-  MatrixView<float> view(MatrixView<float> stored, Range units) const;
+  template <typename T>
+  MatrixView<T> view(MatrixView<T> stored, Range units) const;
+  DenseOperand operand(Range units) const;
   Weights* weights_;
   bool transposed_;
   bool sparse_source_;

@@ -16,7 +16,9 @@ class DeltaSum {
  public:
   DeltaSum() = default;
   /// `terms`: the largest number of terms in a step: blocks of all destinations.
-  DeltaSum(Index examples, Index units, Index terms, Memory& memory);
+  /// `flags`: two words that the caller clears after begin(): whether coarse words were used, and
+  /// whether a term was out of range. Everything stands in `memory`.
+  DeltaSum(Index examples, Index units, Index terms, std::int64_t* flags, Memory& memory);
 
   bool allocated() const { return terms_ > 0; }
   /// Starts a step of `examples` examples.
@@ -26,28 +28,30 @@ class DeltaSum {
 
   /// What ranks have to add up before take(): flags by sum, then fine words, and coarse words where
   /// any rank used them.
-  std::span<std::int64_t> flags() { return {flags_.data(), 2}; }
+  std::span<std::int64_t> flags() { return {flags_, 2}; }
   MatrixView<std::int64_t> fine() { return fine_.first_rows(examples_); }
   MatrixView<std::int64_t> coarse() { return coarse_.first_rows(examples_); }
-  bool coarse_used() const { return flags_.data()[0] != 0; }
-  bool out_of_range() const { return flags_.data()[1] != 0; }
 
-  /// The sum of units [first_unit, first_unit + delta.cols) as floats; returns their largest
-  /// magnitude.
-  float take(const Compute& compute, Index first_unit, MatrixView<float> delta);
-  /// Chooses the next step's format from the largest magnitude over all ranks.
-  void adapt(float maximum);
+  /// The sum of units [first_unit, first_unit + delta.cols) as floats; maximum() becomes their
+  /// largest magnitude.
+  void take(const Compute& compute, Index first_unit, MatrixView<float> delta);
+  std::span<float> maximum() { return {maximum_.data(), 1}; }
+  /// Chooses the next step's format from maximum(), which must be that of all ranks by now.
+  void adapt(const Compute& compute);
 
-  int fine_bits() const { return format_.fine_bits; }
-  void set_fine_bits(int bits) { format_.fine_bits = bits; }
+  /// Read from and written to the device: not within a step.
+  int fine_bits() const;
+  void set_fine_bits(int bits);
   Index bytes() const { return fine_.bytes() + coarse_.bytes(); }
 
  private:
   FixedMatrixView view(Index first_unit, Index units);
   Matrix<std::int64_t> fine_;
   Matrix<std::int64_t> coarse_;
-  Buffer<std::int64_t> flags_;  // coarse used, out of range
-  FixedFormat format_;
+  std::int64_t* flags_ = nullptr;  // coarse used, out of range
+  Buffer<FixedFormat> format_;     // one
+  Buffer<float> maximum_;          // one
+  bool host_ = true;  // whether the flags can be read here
   Index terms_ = 0;
   Index examples_ = 0;
 };

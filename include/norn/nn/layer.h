@@ -33,9 +33,10 @@ class UnitLayer {
     Index batch = 1;
     Index terms = 0;  ///< of the delta sum; 0: no delta is wanted
     bool trainable = true;
-    SparsenessPenalty sparseness;  ///< beta 0: off
+    SparsenessPenalty sparseness;         ///< beta 0: off
+    std::int64_t* delta_flags = nullptr;  ///< of the delta sum: two words in the device's memory
   };
-  UnitLayer(const Settings& settings, const UpdateRule& rule, Memory& memory);
+  UnitLayer(const Settings& settings, const UpdateRule& rule, const Compute& compute);
 
   const LayerDescriptor& descriptor() const { return *settings_.descriptor; }
   const Settings& settings() const { return settings_; }
@@ -58,7 +59,9 @@ class UnitLayer {
   MatrixView<float> own(Index examples) {
     return whole(examples).columns(mine().begin, mine().count());
   }
-  LayerOutput output(Index examples) { return {false, whole(examples), {}, nullptr}; }
+  LayerOutput output(Index examples);
+  /// Rounds whole() for products, where the device reads rounded operands; once it is complete.
+  void round_output(const Compute& compute, Index examples);
 
   /// own() = bias.
   void begin_forward(const Compute& compute, Index examples);
@@ -71,6 +74,8 @@ class UnitLayer {
 
   /// [B x own units] d cost / d activation, then d cost / d pre-activation.
   MatrixView<float> delta(Index examples) { return delta_.first_rows(examples); }
+  /// delta() for products: rounded here where the device reads rounded operands.
+  DenseOperand delta_operand(const Compute& compute, Index examples);
   /// delta(): from d cost / d activation to d cost / d pre-activation, and the gradients of batch
   /// normalisation.
   void backward(const Compute& compute, Index examples, const StepPosition& position,
@@ -92,6 +97,8 @@ class UnitLayer {
 
   Settings settings_;
   Matrix<float> out_;                // [batch x width], hidden layers
+  Matrix<Bfloat16> rounded_out_;     // [batch x width], where products read it
+  Matrix<Bfloat16> rounded_delta_;   // [batch x mine], where products read it
   Matrix<float> before_dropout_;     // [batch x mine], with dropout
   Matrix<float> normalised_;         // [batch x mine], with batch normalisation
   Buffer<float> inverse_deviation_;  // [mine]

@@ -21,6 +21,7 @@ struct BlockRule {
   Index maximum_width = 4096;
   Index multiple = 16;
   Index wanted_blocks = 8;  ///< so that threads and ranks have something to share
+  Index gradient_elements = Index(1) << 18;  ///< of a weight gradient's tile that stays in cache
 };
 
 /// A layer's units cut into blocks. A function of the width, the batch size and the device kind's

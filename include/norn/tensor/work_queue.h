@@ -33,6 +33,9 @@ class WorkQueue {
   /// Page-locked memory that lives as long as the queue.
   virtual void* staging(std::size_t bytes);
 
+  /// How many pieces of work the caller may usefully be ahead of the device.
+  virtual int depth() const { return 0; }
+
   /// A point in the order of work.
   using Mark = std::int64_t;
   virtual Mark mark() { return 0; }
