@@ -78,4 +78,12 @@ void BatchKernels::alpha_dropout_backward(float p, float saturation, Philox rand
           delta);
 }
 
+void BatchKernels::mask(float p, float a, float b, float left_out, Philox random, Index first_row,
+                        Index first_unit, MatrixView<const float> y, MatrixView<float> out) {
+  require_probability("mask", p);
+  require_fit(y.rows == out.rows && y.cols == out.cols && has_room(y) && has_room(out), "mask",
+              "y and out in one shape", y, out);
+  do_mask(p, a, b, left_out, random, first_row, first_unit, y, out);
+}
+
 }  // namespace norn

@@ -50,6 +50,7 @@ class CpuBatch final : public BatchKernels {
     const bool denoise = preparation.denoising > 0.0f;
     prepared.rows = x.rows;
     prepared.cols = x.cols;
+    prepared.entry_limit = x.entry_limit;
     prepared.has_values = x.value || !weight.empty() || preparation.normalise_l2 || denoise;
     grow(prepared.row_begin, x.rows + 1);
     find_rows(x, example, preparation, prepared.row_begin.data());

@@ -95,6 +95,7 @@ TEST_F(BatchTest, PreparationDoesWhatItSays) {
             kernels->prepare(x.view(), samples::view_of(std::as_const(weight)),
                              samples::view_of(std::as_const(example)), preparation, prepared);
             EXPECT_EQ(prepared.cols, 130);
+            EXPECT_TRUE(prepared.entry_limit == 0 || prepared.entry_limit >= x.view().entries());
             EXPECT_EQ(prepared.has_values, x.view().value != nullptr || (weighted && rows > 0) ||
                                                normalise || denoising > 0);
             expect_equal(copy_of(prepared), prepare_plainly(x, weight, example, preparation));
@@ -137,12 +138,57 @@ TEST_F(BatchTest, DenoisingLeavesOutItsShareAndChangesWithTheEpoch) {
   EXPECT_FALSE(copy_of(first) == copy_of(second));
 }
 
+TEST_F(BatchTest, DenoisingOfLongRowsKeepsTheirOrder) {
+  Executor executor(2);
+  const auto kernels = samples::make_batch(executor);
+  const SparseRows x = samples::awkward_batch(5000, 3000, 90, true, random_);
+  std::vector<Index> example;
+  for (Index r = 0; r < 5000; ++r) example.push_back(below(1'000'000));
+  const InputPreparation preparation{true, 0.3f, stream(RandomPurpose::denoising), 3};
+  CsrBuffer prepared;
+  kernels->prepare(x.view(), {}, samples::view_of(std::as_const(example)), preparation, prepared);
+  expect_equal(copy_of(prepared), prepare_plainly(x, {}, example, preparation));
+}
+
+TEST_F(BatchTest, DenseRowsAreNormalisedWeightedAndFilledUp) {
+  Executor executor(2);
+  const auto kernels = samples::make_batch(executor);
+  for (const Index rows : {0, 1, 9})
+    for (const Index cols : {0, 1, 4, 31, 128, 1000, 20000})
+      for (const Index more : {0, 1, 8})
+        for (const Index padding : {0, 4, 5})
+          for (const bool normalise : {false, true}) {
+            const bool weighted = more > 0;
+            SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols) + " + " +
+                         std::to_string(more) + (normalise ? " normalised" : ""));
+            PaddedMatrix<float> data(rows, cols, padding), x(rows, cols + more, padding);
+            samples::fill_normal(data.view(), random_);
+            for (Index c = 0; c < cols && rows > 2; ++c) data(2, c) = 0.0f;
+            std::vector<float> weight;
+            for (Index r = 0; r < rows && weighted; ++r) weight.push_back(uniform(0.5f, 2.0f));
+            kernels->prepare_dense(data.view(), samples::view_of(std::as_const(weight)), normalise,
+                                   x.view());
+            for (Index r = 0; r < rows; ++r) {
+              double squares = 0;
+              for (Index c = 0; c < cols; ++c) squares += double(data(r, c)) * double(data(r, c));
+              double factor = weighted ? double(weight[std::size_t(r)]) : 1.0;
+              if (normalise && squares > 0) factor /= std::sqrt(squares);
+              for (Index c = 0; c < cols; ++c) {
+                const double expected = factor * double(data(r, c));
+                ASSERT_NEAR(x(r, c), expected, 1e-6 * std::abs(expected)) << r << ' ' << c;
+              }
+              for (Index c = cols; c < cols + more; ++c) ASSERT_EQ(x(r, c), 0.0f);
+            }
+            EXPECT_TRUE(x.padding_is_intact());
+          }
+}
+
 TEST_F(BatchTest, DropoutFollowsTheDocumentedMask) {
   Executor executor(2);
   const auto kernels = samples::make_batch(executor);
   const Philox random = stream(RandomPurpose::dropout);
   for (const Index cols : {0, 1, 2, 31, 32, 33, 127, 128, 129, 1000})
-    for (const Index first_unit : {0, 1, 6, 1001})
+    for (const Index first_unit : {0, 1, 6, 1000, 1001})
       for (const float p : {0.0f, 0.3f, 0.9f}) {
         SCOPED_TRACE(std::to_string(cols) + " from " + std::to_string(first_unit));
         const Index rows = 3, first_row = 12345;
@@ -160,6 +206,24 @@ TEST_F(BatchTest, DropoutFollowsTheDocumentedMask) {
         kernels->dropout(p, random, first_row, first_unit, y.view(), y.view());
         EXPECT_TRUE(y.same_bits(out)) << "in place";
       }
+}
+
+TEST_F(BatchTest, MaskIsAnAffineMapOfWhatIsKept) {
+  Executor executor(2);
+  const auto kernels = samples::make_batch(executor);
+  const Philox random = stream(RandomPurpose::dropout);
+  for (const Index padding : {3, 4})
+    for (const Index cols : {1, 128, 133}) {
+      PaddedMatrix<float> y(50, cols, padding), out(50, cols, padding);
+      samples::fill_normal(y.view(), random_);
+      kernels->mask(0.5f, 2.0f, 1.0f, -3.0f, random, 77, 8, y.view(), out.view());
+      for (Index r = 0; r < 50; ++r)
+        for (Index c = 0; c < cols; ++c) {
+          const bool kept = random.uniform(std::uint64_t(77 + r), std::uint64_t(8 + c)) >= 0.5f;
+          ASSERT_NEAR(out(r, c), kept ? 2.0f * y(r, c) + 1.0f : -5.0f, 1e-6f * 16);
+        }
+      EXPECT_TRUE(out.padding_is_intact());
+    }
 }
 
 TEST_F(BatchTest, AlphaDropoutKeepsMeanZeroAndVarianceOne) {

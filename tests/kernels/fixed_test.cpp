@@ -197,6 +197,47 @@ TEST_F(Fixed, FormatsFarFromOneWork) {
   }
 }
 
+TEST_F(Fixed, SumsWithoutPaddingAreOneRun) {
+  const FixedFormat format{.fine_bits = 40, .term_bits = 8};
+  for (Index cols : {1, 2, 37, 512}) {
+    PaddedMatrix<float> x(31, cols, 0);
+    PaddedMatrix<std::int64_t> fine(31, cols, 0), coarse(31, cols, 0);
+    for (Index r = 0; r < 31; ++r)
+      for (Index c = 0; c < cols; ++c) {
+        x(r, c) = r == 11 && c == cols / 2 ? -54321.0f : uniform(-1, 1);
+        fine(r, c) = coarse(r, c) = 0;
+      }
+    std::int64_t coarse_used = 0, out_of_range = 0;
+    const FixedMatrixView sum{fine.view(), coarse.view(), &coarse_used, &out_of_range};
+    for (int i = 0; i < 2; ++i) kernels_->add(&format, x.view(), sum);
+    EXPECT_EQ(coarse_used, 1);
+    EXPECT_EQ(out_of_range, 0);
+    PaddedMatrix<float> value(31, cols, 0);
+    float maximum = -1;
+    kernels_->to_float(&format, sum, value.view(), &maximum);
+    EXPECT_EQ(maximum, 108642.0f);
+    for (Index r = 0; r < 31; ++r)
+      for (Index c = 0; c < cols; ++c)
+        ASSERT_NEAR(value(r, c), 2 * x(r, c), 1e-6f) << r << ' ' << c;
+  }
+}
+
+TEST_F(Fixed, AFormatIsAdaptedToTheMaximum) {
+  for (float maximum : {1e-40f, 3e-9f, 0.25f, 0.3f, 1.0f, 1.5f, 7e4f, 3e38f})
+    for (std::int64_t terms : {1, 2, 3, 4096, 4097, 10'000'000}) {
+      FixedFormat format;
+      kernels_->adapt(&maximum, terms, &format);
+      EXPECT_EQ(format, FixedFormat::for_maximum(double(maximum), terms)) << maximum;
+    }
+  const FixedFormat before{.fine_bits = 17, .term_bits = 5};
+  for (float maximum : {0.0f, -1.0f, std::numeric_limits<float>::infinity(),
+                        std::numeric_limits<float>::quiet_NaN()}) {
+    FixedFormat format = before;
+    kernels_->adapt(&maximum, 100, &format);
+    EXPECT_EQ(format, before) << maximum;
+  }
+}
+
 TEST_F(Fixed, ShapesThatDoNotFitAreRefused) {
   Sum sum(3, 4);
   PaddedMatrix<float> x(3, 5);
@@ -206,6 +247,8 @@ TEST_F(Fixed, ShapesThatDoNotFitAreRefused) {
   FixedMatrixView view = sum.view();
   view.coarse_used = nullptr;
   EXPECT_THROW(kernels_->add(&format, y.view(), view), ShapeError);
+  FixedFormat adapted;
+  EXPECT_THROW(kernels_->adapt(nullptr, 1, &adapted), ShapeError);
 }
 
 }  // namespace

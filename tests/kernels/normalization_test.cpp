@@ -66,7 +66,7 @@ std::vector<double> normalised_column(const std::vector<double>& z, double scale
 }
 
 TEST_F(Normalization, BatchNormAgreesWithFloat64) {
-  for (Index rows : {2, 33, 128})
+  for (Index rows : {2, 33, 128, 2100})
     for (Index width : samples::edge_widths()) {
       SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
       Norm norm = random_norm(width);
@@ -95,6 +95,37 @@ TEST_F(Normalization, BatchNormAgreesWithFloat64) {
       }
       EXPECT_TRUE(z.padding_is_intact() && unit.padding_is_intact());
     }
+}
+
+TEST_F(Normalization, ColumnsAreIndependentOfEachOther) {
+  constexpr Index kRows = 2500;
+  PaddedMatrix<float> whole = random(kRows, 70);
+  PaddedMatrix<float> parts = whole, unit(kRows, 70), unit_of_parts(kRows, 70);
+  PaddedMatrix<float> delta = random(kRows, 70);
+  PaddedMatrix<float> delta_of_parts = delta;
+  Norm norm = random_norm(70);
+  Norm norm_of_parts = norm;
+  const auto run = [&](Norm& n, PaddedMatrix<float>& z, PaddedMatrix<float>& u,
+                       PaddedMatrix<float>& d, Index first, Index count) {
+    BatchNormView v = n.view();
+    v = {v.scale.range(first, count), v.bias.range(first, count),
+         v.running_mean.range(first, count), v.running_variance.range(first, count)};
+    std::vector<float> inverse(std::size_t(count), 0.0f), slope = inverse, bias = inverse;
+    kernels_->batch_norm(v, z.view().columns(first, count), u.view().columns(first, count),
+                         view_of(inverse));
+    kernels_->batch_norm_backward(v.scale, u.view().columns(first, count),
+                                  view_of(std::as_const(inverse)), d.view().columns(first, count),
+                                  view_of(slope), view_of(bias));
+    kernels_->sparseness_penalty(0.1f, 3.0f, z.view().columns(first, count),
+                                 d.view().columns(first, count));
+  };
+  run(norm, whole, unit, delta, 0, 70);
+  for (const auto& [first, count] : std::vector<std::pair<Index, Index>>{{0, 7}, {7, 1}, {8, 62}})
+    run(norm_of_parts, parts, unit_of_parts, delta_of_parts, first, count);
+  EXPECT_TRUE(whole.same_bits(parts) && unit.same_bits(unit_of_parts));
+  EXPECT_TRUE(delta.same_bits(delta_of_parts));
+  EXPECT_EQ(norm.mean, norm_of_parts.mean);
+  EXPECT_EQ(norm.variance, norm_of_parts.variance);
 }
 
 TEST_F(Normalization, ABatchOfOneGivesTheBias) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/bfloat16.h"
 #include "norn/tensor/executor.h"
 #include "norn/tensor/views.h"
 
@@ -12,6 +13,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -71,6 +73,8 @@ class PaddedMatrix {
   static T poison() {
     if constexpr (std::is_floating_point_v<T>)
       return std::numeric_limits<T>::quiet_NaN();
+    else if constexpr (std::is_same_v<T, Bfloat16>)
+      return T{0x5A5A};
     else
       return T(0x5A5A5A5A);
   }

@@ -80,11 +80,11 @@ TEST_F(UpdateTest, LongRowsAndColumnsAreScaledDownToTheLimit) {
 TEST_F(UpdateTest, ColumnNormsDoNotDependOnHowColumnsAreCut) {
   Executor executor(2);
   const auto kernels = samples::make_update(executor);
-  auto whole = random_matrix(1300, 70);
+  auto whole = random_matrix(2300, 70);
   PaddedMatrix<float> parts = whole;
-  kernels->clip_column_norms(30.0f, whole.view());
-  kernels->clip_column_norms(30.0f, parts.view().columns(0, 7));
-  kernels->clip_column_norms(30.0f, parts.view().columns(7, 63));
+  kernels->clip_column_norms(40.0f, whole.view());
+  kernels->clip_column_norms(40.0f, parts.view().columns(0, 7));
+  kernels->clip_column_norms(40.0f, parts.view().columns(7, 63));
   EXPECT_TRUE(whole.same_bits(parts));
 }
 
@@ -114,12 +114,83 @@ TEST_F(UpdateTest, BitsDoNotDependOnLanes) {
   }
 }
 
+TEST_F(UpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
+  Executor executor(2);
+  const auto kernels = samples::make_update(executor);
+  const UpdateStep step{0.01f, 1e-3f, 1e-4f, 2.0f, 3.0f};
+  for (const std::string& name : names_of<UpdateRule>())
+    for (const Index padding : {0, 4, 5})
+      for (const auto& [rows, cols] : shapes()) {
+        SCOPED_TRACE(name + " " + std::to_string(rows) + " x " + std::to_string(cols) + " + " +
+                     std::to_string(padding));
+        const UpdateRule rule = *find_named<UpdateRule>(name);
+        PaddedMatrix<float> w(rows, cols, padding), g(rows, cols, padding);
+        samples::fill_normal(w.view(), random_);
+        samples::fill_normal(g.view(), random_);
+        PaddedMatrix<float> expected = w, s0 = g, s1 = g;
+        for (Index r = 0; r < rows; ++r)
+          for (Index c = 0; c < cols; ++c) s0(r, c) = s1(r, c) = std::abs(g(r, c));
+        PaddedMatrix<float> expected0 = s0, expected1 = s1;
+        PaddedMatrix<Bfloat16> rounded(rows, cols, padding);
+        std::visit(
+            [&](const auto& rule_value) {
+              for (Index r = 0; r < rows; ++r)
+                for (Index c = 0; c < cols; ++c) {
+                  float slots[2] = {s0(r, c), s1(r, c)};
+                  rule_value.step(expected(r, c), g(r, c), slots, step);
+                  expected0(r, c) = slots[0];
+                  expected1(r, c) = slots[1];
+                }
+            },
+            rule);
+        kernels->update(rule, step, w.view(), g.view(), {s0.view(), s1.view()}, rounded.view());
+        EXPECT_TRUE(w.same_bits(expected) && s0.same_bits(expected0) && s1.same_bits(expected1));
+        for (Index r = 0; r < rows; ++r)
+          for (Index c = 0; c < cols; ++c)
+            ASSERT_EQ(rounded(r, c).bits, Bfloat16::rounded(expected(r, c)).bits);
+        EXPECT_TRUE(rounded.padding_is_intact());
+      }
+}
+
+TEST_F(UpdateTest, PartsOfAMatrixAreUpdatedInPlace) {
+  Executor executor(2);
+  const auto kernels = samples::make_update(executor);
+  auto whole = random_matrix(40, 70), g = random_matrix(40, 70), s0 = g, s1 = g;
+  for (Index r = 0; r < 40; ++r)
+    for (Index c = 0; c < 70; ++c) s0(r, c) = s1(r, c) = std::abs(g(r, c));
+  PaddedMatrix<float> parts = whole, p0 = s0, p1 = s1;
+  const UpdateStep step = UpdateSchedule{}.at(3);
+  kernels->update(Adam{}, step, whole.view(), g.view(), {s0.view(), s1.view()});
+  for (const auto& [first, count] : std::vector<std::pair<Index, Index>>{{0, 3}, {3, 33}, {36, 34}})
+    kernels->update(Adam{}, step, parts.view().columns(first, count),
+                    g.view().columns(first, count),
+                    {p0.view().columns(first, count), p1.view().columns(first, count)});
+  EXPECT_TRUE(parts.same_bits(whole) && p0.same_bits(s0) && p1.same_bits(s1));
+}
+
+TEST_F(UpdateTest, NormsDoNotDependOnThePadding) {
+  Executor executor(2);
+  const auto kernels = samples::make_update(executor);
+  auto padded = random_matrix(333, 129);
+  PaddedMatrix<float> plain(333, 129, 0);
+  for (Index r = 0; r < 333; ++r)
+    for (Index c = 0; c < 129; ++c) plain(r, c) = padded(r, c);
+  double a[2], b[2];
+  kernels->norms(padded.view(), a, a + 1);
+  kernels->norms(plain.view(), b, b + 1);
+  EXPECT_EQ(a[0], b[0]);
+  EXPECT_EQ(a[1], b[1]);
+}
+
 TEST_F(UpdateTest, ShapesThatDoNotFitAreRefused) {
   Executor executor(1);
   const auto kernels = samples::make_update(executor);
   auto w = random_matrix(3, 4), g = random_matrix(4, 3);
   EXPECT_THROW(kernels->update(Sgd{}, UpdateStep{}, w.view(), g.view(), {}), ShapeError);
   EXPECT_THROW(kernels->update(Adam{}, UpdateStep{}, w.view(), w.view(), {w.view(), {}}),
+               ShapeError);
+  PaddedMatrix<Bfloat16> narrow(3, 3);
+  EXPECT_THROW(kernels->update(Sgd{}, UpdateStep{}, w.view(), w.view(), {}, narrow.view()),
                ShapeError);
   EXPECT_THROW(kernels->norms(w.view(), nullptr, nullptr), ShapeError);
 }

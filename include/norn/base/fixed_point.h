@@ -91,7 +91,16 @@ struct FixedFormat {
 
   /// The format for sums that were at most `maximum` in the step before, each of at most `terms`
   /// terms (up to 2^40). A maximum of 0 or one that is not finite counts as 1.
-  static FixedFormat for_maximum(double maximum, std::int64_t terms);
+  NORN_HD static FixedFormat for_maximum(double maximum, std::int64_t terms) {
+    FixedFormat format;
+    format.term_bits = 1;
+    while (format.term_bits < kMaximumTermBits && (std::int64_t(1) << format.term_bits) < terms)
+      ++format.term_bits;
+    const int bits = kWordBits - format.term_bits - kHeadroomBits - exponent_above(maximum);
+    format.fine_bits = bits > kMaximumFineBits ? kMaximumFineBits : bits;
+    if (format.fine_bits < -kMaximumFineBits) format.fine_bits = -kMaximumFineBits;
+    return format;
+  }
 
   NORN_HD static double power(int exponent) {  // 2^exponent, |exponent| <= 1022
     union {
@@ -105,6 +114,26 @@ struct FixedFormat {
   NORN_HD double fine_limit() const { return power(62 - term_bits - fine_bits); }
   NORN_HD double coarse_limit() const { return power(62 - term_bits - fine_bits + 24); }
   bool operator==(const FixedFormat&) const = default;
+
+ private:
+  static constexpr int kWordBits = 62;      // of a sum: one bit of slack and the sign
+  static constexpr int kHeadroomBits = 16;  // growth from one step to the next
+  static constexpr int kMaximumTermBits = 40;
+  // Wider than float's 2^-149..2^128, and every exponent stays valid for power().
+  static constexpr int kMaximumFineBits = 512;
+
+  /// The least e with 2^e >= |value|, from its bits; of a subnormal number one that is too large,
+  /// but beyond kMaximumFineBits all the same; 0 for 0 and what is not finite.
+  NORN_HD static int exponent_above(double value) {
+    union {
+      double value;
+      std::uint64_t bits;
+    } u = {value};
+    const std::uint64_t fraction = u.bits & ((std::uint64_t(1) << 52) - 1);
+    const int exponent = int(u.bits >> 52 & 0x7FFu);
+    if (exponent == 0x7FF || (exponent == 0 && fraction == 0)) return 0;
+    return exponent - 1023 + (fraction != 0 ? 1 : 0);
+  }
 };
 
 }  // namespace norn

@@ -52,6 +52,9 @@ class BatchKernels {
                      MatrixView<const float> y, MatrixView<float> out);
   void alpha_dropout_backward(float p, float saturation, Philox random, Index first_row,
                               Index first_unit, MatrixView<float> delta);
+  /// What all of them are: out = a * (kept ? y : left_out) + b.
+  void mask(float p, float a, float b, float left_out, Philox random, Index first_row,
+            Index first_unit, MatrixView<const float> y, MatrixView<float> out);
 
  private:
   virtual void do_prepare(CsrView x, VectorView<const float> weight,
@@ -59,7 +62,6 @@ class BatchKernels {
                           CsrBuffer& prepared) = 0;
   virtual void do_prepare_dense(MatrixView<const float> data, VectorView<const float> weight,
                                 bool normalise_l2, MatrixView<float> x) = 0;
-  /// out = a * (kept ? y : left_out) + b
   virtual void do_mask(float p, float a, float b, float left_out, Philox random, Index first_row,
                        Index first_unit, MatrixView<const float> y, MatrixView<float> out) = 0;
 };

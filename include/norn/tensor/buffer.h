@@ -150,8 +150,10 @@ struct CsrBuffer {
   bool has_values = false;
   Index rows = 0;
   Index cols = 0;
+  Index entry_limit = 0;  ///< that of its view
   CsrView view() const {
-    return {row_begin.data(), column.data(), has_values ? value.data() : nullptr, rows, cols};
+    return {row_begin.data(), column.data(), has_values ? value.data() : nullptr, rows, cols,
+            entry_limit};
   }
 };
 

@@ -5,9 +5,11 @@
 #include "kernels/cuda/memory.h"
 #include "norn/tensor/buffer.h"
 
-#include <vector>
+#include <cstdint>
+#include <memory>
 
-/// Copies of host views on the GPU, for the adapters that let tests give host views to CUDA kernels.
+/// Copies of host views on the GPU, for the adapters that let tests give host views to CUDA
+/// kernels.
 namespace norn::staged {
 
 /// The GPU that all adapters of a test program use: plain memory, no pool, no graphs.
@@ -33,28 +35,35 @@ struct TestDevice {
   std::unique_ptr<cuda::Stream> stream;
 };
 
-/// A matrix, its padding included, on the GPU. The last row ends with its last column.
+/// A matrix, its padding included, on the GPU, as far from a multiple of 16 bytes as it is on the
+/// host. The last row ends with its last column.
 template <typename T>
 class StagedMatrix {
  public:
   using Value = std::remove_const_t<T>;
   explicit StagedMatrix(MatrixView<T> host)
-      : host_(host), buffer_(extent(host), *TestDevice::get().memory) {
-    if (extent(host) > 0) buffer_.write(host.data, extent(host));
+      : host_(host),
+        offset_(Index(reinterpret_cast<std::uintptr_t>(host.data) % 16 / sizeof(T))),
+        buffer_(extent(host) + offset_, *TestDevice::get().memory) {
+    if (extent(host) > 0) TestDevice::get().memory->write(data(), host.data, bytes());
   }
   MatrixView<Value> view() {
-    return {host_.data == nullptr ? nullptr : buffer_.data(), host_.rows, host_.cols, host_.stride};
+    return {host_.data == nullptr ? nullptr : data(), host_.rows, host_.cols, host_.stride};
   }
   /// Copies everything back, once the kernels are done.
   void back() const requires(!std::is_const_v<T>) {
-    if (extent(host_) > 0) buffer_.read(host_.data, extent(host_));
+    if (extent(host_) > 0) TestDevice::get().memory->read(data(), host_.data, bytes());
   }
 
  private:
+  Value* data() { return buffer_.data() + offset_; }
+  const Value* data() const { return buffer_.data() + offset_; }
+  std::size_t bytes() const { return std::size_t(extent(host_)) * sizeof(T); }
   static Index extent(const MatrixView<T>& m) {
     return m.data == nullptr || m.rows == 0 ? 0 : (m.rows - 1) * m.stride + m.cols;
   }
   MatrixView<T> host_;
+  Index offset_;
   Buffer<Value> buffer_;
 };
 

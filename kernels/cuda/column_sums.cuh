@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums down the columns of matrices in float64, in an order that the number of rows alone fixes: a
+// rank that holds some of the columns gets the same bits as one that holds all.
+#pragma once
+
+#include "kernels/cuda/elements.cuh"
+
+#include <algorithm>
+
+namespace norn::cuda {
+
+inline constexpr int kTileColumns = 32;     // of a block: 8 threads of four columns
+inline constexpr int kTileRowLanes = 128;   // lane l sums rows l, l + 128, ... of the block's slice
+inline constexpr Index kLeastSlice = 1024;  // rows
+inline constexpr Index kMaximumSlices = 256;
+
+/// The sums of one column over a block's slice of rows lie in `part` after this, in warp `column`.
+template <int kSums>
+__device__ __forceinline__ void add_lanes(double (&sum)[4][kSums], int k, double (*part)[33],
+                                          double& total) {
+  const int thread = int(threadIdx.y * blockDim.x + threadIdx.x);
+  const int warp = thread / 32, lane = thread % 32;
+  __syncthreads();  // the sums of the last k are read
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    double x = sum[i][k];
+    x += __shfl_xor_sync(0xFFFFFFFFu, x, 8);
+    x += __shfl_xor_sync(0xFFFFFFFFu, x, 16);
+    if (lane < 8) part[warp][4 * lane + i] = x;
+  }
+  __syncthreads();
+  total = part[lane][warp];
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(0xFFFFFFFFu, total, step);
+}
+
+/// Term::add<kPacked>(r, c, cols, sum) adds the terms of elements [c, c + 4) of row r; elements
+/// beyond `cols` are not read. With one slice, finish(c, total) takes the totals; with more, they
+/// go to `partial` [kSums x slices x cols].
+template <bool kPacked, typename Term, typename Finish>
+__global__ void __launch_bounds__(8 * kTileRowLanes)
+    column_sums_kernel(const Term term, const Finish finish, const Index rows, const Index cols,
+                       const Index slice, double* partial) {
+  constexpr int kSums = Term::kSums;
+  __shared__ double part[32][33];
+  const Index c = Index(blockIdx.x) * kTileColumns + Index(threadIdx.x) * 4;
+  const Index begin = Index(blockIdx.y) * slice;
+  const Index end = begin + slice < rows ? begin + slice : rows;
+  double sum[4][kSums] = {};
+  if (c < cols) {
+#pragma unroll 4
+    for (Index r = begin + threadIdx.y; r < end; r += kTileRowLanes)
+      term.template add<kPacked>(r, c, cols, sum);
+  }
+  double total[kSums];
+#pragma unroll
+  for (int k = 0; k < kSums; ++k) add_lanes(sum, k, part, total[k]);
+  const int thread = int(threadIdx.y * blockDim.x + threadIdx.x);
+  const Index column = Index(blockIdx.x) * kTileColumns + thread / 32;
+  if (thread % 32 != 0 || column >= cols) return;
+  if (gridDim.y == 1) {
+    finish(column, total);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kSums; ++k)
+    partial[(Index(k) * gridDim.y + blockIdx.y) * cols + column] = total[k];
+}
+
+/// Adds the slices' sums in order.
+template <int kSums, typename Finish>
+__global__ void __launch_bounds__(kElementThreads)
+    finish_columns_kernel(const Finish finish, const Index cols, const Index slices,
+                          const double* partial) {
+  const Index c = Index(blockIdx.x) * kElementThreads + threadIdx.x;
+  if (c >= cols) return;
+  double total[kSums];
+#pragma unroll
+  for (int k = 0; k < kSums; ++k) {
+    double sum = 0;
+#pragma unroll 8
+    for (Index s = 0; s < slices; ++s) sum += partial[(k * slices + s) * cols + c];
+    total[k] = sum;
+  }
+  finish(c, total);
+}
+
+/// finish(c, {sums of the terms over the rows}) for every column.
+template <typename Term, typename Finish>
+void sum_over_columns(const Stream& stream, Scratch<double>& scratch, const char* name, Index rows,
+                      Index cols, bool packed, const Term& term, const Finish& finish) {
+  if (cols == 0) return;
+  const Index slice = std::max(kLeastSlice, (rows + kMaximumSlices - 1) / kMaximumSlices);
+  const Index slices = std::max<Index>(1, (rows + slice - 1) / slice);
+  double* partial = slices == 1 ? nullptr : scratch.reserve(Term::kSums * slices * cols);
+  const dim3 grid(unsigned((cols + kTileColumns - 1) / kTileColumns), unsigned(slices));
+  const dim3 block(kTileColumns / 4, kTileRowLanes);
+  if (packed)
+    column_sums_kernel<true>
+        <<<grid, block, 0, stream.stream>>>(term, finish, rows, cols, slice, partial);
+  else
+    column_sums_kernel<false>
+        <<<grid, block, 0, stream.stream>>>(term, finish, rows, cols, slice, partial);
+  check_launch(name);
+  if (slices == 1) return;
+  const auto blocks = unsigned((cols + kElementThreads - 1) / kElementThreads);
+  finish_columns_kernel<Term::kSums>
+      <<<blocks, kElementThreads, 0, stream.stream>>>(finish, cols, slices, partial);
+  check_launch(name);
+}
+
+/// The sum of x.
+struct ValueTerm {
+  static constexpr int kSums = 1;
+  MatrixView<const float> x;
+  template <bool kPacked>
+  __device__ void add(Index r, Index c, Index cols, double (&sum)[4][1]) const {
+    const Pack<float, 4> four = load_four<kPacked>(x.row(r), c, cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[i][0] += double(four.value[i]);
+  }
+};
+
+/// The sum of x^2.
+struct SquareTerm {
+  static constexpr int kSums = 1;
+  MatrixView<const float> x;
+  template <bool kPacked>
+  __device__ void add(Index r, Index c, Index cols, double (&sum)[4][1]) const {
+    const Pack<float, 4> four = load_four<kPacked>(x.row(r), c, cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[i][0] += double(four.value[i]) * double(four.value[i]);
+  }
+};
+
+}  // namespace norn::cuda

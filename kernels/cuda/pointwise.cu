@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pointwise work on the GPU.
+#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/families.h"
+#include "kernels/cuda/row_group.cuh"
+#include "norn/kernels/pointwise.h"
+
+namespace norn::cuda {
+namespace {
+
+struct CopyWork {
+  MatrixView<const float> x;
+  MatrixView<float> z;
+  template <int n>
+  __device__ void at(Index r, Index c) const {
+    store<n>(z.row(r) + c, load<n>(x.row(r) + c));
+  }
+};
+
+struct AddWork {
+  MatrixView<const float> x;
+  MatrixView<float> z;
+  template <int n>
+  __device__ void at(Index r, Index c) const {
+    const Pack<float, n> term = load<n>(x.row(r) + c);
+    Pack<float, n> sum = load<n>(z.row(r) + c);
+#pragma unroll
+    for (int i = 0; i < n; ++i) sum.value[i] += term.value[i];
+    store<n>(z.row(r) + c, sum);
+  }
+};
+
+struct ScaleWork {
+  float factor;
+  MatrixView<float> z;
+  template <int n>
+  __device__ void at(Index r, Index c) const {
+    Pack<float, n> x = load<n>(z.row(r) + c);
+#pragma unroll
+    for (int i = 0; i < n; ++i) x.value[i] *= factor;
+    store<n>(z.row(r) + c, x);
+  }
+};
+
+struct RoundWork {
+  MatrixView<const float> x;
+  MatrixView<Bfloat16> rounded;
+  template <int n>
+  __device__ void at(Index r, Index c) const {
+    const Pack<float, n> from = load<n>(x.row(r) + c);
+    Pack<Bfloat16, n> to;
+#pragma unroll
+    for (int i = 0; i < n; ++i) to.value[i] = Bfloat16::rounded(from.value[i]);
+    store<n>(rounded.row(r) + c, to);
+  }
+};
+
+template <typename Function>
+struct ActivateWork {
+  Function f;
+  MatrixView<float> y;
+  template <int n>
+  __device__ void at(Index r, Index c) const {
+    Pack<float, n> x = load<n>(y.row(r) + c);
+#pragma unroll
+    for (int i = 0; i < n; ++i) x.value[i] = f.value(x.value[i]);
+    store<n>(y.row(r) + c, x);
+  }
+};
+
+template <typename Function>
+struct SlopeWork {
+  Function f;
+  MatrixView<const float> y;
+  MatrixView<float> delta;
+  template <int n>
+  __device__ void at(Index r, Index c) const {
+    const Pack<float, n> output = load<n>(y.row(r) + c);
+    Pack<float, n> d = load<n>(delta.row(r) + c);
+#pragma unroll
+    for (int i = 0; i < n; ++i) d.value[i] *= f.slope(output.value[i]);
+    store<n>(delta.row(r) + c, d);
+  }
+};
+
+struct ScaledSum {
+  double scale;
+  float* sum;
+  __device__ void operator()(Index c, const double (&total)[1]) const {
+    sum[c] = float(scale * total[0]);
+  }
+};
+
+/// The exponentials are taken twice rather than kept: what they cost hides behind the memory.
+template <int kThreads, bool kPacked>
+__global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
+    softmax_rows_kernel(const MatrixView<float> z) {
+  const Index r = row_of_group<kThreads>();
+  if (r >= z.rows) return;
+  float* row = z.row(r);
+  float top = row[0];
+#pragma unroll 4
+  for (Index c = Index(threadIdx.x) * 4; c < z.cols; c += 4 * kThreads) {
+    const Pack<float, 4> x = load_four<kPacked>(row, c, z.cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (c + i < z.cols) top = Larger{}(x.value[i], top);
+  }
+  top = reduce_threads<kThreads>(top, Larger{});
+  double total = 0;
+#pragma unroll 2
+  for (Index c = Index(threadIdx.x) * 4; c < z.cols; c += 4 * kThreads) {
+    const Pack<float, 4> x = load_four<kPacked>(row, c, z.cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (c + i < z.cols) total += double(math::exp_nonpositive(x.value[i] - top));
+  }
+  total = reduce_threads<kThreads>(total, Plus{});
+  const float inverse = float(1.0 / total);
+#pragma unroll 2
+  for (Index c = Index(threadIdx.x) * 4; c < z.cols; c += 4 * kThreads) {
+    Pack<float, 4> x = load_four<kPacked>(row, c, z.cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x.value[i] = math::exp_nonpositive(x.value[i] - top) * inverse;
+    store_four<kPacked>(row, c, z.cols, x);
+  }
+}
+
+template <int kThreads, bool kPacked>
+__global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
+    softmax_rows_backward_kernel(const MatrixView<const float> y, const MatrixView<float> delta) {
+  const Index r = row_of_group<kThreads>();
+  if (r >= y.rows) return;
+  const float* output = y.row(r);
+  float* row = delta.row(r);
+  double coupling = 0;
+#pragma unroll 4
+  for (Index c = Index(threadIdx.x) * 4; c < y.cols; c += 4 * kThreads) {
+    const Pack<float, 4> a = load_four<kPacked>(row, c, y.cols);
+    const Pack<float, 4> b = load_four<kPacked>(output, c, y.cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) coupling += double(a.value[i]) * double(b.value[i]);
+  }
+  const float shared = float(reduce_threads<kThreads>(coupling, Plus{}));
+#pragma unroll 2
+  for (Index c = Index(threadIdx.x) * 4; c < y.cols; c += 4 * kThreads) {
+    Pack<float, 4> d = load_four<kPacked>(row, c, y.cols);
+    const Pack<float, 4> b = load_four<kPacked>(output, c, y.cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) d.value[i] = b.value[i] * (d.value[i] - shared);
+    store_four<kPacked>(row, c, y.cols, d);
+  }
+}
+
+class CudaPointwise final : public PointwiseKernels {
+ public:
+  explicit CudaPointwise(const Stream& stream) : stream_(stream), partial_(stream.memory) {}
+
+ private:
+  void do_set_rows(VectorView<const float> row, MatrixView<float> z) override {
+    const MatrixView<const float> rows = on_every_row(row, z.rows);
+    run_elements<4>(stream_, "set_rows", elements_of<4>(z, rows), CopyWork{rows, z});
+  }
+  void do_add(MatrixView<const float> x, MatrixView<float> z) override {
+    run_elements<4>(stream_, "add", elements_of<4>(z, x), AddWork{x, z});
+  }
+  void do_copy(MatrixView<const float> x, MatrixView<float> z) override {
+    run_elements<4>(stream_, "copy", elements_of<4>(z, x), CopyWork{x, z});
+  }
+  void do_scale(float factor, MatrixView<float> z) override {
+    run_elements<4>(stream_, "scale", elements_of<4>(z), ScaleWork{factor, z});
+  }
+  void do_round(MatrixView<const float> x, MatrixView<Bfloat16> rounded) override {
+    run_elements<4>(stream_, "round", elements_of<4>(x, rounded), RoundWork{x, rounded});
+  }
+  void do_activate(const Activation& f, MatrixView<float> z_to_y) override {
+    std::visit(
+        [&](const auto& function) {
+          using Function = std::remove_cvref_t<decltype(function)>;
+          if constexpr (!std::is_same_v<Function, Linear>)
+            run_elements<4>(stream_, "activate", elements_of<4>(z_to_y),
+                            ActivateWork<Function>{function, z_to_y});
+        },
+        f);
+  }
+  void do_multiply_slope(const Activation& f, MatrixView<const float> y,
+                         MatrixView<float> delta) override {
+    std::visit(
+        [&](const auto& function) {
+          using Function = std::remove_cvref_t<decltype(function)>;
+          if constexpr (!std::is_same_v<Function, Linear>)
+            run_elements<4>(stream_, "multiply_slope", elements_of<4>(delta, y),
+                            SlopeWork<Function>{function, y, delta});
+        },
+        f);
+  }
+  void do_sum_columns(MatrixView<const float> delta, float scale, VectorView<float> sum) override {
+    sum_over_columns(stream_, partial_, "sum_columns", delta.rows, delta.cols,
+                     is_packable<4>(delta), ValueTerm{delta}, ScaledSum{double(scale), sum.data});
+  }
+  void do_softmax_rows(MatrixView<float> z_to_y) override {
+    if (z_to_y.empty()) return;
+    with_row_threads(z_to_y.rows, z_to_y.cols, [&](auto threads, const Launch& l) {
+      constexpr int kThreads = decltype(threads)::value;
+      if (is_packable<4>(z_to_y))
+        softmax_rows_kernel<kThreads, true><<<l.grid, l.block, 0, stream_.stream>>>(z_to_y);
+      else
+        softmax_rows_kernel<kThreads, false><<<l.grid, l.block, 0, stream_.stream>>>(z_to_y);
+      check_launch("softmax_rows");
+    });
+  }
+  void do_softmax_rows_backward(MatrixView<const float> y, MatrixView<float> dy_to_delta) override {
+    if (y.empty()) return;
+    const bool packed = is_packable<4>(y) && is_packable<4>(dy_to_delta);
+    with_row_threads(y.rows, y.cols, [&](auto threads, const Launch& l) {
+      constexpr int kThreads = decltype(threads)::value;
+      if (packed)
+        softmax_rows_backward_kernel<kThreads, true>
+            <<<l.grid, l.block, 0, stream_.stream>>>(y, dy_to_delta);
+      else
+        softmax_rows_backward_kernel<kThreads, false>
+            <<<l.grid, l.block, 0, stream_.stream>>>(y, dy_to_delta);
+      check_launch("softmax_rows_backward");
+    });
+  }
+
+  Stream stream_;
+  Scratch<double> partial_;
+};
+
+}  // namespace
+
+std::unique_ptr<PointwiseKernels> make_pointwise(const Stream& stream) {
+  return std::make_unique<CudaPointwise>(stream);
+}
+
+}  // namespace norn::cuda

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dense updates of weights, their initial values and their norms on the GPU.
+#include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/families.h"
+#include "kernels/cuda/row_group.cuh"
+#include "kernels/cuda/rule_step.cuh"
+#include "norn/kernels/update.h"
+
+namespace norn::cuda {
+namespace {
+
+/// Bytes a weight: 12 and 8 a slot, 2 for the rounded copy.
+template <typename Rule>
+struct UpdateWork {
+  Rule rule;
+  UpdateStep step;
+  MatrixView<float> w;
+  MatrixView<const float> g;
+  MatrixView<float> s0;
+  MatrixView<float> s1;
+  MatrixView<Bfloat16> rounded;
+  template <int n>
+  __device__ void at(Index r, Index c) const {
+    Pack<float, n> weight = load<n>(w.row(r) + c);
+    const Pack<float, n> gradient = load<n>(g.row(r) + c);
+    Pack<float, n> first{}, second{};
+    if constexpr (Rule::slots > 0) first = load<n>(s0.row(r) + c);
+    if constexpr (Rule::slots > 1) second = load<n>(s1.row(r) + c);
+    Pack<Bfloat16, n> upper;
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      step_one(rule, step, weight.value[i], gradient.value[i], first.value[i], second.value[i]);
+      upper.value[i] = Bfloat16::rounded(weight.value[i]);
+    }
+    store<n>(w.row(r) + c, weight);
+    if constexpr (Rule::slots > 0) store<n>(s0.row(r) + c, first);
+    if constexpr (Rule::slots > 1) store<n>(s1.row(r) + c, second);
+    if (rounded.data != nullptr) store<n>(rounded.row(r) + c, upper);
+  }
+};
+
+template <typename Scheme>
+struct InitialiseWork {
+  Scheme scheme;
+  Fan fan;
+  Philox random;
+  WeightPlace place;
+  MatrixView<float> w;
+  template <int n>
+  __device__ void at(Index r, Index c) const {
+    static_assert(n == 1);
+    const Index source = place.first_source + (place.by_destination ? c : r);
+    const Index destination = place.first_destination + (place.by_destination ? r : c);
+    const Philox::Block block =
+        random.block(std::uint64_t(source * place.destinations + destination), 0);
+    w(r, c) = scheme.value(fan, block.word[0], block.word[1]);
+  }
+};
+
+/// w *= factor of its column.
+struct ScaleColumnsWork {
+  MatrixView<const float> factor;
+  MatrixView<float> w;
+  template <int n>
+  __device__ void at(Index r, Index c) const {
+    const Pack<float, n> f = load<n>(factor.row(r) + c);
+    Pack<float, n> x = load<n>(w.row(r) + c);
+#pragma unroll
+    for (int i = 0; i < n; ++i) x.value[i] *= f.value[i];
+    store<n>(w.row(r) + c, x);
+  }
+};
+
+/// factor[c] = what brings a column of that sum of squares down to the limit.
+struct ColumnFactor {
+  double limit;
+  float* factor;
+  __device__ void operator()(Index c, const double (&squares)[1]) const {
+    const double norm = std::sqrt(squares[0]);
+    factor[c] = norm > limit ? float(limit / norm) : 1.0f;
+  }
+};
+
+template <int kThreads, bool kPacked>
+__global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
+    clip_row_norms_kernel(const double limit, const MatrixView<float> w) {
+  const Index r = row_of_group<kThreads>();
+  if (r >= w.rows) return;
+  float* row = w.row(r);
+  const double norm = std::sqrt(sum_of_squares<kThreads, kPacked>(row, w.cols));
+  if (norm <= limit) return;
+  const float factor = float(limit / norm);
+#pragma unroll 4
+  for (Index c = Index(threadIdx.x) * 4; c < w.cols; c += 4 * kThreads) {
+    Pack<float, 4> x = load_four<kPacked>(row, c, w.cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x.value[i] *= factor;
+    store_four<kPacked>(row, c, w.cols, x);
+  }
+}
+
+// Norms: the elements, counted along the rows, are dealt out in fours to a grid whose size depends
+// on their number alone.
+constexpr int kNormThreads = 256;
+constexpr int kMaximumNormBlocks = 1024;
+constexpr Index kElementsOfNormBlock = 4096;  // at least
+
+struct Norms {
+  double squares = 0;
+  double magnitudes = 0;
+  __device__ void add(float x) {
+    squares += double(x) * double(x);
+    magnitudes += std::fabs(double(x));
+  }
+};
+
+/// kRun: the matrix is one run that may be read in packs.
+template <bool kRun>
+__global__ void __launch_bounds__(kNormThreads)
+    norms_kernel(const MatrixView<const float> w, double* partial) {
+  const Index size = w.size();
+  const Index step = Index(gridDim.x) * kNormThreads * 4;
+  Norms sum;
+#pragma unroll 4
+  for (Index e = (Index(blockIdx.x) * kNormThreads + threadIdx.x) * 4; e < size; e += step) {
+    if (kRun && e + 4 <= size) {
+      const Pack<float, 4> x = load<4>(w.data + e);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum.add(x.value[i]);
+    } else {
+      const Index last = e + 4 < size ? e + 4 : size;
+      for (Index i = e; i < last; ++i) sum.add(w(i / w.cols, i % w.cols));
+    }
+  }
+  const double squares = reduce_threads<kNormThreads>(sum.squares, Plus{});
+  const double magnitudes = reduce_threads<kNormThreads>(sum.magnitudes, Plus{});
+  if (threadIdx.x != 0) return;
+  partial[blockIdx.x] = squares;
+  partial[gridDim.x + blockIdx.x] = magnitudes;
+}
+
+__global__ void __launch_bounds__(kMaximumNormBlocks)
+    finish_norms_kernel(const double* partial, const int parts, double* squares,
+                        double* magnitudes) {
+  const int i = int(threadIdx.x);
+  const double first = reduce_threads<kMaximumNormBlocks>(i < parts ? partial[i] : 0.0, Plus{});
+  const double second =
+      reduce_threads<kMaximumNormBlocks>(i < parts ? partial[parts + i] : 0.0, Plus{});
+  if (i != 0) return;
+  *squares = first;
+  *magnitudes = second;
+}
+
+class CudaUpdate final : public UpdateKernels {
+ public:
+  explicit CudaUpdate(const Stream& stream)
+      : stream_(stream), partial_(stream.memory), factor_(stream.memory) {}
+
+ private:
+  void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
+                 MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
+                 MatrixView<Bfloat16> rounded) override {
+    const int slots = slots_of(rule);
+    const MatrixView<float> s0 = slots > 0 ? slot[0] : MatrixView<float>{};
+    const MatrixView<float> s1 = slots > 1 ? slot[1] : MatrixView<float>{};
+    const Elements elements = elements_of<4>(w, g, s0, s1, rounded);
+    std::visit(
+        [&](const auto& r) {
+          using Rule = std::remove_cvref_t<decltype(r)>;
+          run_elements<4>(stream_, "update", elements,
+                          UpdateWork<Rule>{r, step, w, g, s0, s1, rounded});
+        },
+        rule);
+  }
+
+  void do_initialise(const Initializer& initializer, Philox random, const WeightPlace& place,
+                     MatrixView<float> w) override {
+    const Fan fan{double(place.sources), double(place.destinations)};
+    // Not as one run: a weight's number comes from its row and column.
+    const Elements elements{w.rows, w.cols, false};
+    std::visit(
+        [&](const auto& scheme) {
+          using Scheme = std::remove_cvref_t<decltype(scheme)>;
+          run_elements<1>(stream_, "initialise", elements,
+                          InitialiseWork<Scheme>{scheme, fan, random, place, w});
+        },
+        initializer);
+  }
+
+  void do_clip_row_norms(float limit, MatrixView<float> w) override {
+    with_row_threads(w.rows, w.cols, [&](auto threads, const Launch& l) {
+      constexpr int kThreads = decltype(threads)::value;
+      if (is_packable<4>(w))
+        clip_row_norms_kernel<kThreads, true><<<l.grid, l.block, 0, stream_.stream>>>(limit, w);
+      else
+        clip_row_norms_kernel<kThreads, false><<<l.grid, l.block, 0, stream_.stream>>>(limit, w);
+      check_launch("clip_row_norms");
+    });
+  }
+
+  void do_clip_column_norms(float limit, MatrixView<float> w) override {
+    const VectorView<float> factor{factor_.reserve(w.cols), w.cols};
+    sum_over_columns(stream_, partial_, "clip_column_norms", w.rows, w.cols, is_packable<4>(w),
+                     SquareTerm{w}, ColumnFactor{double(limit), factor.data});
+    const MatrixView<const float> factors = on_every_row<const float>(factor, w.rows);
+    run_elements<4>(stream_, "clip_column_norms", elements_of<4>(w, factors),
+                    ScaleColumnsWork{factors, w});
+  }
+
+  void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) override {
+    const auto parts =
+        int(blocks_for(w.size(), int(kElementsOfNormBlock), Index(kMaximumNormBlocks)));
+    double* partial = partial_.reserve(2 * Index(kMaximumNormBlocks));
+    MatrixView<const float> run{w.data, 1, w.size(), w.size()};
+    if ((w.stride == w.cols || w.rows <= 1) && is_packable<4>(run))
+      norms_kernel<true><<<unsigned(parts), kNormThreads, 0, stream_.stream>>>(run, partial);
+    else
+      norms_kernel<false><<<unsigned(parts), kNormThreads, 0, stream_.stream>>>(w, partial);
+    check_launch("norms");
+    finish_norms_kernel<<<1, kMaximumNormBlocks, 0, stream_.stream>>>(partial, parts, squares,
+                                                                      magnitudes);
+    check_launch("finish_norms");
+  }
+
+  Stream stream_;
+  Scratch<double> partial_;
+  Scratch<float> factor_;
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateKernels> make_update(const Stream& stream) {
+  return std::make_unique<CudaUpdate>(stream);
+}
+
+}  // namespace norn::cuda

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's preparation of batches and its masks, to be tested with the CPU's test text.
+#include "tests/kernels/device.h"
+#include "tests/kernels/staged/staged.h"
+
+namespace norn {
+namespace {
+
+using staged::StagedCsr;
+using staged::StagedMatrix;
+using staged::StagedVector;
+using staged::TestDevice;
+
+/// The first elements of a buffer of the GPU, on the host.
+template <typename T>
+Buffer<T> on_host(const Buffer<T>& device, Index count) {
+  Buffer<T> host(count);
+  device.read(host.data(), count);
+  return host;
+}
+
+class StagedBatch final : public BatchKernels {
+ private:
+  void do_prepare(CsrView x, VectorView<const float> weight, VectorView<const Index> example,
+                  const InputPreparation& preparation, CsrBuffer& prepared) override {
+    StagedCsr staged_x(x);
+    StagedVector staged_weight(weight);
+    StagedVector staged_example(example);
+    kernels_->prepare(staged_x.view(), staged_weight.view(), staged_example.view(), preparation,
+                      prepared_);
+    TestDevice::get().finish();
+    prepared.rows = prepared_.rows;
+    prepared.cols = prepared_.cols;
+    prepared.entry_limit = prepared_.entry_limit;
+    prepared.has_values = prepared_.has_values;
+    prepared.row_begin = on_host(prepared_.row_begin, x.rows + 1);
+    const Index entries = prepared.row_begin.data()[x.rows];
+    prepared.column = on_host(prepared_.column, entries);
+    if (prepared.has_values) prepared.value = on_host(prepared_.value, entries);
+  }
+  void do_prepare_dense(MatrixView<const float> data, VectorView<const float> weight,
+                        bool normalise_l2, MatrixView<float> x) override {
+    StagedMatrix staged_data(data);
+    StagedVector staged_weight(weight);
+    StagedMatrix staged_x(x);
+    kernels_->prepare_dense(staged_data.view(), staged_weight.view(), normalise_l2,
+                            staged_x.view());
+    TestDevice::get().finish();
+    staged_x.back();
+  }
+  void do_mask(float p, float a, float b, float left_out, Philox random, Index first_row,
+               Index first_unit, MatrixView<const float> y, MatrixView<float> out) override {
+    StagedMatrix staged_out(out);
+    if (y.data == out.data) {  // in place
+      kernels_->mask(p, a, b, left_out, random, first_row, first_unit, staged_out.view(),
+                     staged_out.view());
+    } else {
+      StagedMatrix staged_y(y);
+      kernels_->mask(p, a, b, left_out, random, first_row, first_unit, staged_y.view(),
+                     staged_out.view());
+      TestDevice::get().finish();
+    }
+    TestDevice::get().finish();
+    staged_out.back();
+  }
+
+  std::unique_ptr<BatchKernels> kernels_ = cuda::make_batch(*TestDevice::get().stream);
+  CsrBuffer prepared_;  // of the GPU; its capacity is kept
+};
+
+}  // namespace
+
+std::unique_ptr<BatchKernels> samples::make_batch(Executor&) {
+  return std::make_unique<StagedBatch>();
+}
+
+}  // namespace norn

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's fixed-point sums, to be tested with the CPU's test text.
+#include "tests/kernels/device.h"
+#include "tests/kernels/staged/staged.h"
+
+#include <mutex>
+
+namespace norn {
+namespace {
+
+using staged::StagedMatrix;
+using staged::StagedVector;
+using staged::TestDevice;
+
+class StagedSum {
+ public:
+  explicit StagedSum(const FixedMatrixView& sum)
+      : fine_(sum.fine),
+        coarse_(sum.coarse),
+        coarse_used_(sum.coarse_used, 1),
+        out_of_range_(sum.out_of_range, 1) {}
+  FixedMatrixView view() {
+    return {fine_.view(), coarse_.view(), coarse_used_.data(), out_of_range_.data()};
+  }
+  void back() const {
+    fine_.back();
+    coarse_.back();
+    coarse_used_.back();
+    out_of_range_.back();
+  }
+
+ private:
+  StagedMatrix<std::int64_t> fine_;
+  StagedMatrix<std::int64_t> coarse_;
+  StagedVector<std::int64_t> coarse_used_;
+  StagedVector<std::int64_t> out_of_range_;
+};
+
+class StagedFixed final : public FixedKernels {
+ private:
+  void do_add(const FixedFormat* format, MatrixView<const float> term,
+              FixedMatrixView sum) override {
+    const std::lock_guard lock(mutex_);  // a sum is copied there and back: one caller at a time
+    StagedVector staged_format(format, 1);
+    StagedMatrix staged_term(term);
+    StagedSum staged_sum(sum);
+    kernels_->add(staged_format.data(), staged_term.view(), staged_sum.view());
+    TestDevice::get().finish();
+    staged_sum.back();
+  }
+  void do_to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
+                   float* maximum) override {
+    StagedVector staged_format(format, 1);
+    StagedSum staged_sum(sum);
+    StagedMatrix staged_value(value);
+    StagedVector staged_maximum(maximum, 1);
+    kernels_->to_float(staged_format.data(), staged_sum.view(), staged_value.view(),
+                       staged_maximum.data());
+    TestDevice::get().finish();
+    staged_value.back();
+    staged_maximum.back();
+  }
+  void do_adapt(const float* maximum, std::int64_t terms, FixedFormat* format) override {
+    StagedVector staged_maximum(maximum, 1);
+    StagedVector staged_format(format, 1);
+    kernels_->adapt(staged_maximum.data(), terms, staged_format.data());
+    TestDevice::get().finish();
+    staged_format.back();
+  }
+
+  std::unique_ptr<FixedKernels> kernels_ = cuda::make_fixed(*TestDevice::get().stream);
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+std::unique_ptr<FixedKernels> samples::make_fixed(Executor&) {
+  return std::make_unique<StagedFixed>();
+}
+
+}  // namespace norn

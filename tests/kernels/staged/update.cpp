@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's dense updates, to be tested with the CPU's test text.
+#include "tests/kernels/device.h"
+#include "tests/kernels/staged/staged.h"
+
+namespace norn {
+namespace {
+
+using staged::StagedMatrix;
+using staged::StagedVector;
+using staged::TestDevice;
+
+class StagedUpdate final : public UpdateKernels {
+ private:
+  /// Runs `work` on a copy of w on the GPU and takes back what it became.
+  template <typename Work>
+  static void change(MatrixView<float> w, const Work& work) {
+    StagedMatrix staged(w);
+    work(staged.view());
+    TestDevice::get().finish();
+    staged.back();
+  }
+
+  void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
+                 MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
+                 MatrixView<Bfloat16> rounded) override {
+    StagedMatrix staged_g(g);
+    StagedMatrix s0(slot[0]), s1(slot[1]);
+    StagedMatrix upper(rounded);
+    change(w, [&](auto to) {
+      kernels_->update(rule, step, to, staged_g.view(), {s0.view(), s1.view()}, upper.view());
+    });
+    s0.back();
+    s1.back();
+    upper.back();
+  }
+  void do_initialise(const Initializer& initializer, Philox random, const WeightPlace& place,
+                     MatrixView<float> w) override {
+    change(w, [&](auto to) { kernels_->initialise(initializer, random, place, to); });
+  }
+  void do_clip_row_norms(float limit, MatrixView<float> w) override {
+    change(w, [&](auto to) { kernels_->clip_row_norms(limit, to); });
+  }
+  void do_clip_column_norms(float limit, MatrixView<float> w) override {
+    change(w, [&](auto to) { kernels_->clip_column_norms(limit, to); });
+  }
+  void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) override {
+    StagedMatrix staged_w(w);
+    StagedVector first(squares, 1), second(magnitudes, 1);
+    kernels_->norms(staged_w.view(), first.data(), second.data());
+    TestDevice::get().finish();
+    first.back();
+    second.back();
+  }
+
+  std::unique_ptr<UpdateKernels> kernels_ = cuda::make_update(*TestDevice::get().stream);
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateKernels> samples::make_update(Executor&) {
+  return std::make_unique<StagedUpdate>();
+}
+
+}  // namespace norn
