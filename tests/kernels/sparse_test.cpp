@@ -24,7 +24,7 @@ constexpr double kTolerance = 1e-5;
 std::vector<std::array<Index, 4>> shapes() {
   return {{0, 9, 5, 3},       {1, 1, 1, 1},        {7, 31, 0, 4},       {32, 33, 31, 5},
           {31, 1000, 32, 20}, {33, 129, 33, 8},    {128, 5000, 127, 9}, {129, 300, 128, 30},
-          {40, 777, 129, 11}, {20, 100, 1000, 10}, {12, 2500, 80, 6}};
+          {40, 777, 129, 11}, {20, 100, 1000, 10}, {12, 2500, 80, 6},   {900, 7, 260, 8}};
 }
 
 class SparseTest : public samples::RandomTest {
@@ -195,6 +195,23 @@ TEST_F(SparseTest, GradientAgreesWithFloat64) {
       expected.expect_near(g.view());
       EXPECT_TRUE(g.padding_is_intact());
     }
+}
+
+// Column blocks that begin anywhere, and units that are popular enough to be summed in parts.
+TEST_F(SparseTest, GradientOfColumnBlocksIsThatOfTheWhole) {
+  Executor executor(2);
+  const auto kernels = samples::make_sparse(executor);
+  const SparseRows x = samples::awkward_batch(700, 40, 10, true, random_);
+  auto delta = random_matrix(700, 333), whole = random_matrix(40, 333);
+  PaddedMatrix<float> parts = whole;
+  TransposedBatch xt;
+  kernels->transpose(x.view(), xt);
+  kernels->gradient(xt, delta.view(), 0.25f, whole.view());
+  for (const auto& [first, count] :
+       std::vector<std::pair<Index, Index>>{{0, 1}, {1, 63}, {64, 128}, {192, 141}})
+    kernels->gradient(xt, delta.view().columns(first, count), 0.25f,
+                      parts.view().columns(first, count));
+  EXPECT_TRUE(whole.same_bits(parts));
 }
 
 TEST_F(SparseTest, BitsDoNotDependOnLanes) {

@@ -59,7 +59,8 @@ class SparseKernels {
   /// its gradient scale * x^T * delta. A row that lags behind is first put through the steps that
   /// it missed, with gradient 0, so the result has the bits of a dense update of all rows at every
   /// step. steps_done is left as it was: blocks of one matrix call this for their own columns; call
-  /// mark_done after the last. Throws ShapeError when a row is already past step `step`.
+  /// mark_done after the last. Throws ShapeError when a row is already past step `step` (where
+  /// the host can read steps_done: not on a GPU).
   void update_rows(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
                    const TransposedBatch& xt, MatrixView<const float> delta, float scale,
                    const RowState& rows);

@@ -159,10 +159,14 @@ struct UpdateSchedule {
   float l1 = 0.0f;
   float beta1 = 0.9f;  ///< Adam's, for its bias corrections
   float beta2 = 0.999f;
+  /// The rate of step t. Equal on the host and in CUDA kernels; the corrections' powers are not.
+  NORN_HD float rate_at(std::int64_t t) const {
+    return float(double(rate) / (1.0 + double(decay) * double(t)));
+  }
   /// The settings of step t = 0, 1, 2 ...
   UpdateStep at(std::int64_t t) const {
     UpdateStep u;
-    u.rate = float(double(rate) / (1.0 + double(decay) * double(t)));
+    u.rate = rate_at(t);
     u.l2 = l2;
     u.l1 = l1;
     u.correct1 = float(1.0 / (1.0 - std::pow(double(beta1), double(t + 1))));

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cuda/stream.h"
+#include "kernels/cuda/update_corrections.h"
+#include "norn/kernels/sparse.h"
+
+#include <cstddef>
+
+/// The parts of the CUDA sparse kernels, one file each.
+namespace norn::cuda {
+
+/// What the family keeps between its calls.
+struct SparseWorkspace {
+  explicit SparseWorkspace(const Stream& stream)
+      : sort(stream.memory), partial(stream.memory), corrections(stream) {}
+  Scratch<std::byte> sort;        ///< of CUB
+  Scratch<float> partial;         ///< sums of segments of popular units
+  UpdateCorrections corrections;  ///< Adam's
+};
+
+/// A transposed batch in the device's memory. Unit t occurs when its range is not empty; those that
+/// occur come first.
+struct UnitLists {
+  const Column* unit;
+  const RowOffset* begin;
+  const std::int32_t* example;
+  const float* value;
+  Index touched;  ///< the host's limit
+};
+inline UnitLists lists_of(const TransposedBatch& xt) {
+  return {xt.unit.data(), xt.begin.data(), xt.example.data(),
+          xt.has_values ? xt.value.data() : nullptr, xt.touched};
+}
+
+void transpose_batch(const Stream& stream, SparseWorkspace& workspace, CsrView x,
+                     TransposedBatch& transposed);
+void write_gradient(const Stream& stream, SparseWorkspace& workspace, const TransposedBatch& xt,
+                    MatrixView<const float> delta, float scale, MatrixView<float> g);
+void update_touched_rows(const Stream& stream, SparseWorkspace& workspace, const UpdateRule& rule,
+                         const UpdateSchedule& schedule, std::int64_t step,
+                         const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                         const RowState& rows);
+/// xt: the batch whose rows are to be put right; null means all rows.
+void catch_up_rows(const Stream& stream, SparseWorkspace& workspace, const UpdateRule& rule,
+                   const UpdateSchedule& schedule, std::int64_t step, const TransposedBatch* xt,
+                   const RowState& rows);
+void mark_rows_done(const Stream& stream, const TransposedBatch& xt, std::int64_t step,
+                    VectorView<std::int64_t> steps_done);
+
+/// Sums of the segments of popular units, see sparse_units.cuh. Null when no unit can have several.
+struct SegmentSums {
+  const float* sum = nullptr;
+  Index stride = 0;
+};
+SegmentSums sum_segments(const Stream& stream, SparseWorkspace& workspace,
+                         const TransposedBatch& xt, MatrixView<const float> delta);
+
+}  // namespace norn::cuda

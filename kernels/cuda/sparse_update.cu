@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Row-wise updates of a sparse source's weights: only the rows of a batch are visited, and a row
+// that was left alone goes through the steps that it missed first. The bits are those of an update
+// of all rows at every step. A row that is past the step already cannot be seen by the host; it is
+// updated as if it were not.
+#include "kernels/cuda/missed_steps.cuh"
+#include "kernels/cuda/sparse_units.cuh"
+
+namespace norn::cuda {
+namespace {
+
+/// The step of one batch for the rows that it holds.
+template <int kWidth, class Rule>
+struct UpdateSink {
+  Rule rule;
+  StepSettings settings;
+  UpdateStep now;  // the settings of `step`
+  bool rests;      // no row needs the steps that it missed
+  bool regularised;
+  std::int64_t step;
+  float scale;
+  MatrixView<float> w, slot0, slot1;
+  const std::int64_t* steps_done;
+
+  struct State {
+    Weights<kWidth> weights;
+    std::int64_t done;
+  };
+  __device__ State load(Index row, Index column) const {
+    State state{};
+    state.done = rests ? step : steps_done[row];
+    state.weights.w = load_lane_once<kWidth>(w.row(row) + column);
+    if constexpr (Rule::slots > 0)
+      state.weights.s0 = load_lane_once<kWidth>(slot0.row(row) + column);
+    if constexpr (Rule::slots > 1)
+      state.weights.s1 = load_lane_once<kWidth>(slot1.row(row) + column);
+    return state;
+  }
+  __device__ void store(State& state, Lane<kWidth> sum, Index row, LaneColumn at) const {
+    if (state.done < step) replay(rule, settings, regularised, state.done, step, state.weights);
+    for (int j = 0; j < kWidth; ++j) sum.v[j] *= scale;
+    state.weights.step(rule, now, sum);
+    if (!at.active) return;
+    store_lane_once<kWidth>(w.row(row) + at.column, state.weights.w);
+    if constexpr (Rule::slots > 0)
+      store_lane_once<kWidth>(slot0.row(row) + at.column, state.weights.s0);
+    if constexpr (Rule::slots > 1)
+      store_lane_once<kWidth>(slot1.row(row) + at.column, state.weights.s1);
+  }
+};
+
+template <class Rule>
+bool in_fours(const RowState& rows) {
+  bool fours = cuda::in_fours(rows.w);
+  for (int s = 0; s < Rule::slots; ++s) fours = fours && cuda::in_fours(rows.slot[std::size_t(s)]);
+  return fours;
+}
+
+}  // namespace
+
+void update_touched_rows(const Stream& stream, SparseWorkspace& workspace, const UpdateRule& rule,
+                         const UpdateSchedule& schedule, std::int64_t step,
+                         const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                         const RowState& rows) {
+  if (xt.touched == 0) return;
+  const SegmentSums segments = sum_segments(stream, workspace, xt, delta);
+  std::visit(
+      [&](const auto& r) {
+        using Rule = std::remove_cvref_t<decltype(r)>;
+        StepSettings settings{schedule, {}};
+        if constexpr (!Rule::idles_alike)
+          settings.corrections = workspace.corrections.up_to(schedule, step);
+        const auto launch = [&]<int kWidth>(std::integral_constant<int, kWidth>) {
+          const UpdateSink<kWidth, Rule> sink{
+              r,     settings, schedule.at(step), rests(r, schedule), settings.regularised(), step,
+              scale, rows.w,   rows.slot[0],      rows.slot[1],       rows.steps_done.data};
+          launch_sum_units<kWidth>(stream, xt, delta, segments, sink);
+        };
+        if (cuda::in_fours(delta) && in_fours<Rule>(rows))
+          launch(std::integral_constant<int, 4>{});
+        else
+          launch(std::integral_constant<int, 1>{});
+      },
+      rule);
+}
+
+}  // namespace norn::cuda

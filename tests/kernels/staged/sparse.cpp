@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's sparse products and row-wise updates, to be tested with the CPU's test text.
+#include "tests/kernels/device.h"
+#include "tests/kernels/staged/staged.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+namespace norn {
+namespace {
+
+using staged::StagedCsr;
+using staged::StagedMatrix;
+using staged::StagedVector;
+using staged::TestDevice;
+
+/// Entries by which the host's limit is too large, as it is for batches in a GPU's memory.
+constexpr Index kSlack = 70;
+
+/// A transposed batch on the GPU, its limits larger than what occurs.
+TransposedBatch on_device(const TransposedBatch& host) {
+  Memory& memory = *TestDevice::get().memory;
+  const Index entries = host.begin.data()[host.touched];
+  TransposedBatch device;
+  device.cols = host.cols;
+  device.has_values = host.has_values;
+  device.touched = std::min(host.cols, host.touched + kSlack);
+  std::vector<Column> unit(host.unit.data(), host.unit.data() + host.touched);
+  std::vector<RowOffset> begin(host.begin.data(), host.begin.data() + host.touched);
+  unit.resize(std::size_t(device.touched), TransposedBatch::no_unit);
+  begin.resize(std::size_t(device.touched + 1), entries);
+  device.unit = Buffer<Column>(device.touched, memory);
+  device.unit.write(unit.data(), device.touched);
+  device.begin = Buffer<RowOffset>(device.touched + 1, memory);
+  device.begin.write(begin.data(), device.touched + 1);
+  device.example = Buffer<std::int32_t>(entries + kSlack, memory);
+  device.example.write(host.example.data(), entries);
+  if (host.has_values) {
+    device.value = Buffer<float>(entries + kSlack, memory);
+    device.value.write(host.value.data(), entries);
+  }
+  return device;
+}
+
+/// Copies a transposed batch back and leaves what lies beyond the units that occur.
+void to_host(const TransposedBatch& device, TransposedBatch& host) {
+  host.cols = device.cols;
+  host.has_values = device.has_values;
+  std::vector<Column> unit(std::size_t(device.touched));
+  std::vector<RowOffset> begin(std::size_t(device.touched + 1));
+  device.unit.read(unit.data(), device.touched);
+  device.begin.read(begin.data(), device.touched + 1);
+  const RowOffset entries = begin.back();
+  host.touched = std::lower_bound(begin.begin(), begin.end(), entries) - begin.begin();
+  for (Index t = host.touched; t < device.touched; ++t)
+    ASSERT_EQ(unit[std::size_t(t)], TransposedBatch::no_unit);
+  host.unit = Buffer<Column>(host.touched);
+  std::copy_n(unit.begin(), host.touched, host.unit.data());
+  host.begin = Buffer<RowOffset>(host.touched + 1);
+  std::copy_n(begin.begin(), host.touched + 1, host.begin.data());
+  host.example = Buffer<std::int32_t>(entries);
+  device.example.read(host.example.data(), entries);
+  host.value = Buffer<float>(host.has_values ? entries : 0);
+  if (host.has_values) device.value.read(host.value.data(), entries);
+}
+
+class StagedRows {
+ public:
+  explicit StagedRows(const RowState& host)
+      : w_(host.w), slot0_(host.slot[0]), slot1_(host.slot[1]), steps_done_(host.steps_done) {}
+  RowState view() { return {w_.view(), {slot0_.view(), slot1_.view()}, steps_done_.view()}; }
+  void back() {
+    TestDevice::get().finish();
+    w_.back();
+    slot0_.back();
+    slot1_.back();
+    steps_done_.back();
+  }
+
+ private:
+  StagedMatrix<float> w_, slot0_, slot1_;
+  StagedVector<std::int64_t> steps_done_;
+};
+
+class StagedSparse final : public SparseKernels {
+ private:
+  void do_multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) override {
+    StagedCsr a(x);
+    StagedMatrix b(w);
+    StagedMatrix c(z);
+    kernels_->multiply(a.view(), b.view(), c.view());
+    TestDevice::get().finish();
+    c.back();
+  }
+  void do_transpose(CsrView x, TransposedBatch& transposed) override {
+    StagedCsr a(x);
+    CsrView view = a.view();
+    view.entry_limit += kSlack;
+    kernels_->transpose(view, device_);
+    TestDevice::get().finish();
+    to_host(device_, transposed);
+  }
+  void do_gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                   MatrixView<float> g) override {
+    const TransposedBatch a = on_device(xt);
+    StagedMatrix b(delta);
+    StagedMatrix c(g);
+    kernels_->gradient(a, b.view(), scale, c.view());
+    TestDevice::get().finish();
+    c.back();
+  }
+  void do_update_rows(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
+                      const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                      const RowState& rows) override {
+    const TransposedBatch a = on_device(xt);
+    StagedMatrix b(delta);
+    StagedRows c(rows);
+    kernels_->update_rows(rule, schedule, step, a, b.view(), scale, c.view());
+    c.back();
+  }
+  void do_mark_done(const TransposedBatch& xt, std::int64_t step,
+                    VectorView<std::int64_t> steps_done) override {
+    const TransposedBatch a = on_device(xt);
+    StagedVector b(steps_done);
+    kernels_->mark_done(a, step, b.view());
+    TestDevice::get().finish();
+    b.back();
+  }
+  void do_catch_up(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
+                   const RowState& rows) override {
+    StagedRows a(rows);
+    kernels_->catch_up(rule, schedule, step, a.view());
+    a.back();
+  }
+  void do_catch_up_batch(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
+                         const TransposedBatch& xt, const RowState& rows) override {
+    const TransposedBatch a = on_device(xt);
+    StagedRows b(rows);
+    kernels_->catch_up(rule, schedule, step, a, b.view());
+    b.back();
+  }
+
+  std::unique_ptr<SparseKernels> kernels_ = cuda::make_sparse(*TestDevice::get().stream);
+  TransposedBatch device_;  // its capacity is kept
+};
+
+}  // namespace
+
+std::unique_ptr<SparseKernels> samples::make_sparse(Executor&) {
+  return std::make_unique<StagedSparse>();
+}
+
+}  // namespace norn
