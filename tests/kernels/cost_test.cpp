@@ -154,6 +154,45 @@ TEST_F(Cost, BlocksCutAnywhereGiveTheSameDeltas) {
   }
 }
 
+TEST_F(Cost, RoundedDeltasAreTheDeltasRounded) {
+  for (Index width : {Index(1), Index(30), Index(257), Index(5000), Index(8192)})
+    for (Kind kind : kKinds)
+      for (Index padding : {Index(0), Index(5)}) {
+        SCOPED_TRACE(std::to_string(width) + " " + reference::word(kind));
+        const Targets targets = reference::random_targets(kind, 4, width, draw());
+        PaddedMatrix<float> z(4, width, padding);
+        for (Index r = 0; r < 4; ++r)
+          for (Index c = 0; c < width; ++c) z(r, c) = uniform(-6, 6);
+        PaddedMatrix<float> alone = z;
+        const Index stride = width + padding;
+        std::vector<Bfloat16> rounded(std::size_t(4 * stride), Bfloat16::rounded(7.0f));
+        double cost = 0;
+        double cost_alone = 0;
+        const UnitCost rule = rule_of(Sigmoid{}, CrossEntropy{});
+        kernels_->delta(rule, targets.view(), 0, alone.view(), &cost_alone);
+        kernels_->delta(rule, targets.view(), 0, z.view(), &cost,
+                        {rounded.data(), 4, width, stride});
+        EXPECT_EQ(cost, cost_alone);
+        EXPECT_TRUE(z.same_bits(alone));
+        for (Index r = 0; r < 4; ++r)
+          for (Index c = 0; c < stride; ++c) {
+            const float expected = c < width ? z(r, c) : 7.0f;
+            ASSERT_EQ(rounded[std::size_t(r * stride + c)].bits, Bfloat16::rounded(expected).bits)
+                << "row " << r << ", unit " << c;
+          }
+      }
+}
+
+TEST_F(Cost, WideBlocksAgreeWithFloat64) {
+  for (Kind kind : kKinds)
+    for (Index width : {Index(4096), Index(4097), Index(12293)}) {
+      SCOPED_TRACE(std::to_string(width) + " " + reference::word(kind));
+      const Targets targets = reference::random_targets(kind, 4, width + 8, draw());
+      compare(rule_of(Sigmoid{}, ScaledMarginalCrossEntropy{}), targets, 7, width);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+}
+
 TEST_F(Cost, LanesDoNotChangeTheBits) {
   constexpr Index kRows = 64;
   constexpr Index kWidth = 1500;

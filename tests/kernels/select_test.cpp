@@ -85,7 +85,7 @@ class Select : public samples::RandomTest {
       if (excluded != nullptr) {
         const auto begin = excluded->column.begin() + excluded->row_begin[std::size_t(r)];
         const auto end = excluded->column.begin() + excluded->row_begin[std::size_t(r) + 1];
-        if (std::find(begin, end, Column(c)) != end) continue;
+        if (std::binary_search(begin, end, Column(c))) continue;
       }
       units.push_back(c);
     }
@@ -172,6 +172,59 @@ TEST_F(Select, MergedListsEqualTheListOfAllUnits) {
     kernels_->merge(left, right);
     kernels_->merge(empty, right);
     expect_best(score, nullptr, {}, right);
+  }
+}
+
+TEST_F(Select, ListsOfDifferentLengthsAreMerged) {
+  for (Index k : {Index(3), Index(1500)})
+    for (Index other_k : {Index(2), Index(40), Index(2500)}) {
+      SCOPED_TRACE("K " + std::to_string(k) + " and " + std::to_string(other_k));
+      PaddedMatrix<float> score = random_scores(Scores::few_values, 3, 4500);
+      TopK best;
+      TopK other;
+      kernels_->begin(3, k, best);
+      kernels_->begin(3, other_k, other);
+      kernels_->merge(score.view().columns(0, 1999), 0, {}, best);
+      kernels_->merge(score.view().columns(1999, other_k), 1999, {}, other);
+      kernels_->merge(other, best);
+      PaddedMatrix<float> both(3, 1999 + other_k);
+      for (Index r = 0; r < 3; ++r)
+        for (Index c = 0; c < both.cols(); ++c) both(r, c) = score(r, c);
+      expect_best(both, nullptr, {}, best);
+    }
+}
+
+TEST_F(Select, LongListsAndWideBlocksAgreeWithAFullSort) {
+  for (Scores kind : {Scores::continuous, Scores::few_values, Scores::ascending})
+    for (Index k : {Index(100), Index(1024), Index(1025), Index(3000), Index(20000)}) {
+      SCOPED_TRACE("K " + std::to_string(k));
+      PaddedMatrix<float> score = random_scores(kind, 4, 17001);
+      const samples::SparseRows excluded = random_exclusions(4, 17001);
+      TopK best;
+      kernels_->begin(4, k, best);
+      merge_blocks(*kernels_, score, {0, 9000, 9001, 17001}, false, {excluded.view(), {}}, best);
+      expect_best(score, &excluded, {}, best);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+}
+
+TEST_F(Select, FactorsMultiplyTheScoresOfTheirUnits) {
+  for (Index width : samples::edge_widths()) {
+    SCOPED_TRACE(width);
+    const Index first = below(50);
+    PaddedMatrix<float> score = random_scores(Scores::continuous, 4, width);
+    samples::SparseRows factors = random_exclusions(4, first + width + below(20));
+    for (std::size_t i = 0; i < factors.column.size(); ++i)
+      factors.value.push_back(uniform(0.5f, 2.0f));
+    PaddedMatrix<float> expected = score;
+    for (Index r = 0; r < 4; ++r)
+      for (RowOffset i = factors.row_begin[std::size_t(r)];
+           i < factors.row_begin[std::size_t(r) + 1]; ++i) {
+        const Index c = Index(factors.column[std::size_t(i)]) - first;
+        if (c >= 0 && c < width) expected(r, c) *= factors.value[std::size_t(i)];
+      }
+    kernels_->multiply(factors.view(), first, score.view());
+    EXPECT_TRUE(score.same_bits(expected));
   }
 }
 

@@ -246,6 +246,28 @@ TEST_F(SoftMaxCostTest, ClosedFormOfCrossEntropyHoldsAtEdgeWidths) {
   }
 }
 
+TEST_F(SoftMaxCostTest, RoundedDeltasAreTheDeltasRounded) {
+  constexpr Index kWidth = 5001;
+  for (Kind kind : kKinds)
+    for (const Loss& loss : {Loss(CrossEntropy{}), Loss(SquaredError{})}) {
+      const Targets targets = reference::random_targets(kind, 4, kWidth, draw());
+      const SoftMaxCost rule{loss, TargetWeight::one};
+      PaddedMatrix<float> z = random_z(4, kWidth, -3, 3);
+      PaddedMatrix<float> alone = z;
+      Pipeline pipeline(*kernels_, rule, targets, {0, kWidth});
+      const double cost = pipeline.judge(alone);
+      double cost_again = 0;
+      std::vector<Bfloat16> rounded(std::size_t(4 * kWidth));
+      kernels_->softmax_delta(rule, targets.view(), 0, pipeline.rows(), z.view(), &cost_again,
+                              {rounded.data(), 4, kWidth, kWidth});
+      EXPECT_EQ(cost_again, cost);
+      EXPECT_TRUE(z.same_bits(alone));
+      for (Index r = 0; r < 4; ++r)
+        for (Index c = 0; c < kWidth; ++c)
+          ASSERT_EQ(rounded[std::size_t(r * kWidth + c)].bits, Bfloat16::rounded(z(r, c)).bits);
+    }
+}
+
 TEST_F(SoftMaxCostTest, ValuesSumToOneWhateverTheCuts) {
   constexpr Index kWidth = 1000;
   const Targets targets = reference::random_targets(Kind::boolean, 3, kWidth, draw());
@@ -340,10 +362,9 @@ TEST_F(SoftMaxCostTest, OnlyUngatedCrossEntropiesCoupleThroughTargetsAlone) {
   const Targets targets = reference::random_targets(Kind::boolean, 4, 10, draw());
   std::vector<std::int64_t> coupling(4);
   std::int64_t out_of_range = 0;
-  EXPECT_THROW(
-      kernels_->softmax_coupling({SquaredError{}}, targets.view(), samples::view_of(coupling),
-                                 &out_of_range),
-      ShapeError);
+  EXPECT_THROW(kernels_->softmax_coupling({SquaredError{}}, targets.view(),
+                                          samples::view_of(coupling), &out_of_range),
+               ShapeError);
 }
 
 }  // namespace

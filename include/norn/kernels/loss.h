@@ -192,7 +192,7 @@ template <typename T>
 struct SigmoidParts {
   NORN_HD explicit SigmoidParts(T z) {
     const T e = math::exp_nonpositive(-math::abs(z));
-    const T larger = T(1) / (T(1) + e);
+    const T larger = math::reciprocal_unit(T(1) + e);
     const T smaller = e * larger;
     y = z < T(0) ? smaller : larger;
     rest = z < T(0) ? larger : smaller;

@@ -10,8 +10,8 @@
 
 /// Elementary functions for kernels. On the host the float versions are branch-free polynomials
 /// that compilers vectorise (accurate to a few units in the last place: the bounds are in
-/// tests/kernels/math_test.cpp); double goes to the standard library, CUDA to its own. All of them
-/// hand on NaN.
+/// tests/kernels/math_test.cpp); double goes to the standard library, CUDA mostly to its own. All
+/// of them hand on NaN.
 namespace norn::math {
 
 NORN_HD inline double exp(double x) {
@@ -53,6 +53,17 @@ NORN_HD inline float abs(float a) {
   return std::fabs(a);
 }
 
+/// a * b + c, rounded once where the processor can.
+NORN_HD inline float multiply_add(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#elif defined(__FMA__)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
 #ifdef __CUDA_ARCH__
 __device__ inline float exp(float x) {
   return expf(x);
@@ -70,15 +81,6 @@ __device__ inline float tanh(float x) {
   return tanhf(x);
 }
 #else
-
-inline float multiply_add(float a, float b, float c) {
-#ifdef __FMA__
-  return __builtin_fmaf(a, b, c);
-#else
-  return a * b + c;
-#endif
-}
-
 /// An argument x of exp in [-87, 87], cut as x = n ln 2 + r with a whole n and |r| <= ln 2 / 2.
 struct ReducedArgument {
   float r;
@@ -186,12 +188,7 @@ inline float tanh(float x) {
 NORN_HD inline double log1p_unit(double e) {
   return std::log1p(e);
 }
-#ifdef __CUDA_ARCH__
-__device__ inline float log1p_unit(float e) {
-  return log1pf(e);
-}
-#else
-inline float log1p_unit(float e) {
+NORN_HD inline float log1p_unit(float e) {
   // Chebyshev interpolation of log1p(e) / e on [0, 1], degree 9: relative error below 1.6e-7
   // (tests/kernels/math_test.cpp).
   // Pairs of terms are joined (Estrin's scheme).
@@ -207,7 +204,22 @@ inline float log1p_unit(float e) {
   const float p = multiply_add(multiply_add(p89, e4, p47), e4, p03);
   return p * e;
 }
+
+/// 1 / x for x in [1, 2].
+NORN_HD inline double reciprocal_unit(double x) {
+  return 1.0 / x;
+}
+NORN_HD inline float reciprocal_unit(float x) {
+#ifdef __CUDA_ARCH__
+  // An estimate and one step of Newton's: within a unit in the last place, without the branches
+  // that a division has for operands out of this range.
+  float estimate;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(estimate) : "f"(x));
+  return __fmaf_rn(estimate, __fmaf_rn(-x, estimate, 1.0f), estimate);
+#else
+  return 1.0f / x;
 #endif
+}
 
 /// log(1 + e^z) without overflow.
 template <typename T>
