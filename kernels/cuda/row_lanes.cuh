@@ -16,7 +16,7 @@ inline constexpr int kRowWarps = 8;
 
 /// What one lane holds of a row: kWidth neighbouring columns.
 template <int kWidth>
-struct Lane {
+struct alignas(4 * kWidth) Lane {
   float v[kWidth];
 };
 
@@ -101,9 +101,8 @@ struct FetchedRows {
   }
 };
 
-/// sum += the listed rows, whose first 32 are in `fetched`. `source` stands at the lane's column.
-/// kInFlight rows are read before the first of them is added; the order of the sum is that of the
-/// list.
+/// sum += the listed rows, whose first 32 are in `fetched`, in the list's order. `source` stands at
+/// the lane's column. For lists of a few rows: kInFlight of them are read at a time.
 template <int kWidth, int kInFlight, typename Int>
 __device__ void add_rows(const ListedRows<Int>& list, FetchedRows<Int> fetched, const float* source,
                          Index stride, Lane<kWidth>& sum) {

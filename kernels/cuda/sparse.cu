@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of a sparse batch with dense weights on a GPU.
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/row_lanes.cuh"
+#include "kernels/cuda/row_stream.cuh"
 #include "kernels/cuda/sparse_parts.h"
 
 namespace norn::cuda {
@@ -11,18 +11,16 @@ namespace {
 template <int kWidth>
 __global__ void __launch_bounds__(kRowWarps* kWarp)
     multiply_rows(CsrView x, MatrixView<const float> w, MatrixView<float> z, Index slices) {
-  constexpr int kInFlight = 8;
+  __shared__ RowStage<kWidth> stage;
   const Index item = Index(blockIdx.x) * kRowWarps + threadIdx.x / kWarp;
   const Index row = item / slices;
   if (row >= x.rows) return;
   const RowOffset first = x.row_begin[row], end = x.row_begin[row + 1];
   const ListedRows<Column> list{x.column + first, x.value ? x.value + first : nullptr, end - first};
-  FetchedRows<Column> fetched;
-  fetched.fetch(list, 0);
   const LaneColumn at = lane_column<kWidth>(item % slices, z.cols);
   float* to = z.row(row) + at.column;
   Lane<kWidth> sum = load_lane<kWidth>(to);
-  add_rows<kWidth, kInFlight>(list, fetched, w.data + at.column, w.stride, sum);
+  add_streamed_rows<kWidth>(list, w.data + at.column, w.stride, stage, sum);
   if (at.active) store_lane<kWidth>(to, sum);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of a sparse source's weights: sums of the segments of popular units, and whole
 // matrices.
+#include "kernels/cuda/row_stream.cuh"
 #include "kernels/cuda/sparse_units.cuh"
 
 namespace norn::cuda {
@@ -25,6 +26,7 @@ template <int kWidth>
 __global__ void __launch_bounds__(kRowWarps* kWarp)
     sum_segment(UnitLists lists, MatrixView<const float> delta, Index slices, float* sums,
                 Index stride) {
+  __shared__ RowStage<kWidth> stage;
   const Index item = Index(blockIdx.x) * kRowWarps + threadIdx.x / kWarp;
   const Index window = item / slices;
   const RowOffset from = window * kSegment;
@@ -36,10 +38,8 @@ __global__ void __launch_bounds__(kRowWarps* kWarp)
 
   const LaneColumn at = lane_column<kWidth>(item % slices, delta.cols);
   const auto list = segment(lists, {unit.row, std::uint32_t(first), unit.end});
-  FetchedRows<std::int32_t> fetched;
-  fetched.fetch(list, 0);
   Lane<kWidth> sum = {};
-  add_rows<kWidth, 8>(list, fetched, delta.data + at.column, delta.stride, sum);
+  add_streamed_rows<kWidth>(list, delta.data + at.column, delta.stride, stage, sum);
   if (at.active) store_lane<kWidth>(sums + window * stride + at.column, sum);
 }
 

@@ -120,31 +120,43 @@ SortArrays arrays_in(TransposedBatch& transposed, Index limit, bool values, Memo
   return arrays;
 }
 
-void sort_by_key(const Stream& stream, SparseWorkspace& workspace, const SortArrays& arrays,
-                 Index limit, Index cols) {
-  // The filling has all bits set and comes last in the input: it needs no bit of its own.
-  const int bits = int(std::bit_width(std::uint64_t(std::max<Index>(cols - 1, 1))));
-  const auto count = std::uint32_t(limit);
-  const auto sort = [&](void* temporary, std::size_t& bytes) {
+/// Calls CUB's sort and scan with room from the workspace, or to learn how much they need.
+struct SortCalls {
+  const Stream& stream;
+  const SortArrays& arrays;
+  std::uint32_t count;
+  int bits;
+
+  std::size_t sort(void* temporary, std::size_t bytes) const {
     check(cub::DeviceRadixSort::SortPairs(temporary, bytes, arrays.key, arrays.sorted_key,
                                           arrays.payload, arrays.sorted_payload, count, 0, bits,
                                           stream.stream),
           "cub::DeviceRadixSort::SortPairs");
-  };
-  std::size_t bytes = 0;
-  sort(nullptr, bytes);
-  sort(workspace.sort.reserve(Index(bytes)), bytes);
-}
-
-void sum_ranks(const Stream& stream, SparseWorkspace& workspace, std::uint32_t* rank, Index limit) {
-  const auto count = std::uint32_t(limit);
-  const auto sum = [&](void* temporary, std::size_t& bytes) {
-    check(cub::DeviceScan::InclusiveSum(temporary, bytes, rank, rank, count, stream.stream),
+    return bytes;
+  }
+  std::size_t sum_ranks(void* temporary, std::size_t bytes) const {
+    check(cub::DeviceScan::InclusiveSum(temporary, bytes, arrays.rank, arrays.rank, count,
+                                        stream.stream),
           "cub::DeviceScan::InclusiveSum");
-  };
-  std::size_t bytes = 0;
-  sum(nullptr, bytes);
-  sum(workspace.sort.reserve(Index(bytes)), bytes);
+    return bytes;
+  }
+};
+
+void sort_entries(const Stream& stream, SparseWorkspace& workspace, CsrView x, Index limit,
+                  const SortArrays& arrays) {
+  // The filling has all bits set and comes last in the input: it needs no bit of its own.
+  const int bits = int(std::bit_width(std::uint64_t(std::max<Index>(x.cols - 1, 1))));
+  const SortCalls calls{stream, arrays, std::uint32_t(limit), bits};
+  const unsigned blocks = blocks_for(limit, kThreads, kMostBlocks);
+  // Room for both at once: in a graph, the sort's must not be given away before it has run.
+  const std::size_t bytes = std::max(calls.sort(nullptr, 0), calls.sum_ranks(nullptr, 0));
+  std::byte* room = workspace.sort.reserve(Index(bytes));
+  write_keys<<<blocks, kThreads, 0, stream.stream>>>(x, limit, arrays);
+  check_launch("write_keys");
+  calls.sort(room, bytes);
+  mark_starts<<<blocks, kThreads, 0, stream.stream>>>(x, limit, arrays);
+  check_launch("mark_starts");
+  calls.sum_ranks(room, bytes);
 }
 
 }  // namespace
@@ -162,17 +174,10 @@ void transpose_batch(const Stream& stream, SparseWorkspace& workspace, CsrView x
   grow(transposed.example, limit, stream.memory);
   if (values) grow(transposed.value, limit, stream.memory);
   const SortArrays arrays = arrays_in(transposed, limit, values, stream.memory);
-  const unsigned blocks = blocks_for(std::max(limit, touched + 1), kThreads, kMostBlocks);
-  if (limit > 0) {
-    write_keys<<<blocks, kThreads, 0, stream.stream>>>(x, limit, arrays);
-    check_launch("write_keys");
-    sort_by_key(stream, workspace, arrays, limit, x.cols);
-    mark_starts<<<blocks, kThreads, 0, stream.stream>>>(x, limit, arrays);
-    check_launch("mark_starts");
-    sum_ranks(stream, workspace, arrays.rank, limit);
-  }
+  if (limit > 0) sort_entries(stream, workspace, x, limit, arrays);
   const Result result{transposed.unit.data(), transposed.begin.data(), transposed.example.data(),
                       transposed.value.data(), touched};
+  const unsigned blocks = blocks_for(std::max(limit, touched + 1), kThreads, kMostBlocks);
   write_units<<<blocks, kThreads, 0, stream.stream>>>(x, limit, arrays, result);
   check_launch("write_units");
 }

@@ -96,6 +96,7 @@ TEST_F(SparseUpdateTest, LazyRowsHaveTheBitsOfDenseUpdates) {
       sparse->transpose(x.view(), xt);
       sparse->gradient(xt, delta.view(), 1.0f / kBatch, g.view());
       dense->update(rule, schedule.at(step), eager.w.view(), g.view(), eager.slots());
+      if (step % 3 == 1) sparse->catch_up(rule, schedule, step, xt, lazy.rows());
       // In two blocks of columns, as the engine does.
       for (const auto& [c, count] : std::vector<std::pair<Index, Index>>{{0, 64}, {64, 81}}) {
         RowState rows = lazy.rows();

@@ -4,6 +4,7 @@
 #include "tests/kernels/staged/staged.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <gtest/gtest.h>
 
@@ -71,7 +72,6 @@ class StagedRows {
       : w_(host.w), slot0_(host.slot[0]), slot1_(host.slot[1]), steps_done_(host.steps_done) {}
   RowState view() { return {w_.view(), {slot0_.view(), slot1_.view()}, steps_done_.view()}; }
   void back() {
-    TestDevice::get().finish();
     w_.back();
     slot0_.back();
     slot1_.back();
@@ -83,22 +83,46 @@ class StagedRows {
   StagedVector<std::int64_t> steps_done_;
 };
 
+/// Runs kernels as they are, and every second time as a graph.
+class GraphEverySecondTime {
+ public:
+  void run(const std::function<void()>& enqueue) {
+    const TestDevice& device = TestDevice::get();
+    if (++calls_ % 2 == 1) {
+      enqueue();
+    } else {
+      cuda::check(cudaStreamBeginCapture(device.handle, cudaStreamCaptureModeThreadLocal), "begin");
+      enqueue();
+      cudaGraph_t graph = nullptr;
+      cuda::check(cudaStreamEndCapture(device.handle, &graph), "cudaStreamEndCapture");
+      cudaGraphExec_t runnable = nullptr;
+      cuda::check(cudaGraphInstantiate(&runnable, graph, 0), "cudaGraphInstantiate");
+      cuda::check(cudaGraphLaunch(runnable, device.handle), "cudaGraphLaunch");
+      device.finish();
+      cuda::check(cudaGraphExecDestroy(runnable), "cudaGraphExecDestroy");
+      cuda::check(cudaGraphDestroy(graph), "cudaGraphDestroy");
+    }
+    device.finish();
+  }
+
+ private:
+  int calls_ = 0;
+};
+
 class StagedSparse final : public SparseKernels {
  private:
   void do_multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) override {
     StagedCsr a(x);
     StagedMatrix b(w);
     StagedMatrix c(z);
-    kernels_->multiply(a.view(), b.view(), c.view());
-    TestDevice::get().finish();
+    queue_.run([&] { kernels_->multiply(a.view(), b.view(), c.view()); });
     c.back();
   }
   void do_transpose(CsrView x, TransposedBatch& transposed) override {
     StagedCsr a(x);
     CsrView view = a.view();
     view.entry_limit += kSlack;
-    kernels_->transpose(view, device_);
-    TestDevice::get().finish();
+    queue_.run([&] { kernels_->transpose(view, device_); });
     to_host(device_, transposed);
   }
   void do_gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
@@ -106,8 +130,7 @@ class StagedSparse final : public SparseKernels {
     const TransposedBatch a = on_device(xt);
     StagedMatrix b(delta);
     StagedMatrix c(g);
-    kernels_->gradient(a, b.view(), scale, c.view());
-    TestDevice::get().finish();
+    queue_.run([&] { kernels_->gradient(a, b.view(), scale, c.view()); });
     c.back();
   }
   void do_update_rows(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
@@ -116,32 +139,32 @@ class StagedSparse final : public SparseKernels {
     const TransposedBatch a = on_device(xt);
     StagedMatrix b(delta);
     StagedRows c(rows);
-    kernels_->update_rows(rule, schedule, step, a, b.view(), scale, c.view());
+    queue_.run([&] { kernels_->update_rows(rule, schedule, step, a, b.view(), scale, c.view()); });
     c.back();
   }
   void do_mark_done(const TransposedBatch& xt, std::int64_t step,
                     VectorView<std::int64_t> steps_done) override {
     const TransposedBatch a = on_device(xt);
     StagedVector b(steps_done);
-    kernels_->mark_done(a, step, b.view());
-    TestDevice::get().finish();
+    queue_.run([&] { kernels_->mark_done(a, step, b.view()); });
     b.back();
   }
   void do_catch_up(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
                    const RowState& rows) override {
     StagedRows a(rows);
-    kernels_->catch_up(rule, schedule, step, a.view());
+    queue_.run([&] { kernels_->catch_up(rule, schedule, step, a.view()); });
     a.back();
   }
   void do_catch_up_batch(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
                          const TransposedBatch& xt, const RowState& rows) override {
     const TransposedBatch a = on_device(xt);
     StagedRows b(rows);
-    kernels_->catch_up(rule, schedule, step, a, b.view());
+    queue_.run([&] { kernels_->catch_up(rule, schedule, step, a, b.view()); });
     b.back();
   }
 
   std::unique_ptr<SparseKernels> kernels_ = cuda::make_sparse(*TestDevice::get().stream);
+  GraphEverySecondTime queue_;
   TransposedBatch device_;  // its capacity is kept
 };
 
