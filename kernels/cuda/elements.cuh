@@ -133,11 +133,15 @@ __device__ __forceinline__ void for_elements(Index rows, Index cols, const At& a
   constexpr std::integral_constant<int, 1> kOne{};
   constexpr std::integral_constant<int, kStep> kApart{};
   const Index row_step = Index(gridDim.y) * blockDim.y;
-  const Index thread_step = Index(gridDim.x) * blockDim.x;
+  const Index thread_step = Index(gridDim.x) * blockDim.x * kWidth;
+  const Index thread = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  // x steps are multiples of 32 where kStep is: a thread keeps its place in its warp's neighbours.
+  const Index first =
+      kStep == 1 ? thread * kWidth : (thread & ~Index(31)) * kWidth + (thread & Index(31));
+#pragma unroll 1
   for (Index r = Index(blockIdx.y) * blockDim.y + threadIdx.y; r < rows; r += row_step)
-    for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x;; i += thread_step) {
-      const Index c = i / kStep * (kStep * kWidth) + i % kStep;
-      if (c >= cols) break;
+#pragma unroll 1
+    for (Index c = first; c < cols; c += thread_step) {
       if (c + (kWidth - 1) * kStep < cols)
         at(r, c, kAll, kApart);
       else
