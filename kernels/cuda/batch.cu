@@ -200,19 +200,21 @@ __global__ void __launch_bounds__(kElementThreads)
   const Index first_block = mask.first_unit >> 2;
   for (Index r = Index(blockIdx.y) * blockDim.y + threadIdx.y; r < y.rows; r += row_step)
     for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < blocks; i += block_step) {
+      const Index c = 4 * (first_block + i) - mask.first_unit;
+      const bool whole = kPacked && c + 4 <= y.cols;
+      Pack<float, 4> x;
+      if (whole) x = load<4>(y.row(r) + c);  // on its way while the numbers are drawn
       const Philox::Block block =
           mask.random.block(std::uint64_t(first_block + i), std::uint64_t(mask.first_row + r));
-      const Index c = 4 * (first_block + i) - mask.first_unit;
-      if (kPacked && c + 4 <= y.cols) {
-        Pack<float, 4> x = load<4>(y.row(r) + c);
+      if (whole) {
 #pragma unroll
         for (int k = 0; k < 4; ++k) x.value[k] = mask.of(block.word[k], x.value[k]);
         store<4>(out.row(r) + c, x);
-        continue;
-      }
+      } else {
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        if (c + k >= 0 && c + k < y.cols) out(r, c + k) = mask.of(block.word[k], y(r, c + k));
+        for (int k = 0; k < 4; ++k)
+          if (c + k >= 0 && c + k < y.cols) out(r, c + k) = mask.of(block.word[k], y(r, c + k));
+      }
     }
 }
 

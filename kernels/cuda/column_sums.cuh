@@ -10,54 +10,50 @@
 namespace norn::cuda {
 
 inline constexpr int kTileColumns = 32;     // of a block: 8 threads of four columns
-inline constexpr int kTileRowLanes = 128;   // lane l sums rows l, l + 128, ... of the block's slice
+inline constexpr int kRowsInFlight = 4;     // of a thread
+inline constexpr int kTileRowLanes = 64;    // lane l sums rows l, l + 64, ... of the slice
 inline constexpr Index kLeastSlice = 1024;  // rows
 inline constexpr Index kMaximumSlices = 256;
-
-/// The sums of one column over a block's slice of rows lie in `part` after this, in warp `column`.
-template <int kSums>
-__device__ __forceinline__ void add_lanes(double (&sum)[4][kSums], int k, double (*part)[33],
-                                          double& total) {
-  const int thread = int(threadIdx.y * blockDim.x + threadIdx.x);
-  const int warp = thread / 32, lane = thread % 32;
-  __syncthreads();  // the sums of the last k are read
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    double x = sum[i][k];
-    x += __shfl_xor_sync(0xFFFFFFFFu, x, 8);
-    x += __shfl_xor_sync(0xFFFFFFFFu, x, 16);
-    if (lane < 8) part[warp][4 * lane + i] = x;
-  }
-  __syncthreads();
-  total = part[lane][warp];
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(0xFFFFFFFFu, total, step);
-}
 
 /// Term::add<kPacked>(r, c, cols, sum) adds the terms of elements [c, c + 4) of row r; elements
 /// beyond `cols` are not read. With one slice, finish(c, total) takes the totals; with more, they
 /// go to `partial` [kSums x slices x cols].
 template <bool kPacked, typename Term, typename Finish>
-__global__ void __launch_bounds__(8 * kTileRowLanes)
+__global__ void __launch_bounds__(8 * kTileRowLanes, 2)
     column_sums_kernel(const Term term, const Finish finish, const Index rows, const Index cols,
                        const Index slice, double* partial) {
   constexpr int kSums = Term::kSums;
-  __shared__ double part[32][33];
+  constexpr int kWarps = kTileRowLanes / 4;  // of four row lanes each
+  __shared__ double part[kSums][kWarps][kTileColumns];
   const Index c = Index(blockIdx.x) * kTileColumns + Index(threadIdx.x) * 4;
   const Index begin = Index(blockIdx.y) * slice;
   const Index end = begin + slice < rows ? begin + slice : rows;
   double sum[4][kSums] = {};
   if (c < cols) {
-#pragma unroll 4
+#pragma unroll kRowsInFlight
     for (Index r = begin + threadIdx.y; r < end; r += kTileRowLanes)
       term.template add<kPacked>(r, c, cols, sum);
   }
+  const int thread = int(threadIdx.y * blockDim.x + threadIdx.x);
+#pragma unroll
+  for (int k = 0; k < kSums; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      double x = sum[i][k];
+      x += __shfl_xor_sync(0xFFFFFFFFu, x, 8);
+      x += __shfl_xor_sync(0xFFFFFFFFu, x, 16);
+      if (thread % 32 < 8) part[k][thread / 32][4 * threadIdx.x + unsigned(i)] = x;
+    }
+  __syncthreads();
+  const Index column = Index(blockIdx.x) * kTileColumns + thread;
+  if (thread >= kTileColumns || column >= cols) return;
   double total[kSums];
 #pragma unroll
-  for (int k = 0; k < kSums; ++k) add_lanes(sum, k, part, total[k]);
-  const int thread = int(threadIdx.y * blockDim.x + threadIdx.x);
-  const Index column = Index(blockIdx.x) * kTileColumns + thread / 32;
-  if (thread % 32 != 0 || column >= cols) return;
+  for (int k = 0; k < kSums; ++k) {
+    total[k] = part[k][0][thread];
+#pragma unroll
+    for (int warp = 1; warp < kWarps; ++warp) total[k] += part[k][warp][thread];
+  }
   if (gridDim.y == 1) {
     finish(column, total);
     return;

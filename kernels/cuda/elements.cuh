@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/stream.h"
+#include "norn/base/bfloat16.h"
 #include "norn/tensor/views.h"
 
 #include <cstdint>
@@ -18,13 +19,44 @@ struct alignas(sizeof(T) * n) Pack {
   T value[n];
 };
 
-template <int n, typename T>
+/// The n elements from[0], from[kStep], ...; kStep 1 asks for a pointer that is a multiple of the
+/// pack's size.
+template <int n, int kStep = 1, typename T>
 __device__ __forceinline__ Pack<std::remove_const_t<T>, n> load(T* from) {
-  return *reinterpret_cast<const Pack<std::remove_const_t<T>, n>*>(from);
+  if constexpr (kStep == 1) {
+    return *reinterpret_cast<const Pack<std::remove_const_t<T>, n>*>(from);
+  } else {
+    Pack<std::remove_const_t<T>, n> pack;
+#pragma unroll
+    for (int i = 0; i < n; ++i) pack.value[i] = from[i * kStep];
+    return pack;
+  }
 }
-template <int n, typename T>
+template <int n, int kStep = 1, typename T>
 __device__ __forceinline__ void store(T* to, const Pack<T, n>& pack) {
-  *reinterpret_cast<Pack<T, n>*>(to) = pack;
+  if constexpr (kStep == 1) {
+    *reinterpret_cast<Pack<T, n>*>(to) = pack;
+  } else {
+#pragma unroll
+    for (int i = 0; i < n; ++i) to[i * kStep] = pack.value[i];
+  }
+}
+
+/// The same for bfloat16, from floats; whole words are written, which the compiler does not find by
+/// itself.
+template <int n, int kStep>
+__device__ __forceinline__ void store_rounded(Bfloat16* to, const Pack<float, n>& pack) {
+  if constexpr (kStep == 1 && n > 1) {
+    Pack<std::uint32_t, n / 2> words;
+#pragma unroll
+    for (int i = 0; i < n / 2; ++i)
+      words.value[i] = std::uint32_t(Bfloat16::rounded(pack.value[2 * i + 1]).bits) << 16 |
+                       Bfloat16::rounded(pack.value[2 * i]).bits;
+    store<n / 2>(reinterpret_cast<std::uint32_t*>(to), words);
+  } else {
+#pragma unroll
+    for (int i = 0; i < n; ++i) to[i * kStep] = Bfloat16::rounded(pack.value[i]);
+  }
 }
 
 /// Whether packs of n elements may be read at every n-th column of every row. A matrix without
@@ -92,35 +124,62 @@ inline Launch element_launch(const Stream& stream, Index rows, Index chunks) {
   return {dim3(across, blocks_for(rows, y, down)), dim3(unsigned(x), unsigned(y))};
 }
 
-/// Calls work.at<n>(r, c) for elements [c, c + n) of row r, so that every element is met once.
-template <int kWidth, typename Work>
+/// Calls at(r, c, n, step), n and step being constant types, for elements c, c + step, ... (n of
+/// them) of row r, so that every element is met once. kStep is 1, where packs can be read, or 32:
+/// then a warp goes through 32 * kWidth neighbours, one row of lanes after the other.
+template <int kWidth, int kStep, typename At>
+__device__ __forceinline__ void for_elements(Index rows, Index cols, const At& at) {
+  constexpr std::integral_constant<int, kWidth> kAll{};
+  constexpr std::integral_constant<int, 1> kOne{};
+  constexpr std::integral_constant<int, kStep> kApart{};
+  const Index row_step = Index(gridDim.y) * blockDim.y;
+  const Index thread_step = Index(gridDim.x) * blockDim.x * kWidth;
+  const Index thread = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  // x steps are multiples of 32 where kStep is: a thread keeps its place in its warp's neighbours.
+  const Index first =
+      kStep == 1 ? thread * kWidth : (thread & ~Index(31)) * kWidth + (thread & Index(31));
+#pragma unroll 1
+  for (Index r = Index(blockIdx.y) * blockDim.y + threadIdx.y; r < rows; r += row_step)
+#pragma unroll 1
+    for (Index c = first; c < cols; c += thread_step) {
+      if (c + (kWidth - 1) * kStep < cols)
+        at(r, c, kAll, kApart);
+      else
+        for (Index last = c; last < cols && last < c + kWidth * kStep; last += kStep)
+          at(r, last, kOne, kOne);
+    }
+}
+
+/// work.at<n, step>(r, c) for all elements.
+template <int kWidth, int kStep, typename Work>
 __global__ void __launch_bounds__(kElementThreads)
     elements_kernel(const Work work, const Index rows, const Index cols) {
-  const Index row_step = Index(gridDim.y) * blockDim.y;
-  const Index column_step = Index(gridDim.x) * blockDim.x * kWidth;
-  for (Index r = Index(blockIdx.y) * blockDim.y + threadIdx.y; r < rows; r += row_step)
-    for (Index c = (Index(blockIdx.x) * blockDim.x + threadIdx.x) * kWidth; c < cols;
-         c += column_step) {
-      if (c + kWidth <= cols)
-        work.template at<kWidth>(r, c);
-      else
-        for (Index i = c; i < cols; ++i) work.template at<1>(r, i);
-    }
+  for_elements<kWidth, kStep>(rows, cols, [&](Index r, Index c, auto n, auto step) {
+    work.template at<decltype(n)::value, decltype(step)::value>(r, c);
+  });
+}
+
+/// Calls start(step, launch), the step between a thread's elements being a constant type.
+template <int kWidth, typename Start>
+void with_element_launch(const Stream& stream, const Elements& elements, const Start& start) {
+  if (elements.rows == 0 || elements.cols == 0) return;
+  if (kWidth == 1 || elements.is_packable)
+    start(std::integral_constant<int, 1>{},
+          element_launch(stream, elements.rows, (elements.cols + kWidth - 1) / kWidth));
+  else
+    start(std::integral_constant<int, 32>{},
+          element_launch(stream, elements.rows,
+                         (elements.cols + 32 * kWidth - 1) / (32 * kWidth) * 32));
 }
 
 template <int kWidth, typename Work>
 void run_elements(const Stream& stream, const char* name, const Elements& elements,
                   const Work& work) {
-  if (elements.rows == 0 || elements.cols == 0) return;
-  if (kWidth > 1 && elements.is_packable) {
-    const Launch l = element_launch(stream, elements.rows, (elements.cols + kWidth - 1) / kWidth);
-    elements_kernel<kWidth>
+  with_element_launch<kWidth>(stream, elements, [&](auto step, const Launch& l) {
+    elements_kernel<kWidth, decltype(step)::value>
         <<<l.grid, l.block, 0, stream.stream>>>(work, elements.rows, elements.cols);
-  } else {
-    const Launch l = element_launch(stream, elements.rows, elements.cols);
-    elements_kernel<1><<<l.grid, l.block, 0, stream.stream>>>(work, elements.rows, elements.cols);
-  }
-  check_launch(name);
+    check_launch(name);
+  });
 }
 
 /// Elements [c, c + 4) of a row; those beyond its end are 0.

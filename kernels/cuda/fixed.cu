@@ -20,21 +20,21 @@ struct AddWork {
   const FixedFormat* format;
   MatrixView<const float> term;
   FixedMatrixView sum;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
     const FixedFormat f = *format;
     const double limit = f.fine_limit(), scale = f.fine_scale();
-    const Pack<float, n> x = load<n>(term.row(r) + c);
-    Pack<std::int64_t, n> fine = load<n>(sum.fine.row(r) + c);
+    const Pack<float, n> x = load<n, kStep>(term.row(r) + c);
+    Pack<std::int64_t, n> fine = load<n, kStep>(sum.fine.row(r) + c);
 #pragma unroll
     for (int i = 0; i < n; ++i) {
       const double value = double(x.value[i]);
       if (std::fabs(value) < limit)
         fine.value[i] += __double2ll_rn(value * scale);
       else
-        add_large(f, value, r, c + i);
+        add_large(f, value, r, c + i * kStep);
     }
-    store<n>(sum.fine.row(r) + c, fine);
+    store<n, kStep>(sum.fine.row(r) + c, fine);
   }
   __device__ void add_large(const FixedFormat& f, double value, Index r, Index c) const {
     if (std::fabs(value) < f.coarse_limit()) {
@@ -54,12 +54,12 @@ struct FloatOfSum {
   MatrixView<float> value;
   /// Returns the larger of `top` and the bits of the magnitudes: they are in the order of the
   /// magnitudes, NaN above all.
-  template <int n>
+  template <int n, int kStep>
   __device__ int at(Index r, Index c, int top) const {
-    const Pack<std::int64_t, n> fine = load<n>(sum.fine.row(r) + c);
+    const Pack<std::int64_t, n> fine = load<n, kStep>(sum.fine.row(r) + c);
     Pack<float, n> out;
     if (has_coarse) {
-      const Pack<std::int64_t, n> coarse = load<n>(sum.coarse.row(r) + c);
+      const Pack<std::int64_t, n> coarse = load<n, kStep>(sum.coarse.row(r) + c);
 #pragma unroll
       for (int i = 0; i < n; ++i)
         out.value[i] =
@@ -68,7 +68,7 @@ struct FloatOfSum {
 #pragma unroll
       for (int i = 0; i < n; ++i) out.value[i] = float(double(fine.value[i]) * fine_unit);
     }
-    store<n>(value.row(r) + c, out);
+    store<n, kStep>(value.row(r) + c, out);
 #pragma unroll
     for (int i = 0; i < n; ++i) top = max(top, __float_as_int(out.value[i]) & 0x7FFFFFFF);
     return top;
@@ -76,29 +76,27 @@ struct FloatOfSum {
 };
 
 /// maximum_bits is 0 before.
-template <int kWidth>
+template <int kWidth, int kStep>
 __global__ void __launch_bounds__(kElementThreads)
     to_float_kernel(const FixedFormat* format, const FixedMatrixView sum,
                     const MatrixView<float> value, const Index rows, const Index cols,
                     int* maximum_bits) {
   const FloatOfSum work{1.0 / format->fine_scale(), 1.0 / format->coarse_scale(),
                         *sum.coarse_used != 0, sum, value};
-  const Index row_step = Index(gridDim.y) * blockDim.y;
-  const Index column_step = Index(gridDim.x) * blockDim.x * kWidth;
   int top = 0;
-  for (Index r = Index(blockIdx.y) * blockDim.y + threadIdx.y; r < rows; r += row_step)
-    for (Index c = (Index(blockIdx.x) * blockDim.x + threadIdx.x) * kWidth; c < cols;
-         c += column_step) {
-      if (c + kWidth <= cols)
-        top = work.at<kWidth>(r, c, top);
-      else
-        for (Index i = c; i < cols; ++i) top = work.at<1>(r, i, top);
-    }
-  top = __reduce_max_sync(0xFFFFFFFFu, top);
+  for_elements<kWidth, kStep>(rows, cols, [&](Index r, Index c, auto n, auto step) {
+    top = work.at<decltype(n)::value, decltype(step)::value>(r, c, top);
+  });
+  __shared__ int warp_top[kElementThreads / 32];
   const int thread = int(threadIdx.y * blockDim.x + threadIdx.x);
-  // Most warps find the maximum already above theirs.
-  if (thread % 32 == 0 && top > *static_cast<volatile int*>(maximum_bits))
-    atomicMax(maximum_bits, top);
+  top = __reduce_max_sync(0xFFFFFFFFu, top);
+  if (thread % 32 == 0) warp_top[thread / 32] = top;
+  __syncthreads();
+  if (thread != 0) return;
+#pragma unroll
+  for (int i = 1; i < kElementThreads / 32; ++i) top = max(top, warp_top[i]);
+  // Most blocks find the maximum already above theirs.
+  if (top > *static_cast<volatile int*>(maximum_bits)) atomicMax(maximum_bits, top);
 }
 
 __global__ void adapt_kernel(const float* maximum, const std::int64_t terms, FixedFormat* format) {
@@ -122,16 +120,14 @@ class CudaFixed final : public FixedKernels {
     check(cudaMemsetAsync(maximum, 0, sizeof(float), stream_.stream), "cudaMemsetAsync");
     if (value.empty()) return;
     const Elements e = elements_of<kPack>(value, sum.fine, sum.coarse);
-    const Index width = e.is_packable ? kPack : 1;
-    const Launch l = element_launch(stream_, e.rows, (e.cols + width - 1) / width);
     auto* bits = reinterpret_cast<int*>(maximum);
-    if (e.is_packable)
-      to_float_kernel<kPack>
+    with_element_launch<kPack>(stream_, e, [&](auto step, Launch l) {
+      // Few blocks, since all of them meet at one word.
+      l.grid.x = std::min(l.grid.x, unsigned(8 * stream_.multiprocessors));
+      to_float_kernel<kPack, decltype(step)::value>
           <<<l.grid, l.block, 0, stream_.stream>>>(format, sum, value, e.rows, e.cols, bits);
-    else
-      to_float_kernel<1>
-          <<<l.grid, l.block, 0, stream_.stream>>>(format, sum, value, e.rows, e.cols, bits);
-    check_launch("fixed to_float");
+      check_launch("fixed to_float");
+    });
   }
 
   void do_adapt(const float* maximum, std::int64_t terms, FixedFormat* format) override {

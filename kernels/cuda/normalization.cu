@@ -59,21 +59,21 @@ struct NormaliseWork {
   MatrixView<const float> bias;
   MatrixView<float> normalised;
   MatrixView<float> z;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    const Pack<double, n> centre = load<n>(mean.row(r) + c);
-    const Pack<float, n> factor = load<n>(inverse.row(r) + c);
-    const Pack<float, n> slope = load<n>(scale.row(r) + c);
-    const Pack<float, n> start = load<n>(bias.row(r) + c);
-    Pack<float, n> x = load<n>(z.row(r) + c);
+    const Pack<double, n> centre = load<n, kStep>(mean.row(r) + c);
+    const Pack<float, n> factor = load<n, kStep>(inverse.row(r) + c);
+    const Pack<float, n> slope = load<n, kStep>(scale.row(r) + c);
+    const Pack<float, n> start = load<n, kStep>(bias.row(r) + c);
+    Pack<float, n> x = load<n, kStep>(z.row(r) + c);
     Pack<float, n> unit;
 #pragma unroll
     for (int i = 0; i < n; ++i) {
       unit.value[i] = float(double(x.value[i]) - centre.value[i]) * factor.value[i];
       x.value[i] = slope.value[i] * unit.value[i] + start.value[i];
     }
-    store<n>(normalised.row(r) + c, unit);
-    store<n>(z.row(r) + c, x);
+    store<n, kStep>(normalised.row(r) + c, unit);
+    store<n, kStep>(z.row(r) + c, x);
   }
 };
 
@@ -82,10 +82,10 @@ struct FactorWork {
   MatrixView<const float> scale;
   MatrixView<const float> variance;
   MatrixView<float> factor;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    for (Index i = c; i < c + n; ++i)
-      factor(r, i) = scale(r, i) / std::sqrt(variance(r, i) + kEpsilon);
+    static_assert(n == 1);
+    factor(r, c) = scale(r, c) / std::sqrt(variance(r, c) + kEpsilon);
   }
 };
 
@@ -94,16 +94,16 @@ struct PredictWork {
   MatrixView<const float> mean;
   MatrixView<const float> bias;
   MatrixView<float> z;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    const Pack<float, n> slope = load<n>(factor.row(r) + c);
-    const Pack<float, n> centre = load<n>(mean.row(r) + c);
-    const Pack<float, n> start = load<n>(bias.row(r) + c);
-    Pack<float, n> x = load<n>(z.row(r) + c);
+    const Pack<float, n> slope = load<n, kStep>(factor.row(r) + c);
+    const Pack<float, n> centre = load<n, kStep>(mean.row(r) + c);
+    const Pack<float, n> start = load<n, kStep>(bias.row(r) + c);
+    Pack<float, n> x = load<n, kStep>(z.row(r) + c);
 #pragma unroll
     for (int i = 0; i < n; ++i)
       x.value[i] = slope.value[i] * (x.value[i] - centre.value[i]) + start.value[i];
-    store<n>(z.row(r) + c, x);
+    store<n, kStep>(z.row(r) + c, x);
   }
 };
 
@@ -141,19 +141,19 @@ struct BackwardWork {
   MatrixView<const float> scale_gradient;
   MatrixView<const float> normalised;
   MatrixView<float> delta;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    const Pack<float, n> a = load<n>(scale.row(r) + c);
-    const Pack<float, n> b = load<n>(inverse.row(r) + c);
-    const Pack<float, n> bias = load<n>(bias_gradient.row(r) + c);
-    const Pack<float, n> slope = load<n>(scale_gradient.row(r) + c);
-    const Pack<float, n> unit = load<n>(normalised.row(r) + c);
-    Pack<float, n> d = load<n>(delta.row(r) + c);
+    const Pack<float, n> a = load<n, kStep>(scale.row(r) + c);
+    const Pack<float, n> b = load<n, kStep>(inverse.row(r) + c);
+    const Pack<float, n> bias = load<n, kStep>(bias_gradient.row(r) + c);
+    const Pack<float, n> slope = load<n, kStep>(scale_gradient.row(r) + c);
+    const Pack<float, n> unit = load<n, kStep>(normalised.row(r) + c);
+    Pack<float, n> d = load<n, kStep>(delta.row(r) + c);
 #pragma unroll
     for (int i = 0; i < n; ++i)
       d.value[i] =
           a.value[i] * b.value[i] * (d.value[i] - bias.value[i] - unit.value[i] * slope.value[i]);
-    store<n>(delta.row(r) + c, d);
+    store<n, kStep>(delta.row(r) + c, d);
   }
 };
 
@@ -172,13 +172,13 @@ struct Penalty {
 struct AddToColumnsWork {
   MatrixView<const float> term;
   MatrixView<float> dy;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    const Pack<float, n> t = load<n>(term.row(r) + c);
-    Pack<float, n> x = load<n>(dy.row(r) + c);
+    const Pack<float, n> t = load<n, kStep>(term.row(r) + c);
+    Pack<float, n> x = load<n, kStep>(dy.row(r) + c);
 #pragma unroll
     for (int i = 0; i < n; ++i) x.value[i] += t.value[i];
-    store<n>(dy.row(r) + c, x);
+    store<n, kStep>(dy.row(r) + c, x);
   }
 };
 
@@ -191,21 +191,23 @@ __global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
   if (threadIdx.x == 0) sum[r].add(squares);
 }
 
-struct ClipRowsWork {
-  double limit;
-  const FixedSum* squares;
-  MatrixView<float> delta;
-  template <int n>
-  __device__ void at(Index r, Index c) const {
-    const double square = squares[r].value();
-    if (square <= limit * limit) return;
-    const float factor = float(limit / std::sqrt(square));
-    Pack<float, n> x = load<n>(delta.row(r) + c);
+template <int kThreads, bool kPacked>
+__global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
+    clip_rows_kernel(const double limit, const FixedSum* squares, const MatrixView<float> delta) {
+  const Index r = row_of_group<kThreads>();
+  if (r >= delta.rows) return;
+  const double square = squares[r].value();
+  if (square <= limit * limit) return;
+  const float factor = float(limit / std::sqrt(square));
+  float* row = delta.row(r);
+#pragma unroll 4
+  for (Index c = Index(threadIdx.x) * 4; c < delta.cols; c += 4 * kThreads) {
+    Pack<float, 4> x = load_four<kPacked>(row, c, delta.cols);
 #pragma unroll
-    for (int i = 0; i < n; ++i) x.value[i] *= factor;
-    store<n>(delta.row(r) + c, x);
+    for (int i = 0; i < 4; ++i) x.value[i] *= factor;
+    store_four<kPacked>(row, c, delta.cols, x);
   }
-};
+}
 
 class CudaNormalization final : public NormalizationKernels {
  public:
@@ -292,10 +294,16 @@ class CudaNormalization final : public NormalizationKernels {
 
   void do_clip_rows(float limit, VectorView<const FixedSum> squares,
                     MatrixView<float> delta) override {
-    // Not as one run: the row says what the factor is.
-    const Elements elements{delta.rows, delta.cols, is_packable<4>(delta)};
-    run_elements<4>(stream_, "clip_rows", elements,
-                    ClipRowsWork{double(limit), squares.data, delta});
+    with_row_threads(delta.rows, delta.cols, [&](auto threads, const Launch& l) {
+      constexpr int kThreads = decltype(threads)::value;
+      if (is_packable<4>(delta))
+        clip_rows_kernel<kThreads, true>
+            <<<l.grid, l.block, 0, stream_.stream>>>(double(limit), squares.data, delta);
+      else
+        clip_rows_kernel<kThreads, false>
+            <<<l.grid, l.block, 0, stream_.stream>>>(double(limit), squares.data, delta);
+      check_launch("clip_rows");
+    });
   }
 
   Stream stream_;

@@ -11,47 +11,43 @@ namespace {
 struct CopyWork {
   MatrixView<const float> x;
   MatrixView<float> z;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    store<n>(z.row(r) + c, load<n>(x.row(r) + c));
+    store<n, kStep>(z.row(r) + c, load<n, kStep>(x.row(r) + c));
   }
 };
 
 struct AddWork {
   MatrixView<const float> x;
   MatrixView<float> z;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    const Pack<float, n> term = load<n>(x.row(r) + c);
-    Pack<float, n> sum = load<n>(z.row(r) + c);
+    const Pack<float, n> term = load<n, kStep>(x.row(r) + c);
+    Pack<float, n> sum = load<n, kStep>(z.row(r) + c);
 #pragma unroll
     for (int i = 0; i < n; ++i) sum.value[i] += term.value[i];
-    store<n>(z.row(r) + c, sum);
+    store<n, kStep>(z.row(r) + c, sum);
   }
 };
 
 struct ScaleWork {
   float factor;
   MatrixView<float> z;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    Pack<float, n> x = load<n>(z.row(r) + c);
+    Pack<float, n> x = load<n, kStep>(z.row(r) + c);
 #pragma unroll
     for (int i = 0; i < n; ++i) x.value[i] *= factor;
-    store<n>(z.row(r) + c, x);
+    store<n, kStep>(z.row(r) + c, x);
   }
 };
 
 struct RoundWork {
   MatrixView<const float> x;
   MatrixView<Bfloat16> rounded;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    const Pack<float, n> from = load<n>(x.row(r) + c);
-    Pack<Bfloat16, n> to;
-#pragma unroll
-    for (int i = 0; i < n; ++i) to.value[i] = Bfloat16::rounded(from.value[i]);
-    store<n>(rounded.row(r) + c, to);
+    store_rounded<n, kStep>(rounded.row(r) + c, load<n, kStep>(x.row(r) + c));
   }
 };
 
@@ -59,12 +55,12 @@ template <typename Function>
 struct ActivateWork {
   Function f;
   MatrixView<float> y;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    Pack<float, n> x = load<n>(y.row(r) + c);
+    Pack<float, n> x = load<n, kStep>(y.row(r) + c);
 #pragma unroll
     for (int i = 0; i < n; ++i) x.value[i] = f.value(x.value[i]);
-    store<n>(y.row(r) + c, x);
+    store<n, kStep>(y.row(r) + c, x);
   }
 };
 
@@ -73,13 +69,13 @@ struct SlopeWork {
   Function f;
   MatrixView<const float> y;
   MatrixView<float> delta;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    const Pack<float, n> output = load<n>(y.row(r) + c);
-    Pack<float, n> d = load<n>(delta.row(r) + c);
+    const Pack<float, n> output = load<n, kStep>(y.row(r) + c);
+    Pack<float, n> d = load<n, kStep>(delta.row(r) + c);
 #pragma unroll
     for (int i = 0; i < n; ++i) d.value[i] *= f.slope(output.value[i]);
-    store<n>(delta.row(r) + c, d);
+    store<n, kStep>(delta.row(r) + c, d);
   }
 };
 
@@ -90,6 +86,50 @@ struct ScaledSum {
     sum[c] = float(scale * total[0]);
   }
 };
+
+/// Rows that fit into the registers of their threads: kPacks packs each.
+constexpr int kPacks = 8;
+
+template <int kThreads, bool kPacked>
+__global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
+    softmax_short_rows_kernel(const MatrixView<float> z) {
+  const Index r = row_of_group<kThreads>();
+  if (r >= z.rows) return;
+  float* row = z.row(r);
+  const int cols = int(z.cols), first = int(threadIdx.x) * 4;
+  Pack<float, 4> x[kPacks];
+  float top = row[0];
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const int c = first + k * 4 * kThreads;
+    if (c >= cols) continue;
+    x[k] = load_four<kPacked>(row, c, cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (c + i < cols) top = Larger{}(x[k].value[i], top);
+  }
+  top = reduce_threads<kThreads>(top, Larger{});
+  double total = 0;
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const int c = first + k * 4 * kThreads;
+    if (c >= cols) continue;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      x[k].value[i] = math::exp_nonpositive(x[k].value[i] - top);
+      if (c + i < cols) total += double(x[k].value[i]);
+    }
+  }
+  const float inverse = float(1.0 / reduce_threads<kThreads>(total, Plus{}));
+#pragma unroll
+  for (int k = 0; k < kPacks; ++k) {
+    const int c = first + k * 4 * kThreads;
+    if (c >= cols) continue;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[k].value[i] *= inverse;
+    store_four<kPacked>(row, c, cols, x[k]);
+  }
+}
 
 /// The exponentials are taken twice rather than kept: what they cost hides behind the memory.
 template <int kThreads, bool kPacked>
@@ -171,7 +211,7 @@ class CudaPointwise final : public PointwiseKernels {
     run_elements<4>(stream_, "scale", elements_of<4>(z), ScaleWork{factor, z});
   }
   void do_round(MatrixView<const float> x, MatrixView<Bfloat16> rounded) override {
-    run_elements<4>(stream_, "round", elements_of<4>(x, rounded), RoundWork{x, rounded});
+    run_elements<8>(stream_, "round", elements_of<8>(x, rounded), RoundWork{x, rounded});
   }
   void do_activate(const Activation& f, MatrixView<float> z_to_y) override {
     std::visit(
@@ -202,10 +242,19 @@ class CudaPointwise final : public PointwiseKernels {
     if (z_to_y.empty()) return;
     with_row_threads(z_to_y.rows, z_to_y.cols, [&](auto threads, const Launch& l) {
       constexpr int kThreads = decltype(threads)::value;
-      if (is_packable<4>(z_to_y))
-        softmax_rows_kernel<kThreads, true><<<l.grid, l.block, 0, stream_.stream>>>(z_to_y);
-      else
-        softmax_rows_kernel<kThreads, false><<<l.grid, l.block, 0, stream_.stream>>>(z_to_y);
+      const bool packed = is_packable<4>(z_to_y);
+      if constexpr (kThreads * 4 * kPacks >= kLongestRow<kThreads>) {
+        if (packed)
+          softmax_short_rows_kernel<kThreads, true><<<l.grid, l.block, 0, stream_.stream>>>(z_to_y);
+        else
+          softmax_short_rows_kernel<kThreads, false>
+              <<<l.grid, l.block, 0, stream_.stream>>>(z_to_y);
+      } else {
+        if (packed)
+          softmax_rows_kernel<kThreads, true><<<l.grid, l.block, 0, stream_.stream>>>(z_to_y);
+        else
+          softmax_rows_kernel<kThreads, false><<<l.grid, l.block, 0, stream_.stream>>>(z_to_y);
+      }
       check_launch("softmax_rows");
     });
   }

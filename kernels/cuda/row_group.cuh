@@ -51,6 +51,11 @@ __device__ __forceinline__ Index row_of_group() {
   return Index(blockIdx.x) * rows_of_block(kThreads) + threadIdx.y;
 }
 
+/// The longest row of a group; the largest group takes all longer ones.
+template <int kThreads>
+inline constexpr Index kLongestRow = kThreads == 32 ? 1024
+                                                    : (kThreads == 512 ? 16384 : Index(1) << 62);
+
 /// Calls start(threads, launch) with the number of threads for a row as a constant type: it depends
 /// on the row's length only.
 template <typename Start>
@@ -62,10 +67,10 @@ void with_row_threads(Index rows, Index cols, const Start& start) {
           Launch{dim3(unsigned((rows + kRows - 1) / kRows)), dim3(unsigned(kThreads), kRows)});
   };
   if (rows == 0) return;
-  if (cols <= 1024)
+  if (cols <= kLongestRow<32>)
     call(std::integral_constant<int, 32>{});
-  else if (cols <= 16384)
-    call(std::integral_constant<int, 256>{});
+  else if (cols <= kLongestRow<512>)
+    call(std::integral_constant<int, 512>{});
   else
     call(std::integral_constant<int, 1024>{});
 }

@@ -19,23 +19,20 @@ struct UpdateWork {
   MatrixView<float> s0;
   MatrixView<float> s1;
   MatrixView<Bfloat16> rounded;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    Pack<float, n> weight = load<n>(w.row(r) + c);
-    const Pack<float, n> gradient = load<n>(g.row(r) + c);
+    Pack<float, n> weight = load<n, kStep>(w.row(r) + c);
+    const Pack<float, n> gradient = load<n, kStep>(g.row(r) + c);
     Pack<float, n> first{}, second{};
-    if constexpr (Rule::slots > 0) first = load<n>(s0.row(r) + c);
-    if constexpr (Rule::slots > 1) second = load<n>(s1.row(r) + c);
-    Pack<Bfloat16, n> upper;
+    if constexpr (Rule::slots > 0) first = load<n, kStep>(s0.row(r) + c);
+    if constexpr (Rule::slots > 1) second = load<n, kStep>(s1.row(r) + c);
 #pragma unroll
-    for (int i = 0; i < n; ++i) {
+    for (int i = 0; i < n; ++i)
       step_one(rule, step, weight.value[i], gradient.value[i], first.value[i], second.value[i]);
-      upper.value[i] = Bfloat16::rounded(weight.value[i]);
-    }
-    store<n>(w.row(r) + c, weight);
-    if constexpr (Rule::slots > 0) store<n>(s0.row(r) + c, first);
-    if constexpr (Rule::slots > 1) store<n>(s1.row(r) + c, second);
-    if (rounded.data != nullptr) store<n>(rounded.row(r) + c, upper);
+    store<n, kStep>(w.row(r) + c, weight);
+    if constexpr (Rule::slots > 0) store<n, kStep>(s0.row(r) + c, first);
+    if constexpr (Rule::slots > 1) store<n, kStep>(s1.row(r) + c, second);
+    if (rounded.data != nullptr) store_rounded<n, kStep>(rounded.row(r) + c, weight);
   }
 };
 
@@ -46,7 +43,7 @@ struct InitialiseWork {
   Philox random;
   WeightPlace place;
   MatrixView<float> w;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
     static_assert(n == 1);
     const Index source = place.first_source + (place.by_destination ? c : r);
@@ -61,13 +58,13 @@ struct InitialiseWork {
 struct ScaleColumnsWork {
   MatrixView<const float> factor;
   MatrixView<float> w;
-  template <int n>
+  template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    const Pack<float, n> f = load<n>(factor.row(r) + c);
-    Pack<float, n> x = load<n>(w.row(r) + c);
+    const Pack<float, n> f = load<n, kStep>(factor.row(r) + c);
+    Pack<float, n> x = load<n, kStep>(w.row(r) + c);
 #pragma unroll
     for (int i = 0; i < n; ++i) x.value[i] *= f.value[i];
-    store<n>(w.row(r) + c, x);
+    store<n, kStep>(w.row(r) + c, x);
   }
 };
 
@@ -102,7 +99,7 @@ __global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
 // Norms: the elements, counted along the rows, are dealt out in fours to a grid whose size depends
 // on their number alone.
 constexpr int kNormThreads = 256;
-constexpr int kMaximumNormBlocks = 1024;
+constexpr int kMaximumNormBlocks = 512;
 constexpr Index kElementsOfNormBlock = 4096;  // at least
 
 struct Norms {
