@@ -29,6 +29,12 @@ struct BestView {
   Index* count;
 };
 
+/// Whether a unit may not be recommended to row r.
+__device__ inline bool is_forbidden(const Candidates& candidates, Index r, Index unit) {
+  if (!candidates.allowed.empty() && candidates.allowed[unit] == 0) return true;
+  return candidates.excluded.rows > 0 && stores(candidates.excluded, r, unit);
+}
+
 /// The scores of one block of units.
 struct BlockOfScores {
   MatrixView<const float> score;
@@ -44,9 +50,7 @@ struct BlockOfScores {
   }
   __device__ Key key(Index r, Index i, float x) const {
     const Index unit = first_unit + i;
-    if (x != x || (!candidates.allowed.empty() && candidates.allowed[unit] == 0)) return kNoKey;
-    if (candidates.excluded.rows > 0 && stores(candidates.excluded, r, unit)) return kNoKey;
-    return key_of(x, unit);
+    return x != x || is_forbidden(candidates, r, unit) ? kNoKey : key_of(x, unit);
   }
 };
 
