@@ -40,12 +40,12 @@ struct BlockOfScores {
   MatrixView<const float> score;
   Index first_unit;
   Candidates candidates;
-  bool is_aligned;
+  int width;  ///< of an access
 
   __device__ Index size(Index) const { return score.cols; }
   __device__ void load_four(Index r, Index at, float (&x)[4]) const {
     const Index left = score.cols - at;
-    cuda::load_four(score.row(r) + at, 0, left < 4 ? int(left) : 4, is_aligned,
+    cuda::load_four(score.row(r) + at, 0, left < 4 ? int(left) : 4, width,
                     std::numeric_limits<float>::quiet_NaN(), x);
   }
   __device__ Key key(Index r, Index i, float x) const {
@@ -63,7 +63,7 @@ struct ListOfBest {
   __device__ Index size(Index r) const { return count[r]; }
   __device__ void load_four(Index r, Index at, float (&x)[4]) const {
     const Index left = count[r] - at;
-    cuda::load_four(score.row(r) + at, 0, left < 4 ? int(left) : 4, false,
+    cuda::load_four(score.row(r) + at, 0, left < 4 ? int(left) : 4, 1,
                     std::numeric_limits<float>::quiet_NaN(), x);
   }
   __device__ Key key(Index r, Index i, float x) const { return key_of(x, unit(r, i)); }

@@ -189,40 +189,40 @@ __device__ void list_all(const ChunkWork& work, const ScorePart& part, Index fir
   }
 }
 
-/// One tile's products, by the warpgroup whose turn it is; they are under way on return.
-__device__ void multiply(const ChunkWork& work, const Operands& at, int stage,
-                         float (&score)[128]) {
+/// One tile's products, by the warpgroup whose turn it is; they are under way on return. Unrolled:
+/// a product waits for the one before it when the compiler cannot see all of them at once.
+template <int kBoxes>
+__device__ void multiply(const Operands& at, int stage, float (&score)[128]) {
   using hopper::Major;
-  for (int box = 0; box < work.boxes; ++box) {
-    hopper::product_fence();
-    const std::uint64_t w =
-        hopper::operand<Major::k>(at.stages + stage * at.stage_bytes + box * kBoxBytes);
-    const std::uint64_t x = hopper::operand<Major::k>(at.x + box * 4 * kBoxBytes);
+  const std::uint64_t w = hopper::operand<Major::k>(at.stages + stage * at.stage_bytes);
+  const std::uint64_t x = hopper::operand<Major::k>(at.x);
+  constexpr std::uint64_t kNextBox = kBoxBytes / 16;
+  hopper::product_fence();
 #pragma unroll
-    for (int k = 0; k < 4; ++k)
-      hopper::multiply_64x256x16(score, w + k * hopper::kNextK<Major::k>,
-                                 x + k * hopper::kNextK<Major::k>, box + k > 0);
-  }
+  for (int k = 0; k < 4 * kBoxes; ++k)
+    hopper::multiply_64x256x16(score, w + k / 4 * kNextBox + k % 4 * hopper::kNextK<Major::k>,
+                               x + k / 4 * 4 * kNextBox + k % 4 * hopper::kNextK<Major::k>, k > 0);
   hopper::product_commit();
 }
 
-template <bool kTakesAll>
+template <int kBoxes, bool kTakesAll>
 __device__ void consume(const ChunkWork& work, Shared& shared, const Operands& at, int consumer) {
   const TileShare share(work);
   const Index first_example = Index(blockIdx.x % work.groups) * kExamples;
-  const Index turns[2] = {share.turns(0), share.turns(1)};
-  if (consumer == 1 && turns[0] > 0) hopper::named_arrive(kTurnBarrier, 2 * kConsumerThreads);
+  const Index turns = share.turns(consumer);
+  const Index turns_of_other = share.turns(1 - consumer);
+  if (consumer == 1 && turns_of_other > 0) hopper::named_arrive(kTurnBarrier, 2 * kConsumerThreads);
   hopper::barrier_wait(hopper::shared_address(&shared.x_full), 0);
   float score[128];
   int stage = consumer % work.stages;
   std::uint32_t parity = 0;
-  for (Index turn = 0; turn < turns[consumer]; ++turn) {
+  for (Index turn = 0; turn < turns; ++turn) {
     const ScorePart part(share.tile(turn, consumer));
     const float bias[2] = {bias_of(work, part.unit), bias_of(work, part.unit + 8)};
     hopper::named_sync(kTurnBarrier + consumer, 2 * kConsumerThreads);
     hopper::barrier_wait(hopper::shared_address(&shared.full[stage]), parity);
-    multiply(work, at, stage, score);
-    if (turn + consumer < turns[1 - consumer])
+    multiply<kBoxes>(at, stage, score);
+    if (turn + consumer < turns_of_other)
       hopper::named_arrive(kTurnBarrier + 1 - consumer, 2 * kConsumerThreads);
     hopper::product_wait<0>();
     hopper::pin(score);
@@ -247,7 +247,7 @@ __device__ float limit_of(const ChunkWork& work, Index example) {
   return std::numeric_limits<float>::infinity();
 }
 
-template <bool kTakesAll>
+template <int kBoxes, bool kTakesAll>
 __global__ void __launch_bounds__(kBlockThreads, 1)
     compare_chunk(const __grid_constant__ ChunkWork work) {
   extern __shared__ char memory[];
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
     if (threadIdx.x == 2 * kConsumerThreads) produce(work, shared, at);
   } else {
     hopper::take_registers<232>();
-    consume<kTakesAll>(work, shared, at, warpgroup);
+    consume<kBoxes, kTakesAll>(work, shared, at, warpgroup);
   }
 }
 
@@ -304,6 +304,23 @@ int room_for(Index k) {
   return int(std::max<Index>(1024, 8 * k));
 }
 
+/// Units of the chunk that begins at `first`.
+Index chunk_after(Index first, Index units, int room) {
+  return std::min(first == 0 ? Index(room) : (kGrowth - 1) * first, units - first);
+}
+
+Index chunks_of(Index units, int room) {
+  Index count = 0;
+  for (Index first = 0; first < units; first += chunk_after(first, units, room)) ++count;
+  return count;
+}
+
+auto kernel_for(int boxes, bool takes_all) {
+  if (boxes == kMaxBoxes)
+    return takes_all ? compare_chunk<kMaxBoxes, true> : compare_chunk<kMaxBoxes, false>;
+  return takes_all ? compare_chunk<kMaxBoxes / 2, true> : compare_chunk<kMaxBoxes / 2, false>;
+}
+
 }  // namespace
 
 bool TopKProduct::fits(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w, Index k) {
@@ -319,26 +336,27 @@ void TopKProduct::find(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> 
                  .w = map_boxes(w),
                  .best = {best.score.view(), best.unit.view(), best.count.data()},
                  .candidates = candidates_.reserve(x.rows * room),
-                 .counts = counts_.reserve(x.rows),
                  .gave_up = gave_up,
                  .examples = x.rows,
                  .room = room,
-                 .boxes = int((x.cols + kDepth - 1) / kDepth),
+                 .boxes = x.cols <= kMaxBoxes / 2 * kDepth ? kMaxBoxes / 2 : kMaxBoxes,
                  .groups = int((x.rows + kExamples - 1) / kExamples)};
   const int free_bytes = kSharedBytes - int(sizeof(Shared)) - kSwizzleAlignment;
   work.stages = std::min(kMaxStages, free_bytes / (work.boxes * kBoxBytes) - 4);
   const unsigned blocks =
       unsigned(work.groups * std::max(1, stream_.multiprocessors / work.groups));
-  for (Index first = 0; first < w.rows; first += work.units) {
+  const Index counts = x.rows * chunks_of(w.rows, room);
+  work.counts = counts_.reserve(counts);
+  check(cudaMemsetAsync(work.counts, 0, std::size_t(counts) * sizeof(int), stream_.stream),
+        "cudaMemsetAsync");
+  for (Index first = 0; first < w.rows; first += work.units, work.counts += x.rows) {
     work.first = first;
     work.first_name = first_unit + first;
-    work.units = std::min(first == 0 ? Index(room) : (kGrowth - 1) * first, w.rows - first);
+    work.units = chunk_after(first, w.rows, room);
     work.bias = bias.empty() ? nullptr : bias.data + first;
-    const auto kernel = first == 0 ? compare_chunk<true> : compare_chunk<false>;
+    const auto kernel = kernel_for(work.boxes, first == 0);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
           "cudaFuncSetAttribute");
-    check(cudaMemsetAsync(work.counts, 0, std::size_t(x.rows) * sizeof(int), stream_.stream),
-          "cudaMemsetAsync");
     kernel<<<blocks, kBlockThreads, kSharedBytes, stream_.stream>>>(work);
     check_launch("compare_chunk");
     const ListOfKeys keys{work.candidates, first == 0 ? nullptr : work.counts, int(work.units),

@@ -2,7 +2,8 @@
 // Users per second of the best K of a wide catalogue: products in bfloat16 whose scores are never
 // written, verified against float64 for a few users first.
 //
-//   predict_bench [--units N] [--width W] [--k K] [--batch B] [--seen S] [--json FILE]
+//   predict_bench [--units N] [--width W] [--k K] [--batch B] [--seen S] [--check 0]
+//                [--json FILE]
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/top_k_product.h"
@@ -32,6 +33,7 @@ struct Setup {
   Index k = 100;
   Index batch = 1024;
   Index seen = 100;
+  Index check = 1;
   std::string json;
 
   Setup(int argc, char** argv) {
@@ -43,6 +45,7 @@ struct Setup {
                       : name == "--k"     ? &k
                       : name == "--batch" ? &batch
                       : name == "--seen"  ? &seen
+                      : name == "--check" ? &check
                                           : nullptr;
       if (number != nullptr) *number = std::atoll(argv[i + 1]);
     }
@@ -227,7 +230,7 @@ class Bench {
 int main(int argc, char** argv) {
   const Setup setup(argc, argv);
   Bench bench(setup);
-  if (!bench.verify(1)) {
+  if (setup.check != 0 && !bench.verify(1)) {
     std::fprintf(stderr, "predict_bench: the lists are wrong\n");
     return 1;
   }
