@@ -35,9 +35,9 @@ struct PieceWork {
   MatrixView<Bfloat16> rounded;
   double* partial;  ///< [rows x chunks] the pieces' costs; null when nobody asks
   unsigned chunks;
-  bool z_aligned;
-  bool rounded_aligned;
-  bool dense_aligned;
+  int z_width;  ///< of an access, and of the others
+  int rounded_width;
+  int dense_width;
 };
 
 inline Index chunks_of(Index cols) {
@@ -81,13 +81,12 @@ struct Piece {
 
   __device__ void load(float (&x)[kPieceGroups][4]) const {
 #pragma unroll
-    for (int g = 0; g < kPieceGroups; ++g)
-      load_four(z, column(g), count, work.z_aligned, 0.0f, x[g]);
+    for (int g = 0; g < kPieceGroups; ++g) load_four(z, column(g), count, work.z_width, 0.0f, x[g]);
   }
   __device__ void write(int at, const float (&delta)[4]) const {
     if constexpr (Judge::kWrites) {
-      store_four(delta, at, count, work.z_aligned, z);
-      if (round != nullptr) store_four_rounded(delta, at, count, work.rounded_aligned, round);
+      store_four(delta, at, count, work.z_width, z);
+      if (round != nullptr) store_four_rounded(delta, at, count, work.rounded_width, round);
     }
   }
 
@@ -124,7 +123,7 @@ struct Piece {
       const int at = column(g);
       if (at >= count) break;
       float t[4];
-      load_four(targets, at, given, work.dense_aligned, 0.0f, t);
+      load_four(targets, at, given, work.dense_width, 0.0f, t);
       float delta[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -138,23 +137,32 @@ struct Piece {
     return cost;
   }
 
+  /// Keeps z for the stored entries.
+  __device__ void keep(const float (&x)[kPieceGroups][4], float* before) const {
+#pragma unroll
+    for (int g = 0; g < kPieceGroups; ++g)
+      *reinterpret_cast<float4*>(before + column(g)) =
+          make_float4(x[g][0], x[g][1], x[g][2], x[g][3]);
+  }
+
   __device__ void clear() const {
     for (int g = 0; g < kPieceGroups; ++g)
       if (column(g) < count) write(column(g), {0.0f, 0.0f, 0.0f, 0.0f});
   }
 
-  /// Puts the stored entries [begin, begin + stored) right; returns what this adds to the cost.
+  /// Puts the stored entries [begin, begin + stored) right, given the columns of z; returns what
+  /// this adds to the cost.
   __device__ double judge_stored(const typename Judge::Row& row, RowOffset begin, int stored,
-                                 bool counts_absent, const float* saved) const {
+                                 bool counts_absent, const float* before) const {
     const CsrView& x = work.target.sparse;
     const float* value = x.value == nullptr ? nullptr : x.value + begin;
     double cost = 0;
     for (int i = int(threadIdx.x); i < stored; i += kPieceThreads) {
-      const StoredCost e = judge.stored(row, saved[i], value, i);
+      const int c = int(Index(x.column[begin + i]) - work.first_unit - first);
+      const StoredCost e = judge.stored(row, before[c], value, i);
       cost += e.cost;
-      if (counts_absent) cost -= double(judge.absent(row, saved[i]).cost);
+      if (counts_absent) cost -= double(judge.absent(row, before[c]).cost);
       if constexpr (Judge::kWrites) {
-        const Index c = Index(x.column[begin + i]) - work.first_unit - first;
         z[c] = e.delta;
         if (round != nullptr) round[c] = Bfloat16::rounded(e.delta);
       }
@@ -184,11 +192,12 @@ __global__ void __launch_bounds__(kPieceThreads)
                         const __grid_constant__ PieceWork work) {
   __shared__ typename Judge::Row row;
   __shared__ RowOffset bound[2];
-  __shared__ float saved[kChunk];
+  __shared__ alignas(16) float kept[Judge::kWrites ? kChunk : 4];
   const Piece<Judge> piece(judge, work);
   const bool counts_absent = Judge::kJudgesAbsent && !work.target.ignore_absent;
   float x[kPieceGroups][4];
-  if (counts_absent) piece.load(x);  // on its way while the stored entries are looked up
+  // On its way while the stored entries are looked up.
+  if (counts_absent || Judge::kWrites) piece.load(x);
   const CsrView& sparse = work.target.sparse;
   const int warp = int(threadIdx.x) / 32;
   if (warp < 2) {
@@ -200,19 +209,16 @@ __global__ void __launch_bounds__(kPieceThreads)
   }
   __syncthreads();
   const int stored = int(min(bound[1] - bound[0], RowOffset(kChunk)));
-  if (stored > 0) {
-    for (int i = int(threadIdx.x); i < stored; i += kPieceThreads)
-      saved[i] = piece.z[Index(sparse.column[bound[0] + i]) - work.first_unit - piece.first];
-    __syncthreads();
-  }
+  if (Judge::kWrites && stored > 0) piece.keep(x, kept);
   double cost = 0;
   if (counts_absent)
     cost = piece.judge_absent(row, x);
   else
     piece.clear();
   if (stored > 0) {
-    __syncthreads();
-    cost += piece.judge_stored(row, bound[0], stored, counts_absent, saved);
+    if (Judge::kWrites) __syncthreads();
+    cost +=
+        piece.judge_stored(row, bound[0], stored, counts_absent, Judge::kWrites ? kept : piece.z);
   }
   cost = block_sum<kPieceThreads>(cost);
   if (threadIdx.x == 0) work.partial[blockIdx.x] = row.cost_factor * cost;
@@ -226,9 +232,10 @@ inline PieceWork piece_work(const TargetView& target, Index first_unit, MatrixVi
           .rounded = rounded,
           .partial = partial,
           .chunks = unsigned(chunks_of(z.cols)),
-          .z_aligned = is_aligned_by_four(z),
-          .rounded_aligned = is_aligned_by_four(rounded),
-          .dense_aligned = is_aligned_by_four(target.dense) && first_unit % 4 == 0};
+          .z_width = access_width(z),
+          .rounded_width = access_width(rounded),
+          .dense_width =
+              target.dense.data == nullptr ? 1 : access_width(target.dense.columns(first_unit, 0))};
 }
 
 /// Judges a block by its targets; the pieces' costs come to stand in `partial`, row after row.

@@ -199,8 +199,8 @@ __device__ float piece_maximum(const float (&x)[kPieceGroups][4]) {
 
 /// Of every piece the maximum, and the sum of e^(z - maximum).
 __global__ void __launch_bounds__(kPieceThreads)
-    statistics_of_pieces(MatrixView<const float> z, unsigned chunks, bool is_aligned,
-                         double* maximum, double* sum) {
+    statistics_of_pieces(MatrixView<const float> z, unsigned chunks, int width, double* maximum,
+                         double* sum) {
   const unsigned r = blockIdx.x / chunks;
   const Index first = Index(blockIdx.x - r * chunks) * kChunk;
   const int count = int(min(Index(kChunk), z.cols - first));
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kPieceThreads)
   float x[kPieceGroups][4];
 #pragma unroll
   for (int g = 0; g < kPieceGroups; ++g)
-    load_four(piece, (g * kPieceThreads + int(threadIdx.x)) * 4, count, is_aligned, none, x[g]);
+    load_four(piece, (g * kPieceThreads + int(threadIdx.x)) * 4, count, width, none, x[g]);
   const float top = piece_maximum(x);
   const float from = top == none ? 0.0f : top;
   double terms = 0;
@@ -320,7 +320,7 @@ void CudaCostKernels::do_softmax_statistics(MatrixView<const float> z, VectorVie
   double* terms = top + z.rows * chunks;
   if (chunks > 0) {
     statistics_of_pieces<<<unsigned(z.rows * chunks), kPieceThreads, 0, stream_.stream>>>(
-        z, unsigned(chunks), is_aligned_by_four(z), top, terms);
+        z, unsigned(chunks), access_width(z), top, terms);
     check_launch("statistics_of_pieces");
   }
   join_statistics<<<blocks_of_rows(z.rows), kRowThreads, 0, stream_.stream>>>(top, terms, chunks,

@@ -47,8 +47,7 @@ class CudaSelectKernels final : public SelectKernels {
 
   void do_merge_scores(MatrixView<const float> score, Index first_unit,
                        const Candidates& candidates, TopK& best) override {
-    merge_from(BlockOfScores{score, first_unit, candidates, is_aligned_by_four(score)}, score.cols,
-               best);
+    merge_from(BlockOfScores{score, first_unit, candidates, access_width(score)}, score.cols, best);
   }
 
   void do_multiply(const CsrView& factors, Index first_unit, MatrixView<float> score) override {

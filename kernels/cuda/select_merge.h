@@ -29,24 +29,28 @@ struct BestView {
   Index* count;
 };
 
+/// Whether a unit may not be recommended to row r.
+__device__ inline bool is_forbidden(const Candidates& candidates, Index r, Index unit) {
+  if (!candidates.allowed.empty() && candidates.allowed[unit] == 0) return true;
+  return candidates.excluded.rows > 0 && stores(candidates.excluded, r, unit);
+}
+
 /// The scores of one block of units.
 struct BlockOfScores {
   MatrixView<const float> score;
   Index first_unit;
   Candidates candidates;
-  bool is_aligned;
+  int width;  ///< of an access
 
   __device__ Index size(Index) const { return score.cols; }
   __device__ void load_four(Index r, Index at, float (&x)[4]) const {
     const Index left = score.cols - at;
-    cuda::load_four(score.row(r) + at, 0, left < 4 ? int(left) : 4, is_aligned,
+    cuda::load_four(score.row(r) + at, 0, left < 4 ? int(left) : 4, width,
                     std::numeric_limits<float>::quiet_NaN(), x);
   }
   __device__ Key key(Index r, Index i, float x) const {
     const Index unit = first_unit + i;
-    if (x != x || (!candidates.allowed.empty() && candidates.allowed[unit] == 0)) return kNoKey;
-    if (candidates.excluded.rows > 0 && stores(candidates.excluded, r, unit)) return kNoKey;
-    return key_of(x, unit);
+    return x != x || is_forbidden(candidates, r, unit) ? kNoKey : key_of(x, unit);
   }
 };
 
@@ -59,7 +63,7 @@ struct ListOfBest {
   __device__ Index size(Index r) const { return count[r]; }
   __device__ void load_four(Index r, Index at, float (&x)[4]) const {
     const Index left = count[r] - at;
-    cuda::load_four(score.row(r) + at, 0, left < 4 ? int(left) : 4, false,
+    cuda::load_four(score.row(r) + at, 0, left < 4 ? int(left) : 4, 1,
                     std::numeric_limits<float>::quiet_NaN(), x);
   }
   __device__ Key key(Index r, Index i, float x) const { return key_of(x, unit(r, i)); }

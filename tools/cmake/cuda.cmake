@@ -8,8 +8,19 @@ target_include_directories(norn_cuda_flags INTERFACE $<BUILD_INTERFACE:${PROJECT
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
 target_link_libraries(norn_cuda_flags INTERFACE CUDA::cudart)
 
+# Sources that use instructions of compute capability 9.0 alone: warpgroup products, tensor copies.
+set(NORN_HOPPER_SOURCES top_k_product.cu)
+
 # Adds every .cu of a folder to a target.
 function(norn_cuda_sources target folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cu)
+  list(TRANSFORM NORN_HOPPER_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/ OUTPUT_VARIABLE hopper_sources)
+  list(REMOVE_ITEM sources ${hopper_sources})
   target_sources(${target} PRIVATE ${sources})
+  add_library(${target}_hopper OBJECT ${hopper_sources})
+  set_target_properties(${target}_hopper PROPERTIES CUDA_ARCHITECTURES 90a)
+  target_include_directories(${target}_hopper PRIVATE $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+  target_link_libraries(${target}_hopper PRIVATE norn_cuda_flags)
+  target_compile_features(${target}_hopper PRIVATE cxx_std_20)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_hopper>)
 endfunction()

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor maps come from the driver, whose library is looked up at run time: programs start where
+// there is none.
+#include "kernels/cuda/tensor_map.h"
+
+#include "kernels/cuda/check.h"
+
+namespace norn::cuda {
+namespace {
+
+using Encode = decltype(&cuTensorMapEncodeTiled);
+
+Encode encoder() {
+  static const Encode function = [] {
+    void* symbol = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &symbol, 12000,
+                                           cudaEnableDefault, &found),
+          "cudaGetDriverEntryPointByVersion");
+    if (found != cudaDriverEntryPointSuccess)
+      throw DeviceError("the CUDA driver has no cuTensorMapEncodeTiled");
+    return reinterpret_cast<Encode>(symbol);
+  }();
+  return function;
+}
+
+}  // namespace
+
+bool can_map(MatrixView<const Bfloat16> matrix) {
+  constexpr Index kLimit = Index(1) << 31;
+  return matrix.data != nullptr && reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0 &&
+         matrix.stride % 8 == 0 && matrix.rows > 0 && matrix.cols > 0 && matrix.rows < kLimit &&
+         matrix.cols < kLimit && matrix.stride < kLimit;
+}
+
+CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix) {
+  CUtensorMap map;
+  const cuuint64_t sizes[2] = {cuuint64_t(matrix.cols), cuuint64_t(matrix.rows)};
+  const cuuint64_t strides[1] = {cuuint64_t(matrix.stride) * sizeof(Bfloat16)};
+  const cuuint32_t box[2] = {64, 64};
+  const cuuint32_t steps[2] = {1, 1};
+  const CUresult status = encoder()(
+      &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<Bfloat16*>(matrix.data), sizes, strides,
+      box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS)
+    throw DeviceError("cuTensorMapEncodeTiled failed with status " + std::to_string(int(status)));
+  return map;
+}
+
+}  // namespace norn::cuda

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/bfloat16.h"
+#include "norn/tensor/views.h"
+
+#include <cuda.h>
+
+/// Descriptions of matrices for the bulk tensor copy engine.
+namespace norn::cuda {
+
+/// Whether the copy engine can read and write the matrix: its rows begin at multiples of 16 bytes,
+/// its sizes fit.
+bool can_map(MatrixView<const Bfloat16> matrix);
+
+/// A matrix that is copied in boxes of 64 columns x 64 rows with the 128-byte swizzle. What lies
+/// outside the matrix is read as zero and not written.
+CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix);
+
+}  // namespace norn::cuda
