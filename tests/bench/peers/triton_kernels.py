@@ -185,39 +185,6 @@ def forward_delta(h, w, bias, x, loss, bias_gradient, rows, columns, depth: tl.c
 
 
 @triton.jit
-def weight_gradient_update(x, h, w, copy, m, v, correction, scale, rate, rows, columns, depth: tl.constexpr,
-                           is_adam: tl.constexpr, beta1: tl.constexpr, beta2: tl.constexpr, epsilon: tl.constexpr,
-                           block_n: tl.constexpr, block_u: tl.constexpr, block_k: tl.constexpr):
-    """w [columns, depth] takes a step with the gradient x^T h, which is never stored. `rows` is a multiple of
-    block_k, `depth` of block_u."""
-    u = tl.program_id(0) * block_u + tl.arange(0, block_u)
-    n = tl.program_id(1) * block_n + tl.arange(0, block_n)
-    k = tl.arange(0, block_k)
-    left = x + k.to(tl.int64)[:, None] * columns + n[None, :]
-    right = h + k.to(tl.int64)[:, None] * depth + u[None, :]
-    total = tl.zeros([block_n, block_u], tl.float32)
-    for _ in range(0, rows, block_k):
-        a = tl.load(left, mask=(n < columns)[None, :], other=0.0)
-        b = tl.load(right)
-        total = tl.dot(tl.trans(a), b, total)
-        left += block_k * columns.to(tl.int64)
-        right += block_k * depth
-    place = n.to(tl.int64)[:, None] * depth + u[None, :]
-    inside = (n < columns)[:, None] & (u < depth)[None, :]
-    gradient = total * scale
-    value = tl.load(w + place, mask=inside)
-    if is_adam:
-        value, mean, square = adam(value, tl.load(m + place, mask=inside), tl.load(v + place, mask=inside), gradient,
-                                   correction, rate, beta1, beta2, epsilon)
-        tl.store(m + place, mean, mask=inside)
-        tl.store(v + place, square, mask=inside)
-    else:
-        value -= rate * gradient
-    tl.store(w + place, value, mask=inside)
-    tl.store(copy + place, value.to(copy.dtype.element_ty), mask=inside)
-
-
-@triton.jit
 def group_maxima(h, w, bias, largest, rows, columns, groups, depth: tl.constexpr, group: tl.constexpr,
                  block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr):
     """largest [rows, groups] = the largest of every `group` neighbours in h w^T + bias, which is never stored."""
