@@ -90,8 +90,10 @@ for row in "${rows[@]}"; do
   read -r -a words <<< "$options"
   if [ "$name" = top100 ]; then
     [[ "$sides" != *ours* ]] || run_ours "$name" predict_bench
-    [[ "$sides" != *peers* ]] || attempt "$name.strong" "$python" "$peers/pytorch_topk.py" --variant topk,groups \
-      --json "$out/$name.strong.jsonl"
+    for variant in plain:topk strong:groups; do
+      [[ "$sides" != *peers* ]] || attempt "$name.${variant%:*}" "$python" "$peers/pytorch_topk.py" \
+        --variant "${variant#*:}" --json "$out/$name.${variant%:*}.jsonl"
+    done
     continue
   fi
   [[ "$sides" != *ours* ]] || run_ours "$name" train_bench --device cuda "${words[@]}"

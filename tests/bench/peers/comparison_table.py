@@ -49,7 +49,7 @@ def cell(pair, batch):
 
 def row_of(folder, name):
     ours, plain, strong = (read(folder / f"{name}.{side}.jsonl") for side in ("ours", "plain", "strong"))
-    batch = next((r["batch"] for r in ours + strong + plain if "batch" in r), None)
+    batch = next((r["batch"] for r in plain + strong + ours if "batch" in r), None)
     pairs = {"Norn": best(ours),
              "PyTorch eager": best([r for r in plain if r.get("variant") != "compile"]),
              "torch.compile": best([r for r in plain if r.get("variant") == "compile"]),
@@ -64,12 +64,12 @@ def row_of(folder, name):
 def main():
     folder, names = pathlib.Path(sys.argv[1]), sys.argv[2:]
     report = []
-    print(f"\n{'samples (users) a second':<26}{'Norn':>16}{'PyTorch eager':>22}{'torch.compile':>18}"
+    print(f"\n{'samples (users) a second':<26}{'Norn':>16}{'PyTorch eager':>24}{'torch.compile':>24}"
           f"{'PyTorch strong':>24}{'to best':>9}")
     for name in names:
         cells, ratio, details = row_of(folder, name)
         report.append(details)
-        print(f"{name:<26}{cells['Norn']:>16}{cells['PyTorch eager']:>22}{cells['torch.compile']:>18}"
+        print(f"{name:<26}{cells['Norn']:>16}{cells['PyTorch eager']:>24}{cells['torch.compile']:>24}"
               f"{cells['PyTorch strong']:>24}{'-' if ratio is None else f'{ratio:.2f}':>9}")
     path = folder / "comparison.json"
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
