@@ -141,7 +141,7 @@ class RandomDescriptor {
 
 std::vector<fs::path> shipped_configs() {
   std::vector<fs::path> files;
-  for (const char* folder : {"configs", "configs/dsstne"})
+  for (const char* folder : {"configs", "configs/dsstne", "configs/recipes"})
     for (const auto& entry : fs::directory_iterator(fs::path(NORN_SOURCE_DIR) / folder))
       if (entry.path().extension() == ".json") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
@@ -162,7 +162,7 @@ TEST(DescriptorWriter, RandomDescriptorsReadBackEqual) {
 
 TEST(DescriptorWriter, ShippedNetworksReadBackEqual) {
   const std::vector<fs::path> files = shipped_configs();
-  EXPECT_GE(files.size(), 6u);
+  EXPECT_GE(files.size(), 7u);
   for (const fs::path& file : files) {
     SCOPED_TRACE(file.string());
     const NetworkDescriptor read = read_network_json(file);

@@ -44,7 +44,7 @@ TEST(GeneratedFiles, SchemaAcceptsTheShippedNetworksAndRefusesWrongCopies) {
   if (!std::filesystem::exists("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is missing";
   std::string command = "/usr/bin/python3 '" + (root / "tests/nn/schema_check.py").string() +
                         "' '" + (root / "configs/schema/network.schema.json").string() + "'";
-  for (const char* folder : {"configs", "configs/dsstne"})
+  for (const char* folder : {"configs", "configs/dsstne", "configs/recipes"})
     for (const auto& entry : std::filesystem::directory_iterator(root / folder))
       if (entry.path().extension() == ".json") command += " '" + entry.path().string() + "'";
   FILE* pipe = popen((command + " 2>&1").c_str(), "r");

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the GPU peers share: the three shapes, their synthetic data, timing by CUDA events, one JSON line a run."""
+import argparse
+import dataclasses
+import gc
+import json
+import math
+import statistics
+import sys
+import traceback
+
+import torch
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    width: int  # items: inputs and outputs
+    hidden: tuple
+    nonzeros: int  # items of an example
+    dropout: float  # of hidden units, when it is asked for
+
+
+SHAPES = {
+    "ml20m": Shape(27278, (1536, 1536, 1536), 144, 0.37),
+    "shop500k": Shape(500000, (1024,), 100, 0.0),
+    "shop10m": Shape(10000000, (256,), 100, 0.0),
+}
+BATCHES = 4  # that a run rotates
+SGD_RATE, ADAM_RATE, BETAS, EPSILON = 1e-2, 1e-4, (0.9, 0.999), 1e-8
+
+
+def power_law_items(examples, width, nonzeros, generator, device):
+    """[examples, nonzeros] distinct items a row, ascending; item i is drawn about as often as 1 / (i + 10)."""
+    draws = 3 * nonzeros
+    u = torch.rand(examples, draws, generator=generator, device=device, dtype=torch.float64)
+    items = (10.0 * torch.exp(u * math.log((width + 10.0) / 10.0)) - 10.0).long().clamp_(0, width - 1)
+    # The first `nonzeros` different ones in the order of the draws.
+    ordered, place = torch.sort(items, dim=1, stable=True)
+    again = torch.zeros_like(ordered)
+    again[:, 1:] = ordered[:, 1:] == ordered[:, :-1]
+    order = torch.arange(draws, device=device) + draws * torch.zeros_like(again).scatter_(1, place, again)
+    kept = torch.argsort(order, dim=1)[:, :nonzeros]
+    if int(order.gather(1, kept).max()) >= draws:
+        raise RuntimeError(f"a row has fewer than {nonzeros} different items")
+    return items.gather(1, kept).sort(dim=1).values
+
+
+def make_batches(shape, batch, device, seed=7):
+    generator = torch.Generator(device=device).manual_seed(seed)
+    return [power_law_items(batch, shape.width, shape.nonzeros, generator, device) for _ in range(BATCHES)]
+
+
+def make_weights(shape, device, seed=1, output_bias=-5.0):
+    """Xavier weights [units, inputs] and biases of all layers; the first layer's lie as [inputs, units]."""
+    generator = torch.Generator(device=device).manual_seed(seed)
+    sizes = [shape.width, *shape.hidden, shape.width]
+    weights, biases = [], []
+    for i, (inputs, units) in enumerate(zip(sizes, sizes[1:])):
+        rows, columns = (inputs, units) if i == 0 else (units, inputs)
+        scale = math.sqrt(6.0 / (inputs + units))
+        weights.append(torch.empty(rows, columns, device=device).uniform_(-scale, scale, generator=generator))
+        biases.append(torch.full((units,), output_bias if i == len(sizes) - 2 else 0.0, device=device))
+    return weights, biases
+
+
+def set_precision(precision):
+    """Whether float32 products may use tf32 is a setting of the process."""
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+def milliseconds(step, steps, warmup):
+    """The median time of a step, from one event to the next, and the slowest and fastest."""
+    for i in range(warmup):
+        step(i)
+    torch.cuda.synchronize()
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
+    events[0].record()
+    for i in range(steps):
+        step(warmup + i)
+        events[i + 1].record()
+    torch.cuda.synchronize()
+    times = [a.elapsed_time(b) for a, b in zip(events, events[1:])]
+    return statistics.median(times), min(times), max(times)
+
+
+def argument_parser(text, variants, precisions):
+    """--variant, --precision and --optimizer take lists: every combination is run."""
+    def choices(allowed):
+        def parse(value):
+            words = value.split(",")
+            wrong = [word for word in words if word not in allowed]
+            if wrong:
+                raise argparse.ArgumentTypeError(f"'{wrong[0]}' is none of {', '.join(allowed)}")
+            return words
+        return parse
+
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=sorted(SHAPES), default="ml20m")
+    parser.add_argument("--variant", type=choices(variants), default=variants[:1], help=", ".join(variants))
+    parser.add_argument("--precision", type=choices(precisions), default=precisions[-1:], help=", ".join(precisions))
+    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--steps", type=int, default=12, help="timed steps")
+    parser.add_argument("--warmup", type=int, default=4, help="steps before them")
+    parser.add_argument("--json", help="append the lines to this file too")
+    return parser, choices
+
+
+def report(args, result):
+    line = json.dumps(result)
+    print(line, flush=True)
+    if args.json:
+        with open(args.json, "a", encoding="utf-8") as out:
+            out.write(line + "\n")
+
+
+def run(args, result, measure):
+    """Calls measure(), which returns more fields; running out of memory is a result too. Returns whether it is fine."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    fine = True
+    try:
+        result.update(measure())
+    except torch.cuda.OutOfMemoryError:
+        result["error"] = "out of memory"
+    except Exception as problem:  # noqa: BLE001: the other configurations are still run
+        if "out of memory" in str(problem):
+            result["error"] = "out of memory"
+        else:
+            traceback.print_exc()
+            result["error"] = f"{type(problem).__name__}: {problem}".split("\n")[0][:200]
+            fine = False
+    result["peak_memory_GB"] = round(torch.cuda.max_memory_allocated() * 1e-9, 2)
+    report(args, result)
+    return fine
+
+
+def need_gpu():
+    if not torch.cuda.is_available():
+        sys.exit("this peer needs a CUDA GPU and a PyTorch that was built for it")
+
+
+def peer_name():
+    return f"PyTorch {torch.__version__}"
