@@ -44,7 +44,7 @@ void DeviceQueue::run(const std::function<void()>& enqueue) {
           "cudaStreamWaitEvent");
     copied_ = false;
   }
-  if (!graphs_) {
+  if (!graphs_ || profiling_) {
     enqueue();
   } else {
     check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
@@ -118,6 +118,33 @@ void DeviceQueue::upload(void* to, const void* host, std::size_t bytes) {
 void DeviceQueue::download(void* host, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
   check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+}
+
+void DeviceQueue::stage(const char* name) {
+  if (!profiling_) return;
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreate(&event), "cudaEventCreate");
+  stages_.emplace_back(name, event);
+  check(cudaEventRecord(event, stream_), "cudaEventRecord");
+}
+
+std::vector<WorkQueue::StageTime> DeviceQueue::stage_times() {
+  wait_for_all();
+  std::vector<StageTime> times;
+  for (std::size_t i = 0; i + 1 < stages_.size(); ++i) {
+    const std::string name = stages_[i].first;
+    auto at = std::find_if(times.begin(), times.end(),
+                           [&](const StageTime& time) { return time.name == name; });
+    if (at == times.end()) at = times.insert(times.end(), StageTime{name});
+    float milliseconds = 0.0f;
+    check(cudaEventElapsedTime(&milliseconds, stages_[i].second, stages_[i + 1].second),
+          "cudaEventElapsedTime");
+    at->seconds += 1e-3 * double(milliseconds);
+    ++at->count;
+  }
+  for (const auto& [name, event] : stages_) cudaEventDestroy(event);
+  stages_.clear();
+  return times;
 }
 
 void* DeviceQueue::staging(std::size_t bytes) {

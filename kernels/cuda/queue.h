@@ -20,6 +20,9 @@ class DeviceQueue final : public WorkQueue {
   void upload(void* to, const void* host, std::size_t bytes) override;
   void download(void* host, const void* from, std::size_t bytes) override;
   void* staging(std::size_t bytes) override;
+  void profile(bool on) override { profiling_ = on; }
+  void stage(const char* name) override;
+  std::vector<StageTime> stage_times() override;
   int depth() const override { return 4; }
   Mark mark() override;
   bool reached(Mark mark) override;
@@ -52,6 +55,8 @@ class DeviceQueue final : public WorkQueue {
   std::array<cudaEvent_t, kMarks> marks_{};
   Mark next_mark_ = 0;
   std::vector<void*> staging_;
+  bool profiling_ = false;
+  std::vector<std::pair<const char*, cudaEvent_t>> stages_;
 };
 
 }  // namespace norn::cuda

@@ -149,6 +149,7 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
   const TargetView target = target_view(number, batch);
   const WeightStep step = weight_step(position, batch.examples);
   const float limit = layer.descriptor().delta_norm;
+  stage("softmax rows");
   if (layer.is_softmax()) softmax_rows(number, &target, batch.examples);
   if (limit > 0.0f) clip_output_deltas(number, target, batch.examples);
 
@@ -158,7 +159,9 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
   compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
     const Range units = layer.partition().units(blocks.begin + b);
     const MatrixView<float> z = block_z(layer, units, batch.examples, lane);
+    stage("output forward");
     if (!layer.is_softmax() || state.kept_z.empty()) pre_activation(layer, units, z);
+    stage("output delta");
     DenseOperand delta = block_delta(number, target, units, z, costs + b, lane);
     if (limit > 0.0f) {
       compute.kernels.normalization->clip_rows(limit, row_squares_.view().range(0, batch.examples),

@@ -49,9 +49,24 @@ MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden
       [&] { forward_hidden(batch, Pass::prediction, StepPosition{}); });
   const MatrixView<float> values = layer->whole(batch.examples);
   if (compute.memory.is_host()) return values;
-  if (activations_.size() < values.size()) activations_ = Buffer<float>(values.size());
-  compute.memory.read(values.data, activations_.data(), std::size_t(values.size()) * sizeof(float));
-  return {activations_.data(), values.rows, values.cols, values.stride};
+  return in_main_memory(values);
+}
+
+MatrixView<const float> Network::in_main_memory(MatrixView<const float> values) {
+  if (host_values_.size() < values.size()) host_values_ = Buffer<float>(values.size());
+  context_.compute.memory.read(values.data, host_values_.data(),
+                               std::size_t(values.size()) * sizeof(float));
+  return {host_values_.data(), values.rows, values.cols, values.cols};
+}
+
+MatrixView<const float> Network::outputs(const BoundBatch& batch, int output_layer) {
+  const Compute& compute = context_.compute;
+  const Index width = graph_.network.layers.at(std::size_t(output_layer)).units();
+  Matrix<float> all(batch.examples, width, compute.memory);
+  predict(batch, output_layer, [&](Range units, MatrixView<const float> y, int) {
+    compute.kernels.pointwise->copy(y, all.view().columns(units.begin, units.count()));
+  });
+  return in_main_memory(all.view());
 }
 
 double Network::regularization_cost() {

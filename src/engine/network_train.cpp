@@ -47,17 +47,21 @@ void Network::load(const BoundBatch& batch) {
 }
 
 void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position) {
+  stage("batch");
   forward_hidden(batch, Pass::training, position);
   for (int layer : order_)
     if (UnitLayer* unit = unit_layer(layer); unit && unit->delta_sum.allocated())
       unit->delta_sum.begin(batch.examples);
   outcome_.fill_zero();
+  stage("other");
   for (int layer : order_)
     if (outputs_[std::size_t(layer)]) run_output(layer, batch, position);
   for (auto it = order_.rbegin(); it != order_.rend(); ++it)
     if (units_[std::size_t(*it)] && !outputs_[std::size_t(*it)])
       backward_hidden(*it, batch.examples, position);
+  stage("other");
   update_shared(weight_step(position, batch.examples));
+  stage("end");
 }
 
 FixedSum Network::finish_step() {
@@ -122,6 +126,7 @@ void Network::catch_up_batch(int input_layer, std::int64_t step) {
   if (!x.is_sparse) return;
   for (int edge : graph_.destinations[std::size_t(input_layer)]) {
     Weights* weights = weights_[std::size_t(edge)].get();
+    stage("rows caught up");
     if (weights && weights->users == 1)
       context_.compute.kernels.sparse->catch_up(graph_.network.training.optimizer, schedule_, step,
                                                 *x.transposed,
@@ -142,8 +147,10 @@ void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosi
                                     unit.whole(examples).columns(units.begin, units.count()));
   };
   if (unit.mine().count() > 0) {
+    stage("sparse forward");
     unit.begin_forward(compute, examples);
     connection_forward(unit.mine(), true);
+    stage("hidden forward");
     const Range blocks =
         unit.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
     compute.executor.for_each(blocks.count(), [&](Index b, int) {
@@ -154,6 +161,7 @@ void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosi
       compute.kernels.pointwise->add(source.dense.values.columns(unit.mine().begin, unit.mine().count()),
                                      unit.own(examples));
     }
+    stage("activation");
     unit.finish_forward(compute, examples, pass, position);
   }
   context_.communicator.all_gather_columns(unit.whole(examples), shares_[std::size_t(layer)]);
@@ -182,11 +190,14 @@ void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& 
     const auto source = std::size_t(layer.source_layers[c]);
     const LayerOutput x = output_of(layer.source_layers[c], examples);
     if (units_[source]) {
+      stage(layer.is_output() ? "output input delta" : "hidden input delta");
       const MatrixView<float> dx{scratch.dx.view().data, examples, connection.sources(),
                                  connection.sources()};
       connection.input_delta(compute, delta, units, dx);
+      stage("fixed point");
       units_[source]->delta_sum.add(compute, 0, dx);
     }
+    stage(layer.is_output() ? "output update" : "hidden update");
     if (connection.shared()) {
       if (with_sparse || !x.is_sparse)
         connection.gradient(compute, step.scale, x, delta, units,
@@ -197,6 +208,7 @@ void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& 
       if (limit > 0.0f && !x.is_sparse) clip_weights(connection.weights(), units, limit);
     }
   }
+  stage("bias update");
   layer.update_bias(compute, step, units, delta.values);
 }
 
@@ -273,6 +285,7 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
   UnitLayer& unit = *units_[std::size_t(layer)];
   if (!unit.delta_sum.allocated()) return;
   const WeightStep step = weight_step(position, examples);
+  stage("hidden delta");
   receive_delta(layer, examples);
   if (unit.mine().count() > 0) unit.backward(context_.compute, examples, position, step);
   if (unit.descriptor().delta_norm > 0.0f) clip_deltas(unit, examples);
@@ -288,6 +301,7 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
     backward_block(unit, units, delta.columns(units.begin - unit.mine().begin, units.count()), step,
                    lane, false);
   });
+  stage("sparse update");
   update_sparse(unit, delta.values, step);
   finish_sparse(unit, step);
   add_shared_gradients(unit);

@@ -1,204 +1,344 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training steps of whole networks on synthetic power-law data: samples a second, share of the
-// floor that dense products alone would set, working memory. The cost of the first batch is checked
-// in float64 before anything is timed.
+// Training steps of whole networks on synthetic power-law data, on the CPU or a GPU: samples a
+// second, share of the floor, memory, and on a GPU where the time goes. The cost of a batch is
+// checked in float64 before anything is timed.
 #include "norn/base/text.h"
-#include "norn/engine/network.h"
-#include "tests/bench/synthetic.h"
+#include "norn/engine/context.h"
+#include "norn/kernels/named_variant.h"
+#include "tests/bench/training_shape.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <numeric>
+#include <set>
 
-#include <benchmark/benchmark.h>
-#include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
+namespace norn::bench {
 namespace {
 
-using namespace norn;
+constexpr Index kBatches = 8;     // that the steps rotate over
+constexpr Index kChecked = 4;     // examples of the float64 check
+constexpr int kRepetitions = 5;   // of which the median counts
+constexpr double kBandwidth = 4.3e12;  // of an H200, measured as a copy
 
-struct Shape {
-  const char* name;
-  Index width;  // inputs and outputs
-  std::vector<Index> hidden;
-  Activation activation;
-  bool softmax;
-  UpdateRule optimizer;
-  Index batch;
-  Index per_example;
-  float denoising;
+struct Options {
+  std::vector<std::string> shapes;
+  std::string config;
+  std::string device = "auto";
+  std::string precision = "tf32";
+  std::string optimizer;
+  Index batch = 0;
+  Index per_example = 100;
+  double seconds = 2.0;
+  bool stages = true;
+  std::string json;
 };
 
-const std::vector<Shape>& shapes() {
-  static const std::vector<Shape> all = {
-      {"debian_packages/softmax/Adam", 7421, {128}, Tanh{}, true, Adam{}, 512, 10, 0.5f},
-      {"wide27k/sigmoid/SGD", 27278, {512}, Relu{}, false, Sgd{}, 256, 150, 0.0f},
-      {"wide27k/sigmoid/Adam", 27278, {512}, Relu{}, false, Adam{}, 256, 150, 0.0f},
-      {"wide500k/sigmoid/SGD", 500000, {128}, Relu{}, false, Sgd{}, 256, 100, 0.0f},
-      {"wide500k/softmax/Adam", 500000, {128}, Tanh{}, true, Adam{}, 256, 100, 0.0f},
-  };
-  return all;
-}
-
-NetworkDescriptor descriptor_of(const Shape& shape) {
-  NetworkDescriptor network;
-  network.loss = shape.softmax ? Loss(CrossEntropy{})
-                               : Loss(ScaledMarginalCrossEntropy{1.0f, 0.0f, 1.0f, 1.0f});
-  network.target_weight = TargetWeight::one;
-  network.denoising = shape.denoising;
-  network.training.optimizer = shape.optimizer;
-  network.training.rate = 1e-3f;
-  network.training.lambda = 0.0f;
-  network.training.batch = shape.batch;
-  LayerDescriptor input;
-  input.name = "Input";
-  input.kind = LayerKind::input;
-  input.dataset = "input";
-  input.extent[0] = shape.width;
-  input.sparse = true;
-  network.layers.push_back(input);
-  for (Index units : shape.hidden) {
-    LayerDescriptor hidden;
-    hidden.name = fmt::format("Hidden{}", network.layers.size());
-    hidden.extent[0] = units;
-    hidden.activation = shape.activation;
-    hidden.sources = {network.layers.back().name};
-    network.layers.push_back(hidden);
+/// FLOP/s of dense products on an H200, measured on 8192^3.
+double peak_flops(Precision precision) {
+  switch (precision) {
+    case Precision::fp32: return 51e12;
+    case Precision::tf32: return 395e12;
+    case Precision::bf16: return 790e12;
   }
-  LayerDescriptor output;
-  output.name = "Output";
-  output.kind = LayerKind::output;
-  output.dataset = "output";
-  output.extent[0] = shape.width;
-  output.sources = {network.layers.back().name};
-  output.init.bias = shape.softmax ? 0.0f : -5.0f;
-  if (shape.softmax) output.activation = SoftMax{};
-  network.layers.push_back(output);
-  return network;
+  return 1.0;
 }
 
-// One network with a few batches to rotate.
+/// A network with a few batches of data for all its data sets.
 class Bench {
  public:
-  explicit Bench(const Shape& shape) : shape_(shape), one_(make_single_process()) {
-    const std::vector<DatasetShape> sets = {{"input", 1, {shape.width, 1, 1}, true},
-                                            {"output", 1, {shape.width, 1, 1}, true}};
-    data_ =
-        bench::power_law_dataset("data", shape.batch * kBatches, shape.width, shape.per_example, 7);
-    batches_.resize(kBatches);
-    for (Index b = 0; b < kBatches; ++b) {
-      std::vector<Index> examples(std::size_t(shape.batch));
-      std::iota(examples.begin(), examples.end(), b * shape.batch);
-      data_->gather(examples, batches_[std::size_t(b)]);
+  Bench(NetworkDescriptor network, Runtime& runtime, Index per_example)
+      : descriptor_(std::move(network)), one_(make_single_process()) {
+    batch_ = descriptor_.training.batch;
+    std::vector<DatasetShape> shapes;
+    for (const LayerDescriptor& layer : descriptor_.layers) {
+      if (layer.dataset.empty() || sets_.contains(layer.dataset)) continue;
+      shapes.push_back({layer.dataset, 1, {layer.units(), 1, 1}, true});
+      const auto set = power_law_dataset(layer.dataset, batch_ * kBatches, layer.units(),
+                                         per_example, 7 + sets_.size());
+      std::vector<HostBatch>& batches = sets_[layer.dataset];
+      batches.resize(kBatches);
+      for (Index b = 0; b < kBatches; ++b) {
+        std::vector<Index> examples(static_cast<std::size_t>(batch_));
+        std::iota(examples.begin(), examples.end(), b * batch_);
+        set->gather(examples, batches[std::size_t(b)]);
+      }
+      std::vector<Index> few(kChecked);
+      std::iota(few.begin(), few.end(), Index(0));
+      set->gather(few, few_[layer.dataset]);
     }
-    network_ = std::make_unique<Network>(make_graph(descriptor_of(shape), sets, shape.name), sets,
-                                         runtime_.context(*one_), shape.batch, Pass::training);
+    network_ = std::make_unique<Network>(make_graph(descriptor_, shapes, "train_bench"), shapes,
+                                         runtime.context(*one_), batch_, Pass::training);
     network_->initialise(1);
   }
 
-  BoundBatch batch(std::int64_t step) const {
-    const HostBatch* host = &batches_[std::size_t(step % kBatches)];
+  /// Steps of the next batches, done when this returns; their mean cost.
+  double steps(Index count) {
+    double cost = 0.0;
+    Index finished = 0;
+    const auto finish = [&](int left) {
+      for (; network_->steps_in_flight() > left; ++finished)
+        cost += network_->finish_step().value() / double(batch_);
+    };
+    for (Index i = 0; i < count; ++i) {
+      const std::int64_t number = number_++;
+      network_->begin_step(bound(std::size_t(number % kBatches)), {number, number / kBatches, 1});
+      finish(network_->steps_ahead());
+    }
+    finish(0);
+    return cost / double(count);
+  }
+
+  /// Nothing, or how the cost of a few examples differs from float64 loops over their outputs.
+  std::string check() {
+    BoundBatch batch;
+    bind(batch, [&](const std::string& set) { return &few_.at(set); });
+    const int last = int(descriptor_.layers.size()) - 1;
+    const MatrixView<const float> y = network_->outputs(batch, last);
+    const CsrView target = few_.at(descriptor_.layers.back().dataset).csr();
+    const bool softmax = std::holds_alternative<SoftMax>(descriptor_.layers.back().activation);
+    double expected = 0.0;
+    for (Index e = 0; e < kChecked; ++e) {
+      if (!softmax)
+        for (Index u = 0; u < y.cols; ++u) expected -= std::log1p(-double(y(e, u)));
+      for (RowOffset i = target.row_begin[e]; i < target.row_begin[e + 1]; ++i) {
+        const double p = double(y(e, Index(target.column[i])));
+        expected -= softmax ? std::log(p) : std::log(p) - std::log1p(-p);
+      }
+    }
+    const double cost = network_->train_step(batch, {0, 0, 1}).value();
+    if (std::abs(cost - expected) <= 2e-4 * std::abs(expected)) return {};
+    return fmt::format("the cost of {} examples is {}, float64 says {}", kChecked, cost, expected);
+  }
+
+  Network& network() { return *network_; }
+  const NetworkDescriptor& descriptor() const { return descriptor_; }
+  /// Entries of a batch of the first data set, and how many units they touch.
+  std::pair<double, double> density() const {
+    const CsrView rows = sets_.at(descriptor_.layers.front().dataset).front().csr();
+    const std::set<Column> units(rows.column, rows.column + rows.entries());
+    return {double(rows.entries()), double(units.size())};
+  }
+
+ private:
+  template <typename Find>
+  void bind(BoundBatch& bound, const Find& find) const {
+    for (const LayerDescriptor& layer : descriptor_.layers) {
+      const HostBatch* host = layer.dataset.empty() ? nullptr : find(layer.dataset);
+      bound.of_layer.push_back(host);
+      bound.ignore_absent.push_back(false);
+      if (host) bound.examples = host->examples;
+    }
+  }
+  BoundBatch bound(std::size_t number) const {
     BoundBatch bound;
-    bound.of_layer.assign(shape_.hidden.size() + 2, nullptr);
-    bound.ignore_absent.assign(shape_.hidden.size() + 2, false);
-    bound.of_layer.front() = bound.of_layer.back() = host;
-    bound.examples = host->examples;
+    bind(bound, [&](const std::string& set) { return &sets_.at(set)[number]; });
     return bound;
   }
 
-  // Mean cost of the first examples by float64 loops over the network's outputs.
-  double expected_cost(Index examples) {
-    double cost = 0.0;
-    std::vector<std::vector<double>> y(std::size_t(shape_.batch),
-                                       std::vector<double>(std::size_t(shape_.width)));
-    network_->predict(batch(0), int(shape_.hidden.size()) + 1,
-                      [&](Range units, MatrixView<const float> block, int) {
-                        for (Index e = 0; e < examples; ++e)
-                          for (Index u = 0; u < units.count(); ++u)
-                            y[std::size_t(e)][std::size_t(units.begin + u)] = double(block(e, u));
-                      });
-    const CsrView target = batches_[0].csr();
-    for (Index e = 0; e < examples; ++e) {
-      const auto& row = y[std::size_t(e)];
-      if (!shape_.softmax)
-        for (double p : row) cost -= std::log1p(-p);
-      for (RowOffset i = target.row_begin[e]; i < target.row_begin[e + 1]; ++i) {
-        const double p = row[target.column[i]];
-        cost -= shape_.softmax ? std::log(p) : std::log(p) - std::log1p(-p);
-      }
-    }
-    return cost / double(examples);
-  }
-
-  // The next step; returns the mean cost of its batch.
-  double step() {
-    const std::int64_t number = number_++;
-    return network_->train_step(batch(number), {number, number / kBatches, 1}).value() /
-           double(shape_.batch);
-  }
-
-  // The mean cost of the batches, each once more, after at least 32 steps in all.
-  double rotation() {
-    while (number_ < 32 || number_ % kBatches != 0) step();
-    double cost = 0.0;
-    for (Index b = 0; b < kBatches; ++b) cost += step();
-    return cost / double(kBatches);
-  }
-
-  // Dense products of the step: three for every dense connection.
-  double flops() const {
-    double flops = 0.0;
-    Index below = shape_.hidden.front();
-    for (std::size_t i = 1; i < shape_.hidden.size(); ++i) {
-      flops += 6.0 * double(shape_.batch) * double(below) * double(shape_.hidden[i]);
-      below = shape_.hidden[i];
-    }
-    return flops + 6.0 * double(shape_.batch) * double(below) * double(shape_.width);
-  }
-  Network& network() { return *network_; }
-  const Shape& shape() const { return shape_; }
-
- private:
-  static constexpr Index kBatches = 4;
-  std::int64_t number_ = 0;
-  const Shape& shape_;
-  CpuRuntime runtime_;
+  NetworkDescriptor descriptor_;
   std::unique_ptr<Communicator> one_;
-  std::unique_ptr<Dataset> data_;
-  std::vector<HostBatch> batches_;
+  Index batch_ = 0;
+  std::int64_t number_ = 0;
+  std::map<std::string, std::vector<HostBatch>> sets_;
+  std::map<std::string, HostBatch> few_;
   std::unique_ptr<Network> network_;
 };
 
-void train(benchmark::State& state, const Shape& shape) {
-  Bench bench(shape);
-  double expected = 0.0;
-  const bool check = shape.denoising == 0.0f && shape.width < 100000;
-  if (check) expected = bench.expected_cost(shape.batch);
-  const double first = bench.step();
-  if (check && std::abs(first - expected) > 1e-4 * std::abs(expected)) {
-    state.SkipWithError(fmt::format("cost {} differs from float64's {}", first, expected).c_str());
-    return;
+double seconds_of(const auto& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+struct Stage {
+  std::string name;
+  double milliseconds = 0.0;
+  StageWork work;
+};
+
+struct Result {
+  std::string shape;
+  std::string error;
+  Index batch = 0;
+  double step_seconds = 0.0;
+  double spread = 0.0;  // slowest over fastest repetition
+  double floor_seconds = 0.0;
+  double working_megabytes = 0.0;
+  double peak_gigabytes = 0.0;
+  std::vector<Stage> stages;
+};
+
+std::vector<Stage> profile(Bench& bench, const std::map<std::string, StageWork>& work) {
+  WorkQueue& queue = *bench.network().context().compute.kernels.queue;
+  constexpr Index kSteps = 10;
+  queue.profile(true);
+  bench.steps(kSteps);
+  queue.profile(false);
+  std::vector<Stage> stages;
+  for (const WorkQueue::StageTime& time : queue.stage_times()) {
+    if (time.name == "end") continue;  // between two steps
+    const auto found = work.find(time.name);
+    stages.push_back({time.name, 1e3 * time.seconds / double(kSteps),
+                      found == work.end() ? StageWork{} : found->second});
   }
-  for (auto _ : state) bench.step();
-  if (!(bench.rotation() < first)) state.SkipWithError("the cost does not fall");
-  state.counters["samples/s"] = benchmark::Counter(double(state.iterations()) * double(shape.batch),
-                                                   benchmark::Counter::kIsRate);
-  state.counters["GFLOP/s"] = benchmark::Counter(double(state.iterations()) * bench.flops() * 1e-9,
-                                                 benchmark::Counter::kIsRate);
-  state.counters["working_MB"] = double(bench.network().working_bytes()) * 1e-6;
+  return stages;
+}
+
+Result measure(const std::string& name, const NetworkDescriptor& network, const Options& options,
+               Runtime& runtime) {
+  Result result;
+  result.shape = name;
+  result.batch = network.training.batch;
+  NetworkDescriptor plain = network;  // nothing random: the check knows no masks
+  plain.denoising = 0.0f;
+  for (LayerDescriptor& layer : plain.layers) layer.dropout = 0.0f;
+  result.error = Bench(plain, runtime, options.per_example).check();
+  if (!result.error.empty()) return result;
+
+  Bench bench(network, runtime, options.per_example);
+  const double first = bench.steps(kBatches);
+  const double one = seconds_of([&] { bench.steps(2); }) / 2.0;
+  const auto count =
+      std::max<Index>(kBatches, Index(options.seconds / double(kRepetitions) / one) / kBatches *
+                                    kBatches);
+  std::vector<double> times;
+  double last = 0.0;
+  for (int i = 0; i < kRepetitions; ++i)
+    times.push_back(seconds_of([&] { last = bench.steps(count); }) / double(count));
+  std::sort(times.begin(), times.end());
+  result.step_seconds = times[times.size() / 2];
+  result.spread = times.back() / times.front();
+  if (!(last < first)) result.error = fmt::format("the cost does not fall: {} to {}", first, last);
+
+  const Compute& compute = bench.network().context().compute;
+  const auto [entries, touched] = bench.density();
+  const auto work = stage_work(network, double(result.batch), entries, touched,
+                               compute.kernels.rounds_operands);
+  double flop_seconds = 0.0;
+  double byte_seconds = 0.0;
+  for (const auto& [stage, needs] : work) {
+    if (stage.find("sparse") == std::string::npos)
+      flop_seconds += needs.flops / peak_flops(precision_named(options.precision).value());
+    byte_seconds += needs.bytes / kBandwidth;
+  }
+  if (!compute.memory.is_host()) result.floor_seconds = std::max(flop_seconds, byte_seconds);
+  result.working_megabytes = double(bench.network().working_bytes()) * 1e-6;
+  result.peak_gigabytes = double(compute.memory.peak_bytes()) * 1e-9;
+  if (options.stages) result.stages = profile(bench, work);
+  return result;
+}
+
+void print(const Result& r, const Options& options) {
+  if (!r.error.empty()) std::printf("%s: WRONG: %s\n", r.shape.c_str(), r.error.c_str());
+  if (r.step_seconds == 0.0) return;
+  std::string line = fmt::format("{} batch {}: {} samples/s, {:.3f} ms a step (spread {:.3f})",
+                                 r.shape, r.batch,
+                                 with_thousands((long long)(double(r.batch) / r.step_seconds)),
+                                 1e3 * r.step_seconds, r.spread);
+  if (r.floor_seconds > 0.0)
+    line += fmt::format(", floor {:.3f} ms, {:.0f} % of it", 1e3 * r.floor_seconds,
+                        100.0 * r.floor_seconds / r.step_seconds);
+  line += fmt::format(", working memory {:.1f} MB, peak {:.2f} GB", r.working_megabytes,
+                      r.peak_gigabytes);
+  std::printf("%s\n", line.c_str());
+  const Precision precision = precision_named(options.precision).value();
+  double total = 0.0;
+  for (const Stage& s : r.stages) total += s.milliseconds;
+  for (const Stage& s : r.stages) {
+    std::string text = fmt::format("  {:<20}{:>9.3f} ms {:>5.1f} %", s.name, s.milliseconds,
+                                   100.0 * s.milliseconds / total);
+    if (s.work.bytes > 0.0)
+      text += fmt::format(" {:>8.2f} GFLOP {:>7.1f} TFLOP/s ({:.0f} %) {:>9.1f} MB {:>6.2f} TB/s",
+                          1e-9 * s.work.flops, 1e-9 * s.work.flops / s.milliseconds,
+                          100.0 * s.work.flops / (1e-3 * s.milliseconds) / peak_flops(precision),
+                          1e-6 * s.work.bytes, 1e-9 * s.work.bytes / s.milliseconds);
+    std::printf("%s\n", text.c_str());
+  }
+  std::fflush(stdout);
+}
+
+std::string json_of(const Result& r, const Options& options, const Runtime& runtime) {
+  std::string out = fmt::format(
+      "{{\"shape\": \"{}\", \"error\": \"{}\", \"device\": \"{}\", \"precision\": \"{}\", "
+      "\"optimizer\": \"{}\", \"batch\": {}, \"samples_per_second\": {:.1f}, \"ms\": {:.5f}, "
+      "\"floor_ms\": {:.5f}, \"working_mb\": {:.2f}, \"peak_gb\": {:.3f}, \"stages\": [",
+      r.shape, r.error, runtime.description(), options.precision, options.optimizer, r.batch,
+      r.step_seconds > 0 ? double(r.batch) / r.step_seconds : 0.0, 1e3 * r.step_seconds,
+      1e3 * r.floor_seconds, r.working_megabytes, r.peak_gigabytes);
+  for (std::size_t i = 0; i < r.stages.size(); ++i)
+    out += fmt::format("{}{{\"name\": \"{}\", \"ms\": {:.5f}, \"flop\": {:.0f}, \"bytes\": {:.0f}}}",
+                       i == 0 ? "" : ", ", r.stages[i].name, r.stages[i].milliseconds,
+                       r.stages[i].work.flops, r.stages[i].work.bytes);
+  return out + "]}\n";
+}
+
+void apply(const Options& options, NetworkDescriptor& network) {
+  if (options.batch > 0) network.training.batch = options.batch;
+  if (!options.optimizer.empty())
+    network.training.optimizer = find_named<UpdateRule>(options.optimizer).value();
+}
+
+int run(const Options& options) {
+  DeviceChoice choice;
+  choice.kind = options.device == "cpu"    ? DeviceChoice::Kind::cpu
+                : options.device == "cuda" ? DeviceChoice::Kind::cuda
+                                           : DeviceChoice::Kind::automatic;
+  choice.cuda.precision = precision_named(options.precision).value();
+  std::vector<std::pair<std::string, NetworkDescriptor>> networks;
+  Options used = options;
+  for (const TrainingShape& shape : training_shapes())
+    for (const std::string& name : options.shapes)
+      if (shape.name == name) {
+        networks.emplace_back(name, descriptor_of(shape));
+        used.per_example = shape.per_example;
+      }
+  if (!options.config.empty())
+    networks.emplace_back(options.config, read_network_json(options.config, [](const auto&) {}));
+  bool wrong = false;
+  for (auto& [name, network] : networks) {
+    const std::unique_ptr<Runtime> runtime = make_runtime(choice, 1);
+    std::printf("%s\n", runtime->description().c_str());
+    apply(options, network);
+    const Result result = measure(name, network, used, *runtime);
+    print(result, options);
+    wrong = wrong || !result.error.empty();
+    if (!options.json.empty())
+      std::ofstream(options.json, std::ios::app) << json_of(result, options, *runtime);
+  }
+  return wrong ? 1 : 0;
 }
 
 }  // namespace
+}  // namespace norn::bench
 
 int main(int argc, char** argv) {
-  for (const Shape& shape : shapes())
-    benchmark::RegisterBenchmark(shape.name,
-                                 [&shape](benchmark::State& state) { train(state, shape); })
-        ->Unit(benchmark::kMillisecond)
-        ->UseRealTime()
-        ->MeasureProcessCPUTime();
-  benchmark::Initialize(&argc, argv);
-  std::printf("%s, %d threads\n", describe_cpu_kernels().c_str(), available_cores());
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  using namespace norn;
+  bench::Options options;
+  std::vector<std::string> names;
+  for (const bench::TrainingShape& shape : bench::training_shapes()) names.push_back(shape.name);
+  CLI::App app("Times training steps on synthetic power-law data.");
+  app.add_option("--shape", options.shapes, "networks to time")->check(CLI::IsMember(names));
+  app.add_option("--config", options.config, "a network descriptor (JSON) with sizes to time");
+  app.add_option("--device", options.device)->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+  app.add_option("--precision", options.precision)->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
+  app.add_option("--optimizer", options.optimizer)->check(CLI::IsMember(names_of<UpdateRule>()));
+  app.add_option("--batch", options.batch, "examples of a step; else the shape's");
+  app.add_option("--per-example", options.per_example, "entries an example, with --config");
+  app.add_option("--seconds", options.seconds, "how long to time a network");
+  app.add_flag("!--no-stages", options.stages, "leave out the table of stages");
+  app.add_option("--json", options.json, "append a line of JSON for every network");
+  CLI11_PARSE(app, argc, argv);
+  if (options.shapes.empty() && options.config.empty())
+    options.shapes = {"debian_packages", "wide27k", "wide500k"};
+  try {
+    return bench::run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "train_bench: %s\n", error.what());
+    return 1;
+  }
 }

@@ -7,6 +7,7 @@
 #include "norn/nn/descriptor_json.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
+#include "tests/support/test_runtime.h"
 
 #include <cmath>
 #include <limits>
@@ -27,7 +28,7 @@ constexpr std::int64_t kSteps = 7;
 class Workshop {
  public:
   explicit Workshop(const Recipe& recipe, Communicator& communicator, Pass purpose = Pass::training)
-      : runtime_(1), context_(runtime_.context(communicator)) {
+      : runtime_(make_test_runtime(1)), context_(runtime_->context(communicator)) {
     context_.compute.kernels.block_rule = recipe.blocks;
     network_ = std::make_unique<Network>(make_graph(recipe.network, recipe.shapes(), "test"),
                                          recipe.shapes(), context_, 37, purpose);
@@ -42,7 +43,7 @@ class Workshop {
   }
 
  private:
-  CpuRuntime runtime_;
+  std::unique_ptr<Runtime> runtime_;
   Context context_;
   std::unique_ptr<Network> network_;
 };

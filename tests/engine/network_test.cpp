@@ -4,6 +4,7 @@
 #include "norn/kernels/named_variant.h"
 #include "tests/data/support.h"
 #include "tests/support/gradient_check.h"
+#include "tests/support/test_runtime.h"
 
 #include <cmath>
 
@@ -60,11 +61,10 @@ double furthest(const reference::Rows& expected, const reference::Rows& got) {
 reference::Rows outputs_of(Network& network, const BoundBatch& batch, int layer) {
   const auto width = std::size_t(network.descriptor().layers[std::size_t(layer)].units());
   reference::Rows rows(std::size_t(batch.examples), reference::Row(width, std::nan("")));
-  network.predict(batch, layer, [&](Range units, MatrixView<const float> y, int) {
-    for (Index b = 0; b < y.rows; ++b)
-      for (Index j = 0; j < y.cols; ++j)
-        rows[std::size_t(b)][std::size_t(units.begin + j)] = double(y(b, j));
-  });
+  const MatrixView<const float> y = network.outputs(batch, layer);
+  for (Index b = 0; b < y.rows; ++b)
+    for (Index j = 0; j < y.cols; ++j)
+      rows[std::size_t(b)][std::size_t(j)] = double(y(b, j));
   return rows;
 }
 
@@ -235,8 +235,8 @@ TEST(Divergence, NamesLayerAndStep) {
     problem.network.loss = SquaredError{};
     problem.network.training.rate = 1e20f;
     const auto body = [&](Communicator& communicator) {
-      CpuRuntime runtime(1);
-      const Context context = runtime.context(communicator);
+      const std::unique_ptr<Runtime> runtime = make_test_runtime(1);
+      const Context context = runtime->context(communicator);
       context.compute.kernels.block_rule = kSmallBlocks;
       Network network(make_graph(problem.network, problem.shapes(), "test"), problem.shapes(),
                       context, problem.planned_batch, Pass::training);

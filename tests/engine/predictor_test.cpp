@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "tests/support/problem.h"
+#include "tests/support/test_runtime.h"
 
 #include <algorithm>
 #include <numeric>
@@ -169,8 +170,8 @@ TEST_F(PredictorTest, GivesTheSameOnAnyNumberOfRanks) {
   only_excluded.excluded = filters.excluded;
   for (int ranks : {2, 3, 4}) {
     run_thread_group(ranks, [&](Communicator& communicator) {
-      CpuRuntime runtime(1);
-      Context context = runtime.context(communicator);
+      const std::unique_ptr<Runtime> runtime = make_test_runtime(1);
+      Context context = runtime->context(communicator);
       context.compute.kernels.block_rule = kSmallBlocks;
       Network network(make_graph(problem_.network, problem_.shapes(), "test"), problem_.shapes(),
                       context, problem_.planned_batch, Pass::prediction);

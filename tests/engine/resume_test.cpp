@@ -6,6 +6,7 @@
 #include "norn/kernels/named_variant.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
+#include "tests/support/test_runtime.h"
 
 #include <fstream>
 #include <mutex>
@@ -57,8 +58,8 @@ class Resume : public testing::TestWithParam<std::string> {
     Result result;
     std::mutex mutex;
     const auto body = [&](Communicator& communicator) {
-      CpuRuntime runtime(session.threads);
-      const Context context = runtime.context(communicator);
+      const std::unique_ptr<Runtime> runtime = make_test_runtime(session.threads);
+      const Context context = runtime->context(communicator);
       context.compute.kernels.block_rule = recipe_.blocks;
       ModelInfo info;
       info.network = recipe_.network;
@@ -222,10 +223,10 @@ TEST_F(Checkpoints, ThatAreInterruptedLeaveThePreviousFile) {
   const std::vector<std::string> names = files();
   EXPECT_THROW(run_thread_group(2,
                                 [&](Communicator& communicator) {
-                                  CpuRuntime runtime(1);
+                                  const std::unique_ptr<Runtime> runtime = make_test_runtime(1);
                                   Network network(
                                       make_graph(recipe_.network, recipe_.shapes(), "test"),
-                                      recipe_.shapes(), runtime.context(communicator), 37,
+                                      recipe_.shapes(), runtime->context(communicator), 37,
                                       Pass::training);
                                   if (communicator.rank() == 1) throw std::runtime_error("gone");
                                   save_model(path, network, TrainingState{});

@@ -148,6 +148,17 @@ reference::Parameters random_parameters(const reference::Network& network, std::
 
 namespace {
 
+// Calls edit(values) with a matrix in main memory, as stored, and puts it back.
+template <typename Edit>
+void edit_values(Memory& memory, MatrixView<float> values, const Edit& edit) {
+  Matrix<float> copy(values.rows, values.cols);
+  const std::size_t row = std::size_t(values.cols) * sizeof(float);
+  const std::size_t stride = std::size_t(values.stride) * sizeof(float);
+  memory.read_rows(values.data, stride, copy.view().data, row, row, std::size_t(values.rows));
+  edit(copy.view());
+  memory.write_rows(values.data, stride, copy.view().data, row, row, std::size_t(values.rows));
+}
+
 // Calls move(double& of the reference, float& of the engine) for every parameter.
 template <typename Move>
 void for_each_parameter(reference::Parameters& p, norn::Network& network, const Move& move) {
@@ -156,14 +167,21 @@ void for_each_parameter(reference::Parameters& p, norn::Network& network, const 
     if (!weights) continue;
     const WeightShape& shape = weights->shape();
     p.weight[e].resize(std::size_t(shape.sources * shape.destinations));
-    for (Index i = 0; i < shape.sources; ++i)
-      for (Index j = 0; j < shape.destinations; ++j)
-        move(p.weight[e][std::size_t(i * shape.destinations + j)],
-             shape.by_destination ? weights->values()(j, i) : weights->values()(i, j));
+    const Compute& compute = network.context().compute;
+    edit_values(compute.memory, weights->values(), [&](MatrixView<float> w) {
+      for (Index i = 0; i < shape.sources; ++i)
+        for (Index j = 0; j < shape.destinations; ++j)
+          move(p.weight[e][std::size_t(i * shape.destinations + j)],
+               shape.by_destination ? w(j, i) : w(i, j));
+    });
+    weights->round(compute);
   }
   const auto move_row = [&](reference::Row& row, Buffer<float>& buffer) {
     row.resize(std::size_t(buffer.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) move(row[i], buffer.data()[i]);
+    std::vector<float> values(row.size());
+    buffer.read(values.data(), buffer.size());
+    for (std::size_t i = 0; i < row.size(); ++i) move(row[i], values[i]);
+    buffer.write(values.data(), buffer.size());
   };
   for (int layer : network.order()) {
     UnitLayer* unit = network.unit_layer(layer);
@@ -180,8 +198,8 @@ void for_each_parameter(reference::Parameters& p, norn::Network& network, const 
 }  // namespace
 
 Engine::Engine(const Problem& problem, Pass purpose, int threads, const BlockRule& rule)
-    : runtime_(threads), communicator_(make_single_process()) {
-  const Context context = runtime_.context(*communicator_);
+    : runtime_(make_test_runtime(threads)), communicator_(make_single_process()) {
+  const Context context = runtime_->context(*communicator_);
   context.compute.kernels.block_rule = rule;
   network_ =
       std::make_unique<norn::Network>(make_graph(problem.network, problem.shapes(), "test"),

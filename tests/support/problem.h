@@ -4,6 +4,7 @@
 #include "norn/engine/context.h"
 #include "norn/engine/network.h"
 #include "tests/support/reference_network.h"
+#include "tests/support/test_runtime.h"
 
 #include <memory>
 #include <string>
@@ -66,7 +67,7 @@ class Engine {
   reference::Parameters get();
 
  private:
-  CpuRuntime runtime_;
+  std::unique_ptr<Runtime> runtime_;
   std::unique_ptr<Communicator> communicator_;
   std::unique_ptr<norn::Network> network_;
 };

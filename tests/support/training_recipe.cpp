@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training runs on random data, on any number of ranks and threads.
 #include "tests/support/training_recipe.h"
+#include "tests/support/test_runtime.h"
 
 #include "norn/data/dataset_writer.h"
 #include "src/engine/model_parts.h"
@@ -142,8 +143,8 @@ Outcome run(const Recipe& recipe, std::int64_t steps, int ranks, int threads,
   outcome.output.resize(outputs * std::size_t(recipe.network.training.batch));
   std::mutex mutex;
   const auto body = [&](Communicator& communicator) {
-    CpuRuntime runtime(threads);
-    const Context context = runtime.context(communicator);
+    const std::unique_ptr<Runtime> runtime = make_test_runtime(threads);
+    const Context context = runtime->context(communicator);
     context.compute.kernels.block_rule = recipe.blocks;
     Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
                     context, recipe.network.training.batch, Pass::training);
@@ -161,11 +162,11 @@ Outcome run(const Recipe& recipe, std::int64_t steps, int ranks, int threads,
       if (!unit || !unit->is_output()) continue;
       const auto width = std::size_t(unit->partition().width());
       const BoundBatch batch = data.batch(0);
-      network.predict(batch, layer, [&](Range units, MatrixView<const float> y, int) {
-        for (Index b = 0; b < y.rows; ++b)
-          std::copy_n(y.row(b), units.count(),
-                      outcome.output.data() + first + std::size_t(b) * width + units.begin);
-      });
+      const MatrixView<const float> y = network.outputs(batch, layer);
+      for (Index b = 0; b < y.rows; ++b)
+        std::copy_n(y.row(b) + unit->mine().begin, unit->mine().count(),
+                    outcome.output.data() + first + std::size_t(b) * width +
+                        std::size_t(unit->mine().begin));
       first += width * std::size_t(recipe.network.training.batch);
     }
     std::vector<float> state = gather_state(network);

@@ -72,6 +72,9 @@ class Network {
   using BlockVisitor = std::function<void(Range units, MatrixView<const float> y, int lane)>;
   /// The outputs of one output layer for a batch.
   void predict(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
+  /// The outputs of an output layer for a batch, [B x width], in main memory, valid until the next
+  /// step: the columns of this rank's units.
+  MatrixView<const float> outputs(const BoundBatch& batch, int output_layer);
   /// The activations of a hidden layer for a batch, [B x width], in main memory, valid until the
   /// next step.
   MatrixView<const float> activations(const BoundBatch& batch, int hidden_layer);
@@ -101,6 +104,7 @@ class Network {
   void build_outcome(const std::vector<BlockPartition>& partitions);
 
   void load(const BoundBatch& batch);
+  void stage(const char* name) { context_.compute.kernels.queue->stage(name); }
   void enqueue_step(const BoundBatch& batch, const StepPosition& position);
   void forward_hidden(const BoundBatch& batch, Pass pass, const StepPosition& position);
   void catch_up_batch(int input_layer, std::int64_t step);
@@ -110,6 +114,7 @@ class Network {
   WeightStep weight_step(const StepPosition& position, Index examples) const;
 
   void enqueue_prediction(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
+  MatrixView<const float> in_main_memory(MatrixView<const float> values);
   void run_output(int layer, const BoundBatch& batch, const StepPosition& position);
   TargetView target_view(int layer, const BoundBatch& batch) const;
   void softmax_rows(int layer, const TargetView* target, Index examples);
@@ -149,7 +154,7 @@ class Network {
   std::vector<BatchView> bound_;                         // by layer: the batch of this step
   std::vector<Scratch> scratch_;                         // by lane
   Buffer<FixedSum> row_squares_;                         // [lanes x B], with DeltaNorm
-  Buffer<float> activations_;                            // of activations(), in main memory
+  Buffer<float> host_values_;                            // of outputs() and activations()
 
   // What the host learns of a step, as words in the device's memory: flags of the layers, then one
   // cost for each output block. Each step in flight has a place in main memory to copy them to.

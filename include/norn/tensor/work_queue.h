@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 /// When a device does its work. The CPU does it at once; a GPU in the order in which it was
@@ -32,6 +33,19 @@ class WorkQueue {
   virtual void download(void* host, const void* from, std::size_t bytes);
   /// Page-locked memory that lives as long as the queue.
   virtual void* staging(std::size_t bytes);
+
+  /// Where the time of a piece of work goes. Between profile(true) and profile(false) run() makes no
+  /// graphs, and the device notes when it reaches each stage(); stage_times() then waits for it and
+  /// gives every stage's time up to the next one, in the order in which they first began. Devices
+  /// that cannot tell give nothing.
+  struct StageTime {
+    std::string name;
+    double seconds = 0.0;
+    std::int64_t count = 0;
+  };
+  virtual void profile(bool /*on*/) {}
+  virtual void stage(const char* /*name*/) {}
+  virtual std::vector<StageTime> stage_times() { return {}; }
 
   /// How many pieces of work the caller may usefully be ahead of the device.
   virtual int depth() const { return 0; }

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/engine/context.h"
+
+/// What tests of the engine compute on. Each test program links one definition:
+/// test_runtime_cpu.cpp, or test_runtime_cuda.cpp, so that one test text serves both.
+namespace norn::test {
+
+/// `threads`: of the CPU.
+std::unique_ptr<Runtime> make_test_runtime(int threads);
+
+/// How far costs and gradients may be from float64's, as a multiple of what the CPU needs: products
+/// on a GPU round their operands unless the precision is fp32.
+double tolerance_factor();
+
+}  // namespace norn::test
