@@ -150,16 +150,18 @@ def metrics(programs, model, data):
 
 def train(programs, out, name, network, train_file, eval_file, every):
     """Prints and returns (name, epoch, recall, ndcg, seconds) for the epochs that were measured."""
-    config, model = out / f"{name}.json", out / f"{name}.nc"
+    folder = out / "networks" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    config, model = folder / "network.json", folder / "model.nc"
     config.write_text(json.dumps(network, indent=2) + "\n", encoding="utf-8")
-    for old in out.glob(f"{name}*.nc"):
+    for old in folder.glob("*.nc"):
         old.unlink()
     started = time.monotonic()
     programs.run("trainer", "-c", config, "-i", train_file, "-o", train_file, "-n", model, "--force",
                  "--checkpoint-epochs", every, "--keep", 0)
     seconds = time.monotonic() - started
     epochs = network["Training"]["Epochs"]
-    points = [(int(match.group(1)), path) for path in out.glob(f"{name}.epoch*.nc")
+    points = [(int(match.group(1)), path) for path in folder.glob("model.epoch*.nc")
               if (match := re.search(r"\.epoch(\d+)\.nc$", path.name)) and int(match.group(1)) < epochs]
     results = []
     for epoch, path in sorted(points) + [(epochs, model)]:
@@ -206,7 +208,7 @@ def main():
         print("\n".join(f"{name:<24}{changes}" for name, changes in candidates.items()))
         return
     wanted = args.candidates.split(",") if args.candidates else list(candidates)
-    unknown = [name for name in wanted if name not in candidates]
+    unknown = [name for name in wanted if name not in candidates or "/" in name]
     if unknown:
         sys.exit(f"gowalla_search: no candidate '{unknown[0]}'; see --list")
     lines = read_lines(args.data / "train.txt.xz")
@@ -231,7 +233,7 @@ def main():
         return
     best = max(results, key=lambda result: result["recall"] + result["ndcg"])
     print(f"best: {best['name']} after {best['epoch']} epochs, {best['recall']:.4f} / {best['ndcg']:.4f}; "
-          f"its network is {args.out / best['name']}.json")
+          f"its network is {args.out / 'networks' / best['name'] / 'network.json'}")
     (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
