@@ -321,11 +321,22 @@ auto kernel_for(int boxes, bool takes_all) {
   return takes_all ? compare_chunk<kMaxBoxes / 2, true> : compare_chunk<kMaxBoxes / 2, false>;
 }
 
+/// Whether the current device runs code for compute capability 9.0a.
+bool is_hopper() {
+  int device = 0, major = 0, minor = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+        "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+        "cudaDeviceGetAttribute");
+  return major == 9 && minor == 0;
+}
+
 }  // namespace
 
 bool TopKProduct::fits(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w, Index k) {
-  return can_map(x) && can_map(w) && x.cols == w.cols && x.cols <= kMaxBoxes * kDepth &&
-         k <= kCandidateRoom - kGroupWidth;
+  return is_hopper() && can_map(x) && can_map(w) && x.cols == w.cols &&
+         x.cols <= kMaxBoxes * kDepth && k <= kCandidateRoom - kGroupWidth;
 }
 
 void TopKProduct::find(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w,

@@ -15,8 +15,8 @@ class TopKProduct {
   explicit TopKProduct(const Stream& stream)
       : stream_(stream), candidates_(stream.memory), counts_(stream.memory) {}
 
-  /// Whether find() takes such operands: bfloat16 with rows at multiples of 16 bytes, up to 256
-  /// wide; lists of up to 1024.
+  /// Whether find() takes such operands on the current device: a Hopper, bfloat16 with rows at
+  /// multiples of 16 bytes, up to 256 wide; lists of up to 1024.
   static bool fits(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w, Index k);
 
   /// Fills `best`, which has just been begun, from the scores x * w^T + bias of units [first_unit,
