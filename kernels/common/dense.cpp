@@ -25,6 +25,15 @@ void DenseKernels::multiply_transposed(DenseOperand x, DenseOperand w, MatrixVie
   do_multiply_transposed(x, w, z, existing);
 }
 
+void DenseKernels::affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
+                          MatrixView<float> z) {
+  require_fit(x.cols() == w.cols() && z.rows == x.rows() && z.cols == w.rows() &&
+                  bias.size == z.cols && fits(x) && fits(w) && has_room(z),
+              "dense affine", "x [B x N], w [M x N], bias [M], z [B x M]", x.values, w.values, bias,
+              z);
+  do_affine(x, w, bias, z);
+}
+
 void DenseKernels::multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) {
   require_fit(delta.cols() == w.rows() && dx.rows == delta.rows() && dx.cols == w.cols() &&
                   fits(delta) && fits(w) && has_room(dx),

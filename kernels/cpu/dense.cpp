@@ -69,6 +69,14 @@ class CpuDense final : public DenseKernels {
     });
   }
 
+  void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
+                 MatrixView<float> z) override {
+    executor_.for_ranges(z.rows, 16, [&](Index begin, Index end, int) {
+      for (Index r = begin; r < end; ++r) std::copy(bias.begin(), bias.end(), z.row(r));
+    });
+    do_multiply_transposed(x, w, z, Existing::add);
+  }
+
   void do_multiply(DenseOperand deltas, DenseOperand ws, MatrixView<float> dx) override {
     const MatrixView<const float> delta = deltas.values, w = ws.values;
     const blasint m = blas_size(delta.cols), stride_d = stride_of(delta), stride_w = stride_of(w);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense products by cuBLASLt. Every shape gets one algorithm, chosen by the library's own rules and
-// without splitting sums among thread blocks: a product has the same bits in every run.
+// Dense products by cuBLASLt. Every shape gets one algorithm, chosen by the library's own rules; where
+// it splits a sum among thread blocks, the parts are added in a fixed order: a product has the same
+// bits in every run.
 #include "kernels/cuda/families.h"
 
 #include <map>
@@ -39,7 +40,7 @@ struct Side {
 
 /// What a plan is made for.
 using Key = std::tuple<Index, Index, Index, Index, Index, Index, Index, Index, Index, int, int, int,
-                       bool, bool, bool>;
+                       bool, bool, bool, bool>;
 
 struct Plan {
   cublasLtMatmulDesc_t operation = nullptr;
@@ -75,7 +76,7 @@ class CudaDense final : public DenseKernels {
   }
 
  private:
-  static constexpr Index kWorkspace = Index(32) << 20;
+  static constexpr Index kWorkspace = Index(64) << 20;
 
   bool rounds() const { return stream_.precision == Precision::bf16; }
 
@@ -97,27 +98,43 @@ class CudaDense final : public DenseKernels {
   }
 
   // In the library's view: result [columns x rows] = a * b.
-  void product(const Side& a, const Side& b, float scale, float keep, MatrixView<float> result) {
+  void product(const Side& a, const Side& b, float scale, float keep, MatrixView<float> result,
+               const float* bias = nullptr) {
     if (result.empty()) return;
     const Index depth = b.transposed ? b.cols : b.rows;
     if (depth == 0) {
-      if (keep == 0.0f) pointwise_->scale(0.0f, result);
+      if (keep == 0.0f) fill_zero(result);
       return;
     }
     const int alignment = alignment_of(result.data, result.stride);
     const Key key{a.rows,      a.cols,      a.stride,      b.rows,       b.cols,
                   b.stride,    result.rows, result.cols,   result.stride, a.alignment,
-                  b.alignment, alignment,   a.transposed,  b.transposed, keep != 0.0f};
+                  b.alignment, alignment,   a.transposed,  b.transposed, keep != 0.0f,
+                  bias != nullptr};
     std::unique_ptr<Plan>& plan = plans_[key];
-    if (!plan) plan = make_plan(a, b, result, alignment);
+    if (!plan) plan = make_plan(a, b, result, alignment, bias);
+    if (bias != nullptr) set(*plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     check_blas(cublasLtMatmul(handle_, plan->operation, &scale, a.data, plan->a, b.data, plan->b,
                               &keep, result.data, plan->c, result.data, plan->c, &plan->algorithm,
                               workspace_.data(), std::size_t(kWorkspace), stream_.stream),
                "cublasLtMatmul");
   }
 
+  void fill_zero(MatrixView<float> m) {
+    check(cudaMemset2DAsync(m.data, std::size_t(m.stride) * sizeof(float), 0,
+                            std::size_t(m.cols) * sizeof(float), std::size_t(m.rows),
+                            stream_.stream),
+          "cudaMemset2DAsync");
+  }
+
+  template <typename T>
+  static void set(Plan& plan, cublasLtMatmulDescAttributes_t attribute, T value) {
+    check_blas(cublasLtMatmulDescSetAttribute(plan.operation, attribute, &value, sizeof value),
+               "cublasLtMatmulDescSetAttribute");
+  }
+
   std::unique_ptr<Plan> make_plan(const Side& a, const Side& b, MatrixView<float> result,
-                                  int alignment) {
+                                  int alignment, const float* bias) {
     auto plan = std::make_unique<Plan>();
     const cublasComputeType_t compute = stream_.precision == Precision::tf32
                                             ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -125,14 +142,12 @@ class CudaDense final : public DenseKernels {
     const cudaDataType_t type = rounds() ? CUDA_R_16BF : CUDA_R_32F;
     check_blas(cublasLtMatmulDescCreate(&plan->operation, compute, CUDA_R_32F),
                "cublasLtMatmulDescCreate");
-    const auto set_transposed = [&](cublasLtMatmulDescAttributes_t attribute, bool transposed) {
-      const cublasOperation_t operation = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-      check_blas(cublasLtMatmulDescSetAttribute(plan->operation, attribute, &operation,
-                                                sizeof operation),
-                 "cublasLtMatmulDescSetAttribute");
-    };
-    set_transposed(CUBLASLT_MATMUL_DESC_TRANSA, a.transposed);
-    set_transposed(CUBLASLT_MATMUL_DESC_TRANSB, b.transposed);
+    set(*plan, CUBLASLT_MATMUL_DESC_TRANSA, a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(*plan, CUBLASLT_MATMUL_DESC_TRANSB, b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (bias != nullptr) {
+      set(*plan, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(*plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    }
     const auto layout = [&](cublasLtMatrixLayout_t& made, cudaDataType_t of, Index rows, Index cols,
                             Index stride) {
       check_blas(cublasLtMatrixLayoutCreate(&made, of, std::uint64_t(rows), std::uint64_t(cols),
@@ -146,22 +161,34 @@ class CudaDense final : public DenseKernels {
     return plan;
   }
 
+  // Whether parts of a sum are added to the result in the order in which thread blocks end. Parts
+  // that go through the workspace are added in their own order.
+  static bool adds_in_place(const cublasLtMatmulAlgo_t& algorithm) {
+    std::uint32_t scheme = 0;
+    std::size_t written = 0;
+    check_blas(cublasLtMatmulAlgoConfigGetAttribute(
+                   &algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme,
+                   &written),
+               "cublasLtMatmulAlgoConfigGetAttribute");
+    return scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
+  }
+
   void choose_algorithm(Plan& plan, const Side& a, const Side& b, int alignment) {
     cublasLtMatmulPreference_t preference = nullptr;
     check_blas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
     const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>,
                           cublasStatus_t (*)(cublasLtMatmulPreference_t)>
         owner(preference, cublasLtMatmulPreferenceDestroy);
-    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
       check_blas(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
                  "cublasLtMatmulPreferenceSetAttribute");
     };
-    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kWorkspace));
-    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t(CUBLASLT_REDUCTION_SCHEME_NONE));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t(a.alignment));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t(b.alignment));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t(alignment));
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t(alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kWorkspace));
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t(a.alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t(b.alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t(alignment));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t(alignment));
     constexpr int kWanted = 8;
     cublasLtMatmulHeuristicResult_t found[kWanted];
     int count = 0;
@@ -169,13 +196,7 @@ class CudaDense final : public DenseKernels {
         cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation, plan.a, plan.b, plan.c, plan.c,
                                        preference, kWanted, found, &count);
     for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i) {
-      std::int32_t splits = 0;
-      std::size_t written = 0;
-      check_blas(cublasLtMatmulAlgoConfigGetAttribute(&found[i].algo,
-                                                      CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits,
-                                                      sizeof splits, &written),
-                 "cublasLtMatmulAlgoConfigGetAttribute");
-      if (found[i].state != CUBLAS_STATUS_SUCCESS || splits > 1) continue;
+      if (found[i].state != CUBLAS_STATUS_SUCCESS || adds_in_place(found[i].algo)) continue;
       plan.algorithm = found[i].algo;
       return;
     }
@@ -189,6 +210,17 @@ class CudaDense final : public DenseKernels {
     if (z.empty()) return;
     product(side_of(w, true, second_), side_of(x, false, first_), 1.0f,
             existing == Existing::add ? 1.0f : 0.0f, z);
+  }
+
+  void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
+                 MatrixView<float> z) override {
+    if (z.empty()) return;
+    if (x.cols() > 0 && alignment_of(bias.data, 4) == 16) {
+      product(side_of(w, true, second_), side_of(x, false, first_), 1.0f, 0.0f, z, bias.data);
+      return;
+    }
+    pointwise_->set_rows(bias, z);
+    do_multiply_transposed(x, w, z, Existing::add);
   }
 
   void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) override {

@@ -23,8 +23,14 @@ SoftMaxCost softmax_cost(const NetworkDescriptor& network) {
 void Network::pre_activation(const UnitLayer& layer, Range units, MatrixView<float> z) {
   const Compute& compute = context_.compute;
   const Index first = units.begin - layer.mine().begin;
-  compute.kernels.pointwise->set_rows(layer.bias.value.view().range(first, units.count()), z);
-  for (std::size_t c = 0; c < layer.connections.size(); ++c)
+  const VectorView<const float> bias = layer.bias.value.view().range(first, units.count());
+  const bool at_once = !layer.connections.empty() && layer.connections[0].begins_with_bias();
+  if (at_once)
+    layer.connections[0].forward_from_bias(compute, output_of(layer.source_layers[0], z.rows),
+                                           units, bias, z);
+  else
+    compute.kernels.pointwise->set_rows(bias, z);
+  for (std::size_t c = at_once ? 1 : 0; c < layer.connections.size(); ++c)
     layer.connections[c].forward(compute, output_of(layer.source_layers[c], z.rows), units, z);
   for (int skip : graph_.skips[std::size_t(layer.settings().number)])
     compute.kernels.pointwise->add(

@@ -33,11 +33,8 @@ using Scores = std::vector<std::vector<float>>;
 
 Scores all_scores(Network& network, const BoundBatch& batch) {
   Scores scores(kExamples, std::vector<float>(kUnits));
-  network.predict(batch, kOutput, [&](Range units, MatrixView<const float> y, int) {
-    for (Index r = 0; r < y.rows; ++r)
-      for (Index c = 0; c < y.cols; ++c)
-        scores[std::size_t(r)][std::size_t(units.begin + c)] = y(r, c);
-  });
+  const MatrixView<const float> y = network.outputs(batch, kOutput);
+  for (Index r = 0; r < y.rows; ++r) scores[std::size_t(r)].assign(y.row(r), y.row(r) + y.cols);
   return scores;
 }
 

@@ -50,6 +50,8 @@ class DenseKernels {
   void multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
                            Existing existing);
 
+  /// z = x * w^T + bias, bias [M] added to every row.
+  void affine(DenseOperand x, DenseOperand w, VectorView<const float> bias, MatrixView<float> z);
   /// dx = delta * w: one block's part of the source's delta.
   ///   delta [B x M],  w [M x N],  dx [B x N] overwritten
   void multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx);
@@ -61,6 +63,8 @@ class DenseKernels {
  private:
   virtual void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
                                       Existing existing) = 0;
+  virtual void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
+                         MatrixView<float> z) = 0;
   virtual void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) = 0;
   virtual void do_gradient(DenseOperand delta, DenseOperand x, float scale,
                            MatrixView<float> g) = 0;

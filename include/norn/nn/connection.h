@@ -116,6 +116,10 @@ class Connection {
   /// z += x * w for destination units `units`.   z [B x units]
   void forward(const Compute& compute, const LayerOutput& x, Range units,
                MatrixView<float> z) const;
+  /// z = bias + x * w in one pass. Only when begins_with_bias().   bias [units]
+  void forward_from_bias(const Compute& compute, const LayerOutput& x, Range units,
+                         VectorView<const float> bias, MatrixView<float> z) const;
+  bool begins_with_bias() const { return !sparse_source_ && rows_are_destinations(); }
   /// dx = delta * w^T: these units' part of the source's delta.   delta [B x units],  dx [B x N]
   void input_delta(const Compute& compute, const DenseOperand& delta, Range units,
                    MatrixView<float> dx) const;

@@ -19,6 +19,15 @@ class StagedDense final : public DenseKernels {
     TestDevice::get().finish();
     c.back();
   }
+  void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
+                 MatrixView<float> z) override {
+    StagedMatrix a(x.values), b(w.values);
+    staged::StagedVector v(bias);
+    StagedMatrix c(z);
+    kernels_->affine(a.view(), b.view(), v.view(), c.view());
+    TestDevice::get().finish();
+    c.back();
+  }
   void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) override {
     StagedMatrix a(delta.values), b(w.values);
     StagedMatrix c(dx);
