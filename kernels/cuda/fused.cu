@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fused products' door: which device and precision have them.
+#include "kernels/cuda/families.h"
+#include "kernels/cuda/fused.h"
+
+namespace norn::cuda {
+namespace {
+
+/// Whether the device has the instructions that the kernels are made of.
+bool device_has_wgmma() {
+  int device = 0;
+  int major = 0;
+  int minor = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+        "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+        "cudaDeviceGetAttribute");
+  return major == 9 && minor == 0;
+}
+
+class CudaFused final : public FusedKernels {
+ public:
+  explicit CudaFused(const Stream& stream)
+      : stream_(stream),
+        usable_(stream.precision == Precision::bf16 && device_has_wgmma()),
+        tile_cost_(stream.memory),
+        target_range_(stream.memory) {}
+
+  bool output_delta(const OutputBlock& block) override {
+    return usable_ && output_delta_bfloat16(stream_, tile_cost_, target_range_, block);
+  }
+  bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta, DenseOperand x,
+              float scale, MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
+              MatrixView<Bfloat16> rounded) override {
+    return usable_ &&
+           update_bfloat16(stream_, rule, step, delta.rounded, x.rounded, scale, w, slot, rounded);
+  }
+
+ private:
+  Stream stream_;
+  bool usable_;
+  Scratch<double> tile_cost_;
+  Scratch<RowOffset> target_range_;
+};
+
+}  // namespace
+
+std::unique_ptr<FusedKernels> make_fused(const Stream& stream) {
+  return std::make_unique<CudaFused>(stream);
+}
+
+}  // namespace norn::cuda

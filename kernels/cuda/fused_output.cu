@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+// Output units judged in the product that makes them: pre-activations never leave the
+// multiprocessor, deltas leave it rounded.
+#include "kernels/cuda/fused.h"
+#include "kernels/cuda/persistent.h"
+#include "kernels/cuda/tensor_map.h"
+#include "kernels/cuda/tile_product.cuh"
+#include "kernels/cuda/tile_targets.cuh"
+#include "kernels/cuda/unit_judge.cuh"
+
+#include <cuda_bf16.h>
+
+namespace norn::cuda {
+namespace {
+
+constexpr int kClusterRows = 2;  // two tiles of rows share the weights
+constexpr int kClusterCols = 1;
+constexpr int kStages = 5;
+using Pipeline =
+    TilePipeline<hopper::Major::k, hopper::Major::k, kClusterRows, kClusterCols, kStages>;
+
+constexpr int kHalf = kTile / 2;             // rows that are written at a time
+constexpr int kHalfBytes = 2 * kPieceBytes;  // their deltas: two pieces of 64 columns
+constexpr int kListed = 512;                 // stored targets that are judged at a time
+
+template <class Judge>
+struct OutputTask {
+  TileOperands operands;
+  CUtensorMap delta;
+  Judge judge;
+  VectorView<const float> bias;
+  VectorView<const float> weight;
+  TargetSource targets;
+  const float* target_value;  ///< or null: all 1
+  Index cols;
+  int col_tiles;
+  float boost_one;
+  float boost_zero;
+  double* tile_cost;  ///< [row tiles x col_tiles]
+};
+
+/// A stored target whose pre-activation was handed over.
+struct ListedUnit {
+  float z;
+  short row;
+  short col;
+};
+
+/// What a consumer has of its own.
+struct ConsumerMemory {
+  TileTargets targets;
+  ListedUnit list[kListed];
+  double warp_cost[4];
+};
+
+struct SharedMemory {
+  unsigned char stages[Pipeline::kStagesBytes];
+  unsigned char delta[kConsumers][kHalfBytes];
+  ConsumerMemory own[kConsumers];
+  Pipeline::Barriers barriers;
+  TargetBarriers target_barriers;
+};
+
+/// The byte of a delta within its half tile, as the copy engine wants it.
+__device__ inline int delta_place(int row, int col) {
+  return col / 64 * kPieceBytes + row * 128 + (col % 64 / 8 ^ row % 8) * 16 + col % 8 * 2;
+}
+
+/// One warpgroup's finished tile.
+template <class Judge>
+class TileJudge {
+ public:
+  __device__ TileJudge(const OutputTask<Judge>& task, TilePlace place, int consumer,
+                       SharedMemory& shared)
+      : task_(task),
+        place_(place),
+        consumer_(consumer),
+        delta_(shared.delta[consumer]),
+        own_(shared.own[consumer]),
+        thread_(int(threadIdx.x % kConsumerThreads)),
+        row_(thread_ / 32 * 16 + thread_ % 32 / 4),
+        col_(thread_ % 4 * 2) {}
+
+  /// The sums begin with the bias, and beyond the layer with what costs nothing.
+  __device__ void begin(float (&sum)[2][64]) const {
+#pragma unroll
+    for (int j = 0; j < kTile / 8; ++j) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) {
+        const Index col = place_.col + 8 * j + col_ + c;
+        const float bias = col < task_.cols ? task_.bias[col] : Judge::padding;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) sum[half][4 * j + c] = sum[half][4 * j + 2 + c] = bias;
+      }
+    }
+  }
+
+  /// Half a tile: absent entries, then the stored ones, then away with it.
+  template <int kHalfIndex>
+  __device__ void half(const float (&sum)[2][64]) {
+    if (thread_ == 0) hopper::wait_for_store_reads();
+    sync();
+    judge_absent<kHalfIndex>(sum[kHalfIndex]);
+    const int begin = own_.targets.begin[kHalf * kHalfIndex];
+    const int end = own_.targets.begin[kHalf * (kHalfIndex + 1)];
+    for (int first = begin; first < end; first += kListed) {
+      list_stored<kHalfIndex>(sum[kHalfIndex], first);
+      sync();
+      judge_stored(kHalfIndex, min(kListed, end - first), first);
+      sync();
+    }
+    if (kHalfIndex == 1) share_cost();
+    hopper::fence_async();
+    sync();
+    if (thread_ == 0) store(kHalfIndex);
+  }
+
+ private:
+  __device__ void sync() const {
+    hopper::named_sync(kConsumerBarrier + consumer_, kConsumerThreads);
+  }
+  __device__ float weight_of(Index row) const {
+    if (row >= task_.targets.rows) return 0.0f;
+    return task_.weight.empty() ? 1.0f : task_.weight[row];
+  }
+
+  template <int kHalfIndex>
+  __device__ void judge_absent(const float (&sum)[64]) {
+#pragma unroll
+    for (int upper = 0; upper < 2; ++upper) {
+      const float weight = weight_of(place_.row + kHalf * kHalfIndex + row_ + 8 * upper);
+      const float factor = weight * task_.boost_zero * task_.judge.scale;
+      typename Judge::Cost cost;
+#pragma unroll
+      for (int j = 0; j < kTile / 8; j += 4) {
+        std::uint32_t pair[4];
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+          const float* z = sum + 4 * (j + q) + 2 * upper;
+          const float low = factor * task_.judge.absent(z[0], cost);
+          const float high = factor * task_.judge.absent(z[1], cost);
+          const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+          pair[q] = *reinterpret_cast<const std::uint32_t*>(&both);
+        }
+        const int row = row_ - thread_ % 32 / 4 + 8 * upper + thread_ % 8;
+        const int col = 8 * (j + thread_ % 32 / 8);
+        hopper::store_matrices(hopper::shared_address(delta_ + delta_place(row, col)), pair);
+      }
+      cost_ += double(weight * task_.judge.scale) * double(cost.total());
+    }
+  }
+
+  /// Hands over the pre-activations of stored entries [first, first + kListed) of the tile.
+  template <int kHalfIndex>
+  __device__ void list_stored(const float (&sum)[64], int first) const {
+#pragma unroll
+    for (int upper = 0; upper < 2; ++upper) {
+      const int row = kHalf * kHalfIndex + row_ + 8 * upper;
+      const uint4 mask = own_.targets.mask[row];
+      const unsigned words[4] = {mask.x, mask.y, mask.z, mask.w};
+      int number = own_.targets.begin[row] - first;
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        if (words[w] & (0x03030303u << col_)) list_word(sum, words[w], w, upper, row, number);
+        number += __popc(words[w]);
+      }
+    }
+  }
+  __device__ __forceinline__ void list_word(const float (&sum)[64], unsigned word, int w, int upper,
+                                            int row, int number) const {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const int bit = 8 * (k / 2) + col_ + k % 2;
+      const int at = number + __popc(word & ((1u << bit) - 1));
+      if ((word >> bit & 1) && at >= 0 && at < kListed)
+        own_.list[at] = {sum[4 * (4 * w + k / 2) + 2 * upper + k % 2], short(row),
+                         short(32 * w + bit)};
+    }
+  }
+
+  __device__ void judge_stored(int half, int count, int first) {
+    const float* stored = task_.target_value;
+    for (int i = thread_; i < count; i += kConsumerThreads) {
+      const ListedUnit unit = own_.list[i];
+      const RowOffset entry =
+          own_.targets.entry[unit.row] + first + i - own_.targets.begin[unit.row];
+      const float value = stored == nullptr ? 1.0f : stored[entry];
+      const auto& f = task_.judge.activation;
+      const auto& loss = task_.judge.loss;
+      const ElementCost<float> one = element_cost(f, loss, unit.z, loss.stored_target(value));
+      const ElementCost<float> zero = element_cost(f, loss, unit.z, 0.0f);
+      const float weight = weight_of(place_.row + unit.row);
+      const int place = delta_place(unit.row - kHalf * half, unit.col);
+      *reinterpret_cast<__nv_bfloat16*>(delta_ + place) =
+          __float2bfloat16_rn(weight * task_.boost_one * one.delta);
+      cost_ += double(weight) * (double(one.cost) - double(zero.cost));
+    }
+  }
+
+  /// The warp's costs in a fixed order.
+  __device__ void share_cost() {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) cost_ += __shfl_down_sync(0xFFFFFFFFu, cost_, step);
+    if (thread_ % 32 == 0) own_.warp_cost[thread_ / 32] = cost_;
+  }
+  __device__ void store(int half) const {
+    for (int piece = 0; piece < 2; ++piece)
+      hopper::store_box(task_.delta, hopper::shared_address(delta_) + piece * kPieceBytes,
+                        place_.col + 64 * piece, place_.row + kHalf * half);
+    hopper::commit_stores();
+    if (half == 0 || place_.row >= task_.targets.rows) return;
+    const double* cost = own_.warp_cost;
+    task_.tile_cost[Index(place_.row / kTile) * task_.col_tiles + place_.col / kTile] =
+        (cost[0] + cost[1]) + (cost[2] + cost[3]);
+  }
+
+  const OutputTask<Judge>& task_;
+  TilePlace place_;
+  int consumer_;
+  unsigned char* delta_;
+  ConsumerMemory& own_;
+  int thread_;
+  int row_;  ///< the thread's sums are of this row of a half and 8 more,
+  int col_;  ///< of this column of 8 and 1 more
+  double cost_ = 0.0;
+};
+
+template <class Judge>
+__device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int consumer,
+                        SharedMemory& shared) {
+  const std::uint32_t full = hopper::shared_address(&shared.target_barriers.full[consumer]);
+  const std::uint32_t empty = hopper::shared_address(&shared.target_barriers.empty[consumer]);
+  std::int64_t number = 0;
+  for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
+       tile += pipeline.stride(), ++number) {
+    if (number % kConsumers != consumer) continue;
+    TileJudge<Judge> judge(task, pipeline.place(tile), consumer, shared);
+    float sum[2][64];
+    judge.begin(sum);
+    pipeline.multiply(number, consumer, sum);
+    pipeline.finish(sum);
+    hopper::barrier_wait(full, std::uint32_t(number / kConsumers) & 1);
+    judge.template half<0>(sum);
+    judge.template half<1>(sum);
+    if (threadIdx.x % 32 == 0) hopper::barrier_arrive(empty);
+  }
+}
+
+/// By one warp: the stored targets of all tiles.
+template <class Judge>
+__device__ void find_all_targets(const OutputTask<Judge>& task, const Pipeline& pipeline,
+                                 SharedMemory& shared) {
+  std::int64_t number = 0;
+  for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
+       tile += pipeline.stride(), ++number) {
+    const int consumer = int(number % kConsumers);
+    const std::uint32_t parity = std::uint32_t(number / kConsumers) & 1;
+    hopper::barrier_wait(hopper::shared_address(&shared.target_barriers.empty[consumer]),
+                         parity ^ 1);
+    find_targets(task.targets, pipeline.place(tile), shared.own[consumer].targets);
+    hopper::barrier_arrive(hopper::shared_address(&shared.target_barriers.full[consumer]));
+  }
+}
+
+template <class Judge>
+__global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThreads, 1)
+    output_delta_kernel(const __grid_constant__ OutputTask<Judge> task) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
+  SharedMemory& shared = *reinterpret_cast<SharedMemory*>(bytes);
+  Pipeline pipeline(task.operands, shared.barriers, hopper::shared_address(shared.stages));
+  if (threadIdx.x == 0) {
+    shared.target_barriers.init();
+    pipeline.init();
+  }
+  __syncthreads();
+  hopper::cluster_sync();
+  const int group = warpgroup();
+  if (group == 0) {
+    hopper::give_registers<40>();
+    if (threadIdx.x < 32)
+      pipeline.produce();
+    else if (threadIdx.x < 64)
+      find_all_targets(task, pipeline, shared);
+  } else {
+    hopper::take_registers<232>();
+    if (group == 2) Pipeline::let_first_begin();
+    consume(task, pipeline, group - 1, shared);
+  }
+  hopper::cluster_sync();  // others may still copy into this block or arrive at its barriers
+#endif
+}
+
+/// range[b] = the entries of row b whose units are within [first, first + width).
+__global__ void target_ranges_kernel(CsrView x, Index first, Index width, RowRange* range) {
+  const Index row = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (row >= x.rows) return;
+  const RowOffset end = x.row_begin[row + 1];
+  const RowOffset from = lower_bound(x.column, x.row_begin[row], end, first);
+  range[row] = {from, lower_bound(x.column, from, end, first + width)};
+}
+
+/// *total = the sum of the tiles' costs, in an order that their number fixes.
+__global__ void __launch_bounds__(1024)
+    total_cost_kernel(const double* tile_cost, Index tiles, double* total) {
+  __shared__ double part[1024];
+  double sum = 0.0;
+  for (Index i = threadIdx.x; i < tiles; i += 1024) sum += tile_cost[i];
+  part[threadIdx.x] = sum;
+  for (unsigned half = 512; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) *total = part[0];
+}
+
+bool supported(const OutputBlock& block) {
+  constexpr Index kSmallest = 64;
+  const MatrixView<const Bfloat16>& x = block.x.rounded;
+  const MatrixView<const Bfloat16>& w = block.w.rounded;
+  return block.target.is_sparse && !block.target.ignore_absent && x.rows >= kSmallest &&
+         w.rows >= kSmallest && x.cols >= kSmallest && can_map(x) && can_map(w) &&
+         can_map(block.rounded_delta);
+}
+
+TileOperands operands_of(const OutputBlock& block) {
+  const auto clusters = [](Index size, int blocks) {
+    return int((size + kTile * blocks - 1) / (kTile * blocks));
+  };
+  const MatrixView<const Bfloat16>& x = block.x.rounded;
+  TileOperands operands;
+  operands.a = map_boxes(x);
+  operands.b = map_boxes(block.w.rounded);
+  operands.rows_inside = true;
+  operands.steps = int((x.cols + kTileDepth - 1) / kTileDepth);
+  operands.order.inner = clusters(x.rows, kClusterRows);
+  operands.order.outer = clusters(block.w.rounded.rows, kClusterCols);
+  constexpr Index kGroupBytes = 24 << 20;
+  const Index bytes = x.cols * 2 * kTile * kClusterRows;
+  operands.order.group = int(std::clamp<Index>(kGroupBytes / bytes, 1, operands.order.inner));
+  return operands;
+}
+
+template <class Judge>
+void launch(const Stream& stream, const OutputTask<Judge>& task) {
+  static const int resident = resident_clusters(output_delta_kernel<Judge>, kTileThreads,
+                                                Pipeline::kBlocks, int(sizeof(SharedMemory)));
+  const Index clusters = std::min<Index>(resident, task.operands.order.count());
+  output_delta_kernel<Judge><<<unsigned(clusters * Pipeline::kBlocks), kTileThreads,
+                               sizeof(SharedMemory), stream.stream>>>(task);
+  check_launch("output_delta_kernel");
+}
+
+}  // namespace
+
+bool output_delta_bfloat16(const Stream& stream, Scratch<double>& tile_cost,
+                           Scratch<RowOffset>& target_range, const OutputBlock& block) {
+  const std::optional<UnitJudge> judge = unit_judge(block.rule.activation, block.rule.loss);
+  if (!judge || !supported(block)) return false;
+  const Index rows = block.x.rounded.rows;
+  const Index cols = block.w.rounded.rows;
+  const int col_tiles = int((cols + kTile - 1) / kTile);
+  const Index tiles = (rows + kTile - 1) / kTile * col_tiles;
+  RowRange* range = reinterpret_cast<RowRange*>(target_range.reserve(2 * rows));
+  target_ranges_kernel<<<blocks_for(rows, 128, rows), 128, 0, stream.stream>>>(
+      block.target.sparse, block.first_unit, cols, range);
+  check_launch("target_ranges_kernel");
+  double* costs = tile_cost.reserve(tiles);
+  const bool boosts = !std::holds_alternative<ScaledMarginalCrossEntropy>(block.rule.loss) &&
+                      !std::holds_alternative<DataScaledMarginalCrossEntropy>(block.rule.loss);
+  std::visit(
+      [&](const auto& j) {
+        using Judge = std::remove_cvref_t<decltype(j)>;
+        launch(stream,
+               OutputTask<Judge>{
+                   operands_of(block), map_boxes(block.rounded_delta), j, block.bias,
+                   block.target.weight,
+                   TargetSource{block.target.sparse.column, range, rows, block.first_unit},
+                   block.target.sparse.value, cols, col_tiles, boosts ? block.rule.boost_one : 1.0f,
+                   boosts ? block.rule.boost_zero : 1.0f, costs});
+      },
+      *judge);
+  total_cost_kernel<<<1, 1024, 0, stream.stream>>>(costs, tiles, block.cost);
+  check_launch("total_cost_kernel");
+  return true;
+}
+
+}  // namespace norn::cuda

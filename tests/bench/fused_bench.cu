@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fused products beside the same work in separate kernels: cuBLASLt's product, then the update or
+// the costs. Operands rotate, so that weights come from memory.
+//
+//   fused_bench
+#include "kernels/cuda/families.h"
+#include "kernels/cuda/memory.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace norn;
+
+constexpr double kPeak = 790e12;       // dense bfloat16 products of an H200, FLOP/s
+constexpr double kBandwidth = 4.3e12;  // bytes/s
+constexpr int kCopies = 3;
+
+struct Shape {
+  const char* name;
+  Index examples;
+  Index units;
+  Index width;
+  int stored;  ///< targets of an example in the block
+};
+constexpr Shape kShapes[] = {{"shop500k", 1024, 8192, 1024, 2}, {"shop500k", 1024, 16384, 1024, 3},
+                             {"shop500k", 8192, 8192, 1024, 2}, {"shop500k", 8192, 16384, 1024, 3},
+                             {"shop10m", 1024, 65536, 256, 1},  {"ml20m", 1024, 6912, 1536, 36},
+                             {"ml20m", 1024, 27272, 1536, 144}};
+
+__global__ void fill(float* values, Bfloat16* rounded, Index size, float scale, float offset) {
+  const Index step = Index(gridDim.x) * blockDim.x;
+  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
+    std::uint64_t x = (std::uint64_t(i) + std::uint64_t(size)) * 0x9E3779B97F4A7C15ull;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    const float value = offset + scale * (float(int(x >> 40 & 0xFFFF)) - 32768.0f) / 32768.0f;
+    if (values != nullptr) values[i] = value;
+    if (rounded != nullptr) rounded[i] = Bfloat16::rounded(value);
+  }
+}
+
+/// A matrix in both formats, some copies one below the other.
+struct Both {
+  Both(Index all_rows, Index all_cols, int copies, Memory& memory, float scale, float offset = 0)
+      : rows(all_rows),
+        cols(all_cols),
+        values(rows * cols * copies, memory),
+        rounded(rows * cols * copies, memory) {
+    fill<<<2048, 256>>>(values.data(), rounded.data(), values.size(), scale, offset);
+    cuda::check_launch("fill");
+  }
+  MatrixView<float> view(int copy = 0) {
+    return {values.data() + copy * rows * cols, rows, cols, cols};
+  }
+  MatrixView<Bfloat16> rounded_view(int copy = 0) {
+    return {rounded.data() + copy * rows * cols, rows, cols, cols};
+  }
+  DenseOperand operand(int copy = 0) { return {view(copy), rounded_view(copy)}; }
+  Index rows, cols;
+  Buffer<float> values;
+  Buffer<Bfloat16> rounded;
+};
+
+/// Median seconds of work(copy).
+template <class Work>
+double seconds(const Work& work) {
+  constexpr int kRuns = 11;
+  cudaEvent_t begin, end;
+  cuda::check(cudaEventCreate(&begin), "cudaEventCreate");
+  cuda::check(cudaEventCreate(&end), "cudaEventCreate");
+  std::vector<float> times;
+  for (int run = -2; run < kRuns; ++run) {
+    cuda::check(cudaEventRecord(begin), "cudaEventRecord");
+    work((run + kCopies) % kCopies);
+    cuda::check(cudaEventRecord(end), "cudaEventRecord");
+    cuda::check(cudaEventSynchronize(end), "cudaEventSynchronize");
+    float milliseconds = 0;
+    cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+    if (run >= 0) times.push_back(milliseconds);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
+  return double(times[kRuns / 2]) * 1e-3;
+}
+
+void report(const Shape& shape, const char* what, double fused, double separate, double bytes) {
+  const double flops = 2.0 * double(shape.examples) * double(shape.units) * double(shape.width);
+  const double floor = std::max(flops / kPeak, bytes / kBandwidth);
+  std::printf(
+      "%-8s B %5lld W %6lld N %5lld  %-18s %8.1f us %5.0f TFLOP/s %5.0f GB/s %3.0f %% of floor, "
+      "separate %8.1f us, %.2fx\n",
+      shape.name, (long long)shape.examples, (long long)shape.units, (long long)shape.width, what,
+      fused * 1e6, flops / fused * 1e-12, bytes / fused * 1e-9, 100 * floor / fused, separate * 1e6,
+      separate / fused);
+  std::fflush(stdout);
+}
+
+struct Device {
+  explicit Device(int multiprocessors)
+      : memory(nullptr, true),
+        stream{nullptr, memory, Precision::bf16, multiprocessors},
+        fused(cuda::make_fused(stream)),
+        dense(cuda::make_dense(stream)),
+        update(cuda::make_update(stream)),
+        cost(cuda::make_cost(stream)) {}
+  cuda::DeviceMemory memory;
+  cuda::Stream stream;
+  std::unique_ptr<FusedKernels> fused;
+  std::unique_ptr<DenseKernels> dense;
+  std::unique_ptr<UpdateKernels> update;
+  std::unique_ptr<CostKernels> cost;
+};
+
+void time_update(Device& gpu, const Shape& shape, const UpdateRule& rule, const char* name) {
+  const Index rows = shape.units;
+  const Index cols = shape.width;
+  Both delta(shape.examples, rows, 1, gpu.memory, 1.0f);
+  Both x(shape.examples, cols, 1, gpu.memory, 1.0f);
+  Both w(rows, cols, kCopies, gpu.memory, 1.0f);
+  Both slot0(rows, cols, kCopies, gpu.memory, 0.1f);
+  Both slot1(rows, cols, kCopies, gpu.memory, 0.1f, 0.2f);
+  Buffer<float> gradient(rows * cols, gpu.memory);
+  const MatrixView<float> g{gradient.data(), rows, cols, cols};
+  const UpdateStep step{0.01f, 0.0f, 0.0f, 1.5f, 2.0f};
+  const float scale = 1.0f / float(shape.examples);
+  bool done = true;
+  const double fused = seconds([&](int i) {
+    done = gpu.fused->update(rule, step, delta.operand(), x.operand(), scale, w.view(i),
+                             {slot0.view(i), slot1.view(i)}, w.rounded_view(i)) &&
+           done;
+  });
+  const double separate = seconds([&](int i) {
+    gpu.dense->gradient(delta.operand(), x.operand(), scale, g);
+    gpu.update->update(rule, step, w.view(i), g, {slot0.view(i), slot1.view(i)}, w.rounded_view(i));
+  });
+  const double per_weight = 10.0 + 8.0 * slots_of(rule);
+  const double bytes =
+      per_weight * double(rows * cols) + 2.0 * double(shape.examples * (rows + cols));
+  if (done)
+    report(shape, name, fused, separate, bytes);
+  else
+    std::printf("%s %s: not supported\n", shape.name, name);
+}
+
+void time_output(Device& gpu, const Shape& shape) {
+  Both x(shape.examples, shape.width, 1, gpu.memory, 1.0f);
+  Both w(shape.units, shape.width, kCopies, gpu.memory, 0.1f);
+  Both delta(shape.examples, shape.units, 1, gpu.memory, 0.0f);
+  Both bias(1, shape.units, 1, gpu.memory, 0.1f, -5.0f);
+  Buffer<double> cost(1, gpu.memory);
+  std::mt19937 random(5);
+  std::vector<RowOffset> row_begin{0};
+  std::vector<Column> column;
+  for (Index b = 0; b < shape.examples; ++b) {
+    std::vector<Column> row;
+    for (int i = 0; i < shape.stored; ++i) row.push_back(Column(random() % unsigned(shape.units)));
+    std::sort(row.begin(), row.end());
+    row.erase(std::unique(row.begin(), row.end()), row.end());
+    column.insert(column.end(), row.begin(), row.end());
+    row_begin.push_back(RowOffset(column.size()));
+  }
+  Buffer<RowOffset> gpu_begin(Index(row_begin.size()), gpu.memory);
+  Buffer<Column> gpu_column(Index(column.size()), gpu.memory);
+  gpu_begin.write(row_begin.data(), gpu_begin.size());
+  gpu_column.write(column.data(), gpu_column.size());
+  OutputBlock block;
+  block.x = x.operand();
+  block.bias = {bias.values.data(), shape.units};
+  block.rule = {Sigmoid{}, ScaledMarginalCrossEntropy{1.0f, 0.0f, 1.0f, 1.0f}, 1.0f, 1.0f};
+  block.target.sparse = {gpu_begin.data(), gpu_column.data(), nullptr,
+                         shape.examples,   shape.units,       gpu_column.size()};
+  block.delta = delta.view();
+  block.rounded_delta = delta.rounded_view();
+  block.cost = cost.data();
+  bool done = true;
+  const double fused = seconds([&](int i) {
+    block.w = w.operand(i);
+    done = gpu.fused->output_delta(block) && done;
+  });
+  double fused_cost = 0;
+  cost.read(&fused_cost, 1);
+  const double separate = seconds([&](int i) {
+    gpu.dense->multiply_transposed(x.operand(), w.operand(i), delta.view(), Existing::overwrite);
+    gpu.cost->delta(block.rule, block.target, 0, delta.view(), cost.data(), delta.rounded_view());
+  });
+  const double bytes =
+      2.0 * double(shape.examples * (shape.width + shape.units) + shape.units * shape.width);
+  if (done)
+    report(shape, "output_delta", fused, separate, bytes);
+  else
+    std::printf("%s output_delta: not supported\n", shape.name);
+}
+
+}  // namespace
+
+int main() {
+  int multiprocessors = 0;
+  cuda::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0),
+              "cudaDeviceGetAttribute");
+  Device gpu(multiprocessors);
+  for (const Shape& shape : kShapes) {
+    time_update(gpu, shape, Adam{}, "update, Adam");
+    time_update(gpu, shape, Sgd{}, "update, SGD");
+    time_output(gpu, shape);
+  }
+}
