@@ -53,6 +53,12 @@ void PointwiseKernels::sum_columns(MatrixView<const float> delta, float scale,
   do_sum_columns(delta, scale, sum);
 }
 
+void PointwiseKernels::sum_columns(MatrixView<const Bfloat16> delta, float scale,
+                                   VectorView<float> sum) {
+  require(sum.size == delta.cols, "sum_columns: sum must hold one number a column");
+  do_sum_rounded_columns(delta, scale, sum);
+}
+
 void PointwiseKernels::softmax_rows(MatrixView<float> z_to_y) {
   do_softmax_rows(z_to_y);
 }

@@ -117,6 +117,27 @@ struct ValueTerm {
   }
 };
 
+/// The sum of rounded x.
+struct RoundedTerm {
+  static constexpr int kSums = 1;
+  MatrixView<const Bfloat16> x;
+  template <bool kPacked>
+  __device__ void add(Index r, Index c, Index cols, double (&sum)[4][1]) const {
+    const Bfloat16* row = x.row(r);
+    if (kPacked && c + 4 <= cols) {
+      const uint2 four = *reinterpret_cast<const uint2*>(row + c);
+      sum[0][0] += double(__uint_as_float(four.x << 16));
+      sum[1][0] += double(__uint_as_float(four.x & 0xFFFF0000u));
+      sum[2][0] += double(__uint_as_float(four.y << 16));
+      sum[3][0] += double(__uint_as_float(four.y & 0xFFFF0000u));
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (c + i < cols) sum[i][0] += double(row[c + i].value());
+  }
+};
+
 /// The sum of x^2.
 struct SquareTerm {
   static constexpr int kSums = 1;

@@ -15,12 +15,13 @@ namespace {
 // second-level cache.
 BlockRule cuda_block_rule() {
   BlockRule rule;
-  rule.delta_elements = Index(1) << 24;
-  rule.minimum_width = 1024;
+  rule.delta_elements = Index(1) << 23;
+  rule.minimum_width = 2048;
   rule.maximum_width = 65536;
   rule.multiple = 128;
   rule.wanted_blocks = 4;
   rule.gradient_elements = Index(1) << 23;
+  rule.most_blocks = 256;
   return rule;
 }
 
@@ -89,6 +90,7 @@ Kernels CudaDevice::make_kernels() {
   kernels.cost = cuda::make_cost(stream);
   kernels.update = cuda::make_update(stream);
   kernels.select = cuda::make_select(stream);
+  kernels.fused = cuda::make_fused(stream);
   kernels.queue = std::make_unique<cuda::DeviceQueue>(state_->handle, state_->options.graphs);
   kernels.rounds_operands = state_->options.precision == Precision::bf16;
   kernels.block_rule = cuda_block_rule();

@@ -238,6 +238,11 @@ class CudaPointwise final : public PointwiseKernels {
     sum_over_columns(stream_, partial_, "sum_columns", delta.rows, delta.cols,
                      is_packable<4>(delta), ValueTerm{delta}, ScaledSum{double(scale), sum.data});
   }
+  void do_sum_rounded_columns(MatrixView<const Bfloat16> delta, float scale,
+                              VectorView<float> sum) override {
+    sum_over_columns(stream_, partial_, "sum_columns", delta.rows, delta.cols,
+                     is_packable<4>(delta), RoundedTerm{delta}, ScaledSum{double(scale), sum.data});
+  }
   void do_softmax_rows(MatrixView<float> z_to_y) override {
     if (z_to_y.empty()) return;
     with_row_threads(z_to_y.rows, z_to_y.cols, [&](auto threads, const Launch& l) {

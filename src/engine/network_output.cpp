@@ -18,6 +18,11 @@ SoftMaxCost softmax_cost(const NetworkDescriptor& network) {
   return {network.loss, network.target_weight};
 }
 
+// So that rows of rounded deltas begin where tensor cores can read them.
+Index round_up_to_eight(Index cols) {
+  return (cols + 7) / 8 * 8;
+}
+
 }  // namespace
 
 void Network::pre_activation(const UnitLayer& layer, Range units, MatrixView<float> z) {
@@ -119,13 +124,38 @@ DenseOperand Network::block_delta(int number, const TargetView& target, Range un
   CostKernels& kernels = *context_.compute.kernels.cost;
   MatrixView<Bfloat16> rounded;
   if (Matrix<Bfloat16>& scratch = scratch_[std::size_t(lane)].delta; !scratch.empty())
-    rounded = {scratch.view().data, z.rows, z.cols, (z.cols + 7) / 8 * 8};
+    rounded = {scratch.view().data, z.rows, z.cols, round_up_to_eight(z.cols)};
   if (units_[std::size_t(number)]->is_softmax())
     kernels.softmax_delta(softmax_cost(graph_.network), target, units.begin,
                           rows_of(*outputs_[std::size_t(number)], z.rows), z, cost, rounded);
   else
     kernels.delta(unit_cost(graph_.network, descriptor), target, units.begin, z, cost, rounded);
   return {z, rounded};
+}
+
+// The deltas of a block where product, cost and delta are one kernel: nothing where they are not.
+std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& target, Range units,
+                                                 Index examples, double* cost, int lane) {
+  UnitLayer& layer = *units_[std::size_t(number)];
+  const Compute& compute = context_.compute;
+  Matrix<Bfloat16>& scratch = scratch_[std::size_t(lane)].delta;
+  const bool plain = layer.connections.size() == 1 && layer.connections[0].begins_with_bias() &&
+                     graph_.skips[std::size_t(number)].empty() &&
+                     layer.descriptor().delta_norm == 0.0f && !layer.is_softmax();
+  if (!compute.kernels.fused || scratch.empty() || !plain) return std::nullopt;
+  const Index width = units.count();
+  OutputBlock block;
+  block.x = output_of(layer.source_layers[0], examples).dense;
+  block.w = layer.connections[0].operand(units);
+  block.bias = layer.bias.value.view().range(units.begin - layer.mine().begin, width);
+  block.rule = unit_cost(graph_.network, layer.descriptor());
+  block.target = target;
+  block.first_unit = units.begin;
+  block.delta = {nullptr, examples, width, width};
+  block.rounded_delta = {scratch.view().data, examples, width, round_up_to_eight(width)};
+  block.cost = cost;
+  if (!compute.kernels.fused->output_delta(block)) return std::nullopt;
+  return DenseOperand(MatrixView<const float>(block.delta), block.rounded_delta);
 }
 
 // DeltaNorm needs the norm of whole rows before the first block is used: one pass for the squares
@@ -164,8 +194,12 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
   double* costs = reinterpret_cast<double*>(outcome_.data() + first_cost_[std::size_t(number)]);
   compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
     const Range units = layer.partition().units(blocks.begin + b);
-    const MatrixView<float> z = block_z(layer, units, batch.examples, lane);
     stage("output forward");
+    if (const auto delta = fused_delta(number, target, units, batch.examples, costs + b, lane)) {
+      backward_block(layer, units, *delta, step, lane, true);
+      return;
+    }
+    const MatrixView<float> z = block_z(layer, units, batch.examples, lane);
     if (!layer.is_softmax() || state.kept_z.empty()) pre_activation(layer, units, z);
     stage("output delta");
     DenseOperand delta = block_delta(number, target, units, z, costs + b, lane);

@@ -209,7 +209,7 @@ void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& 
     }
   }
   stage("bias update");
-  layer.update_bias(compute, step, units, delta.values);
+  layer.update_bias(compute, step, units, delta);
 }
 
 void Network::clip_weights(Weights& weights, Range units, float limit) {

@@ -159,10 +159,13 @@ void UnitLayer::backward(const Compute& compute, Index examples, const StepPosit
 }
 
 void UnitLayer::update_bias(const Compute& compute, const WeightStep& step, Range units,
-                            MatrixView<const float> delta) {
+                            const DenseOperand& delta) {
   const Index first = units.begin - mine().begin;
   const VectorView<float> gradient = gradient_.view().range(first, units.count());
-  compute.kernels.pointwise->sum_columns(delta, step.scale, gradient);
+  if (delta.values.data == nullptr)
+    compute.kernels.pointwise->sum_columns(delta.rounded, step.scale, gradient);
+  else
+    compute.kernels.pointwise->sum_columns(delta.values, step.scale, gradient);
   bias.update(compute, step, first, gradient);
 }
 

@@ -26,11 +26,11 @@ BlockPartition BlockPartition::make(Index width, Index batch, const BlockRule& r
   require(batch >= 1, "BlockPartition: the batch size must be at least 1");
   require(
       rule.minimum_width >= 1 && rule.maximum_width >= rule.minimum_width && rule.multiple >= 1 &&
-          rule.wanted_blocks >= 1 && rule.delta_elements >= 1,
+          rule.wanted_blocks >= 1 && rule.delta_elements >= 1 && rule.most_blocks >= 1,
       "BlockPartition: the block rule needs 1 <= minimum_width <= maximum_width and a multiple, "
       "wanted_blocks and delta_elements of at least 1");
-  const Index in_cache =
-      std::clamp(rule.delta_elements / batch, rule.minimum_width, rule.maximum_width);
+  const Index fitting = std::max(rule.delta_elements / batch, divide_up(width, rule.most_blocks));
+  const Index in_cache = std::clamp(fitting, rule.minimum_width, rule.maximum_width);
   const Index shared_out = std::max(divide_up(width, rule.wanted_blocks), rule.minimum_width);
   const Index blocks = divide_up(width, std::min(in_cache, shared_out));
   BlockPartition partition;

@@ -66,6 +66,12 @@ TEST_F(DenseTest, ProductsAgreeWithFloat64) {
     expect_product(
         z.view(), n, 1.0, [&](Index r, Index k) { return x(r, k); },
         [&](Index k, Index c) { return w(c, k); }, kZero);
+    auto bias = random_matrix(1, m);
+    kernels->affine(x.view(), w.view(), {bias.view().row(0), m}, z.view());
+    expect_product(
+        z.view(), n, 1.0, [&](Index r, Index k) { return x(r, k); },
+        [&](Index k, Index c) { return w(c, k); },
+        [&](Index, Index c) { return double(bias(0, c)); });
     kernels->multiply(delta.view(), w.view(), dx.view());
     expect_product(
         dx.view(), m, 1.0, [&](Index r, Index k) { return delta(r, k); },

@@ -142,6 +142,25 @@ TEST_F(Pointwise, ColumnSumsDoNotDependOnHowColumnsAreCut) {
   }
 }
 
+TEST_F(Pointwise, RoundedColumnsAreSummed) {
+  for (Index rows : {0, 1, 33, 1000})
+    for (Index width : samples::edge_widths()) {
+      PaddedMatrix<float> delta = random(rows, width);
+      PaddedMatrix<Bfloat16> rounded(rows, width);
+      kernels_->round(delta.view(), rounded.view());
+      std::vector<float> sum(std::size_t(width), -1.0f);
+      kernels_->sum_columns(MatrixView<const Bfloat16>(rounded.view()), 0.125f,
+                            samples::view_of(sum));
+      for (Index c = 0; c < width; ++c) {
+        double expected = 0;
+        for (Index r = 0; r < rows; ++r) expected += double(rounded(r, c).value());
+        ASSERT_NEAR(double(sum[std::size_t(c)]), 0.125 * expected,
+                    1e-7 * std::max(1.0, std::abs(expected)))
+            << rows << ' ' << width;
+      }
+    }
+}
+
 TEST_F(Pointwise, SoftMaxOfRowsAndItsJacobianAgreeWithFloat64) {
   for (Index width : samples::edge_widths()) {
     SCOPED_TRACE(width);

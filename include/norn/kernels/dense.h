@@ -10,7 +10,7 @@ namespace norn {
 
 /// A matrix that takes part in a product. On a device that computes in bfloat16 the product reads
 /// `rounded`, the same matrix in that format; where it is missing, the device rounds a copy. Others
-/// read `values` alone.
+/// read `values` alone. Where only `rounded` was computed, values.data is null.
 struct DenseOperand {
   MatrixView<const float> values;
   MatrixView<const Bfloat16> rounded;
@@ -25,7 +25,8 @@ struct DenseOperand {
   Index rows() const { return values.rows; }
   Index cols() const { return values.cols; }
   DenseOperand columns(Index first, Index count) const {
-    return {values.columns(first, count),
+    const MatrixView<const float> none{nullptr, values.rows, count, values.stride};
+    return {values.data ? values.columns(first, count) : none,
             rounded.data ? rounded.columns(first, count) : MatrixView<const Bfloat16>{}};
   }
   DenseOperand row_range(Index first, Index count) const {

@@ -29,6 +29,8 @@ class PointwiseKernels {
   /// sum[c] = scale * sum over rows of delta(r, c), added in row order in float64.   delta [B x M],
   /// sum [M]
   void sum_columns(MatrixView<const float> delta, float scale, VectorView<float> sum);
+  /// The same of rounded deltas.
+  void sum_columns(MatrixView<const Bfloat16> delta, float scale, VectorView<float> sum);
 
   /// SoftMax of every row, in place; the sums run in column order in float64.
   void softmax_rows(MatrixView<float> z_to_y);
@@ -46,6 +48,8 @@ class PointwiseKernels {
                                  MatrixView<float> delta) = 0;
   virtual void do_sum_columns(MatrixView<const float> delta, float scale,
                               VectorView<float> sum) = 0;
+  virtual void do_sum_rounded_columns(MatrixView<const Bfloat16> delta, float scale,
+                                      VectorView<float> sum) = 0;
   virtual void do_softmax_rows(MatrixView<float> z_to_y) = 0;
   virtual void do_softmax_rows_backward(MatrixView<const float> y,
                                         MatrixView<float> dy_to_delta) = 0;

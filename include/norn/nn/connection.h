@@ -119,6 +119,8 @@ class Connection {
   /// z = bias + x * w in one pass. Only when begins_with_bias().   bias [units]
   void forward_from_bias(const Compute& compute, const LayerOutput& x, Range units,
                          VectorView<const float> bias, MatrixView<float> z) const;
+  /// The weights to `units`, rows or columns as stored, for products.
+  DenseOperand operand(Range units) const;
   bool begins_with_bias() const { return !sparse_source_ && rows_are_destinations(); }
   /// dx = delta * w^T: these units' part of the source's delta.   delta [B x units],  dx [B x N]
   void input_delta(const Compute& compute, const DenseOperand& delta, Range units,
@@ -137,7 +139,6 @@ class Connection {
   bool rows_are_destinations() const { return weights_->shape().by_destination != transposed_; }
   template <typename T>
   MatrixView<T> view(MatrixView<T> stored, Range units) const;
-  DenseOperand operand(Range units) const;
   Weights* weights_;
   bool transposed_;
   bool sparse_source_;

@@ -82,7 +82,7 @@ class UnitLayer {
                 const WeightStep& step);
   /// Updates the biases of units with the column sums of their deltas.
   void update_bias(const Compute& compute, const WeightStep& step, Range units,
-                   MatrixView<const float> delta);
+                   const DenseOperand& delta);
 
   /// Bytes of parameters, of their state, and of everything else.
   Index parameter_bytes() const;

@@ -55,6 +55,14 @@ class StagedPointwise final : public PointwiseKernels {
     TestDevice::get().finish();
     to.back();
   }
+  void do_sum_rounded_columns(MatrixView<const Bfloat16> delta, float scale,
+                              VectorView<float> sum) override {
+    StagedMatrix from(delta);
+    StagedVector to(sum);
+    kernels_->sum_columns(from.view(), scale, to.view());
+    TestDevice::get().finish();
+    to.back();
+  }
   void do_softmax_rows(MatrixView<float> z_to_y) override {
     change(z_to_y, [&](auto to) { kernels_->softmax_rows(to); });
   }
