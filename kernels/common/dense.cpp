@@ -42,11 +42,12 @@ void DenseKernels::multiply(DenseOperand delta, DenseOperand w, MatrixView<float
   do_multiply(delta, w, dx);
 }
 
-void DenseKernels::gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g) {
+void DenseKernels::gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
+                            Existing existing) {
   require_fit(delta.rows() == x.rows() && g.rows == delta.cols() && g.cols == x.cols() && fits(delta) &&
                   fits(x) && has_room(g),
               "dense gradient", "delta [B x M], x [B x N], g [M x N]", delta.values, x.values, g);
-  do_gradient(delta, x, scale, g);
+  do_gradient(delta, x, scale, g, existing);
 }
 
 }  // namespace norn

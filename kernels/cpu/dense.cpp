@@ -87,13 +87,14 @@ class CpuDense final : public DenseKernels {
     });
   }
 
-  void do_gradient(DenseOperand deltas, DenseOperand xs, float scale,
-                   MatrixView<float> g) override {
+  void do_gradient(DenseOperand deltas, DenseOperand xs, float scale, MatrixView<float> g,
+                   Existing existing) override {
+    const float keep = existing == Existing::add ? 1.0f : 0.0f;
     const MatrixView<const float> delta = deltas.values, x = xs.values;
     const blasint b = blas_size(delta.rows), stride_d = stride_of(delta), stride_x = stride_of(x);
     for_each_tile(g, [&](MatrixView<float> tile, Index r, Index c) {
       cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, blasint(tile.rows), blasint(tile.cols),
-                  b, scale, delta.data + r, stride_d, x.data + c, stride_x, 0.0f, tile.data,
+                  b, scale, delta.data + r, stride_d, x.data + c, stride_x, keep, tile.data,
                   stride_of(tile));
     });
   }

@@ -228,9 +228,11 @@ class CudaDense final : public DenseKernels {
     product(side_of(w, false, second_), side_of(delta, false, first_), 1.0f, 0.0f, dx);
   }
 
-  void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g) override {
+  void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
+                   Existing existing) override {
     if (g.empty()) return;
-    product(side_of(x, false, second_), side_of(delta, true, first_), scale, 0.0f, g);
+    product(side_of(x, false, second_), side_of(delta, true, first_), scale,
+            existing == Existing::add ? 1.0f : 0.0f, g);
   }
 
   Stream stream_;

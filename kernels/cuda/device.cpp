@@ -15,7 +15,7 @@ namespace {
 // second-level cache.
 BlockRule cuda_block_rule() {
   BlockRule rule;
-  rule.delta_elements = Index(1) << 23;
+  rule.delta_elements = Index(1) << 24;
   rule.minimum_width = 2048;
   rule.maximum_width = 65536;
   rule.multiple = 128;
@@ -91,7 +91,8 @@ Kernels CudaDevice::make_kernels() {
   kernels.update = cuda::make_update(stream);
   kernels.select = cuda::make_select(stream);
   kernels.fused = cuda::make_fused(stream);
-  kernels.queue = std::make_unique<cuda::DeviceQueue>(state_->handle, state_->options.graphs);
+  kernels.queue = std::make_unique<cuda::DeviceQueue>(state_->handle, state_->options.graphs,
+                                                      state_->options.steps_ahead);
   kernels.rounds_operands = state_->options.precision == Precision::bf16;
   kernels.block_rule = cuda_block_rule();
   return kernels;

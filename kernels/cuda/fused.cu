@@ -23,6 +23,7 @@ class CudaFused final : public FusedKernels {
  public:
   explicit CudaFused(const Stream& stream)
       : stream_(stream),
+        dense_(make_dense(stream)),
         usable_(stream.precision == Precision::bf16 && device_has_wgmma()),
         tile_cost_(stream.memory),
         target_range_(stream.memory) {}
@@ -33,12 +34,23 @@ class CudaFused final : public FusedKernels {
   bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta, DenseOperand x,
               float scale, MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
               MatrixView<Bfloat16> rounded) override {
+    if (stream_.precision != Precision::bf16)
+      return update_in_product(rule, step, delta, x, scale, w);
     return usable_ &&
            update_bfloat16(stream_, rule, step, delta.rounded, x.rounded, scale, w, slot, rounded);
   }
 
  private:
+  /// A step of gradient descent without regularisation is the product itself: w += -rate * g.
+  bool update_in_product(const UpdateRule& rule, const UpdateStep& step, const DenseOperand& delta,
+                         const DenseOperand& x, float scale, MatrixView<float> w) {
+    if (!std::holds_alternative<Sgd>(rule) || step.l1 != 0.0f || step.l2 != 0.0f) return false;
+    dense_->gradient(delta, x, -step.rate * scale, w, Existing::add);
+    return true;
+  }
+
   Stream stream_;
+  std::unique_ptr<DenseKernels> dense_;
   bool usable_;
   Scratch<double> tile_cost_;
   Scratch<RowOffset> target_range_;

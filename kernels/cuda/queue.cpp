@@ -17,7 +17,8 @@ cudaEvent_t make_event() {
 
 }  // namespace
 
-DeviceQueue::DeviceQueue(cudaStream_t stream, bool graphs) : stream_(stream), graphs_(graphs) {
+DeviceQueue::DeviceQueue(cudaStream_t stream, bool graphs, int depth)
+    : stream_(stream), graphs_(graphs), depth_(depth) {
   check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
   for (Piece& piece : pieces_) piece.sent = make_event();
   for (cudaEvent_t& event : finished_) event = make_event();

@@ -13,7 +13,7 @@ namespace norn::cuda {
 /// Work in the order of one stream, copies to the device beside it on a second one.
 class DeviceQueue final : public WorkQueue {
  public:
-  DeviceQueue(cudaStream_t stream, bool graphs);
+  DeviceQueue(cudaStream_t stream, bool graphs, int depth);
   ~DeviceQueue() override;
 
   void run(const std::function<void()>& enqueue) override;
@@ -23,7 +23,7 @@ class DeviceQueue final : public WorkQueue {
   void profile(bool on) override { profiling_ = on; }
   void stage(const char* name) override;
   std::vector<StageTime> stage_times() override;
-  int depth() const override { return 4; }
+  int depth() const override { return depth_; }
   Mark mark() override;
   bool reached(Mark mark) override;
   void wait(Mark mark) override;
@@ -46,6 +46,7 @@ class DeviceQueue final : public WorkQueue {
   cudaStream_t stream_;
   cudaStream_t copies_ = nullptr;
   bool graphs_;
+  int depth_;
   std::vector<cudaGraphExec_t> kept_;  // the one used last stands first
   std::array<Piece, kPieces> pieces_;
   std::size_t piece_ = 0;

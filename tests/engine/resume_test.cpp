@@ -58,7 +58,7 @@ class Resume : public testing::TestWithParam<std::string> {
     Result result;
     std::mutex mutex;
     const auto body = [&](Communicator& communicator) {
-      const std::unique_ptr<Runtime> runtime = make_test_runtime(session.threads);
+      const std::unique_ptr<Runtime> runtime = make_test_runtime(session.threads, session.stop_after > 0 ? 0 : 4);
       const Context context = runtime->context(communicator);
       context.compute.kernels.block_rule = recipe_.blocks;
       ModelInfo info;
@@ -97,10 +97,10 @@ class Resume : public testing::TestWithParam<std::string> {
       if (communicator.rank() == 0)
         result = {end, state, std::move(weights), std::move(epoch_costs)};
     };
-    if (session.ranks == 1)
+    if (const int ranks = test_ranks(session.ranks); ranks == 1)
       body(*make_single_process());
     else
-      run_thread_group(session.ranks, body);
+      run_thread_group(ranks, body);
     return result;
   }
 
@@ -214,7 +214,7 @@ TEST_F(Checkpoints, WithAFlippedBitAreRefused) {
 }
 
 // A rank dies while the model is written: the file of before is still there, whole.
-TEST_F(Checkpoints, ThatAreInterruptedLeaveThePreviousFile) {
+TEST_F(Checkpoints, ThatALostRankInterruptsLeaveThePreviousFile) {
   use(small_recipe(Sgd{}));
   live({.stop_after = 3});
   const fs::path path = folder_ / "model.epoch0.batch3.nc";

@@ -80,6 +80,13 @@ TEST_F(DenseTest, ProductsAgreeWithFloat64) {
     expect_product(
         g.view(), batch, 0.25, [&](Index r, Index k) { return delta(k, r); },
         [&](Index k, Index c) { return x(k, c); }, kZero);
+    const PaddedMatrix<float> before = g;
+    kernels->gradient(delta.view(), x.view(), -0.5f, g.view(), Existing::add);
+    PaddedMatrix<float> start = before;
+    expect_product(
+        g.view(), batch, -0.5, [&](Index r, Index k) { return delta(k, r); },
+        [&](Index k, Index c) { return x(k, c); },
+        [&](Index r, Index c) { return double(start(r, c)); });
     EXPECT_TRUE(z.padding_is_intact() && dx.padding_is_intact() && g.padding_is_intact());
   }
 }

@@ -7,8 +7,11 @@
 /// test_runtime_cpu.cpp, or test_runtime_cuda.cpp, so that one test text serves both.
 namespace norn::test {
 
-/// `threads`: of the CPU.
-std::unique_ptr<Runtime> make_test_runtime(int threads);
+/// `threads`: of the CPU. `steps_ahead`: of a GPU; 0 for tests that stop a run at an exact step.
+std::unique_ptr<Runtime> make_test_runtime(int threads, int steps_ahead = 4);
+
+/// `wanted`, or 1 where several ranks cannot compute on the device.
+int test_ranks(int wanted);
 
 /// How far costs and gradients may be from float64's, as a multiple of what the CPU needs: products
 /// on a GPU round their operands unless the precision is fp32.

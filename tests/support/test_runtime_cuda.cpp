@@ -20,12 +20,17 @@ Precision test_precision() {
 
 }  // namespace
 
-std::unique_ptr<Runtime> make_test_runtime(int) {
+std::unique_ptr<Runtime> make_test_runtime(int, int steps_ahead) {
   CudaOptions options;
   options.precision = test_precision();
+  options.steps_ahead = steps_ahead;
   options.memory_pool = word_of("NORN_CUDA_POOL", "on") != "off";
   options.graphs = word_of("NORN_CUDA_GRAPHS", "on") != "off";
   return std::make_unique<CudaRuntime>(options);
+}
+
+int test_ranks(int) {
+  return 1;
 }
 
 double tolerance_factor() {

@@ -30,6 +30,8 @@ struct CudaOptions {
   bool memory_pool = true;
   /// Whether WorkQueue::run makes graphs of its work. Off: kernels are launched one by one.
   bool graphs = true;
+  /// Steps that a run may begin before it waits for the first of them.
+  int steps_ahead = 4;
 };
 
 /// GPUs that this process may use; 0 where there is no driver or the build has no CUDA.

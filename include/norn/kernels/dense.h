@@ -57,9 +57,10 @@ class DenseKernels {
   ///   delta [B x M],  w [M x N],  dx [B x N] overwritten
   void multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx);
 
-  /// g = scale * delta^T * x: the weight gradient of a block.
-  ///   delta [B x M],  x [B x N],  g [M x N] overwritten
-  void gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g);
+  /// g = scale * delta^T * x (or g += it): the weight gradient of a block.
+  ///   delta [B x M],  x [B x N],  g [M x N]
+  void gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
+                Existing existing = Existing::overwrite);
 
  private:
   virtual void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
@@ -67,8 +68,8 @@ class DenseKernels {
   virtual void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
                          MatrixView<float> z) = 0;
   virtual void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) = 0;
-  virtual void do_gradient(DenseOperand delta, DenseOperand x, float scale,
-                           MatrixView<float> g) = 0;
+  virtual void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
+                           Existing existing) = 0;
 };
 
 }  // namespace norn

@@ -35,10 +35,11 @@ class StagedDense final : public DenseKernels {
     TestDevice::get().finish();
     c.back();
   }
-  void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g) override {
+  void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
+                   Existing existing) override {
     StagedMatrix a(delta.values), b(x.values);
     StagedMatrix c(g);
-    kernels_->gradient(a.view(), b.view(), scale, c.view());
+    kernels_->gradient(a.view(), b.view(), scale, c.view(), existing);
     TestDevice::get().finish();
     c.back();
   }
