@@ -30,6 +30,7 @@ configure() {
   local launcher=()
   if command -v ccache > /dev/null; then
     launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
+    [ "$1" != cuda ] || launcher+=(-DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
   fi
   cmake --preset "$1" "${launcher[@]}" "${@:2}" | tail -n 4
 }
@@ -56,11 +57,12 @@ fi
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2> /dev/null || true)
 if [ -n "$nvcc" ]; then
   heading "build: preset cuda, with $nvcc"
-  # Host code is built and tested in the preset cpu; here only what nvcc compiles, so that nothing is built twice.
+  # Host code is built and tested in the preset cpu; without a GPU only what nvcc compiles is built here.
   configure cuda -DCMAKE_CUDA_COMPILER="$nvcc"
-  cmake --build --preset cuda -j "$jobs" --target cuda_test
+  cmake --build --preset cuda -j "$jobs" --target cuda_test fused_cuda_test kernels_cuda_test
   if nvidia-smi -L > /dev/null 2>&1; then
     heading "test: preset cuda"
+    cmake --build --preset cuda -j "$jobs"
     ctest --preset cuda -L gpu -j 1
   else
     echo "no GPU here: the CUDA side was compiled, its tests were not run"

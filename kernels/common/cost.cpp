@@ -73,8 +73,7 @@ bool CostKernels::coupling_from_targets(const SoftMaxCost& rule) {
 }
 
 void CostKernels::softmax_coupling(const SoftMaxCost& rule, const TargetView& target,
-                                   VectorView<std::int64_t> coupling,
-                                   std::int64_t* out_of_range) {
+                                   VectorView<std::int64_t> coupling, std::int64_t* out_of_range) {
   require(out_of_range != nullptr, "softmax_coupling: out_of_range must be given");
   require(coupling_from_targets(rule),
           "softmax_coupling: this loss needs the pre-activations; call it block by block");
@@ -94,8 +93,8 @@ void CostKernels::softmax_coupling(const SoftMaxCost& rule, const TargetView& ta
 }
 
 void CostKernels::softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
-                                const SoftMaxRows& rows, MatrixView<float> z_to_delta,
-                                double* cost, MatrixView<Bfloat16> rounded) {
+                                const SoftMaxRows& rows, MatrixView<float> z_to_delta, double* cost,
+                                MatrixView<Bfloat16> rounded) {
   require_target(target, z_to_delta.rows, first_unit, z_to_delta.cols);
   require_rounded(rounded, z_to_delta);
   require_rows(rows, z_to_delta.rows);

@@ -37,15 +37,14 @@ void DenseKernels::affine(DenseOperand x, DenseOperand w, VectorView<const float
 void DenseKernels::multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) {
   require_fit(delta.cols() == w.rows() && dx.rows == delta.rows() && dx.cols == w.cols() &&
                   fits(delta) && fits(w) && has_room(dx),
-              "dense multiply", "delta [B x M], w [M x N], dx [B x N]", delta.values, w.values,
-              dx);
+              "dense multiply", "delta [B x M], w [M x N], dx [B x N]", delta.values, w.values, dx);
   do_multiply(delta, w, dx);
 }
 
 void DenseKernels::gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
                             Existing existing) {
-  require_fit(delta.rows() == x.rows() && g.rows == delta.cols() && g.cols == x.cols() && fits(delta) &&
-                  fits(x) && has_room(g),
+  require_fit(delta.rows() == x.rows() && g.rows == delta.cols() && g.cols == x.cols() &&
+                  fits(delta) && fits(x) && has_room(g),
               "dense gradient", "delta [B x M], x [B x N], g [M x N]", delta.values, x.values, g);
   do_gradient(delta, x, scale, g, existing);
 }

@@ -17,9 +17,9 @@ void UpdateKernels::update(const UpdateRule& rule, const UpdateStep& step, Matri
   }
   require_fit(fits, "update", "w, g and as many slots as the rule has in one shape", w, g, slot[0],
               slot[1]);
-  require_fit(
-      rounded.data == nullptr || (rounded.rows == w.rows && rounded.cols == w.cols && has_room(rounded)),
-      "update", "rounded weights none or in the shape of w", w, rounded);
+  require_fit(rounded.data == nullptr ||
+                  (rounded.rows == w.rows && rounded.cols == w.cols && has_room(rounded)),
+              "update", "rounded weights none or in the shape of w", w, rounded);
   if (w.empty()) return;
   do_update(rule, step, w, g, slot, rounded);
 }

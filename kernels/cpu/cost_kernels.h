@@ -30,8 +30,8 @@ class CpuCostKernels final : public CostKernels {
                          MatrixView<const float> z, const SoftMaxRows& rows,
                          VectorView<std::int64_t> coupling, std::int64_t* out_of_range) override;
   void do_softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
-                        const SoftMaxRows& rows, MatrixView<float> z_to_delta,
-                        double* cost, MatrixView<Bfloat16> rounded) override;
+                        const SoftMaxRows& rows, MatrixView<float> z_to_delta, double* cost,
+                        MatrixView<Bfloat16> rounded) override;
   void do_softmax_values(const SoftMaxRows& rows, MatrixView<float> z_to_y) override;
 
   Executor& executor_;

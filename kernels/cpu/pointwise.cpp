@@ -99,14 +99,15 @@ class CpuPointwiseKernels final : public PointwiseKernels {
 
   void do_sum_rounded_columns(MatrixView<const Bfloat16> delta, float scale,
                               VectorView<float> sum) override {
-    executor_.for_ranges(
-        delta.cols, strips::columns_per_task(delta.rows), [&](Index begin, Index end, int) {
-          for (Index c = begin; c < end; ++c) {
-            double total = 0.0;
-            for (Index r = 0; r < delta.rows; ++r) total += double(delta(r, c).value());
-            sum[c] = float(double(scale) * total);
-          }
-        });
+    executor_.for_ranges(delta.cols, strips::columns_per_task(delta.rows),
+                         [&](Index begin, Index end, int) {
+                           for (Index c = begin; c < end; ++c) {
+                             double total = 0.0;
+                             for (Index r = 0; r < delta.rows; ++r)
+                               total += double(delta(r, c).value());
+                             sum[c] = float(double(scale) * total);
+                           }
+                         });
   }
 
   void do_softmax_rows(MatrixView<float> z_to_y) override {

@@ -168,9 +168,9 @@ class CpuSelectKernels final : public SelectKernels {
     executor_.for_ranges(score.rows, 16, [&](Index begin, Index end, int /*lane*/) {
       for (Index r = begin; r < end; ++r) {
         const Column* last = factors.column + factors.row_begin[r + 1];
-        const Column* at = std::lower_bound(
-            factors.column + factors.row_begin[r], last, first_unit,
-            [](Column column, Index unit) { return Index(column) < unit; });
+        const Column* at =
+            std::lower_bound(factors.column + factors.row_begin[r], last, first_unit,
+                             [](Column column, Index unit) { return Index(column) < unit; });
         for (; at != last && Index(*at) < first_unit + score.cols; ++at)
           score(r, Index(*at) - first_unit) *= factors.value[at - factors.column];
       }

@@ -239,16 +239,16 @@ void CpuCostKernels::do_softmax_maximum(MatrixView<const float> block_maximum,
 void CpuCostKernels::do_softmax_total(MatrixView<const float> block_maximum,
                                       MatrixView<const float> block_sum,
                                       VectorView<const float> maximum,
-                                      VectorView<std::int64_t> total,
-                                      std::int64_t* out_of_range) {
+                                      VectorView<std::int64_t> total, std::int64_t* out_of_range) {
   executor_.for_ranges(
       total.size, strips::rows_per_task(block_maximum.rows),
       [&](Index begin, Index end, int /*lane*/) {
         for (Index block = 0; block < block_maximum.rows; ++block)
           for (Index b = begin; b < end; ++b)
-            total[b] += to_fixed(double(block_sum(block, b) * math::exp_nonpositive(
-                                                                   block_maximum(block, b) - maximum[b])),
-                                 out_of_range);
+            total[b] +=
+                to_fixed(double(block_sum(block, b) *
+                                math::exp_nonpositive(block_maximum(block, b) - maximum[b])),
+                         out_of_range);
       });
 }
 

@@ -84,7 +84,8 @@ const Key* sort_keys(Executor& executor, Key* key, Key* other, Index count, Inde
 void transpose_batch(Executor& executor, CsrView x, TransposedBatch& transposed) {
   const Index count = x.entries();
   if (count > Index(std::numeric_limits<std::uint32_t>::max()))
-    throw ShapeError(fmt::format("sparse transpose: {} entries are more than 2^32; use a smaller batch", count));
+    throw ShapeError(
+        fmt::format("sparse transpose: {} entries are more than 2^32; use a smaller batch", count));
   transposed.has_values = x.value != nullptr;
   transposed.cols = x.cols;
   transposed.touched = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dense products by cuBLASLt. Every shape gets one algorithm, chosen by the library's own rules; where
-// it splits a sum among thread blocks, the parts are added in a fixed order: a product has the same
-// bits in every run.
+// Dense products by cuBLASLt. Every shape gets one algorithm, chosen by the library's own rules;
+// where it splits a sum among thread blocks, the parts are added in a fixed order: a product has
+// the same bits in every run.
 #include "kernels/cuda/families.h"
 
 #include <map>
@@ -31,7 +31,7 @@ int alignment_of(const T* data, Index stride) {
 /// One operand in the library's view: column-major, so a row-major matrix is its own transpose.
 struct Side {
   const void* data = nullptr;
-  Index rows = 0;    ///< contiguous direction
+  Index rows = 0;  ///< contiguous direction
   Index cols = 0;
   Index stride = 0;
   int alignment = 16;
@@ -107,10 +107,9 @@ class CudaDense final : public DenseKernels {
       return;
     }
     const int alignment = alignment_of(result.data, result.stride);
-    const Key key{a.rows,      a.cols,      a.stride,      b.rows,       b.cols,
-                  b.stride,    result.rows, result.cols,   result.stride, a.alignment,
-                  b.alignment, alignment,   a.transposed,  b.transposed, keep != 0.0f,
-                  bias != nullptr};
+    const Key key{a.rows,       a.cols,       a.stride,      b.rows,         b.cols,      b.stride,
+                  result.rows,  result.cols,  result.stride, a.alignment,    b.alignment, alignment,
+                  a.transposed, b.transposed, keep != 0.0f,  bias != nullptr};
     std::unique_ptr<Plan>& plan = plans_[key];
     if (!plan) plan = make_plan(a, b, result, alignment, bias);
     if (bias != nullptr) set(*plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
@@ -121,10 +120,10 @@ class CudaDense final : public DenseKernels {
   }
 
   void fill_zero(MatrixView<float> m) {
-    check(cudaMemset2DAsync(m.data, std::size_t(m.stride) * sizeof(float), 0,
-                            std::size_t(m.cols) * sizeof(float), std::size_t(m.rows),
-                            stream_.stream),
-          "cudaMemset2DAsync");
+    check(
+        cudaMemset2DAsync(m.data, std::size_t(m.stride) * sizeof(float), 0,
+                          std::size_t(m.cols) * sizeof(float), std::size_t(m.rows), stream_.stream),
+        "cudaMemset2DAsync");
   }
 
   template <typename T>
@@ -136,9 +135,8 @@ class CudaDense final : public DenseKernels {
   std::unique_ptr<Plan> make_plan(const Side& a, const Side& b, MatrixView<float> result,
                                   int alignment, const float* bias) {
     auto plan = std::make_unique<Plan>();
-    const cublasComputeType_t compute = stream_.precision == Precision::tf32
-                                            ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                            : CUBLAS_COMPUTE_32F;
+    const cublasComputeType_t compute =
+        stream_.precision == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cudaDataType_t type = rounds() ? CUDA_R_16BF : CUDA_R_32F;
     check_blas(cublasLtMatmulDescCreate(&plan->operation, compute, CUDA_R_32F),
                "cublasLtMatmulDescCreate");
@@ -166,10 +164,10 @@ class CudaDense final : public DenseKernels {
   static bool adds_in_place(const cublasLtMatmulAlgo_t& algorithm) {
     std::uint32_t scheme = 0;
     std::size_t written = 0;
-    check_blas(cublasLtMatmulAlgoConfigGetAttribute(
-                   &algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme,
-                   &written),
-               "cublasLtMatmulAlgoConfigGetAttribute");
+    check_blas(
+        cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                             &scheme, sizeof scheme, &written),
+        "cublasLtMatmulAlgoConfigGetAttribute");
     return scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
   }
 
@@ -184,7 +182,8 @@ class CudaDense final : public DenseKernels {
                  "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kWorkspace));
-    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           std::uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t(a.alignment));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t(b.alignment));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t(alignment));
@@ -200,9 +199,9 @@ class CudaDense final : public DenseKernels {
       plan.algorithm = found[i].algo;
       return;
     }
-    throw DeviceError(fmt::format(
-        "cuBLASLt has no algorithm for a product of [{} x {}] and [{} x {}] in {}", a.rows, a.cols,
-        b.rows, b.cols, name_of(stream_.precision)));
+    throw DeviceError(
+        fmt::format("cuBLASLt has no algorithm for a product of [{} x {}] and [{} x {}] in {}",
+                    a.rows, a.cols, b.rows, b.cols, name_of(stream_.precision)));
   }
 
   void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,

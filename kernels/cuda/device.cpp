@@ -36,9 +36,9 @@ cudaDeviceProp properties_of(int device) {
 struct CudaDevice::State {
   explicit State(const CudaOptions& chosen) : options(chosen) {
     if (const int count = cuda_device_count(); options.device < 0 || options.device >= count)
-      throw DeviceError(fmt::format(
-          "GPU {} is not there: {} can be used; see nvidia-smi, or use --device cpu",
-          options.device, count == 0 ? "none" : fmt::format("0 to {}", count - 1)));
+      throw DeviceError(
+          fmt::format("GPU {} is not there: {} can be used; see nvidia-smi, or use --device cpu",
+                      options.device, count == 0 ? "none" : fmt::format("0 to {}", count - 1)));
     cuda::check(cudaSetDevice(options.device), "cudaSetDevice");
     properties = properties_of(options.device);
     cuda::check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreate");

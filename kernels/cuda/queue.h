@@ -50,8 +50,8 @@ class DeviceQueue final : public WorkQueue {
   std::vector<cudaGraphExec_t> kept_;  // the one used last stands first
   std::array<Piece, kPieces> pieces_;
   std::size_t piece_ = 0;
-  bool copied_ = false;                        // since the last run
-  std::array<cudaEvent_t, 2> finished_{};      // the last two runs
+  bool copied_ = false;                    // since the last run
+  std::array<cudaEvent_t, 2> finished_{};  // the last two runs
   std::size_t runs_ = 0;
   std::array<cudaEvent_t, kMarks> marks_{};
   Mark next_mark_ = 0;

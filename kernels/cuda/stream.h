@@ -17,8 +17,8 @@ struct Stream {
   int multiprocessors = 1;
 };
 
-/// A buffer of the device that only grows, for what a family needs between its kernels. Contents are
-/// lost when it grows; work that is enqueued on the old one is still in order.
+/// A buffer of the device that only grows, for what a family needs between its kernels. Contents
+/// are lost when it grows; work that is enqueued on the old one is still in order.
 template <typename T>
 class Scratch {
  public:

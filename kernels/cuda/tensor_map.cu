@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor maps come from the driver, whose library is looked up at run time: programs start where
 // there is none.
-#include "kernels/cuda/tensor_map.h"
-
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/tensor_map.h"
 
 namespace norn::cuda {
 namespace {

@@ -38,7 +38,8 @@ BatchView DeviceBatch::load(const Compute& compute, const HostBatch& batch) {
     sparse.column = upload(compute, host.column, entries, copy.column);
     sparse.value = values == nullptr ? nullptr : upload(compute, values, entries, copy.value);
   } else {
-    view.dense.data = upload(compute, view.dense.data, view.dense.rows * view.dense.stride, copy.dense);
+    view.dense.data =
+        upload(compute, view.dense.data, view.dense.rows * view.dense.stride, copy.dense);
   }
   view.weight.data = upload(compute, view.weight.data, view.weight.size, copy.weight);
   view.example.data = upload(compute, view.example.data, view.example.size, copy.example);

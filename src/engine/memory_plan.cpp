@@ -194,8 +194,8 @@ class Planner {
     if (sparse_input_[std::size_t(e.source)] || users(owner(edge)) > 1) return 0;
     const Index sources = layer_of(e.source).units();
     const BlockRule& rule = settings_.block_rule;
-    const Index wanted = std::max<Index>(
-        128, rule.gradient_elements / sources / rule.multiple * rule.multiple);
+    const Index wanted =
+        std::max<Index>(128, rule.gradient_elements / sources / rule.multiple * rule.multiple);
     return std::min(partition(e.destination).block_width(), wanted) * sources;
   }
 
@@ -212,8 +212,7 @@ class Planner {
         if (!is_input(source)) widest_source = std::max(widest_source, layer_of(source).units());
         gradient = std::max(gradient, gradient_tile(e));
       }
-      if (is_output(number))
-        widest_delta = std::max(widest_delta, partition(number).block_width());
+      if (is_output(number)) widest_delta = std::max(widest_delta, partition(number).block_width());
       if (is_output(number) && !keeps_z(number))
         widest_z = std::max(widest_z, partition(number).block_width());
     }

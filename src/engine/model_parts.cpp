@@ -19,8 +19,8 @@ const std::vector<Range>& destination_shares(Network& network, int edge) {
   return network.shares(network.graph().edges[std::size_t(edge)].destination);
 }
 
-// Source rows [first, first + rows) of this rank's weights, in main memory as they are stored: all of
-// it when that is where they are.
+// Source rows [first, first + rows) of this rank's weights, in main memory as they are stored: all
+// of it when that is where they are.
 class OwnRows {
  public:
   OwnRows(const WeightShape& shape, Memory& memory, MatrixView<float> stored, Index first,

@@ -127,8 +127,8 @@ void Network::build_layers() {
     if (descriptor.sparse && descriptor.kind == LayerKind::hidden &&
         graph_.network.sparseness.beta > 0.0f)
       settings.sparseness = descriptor.sparseness.value_or(graph_.network.sparseness);
-    units_[at] = std::make_unique<UnitLayer>(settings, graph_.network.training.optimizer,
-                                             context_.compute);
+    units_[at] =
+        std::make_unique<UnitLayer>(settings, graph_.network.training.optimizer, context_.compute);
   }
 }
 
@@ -142,9 +142,8 @@ void Network::build_outcome(const std::vector<BlockPartition>& partitions) {
   for (int layer : order_) {
     if (graph_.network.layers[std::size_t(layer)].kind != LayerKind::output) continue;
     first_cost_[std::size_t(layer)] = words;
-    words += partitions[std::size_t(layer)]
-                 .blocks_of(communicator.rank(), communicator.size())
-                 .count();
+    words +=
+        partitions[std::size_t(layer)].blocks_of(communicator.rank(), communicator.size()).count();
   }
   outcome_ = Buffer<std::int64_t>::zeros(words, context_.compute.memory);
   WorkQueue& queue = *context_.compute.kernels.queue;
@@ -240,7 +239,8 @@ void Network::build_scratch() {
     for (std::size_t c = 0; c < layer->connections.size(); ++c) {
       if (units_[std::size_t(layer->source_layers[c])])
         widest_source = std::max(widest_source, layer->connections[c].sources());
-      gradient = std::max(gradient, layer->connections[c].gradient_tile(context_.compute.kernels.block_rule, width));
+      gradient = std::max(gradient, layer->connections[c].gradient_tile(
+                                        context_.compute.kernels.block_rule, width));
     }
     clips = clips || layer->descriptor().delta_norm > 0.0f;
     if (!layer->is_output()) continue;
@@ -267,8 +267,7 @@ void Network::build_scratch() {
     scratch.dx = Matrix<float>(batch_, widest_source, context_.compute.memory);
     scratch.gradient = Buffer<float>(gradient, context_.compute.memory);
     if (context_.compute.kernels.rounds_operands)
-      scratch.delta =
-          Matrix<Bfloat16>(batch_, (widest_delta + 7) / 8 * 8, context_.compute.memory);
+      scratch.delta = Matrix<Bfloat16>(batch_, (widest_delta + 7) / 8 * 8, context_.compute.memory);
   }
   if (clips && purpose_ == Pass::training)
     row_squares_ = Buffer<FixedSum>(Index(scratch_.size()) * batch_, context_.compute.memory);
@@ -297,8 +296,8 @@ Index Network::working_bytes() const {
   for (const auto& layer : units_)
     if (layer) bytes += layer->working_bytes();
   for (const Scratch& scratch : scratch_)
-    bytes += scratch.z.bytes() + scratch.dx.bytes() + scratch.gradient.bytes() +
-             scratch.delta.bytes();
+    bytes +=
+        scratch.z.bytes() + scratch.dx.bytes() + scratch.gradient.bytes() + scratch.delta.bytes();
   for (const auto& state : outputs_)
     if (state)
       bytes += state->kept_z.bytes() + state->block_maximum.bytes() + state->block_sum.bytes() +

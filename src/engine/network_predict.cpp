@@ -45,8 +45,7 @@ MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden
           "Network::activations: batch is empty or larger than planned");
   load(batch);
   const Compute& compute = context_.compute;
-  compute.kernels.queue->run(
-      [&] { forward_hidden(batch, Pass::prediction, StepPosition{}); });
+  compute.kernels.queue->run([&] { forward_hidden(batch, Pass::prediction, StepPosition{}); });
   const MatrixView<float> values = layer->whole(batch.examples);
   if (compute.memory.is_host()) return values;
   return in_main_memory(values);

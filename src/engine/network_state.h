@@ -18,11 +18,11 @@ struct Network::SharedGradient {
 struct Network::OutputState {
   Buffer<float>
       kept_z;  ///< pre-activations of all own blocks, block after block; empty: recomputed
-  Matrix<float> block_maximum;      ///< [own blocks x B], SoftMax
-  Matrix<float> block_sum;          ///< [own blocks x B]
-  Buffer<float> maximum;            ///< [B]
-  Buffer<std::int64_t> total;       ///< [B]
-  Buffer<std::int64_t> coupling;    ///< [B]
+  Matrix<float> block_maximum;    ///< [own blocks x B], SoftMax
+  Matrix<float> block_sum;        ///< [own blocks x B]
+  Buffer<float> maximum;          ///< [B]
+  Buffer<std::int64_t> total;     ///< [B]
+  Buffer<std::int64_t> coupling;  ///< [B]
 };
 
 }  // namespace norn

@@ -96,11 +96,10 @@ FixedSum Network::finish_step() {
                        : of_layer % 4 == 0
                            ? "a sum over its units is beyond 2^26, check the targets' values,"
                            : "the cost is not finite";
-    throw DivergenceError(
-        fmt::format("layer \"{}\": {} at step {} (epoch {}); lower the learning rate and resume from "
-                    "the last checkpoint",
-                    layers[std::size_t(layer)].name, what, step.position.step,
-                    step.position.epoch + 1));
+    throw DivergenceError(fmt::format(
+        "layer \"{}\": {} at step {} (epoch {}); lower the learning rate and resume from "
+        "the last checkpoint",
+        layers[std::size_t(layer)].name, what, step.position.step, step.position.epoch + 1));
   }
   return context_.communicator.all_reduce(cost);
 }
@@ -158,8 +157,8 @@ void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosi
     });
     for (int skip : graph_.skips[std::size_t(layer)]) {
       const LayerOutput source = output_of(skip, examples);
-      compute.kernels.pointwise->add(source.dense.values.columns(unit.mine().begin, unit.mine().count()),
-                                     unit.own(examples));
+      compute.kernels.pointwise->add(
+          source.dense.values.columns(unit.mine().begin, unit.mine().count()), unit.own(examples));
     }
     stage("activation");
     unit.finish_forward(compute, examples, pass, position);
@@ -307,8 +306,8 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
   add_shared_gradients(unit);
 }
 
-// Sums of squares of a row over all blocks and ranks, in fixed point: the lanes' sums, joined in the
-// first lane's place.
+// Sums of squares of a row over all blocks and ranks, in fixed point: the lanes' sums, joined in
+// the first lane's place.
 void Network::reduce_row_squares(Index examples) {
   FixedSum* sums = row_squares_.data();
   // Several lanes, like several ranks, are the host's.

@@ -121,7 +121,8 @@ const TopK& Predictor::read_best(Index examples) {
     host_best_.k = k_;
   }
   Memory& memory = network_.context().compute.memory;
-  memory.read(best.score.view().data, host_best_.score.view().data, std::size_t(best.score.bytes()));
+  memory.read(best.score.view().data, host_best_.score.view().data,
+              std::size_t(best.score.bytes()));
   memory.read(best.unit.view().data, host_best_.unit.view().data, std::size_t(best.unit.bytes()));
   memory.read(best.count.data(), host_best_.count.data(), std::size_t(best.count.bytes()));
   return host_best_;

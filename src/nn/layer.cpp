@@ -183,7 +183,8 @@ Index UnitLayer::state_bytes() const {
 
 Index UnitLayer::working_bytes() const {
   return out_.bytes() + before_dropout_.bytes() + normalised_.bytes() + inverse_deviation_.bytes() +
-         rounded_out_.bytes() + rounded_delta_.bytes() + delta_.bytes() + gradient_.bytes() + gradient2_.bytes() + delta_sum.bytes();
+         rounded_out_.bytes() + rounded_delta_.bytes() + delta_.bytes() + gradient_.bytes() +
+         gradient2_.bytes() + delta_sum.bytes();
 }
 
 }  // namespace norn

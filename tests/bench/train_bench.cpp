@@ -20,9 +20,9 @@
 namespace norn::bench {
 namespace {
 
-constexpr Index kBatches = 8;     // that the steps rotate over
-constexpr Index kChecked = 4;     // examples of the float64 check
-constexpr int kRepetitions = 5;   // of which the median counts
+constexpr Index kBatches = 8;          // that the steps rotate over
+constexpr Index kChecked = 4;          // examples of the float64 check
+constexpr int kRepetitions = 5;        // of which the median counts
 constexpr double kBandwidth = 4.3e12;  // of an H200, measured as a copy
 
 struct Options {
@@ -41,9 +41,12 @@ struct Options {
 /// FLOP/s of dense products on an H200, measured on 8192^3.
 double peak_flops(Precision precision) {
   switch (precision) {
-    case Precision::fp32: return 51e12;
-    case Precision::tf32: return 395e12;
-    case Precision::bf16: return 790e12;
+    case Precision::fp32:
+      return 51e12;
+    case Precision::tf32:
+      return 395e12;
+    case Precision::bf16:
+      return 790e12;
   }
   return 1.0;
 }
@@ -203,9 +206,8 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
   Bench bench(network, runtime, options.per_example);
   const double first = bench.steps(kBatches);
   const double one = seconds_of([&] { bench.steps(2); }) / 2.0;
-  const auto count =
-      std::max<Index>(kBatches, Index(options.seconds / double(kRepetitions) / one) / kBatches *
-                                    kBatches);
+  const auto count = std::max<Index>(
+      kBatches, Index(options.seconds / double(kRepetitions) / one) / kBatches * kBatches);
   std::vector<double> times;
   double last = 0.0;
   for (int i = 0; i < kRepetitions; ++i)
@@ -217,8 +219,8 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
 
   const Compute& compute = bench.network().context().compute;
   const auto [entries, touched] = bench.density();
-  const auto work = stage_work(network, double(result.batch), entries, touched,
-                               compute.kernels.rounds_operands);
+  const auto work =
+      stage_work(network, double(result.batch), entries, touched, compute.kernels.rounds_operands);
   double flop_seconds = 0.0;
   double byte_seconds = 0.0;
   for (const auto& [stage, needs] : work) {
@@ -236,10 +238,10 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
 void print(const Result& r, const Options& options) {
   if (!r.error.empty()) std::printf("%s: WRONG: %s\n", r.shape.c_str(), r.error.c_str());
   if (r.step_seconds == 0.0) return;
-  std::string line = fmt::format("{} batch {}: {} samples/s, {:.3f} ms a step (spread {:.3f})",
-                                 r.shape, r.batch,
-                                 with_thousands((long long)(double(r.batch) / r.step_seconds)),
-                                 1e3 * r.step_seconds, r.spread);
+  std::string line =
+      fmt::format("{} batch {}: {} samples/s, {:.3f} ms a step (spread {:.3f})", r.shape, r.batch,
+                  with_thousands((long long)(double(r.batch) / r.step_seconds)),
+                  1e3 * r.step_seconds, r.spread);
   if (r.floor_seconds > 0.0)
     line += fmt::format(", floor {:.3f} ms, {:.0f} % of it", 1e3 * r.floor_seconds,
                         100.0 * r.floor_seconds / r.step_seconds);
@@ -271,9 +273,10 @@ std::string json_of(const Result& r, const Options& options, const Runtime& runt
       r.step_seconds > 0 ? double(r.batch) / r.step_seconds : 0.0, 1e3 * r.step_seconds,
       1e3 * r.floor_seconds, r.working_megabytes, r.peak_gigabytes);
   for (std::size_t i = 0; i < r.stages.size(); ++i)
-    out += fmt::format("{}{{\"name\": \"{}\", \"ms\": {:.5f}, \"flop\": {:.0f}, \"bytes\": {:.0f}}}",
-                       i == 0 ? "" : ", ", r.stages[i].name, r.stages[i].milliseconds,
-                       r.stages[i].work.flops, r.stages[i].work.bytes);
+    out +=
+        fmt::format("{}{{\"name\": \"{}\", \"ms\": {:.5f}, \"flop\": {:.0f}, \"bytes\": {:.0f}}}",
+                    i == 0 ? "" : ", ", r.stages[i].name, r.stages[i].milliseconds,
+                    r.stages[i].work.flops, r.stages[i].work.bytes);
   return out + "]}\n";
 }
 

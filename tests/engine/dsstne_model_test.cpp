@@ -5,6 +5,7 @@
 #include "norn/engine/model_file.h"
 #include "tests/data/support.h"
 #include "tests/support/problem.h"
+#include "tests/support/test_runtime.h"
 
 #include <cmath>
 
@@ -142,7 +143,8 @@ TEST(DsstneModel, PredictsWhatItsNumbersSay) {
     const MatrixView<const float> y = engine.network().outputs(problem.bound(), 3);
     for (Index b = 0; b < y.rows; ++b)
       for (Index j = 0; j < y.cols; ++j)
-        EXPECT_NEAR(double(y(b, j)), expected[std::size_t(b)][std::size_t(j)], 1e-5);
+        EXPECT_NEAR(double(y(b, j)), expected[std::size_t(b)][std::size_t(j)],
+                    1e-5 * tolerance_factor());
   }
 }
 

@@ -63,8 +63,7 @@ reference::Rows outputs_of(Network& network, const BoundBatch& batch, int layer)
   reference::Rows rows(std::size_t(batch.examples), reference::Row(width, std::nan("")));
   const MatrixView<const float> y = network.outputs(batch, layer);
   for (Index b = 0; b < y.rows; ++b)
-    for (Index j = 0; j < y.cols; ++j)
-      rows[std::size_t(b)][std::size_t(j)] = double(y(b, j));
+    for (Index j = 0; j < y.cols; ++j) rows[std::size_t(b)][std::size_t(j)] = double(y(b, j));
   return rows;
 }
 
@@ -80,12 +79,12 @@ TEST(NetworkPrediction, IsTheReferencesWithRunningStatisticsAndWithoutCorruption
     for (const int layer : {3, 4})
       EXPECT_LT(
           furthest(expected.output[std::size_t(layer)], outputs_of(engine.network(), batch, layer)),
-          2e-6);
+          2e-6 * tolerance_factor());
     for (const int layer : {1, 2}) {
       const MatrixView<const float> y = engine.network().activations(batch, layer);
       reference::Rows got(std::size_t(y.rows));
       for (Index b = 0; b < y.rows; ++b) got[std::size_t(b)].assign(y.row(b), y.row(b) + y.cols);
-      EXPECT_LT(furthest(expected.output[std::size_t(layer)], got), 2e-6);
+      EXPECT_LT(furthest(expected.output[std::size_t(layer)], got), 2e-6 * tolerance_factor());
     }
   }
 }
@@ -98,7 +97,8 @@ TEST(NetworkPrediction, NeedsNoTargets) {
   Engine engine(problem, Pass::prediction);
   engine.set(parameters);
   problem.data[2].reset();
-  EXPECT_LT(furthest(expected, outputs_of(engine.network(), problem.bound(), 2)), 2e-6);
+  EXPECT_LT(furthest(expected, outputs_of(engine.network(), problem.bound(), 2)),
+            2e-6 * tolerance_factor());
 }
 
 // Formulas of docs/numerics.md for one parameter, in float64.
@@ -172,8 +172,8 @@ TEST_P(Updates, FollowTheFormulasOverSeveralSteps) {
   engine.network().catch_up(4);
   const reference::Parameters got = engine.get();
   // In units of what a step changes at most.
-  EXPECT_LT(furthest(p.weight, got.weight), 2e-5);
-  EXPECT_LT(furthest(p.bias, got.bias), 2e-5);
+  EXPECT_LT(furthest(p.weight, got.weight), 2e-5 * tolerance_factor());
+  EXPECT_LT(furthest(p.bias, got.bias), 2e-5 * tolerance_factor());
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, Updates, testing::ValuesIn(names_of<UpdateRule>()),

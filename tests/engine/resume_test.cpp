@@ -58,7 +58,8 @@ class Resume : public testing::TestWithParam<std::string> {
     Result result;
     std::mutex mutex;
     const auto body = [&](Communicator& communicator) {
-      const std::unique_ptr<Runtime> runtime = make_test_runtime(session.threads, session.stop_after > 0 ? 0 : 4);
+      const std::unique_ptr<Runtime> runtime =
+          make_test_runtime(session.threads, session.stop_after > 0 ? 0 : 4);
       const Context context = runtime->context(communicator);
       context.compute.kernels.block_rule = recipe_.blocks;
       ModelInfo info;

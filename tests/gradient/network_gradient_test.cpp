@@ -105,7 +105,8 @@ TEST(NetworkGradient, OfALayerThatLeadsNowhere) {
   const auto parameters = parameters_off_kinks(network, problem.bound(), seed);
   const EngineStep step = engine_step(problem, parameters);
   EXPECT_NEAR(step.cost,
-              network.cost(network.forward(parameters, problem.bound()), problem.bound()), 1e-4);
+              network.cost(network.forward(parameters, problem.bound()), problem.bound()),
+              1e-4 * tolerance_factor());
   EXPECT_TRUE(step.gradient.bias[2].empty()) << "it takes no part";
 }
 
@@ -292,7 +293,8 @@ TEST(NetworkGradient, WithACapOnTheDeltasOfAHiddenLayer) {
   }
   EXPECT_GT(clipped, 0) << "the case shows nothing";
   const EngineStep step = engine_step(problem, parameters);
-  EXPECT_TRUE(gradients_agree(network, expected, parameters, step.gradient, 5e-6));
+  EXPECT_TRUE(
+      gradients_agree(network, expected, parameters, step.gradient, 5e-6 * tolerance_factor()));
 }
 
 TEST(NetworkGradient, LeavesRunningStatisticsThatFollowTheBatches) {

@@ -146,7 +146,8 @@ TEST_F(InitializerTest, BitsDoNotDependOnLanes) {
     SCOPED_TRACE(name);
     samples::expect_same_bits_however_run([&](Executor& executor) {
       PaddedMatrix<float> w(kSources, kDestinations);
-      samples::make_update(executor)->initialise(named(name), stream(), whole_by_source(), w.view());
+      samples::make_update(executor)->initialise(named(name), stream(), whole_by_source(),
+                                                 w.view());
       return samples::bits_of(w.view());
     });
   }

@@ -106,8 +106,8 @@ void expect_agreement(const std::string& name, const Settings& settings, Index r
       }
     kernels->update(rule, schedule.at(t - 1), w.view(), g.view(), {slot[0].view(), slot[1].view()});
   }
-  // Float32 roundings of twenty steps; a weight whose gradients nearly cancel keeps fewer digits, and
-  // RMSProp divides by the root of what is left.
+  // Float32 roundings of twenty steps; a weight whose gradients nearly cancel keeps fewer digits,
+  // and RMSProp divides by the root of what is left.
   for (Index r = 0; r < rows; ++r)
     for (Index c = 0; c < cols; ++c)
       ASSERT_LE(samples::relative_error(w(r, c), reference[std::size_t(r * cols + c)].w, 0.1), 2e-3)

@@ -212,7 +212,8 @@ testing::AssertionResult engine_agrees(Problem problem, std::uint64_t seed,
   }
   const double cost = network.cost(network.forward(parameters, batch), batch);
   const EngineStep step = engine_step(problem, parameters);
-  if (!(std::abs(step.cost - cost) <= tolerance_factor() * tolerance.cost * std::max(std::abs(cost), 1e-3)))
+  if (!(std::abs(step.cost - cost) <=
+        tolerance_factor() * tolerance.cost * std::max(std::abs(cost), 1e-3)))
     return testing::AssertionFailure()
            << fmt::format("cost {}, expected {} (seed {})", step.cost, cost, seed);
   return gradients_agree(network, expected, parameters, step.gradient,

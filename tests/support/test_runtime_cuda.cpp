@@ -35,9 +35,12 @@ int test_ranks(int) {
 
 double tolerance_factor() {
   switch (test_precision()) {
-    case Precision::fp32: return 1.0;
-    case Precision::tf32: return 1e3;
-    case Precision::bf16: return 1e4;
+    case Precision::fp32:
+      return 1.0;
+    case Precision::tf32:
+      return 1e3;
+    case Precision::bf16:
+      return 1e4;
   }
   return 1.0;
 }

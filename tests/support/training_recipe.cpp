@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training runs on random data, on any number of ranks and threads.
 #include "tests/support/training_recipe.h"
-#include "tests/support/test_runtime.h"
 
 #include "norn/data/dataset_writer.h"
 #include "src/engine/model_parts.h"
+#include "tests/support/test_runtime.h"
 
 #include <cmath>
 #include <cstring>

@@ -7,8 +7,8 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <thread>
 
@@ -94,9 +94,9 @@ LogLevel RunOptions::level() const {
 
 void RunOptions::check() const {
   if (threads < 0)
-    throw UsageError(
-        fmt::format("--threads {} is out of range: it must be at least 0", threads));
-  if (gpu < 0) throw UsageError(fmt::format("--gpu {} is out of range: it must be at least 0", gpu));
+    throw UsageError(fmt::format("--threads {} is out of range: it must be at least 0", threads));
+  if (gpu < 0)
+    throw UsageError(fmt::format("--gpu {} is out of range: it must be at least 0", gpu));
 }
 
 std::unique_ptr<Runtime> RunOptions::make_runtime(int ranks) const {

@@ -19,7 +19,7 @@ struct PlanSettings {
   int lanes = 1;
   Pass purpose = Pass::training;
   BlockRule block_rule;
-  bool on_gpu = false;           ///< the bytes are those of the GPU's memory: data sets stay outside
+  bool on_gpu = false;  ///< the bytes are those of the GPU's memory: data sets stay outside
   bool rounds_operands = false;  ///< as Kernels::rounds_operands
   std::vector<DatasetInfo> sets;
   std::int64_t data_memory_bytes = 0;  ///< sets that are larger together are streamed

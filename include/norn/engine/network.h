@@ -52,8 +52,8 @@ class Network {
   /// examples. Throws DivergenceError naming layer and step when a delta or the cost is no longer
   /// finite.
   FixedSum train_step(const BoundBatch& batch, const StepPosition& position);
-  /// The same in two halves, so that a GPU is never waited for: begin_step() hands the step over and
-  /// may return before it is done; finish_step() waits for the oldest one begun. At most
+  /// The same in two halves, so that a GPU is never waited for: begin_step() hands the step over
+  /// and may return before it is done; finish_step() waits for the oldest one begun. At most
   /// steps_ahead() + 1 may be begun and not finished. On the CPU begin_step() does everything.
   void begin_step(const BoundBatch& batch, const StepPosition& position);
   FixedSum finish_step();
@@ -67,8 +67,8 @@ class Network {
   /// up.
   double regularization_cost();
 
-  /// Called with the outputs of each block of this rank, from several lanes at a time. On a GPU they
-  /// stand in its memory, and what the visitor does must be work for its queue.
+  /// Called with the outputs of each block of this rank, from several lanes at a time. On a GPU
+  /// they stand in its memory, and what the visitor does must be work for its queue.
   using BlockVisitor = std::function<void(Range units, MatrixView<const float> y, int lane)>;
   /// The outputs of one output layer for a batch.
   void predict(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);

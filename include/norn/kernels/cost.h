@@ -116,8 +116,8 @@ class CostKernels {
                                  const SoftMaxRows& rows, VectorView<std::int64_t> coupling,
                                  std::int64_t* out_of_range) = 0;
   virtual void do_softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
-                                const SoftMaxRows& rows, MatrixView<float> z_to_delta,
-                                double* cost, MatrixView<Bfloat16> rounded) = 0;
+                                const SoftMaxRows& rows, MatrixView<float> z_to_delta, double* cost,
+                                MatrixView<Bfloat16> rounded) = 0;
   virtual void do_softmax_values(const SoftMaxRows& rows, MatrixView<float> z_to_y) = 0;
 };
 

@@ -48,8 +48,7 @@ class DenseKernels {
   /// z = x * w^T (or z += x * w^T).
   ///   x [B x N] activations of the source,  w [M x N] weights of a block of units,  z [B x M]
   /// Throws ShapeError unless the shapes fit. Cost: 2*B*M*N flops.
-  void multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
-                           Existing existing);
+  void multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z, Existing existing);
 
   /// z = x * w^T + bias, bias [M] added to every row.
   void affine(DenseOperand x, DenseOperand w, VectorView<const float> bias, MatrixView<float> z);

@@ -5,9 +5,9 @@
 #include "norn/kernels/dense.h"
 #include "norn/kernels/update.h"
 
-/// Products whose result is used up where it is made, so that it never goes through memory. A device
-/// may have them for some shapes and rules; callers fall back to the families that each product
-/// consists of.
+/// Products whose result is used up where it is made, so that it never goes through memory. A
+/// device may have them for some shapes and rules; callers fall back to the families that each
+/// product consists of.
 namespace norn {
 
 /// A block of an output layer of independent units, on its way from the activations to its deltas.
@@ -26,8 +26,8 @@ struct OutputBlock {
 class FusedKernels {
  public:
   virtual ~FusedKernels() = default;
-  /// delta = the block's deltas (CostKernels::delta of x * w^T + bias). Where rounded_delta is given,
-  /// only that is written. Returns false, and does nothing, for what it does not support.
+  /// delta = the block's deltas (CostKernels::delta of x * w^T + bias). Where rounded_delta is
+  /// given, only that is written. Returns false, and does nothing, for what it does not support.
   virtual bool output_delta(const OutputBlock& block) = 0;
   /// One step of the rule for w with the gradient scale * delta^T * x, which is not stored.
   ///   delta [B x W],  x [B x N],  w, slot, rounded as for UpdateKernels::update

@@ -36,7 +36,7 @@ struct Kernels {
   std::unique_ptr<FusedKernels> fused;  ///< null where the device has none
   std::unique_ptr<WorkQueue> queue;
   bool rounds_operands = false;  ///< whether dense products read bfloat16
-  BlockRule block_rule;  ///< how wide this device kind wants its blocks
+  BlockRule block_rule;          ///< how wide this device kind wants its blocks
 };
 
 /// The CPU's kernels: BLAS for dense products, loops that vectorise for the rest. The executor must

@@ -29,7 +29,8 @@ class SelectKernels {
   /// every K; scores that are NaN are never chosen.   score [B x W]
   void merge(MatrixView<const float> score, Index first_unit, const Candidates& candidates,
              TopK& best);
-  /// score(r, u - first_unit) *= factor for every unit u of the block that row r of `factors` lists.
+  /// score(r, u - first_unit) *= factor for every unit u of the block that row r of `factors`
+  /// lists.
   ///   factors [B x units] with values, columns ascend,  score [B x W]
   void multiply(const CsrView& factors, Index first_unit, MatrixView<float> score);
   /// Merges two lists of the same examples, for example of two ranks.

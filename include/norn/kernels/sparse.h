@@ -12,8 +12,8 @@
 namespace norn {
 
 /// A sparse batch turned over: for each source unit that occurs, the examples that hold it, in
-/// order of example. On a GPU `touched` is only a limit, of what the host knows of the batch: beyond
-/// the units that occur, `unit` is no_unit and `begin` repeats the number of entries.
+/// order of example. On a GPU `touched` is only a limit, of what the host knows of the batch:
+/// beyond the units that occur, `unit` is no_unit and `begin` repeats the number of entries.
 struct TransposedBatch {
   static constexpr Column no_unit = 0xFFFFFFFFu;
   Buffer<Column> unit;           ///< [touched] source units that occur, ascending

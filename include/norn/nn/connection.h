@@ -56,7 +56,9 @@ class Weights {
   std::array<MatrixView<float>, 2> slots_of(Range destinations);
   /// The weights rounded for products, [as values()], or an empty view. Updates keep them in step;
   /// after anything else has changed values(), call round().
-  MatrixView<Bfloat16> rounded() { return rounded_.empty() ? MatrixView<Bfloat16>{} : rounded_.view(); }
+  MatrixView<Bfloat16> rounded() {
+    return rounded_.empty() ? MatrixView<Bfloat16>{} : rounded_.view();
+  }
   MatrixView<Bfloat16> rounded_of(Range destinations);
   void round(const Compute& compute);
   int slots() const { return slots_; }

@@ -51,7 +51,7 @@ class DeltaSum {
   std::int64_t* flags_ = nullptr;  // coarse used, out of range
   Buffer<FixedFormat> format_;     // one
   Buffer<float> maximum_;          // one
-  bool host_ = true;  // whether the flags can be read here
+  bool host_ = true;               // whether the flags can be read here
   Index terms_ = 0;
   Index examples_ = 0;
 };

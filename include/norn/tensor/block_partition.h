@@ -20,7 +20,7 @@ struct BlockRule {
   Index minimum_width = 64;
   Index maximum_width = 4096;
   Index multiple = 16;
-  Index wanted_blocks = 8;  ///< so that threads and ranks have something to share
+  Index wanted_blocks = 8;                   ///< so that threads and ranks have something to share
   Index gradient_elements = Index(1) << 18;  ///< of a weight gradient's tile that stays in cache
   Index most_blocks = Index(1) << 40;  ///< beyond which blocks become wider, up to maximum_width
 };

@@ -29,7 +29,8 @@ class Memory {
   /// the copy is made.
   virtual void write(void* to, const void* host, std::size_t bytes);
   virtual void read(const void* from, void* host, std::size_t bytes) const;
-  /// The same for `rows` rows of `row_bytes` bytes, rows standing `stride` bytes apart on each side.
+  /// The same for `rows` rows of `row_bytes` bytes, rows standing `stride` bytes apart on each
+  /// side.
   virtual void write_rows(void* to, std::size_t to_stride, const void* host,
                           std::size_t host_stride, std::size_t row_bytes, std::size_t rows);
   virtual void read_rows(const void* from, std::size_t from_stride, void* host,

@@ -34,10 +34,10 @@ class WorkQueue {
   /// Page-locked memory that lives as long as the queue.
   virtual void* staging(std::size_t bytes);
 
-  /// Where the time of a piece of work goes. Between profile(true) and profile(false) run() makes no
-  /// graphs, and the device notes when it reaches each stage(); stage_times() then waits for it and
-  /// gives every stage's time up to the next one, in the order in which they first began. Devices
-  /// that cannot tell give nothing.
+  /// Where the time of a piece of work goes. Between profile(true) and profile(false) run() makes
+  /// no graphs, and the device notes when it reaches each stage(); stage_times() then waits for it
+  /// and gives every stage's time up to the next one, in the order in which they first began.
+  /// Devices that cannot tell give nothing.
   struct StageTime {
     std::string name;
     double seconds = 0.0;
