@@ -16,7 +16,7 @@ namespace {
 BlockRule cuda_block_rule() {
   BlockRule rule;
   rule.delta_elements = Index(1) << 24;
-  rule.minimum_width = 2048;
+  rule.minimum_width = 8192;
   rule.maximum_width = 65536;
   rule.multiple = 128;
   rule.wanted_blocks = 4;

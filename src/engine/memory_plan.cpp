@@ -19,7 +19,8 @@ constexpr Index kFloat = Index(sizeof(float));
 constexpr Index kRounded = Index(sizeof(Bfloat16));
 // As in Network: pre-activations that SoftMax keeps between its passes.
 constexpr Index kKeptElements = Index(1) << 24;
-constexpr Index kBatchesHeld = 4;  // two read ahead, one in use, one being filled
+constexpr Index kBatchesHeld = 4;   // two read ahead, one in use, one being filled
+constexpr Index kBatchesOnGpu = 2;  // one in use, one being copied
 
 std::string activation_name(const LayerDescriptor& layer) {
   if (layer.kind == LayerKind::input) return {};
@@ -235,10 +236,11 @@ class Planner {
       const double prepared = set.gives_sparse_batches() ? 4.0 * entries_per_example(set) * 8.0
                                                          : double(set.width()) * double(kFloat);
       plan_.batch_bytes +=
-          std::int64_t(double(settings_.batch) * (double(kBatchesHeld) * row + prepared));
+          std::int64_t(double(settings_.batch) *
+                       (double(settings_.on_gpu ? kBatchesOnGpu : kBatchesHeld) * row + prepared));
     }
     plan_.data_streamed = held > settings_.data_memory_bytes;
-    if (!plan_.data_streamed) plan_.data_bytes = held;
+    if (!plan_.data_streamed && !settings_.on_gpu) plan_.data_bytes = held;
   }
 
   static double entries_per_example(const DatasetInfo& set) {
