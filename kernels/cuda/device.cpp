@@ -41,6 +41,12 @@ struct CudaDevice::State {
                       options.device, count == 0 ? "none" : fmt::format("0 to {}", count - 1)));
     cuda::check(cudaSetDevice(options.device), "cudaSetDevice");
     properties = properties_of(options.device);
+    if (!cuda::device_runs_this_build())
+      throw DeviceError(fmt::format(
+          "GPU {} ({}, compute capability {}.{}) cannot run this build; configure it with "
+          "-DCMAKE_CUDA_ARCHITECTURES={}{}, or use --device cpu",
+          options.device, properties.name, properties.major, properties.minor, properties.major,
+          properties.minor));
     cuda::check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreate");
     memory = std::make_unique<cuda::DeviceMemory>(handle, options.memory_pool);
     stream = std::make_unique<cuda::Stream>(

@@ -8,6 +8,9 @@
 /// they are given stand in the device's memory.
 namespace norn::cuda {
 
+/// Whether the current device has code in this build.
+bool device_runs_this_build();
+
 std::unique_ptr<DenseKernels> make_dense(const Stream& stream);
 std::unique_ptr<SparseKernels> make_sparse(const Stream& stream);
 std::unique_ptr<BatchKernels> make_batch(const Stream& stream);

@@ -50,7 +50,7 @@ class Planner {
     for (int layer : graph_.order)
       if (takes_part_[std::size_t(layer)]) add_layer(layer);
     for (std::size_t e = 0; e < graph_.edges.size(); ++e) add_edge(int(e));
-    plan_.working_bytes += scratch_bytes();
+    add_scratch();
     add_data();
     return std::move(plan_);
   }
@@ -85,6 +85,16 @@ class Planner {
   }
   bool edge_takes_part(int edge) const {
     return takes_part_[std::size_t(graph_.edges[std::size_t(edge)].destination)];
+  }
+
+  // Adds to one of the plan's sums, under a name.
+  void count(std::int64_t MemoryPlan::*sum, std::string name, Index bytes) {
+    if (bytes == 0) return;
+    plan_.*sum += bytes;
+    plan_.buffers.push_back({std::move(name), bytes});
+  }
+  void count_working(std::string name, Index bytes) {
+    count(&MemoryPlan::working_bytes, std::move(name), bytes);
   }
 
   void find_participants() {
@@ -131,43 +141,53 @@ class Planner {
         if (graph_.edges[std::size_t(e)].shared_with < 0)
           entry.weights += layer.units() * layer_of(graph_.edges[std::size_t(e)].source).units();
       add_unit_vectors(number);
-      plan_.working_bytes += is_output(number) ? output_bytes(number) : hidden_bytes(number);
+      is_output(number) ? add_output(number) : add_hidden(number);
     }
     plan_.weights += entry.weights;
     plan_.layers.push_back(std::move(entry));
   }
 
   void add_unit_vectors(int number) {
-    const bool norm = layer_of(number).batch_normalization;
+    const LayerDescriptor& layer = layer_of(number);
+    const bool norm = layer.batch_normalization;
     const Index bytes = mine(number) * kFloat;
-    plan_.parameter_bytes += bytes * (norm ? 5 : 1);
-    plan_.state_bytes += bytes * slots_ * (norm ? 3 : 1);
-    if (training()) plan_.working_bytes += 2 * bytes;
+    count(&MemoryPlan::parameter_bytes, layer.name + " biases and scales", bytes * (norm ? 5 : 1));
+    count(&MemoryPlan::state_bytes, layer.name + " state of biases and scales",
+          bytes * slots_ * (norm ? 3 : 1));
+    if (training()) count_working(layer.name + " gradients of biases", 2 * bytes);
   }
 
-  Index hidden_bytes(int number) const {
+  void add_hidden(int number) {
     const LayerDescriptor& layer = layer_of(number);
     const Index whole = settings_.batch * layer.units() * kFloat;
     const Index own = settings_.batch * mine(number) * kFloat;
-    const Index rounded = settings_.rounds_operands ? whole / kFloat * kRounded : 0;
-    if (!training()) return whole + rounded;
-    Index bytes = whole + own + rounded;
-    if (settings_.rounds_operands) bytes += own / kFloat * kRounded;
-    if (layer.dropout > 0.0f) bytes += own;
-    if (layer.batch_normalization) bytes += own + mine(number) * kFloat;
+    const auto rounded = [&](Index bytes) {
+      return settings_.rounds_operands ? bytes / kFloat * kRounded : 0;
+    };
+    count_working(layer.name + " activations", whole);
+    count_working(layer.name + " activations, rounded", rounded(whole));
+    if (!training()) return;
+    count_working(layer.name + " deltas", own);
+    count_working(layer.name + " deltas, rounded", rounded(own));
+    if (layer.dropout > 0.0f) count_working(layer.name + " before dropout", own);
+    if (layer.batch_normalization)
+      count_working(layer.name + " normalised", own + mine(number) * kFloat);
     const bool wanted = !graph_.destinations[std::size_t(number)].empty() ||
                         !graph_.skip_destinations[std::size_t(number)].empty();
-    if (wanted) bytes += 2 * settings_.batch * layer.units() * Index(sizeof(std::int64_t));
-    return bytes;
+    if (wanted)
+      count_working(layer.name + " deltas in fixed point",
+                    2 * settings_.batch * layer.units() * Index(sizeof(std::int64_t)));
   }
 
-  Index output_bytes(int number) const {
-    if (!is_softmax(number)) return 0;
+  void add_output(int number) {
+    if (!is_softmax(number)) return;
+    const std::string& name = layer_of(number).name;
     const Index blocks = partition(number).blocks_of(0, settings_.ranks).count();
-    Index bytes = 2 * blocks * settings_.batch * kFloat;
-    bytes += settings_.batch * (kFloat + 2 * Index(sizeof(std::int64_t)));
-    if (keeps_z(number)) bytes += mine(number) * settings_.batch * kFloat;
-    return bytes;
+    count_working(name + " sums of SoftMax rows",
+                  2 * blocks * settings_.batch * kFloat +
+                      settings_.batch * (kFloat + 2 * Index(sizeof(std::int64_t))));
+    if (keeps_z(number))
+      count_working(name + " pre-activations", mine(number) * settings_.batch * kFloat);
   }
 
   void add_edge(int number) {
@@ -180,14 +200,17 @@ class Planner {
     const Index destinations =
         replicated ? layer_of(first.destination).units() : mine(first.destination);
     const Index bytes = sources * destinations * kFloat;
-    if (replicated && training()) plan_.working_bytes += bytes * (owned == number ? 2 : 1);
+    const std::string name = layer_of(edge.source).name + " -> " + layer_of(edge.destination).name;
+    if (replicated && training())
+      count_working(name + " gradient of shared weights", bytes * (owned == number ? 2 : 1));
     if (edge.shared_with >= 0) return;
-    plan_.parameter_bytes += bytes;
-    plan_.state_bytes += bytes * slots_;
+    count(&MemoryPlan::parameter_bytes, name + " weights", bytes);
+    count(&MemoryPlan::state_bytes, name + " optimizer state", bytes * slots_);
     if (stored_by_destination(number) && settings_.rounds_operands)
-      plan_.state_bytes += bytes / kFloat * kRounded;
+      count(&MemoryPlan::state_bytes, name + " weights, rounded", bytes / kFloat * kRounded);
     if (training() && !stored_by_destination(number))
-      plan_.state_bytes += sources * Index(sizeof(std::int64_t));
+      count(&MemoryPlan::state_bytes, name + " steps of the rows",
+            sources * Index(sizeof(std::int64_t)));
   }
 
   Index gradient_tile(int edge) const {
@@ -201,7 +224,7 @@ class Planner {
   }
 
   // Every lane has room for the largest connection.
-  Index scratch_bytes() const {
+  void add_scratch() {
     Index widest_z = 0;
     Index widest_source = 0;
     Index gradient = 0;
@@ -217,12 +240,16 @@ class Planner {
       if (is_output(number) && !keeps_z(number))
         widest_z = std::max(widest_z, partition(number).block_width());
     }
-    Index elements = settings_.batch * widest_z;
-    if (training()) elements += settings_.batch * widest_source + gradient;
-    Index bytes = elements * kFloat;
-    if (training() && settings_.rounds_operands)
-      bytes += settings_.batch * (widest_delta + 7) / 8 * 8 * kRounded;
-    return bytes * settings_.lanes;
+    const auto each_lane = [&](const char* name, Index bytes) {
+      count_working(name, bytes * settings_.lanes);
+    };
+    each_lane("pre-activations of a block", settings_.batch * widest_z * kFloat);
+    if (!training()) return;
+    each_lane("input deltas of a block", settings_.batch * widest_source * kFloat);
+    each_lane("gradient of a tile", gradient * kFloat);
+    if (settings_.rounds_operands)
+      each_lane("deltas of a block, rounded",
+                settings_.batch * ((widest_delta + 7) / 8 * 8) * kRounded);
   }
 
   void add_data() {
@@ -235,12 +262,13 @@ class Planner {
       // Read ahead, prepared with values, and turned over.
       const double prepared = set.gives_sparse_batches() ? 4.0 * entries_per_example(set) * 8.0
                                                          : double(set.width()) * double(kFloat);
-      plan_.batch_bytes +=
-          std::int64_t(double(settings_.batch) *
-                       (double(settings_.on_gpu ? kBatchesOnGpu : kBatchesHeld) * row + prepared));
+      const Index copies = settings_.on_gpu ? kBatchesOnGpu : kBatchesHeld;
+      count(&MemoryPlan::batch_bytes, "batches of " + set.name,
+            Index(double(settings_.batch) * (double(copies) * row + prepared)));
     }
     plan_.data_streamed = held > settings_.data_memory_bytes;
-    if (!plan_.data_streamed && !settings_.on_gpu) plan_.data_bytes = held;
+    if (!plan_.data_streamed && !settings_.on_gpu)
+      count(&MemoryPlan::data_bytes, "data sets", held);
   }
 
   static double entries_per_example(const DatasetInfo& set) {

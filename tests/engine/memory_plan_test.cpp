@@ -62,12 +62,14 @@ PlanSettings settings_of(const Recipe& recipe, int ranks, int lanes, Pass purpos
   return settings;
 }
 
-std::int64_t allocated_by_rank_0(const Recipe& recipe, int ranks, int lanes, Pass purpose) {
+std::int64_t allocated_by_rank_0(const Recipe& recipe, int ranks, int lanes, Pass purpose,
+                                 bool rounds) {
   std::int64_t bytes = 0;
   run_thread_group(ranks, [&](Communicator& communicator) {
     Executor executor(lanes);
     Kernels kernels = make_cpu_kernels(executor);
     kernels.block_rule = recipe.blocks;
+    kernels.rounds_operands = rounds;
     CountingMemory memory;
     const Context context{Compute{executor, kernels, memory}, communicator, Log()};
     const Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(),
@@ -88,9 +90,15 @@ TEST_P(MemoryPlanTest, IsWhatANetworkAllocates) {
   for (Pass purpose : {Pass::training, Pass::prediction})
     for (int ranks : {1, 3})
       for (int lanes : {1, 4}) {
-        const MemoryPlan plan = plan_memory(graph, settings_of(recipe_, ranks, lanes, purpose));
+        PlanSettings settings = settings_of(recipe_, ranks, lanes, purpose);
+        settings.rounds_operands = lanes == 1;  // as a GPU in bfloat16, which has one lane
+        const MemoryPlan plan = plan_memory(graph, settings);
+        std::int64_t in_buffers = 0;
+        for (const BufferPlan& buffer : plan.buffers) in_buffers += buffer.bytes;
+        EXPECT_EQ(in_buffers, plan.total_bytes());
         const auto planned = double(plan.parameter_bytes + plan.state_bytes + plan.working_bytes);
-        const auto allocated = double(allocated_by_rank_0(recipe_, ranks, lanes, purpose));
+        const auto allocated =
+            double(allocated_by_rank_0(recipe_, ranks, lanes, purpose, settings.rounds_operands));
         EXPECT_NEAR(planned / allocated, 1.0, 0.02)
             << recipe_.name << ", " << ranks << " ranks, " << lanes << " lanes, "
             << (purpose == Pass::training ? "training" : "prediction");

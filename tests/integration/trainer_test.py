@@ -66,6 +66,19 @@ class Training(ProgramTest):
             self.assertIn(part, done.stdout)
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
+    def test_plan_lists_its_buffers(self):
+        lines = self.train("--plan").stdout.splitlines()
+        for buffer in ("Input -> Hidden weights", "Hidden -> Output optimizer state", "gradient of a tile"):
+            self.assertTrue(any(line.strip().startswith(buffer) for line in lines), buffer)
+
+    def test_a_gpu_that_is_not_there_ends_the_run_before_it_begins(self):
+        nothing = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+        done = self.fail_with(4, "", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "--device", "cuda",
+                              env=nothing)
+        self.assertRegex(done.stderr, "this build has no CUDA|GPU 0 is not there")
+        self.assertFalse(self.path("model.nc").exists())
+        self.train("-e", "1", "--device", "auto", "--precision", "bf16", env=nothing)
+
     def test_progress_on_a_terminal_is_one_line_with_rate_and_time_left(self):
         ours, theirs = pty.openpty()
         with subprocess.Popen([str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "3000"],

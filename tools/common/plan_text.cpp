@@ -5,6 +5,7 @@
 #include "norn/base/text.h"
 
 #include <algorithm>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -36,6 +37,11 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings, cons
                   settings.batch, settings.ranks, settings.ranks == 1 ? "" : "s", settings.lanes,
                   settings.lanes == 1 ? "" : "s");
   out += "\nmemory of one rank\n";
+  std::vector<BufferPlan> buffers = plan.buffers;
+  std::stable_sort(buffers.begin(), buffers.end(),
+                   [](const BufferPlan& a, const BufferPlan& b) { return a.bytes > b.bytes; });
+  for (const BufferPlan& buffer : buffers)
+    out += fmt::format("    {:<44}{:>12}\n", buffer.name, human_bytes(double(buffer.bytes)));
   out += memory_line("parameters", plan.parameter_bytes);
   out += memory_line("optimizer state", plan.state_bytes);
   out += memory_line("working buffers", plan.working_bytes);

@@ -35,10 +35,17 @@ struct LayerPlan {
   Index weights = 0;  ///< into this layer, without shared ones, plus biases
 };
 
+/// One array, or several of the same use.
+struct BufferPlan {
+  std::string name;  ///< "Hidden1 -> Output weights", "Hidden1 activations"
+  std::int64_t bytes = 0;
+};
+
 /// Bytes are those of rank 0, which owns the most.
 struct MemoryPlan {
-  std::vector<LayerPlan> layers;  ///< those that take part
-  Index weights = 0;              ///< of all layers, over all ranks
+  std::vector<LayerPlan> layers;    ///< those that take part
+  std::vector<BufferPlan> buffers;  ///< what the bytes below consist of
+  Index weights = 0;                ///< of all layers, over all ranks
   std::int64_t parameter_bytes = 0;
   std::int64_t state_bytes = 0;    ///< of the update rule
   std::int64_t working_bytes = 0;  ///< activations, deltas, scratch
