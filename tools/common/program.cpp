@@ -75,7 +75,7 @@ int end_with(const Failure& failure, const std::string& program, MpiSession* ses
 void RunOptions::add_to(CommandLine& line) {
   line.section("Running");
   line.choice("--device", "", {"auto", "cpu", "cuda"}, device,
-              "what to compute on; auto: a GPU when there is one");
+              "what to compute on; auto: a GPU when there is one and the run has one rank");
   line.option("--gpu", "", "N", gpu, "which GPU, from 0");
   line.choice("--precision", "", {"fp32", "tf32", "bf16"}, precision,
               "operands of dense products on a GPU; weights and sums are float32 in each");
