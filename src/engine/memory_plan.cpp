@@ -19,8 +19,9 @@ constexpr Index kFloat = Index(sizeof(float));
 constexpr Index kRounded = Index(sizeof(Bfloat16));
 // As in Network: pre-activations that SoftMax keeps between its passes.
 constexpr Index kKeptElements = Index(1) << 24;
-constexpr Index kBatchesHeld = 4;   // two read ahead, one in use, one being filled
-constexpr Index kBatchesOnGpu = 2;  // one in use, one being copied
+constexpr Index kBatchesHeld = 4;                  // two read ahead, one in use, one being filled
+constexpr Index kBatchesOnGpu = 2;                 // one in use, one being copied
+constexpr Index kGpuWorkspace = Index(128) << 20;  // cuBLASLt's, for plain and for fused products
 
 std::string activation_name(const LayerDescriptor& layer) {
   if (layer.kind == LayerKind::input) return {};
@@ -243,6 +244,7 @@ class Planner {
     const auto each_lane = [&](const char* name, Index bytes) {
       count_working(name, bytes * settings_.lanes);
     };
+    if (settings_.on_gpu) count_working("workspace of products", kGpuWorkspace);
     each_lane("pre-activations of a block", settings_.batch * widest_z * kFloat);
     if (!training()) return;
     each_lane("input deltas of a block", settings_.batch * widest_source * kFloat);

@@ -29,7 +29,7 @@ void Network::begin_step(const BoundBatch& batch, const StepPosition& position) 
           "Network::train_step: batch is empty or larger than planned");
   require(in_flight_.size() < places_.size(), "Network::begin_step: too many steps are in flight");
   WorkQueue& queue = *context_.compute.kernels.queue;
-  load(batch);
+  load(batch, Pass::training);
   queue.run([&] { enqueue_step(batch, position); });
   InFlight step{position, places_[next_place_++ % places_.size()]};
   queue.download(step.words, outcome_.data(), std::size_t(outcome_.bytes()));
@@ -37,11 +37,12 @@ void Network::begin_step(const BoundBatch& batch, const StepPosition& position) 
   in_flight_.push_back(step);
 }
 
-// Puts the batch where the kernels can read it.
-void Network::load(const BoundBatch& batch) {
+// Puts the batch where the kernels can read it; predictions need no targets.
+void Network::load(const BoundBatch& batch, Pass pass) {
   for (int layer : order_) {
     const auto at = std::size_t(layer);
     if (!batches_[at] || !batch.of_layer[at]) continue;
+    if (pass == Pass::prediction && !inputs_[at]) continue;
     bound_[at] = batches_[at]->load(context_.compute, *batch.of_layer[at]);
   }
 }
