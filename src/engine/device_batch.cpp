@@ -29,14 +29,13 @@ BatchView DeviceBatch::load(const Compute& compute, const HostBatch& batch) {
   Copy& copy = copies_[turn_];
   turn_ = (turn_ + 1) % copies_.size();
   if (batch.is_sparse) {
-    const CsrView& host = view.sparse;
+    const CsrView host = view.sparse;
     const Index entries = Index(host.entries());
     CsrView& sparse = view.sparse;
     sparse.entry_limit = entries;
     sparse.row_begin = upload(compute, host.row_begin, host.rows + 1, copy.row_begin);
-    const float* values = host.value;
     sparse.column = upload(compute, host.column, entries, copy.column);
-    sparse.value = values == nullptr ? nullptr : upload(compute, values, entries, copy.value);
+    sparse.value = host.value ? upload(compute, host.value, entries, copy.value) : nullptr;
   } else {
     view.dense.data =
         upload(compute, view.dense.data, view.dense.rows * view.dense.stride, copy.dense);

@@ -17,10 +17,9 @@ unset OPENBLAS_CORETYPE OPENBLAS_NUM_THREADS OMP_NUM_THREADS
 cmake --preset cpu > /dev/null
 cmake --build --preset cpu --target train_bench
 
-# ours ROUND NETWORK FILTER: one benchmark, as JSON.
+# ours ROUND NETWORK OPTION...: one line of JSON.
 ours() {
-  build/cpu/bin/train_bench --benchmark_filter="^$3" --benchmark_min_time=5 \
-    --benchmark_out="$out/norn.$2.$1.json" --benchmark_out_format=json > /dev/null
+  build/cpu/bin/train_bench --device cpu "${@:3}" --seconds 5 --no-stages --json "$out/norn.$2.$1.json" > /dev/null
 }
 # torch ROUND NETWORK INPUT OPTION...: the last line is JSON.
 torch() {
@@ -32,11 +31,11 @@ wide=(--examples 6000 --hidden 512 --activation relu --loss bce --batch 256 --st
 
 for round in $(seq "$rounds"); do
   echo "round $round of $rounds"
-  ours "$round" packages debian_packages/softmax/Adam
+  ours "$round" packages --shape debian_packages --optimizer Adam
   torch "$round" packages bag "${packages[@]}"
   torch "$round" packages dense "${packages[@]}"
   for optimizer in sgd adam; do
-    ours "$round" "wide-$optimizer" "wide27k/sigmoid/$([ "$optimizer" = sgd ] && echo SGD || echo Adam)"
+    ours "$round" "wide-$optimizer" --shape wide27k --optimizer "$([ "$optimizer" = sgd ] && echo SGD || echo Adam)"
     torch "$round" "wide-$optimizer" bag "${wide[@]}" --optimizer "$optimizer"
     torch "$round" "wide-$optimizer" dense "${wide[@]}" --optimizer "$optimizer"
   done
@@ -49,8 +48,7 @@ rates = {}
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.json")):
     side, network, _ = path.stem.split(".")
     report = json.loads(path.read_text())
-    rate = report["samples_per_second"] if "samples_per_second" in report else report["benchmarks"][0]["samples/s"]
-    rates.setdefault(network, {}).setdefault(side, []).append(rate)
+    rates.setdefault(network, {}).setdefault(side, []).append(report["samples_per_second"])
 print(f"\n{'samples/s, median (min-max)':<28}{'Norn':>24}{'PyTorch, bag':>24}{'PyTorch, dense':>24}{'ratio':>8}")
 for network, sides in rates.items():
     cells = []

@@ -166,6 +166,7 @@ struct Stage {
 
 struct Result {
   std::string shape;
+  std::string optimizer;
   std::string error;
   Index batch = 0;
   double step_seconds = 0.0;
@@ -196,6 +197,7 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
                Runtime& runtime) {
   Result result;
   result.shape = name;
+  result.optimizer = name_of(network.training.optimizer);
   result.batch = network.training.batch;
   NetworkDescriptor plain = network;  // nothing random: the check knows no masks
   plain.denoising = 0.0f;
@@ -269,7 +271,7 @@ std::string json_of(const Result& r, const Options& options, const Runtime& runt
       "{{\"shape\": \"{}\", \"error\": \"{}\", \"device\": \"{}\", \"precision\": \"{}\", "
       "\"optimizer\": \"{}\", \"batch\": {}, \"samples_per_second\": {:.1f}, \"ms\": {:.5f}, "
       "\"floor_ms\": {:.5f}, \"working_mb\": {:.2f}, \"peak_gb\": {:.3f}, \"stages\": [",
-      r.shape, r.error, runtime.description(), options.precision, options.optimizer, r.batch,
+      r.shape, r.error, runtime.description(), options.precision, r.optimizer, r.batch,
       r.step_seconds > 0 ? double(r.batch) / r.step_seconds : 0.0, 1e3 * r.step_seconds,
       1e3 * r.floor_seconds, r.working_megabytes, r.peak_gigabytes);
   for (std::size_t i = 0; i < r.stages.size(); ++i)

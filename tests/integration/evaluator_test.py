@@ -105,6 +105,8 @@ class Evaluating(ProgramTest):
             self.fail_with(code, message, "evaluator", *words)
 
         fails(2, "--model (-n), --data (-i) are missing; evaluator --help shows examples")
+        fails(2, "--gpu -1 is out of range", "-n", "model.nc", "--data", "test.nc", "--gpu", "-1")
+        fails(2, "--threads -1 is out of range", "-n", "model.nc", "--data", "test.nc", "--threads", "-1")
         fails(3, "none.nc: ", "-n", "none.nc", "--data", "test.nc")
         fails(3, "none.nc: ", "-n", "model.nc", "--data", "none.nc")
         fails(2, '--top: "10;20" is no list of numbers from 1 on', "-n", "model.nc", "--data", "test.nc", "-k", "10;20")

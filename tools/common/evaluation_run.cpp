@@ -28,6 +28,7 @@ class EvaluationRun {
         console_("evaluator", session.rank(), options.run.level()) {}
 
   int run() {
+    options_.run.check();
     settings_.ks = parse_ks(options_.top);
     settings_.seen = options_.keep_seen ? SeenUnits::keep : SeenUnits::leave_out;
     if (options_.batch < 1)
