@@ -11,8 +11,9 @@ Runs each test program once plainly, all of its tests, then under compute-saniti
 (without the engine's memory pool, so that every array is an allocation of its own). Prints a table of what was run.
 Exit code 1 when anything failed, was skipped, missing or ran out of time; 2 for the command line; 3 without a GPU.
 
-  PROGRAM           a path, or a name in build/cuda/bin or PATH
-                    [kernels_cuda_test cuda_test engine_cuda_test fused_cuda_test]
+  PROGRAM           a path, or a name in build/cuda/bin or PATH; NAME:PRECISION runs it plainly in that precision alone
+                    [kernels_cuda_test cuda_test engine_cuda_test engine_cuda_test:tf32 engine_cuda_test:bf16
+                    fused_cuda_test repeats_cuda_test]
   --tools T,T,...   plain, memcheck, racecheck, initcheck, synccheck [plain,memcheck,racecheck,initcheck]
   --filter PATTERN  Google Test filter of the sanitizers' runs, which take 10 to 100 times as long [all tests]
   --shard I/N       the sanitizers run the I-th of N parts of the tests, I from 0
@@ -43,7 +44,8 @@ while [ "$#" -gt 0 ]; do
   esac
   shift
 done
-[ "${#programs[@]}" -gt 0 ] || programs=(kernels_cuda_test cuda_test engine_cuda_test fused_cuda_test)
+[ "${#programs[@]}" -gt 0 ] || programs=(kernels_cuda_test cuda_test engine_cuda_test engine_cuda_test:tf32 \
+  engine_cuda_test:bf16 fused_cuda_test repeats_cuda_test)
 [[ "$limit" =~ ^[1-9][0-9]*$ ]] || fail "--limit must be a number of seconds, not '$limit'"
 if [ -n "$shard" ]; then
   if ! [[ "$shard" =~ ^(0|[1-9][0-9]*)/([1-9][0-9]*)$ ]] || [ "${shard%/*}" -ge "${shard#*/}" ]; then
@@ -127,14 +129,15 @@ note() {
   [ "$5" = ok ] || failures=$((failures + 1))
 }
 
-# check NAME PATH TOOL
+# check NAME[:PRECISION] PATH TOOL
 check() {
-  local log="$out/$1.$3.log" started=$SECONDS status=0 result
+  local log="$out/${1/:/.}.$3.log" started=$SECONDS status=0 result
   local command=("$2" --gtest_color=no --gtest_brief=0)
   local environment=()
+  [[ "$1" != *:* ]] || environment=("NORN_TEST_PRECISION=${1##*:}")
   if [ "$3" != plain ]; then
     command=("$sanitizer" --tool "$3" --error-exitcode 99 --print-limit 20 "${command[@]}" "--gtest_filter=$filter")
-    environment=(NORN_CUDA_POOL=off)
+    environment=(NORN_CUDA_POOL=off NORN_TEST_REPEATS=2)
     [ -z "$shard" ] || environment+=("GTEST_SHARD_INDEX=${shard%/*}" "GTEST_TOTAL_SHARDS=${shard#*/}")
   fi
   env -u GTEST_FILTER "${environment[@]}" timeout -k 10 "$limit" "${command[@]}" > "$log" 2>&1 || status=$?
@@ -147,11 +150,12 @@ echo "$gpus"
 printf '%-28s %-10s %6s %8s  %s\n' program tool tests seconds result
 for given in "${programs[@]}"; do
   name=$(basename -- "$given")
-  if ! path=$(find_program "$given"); then
+  if ! path=$(find_program "${given%:*}"); then
     note "$name" - - - "not found"
     continue
   fi
   for tool in ${tools//,/ }; do
+    [[ "$given" != *:* || "$tool" = plain ]] || continue
     check "$name" "$path" "$tool"
   done
 done

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kernel of every family, 1000 times on the same input: one hash.
+#include "tests/cuda/repeats.h"
+
+namespace norn::test {
+namespace {
+
+constexpr Precision kPrecisions[] = {Precision::fp32, Precision::tf32, Precision::bf16};
+const Philox kRandom{0x1234567u, 0x89ABCDEFu};
+
+TEST_F(RepeatsTest, Dense) {
+  for (Precision precision : kPrecisions) {
+    SCOPED_TRACE(name_of(precision));
+    const auto dense = [&]() -> DenseKernels& { return *use(precision).dense; };
+    {
+      DenseKernels& kernels = dense();
+      const DenseOperand x = operand(250, 520);
+      const DenseOperand w = operand(700, 520);
+      const MatrixView<float> z = matrix(250, 700);
+      expect_one_hash("multiply_transposed",
+                      [&] { kernels.multiply_transposed(x, w, z, Existing::add); });
+    }
+    {
+      DenseKernels& kernels = dense();
+      const DenseOperand x = operand(250, 520);
+      const DenseOperand w = operand(700, 520);
+      const VectorView<const float> bias{constant(numbers(700)), 700};
+      const MatrixView<float> z = matrix(250, 700);
+      expect_one_hash("affine", [&] { kernels.affine(x, w, bias, z); });
+    }
+    {
+      // A long sum for few results: the library splits it.
+      DenseKernels& kernels = dense();
+      const DenseOperand delta = operand(130, 6000);
+      const DenseOperand w = operand(6000, 136);
+      const MatrixView<float> dx = matrix(130, 136);
+      expect_one_hash("multiply", [&] { kernels.multiply(delta, w, dx); });
+    }
+    {
+      DenseKernels& kernels = dense();
+      const DenseOperand delta = operand(2000, 150);
+      const DenseOperand x = operand(2000, 264);
+      const MatrixView<float> g = matrix(150, 264);
+      expect_one_hash("gradient", [&] { kernels.gradient(delta, x, 0.25f, g); });
+    }
+  }
+}
+
+TEST_F(RepeatsTest, Sparse) {
+  Kernels& kernels = use(Precision::tf32);
+  const Index examples = 200, sources = 900, units = 260;
+  {
+    const CsrView x = sparse(examples, sources, 40, true);
+    const MatrixView<const float> w = constant_matrix(sources, units);
+    const MatrixView<float> z = matrix(examples, units);
+    expect_one_hash("multiply", [&] { kernels.sparse->multiply(x, w, z); });
+  }
+  for (const char* what :
+       {"gradient", "update_rows", "catch_up", "catch_up of a batch", "mark_done"}) {
+    const CsrView x = sparse(examples, sources, 40, false);
+    TransposedBatch xt;
+    kernels.queue->run([&] { kernels.sparse->transpose(x, xt); });
+    const MatrixView<const float> delta = constant_matrix(examples, units);
+    RowState rows;
+    rows.w = matrix(sources, units);
+    rows.slot = {matrix(sources, units), matrix(sources, units, 0.0f, 1.0f)};
+    std::vector<std::int64_t> done(static_cast<std::size_t>(sources));
+    for (std::size_t i = 0; i < done.size(); ++i) done[i] = std::int64_t(i % 7);
+    rows.steps_done = {array(done), sources};
+    const UpdateSchedule schedule{0.01f, 0.0f, 1e-3f, 1e-4f};
+    const std::string word = what;
+    expect_one_hash(what, [&] {
+      if (word == "gradient") kernels.sparse->gradient(xt, delta, 0.5f, rows.w);
+      if (word == "update_rows")
+        kernels.sparse->update_rows(Adam{}, schedule, 8, xt, delta, 0.5f, rows);
+      if (word == "catch_up") kernels.sparse->catch_up(Adam{}, schedule, 8, rows);
+      if (word == "catch_up of a batch") kernels.sparse->catch_up(Adam{}, schedule, 8, xt, rows);
+      if (word == "mark_done") kernels.sparse->mark_done(xt, 8, rows.steps_done);
+    });
+  }
+}
+
+// Turning a batch over, seen through the gradient that follows from it.
+TEST_F(RepeatsTest, Transpose) {
+  Kernels& kernels = use(Precision::fp32);
+  const CsrView x = sparse(300, 1200, 60, true);
+  const MatrixView<const float> delta = constant_matrix(300, 8);
+  const MatrixView<float> g = matrix(1200, 8);
+  TransposedBatch xt;
+  expect_one_hash("transpose", [&] {
+    kernels.sparse->transpose(x, xt);
+    kernels.sparse->gradient(xt, delta, 1.0f, g);
+  });
+}
+
+TEST_F(RepeatsTest, Batch) {
+  Kernels& kernels = use(Precision::fp32);
+  {
+    const CsrView x = sparse(300, 900, 60, true);
+    std::vector<Index> number(300);
+    for (std::size_t i = 0; i < number.size(); ++i) number[i] = Index(7 * i);
+    const VectorView<const Index> examples{constant(number), 300};
+    const VectorView<const float> weight{constant(numbers(300)), 300};
+    const MatrixView<const float> w = constant_matrix(900, 16);
+    const MatrixView<float> z = matrix(300, 16);
+    CsrBuffer prepared;
+    InputPreparation preparation{true, 0.4f, kRandom, 3};
+    expect_one_hash("prepare", [&] {
+      kernels.batch->prepare(x, weight, examples, preparation, prepared);
+      kernels.sparse->multiply(prepared.view(), w, z);
+    });
+  }
+  {
+    const MatrixView<const float> data = constant_matrix(200, 300);
+    const VectorView<const float> weight{constant(numbers(200)), 200};
+    const MatrixView<float> x = matrix(200, 310);
+    expect_one_hash("prepare_dense", [&] { kernels.batch->prepare_dense(data, weight, true, x); });
+  }
+  {
+    const MatrixView<float> y = matrix(200, 300);
+    expect_one_hash("dropout", [&] { kernels.batch->dropout(0.3f, kRandom, 5, 7, y, y); });
+  }
+  const MatrixView<float> y = matrix(200, 300);
+  expect_one_hash("alpha_dropout", [&] {
+    kernels.batch->alpha_dropout(0.3f, -1.7f, kRandom, 5, 7, y, y);
+    kernels.batch->alpha_dropout_backward(0.3f, -1.7f, kRandom, 5, 7, y);
+    kernels.batch->dropout_backward(0.2f, kRandom, 5, 7, y);
+  });
+}
+
+TEST_F(RepeatsTest, Pointwise) {
+  Kernels& kernels = use(Precision::bf16);
+  PointwiseKernels& pointwise = *kernels.pointwise;
+  const auto row = [&] { return VectorView<const float>{constant(numbers(333)), 333}; };
+  const auto check = [&](const char* name, const auto& run) {
+    const VectorView<const float> bias = row();
+    const MatrixView<const float> x = constant_matrix(1500, 333);
+    const MatrixView<float> z = matrix(1500, 333);
+    expect_one_hash(name, [&] { run(bias, x, z); });
+  };
+  check("set_rows", [&](auto bias, auto, auto z) { pointwise.set_rows(bias, z); });
+  check("add", [&](auto, auto x, auto z) { pointwise.add(x, z); });
+  check("copy", [&](auto, auto x, auto z) { pointwise.copy(x, z); });
+  check("scale", [&](auto, auto, auto z) { pointwise.scale(0.7f, z); });
+  check("activate", [&](auto, auto, auto z) { pointwise.activate(Tanh{}, z); });
+  check("multiply_slope", [&](auto, auto x, auto z) { pointwise.multiply_slope(Sigmoid{}, x, z); });
+  check("softmax_rows", [&](auto, auto, auto z) { pointwise.softmax_rows(z); });
+  check("softmax_rows_backward",
+        [&](auto, auto x, auto z) { pointwise.softmax_rows_backward(x, z); });
+  const MatrixView<const float> x = constant_matrix(1500, 333);
+  const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(1500, 333);
+  const VectorView<float> sum = zeros<float>(333);
+  const VectorView<float> rounded_sum = zeros<float>(333);
+  expect_one_hash("round and sum_columns", [&] {
+    pointwise.round(x, rounded);
+    pointwise.sum_columns(x, 0.5f, sum);
+    pointwise.sum_columns(rounded, 0.5f, rounded_sum);
+  });
+}
+
+TEST_F(RepeatsTest, Fixed) {
+  Kernels& kernels = use(Precision::fp32);
+  const MatrixView<const float> term = constant_matrix(400, 333);
+  FixedMatrixView sum;
+  sum.fine = empty_matrix<std::int64_t>(400, 333);
+  sum.coarse = empty_matrix<std::int64_t>(400, 333);
+  sum.coarse_used = zeros<std::int64_t>(1).data;
+  sum.out_of_range = zeros<std::int64_t>(1).data;
+  FixedFormat* format = array(std::vector<FixedFormat>{FixedFormat::for_maximum(1e-5, 8)});
+  const MatrixView<float> value = empty_matrix<float>(400, 333);
+  float* maximum = zeros<float>(1).data;
+  expect_one_hash("add, to_float, adapt", [&] {
+    kernels.fixed->add(format, term, sum);
+    kernels.fixed->add(format, term, sum);
+    kernels.fixed->to_float(format, sum, value, maximum);
+    kernels.fixed->adapt(maximum, 8, format);
+  });
+}
+
+TEST_F(RepeatsTest, Normalization) {
+  Kernels& kernels = use(Precision::fp32);
+  NormalizationKernels& normalization = *kernels.normalization;
+  {
+    BatchNormView norm;
+    norm.scale = {constant(numbers(200)), 200};
+    norm.bias = {constant(numbers(200)), 200};
+    norm.running_mean = zeros<float>(200);
+    norm.running_variance = zeros<float>(200);
+    const MatrixView<float> z = matrix(1200, 200);
+    const MatrixView<float> normalised = matrix(1200, 200);
+    const MatrixView<float> delta = matrix(1200, 200);
+    const VectorView<float> deviation = zeros<float>(200);
+    const VectorView<float> g1 = zeros<float>(200);
+    const VectorView<float> g2 = zeros<float>(200);
+    expect_one_hash("batch_norm", [&] {
+      normalization.batch_norm(norm, z, normalised, deviation);
+      normalization.batch_norm_backward(norm.scale, normalised, deviation, delta, g1, g2);
+      normalization.batch_norm_predict(norm, z);
+    });
+  }
+  const MatrixView<float> y = matrix(1200, 200, 0.1f, 0.9f);
+  const MatrixView<float> delta = matrix(1200, 200);
+  const VectorView<FixedSum> squares = zeros<FixedSum>(1200);
+  expect_one_hash("sparseness_penalty, add_row_squares, clip_rows", [&] {
+    normalization.sparseness_penalty(0.1f, 2.0f, y, delta);
+    normalization.add_row_squares(delta, squares);
+    normalization.clip_rows(1.0f, squares, delta);
+  });
+}
+
+TEST_F(RepeatsTest, Cost) {
+  Kernels& kernels = use(Precision::bf16);
+  const Index examples = 150, units = 1100;
+  for (const Loss& loss : {Loss{CrossEntropy{}}, Loss{SquaredError{}}}) {
+    TargetView target;
+    target.sparse = sparse(examples, units, 50, true);
+    const MatrixView<float> z = matrix(examples, units, -6.0f, 6.0f);
+    const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(examples, units);
+    double* cost = zeros<double>(1).data;
+    expect_one_hash("delta", [&] {
+      kernels.cost->delta({Sigmoid{}, loss}, target, 0, z, cost, rounded);
+    });
+  }
+}
+
+TEST_F(RepeatsTest, SoftMaxCost) {
+  Kernels& kernels = use(Precision::bf16);
+  CostKernels& cost = *kernels.cost;
+  const Index examples = 150, units = 1100;
+  for (const Loss& loss : {Loss{CrossEntropy{}}, Loss{SquaredError{}}}) {
+    TargetView target;
+    target.sparse = sparse(examples, units, 50, false);
+    const MatrixView<float> z = matrix(examples, units, -6.0f, 6.0f);
+    const MatrixView<float> y = matrix(examples, units, -6.0f, 6.0f);
+    const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(examples, units);
+    const MatrixView<float> maxima = empty_matrix<float>(1, examples);
+    const MatrixView<float> sums = empty_matrix<float>(1, examples);
+    const VectorView<float> maximum = zeros<float>(examples);
+    const VectorView<std::int64_t> total = zeros<std::int64_t>(examples);
+    const VectorView<std::int64_t> coupling = zeros<std::int64_t>(examples);
+    std::int64_t* out_of_range = zeros<std::int64_t>(1).data;
+    double* of_block = zeros<double>(1).data;
+    const SoftMaxRows rows{maximum, total, coupling};
+    const norn::SoftMaxCost rule{loss, TargetWeight::one};
+    expect_one_hash("softmax", [&] {
+      cost.softmax_statistics(z, {maxima.data, examples}, {sums.data, examples});
+      cost.softmax_maximum(maxima, maximum);
+      cost.softmax_total(maxima, sums, maximum, total, out_of_range);
+      if (CostKernels::coupling_from_targets(rule))
+        cost.softmax_coupling(rule, target, coupling, out_of_range);
+      else
+        cost.softmax_coupling(rule, target, 0, z, rows, coupling, out_of_range);
+      cost.softmax_delta(rule, target, 0, rows, z, of_block, rounded);
+      cost.softmax_values(rows, y);
+    });
+  }
+}
+
+template <std::size_t... I>
+std::vector<UpdateRule> all_rules(std::index_sequence<I...>) {
+  return {std::variant_alternative_t<I, UpdateRule>{}...};
+}
+
+TEST_F(RepeatsTest, Update) {
+  Kernels& kernels = use(Precision::bf16);
+  const UpdateStep step{0.01f, 1e-3f, 1e-4f, 1.5f, 2.0f};
+  for (const UpdateRule& rule :
+       all_rules(std::make_index_sequence<std::variant_size_v<UpdateRule>>())) {
+    const MatrixView<float> w = matrix(500, 264);
+    const MatrixView<const float> g = constant_matrix(500, 264);
+    const std::array<MatrixView<float>, 2> slots{matrix(500, 264, 0.1f, 1.0f),
+                                                 matrix(500, 264, 0.1f, 1.0f)};
+    const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(500, 264);
+    expect_one_hash("update", [&] { kernels.update->update(rule, step, w, g, slots, rounded); });
+  }
+  const MatrixView<float> w = matrix(500, 264);
+  expect_one_hash("initialise", [&] {
+    kernels.update->initialise(Xavier{}, kRandom, {true, 0, 0, 264, 500}, w);
+  });
+  const MatrixView<float> v = matrix(500, 264);
+  double* norms = zeros<double>(2).data;
+  expect_one_hash("norms and clips", [&] {
+    kernels.update->norms(v, norms, norms + 1);
+    kernels.update->clip_row_norms(5.0f, v);
+    kernels.update->clip_column_norms(4.0f, v);
+  });
+}
+
+TEST_F(RepeatsTest, Select) {
+  Kernels& kernels = use(Precision::fp32);
+  const Index examples = 120, units = 3000, k = 50;
+  const CsrView excluded = sparse(examples, units, 30, false);
+  const CsrView factors = sparse(examples, units, 30, true);
+  const MatrixView<float> score = matrix(examples, units);
+  const MatrixView<float> best_scores = empty_matrix<float>(examples, k);
+  TopK best, other;
+  expect_one_hash("merge, multiply", [&] {
+    kernels.select->begin(examples, k, best);
+    kernels.select->begin(examples, k, other);
+    kernels.select->multiply(factors, 0, score);
+    kernels.select->merge(score.columns(0, 1000), 0, {excluded, {}}, best);
+    kernels.select->merge(score.columns(1000, 2000), 1000, {excluded, {}}, other);
+    kernels.select->merge(other, best);
+    kernels.pointwise->copy(best.score.view(), best_scores);
+  });
+}
+
+TEST_F(RepeatsTest, FusedOutput) {
+  Kernels& kernels = use(Precision::bf16);
+  const Index examples = 300, units = 1032, width = 200;
+  OutputBlock block;
+  block.x = operand(examples, width);
+  block.w = operand(units, width);
+  block.bias = {constant(numbers(units)), units};
+  block.rule = {Sigmoid{}, ScaledMarginalCrossEntropy{}};
+  block.target.sparse = sparse(examples, units, 50, false);
+  block.delta = {nullptr, examples, units, units};
+  block.rounded_delta = empty_matrix<Bfloat16>(examples, units);
+  block.cost = zeros<double>(1).data;
+  expect_one_hash("output_delta", [&] { ASSERT_TRUE(kernels.fused->output_delta(block)); });
+}
+
+TEST_F(RepeatsTest, FusedUpdate) {
+  for (Precision precision : {Precision::tf32, Precision::bf16}) {
+    Kernels& kernels = use(precision);
+    const UpdateRule rule = precision == Precision::bf16 ? UpdateRule{Adam{}} : UpdateRule{Sgd{}};
+    const DenseOperand delta = operand(700, 1032);
+    const DenseOperand x = operand(700, 264);
+    const MatrixView<float> w = matrix(1032, 264);
+    const std::array<MatrixView<float>, 2> slots{matrix(1032, 264), matrix(1032, 264, 0.1f, 1.0f)};
+    const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(1032, 264);
+    const UpdateStep step{0.01f, 0.0f, 0.0f, 1.5f, 2.0f};
+    expect_one_hash("update", [&] {
+      ASSERT_TRUE(kernels.fused->update(rule, step, delta, x, 1e-3f, w, slots, rounded));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace norn::test
