@@ -46,44 +46,45 @@ void BatchKernels::prepare_dense(MatrixView<const float> data, VectorView<const 
   do_prepare_dense(data, weight, normalise_l2, x);
 }
 
+DropoutMask DropoutMask::inverted(float p, Philox random, Index first_row, Index first_unit) {
+  require_probability("dropout", p);
+  return {p, float(1.0 / (1.0 - double(p))), 0.0f, 0.0f, random, first_row, first_unit};
+}
+
+DropoutMask DropoutMask::alpha(float p, float saturation, Philox random, Index first_row,
+                               Index first_unit) {
+  require_probability("alpha_dropout", p);
+  const double a = alpha_slope(p, saturation);
+  const double b = -a * double(p) * double(saturation);
+  return {p, float(a), float(b), saturation, random, first_row, first_unit};
+}
+
 void BatchKernels::dropout(float p, Philox random, Index first_row, Index first_unit,
                            MatrixView<const float> y, MatrixView<float> out) {
-  require_probability("dropout", p);
-  require_fit(y.rows == out.rows && y.cols == out.cols && has_room(y) && has_room(out), "dropout",
-              "y and out in one shape", y, out);
-  do_mask(p, float(1.0 / (1.0 - double(p))), 0.0f, 0.0f, random, first_row, first_unit, y, out);
+  mask(DropoutMask::inverted(p, random, first_row, first_unit), y, out);
 }
 
 void BatchKernels::dropout_backward(float p, Philox random, Index first_row, Index first_unit,
                                     MatrixView<float> delta) {
-  dropout(p, random, first_row, first_unit, delta, delta);
+  mask(DropoutMask::inverted(p, random, first_row, first_unit).slope(), delta, delta);
 }
 
 void BatchKernels::alpha_dropout(float p, float saturation, Philox random, Index first_row,
                                  Index first_unit, MatrixView<const float> y,
                                  MatrixView<float> out) {
-  require_probability("alpha_dropout", p);
-  require_fit(y.rows == out.rows && y.cols == out.cols && has_room(y) && has_room(out),
-              "alpha_dropout", "y and out in one shape", y, out);
-  const double a = alpha_slope(p, saturation);
-  const double b = -a * double(p) * double(saturation);
-  do_mask(p, float(a), float(b), saturation, random, first_row, first_unit, y, out);
+  mask(DropoutMask::alpha(p, saturation, random, first_row, first_unit), y, out);
 }
 
 void BatchKernels::alpha_dropout_backward(float p, float saturation, Philox random, Index first_row,
                                           Index first_unit, MatrixView<float> delta) {
-  require_probability("alpha_dropout_backward", p);
-  require_fit(has_room(delta), "alpha_dropout_backward", "rows that do not overlap", delta);
-  do_mask(p, float(alpha_slope(p, saturation)), 0.0f, 0.0f, random, first_row, first_unit, delta,
-          delta);
+  mask(DropoutMask::alpha(p, saturation, random, first_row, first_unit).slope(), delta, delta);
 }
 
-void BatchKernels::mask(float p, float a, float b, float left_out, Philox random, Index first_row,
-                        Index first_unit, MatrixView<const float> y, MatrixView<float> out) {
-  require_probability("mask", p);
+void BatchKernels::mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out) {
+  require_probability("mask", mask.p);
   require_fit(y.rows == out.rows && y.cols == out.cols && has_room(y) && has_room(out), "mask",
               "y and out in one shape", y, out);
-  do_mask(p, a, b, left_out, random, first_row, first_unit, y, out);
+  do_mask(mask, y, out);
 }
 
 }  // namespace norn

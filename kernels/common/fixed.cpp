@@ -24,6 +24,24 @@ void FixedKernels::add(const FixedFormat* format, MatrixView<const float> term,
   do_add(format, term, sum);
 }
 
+void FixedKernels::set(const FixedFormat* format, MatrixView<const float> term,
+                       FixedMatrixView sum) {
+  require_sum(sum, term.rows, term.cols);
+  do_set(format, term, sum);
+}
+
+void FixedKernels::to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
+                            const OutputSlope& slope, MatrixView<float> delta,
+                            MatrixView<Bfloat16> rounded, float* maximum) {
+  require_sum(sum, delta.rows, delta.cols);
+  require(slope.y.rows == delta.rows && slope.y.cols == delta.cols,
+          "fixed: the outputs differ in shape from the delta");
+  require(rounded.data == nullptr || (rounded.rows == delta.rows && rounded.cols == delta.cols),
+          "fixed: the rounded delta differs in shape from the delta");
+  require(maximum != nullptr, "fixed: maximum must be given");
+  do_to_delta(format, adapt_terms, sum, slope, delta, rounded, maximum);
+}
+
 void FixedKernels::to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
                             float* maximum) {
   require_sum(sum, value.rows, value.cols);

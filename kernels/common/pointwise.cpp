@@ -41,6 +41,16 @@ void PointwiseKernels::activate(const Activation& f, MatrixView<float> z_to_y) {
   do_activate(f, z_to_y);
 }
 
+void PointwiseKernels::activate(const Activation& f, const DropoutMask& dropout,
+                                MatrixView<float> z_to_y, MatrixView<float> before_dropout,
+                                MatrixView<Bfloat16> rounded) {
+  const auto fits = [&](const auto& m) {
+    return m.data == nullptr || (m.rows == z_to_y.rows && m.cols == z_to_y.cols);
+  };
+  require(fits(before_dropout) && fits(rounded), "activate: results differ in shape from z");
+  do_activate_layer(f, dropout, z_to_y, before_dropout, rounded);
+}
+
 void PointwiseKernels::multiply_slope(const Activation& f, MatrixView<const float> y,
                                       MatrixView<float> delta) {
   require_same_shape(y, delta, "multiply_slope: y and delta differ in shape");

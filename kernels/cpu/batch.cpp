@@ -2,7 +2,7 @@
 // Preparation of sparse batches, and dropout masks.
 
 #include "kernels/cpu/families.h"
-#include "kernels/cpu/philox_lanes.h"
+#include "kernels/cpu/mask_row.h"
 
 #include <algorithm>
 #include <cmath>
@@ -115,39 +115,12 @@ class CpuBatch final : public BatchKernels {
       for (Index i = 0; i < entries; ++i) copy(i);
   }
 
-  void do_mask(float p, float a, float b, float left_out, Philox random, Index first_row,
-               Index first_unit, MatrixView<const float> y, MatrixView<float> out) override {
+  void do_mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out) override {
     if (y.empty()) return;
     const Index chunk = std::max<Index>(1, kMaskedPerTask / y.cols);
     executor_.for_ranges(y.rows, chunk, [&](Index begin, Index end, int) {
-      for (Index r = begin; r < end; ++r)
-        mask_row(p, a, b, left_out, random, std::uint64_t(first_row + r), first_unit, y.cols,
-                 y.row(r), out.row(r));
+      for (Index r = begin; r < end; ++r) mask_row(mask, r, y.cols, y.row(r), out.row(r));
     });
-  }
-
-  /// y and out may be the same memory: every element is read before it is written.
-  static void mask_row(float p, float a, float b, float left_out, const Philox& random,
-                       std::uint64_t row, Index first_unit, Index count, const float* y,
-                       float* out) {
-    PhiloxBlocks blocks;
-    float u[4 * kPhiloxLanes];
-    // Units are drawn in blocks of four, which need not begin with the first unit asked for.
-    for (Index unit = first_unit / 4 * 4; unit < first_unit + count;) {
-      const Index wanted = (first_unit + count - unit + 3) / 4;
-      const int drawn = int(std::min<Index>(wanted, kPhiloxLanes));
-      philox_blocks(random, std::uint64_t(unit) >> 2, 1, row, drawn, blocks);
-      for (int i = 0; i < drawn; ++i)
-        for (int k = 0; k < 4; ++k) u[4 * i + k] = Philox::uniform(blocks.word[k][i]);
-      const Index begin = std::max(unit, first_unit);
-      const Index end = std::min<Index>(unit + 4 * drawn, first_unit + count);
-      const float* from = y + (begin - first_unit);
-      float* to = out + (begin - first_unit);
-      const float* chance = u + (begin - unit);
-#pragma GCC ivdep
-      for (Index j = 0; j < end - begin; ++j) to[j] = a * (chance[j] >= p ? from[j] : left_out) + b;
-      unit += 4 * drawn;
-    }
   }
 
   Executor& executor_;

@@ -3,6 +3,7 @@
 #include "norn/kernels/fixed.h"
 
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/mask_row.h"
 #include "kernels/cpu/strips.h"
 
 #include <algorithm>
@@ -75,6 +76,14 @@ class CpuFixedKernels final : public FixedKernels {
     });
   }
 
+  void do_set(const FixedFormat* format, MatrixView<const float> term,
+              FixedMatrixView sum) override {
+    for_rows(term.rows, term.cols, [&](Index r) {
+      std::fill_n(sum.fine.row(r), term.cols, 0);
+      add_row(*format, term, sum, r);
+    });
+  }
+
   static void add_row(const FixedFormat& format, MatrixView<const float> term,
                       const FixedMatrixView& sum, Index r) {
     const float limit = float(format.fine_limit());
@@ -91,26 +100,63 @@ class CpuFixedKernels final : public FixedKernels {
 
   void do_to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
                    float* maximum) override {
-    const bool has_coarse = *sum.coarse_used != 0;
-    const double fine_unit = 1.0 / format->fine_scale();
-    const double coarse_unit = 1.0 / format->coarse_scale();
     std::vector<float> row_maximum(std::size_t(value.rows), 0.0f);
-    executor_.for_ranges(
-        value.rows, strips::rows_per_task(value.cols), [&](Index begin, Index end, int /*lane*/) {
-          for (Index r = begin; r < end; ++r) {
-            const std::int64_t* fine = sum.fine.row(r);
-            float* out = value.row(r);
-            for (Index c = 0; c < value.cols; ++c) out[c] = float(double(fine[c]) * fine_unit);
-            if (has_coarse) {
-              const std::int64_t* coarse = sum.coarse.row(r);
-              for (Index c = 0; c < value.cols; ++c)
-                out[c] = float(double(fine[c]) * fine_unit + double(coarse[c]) * coarse_unit);
-            }
-            row_maximum[std::size_t(r)] = largest_magnitude(out, value.cols);
-          }
-        });
+    for_rows(value.rows, value.cols, [&](Index r) {
+      row_to_float(*format, sum, r, value.cols, value.row(r));
+      row_maximum[std::size_t(r)] = largest_magnitude(value.row(r), value.cols);
+    });
     *maximum = 0.0f;
     for (float row : row_maximum) *maximum = std::max(*maximum, row);
+  }
+
+  void do_to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
+                   const OutputSlope& slope, MatrixView<float> delta, MatrixView<Bfloat16> rounded,
+                   float* maximum) override {
+    std::vector<float> row_maximum(std::size_t(delta.rows), 0.0f);
+    const Index cols = delta.cols;
+    std::visit(
+        [&](const auto& function) {
+          for_rows(delta.rows, cols, [&](Index r) {
+            const auto f = function;  // a copy that stores to the row cannot alias
+            float* row = delta.row(r);
+            row_to_float(*format, sum, r, cols, row);
+            row_maximum[std::size_t(r)] = largest_magnitude(row, cols);
+            if (slope.dropout.drops()) mask_row(slope.dropout, r, cols, row, row);
+            const float* y = slope.y.row(r);
+            for (Index c = 0; c < cols; ++c) row[c] *= f.slope(y[c]);
+            if (rounded.data == nullptr) return;
+            for (Index c = 0; c < cols; ++c) rounded(r, c) = Bfloat16::rounded(row[c]);
+          });
+        },
+        slope.f);
+    *maximum = 0.0f;
+    for (float row : row_maximum) *maximum = std::max(*maximum, row);
+    if (adapt_terms > 0) do_adapt(maximum, adapt_terms, format);
+  }
+
+  /// Calls body(row) for every row of a matrix with `cols` columns.
+  template <typename Body>
+  void for_rows(Index rows, Index cols, const Body& body) {
+    executor_.for_ranges(rows, strips::rows_per_task(cols),
+                         [&](Index begin, Index end, int /*lane*/) {
+                           for (Index r = begin; r < end; ++r) body(r);
+                         });
+  }
+
+  static void row_to_float(const FixedFormat& format, const FixedMatrixView& sum, Index r, Index n,
+                           float* out) {
+    const double fine_unit = 1.0 / format.fine_scale();
+    const std::int64_t* fine = sum.fine.row(r);
+    if (*sum.coarse_used == 0) {
+      for (Index c = 0; c < n; ++c) out[c] = float(double(fine[c]) * fine_unit);
+      return;
+    }
+    const double coarse_unit = 1.0 / format.coarse_scale();
+    std::int64_t* coarse = sum.coarse.row(r);
+    for (Index c = 0; c < n; ++c) {
+      out[c] = float(double(fine[c]) * fine_unit + double(coarse[c]) * coarse_unit);
+      coarse[c] = 0;
+    }
   }
 
   void do_adapt(const float* maximum, std::int64_t terms, FixedFormat* format) override {

@@ -3,6 +3,7 @@
 #include "norn/kernels/pointwise.h"
 
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/mask_row.h"
 #include "kernels/cpu/strips.h"
 
 #include <algorithm>
@@ -62,6 +63,24 @@ class CpuPointwiseKernels final : public PointwiseKernels {
             float* row = z_to_y.row(r);
             const Index cols = z_to_y.cols;
             for (Index c = 0; c < cols; ++c) row[c] = activation.value(row[c]);
+          });
+        },
+        f);
+  }
+
+  void do_activate_layer(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
+                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded) override {
+    std::visit(
+        [&](const auto& function) {
+          for_rows(z_to_y.rows, z_to_y.cols, [&](Index r) {
+            const auto activation = function;
+            float* row = z_to_y.row(r);
+            const Index cols = z_to_y.cols;
+            for (Index c = 0; c < cols; ++c) row[c] = activation.value(row[c]);
+            if (before_dropout.data != nullptr) std::copy_n(row, cols, before_dropout.row(r));
+            if (dropout.drops()) mask_row(dropout, r, cols, row, row);
+            if (rounded.data == nullptr) return;
+            for (Index c = 0; c < cols; ++c) rounded(r, c) = Bfloat16::rounded(row[c]);
           });
         },
         f);

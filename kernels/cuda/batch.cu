@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preparation of batches, and dropout masks, on the GPU.
+#include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/row_group.cuh"
 #include "norn/kernels/batch.h"
@@ -175,47 +176,25 @@ __global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
   }
 }
 
-/// out = a * (kept ? y : left_out) + b
-struct Mask {
-  float p;
-  float a;
-  float b;
-  float left_out;
-  Philox random;
-  Index first_row;
-  Index first_unit;
-  __device__ float of(std::uint32_t word, float y) const {
-    return a * (Philox::uniform(word) >= p ? y : left_out) + b;
+struct MaskWork {
+  DropoutMask mask;
+  MatrixView<const float> y;
+  MatrixView<float> out;
+  template <int n, typename Draw>
+  __device__ void at(Index r, Index c, const Draw& draw) const {
+    Pack<float, n> x = load<n>(y.row(r) + c);
+    const UnitChances<n> chance = draw();
+#pragma unroll
+    for (int i = 0; i < n; ++i) x.value[i] = mask.value(chance.value[i], x.value[i]);
+    store<n>(out.row(r) + c, x);
   }
 };
 
-/// A thread has the four units of one Philox block; the first and the last may be only partly in
-/// the matrix. kPacked: units and columns begin together.
 template <bool kPacked>
-__global__ void __launch_bounds__(kElementThreads)
-    mask_kernel(const Mask mask, const Index blocks, const MatrixView<const float> y,
-                const MatrixView<float> out) {
-  const Index row_step = Index(gridDim.y) * blockDim.y;
-  const Index block_step = Index(gridDim.x) * blockDim.x;
-  const Index first_block = mask.first_unit >> 2;
-  for (Index r = Index(blockIdx.y) * blockDim.y + threadIdx.y; r < y.rows; r += row_step)
-    for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < blocks; i += block_step) {
-      const Index c = 4 * (first_block + i) - mask.first_unit;
-      const bool whole = kPacked && c + 4 <= y.cols;
-      Pack<float, 4> x;
-      if (whole) x = load<4>(y.row(r) + c);  // on its way while the numbers are drawn
-      const Philox::Block block =
-          mask.random.block(std::uint64_t(first_block + i), std::uint64_t(mask.first_row + r));
-      if (whole) {
-#pragma unroll
-        for (int k = 0; k < 4; ++k) x.value[k] = mask.of(block.word[k], x.value[k]);
-        store<4>(out.row(r) + c, x);
-      } else {
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-          if (c + k >= 0 && c + k < y.cols) out(r, c + k) = mask.of(block.word[k], y(r, c + k));
-      }
-    }
+__global__ void __launch_bounds__(kElementThreads) mask_kernel(const MaskWork work) {
+  for_units<kPacked>(
+      work.mask, work.y.rows, work.y.cols,
+      [&](Index r, Index c, auto n, const auto& draw) { work.at<decltype(n)::value>(r, c, draw); });
 }
 
 template <typename T>
@@ -287,16 +266,14 @@ class CudaBatch final : public BatchKernels {
     });
   }
 
-  void do_mask(float p, float a, float b, float left_out, Philox random, Index first_row,
-               Index first_unit, MatrixView<const float> y, MatrixView<float> out) override {
+  void do_mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out) override {
     if (y.empty()) return;
-    const Mask mask{p, a, b, left_out, random, first_row, first_unit};
-    const Index blocks = (first_unit + y.cols + 3) / 4 - first_unit / 4;
-    const Launch l = element_launch(stream_, y.rows, blocks);
-    if (first_unit % 4 == 0 && is_packable<4>(y) && is_packable<4>(out))
-      mask_kernel<true><<<l.grid, l.block, 0, stream_.stream>>>(mask, blocks, y, out);
+    const Launch l = unit_launch(stream_, mask, y.rows, y.cols);
+    const MaskWork work{mask, y, out};
+    if (mask.first_unit % 4 == 0 && is_packable<4>(y) && is_packable<4>(out))
+      mask_kernel<true><<<l.grid, l.block, 0, stream_.stream>>>(work);
     else
-      mask_kernel<false><<<l.grid, l.block, 0, stream_.stream>>>(mask, blocks, y, out);
+      mask_kernel<false><<<l.grid, l.block, 0, stream_.stream>>>(work);
     check_launch("mask");
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fixed-point sums on the GPU. One stream adds at a time, so the words are added without atomics.
-#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/row_group.cuh"
 #include "norn/kernels/fixed.h"
@@ -15,7 +15,8 @@ __device__ void raise_flag(std::int64_t* flag) {
   if (*raised != 1) *raised = 1;
 }
 
-/// 20 bytes an element.
+/// 20 bytes an element, or 12.
+template <bool kOverwrite>
 struct AddWork {
   const FixedFormat* format;
   MatrixView<const float> term;
@@ -25,7 +26,8 @@ struct AddWork {
     const FixedFormat f = *format;
     const double limit = f.fine_limit(), scale = f.fine_scale();
     const Pack<float, n> x = load<n, kStep>(term.row(r) + c);
-    Pack<std::int64_t, n> fine = load<n, kStep>(sum.fine.row(r) + c);
+    Pack<std::int64_t, n> fine{};
+    if constexpr (!kOverwrite) fine = load<n, kStep>(sum.fine.row(r) + c);
 #pragma unroll
     for (int i = 0; i < n; ++i) {
       const double value = double(x.value[i]);
@@ -51,11 +53,13 @@ struct FloatOfSum {
   double coarse_unit;
   bool has_coarse;
   FixedMatrixView sum;
-  MatrixView<float> value;
-  /// Returns the larger of `top` and the bits of the magnitudes: they are in the order of the
-  /// magnitudes, NaN above all.
-  template <int n, int kStep>
-  __device__ int at(Index r, Index c, int top) const {
+  __device__ FloatOfSum(const FixedFormat& format, const FixedMatrixView& words)
+      : fine_unit(1.0 / format.fine_scale()),
+        coarse_unit(1.0 / format.coarse_scale()),
+        has_coarse(*words.coarse_used != 0),
+        sum(words) {}
+  template <int n, int kStep = 1>
+  __device__ Pack<float, n> at(Index r, Index c) const {
     const Pack<std::int64_t, n> fine = load<n, kStep>(sum.fine.row(r) + c);
     Pack<float, n> out;
     if (has_coarse) {
@@ -64,16 +68,38 @@ struct FloatOfSum {
       for (int i = 0; i < n; ++i)
         out.value[i] =
             float(double(fine.value[i]) * fine_unit + double(coarse.value[i]) * coarse_unit);
+      store<n, kStep>(sum.coarse.row(r) + c, Pack<std::int64_t, n>{});
     } else {
 #pragma unroll
       for (int i = 0; i < n; ++i) out.value[i] = float(double(fine.value[i]) * fine_unit);
     }
-    store<n, kStep>(value.row(r) + c, out);
-#pragma unroll
-    for (int i = 0; i < n; ++i) top = max(top, __float_as_int(out.value[i]) & 0x7FFFFFFF);
-    return top;
+    return out;
   }
 };
+
+/// The larger of `top` and the bits of the magnitudes: they are in the order of the magnitudes, NaN
+/// above all.
+template <int n>
+__device__ __forceinline__ int larger_bits(const Pack<float, n>& x, int top) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) top = max(top, __float_as_int(x.value[i]) & 0x7FFFFFFF);
+  return top;
+}
+
+/// Joins a block's maximum to *maximum_bits; true for the thread that did it.
+__device__ bool join_maximum(int top, int* maximum_bits) {
+  __shared__ int warp_top[kElementThreads / 32];
+  const int thread = int(threadIdx.y * blockDim.x + threadIdx.x);
+  top = __reduce_max_sync(0xFFFFFFFFu, top);
+  if (thread % 32 == 0) warp_top[thread / 32] = top;
+  __syncthreads();
+  if (thread != 0) return false;
+#pragma unroll
+  for (int i = 1; i < kElementThreads / 32; ++i) top = max(top, warp_top[i]);
+  // Most blocks find the maximum already above theirs.
+  if (top > *static_cast<volatile int*>(maximum_bits)) atomicMax(maximum_bits, top);
+  return true;
+}
 
 /// maximum_bits is 0 before.
 template <int kWidth, int kStep>
@@ -81,38 +107,94 @@ __global__ void __launch_bounds__(kElementThreads)
     to_float_kernel(const FixedFormat* format, const FixedMatrixView sum,
                     const MatrixView<float> value, const Index rows, const Index cols,
                     int* maximum_bits) {
-  const FloatOfSum work{1.0 / format->fine_scale(), 1.0 / format->coarse_scale(),
-                        *sum.coarse_used != 0, sum, value};
+  const FloatOfSum work(*format, sum);
   int top = 0;
   for_elements<kWidth, kStep>(rows, cols, [&](Index r, Index c, auto n, auto step) {
-    top = work.at<decltype(n)::value, decltype(step)::value>(r, c, top);
+    constexpr int kCount = decltype(n)::value, kApart = decltype(step)::value;
+    const Pack<float, kCount> x = work.at<kCount, kApart>(r, c);
+    store<kCount, kApart>(value.row(r) + c, x);
+    top = larger_bits(x, top);
   });
-  __shared__ int warp_top[kElementThreads / 32];
-  const int thread = int(threadIdx.y * blockDim.x + threadIdx.x);
-  top = __reduce_max_sync(0xFFFFFFFFu, top);
-  if (thread % 32 == 0) warp_top[thread / 32] = top;
-  __syncthreads();
-  if (thread != 0) return;
+  join_maximum(top, maximum_bits);
+}
+
+__device__ void adapt_format(float maximum, std::int64_t terms, FixedFormat* format) {
+  if (maximum > 0.0f && std::isfinite(maximum))
+    *format = FixedFormat::for_maximum(double(maximum), terms);
+}
+
+/// What the blocks of a kernel join; zeros before it and after it.
+struct Joined {
+  int maximum_bits;
+  unsigned blocks_done;
+};
+
+/// Bytes an element: 16, 2 for the rounded copy.
+template <typename Function>
+struct DeltaWork {
+  Function f;
+  DropoutMask dropout;
+  MatrixView<const float> y;
+  MatrixView<float> delta;
+  MatrixView<Bfloat16> rounded;
+  template <int n, typename Draw>
+  __device__ int at(const FloatOfSum& sum, Index r, Index c, const Draw& draw, int top) const {
+    const Pack<float, n> output = load<n>(y.row(r) + c);
+    Pack<float, n> x = sum.at<n>(r, c);
+    const UnitChances<n> chance = draw();
+    top = larger_bits(x, top);
+    if (dropout.drops()) {
 #pragma unroll
-  for (int i = 1; i < kElementThreads / 32; ++i) top = max(top, warp_top[i]);
-  // Most blocks find the maximum already above theirs.
-  if (top > *static_cast<volatile int*>(maximum_bits)) atomicMax(maximum_bits, top);
+      for (int i = 0; i < n; ++i) x.value[i] = dropout.value(chance.value[i], x.value[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < n; ++i) x.value[i] *= f.slope(output.value[i]);
+    store<n>(delta.row(r) + c, x);
+    if (rounded.data != nullptr) store_rounded<n, 1>(rounded.row(r) + c, x);
+    return top;
+  }
+};
+
+/// The block that ends last publishes the maximum and adapts the format, which all have read by
+/// then.
+template <bool kPacked, typename Work>
+__global__ void __launch_bounds__(kElementThreads)
+    to_delta_kernel(const Work work, const FixedMatrixView words, FixedFormat* format,
+                    const std::int64_t adapt_terms, float* maximum, Joined* joined) {
+  const FloatOfSum sum(*format, words);
+  int top = 0;
+  for_units<kPacked>(work.dropout, work.delta.rows, work.delta.cols,
+                     [&](Index r, Index c, auto n, const auto& draw) {
+                       top = work.template at<decltype(n)::value>(sum, r, c, draw, top);
+                     });
+  if (!join_maximum(top, &joined->maximum_bits)) return;
+  __threadfence();
+  if (atomicAdd(&joined->blocks_done, 1u) + 1 != gridDim.x * gridDim.y) return;
+  __threadfence();
+  *maximum = __int_as_float(atomicExch(&joined->maximum_bits, 0));
+  joined->blocks_done = 0;
+  if (adapt_terms > 0) adapt_format(*maximum, adapt_terms, format);
 }
 
 __global__ void adapt_kernel(const float* maximum, const std::int64_t terms, FixedFormat* format) {
-  if (*maximum > 0.0f && std::isfinite(*maximum))
-    *format = FixedFormat::for_maximum(double(*maximum), terms);
+  adapt_format(*maximum, terms, format);
 }
 
 class CudaFixed final : public FixedKernels {
  public:
-  explicit CudaFixed(const Stream& stream) : stream_(stream) {}
+  explicit CudaFixed(const Stream& stream)
+      : stream_(stream), joined_(Buffer<Joined>::zeros(1, stream.memory)) {}
 
  private:
   void do_add(const FixedFormat* format, MatrixView<const float> term,
               FixedMatrixView sum) override {
     run_elements<kPack>(stream_, "fixed add", elements_of<kPack>(term, sum.fine, sum.coarse),
-                        AddWork{format, term, sum});
+                        AddWork<false>{format, term, sum});
+  }
+  void do_set(const FixedFormat* format, MatrixView<const float> term,
+              FixedMatrixView sum) override {
+    run_elements<kPack>(stream_, "fixed set", elements_of<kPack>(term, sum.fine, sum.coarse),
+                        AddWork<true>{format, term, sum});
   }
 
   void do_to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
@@ -130,12 +212,40 @@ class CudaFixed final : public FixedKernels {
     });
   }
 
+  void do_to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
+                   const OutputSlope& slope, MatrixView<float> delta, MatrixView<Bfloat16> rounded,
+                   float* maximum) override {
+    if (delta.empty()) {
+      check(cudaMemsetAsync(maximum, 0, sizeof(float), stream_.stream), "cudaMemsetAsync");
+      return;
+    }
+    const DropoutMask mask = slope.dropout.drops() ? slope.dropout : DropoutMask{};
+    const Launch l = unit_launch(stream_, mask, delta.rows, delta.cols);
+    const bool packed = mask.first_unit % 4 == 0 && is_packable<4>(sum.fine) &&
+                        is_packable<4>(sum.coarse) && is_packable<4>(slope.y) &&
+                        is_packable<4>(delta) && is_packable<4>(rounded);
+    std::visit(
+        [&](const auto& function) {
+          using Work = DeltaWork<std::remove_cvref_t<decltype(function)>>;
+          const Work work{function, mask, slope.y, delta, rounded};
+          if (packed)
+            to_delta_kernel<true><<<l.grid, l.block, 0, stream_.stream>>>(
+                work, sum, format, adapt_terms, maximum, joined_.data());
+          else
+            to_delta_kernel<false><<<l.grid, l.block, 0, stream_.stream>>>(
+                work, sum, format, adapt_terms, maximum, joined_.data());
+        },
+        slope.f);
+    check_launch("fixed to_delta");
+  }
+
   void do_adapt(const float* maximum, std::int64_t terms, FixedFormat* format) override {
     adapt_kernel<<<1, 1, 0, stream_.stream>>>(maximum, terms, format);
     check_launch("fixed adapt");
   }
 
   Stream stream_;
+  Buffer<Joined> joined_;
 };
 
 }  // namespace

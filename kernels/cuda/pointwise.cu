@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise work on the GPU.
 #include "kernels/cuda/column_sums.cuh"
+#include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/row_group.cuh"
 #include "norn/kernels/pointwise.h"
@@ -63,6 +64,38 @@ struct ActivateWork {
     store<n, kStep>(y.row(r) + c, x);
   }
 };
+
+/// Bytes an element: 8, and 4 and 2 for the other results.
+template <typename Function>
+struct ActivateLayerWork {
+  Function f;
+  DropoutMask dropout;
+  MatrixView<float> y;
+  MatrixView<float> before_dropout;
+  MatrixView<Bfloat16> rounded;
+  template <int n, typename Draw>
+  __device__ void at(Index r, Index c, const Draw& draw) const {
+    Pack<float, n> x = load<n>(y.row(r) + c);
+    const UnitChances<n> chance = draw();
+#pragma unroll
+    for (int i = 0; i < n; ++i) x.value[i] = f.value(x.value[i]);
+    if (before_dropout.data != nullptr) store<n>(before_dropout.row(r) + c, x);
+    if (dropout.drops()) {
+#pragma unroll
+      for (int i = 0; i < n; ++i) x.value[i] = dropout.value(chance.value[i], x.value[i]);
+    }
+    store<n>(y.row(r) + c, x);
+    if (rounded.data != nullptr) store_rounded<n, 1>(rounded.row(r) + c, x);
+  }
+};
+
+template <bool kPacked, typename Work>
+__global__ void __launch_bounds__(kElementThreads) activate_layer_kernel(const Work work) {
+  for_units<kPacked>(work.dropout, work.y.rows, work.y.cols,
+                     [&](Index r, Index c, auto n, const auto& draw) {
+                       work.template at<decltype(n)::value>(r, c, draw);
+                     });
+}
 
 template <typename Function>
 struct SlopeWork {
@@ -262,6 +295,25 @@ class CudaPointwise final : public PointwiseKernels {
                             ActivateWork<Function>{function, z_to_y});
         },
         f);
+  }
+  void do_activate_layer(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
+                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded) override {
+    if (z_to_y.empty()) return;
+    const DropoutMask mask = dropout.drops() ? dropout : DropoutMask{};
+    const Launch l = unit_launch(stream_, mask, z_to_y.rows, z_to_y.cols);
+    const bool packed = mask.first_unit % 4 == 0 && is_packable<4>(z_to_y) &&
+                        is_packable<4>(before_dropout) && is_packable<4>(rounded);
+    std::visit(
+        [&](const auto& function) {
+          using Work = ActivateLayerWork<std::remove_cvref_t<decltype(function)>>;
+          const Work work{function, mask, z_to_y, before_dropout, rounded};
+          if (packed)
+            activate_layer_kernel<true><<<l.grid, l.block, 0, stream_.stream>>>(work);
+          else
+            activate_layer_kernel<false><<<l.grid, l.block, 0, stream_.stream>>>(work);
+        },
+        f);
+    check_launch("activate_layer");
   }
   void do_multiply_slope(const Activation& f, MatrixView<const float> y,
                          MatrixView<float> delta) override {

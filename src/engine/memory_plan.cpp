@@ -6,6 +6,7 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/kernels/named_variant.h"
+#include "norn/nn/layer.h"
 
 #include <algorithm>
 #include <limits>
@@ -170,7 +171,8 @@ class Planner {
     if (!training()) return;
     count_working(layer.name + " deltas", own);
     count_working(layer.name + " deltas, rounded", rounded(own));
-    if (layer.dropout > 0.0f) count_working(layer.name + " before dropout", own);
+    if (keeps_outputs_before_dropout(layer, sparseness_of(graph_.network, layer)))
+      count_working(layer.name + " before dropout", own);
     if (layer.batch_normalization)
       count_working(layer.name + " normalised", own + mine(number) * kFloat);
     const bool wanted = !graph_.destinations[std::size_t(number)].empty() ||

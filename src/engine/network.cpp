@@ -124,9 +124,7 @@ void Network::build_layers() {
     }
     settings.terms += Index(graph_.skip_destinations[at].size());
     settings.delta_flags = outcome_.data() + 2 * layer;
-    if (descriptor.sparse && descriptor.kind == LayerKind::hidden &&
-        graph_.network.sparseness.beta > 0.0f)
-      settings.sparseness = descriptor.sparseness.value_or(graph_.network.sparseness);
+    settings.sparseness = sparseness_of(graph_.network, descriptor);
     units_[at] =
         std::make_unique<UnitLayer>(settings, graph_.network.training.optimizer, context_.compute);
   }

@@ -140,16 +140,23 @@ void Network::catch_up_batch(int input_layer, std::int64_t step) {
 void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosition& position) {
   UnitLayer& unit = *units_[std::size_t(layer)];
   const Compute& compute = context_.compute;
+  const bool has_sparse =
+      std::any_of(unit.connections.begin(), unit.connections.end(),
+                  [](const Connection& connection) { return connection.sparse_source(); });
+  const bool from_product =
+      !has_sparse && !unit.connections.empty() && unit.connections[0].begins_with_bias();
   const auto connection_forward = [&](Range units, bool sparse) {
-    for (std::size_t c = 0; c < unit.connections.size(); ++c)
+    if (from_product && !sparse)
+      unit.begin_with_product(compute, output_of(unit.source_layers[0], examples), units, examples);
+    for (std::size_t c = from_product ? 1 : 0; c < unit.connections.size(); ++c)
       if (unit.connections[c].sparse_source() == sparse)
         unit.connections[c].forward(compute, output_of(unit.source_layers[c], examples), units,
                                     unit.whole(examples).columns(units.begin, units.count()));
   };
   if (unit.mine().count() > 0) {
     stage("sparse forward");
-    unit.begin_forward(compute, examples);
-    connection_forward(unit.mine(), true);
+    if (!from_product) unit.begin_forward(compute, examples);
+    if (has_sparse) connection_forward(unit.mine(), true);
     stage("hidden forward");
     const Range blocks =
         unit.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
@@ -253,19 +260,22 @@ void Network::finish_sparse(UnitLayer& layer, const WeightStep& step) {
 }
 
 // Joins what all destinations of a hidden layer, on all ranks, say about its activations.
-void Network::receive_delta(int layer, Index examples) {
+void Network::receive_delta(int layer, Index examples, const StepPosition& position) {
   UnitLayer& unit = *units_[std::size_t(layer)];
   Communicator& communicator = context_.communicator;
   DeltaSum& sum = unit.delta_sum;
-  if (communicator.size() > 1) {
+  const bool alone = communicator.size() == 1;
+  if (!alone) {
     communicator.all_reduce_sum(sum.flags());
     communicator.reduce_scatter_columns(sum.fine(), shares_[std::size_t(layer)]);
     if (sum.flags()[0] != 0)
       communicator.reduce_scatter_columns(sum.coarse(), shares_[std::size_t(layer)]);
   }
-  sum.take(context_.compute, unit.mine().begin, unit.delta(examples));
-  communicator.all_reduce_max(sum.maximum());
-  sum.adapt(context_.compute);
+  unit.take_delta(context_.compute, examples, position, alone);
+  if (!alone) {
+    communicator.all_reduce_max(sum.maximum());
+    sum.adapt(context_.compute);
+  }
   if (!unit.is_softmax()) return;
   const SparsenessPenalty& sparseness = unit.settings().sparseness;
   if (sparseness.beta > 0.0f)
@@ -286,7 +296,7 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
   if (!unit.delta_sum.allocated()) return;
   const WeightStep step = weight_step(position, examples);
   stage("hidden delta");
-  receive_delta(layer, examples);
+  receive_delta(layer, examples, position);
   if (unit.mine().count() > 0) unit.backward(context_.compute, examples, position, step);
   if (unit.descriptor().delta_norm > 0.0f) clip_deltas(unit, examples);
   const DenseOperand delta = unit.delta_operand(context_.compute, examples);

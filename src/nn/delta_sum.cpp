@@ -17,9 +17,17 @@ DeltaSum::DeltaSum(Index examples, Index units, Index terms, std::int64_t* flags
 }
 
 void DeltaSum::begin(Index examples) {
-  if (!host_ || flags_[0] != 0) coarse_.fill_zero();
-  fine_.fill_zero();
   examples_ = examples;
+  if (host_) {
+    if (flags_[0] != 0) coarse_.fill_zero();
+    fine_.fill_zero();
+    return;
+  }
+  // A GPU's flags cannot be read here, but coarse words that were taken are 0 again; and as terms
+  // come one after the other, the first one can overwrite the fine words.
+  if (!coarse_is_zero_) coarse_.fill_zero();
+  coarse_is_zero_ = false;
+  fine_is_old_ = true;
 }
 
 FixedMatrixView DeltaSum::view(Index first_unit, Index units) {
@@ -28,13 +36,40 @@ FixedMatrixView DeltaSum::view(Index first_unit, Index units) {
 }
 
 void DeltaSum::add(const Compute& compute, Index first_unit, MatrixView<const float> term) {
-  compute.kernels.fixed->add(format_.data(), term, view(first_unit, term.cols));
+  const FixedMatrixView sum = view(first_unit, term.cols);
+  if (fine_is_old_ && term.cols == fine_.view().cols) {
+    fine_is_old_ = false;
+    compute.kernels.fixed->set(format_.data(), term, sum);
+    return;
+  }
+  if (fine_is_old_) fine_.fill_zero();
+  if (!host_) fine_is_old_ = false;
+  compute.kernels.fixed->add(format_.data(), term, sum);
+}
+
+FixedMatrixView DeltaSum::taken(Index first_unit, Index units) {
+  if (fine_is_old_) fine_.fill_zero();
+  if (host_) return view(first_unit, units);
+  fine_is_old_ = false;
+  coarse_is_zero_ = units == fine_.view().cols;
+  return view(first_unit, units);
 }
 
 void DeltaSum::take(const Compute& compute, Index first_unit, MatrixView<float> delta) {
-  maximum_.fill_zero();
-  if (!delta.empty())
-    compute.kernels.fixed->to_float(format_.data(), view(first_unit, delta.cols), delta,
+  const FixedMatrixView sum = taken(first_unit, delta.cols);
+  if (delta.empty())
+    maximum_.fill_zero();
+  else
+    compute.kernels.fixed->to_float(format_.data(), sum, delta, maximum_.data());
+}
+
+void DeltaSum::take_delta(const Compute& compute, Index first_unit, const OutputSlope& slope,
+                          MatrixView<float> delta, MatrixView<Bfloat16> rounded, bool adapts) {
+  const FixedMatrixView sum = taken(first_unit, delta.cols);
+  if (delta.empty())
+    maximum_.fill_zero();
+  else
+    compute.kernels.fixed->to_delta(format_.data(), adapts ? terms_ : 0, sum, slope, delta, rounded,
                                     maximum_.data());
 }
 

@@ -18,12 +18,31 @@ const Selu* as_selu(const LayerDescriptor& layer) {
   return activation ? std::get_if<Selu>(activation) : nullptr;
 }
 
+// Inverted dropout multiplies what it keeps by a positive factor, and the delta of what it drops is
+// 0: slopes that follow the sign are those of the outputs after it.
+bool slope_follows_sign(const Activation& f) {
+  return std::holds_alternative<Linear>(f) || std::holds_alternative<Relu>(f) ||
+         std::holds_alternative<LeakyRelu>(f);
+}
+
 void fill(Buffer<float>& buffer, float value) {
   const std::vector<float> host(std::size_t(buffer.size()), value);
   buffer.write(host.data(), buffer.size());
 }
 
 }  // namespace
+
+SparsenessPenalty sparseness_of(const NetworkDescriptor& network, const LayerDescriptor& layer) {
+  if (!layer.sparse || layer.kind != LayerKind::hidden || !(network.sparseness.beta > 0.0f))
+    return {};
+  return layer.sparseness.value_or(network.sparseness);
+}
+
+bool keeps_outputs_before_dropout(const LayerDescriptor& layer,
+                                  const SparsenessPenalty& sparseness) {
+  const auto* f = std::get_if<Activation>(&layer.activation);
+  return layer.dropout > 0.0f && f && (sparseness.beta > 0.0f || !slope_follows_sign(*f));
+}
 
 UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Compute& compute)
     : settings_(settings) {
@@ -50,7 +69,8 @@ UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Com
   const bool rounds = compute.kernels.rounds_operands;
   if (rounds) rounded_out_ = Matrix<Bfloat16>(settings.batch, width, memory);
   if (!settings.trainable) return;
-  if (descriptor().dropout > 0.0f) before_dropout_ = Matrix<float>(settings.batch, units, memory);
+  if (keeps_outputs_before_dropout(descriptor(), settings.sparseness))
+    before_dropout_ = Matrix<float>(settings.batch, units, memory);
   if (descriptor().batch_normalization) {
     normalised_ = Matrix<float>(settings.batch, units, memory);
     inverse_deviation_ = Buffer<float>(units, memory);
@@ -67,19 +87,27 @@ LayerOutput UnitLayer::output(Index examples) {
 }
 
 void UnitLayer::round_output(const Compute& compute, Index examples) {
-  if (!rounded_out_.empty())
+  // finish_forward() has rounded what is all its own.
+  if (!rounded_out_.empty() && (is_softmax() || !owns_all()))
     compute.kernels.pointwise->round(whole(examples), rounded_out_.first_rows(examples));
 }
 
 DenseOperand UnitLayer::delta_operand(const Compute& compute, Index examples) {
   if (rounded_delta_.empty()) return delta(examples);
   const MatrixView<Bfloat16> rounded = rounded_delta_.first_rows(examples);
-  compute.kernels.pointwise->round(delta(examples), rounded);
+  if (!takes_all_at_once()) compute.kernels.pointwise->round(delta(examples), rounded);
   return {delta(examples), rounded};
 }
 
 void UnitLayer::begin_forward(const Compute& compute, Index examples) {
   compute.kernels.pointwise->set_rows(bias.value.view(), own(examples));
+}
+
+void UnitLayer::begin_with_product(const Compute& compute, const LayerOutput& x, Range units,
+                                   Index examples) {
+  connections[0].forward_from_bias(
+      compute, x, units, bias.value.view().range(units.begin - mine().begin, units.count()),
+      whole(examples).columns(units.begin, units.count()));
 }
 
 void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass,
@@ -95,59 +123,64 @@ void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass
       compute.kernels.normalization->batch_norm_predict(norm, z);
   }
   if (is_softmax()) return;
-  compute.kernels.pointwise->activate(pointwise_activation(descriptor()), z);
-  if (pass == Pass::training && descriptor().dropout > 0.0f)
-    apply_dropout(compute, examples, position);
+  DropoutMask dropout;
+  MatrixView<float> before;
+  if (pass == Pass::training && descriptor().dropout > 0.0f) {
+    dropout = dropout_mask(position);
+    if (!before_dropout_.empty()) before = before_dropout_.first_rows(examples);
+  }
+  MatrixView<Bfloat16> rounded;
+  if (!rounded_out_.empty() && owns_all()) rounded = rounded_out_.first_rows(examples);
+  compute.kernels.pointwise->activate(pointwise_activation(descriptor()), dropout, z, before,
+                                      rounded);
 }
 
 void UnitLayer::softmax(const Compute& compute, Index examples) {
   compute.kernels.pointwise->softmax_rows(whole(examples));
 }
 
-Philox UnitLayer::dropout_stream(const StepPosition& position) const {
-  return Philox::stream(position.seed, RandomPurpose::dropout, std::uint32_t(settings_.number));
-}
-
-void UnitLayer::apply_dropout(const Compute& compute, Index examples,
-                              const StepPosition& position) {
-  const MatrixView<float> y = own(examples);
-  const MatrixView<float> kept = before_dropout_.first_rows(examples);
-  compute.kernels.pointwise->copy(y, kept);
+DropoutMask UnitLayer::dropout_mask(const StepPosition& position) const {
+  const Philox random =
+      Philox::stream(position.seed, RandomPurpose::dropout, std::uint32_t(settings_.number));
   const Index first_row = position.step * settings_.batch;
   const float p = descriptor().dropout;
   if (const Selu* selu = as_selu(descriptor()))
-    compute.kernels.batch->alpha_dropout(p, -selu->lambda * selu->alpha, dropout_stream(position),
-                                         first_row, mine().begin, kept, y);
-  else
-    compute.kernels.batch->dropout(p, dropout_stream(position), first_row, mine().begin, kept, y);
+    return DropoutMask::alpha(p, -selu->lambda * selu->alpha, random, first_row, mine().begin);
+  return DropoutMask::inverted(p, random, first_row, mine().begin);
 }
 
 void UnitLayer::undo_dropout(const Compute& compute, Index examples, const StepPosition& position) {
-  const Index first_row = position.step * settings_.batch;
-  const float p = descriptor().dropout;
-  if (const Selu* selu = as_selu(descriptor()))
-    compute.kernels.batch->alpha_dropout_backward(p, -selu->lambda * selu->alpha,
-                                                  dropout_stream(position), first_row, mine().begin,
-                                                  delta(examples));
-  else
-    compute.kernels.batch->dropout_backward(p, dropout_stream(position), first_row, mine().begin,
-                                            delta(examples));
+  compute.kernels.batch->mask(dropout_mask(position).slope(), delta(examples), delta(examples));
 }
 
 MatrixView<const float> UnitLayer::activation_values(Index examples) {
-  if (descriptor().dropout > 0.0f && !is_softmax()) return before_dropout_.first_rows(examples);
+  if (!before_dropout_.empty()) return before_dropout_.first_rows(examples);
   return own(examples);
+}
+
+void UnitLayer::take_delta(const Compute& compute, Index examples, const StepPosition& position,
+                           bool alone) {
+  const MatrixView<float> d = delta(examples);
+  if (!takes_slope_at_once()) {
+    delta_sum.take(compute, mine().begin, d);
+    if (alone) delta_sum.adapt(compute);
+    return;
+  }
+  OutputSlope slope{pointwise_activation(descriptor()), {}, activation_values(examples)};
+  if (descriptor().dropout > 0.0f) slope.dropout = dropout_mask(position).slope();
+  MatrixView<Bfloat16> rounded;
+  if (takes_all_at_once() && !rounded_delta_.empty()) rounded = rounded_delta_.first_rows(examples);
+  delta_sum.take_delta(compute, mine().begin, slope, d, rounded, alone);
 }
 
 void UnitLayer::backward(const Compute& compute, Index examples, const StepPosition& position,
                          const WeightStep& step) {
   const MatrixView<float> d = delta(examples);
-  if (!is_softmax()) {
+  if (!is_softmax() && !takes_slope_at_once()) {
     if (descriptor().dropout > 0.0f) undo_dropout(compute, examples, position);
     const MatrixView<const float> y = activation_values(examples);
-    if (settings_.sparseness.beta > 0.0f)
-      compute.kernels.normalization->sparseness_penalty(settings_.sparseness.p,
-                                                        settings_.sparseness.beta, y, d);
+    compute.kernels.normalization->sparseness_penalty(settings_.sparseness.p,
+                                                      settings_.sparseness.beta, y, d);
     compute.kernels.pointwise->multiply_slope(pointwise_activation(descriptor()), y, d);
   }
   if (!descriptor().batch_normalization) return;

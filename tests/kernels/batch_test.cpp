@@ -216,7 +216,7 @@ TEST_F(BatchTest, MaskIsAnAffineMapOfWhatIsKept) {
     for (const Index cols : {1, 128, 133}) {
       PaddedMatrix<float> y(50, cols, padding), out(50, cols, padding);
       samples::fill_normal(y.view(), random_);
-      kernels->mask(0.5f, 2.0f, 1.0f, -3.0f, random, 77, 8, y.view(), out.view());
+      kernels->mask({0.5f, 2.0f, 1.0f, -3.0f, random, 77, 8}, y.view(), out.view());
       for (Index r = 0; r < 50; ++r)
         for (Index c = 0; c < cols; ++c) {
           const bool kept = random.uniform(std::uint64_t(77 + r), std::uint64_t(8 + c)) >= 0.5f;

@@ -3,6 +3,9 @@
 #include "norn/kernels/fixed.h"
 
 #include "norn/base/error.h"
+#include "norn/kernels/batch.h"
+#include "norn/kernels/named_variant.h"
+#include "norn/kernels/pointwise.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
 
@@ -77,6 +80,78 @@ TEST_F(Fixed, WordsAreTheTermsRoundedHalfToEven) {
   }
 }
 
+TEST_F(Fixed, SettingASumForgetsWhatItHeld) {
+  const FixedFormat format{.fine_bits = 40, .term_bits = 8};
+  for (Index width : samples::edge_widths()) {
+    PaddedMatrix<float> term = mixed_terms(1, 6, width).front();
+    Sum set(6, width), added(6, width);
+    for (Index r = 0; r < 6; ++r)
+      for (Index c = 0; c < width; ++c) set.fine(r, c) = 17 + r + c;
+    kernels_->set(&format, term.view(), set.view());
+    kernels_->add(&format, term.view(), added.view());
+    EXPECT_TRUE(set.same_words(added)) << width;
+  }
+}
+
+TEST_F(Fixed, ADeltaIsThatOfItsStepsOneByOne) {
+  const auto pointwise = samples::make_pointwise(executor_);
+  const auto batch = samples::make_batch(executor_);
+  const Philox random_numbers = Philox::stream(seed_, RandomPurpose::test);
+  for (const std::string& name : names_of<Activation>())
+    for (Index first_unit : {0, 8, 1003})
+      for (Index padding : {0, 3, 4})
+        for (Index cols : {1, 64, 133})
+          for (float p : {0.0f, 0.4f}) {
+            SCOPED_TRACE(name + " " + std::to_string(cols) + " + " + std::to_string(padding) +
+                         " from " + std::to_string(first_unit) + " p " + std::to_string(p));
+            const Activation f = *find_named<Activation>(name);
+            const DropoutMask mask =
+                DropoutMask::inverted(p, random_numbers, 5, first_unit).slope();
+            const FixedFormat format{.fine_bits = 40, .term_bits = 8};
+            PaddedMatrix<std::int64_t> fine(19, cols, padding), coarse(19, cols, padding);
+            PaddedMatrix<float> y(19, cols, padding), term(19, cols), expected(19, cols);
+            for (Index r = 0; r < 19; ++r)
+              for (Index c = 0; c < cols; ++c) {
+                fine(r, c) = coarse(r, c) = 0;
+                y(r, c) = uniform(-0.9f, 0.9f);
+                term(r, c) = uniform(-2, 2);
+              }
+            if (cols == 133) term(below(19), below(cols)) = 3e5f;
+            std::int64_t coarse_used = 0, out_of_range = 0;
+            const FixedMatrixView sum{fine.view(), coarse.view(), &coarse_used, &out_of_range};
+            for (int i = 0; i < 2; ++i) kernels_->add(&format, term.view(), sum);
+            PaddedMatrix<std::int64_t> kept_coarse = coarse;
+            PaddedMatrix<float> delta(19, cols, padding);
+            PaddedMatrix<Bfloat16> rounded(19, cols, padding);
+            for (std::int64_t adapt_terms : {0, 9}) {
+              coarse = kept_coarse;
+              FixedFormat adapted = format;
+              float maximum = -1.0f, expected_maximum = -1.0f;
+              kernels_->to_delta(&adapted, adapt_terms, sum, {f, mask, y.view()}, delta.view(),
+                                 adapt_terms > 0 ? rounded.view() : MatrixView<Bfloat16>{},
+                                 &maximum);
+              for (Index r = 0; r < 19; ++r)
+                for (Index c = 0; c < cols; ++c) ASSERT_EQ(coarse(r, c), 0);
+              coarse = kept_coarse;
+              kernels_->to_float(&format, sum, expected.view(), &expected_maximum);
+              if (p > 0) batch->mask(mask, expected.view(), expected.view());
+              pointwise->multiply_slope(f, y.view(), expected.view());
+              EXPECT_EQ(maximum, expected_maximum);
+              EXPECT_EQ(adapted, adapt_terms > 0
+                                     ? FixedFormat::for_maximum(double(maximum), adapt_terms)
+                                     : format);
+              for (Index r = 0; r < 19; ++r)
+                for (Index c = 0; c < cols; ++c) {
+                  ASSERT_EQ(delta(r, c), expected(r, c)) << r << ' ' << c;
+                  if (adapt_terms > 0) {
+                    ASSERT_EQ(rounded(r, c).bits, Bfloat16::rounded(expected(r, c)).bits);
+                  }
+                }
+              EXPECT_TRUE(delta.padding_is_intact() && rounded.padding_is_intact());
+            }
+          }
+}
+
 TEST_F(Fixed, OrderOfTheTermsDoesNotChangeAWord) {
   constexpr Index kRows = 40;
   constexpr Index kCols = 300;
@@ -147,6 +222,8 @@ TEST_F(Fixed, SumsAreAccurateWithAndWithoutCoarseWords) {
       }
     EXPECT_FLOAT_EQ(maximum, float(largest));
     EXPECT_TRUE(value.padding_is_intact());
+    for (Index r = 0; r < kRows; ++r)
+      for (Index c = 0; c < kCols; ++c) ASSERT_EQ(sum.coarse(r, c), 0) << "cleared again";
   }
 }
 
@@ -247,7 +324,12 @@ TEST_F(Fixed, ShapesThatDoNotFitAreRefused) {
   FixedMatrixView view = sum.view();
   view.coarse_used = nullptr;
   EXPECT_THROW(kernels_->add(&format, y.view(), view), ShapeError);
+  PaddedMatrix<float> delta(3, 4);
+  float maximum = 0.0f;
   FixedFormat adapted;
+  EXPECT_THROW(kernels_->to_delta(&adapted, 0, sum.view(), {Linear{}, {}, x.view()}, delta.view(),
+                                  {}, &maximum),
+               ShapeError);
   EXPECT_THROW(kernels_->adapt(nullptr, 1, &adapted), ShapeError);
 }
 

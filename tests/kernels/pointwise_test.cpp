@@ -3,6 +3,7 @@
 #include "norn/kernels/pointwise.h"
 
 #include "norn/base/error.h"
+#include "norn/kernels/batch.h"
 #include "norn/kernels/named_variant.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
@@ -109,6 +110,39 @@ TEST_F(Pointwise, EveryActivationAndItsSlopeAgreeWithFloat64) {
           activation);
       EXPECT_TRUE(y.padding_is_intact() && delta.padding_is_intact());
     }
+}
+
+TEST_F(Pointwise, ALayersOutputsAreThoseOfItsStepsOneByOne) {
+  const std::unique_ptr<BatchKernels> batch = samples::make_batch(executor_);
+  const Philox random_numbers = Philox::stream(seed_, RandomPurpose::test);
+  for (const std::string& name : names_of<Activation>())
+    for (Index padding : {0, 4, 5})
+      for (Index first_unit : {0, 4, 1003})
+        for (Index cols : {1, 3, 64, 133})
+          for (float p : {0.0f, 0.4f}) {
+            SCOPED_TRACE(name + " " + std::to_string(cols) + " + " + std::to_string(padding) +
+                         " from " + std::to_string(first_unit));
+            const Activation f = *find_named<Activation>(name);
+            const DropoutMask mask =
+                name == "SELU" && p > 0
+                    ? DropoutMask::alpha(p, -1.75f, random_numbers, 9, first_unit)
+                    : DropoutMask::inverted(p, random_numbers, 9, first_unit);
+            PaddedMatrix<float> y(17, cols, padding), before(17, cols, 3);
+            for (Index r = 0; r < 17; ++r)
+              for (Index c = 0; c < cols; ++c) y(r, c) = uniform(-4, 4);
+            PaddedMatrix<Bfloat16> rounded(17, cols, padding);
+            PaddedMatrix<float> alone = y, expected = y, expected_before(17, cols, 3);
+            PaddedMatrix<Bfloat16> expected_rounded(17, cols, padding);
+            kernels_->activate(f, mask, y.view(), before.view(), rounded.view());
+            kernels_->activate(f, mask, alone.view(), {}, {});
+            kernels_->activate(f, expected.view());
+            kernels_->copy(expected.view(), expected_before.view());
+            if (p > 0) batch->mask(mask, expected_before.view(), expected.view());
+            kernels_->round(expected.view(), expected_rounded.view());
+            EXPECT_TRUE(y.same_bits(expected) && alone.same_bits(expected));
+            EXPECT_TRUE(before.same_bits(expected_before));
+            EXPECT_TRUE(rounded.same_bits(expected_rounded));
+          }
 }
 
 TEST_F(Pointwise, ColumnsAreSummedInRowOrder) {
@@ -242,6 +276,7 @@ TEST_F(Pointwise, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW(kernels_->copy(a.view(), b.view()), ShapeError);
   EXPECT_THROW(kernels_->round(a.view(), PaddedMatrix<Bfloat16>(4, 3).view()), ShapeError);
   EXPECT_THROW(kernels_->multiply_slope(Linear{}, a.view(), b.view()), ShapeError);
+  EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), b.view(), {}), ShapeError);
   EXPECT_THROW(kernels_->sum_columns(a.view(), 1.0f, {nullptr, 3}), ShapeError);
 }
 

@@ -127,7 +127,7 @@ class Network {
   void clip_output_deltas(int layer, const TargetView& target, Index examples);
 
   void backward_hidden(int layer, Index examples, const StepPosition& position);
-  void receive_delta(int layer, Index examples);
+  void receive_delta(int layer, Index examples, const StepPosition& position);
   void clip_deltas(UnitLayer& layer, Index examples);
   void reduce_row_squares(Index examples);
   void clip_weights(Weights& weights, Range units, float limit);

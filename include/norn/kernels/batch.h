@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/base/philox.h"
+#include "norn/kernels/dropout_mask.h"
 #include "norn/tensor/buffer.h"
 
 /// What happens to a batch between the data set and the first layer, and the masks of dropout.
@@ -36,25 +36,20 @@ class BatchKernels {
   ///   data [B x D],  weight [B] or empty,  x [B x N], N >= D
   void prepare_dense(MatrixView<const float> data, VectorView<const float> weight,
                      bool normalise_l2, MatrixView<float> x);
-  /// out = y with elements left out with probability p and the others multiplied by 1 / (1 - p), in
-  /// place or not. Element (r, c) is left out when random.uniform(first_row + r, first_unit + c) <
-  /// p; callers give a stream of their own to every layer and put the step into `first_row` (step *
-  /// batch).
+  /// DropoutMask::inverted of y, in place or not.
   void dropout(float p, Philox random, Index first_row, Index first_unit, MatrixView<const float> y,
                MatrixView<float> out);
   /// delta = delta * d out / d y for the mask of dropout().
   void dropout_backward(float p, Philox random, Index first_row, Index first_unit,
                         MatrixView<float> delta);
 
-  /// Alpha dropout for SELU: left-out elements become -lambda * alpha, then an affine map keeps
-  /// mean 0 and variance 1. Klambauer et al., NIPS 2017. `saturation` = -lambda * alpha.
+  /// The same for DropoutMask::alpha.
   void alpha_dropout(float p, float saturation, Philox random, Index first_row, Index first_unit,
                      MatrixView<const float> y, MatrixView<float> out);
   void alpha_dropout_backward(float p, float saturation, Philox random, Index first_row,
                               Index first_unit, MatrixView<float> delta);
-  /// What all of them are: out = a * (kept ? y : left_out) + b.
-  void mask(float p, float a, float b, float left_out, Philox random, Index first_row,
-            Index first_unit, MatrixView<const float> y, MatrixView<float> out);
+  /// What all of them are.
+  void mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out);
 
  private:
   virtual void do_prepare(CsrView x, VectorView<const float> weight,
@@ -62,8 +57,8 @@ class BatchKernels {
                           CsrBuffer& prepared) = 0;
   virtual void do_prepare_dense(MatrixView<const float> data, VectorView<const float> weight,
                                 bool normalise_l2, MatrixView<float> x) = 0;
-  virtual void do_mask(float p, float a, float b, float left_out, Philox random, Index first_row,
-                       Index first_unit, MatrixView<const float> y, MatrixView<float> out) = 0;
+  virtual void do_mask(const DropoutMask& mask, MatrixView<const float> y,
+                       MatrixView<float> out) = 0;
 };
 
 }  // namespace norn

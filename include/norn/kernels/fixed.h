@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/bfloat16.h"
 #include "norn/base/fixed_point.h"
+#include "norn/kernels/activation.h"
+#include "norn/kernels/dropout_mask.h"
 #include "norn/tensor/views.h"
 
 /// Sums over blocks, in fixed point.
@@ -17,6 +20,13 @@ struct FixedMatrixView {
       nullptr;  ///< set to 1 when a term was not finite or beyond the coarse limit
 };
 
+/// How d cost / d pre-activation follows from d cost / d output: through dropout, then times f'(y).
+struct OutputSlope {
+  Activation f;
+  DropoutMask dropout;        ///< the slope() of the outputs' mask; one that drops nothing: none
+  MatrixView<const float> y;  ///< [B x N] f's outputs, or what has the same slopes
+};
+
 /// Sums of float matrices whose result does not depend on the order of the terms. Formats and
 /// maxima stand in the device's memory: one step's maximum chooses the next step's format there.
 class FixedKernels {
@@ -24,9 +34,18 @@ class FixedKernels {
   virtual ~FixedKernels() = default;
   /// sum += term, element by element. Several lanes may add to one sum at a time.   [B x N] each
   void add(const FixedFormat* format, MatrixView<const float> term, FixedMatrixView sum);
-  /// value = sum as float; the coarse words are read only if *coarse_used. *maximum becomes the
-  /// largest magnitude, NaN bits counting as the largest.
+  /// sum = term, whatever the fine words held; the coarse words are added to as ever. One caller
+  /// at a time.
+  void set(const FixedFormat* format, MatrixView<const float> term, FixedMatrixView sum);
+  /// value = sum as float. The coarse words are read only if *coarse_used, and then become 0
+  /// again. *maximum becomes the largest magnitude, NaN bits counting as the largest.
   void to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
+                float* maximum);
+  /// The delta of a layer whose outputs' delta is the sum, in one go: to_float(), the slope, and
+  /// the result rounded to nearest unless `rounded` is empty. *maximum is that of the sum.
+  /// adapt_terms > 0: adapt(maximum, adapt_terms, format) at the end.   [B x N] each
+  void to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
+                const OutputSlope& slope, MatrixView<float> delta, MatrixView<Bfloat16> rounded,
                 float* maximum);
   /// *format = FixedFormat::for_maximum(*maximum, terms); left as it is when the maximum is 0 or
   /// not finite.
@@ -35,8 +54,13 @@ class FixedKernels {
  private:
   virtual void do_add(const FixedFormat* format, MatrixView<const float> term,
                       FixedMatrixView sum) = 0;
+  virtual void do_set(const FixedFormat* format, MatrixView<const float> term,
+                      FixedMatrixView sum) = 0;
   virtual void do_to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
                            float* maximum) = 0;
+  virtual void do_to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
+                           const OutputSlope& slope, MatrixView<float> delta,
+                           MatrixView<Bfloat16> rounded, float* maximum) = 0;
   virtual void do_adapt(const float* maximum, std::int64_t terms, FixedFormat* format) = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include "norn/base/bfloat16.h"
 #include "norn/kernels/activation.h"
+#include "norn/kernels/dropout_mask.h"
 #include "norn/tensor/views.h"
 
 /// Work on one element, row or column at a time.
@@ -24,6 +25,10 @@ class PointwiseKernels {
   void round(MatrixView<const float> x, MatrixView<Bfloat16> rounded);
   /// y = f(z) in place.
   void activate(const Activation& f, MatrixView<float> z_to_y);
+  /// The same, then dropout unless the mask drops nothing, in one go. `before_dropout`, or empty,
+  /// takes f(z), and `rounded`, or empty, the outputs rounded to nearest.   [B x M] each
+  void activate(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
+                MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded);
   /// delta = delta * f'(y).   [B x M] each
   void multiply_slope(const Activation& f, MatrixView<const float> y, MatrixView<float> delta);
   /// sum[c] = scale * sum over rows of delta(r, c), added in row order in float64.   delta [B x M],
@@ -44,6 +49,9 @@ class PointwiseKernels {
   virtual void do_scale(float factor, MatrixView<float> z) = 0;
   virtual void do_round(MatrixView<const float> x, MatrixView<Bfloat16> rounded) = 0;
   virtual void do_activate(const Activation& f, MatrixView<float> z_to_y) = 0;
+  virtual void do_activate_layer(const Activation& f, const DropoutMask& dropout,
+                                 MatrixView<float> z_to_y, MatrixView<float> before_dropout,
+                                 MatrixView<Bfloat16> rounded) = 0;
   virtual void do_multiply_slope(const Activation& f, MatrixView<const float> y,
                                  MatrixView<float> delta) = 0;
   virtual void do_sum_columns(MatrixView<const float> delta, float scale,

@@ -23,7 +23,8 @@ class DeltaSum {
   bool allocated() const { return terms_ > 0; }
   /// Starts a step of `examples` examples.
   void begin(Index examples);
-  /// Adds one term to the columns from `first_unit` on. Several lanes may do so at a time.
+  /// Adds one term to the columns from `first_unit` on. Several lanes may do so at a time (of the
+  /// CPU: a GPU has one).
   void add(const Compute& compute, Index first_unit, MatrixView<const float> term);
 
   /// What ranks have to add up before take(): flags by sum, then fine words, and coarse words where
@@ -35,6 +36,9 @@ class DeltaSum {
   /// The sum of units [first_unit, first_unit + delta.cols) as floats; maximum() becomes their
   /// largest magnitude.
   void take(const Compute& compute, Index first_unit, MatrixView<float> delta);
+  /// The same sum made into d cost / d pre-activation. `adapts`: adapt() too, for one rank.
+  void take_delta(const Compute& compute, Index first_unit, const OutputSlope& slope,
+                  MatrixView<float> delta, MatrixView<Bfloat16> rounded, bool adapts);
   std::span<float> maximum() { return {maximum_.data(), 1}; }
   /// Chooses the next step's format from maximum(), which must be that of all ranks by now.
   void adapt(const Compute& compute);
@@ -46,12 +50,15 @@ class DeltaSum {
 
  private:
   FixedMatrixView view(Index first_unit, Index units);
+  FixedMatrixView taken(Index first_unit, Index units);
   Matrix<std::int64_t> fine_;
   Matrix<std::int64_t> coarse_;
   std::int64_t* flags_ = nullptr;  // coarse used, out of range
   Buffer<FixedFormat> format_;     // one
   Buffer<float> maximum_;          // one
   bool host_ = true;               // whether the flags can be read here
+  bool fine_is_old_ = false;       // on a GPU: of the step before, until the first term
+  bool coarse_is_zero_ = true;     // on a GPU: taken whole
   Index terms_ = 0;
   Index examples_ = 0;
 };

@@ -21,6 +21,13 @@ struct StepPosition {
 /// Whether a layer computes for an update or for a prediction.
 enum class Pass { training, prediction };
 
+/// The sparseness penalty of a layer; beta 0: none.
+SparsenessPenalty sparseness_of(const NetworkDescriptor& network, const LayerDescriptor& layer);
+/// Whether a hidden layer in training keeps its outputs as they were before dropout: where the
+/// slope cannot be told from those that were kept, or a penalty needs them all.
+bool keeps_outputs_before_dropout(const LayerDescriptor& layer,
+                                  const SparsenessPenalty& sparseness);
+
 /// A hidden layer or an output layer: bias, batch normalisation, activations and deltas of the
 /// units of this rank.
 class UnitLayer {
@@ -65,6 +72,9 @@ class UnitLayer {
 
   /// own() = bias.
   void begin_forward(const Compute& compute, Index examples);
+  /// own() = bias + product with x, for units of a first connection that begins_with_bias().
+  void begin_with_product(const Compute& compute, const LayerOutput& x, Range units,
+                          Index examples);
   /// own() = dropout(f(norm(own()))), for pre-activations that are complete. SoftMax waits for
   /// softmax().
   void finish_forward(const Compute& compute, Index examples, Pass pass,
@@ -74,10 +84,14 @@ class UnitLayer {
 
   /// [B x own units] d cost / d activation, then d cost / d pre-activation.
   MatrixView<float> delta(Index examples) { return delta_.first_rows(examples); }
-  /// delta() for products: rounded here where the device reads rounded operands.
+  /// delta() from delta_sum: d cost / d activation, or where nothing stands between them d cost /
+  /// d pre-activation at once. `alone`: there are no other ranks, whose maximum must be joined to
+  /// this one's before delta_sum adapts to it.
+  void take_delta(const Compute& compute, Index examples, const StepPosition& position, bool alone);
+  /// delta() for products: rounded where the device reads rounded operands.
   DenseOperand delta_operand(const Compute& compute, Index examples);
-  /// delta(): from d cost / d activation to d cost / d pre-activation, and the gradients of batch
-  /// normalisation.
+  /// delta(): from what take_delta() made of it to d cost / d pre-activation, and the gradients of
+  /// batch normalisation.
   void backward(const Compute& compute, Index examples, const StepPosition& position,
                 const WeightStep& step);
   /// Updates the biases of units with the column sums of their deltas.
@@ -90,16 +104,22 @@ class UnitLayer {
   Index working_bytes() const;
 
  private:
-  Philox dropout_stream(const StepPosition& position) const;
-  void apply_dropout(const Compute& compute, Index examples, const StepPosition& position);
+  DropoutMask dropout_mask(const StepPosition& position) const;
+  bool owns_all() const { return mine().count() == partition().width(); }
   void undo_dropout(const Compute& compute, Index examples, const StepPosition& position);
   MatrixView<const float> activation_values(Index examples);
+  /// Whether delta_sum gives the delta behind the activation, and whether it is final.
+  bool takes_slope_at_once() const { return !is_softmax() && !(settings_.sparseness.beta > 0.0f); }
+  bool takes_all_at_once() const {
+    return takes_slope_at_once() && !descriptor().batch_normalization &&
+           !(descriptor().delta_norm > 0.0f);
+  }
 
   Settings settings_;
   Matrix<float> out_;                // [batch x width], hidden layers
   Matrix<Bfloat16> rounded_out_;     // [batch x width], where products read it
   Matrix<Bfloat16> rounded_delta_;   // [batch x mine], where products read it
-  Matrix<float> before_dropout_;     // [batch x mine], with dropout
+  Matrix<float> before_dropout_;     // [batch x mine], where they are kept
   Matrix<float> normalised_;         // [batch x mine], with batch normalisation
   Buffer<float> inverse_deviation_;  // [mine]
   Matrix<float> delta_;              // [batch x mine], hidden layers in training

@@ -48,16 +48,13 @@ class StagedBatch final : public BatchKernels {
     TestDevice::get().finish();
     staged_x.back();
   }
-  void do_mask(float p, float a, float b, float left_out, Philox random, Index first_row,
-               Index first_unit, MatrixView<const float> y, MatrixView<float> out) override {
+  void do_mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out) override {
     StagedMatrix staged_out(out);
     if (y.data == out.data) {  // in place
-      kernels_->mask(p, a, b, left_out, random, first_row, first_unit, staged_out.view(),
-                     staged_out.view());
+      kernels_->mask(mask, staged_out.view(), staged_out.view());
     } else {
       StagedMatrix staged_y(y);
-      kernels_->mask(p, a, b, left_out, random, first_row, first_unit, staged_y.view(),
-                     staged_out.view());
+      kernels_->mask(mask, staged_y.view(), staged_out.view());
       TestDevice::get().finish();
     }
     TestDevice::get().finish();

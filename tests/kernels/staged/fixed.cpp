@@ -57,7 +57,36 @@ class StagedFixed final : public FixedKernels {
     kernels_->to_float(staged_format.data(), staged_sum.view(), staged_value.view(),
                        staged_maximum.data());
     TestDevice::get().finish();
+    staged_sum.back();
     staged_value.back();
+    staged_maximum.back();
+  }
+  void do_set(const FixedFormat* format, MatrixView<const float> term,
+              FixedMatrixView sum) override {
+    StagedVector staged_format(format, 1);
+    StagedMatrix staged_term(term);
+    StagedSum staged_sum(sum);
+    kernels_->set(staged_format.data(), staged_term.view(), staged_sum.view());
+    TestDevice::get().finish();
+    staged_sum.back();
+  }
+  void do_to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
+                   const OutputSlope& slope, MatrixView<float> delta, MatrixView<Bfloat16> rounded,
+                   float* maximum) override {
+    StagedVector staged_format(format, 1);
+    StagedSum staged_sum(sum);
+    StagedMatrix staged_y(slope.y);
+    StagedMatrix staged_delta(delta);
+    StagedMatrix staged_rounded(rounded);
+    StagedVector staged_maximum(maximum, 1);
+    kernels_->to_delta(staged_format.data(), adapt_terms, staged_sum.view(),
+                       {slope.f, slope.dropout, staged_y.view()}, staged_delta.view(),
+                       staged_rounded.view(), staged_maximum.data());
+    TestDevice::get().finish();
+    staged_format.back();
+    staged_sum.back();
+    staged_delta.back();
+    staged_rounded.back();
     staged_maximum.back();
   }
   void do_adapt(const float* maximum, std::int64_t terms, FixedFormat* format) override {

@@ -43,6 +43,15 @@ class StagedPointwise final : public PointwiseKernels {
   void do_activate(const Activation& f, MatrixView<float> z_to_y) override {
     change(z_to_y, [&](auto to) { kernels_->activate(f, to); });
   }
+  void do_activate_layer(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
+                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded) override {
+    StagedMatrix before(before_dropout);
+    StagedMatrix copy(rounded);
+    change(z_to_y,
+           [&](auto to) { kernels_->activate(f, dropout, to, before.view(), copy.view()); });
+    before.back();
+    copy.back();
+  }
   void do_multiply_slope(const Activation& f, MatrixView<const float> y,
                          MatrixView<float> delta) override {
     StagedMatrix from(y);
