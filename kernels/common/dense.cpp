@@ -6,16 +6,6 @@
 #include "kernels/common/shape_text.h"
 
 namespace norn {
-namespace {
-
-bool fits(const DenseOperand& operand) {
-  const bool same = operand.rounded.data == nullptr || (operand.rounded.rows == operand.rows() &&
-                                                        operand.rounded.cols == operand.cols());
-  return same && has_room(operand.values) && has_room(operand.rounded);
-}
-
-}  // namespace
-
 void DenseKernels::multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
                                        Existing existing) {
   require_fit(x.cols() == w.cols() && z.rows == x.rows() && z.cols == w.rows() && fits(x) &&

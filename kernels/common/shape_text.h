@@ -2,6 +2,7 @@
 #pragma once
 
 #include "norn/base/error.h"
+#include "norn/kernels/dense.h"
 #include "norn/tensor/views.h"
 
 #include <string>
@@ -39,6 +40,13 @@ void require_fit(bool fits, std::string_view operation, std::string_view expecte
 template <typename T>
 bool has_room(const MatrixView<T>& m) {
   return m.rows >= 0 && m.cols >= 0 && (m.stride >= m.cols || m.rows <= 1);
+}
+
+/// Whether an operand's two views have the same shape.
+inline bool fits(const DenseOperand& operand) {
+  const bool same = operand.rounded.data == nullptr || (operand.rounded.rows == operand.rows() &&
+                                                        operand.rounded.cols == operand.cols());
+  return same && has_room(operand.values) && has_room(operand.rounded);
 }
 
 }  // namespace norn

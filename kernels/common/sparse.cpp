@@ -39,20 +39,21 @@ void SparseKernels::transpose(CsrView x, TransposedBatch& transposed) {
   do_transpose(x, transposed);
 }
 
-void SparseKernels::gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+void SparseKernels::gradient(const TransposedBatch& xt, DenseOperand delta, float scale,
                              MatrixView<float> g) {
-  require_fit(g.rows == xt.cols && g.cols == delta.cols && has_room(delta) && has_room(g),
-              "sparse gradient", "delta [B x M], g [N x M] with N as in the batch", delta, g);
+  require_fit(g.rows == xt.cols && g.cols == delta.cols() && fits(delta) && has_room(g),
+              "sparse gradient", "delta [B x M], g [N x M] with N as in the batch", delta.values,
+              g);
   if (g.empty()) return;
   do_gradient(xt, delta, scale, g);
 }
 
 void SparseKernels::update_rows(const UpdateRule& rule, const UpdateSchedule& schedule,
-                                std::int64_t step, const TransposedBatch& xt,
-                                MatrixView<const float> delta, float scale, const RowState& rows) {
+                                std::int64_t step, const TransposedBatch& xt, DenseOperand delta,
+                                float scale, const RowState& rows) {
   require_rows("sparse update_rows", rule, rows);
-  require_fit(rows.w.rows == xt.cols && rows.w.cols == delta.cols && has_room(delta),
-              "sparse update_rows", "delta [B x M], w [N x M] with N as in the batch", delta,
+  require_fit(rows.w.rows == xt.cols && rows.w.cols == delta.cols() && fits(delta),
+              "sparse update_rows", "delta [B x M], w [N x M] with N as in the batch", delta.values,
               rows.w);
   if (rows.w.empty()) return;
   do_update_rows(rule, schedule, step, xt, delta, scale, rows);

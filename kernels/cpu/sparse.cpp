@@ -35,7 +35,7 @@ class CpuSparse final : public SparseKernels {
     transpose_batch(executor_, x, transposed);
   }
 
-  void do_gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+  void do_gradient(const TransposedBatch& xt, DenseOperand delta, float scale,
                    MatrixView<float> g) override {
     const Index chunk = std::max<Index>(1, kTaskWork / g.cols);
     executor_.for_ranges(g.rows, chunk, [&](Index begin, Index end, int) {
@@ -43,14 +43,14 @@ class CpuSparse final : public SparseKernels {
     });
     for_balanced_units(executor_, xt, g.cols, 1, [&](Index begin, Index end) {
       for (Index t = begin; t < end; ++t)
-        unit_gradient(xt, t, delta, scale, 0, g.cols, g.row(Index(xt.unit.data()[t])));
+        unit_gradient(xt, t, delta.values, scale, 0, g.cols, g.row(Index(xt.unit.data()[t])));
     });
   }
 
   void do_update_rows(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
-                      const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                      const TransposedBatch& xt, DenseOperand delta, float scale,
                       const RowState& rows) override {
-    update_touched_rows(executor_, tables_, rule, schedule, step, xt, delta, scale, rows);
+    update_touched_rows(executor_, tables_, rule, schedule, step, xt, delta.values, scale, rows);
   }
 
   void do_mark_done(const TransposedBatch& xt, std::int64_t step,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/bfloat16.h"
 #include "norn/tensor/views.h"
 
 #include <cstdint>
@@ -30,6 +31,17 @@ __device__ Lane<kWidth> load_lane(const float* from) {
     return lane_of(*reinterpret_cast<const float4*>(from));
   else
     return {*from};
+}
+/// Columns of a matrix in bfloat16.
+template <int kWidth>
+__device__ Lane<kWidth> load_lane(const Bfloat16* from) {
+  if constexpr (kWidth == 4) {
+    const uint2 four = *reinterpret_cast<const uint2*>(from);
+    return {__uint_as_float(four.x << 16), __uint_as_float(four.x & 0xFFFF0000u),
+            __uint_as_float(four.y << 16), __uint_as_float(four.y & 0xFFFF0000u)};
+  } else {
+    return {from->value()};
+  }
 }
 /// The same for what is not read again soon: it leaves the cache first.
 template <int kWidth>
@@ -73,10 +85,11 @@ __device__ LaneColumn lane_column(Index slice, Index cols) {
   return mine < cols ? LaneColumn{mine, true} : LaneColumn{first, false};
 }
 
-/// Whether every row of the matrix can be read 16 bytes at a time.
+/// Whether every row of the matrix can be read four columns at a time.
 template <typename T>
 bool in_fours(MatrixView<T> m) {
-  return reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && m.stride % 4 == 0 && m.cols % 4 == 0;
+  return reinterpret_cast<std::uintptr_t>(m.data) % (4 * sizeof(T)) == 0 && m.stride % 4 == 0 &&
+         m.cols % 4 == 0;
 }
 
 /// Rows to add, in order: factor[i] * source row index[i]; no factors means all are 1.
@@ -103,8 +116,8 @@ struct FetchedRows {
 
 /// sum += the listed rows, whose first 32 are in `fetched`, in the list's order. `source` stands at
 /// the lane's column. For lists of a few rows: kInFlight of them are read at a time.
-template <int kWidth, int kInFlight, typename Int>
-__device__ void add_rows(const ListedRows<Int>& list, FetchedRows<Int> fetched, const float* source,
+template <int kWidth, int kInFlight, typename Int, typename T>
+__device__ void add_rows(const ListedRows<Int>& list, FetchedRows<Int> fetched, const T* source,
                          Index stride, Lane<kWidth>& sum) {
   for (Index i = 0; i < list.count; i += kWarp) {
     const FetchedRows<Int> here = fetched;

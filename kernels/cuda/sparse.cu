@@ -2,7 +2,7 @@
 // Products of a sparse batch with dense weights on a GPU.
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/row_stream.cuh"
-#include "kernels/cuda/sparse_parts.h"
+#include "kernels/cuda/sparse_slices.cuh"
 
 namespace norn::cuda {
 namespace {
@@ -24,10 +24,72 @@ __global__ void __launch_bounds__(kRowWarps* kWarp)
   if (at.active) store_lane<kWidth>(to, sum);
 }
 
+constexpr int kThreads = 1024;
+/// What a row costs besides its entries, in entries.
+constexpr Index kRowCost = 8;
+
+/// The first row before which rows of the batch cost `cost` or more. For all lanes of a warp.
+__device__ Index row_after(const CsrView& x, Index cost) {
+  const Index lane = Index(threadIdx.x % kWarp);
+  Index low = 0, high = x.rows;
+  while (low < high) {
+    const Index part = (high - low + kWarp - 1) / kWarp;
+    const Index probe = low + lane * part;
+    const bool before =
+        probe < high && x.row_begin[probe] - x.row_begin[0] + kRowCost * probe < cost;
+    const int count = __popc(__ballot_sync(kAllLanes, before));
+    if (count == 0) return low;
+    high = low + count * part < high ? low + count * part : high;
+    low += (count - 1) * part + 1;
+  }
+  return low;
+}
+
+/// A block takes a part of all rows of one run of columns, of the next run and so on, as long as
+/// the others' parts; its warps take the rows in turn. So a multiprocessor reads few columns of w
+/// at a time, and finds the popular rows in its nearest cache. Sums start from z, in stored order.
+template <int kWidth>
+__global__ void __launch_bounds__(kThreads, 1)
+    multiply_slices(CsrView x, MatrixView<const float> w, MatrixView<float> z, Index slices) {
+  __shared__ Index bound[2];  // of the block's items: slice * rows + row
+  __shared__ unsigned taken;
+  const int warp = int(threadIdx.x / kWarp);
+  if (warp < 2) {
+    const Index slice_cost = x.row_begin[x.rows] - x.row_begin[0] + kRowCost * x.rows;
+    const Index cost = (blockIdx.x + warp) * (slice_cost * slices) / gridDim.x;
+    const Index row = row_after(x, cost % slice_cost);
+    if (threadIdx.x % kWarp == 0) bound[warp] = cost / slice_cost * x.rows + row;
+  }
+  if (threadIdx.x == 0) taken = kThreads / kWarp;
+  __syncthreads();
+  const Index first = bound[0], count = bound[1] - first;
+  for (Index i = warp; i < count;) {
+    const Index row = (first + i) % x.rows, slice = (first + i) / x.rows;
+    const RowOffset begin = x.row_begin[row];
+    const auto entry_count = std::uint32_t(x.row_begin[row + 1] - begin);
+    Entries<Column> entries(x.column + begin, x.value ? x.value + begin : nullptr, entry_count);
+    entries.start(0);
+    const LaneColumn at = lane_column<kWidth>(slice, z.cols);
+    float* to = z.row(row) + at.column;
+    Lane<kWidth> sum = load_lane<kWidth>(to);
+    if (threadIdx.x % kWarp == 0) i = atomicAdd(&taken, 1u);
+    entries.template add_rows<kWidth, 4>(0, entry_count, w.data + at.column,
+                                         std::uint32_t(w.stride), sum);
+    if (at.active) store_lane<kWidth>(to, sum);
+    i = __shfl_sync(kAllLanes, i, 0);
+  }
+}
+
 template <int kWidth>
 void launch_multiply(const Stream& stream, CsrView x, MatrixView<const float> w,
                      MatrixView<float> z) {
   const Index slices = slices_of<kWidth>(z.cols);
+  if (has_many_entries(x.entry_limit, x.cols)) {
+    const unsigned blocks = blocks_for(x.rows * slices, 1, stream.multiprocessors);
+    multiply_slices<kWidth><<<blocks, kThreads, 0, stream.stream>>>(x, w, z, slices);
+    check_launch("multiply_slices");
+    return;
+  }
   const auto blocks = unsigned((x.rows * slices + kRowWarps - 1) / kRowWarps);
   multiply_rows<kWidth><<<blocks, kRowWarps * kWarp, 0, stream.stream>>>(x, w, z, slices);
   check_launch("multiply_rows");
@@ -47,12 +109,12 @@ class CudaSparse final : public SparseKernels {
   void do_transpose(CsrView x, TransposedBatch& transposed) override {
     transpose_batch(stream_, workspace_, x, transposed);
   }
-  void do_gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+  void do_gradient(const TransposedBatch& xt, DenseOperand delta, float scale,
                    MatrixView<float> g) override {
     write_gradient(stream_, workspace_, xt, delta, scale, g);
   }
   void do_update_rows(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
-                      const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                      const TransposedBatch& xt, DenseOperand delta, float scale,
                       const RowState& rows) override {
     update_touched_rows(stream_, workspace_, rule, schedule, step, xt, delta, scale, rows);
   }

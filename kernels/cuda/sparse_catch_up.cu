@@ -37,26 +37,44 @@ struct Replay {
 };
 
 template <int kWidth, class Rule>
+__device__ void replay_row(const Replay<kWidth, Rule>& missed, Index row, std::int64_t done,
+                           LaneColumn at) {
+  Weights<kWidth> weights = {};
+  weights.w = load_lane<kWidth>(missed.w.row(row) + at.column);
+  if constexpr (Rule::slots > 0) weights.s0 = load_lane<kWidth>(missed.slot0.row(row) + at.column);
+  if constexpr (Rule::slots > 1) weights.s1 = load_lane<kWidth>(missed.slot1.row(row) + at.column);
+  replay(missed.rule, missed.settings, missed.regularised, done, missed.step, weights);
+  if (!at.active) return;
+  store_lane<kWidth>(missed.w.row(row) + at.column, weights.w);
+  if constexpr (Rule::slots > 0) store_lane<kWidth>(missed.slot0.row(row) + at.column, weights.s0);
+  if constexpr (Rule::slots > 1) store_lane<kWidth>(missed.slot1.row(row) + at.column, weights.s1);
+}
+
+/// Most rows need nothing: what says so is fetched two turns ahead, so that a warp does not wait
+/// for it.
+template <int kWidth, class Rule>
 __global__ void __launch_bounds__(kRowWarps* kWarp)
     replay_rows(RowsToVisit list, Index slices, Replay<kWidth, Rule> missed) {
-  for (UnitTurn turn(slices); list.has(turn.unit); turn.advance()) {
-    const Index row = list.row(turn.unit);
-    const std::int64_t done = missed.steps_done[row];
-    if (done >= missed.step) continue;
-    const LaneColumn at = lane_column<kWidth>(turn.slice, missed.w.cols);
-    Weights<kWidth> weights = {};
-    weights.w = load_lane<kWidth>(missed.w.row(row) + at.column);
-    if constexpr (Rule::slots > 0)
-      weights.s0 = load_lane<kWidth>(missed.slot0.row(row) + at.column);
-    if constexpr (Rule::slots > 1)
-      weights.s1 = load_lane<kWidth>(missed.slot1.row(row) + at.column);
-    replay(missed.rule, missed.settings, missed.regularised, done, missed.step, weights);
-    if (!at.active) continue;
-    store_lane<kWidth>(missed.w.row(row) + at.column, weights.w);
-    if constexpr (Rule::slots > 0)
-      store_lane<kWidth>(missed.slot0.row(row) + at.column, weights.s0);
-    if constexpr (Rule::slots > 1)
-      store_lane<kWidth>(missed.slot1.row(row) + at.column, weights.s1);
+  constexpr Index kNone = -1;
+  const auto row_at = [&](Index i) { return list.has(i) ? list.row(i) : kNone; };
+  const auto done_at = [&](Index row) { return row < 0 ? missed.step : missed.steps_done[row]; };
+  UnitTurn turn(slices);
+  Index row = row_at(turn.unit);
+  std::int64_t done = done_at(row);
+  std::uint32_t slice = turn.slice;
+  turn.advance();
+  Index next = row_at(turn.unit);
+  while (row != kNone) {
+    const std::int64_t next_done = done_at(next);
+    const std::uint32_t next_slice = turn.slice;
+    turn.advance();
+    const Index after = row_at(turn.unit);
+    if (done < missed.step)
+      replay_row(missed, row, done, lane_column<kWidth>(slice, missed.w.cols));
+    row = next;
+    done = next_done;
+    slice = next_slice;
+    next = after;
   }
 }
 

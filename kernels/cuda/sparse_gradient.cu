@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of a sparse source's weights: sums of the segments of popular units, and whole
 // matrices.
-#include "kernels/cuda/row_stream.cuh"
+#include "kernels/cuda/row_sums.cuh"
 #include "kernels/cuda/sparse_units.cuh"
 
 namespace norn::cuda {
@@ -22,11 +22,10 @@ __device__ Index unit_holding(const UnitLists& lists, RowOffset at) {
 }
 
 /// Sums the segment that begins among entries [64 w, 64 w + 64), when there is one.
-template <int kWidth>
+template <int kWidth, typename T>
 __global__ void __launch_bounds__(kRowWarps* kWarp)
-    sum_segment(UnitLists lists, MatrixView<const float> delta, Index slices, float* sums,
+    sum_segment(UnitLists lists, MatrixView<const T> delta, Index slices, float* sums,
                 Index stride) {
-  __shared__ RowStage<kWidth> stage;
   const Index item = Index(blockIdx.x) * kRowWarps + threadIdx.x / kWarp;
   const Index window = item / slices;
   const RowOffset from = window * kSegment;
@@ -37,9 +36,13 @@ __global__ void __launch_bounds__(kRowWarps* kWarp)
   if (number == 0 || first >= Index(unit.end)) return;
 
   const LaneColumn at = lane_column<kWidth>(item % slices, delta.cols);
-  const auto list = segment(lists, {unit.row, std::uint32_t(first), unit.end});
+  const std::uint32_t begin = std::uint32_t(first);
+  const std::uint32_t end = unit.end - begin > kSegment ? begin + kSegment : unit.end;
+  Entries<std::int32_t> entries(lists.example, lists.value, end);
+  entries.start(begin);
   Lane<kWidth> sum = {};
-  add_streamed_rows<kWidth>(list, delta.data + at.column, delta.stride, stage, sum);
+  entries.template add_rows<kWidth, 8>(begin, end, delta.data + at.column,
+                                       std::uint32_t(delta.stride), sum);
   if (at.active) store_lane<kWidth>(sums + window * stride + at.column, sum);
 }
 
@@ -73,12 +76,12 @@ void fill_zero(const Stream& stream, MatrixView<float> m) {
   check_launch("fill_rows_with_zero");
 }
 
-template <int kWidth>
-void launch_sum_segment(const Stream& stream, const TransposedBatch& xt,
-                        MatrixView<const float> delta, Index windows, float* sums, Index stride) {
+template <int kWidth, typename T>
+void launch_sum_segment(const Stream& stream, const TransposedBatch& xt, MatrixView<const T> delta,
+                        Index windows, float* sums, Index stride) {
   const Index slices = slices_of<kWidth>(delta.cols);
   const auto blocks = unsigned((windows * slices + kRowWarps - 1) / kRowWarps);
-  sum_segment<kWidth>
+  sum_segment<kWidth, T>
       <<<blocks, kRowWarps * kWarp, 0, stream.stream>>>(lists_of(xt), delta, slices, sums, stride);
   check_launch("sum_segment");
 }
@@ -86,28 +89,32 @@ void launch_sum_segment(const Stream& stream, const TransposedBatch& xt,
 }  // namespace
 
 SegmentSums sum_segments(const Stream& stream, SparseWorkspace& workspace,
-                         const TransposedBatch& xt, MatrixView<const float> delta) {
+                         const TransposedBatch& xt, const DenseOperand& delta) {
   const Index limit = xt.example.size();
   if (limit <= kSegment) return {};
   const Index windows = (limit + kSegment - 1) / kSegment;
-  const Index stride = (delta.cols + 3) / 4 * 4;
+  const Index stride = (delta.cols() + 3) / 4 * 4;
   float* sums = workspace.partial.reserve(windows * stride);
-  if (in_fours(delta))
-    launch_sum_segment<4>(stream, xt, delta, windows, sums, stride);
-  else
-    launch_sum_segment<1>(stream, xt, delta, windows, sums, stride);
+  with_rows_of(delta, [&](auto rows) {
+    if (in_fours(rows))
+      launch_sum_segment<4>(stream, xt, rows, windows, sums, stride);
+    else
+      launch_sum_segment<1>(stream, xt, rows, windows, sums, stride);
+  });
   return {sums, stride};
 }
 
 void write_gradient(const Stream& stream, SparseWorkspace& workspace, const TransposedBatch& xt,
-                    MatrixView<const float> delta, float scale, MatrixView<float> g) {
+                    const DenseOperand& delta, float scale, MatrixView<float> g) {
   fill_zero(stream, g);
   if (xt.touched == 0) return;
   const SegmentSums segments = sum_segments(stream, workspace, xt, delta);
-  if (in_fours(delta) && in_fours(g))
-    launch_sum_units<4>(stream, xt, delta, segments, GradientSink<4>{g, scale});
-  else
-    launch_sum_units<1>(stream, xt, delta, segments, GradientSink<1>{g, scale});
+  with_rows_of(delta, [&](auto rows) {
+    if (in_fours(rows) && in_fours(g))
+      launch_sum_units<4>(stream, xt, rows, segments, GradientSink<4>{g, scale});
+    else
+      launch_sum_units<1>(stream, xt, rows, segments, GradientSink<1>{g, scale});
+  });
 }
 
 }  // namespace norn::cuda

@@ -13,9 +13,10 @@ namespace norn::cuda {
 /// What the family keeps between its calls.
 struct SparseWorkspace {
   explicit SparseWorkspace(const Stream& stream)
-      : sort(stream.memory), partial(stream.memory), corrections(stream) {}
+      : sort(stream.memory), partial(stream.memory), taken(stream.memory), corrections(stream) {}
   Scratch<std::byte> sort;        ///< of CUB
   Scratch<float> partial;         ///< sums of segments of popular units
+  Scratch<std::uint32_t> taken;   ///< units of each slice of columns that warps have
   UpdateCorrections corrections;  ///< Adam's
 };
 
@@ -36,10 +37,10 @@ inline UnitLists lists_of(const TransposedBatch& xt) {
 void transpose_batch(const Stream& stream, SparseWorkspace& workspace, CsrView x,
                      TransposedBatch& transposed);
 void write_gradient(const Stream& stream, SparseWorkspace& workspace, const TransposedBatch& xt,
-                    MatrixView<const float> delta, float scale, MatrixView<float> g);
+                    const DenseOperand& delta, float scale, MatrixView<float> g);
 void update_touched_rows(const Stream& stream, SparseWorkspace& workspace, const UpdateRule& rule,
                          const UpdateSchedule& schedule, std::int64_t step,
-                         const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                         const TransposedBatch& xt, const DenseOperand& delta, float scale,
                          const RowState& rows);
 /// xt: the batch whose rows are to be put right; null means all rows.
 void catch_up_rows(const Stream& stream, SparseWorkspace& workspace, const UpdateRule& rule,
@@ -54,6 +55,6 @@ struct SegmentSums {
   Index stride = 0;
 };
 SegmentSums sum_segments(const Stream& stream, SparseWorkspace& workspace,
-                         const TransposedBatch& xt, MatrixView<const float> delta);
+                         const TransposedBatch& xt, const DenseOperand& delta);
 
 }  // namespace norn::cuda

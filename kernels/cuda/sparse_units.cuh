@@ -16,7 +16,7 @@
 /// stored.
 namespace norn::cuda {
 
-inline constexpr int kSegment = 64;
+inline constexpr std::uint32_t kSegment = 64;
 
 /// A unit of the batch and its entries. 32 bits are enough for what a transposition can hold, and
 /// leave registers to the rows.
@@ -36,6 +36,15 @@ __device__ inline ListedRows<std::int32_t> segment(const UnitLists& lists, const
   const std::uint32_t count = unit.end - unit.begin;
   return {lists.example + unit.begin, lists.value ? lists.value + unit.begin : nullptr,
           Index(count < kSegment ? count : kSegment)};
+}
+
+/// Calls body with the deltas that a GPU reads: the rounded ones where they are given.
+template <class Body>
+void with_rows_of(const DenseOperand& delta, const Body& body) {
+  if (delta.rounded.data != nullptr)
+    body(delta.rounded);
+  else
+    body(delta.values);
 }
 
 /// Units and slices of columns in turn, for the warps of a grid.
@@ -66,9 +75,9 @@ struct UnitTurn {
 ///   sink.store(state, sum, row, at)        with the sum of the unit's rows of delta.
 /// What a unit needs is fetched two turns ahead: three loads that wait for each other would cost
 /// more than the sum.
-template <int kWidth, class Sink>
+template <int kWidth, class Sink, typename T>
 __global__ void __launch_bounds__(kRowWarps* kWarp)
-    sum_units(UnitLists lists, MatrixView<const float> delta, SegmentSums segments, Index slices,
+    sum_units(UnitLists lists, MatrixView<const T> delta, SegmentSums segments, Index slices,
               Sink sink) {
   constexpr int kInFlight = 4;  // most units have few entries
   UnitTurn turn(slices);
@@ -103,15 +112,19 @@ __global__ void __launch_bounds__(kRowWarps* kWarp)
   }
 }
 
-/// Launches sum_units with room for several blocks on each multiprocessor.
-template <int kWidth, class Sink>
-void launch_sum_units(const Stream& stream, const TransposedBatch& xt,
-                      MatrixView<const float> delta, SegmentSums segments, const Sink& sink) {
+/// Launches sum_units: blocks for two rounds of the multiprocessors.
+template <int kWidth, class Sink, typename T>
+void launch_sum_units(const Stream& stream, const TransposedBatch& xt, MatrixView<const T> delta,
+                      SegmentSums segments, const Sink& sink) {
   const Index slices = slices_of<kWidth>(delta.cols);
-  const unsigned blocks =
-      blocks_for(xt.touched * slices, kRowWarps, 8 * Index(stream.multiprocessors));
-  sum_units<kWidth, Sink><<<blocks, kRowWarps * kWarp, 0, stream.stream>>>(lists_of(xt), delta,
-                                                                           segments, slices, sink);
+  int resident = 1;
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, sum_units<kWidth, Sink, T>,
+                                                      kRowWarps * kWarp, 0),
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  const unsigned blocks = blocks_for(xt.touched * slices, kRowWarps,
+                                     2 * Index(resident) * Index(stream.multiprocessors));
+  sum_units<kWidth, Sink, T><<<blocks, kRowWarps * kWarp, 0, stream.stream>>>(
+      lists_of(xt), delta, segments, slices, sink);
   check_launch("sum_units");
 }
 

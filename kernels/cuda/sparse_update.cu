@@ -4,7 +4,7 @@
 // of all rows at every step. A row that is past the step already cannot be seen by the host; it is
 // updated as if it were not.
 #include "kernels/cuda/missed_steps.cuh"
-#include "kernels/cuda/sparse_units.cuh"
+#include "kernels/cuda/sparse_slices.cuh"
 
 namespace norn::cuda {
 namespace {
@@ -60,13 +60,14 @@ bool in_fours(const RowState& rows) {
 
 void update_touched_rows(const Stream& stream, SparseWorkspace& workspace, const UpdateRule& rule,
                          const UpdateSchedule& schedule, std::int64_t step,
-                         const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                         const TransposedBatch& xt, const DenseOperand& delta, float scale,
                          const RowState& rows) {
   if (xt.touched == 0) return;
   const SegmentSums segments = sum_segments(stream, workspace, xt, delta);
   std::visit(
       [&](const auto& r) {
         using Rule = std::remove_cvref_t<decltype(r)>;
+        constexpr int kThreads = Rule::slots == 0 ? 1024 : 768;  // there are registers for them
         StepSettings settings{schedule, {}};
         if constexpr (!Rule::idles_alike)
           settings.corrections = workspace.corrections.up_to(schedule, step);
@@ -74,9 +75,16 @@ void update_touched_rows(const Stream& stream, SparseWorkspace& workspace, const
           const UpdateSink<kWidth, Rule> sink{
               r,     settings, schedule.at(step), rests(r, schedule), settings.regularised(), step,
               scale, rows.w,   rows.slot[0],      rows.slot[1],       rows.steps_done.data};
-          launch_sum_units<kWidth>(stream, xt, delta, segments, sink);
+          with_rows_of(delta, [&](auto view) {
+            if constexpr (kWidth == 4)
+              if (has_many_entries(xt.example.size(), xt.cols))
+                return launch_sum_slices<4, kThreads>(stream, workspace, xt, view, segments, sink);
+            launch_sum_units<kWidth>(stream, xt, view, segments, sink);
+          });
         };
-        if (cuda::in_fours(delta) && in_fours<Rule>(rows))
+        bool fours = in_fours<Rule>(rows);
+        with_rows_of(delta, [&](auto view) { fours = fours && cuda::in_fours(view); });
+        if (fours)
           launch(std::integral_constant<int, 4>{});
         else
           launch(std::integral_constant<int, 1>{});

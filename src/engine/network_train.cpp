@@ -228,11 +228,10 @@ void Network::clip_weights(Weights& weights, Range units, float limit) {
 
 // Weights of sparse sources of a hidden layer: all own units at once, so that a touched row is gone
 // through once.
-void Network::update_sparse(UnitLayer& layer, MatrixView<const float> delta,
-                            const WeightStep& step) {
+void Network::update_sparse(UnitLayer& layer, const DenseOperand& delta, const WeightStep& step) {
   for (std::size_t c = 0; c < layer.connections.size(); ++c) {
     const Connection& connection = layer.connections[c];
-    const LayerOutput x = output_of(layer.source_layers[c], delta.rows);
+    const LayerOutput x = output_of(layer.source_layers[c], delta.rows());
     if (!x.is_sparse) continue;
     if (!connection.shared()) {
       connection.update(context_.compute, step, x, delta, layer.mine(), scratch_[0]);
@@ -312,7 +311,7 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
                    lane, false);
   });
   stage("sparse update");
-  update_sparse(unit, delta.values, step);
+  update_sparse(unit, delta, step);
   finish_sparse(unit, step);
   add_shared_gradients(unit);
 }

@@ -123,8 +123,8 @@ void Connection::input_delta(const Compute& compute, const DenseOperand& delta, 
 void Connection::update(const Compute& compute, const WeightStep& step, const LayerOutput& x,
                         const DenseOperand& delta, Range units, Scratch& scratch) const {
   if (x.is_sparse) {
-    compute.kernels.sparse->update_rows(step.rule, step.schedule, step.step, *x.transposed,
-                                        delta.values, step.scale, weights_->row_state(units));
+    compute.kernels.sparse->update_rows(step.rule, step.schedule, step.step, *x.transposed, delta,
+                                        step.scale, weights_->row_state(units));
     return;
   }
   const UpdateStep now = step.schedule.at(step.step);
@@ -149,7 +149,7 @@ void Connection::gradient(const Compute& compute, float scale, const LayerOutput
                           const DenseOperand& delta, Range units, MatrixView<float> whole) const {
   const MatrixView<float> g = view(whole, units);
   if (x.is_sparse)
-    compute.kernels.sparse->gradient(*x.transposed, delta.values, scale, g);
+    compute.kernels.sparse->gradient(*x.transposed, delta, scale, g);
   else if (rows_are_destinations())
     compute.kernels.dense->gradient(delta, x.dense, scale, g);
   else

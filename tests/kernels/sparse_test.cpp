@@ -214,6 +214,41 @@ TEST_F(SparseTest, GradientOfColumnBlocksIsThatOfTheWhole) {
   EXPECT_TRUE(whole.same_bits(parts));
 }
 
+// Rounded deltas: a GPU's gradients are those of the rounded values, the CPU's of the others.
+TEST_F(SparseTest, GradientsOfRoundedDeltas) {
+  Executor executor(2);
+  const auto kernels = samples::make_sparse(executor);
+  constexpr Index kExamples = 300, kUnits = 50, kWidth = 208, kPadding = 4;
+  const SparseRows x = samples::awkward_batch(kExamples, kUnits, 10, true, random_);
+  PaddedMatrix<float> delta(kExamples, kWidth, kPadding), w(kUnits, kWidth, kPadding);
+  samples::fill_normal(delta.view(), random_);
+  samples::fill_normal(w.view(), random_);
+  PaddedMatrix<Bfloat16> rounded(kExamples, kWidth, kPadding);
+  PaddedMatrix<float> read = delta, expected = w, g = w, updated = w;
+  for (Index r = 0; r < kExamples; ++r)
+    for (Index c = 0; c < kWidth; ++c) {
+      rounded(r, c) = Bfloat16::rounded(delta(r, c));
+      if (!samples::sums_like_the_cpu()) read(r, c) = rounded(r, c).value();
+    }
+  TransposedBatch xt;
+  kernels->transpose(x.view(), xt);
+  kernels->gradient(xt, read.view(), 0.25f, expected.view());
+  const DenseOperand operand(delta.view(), rounded.view());
+  for (const auto& [first, count] :
+       std::vector<std::pair<Index, Index>>{{0, 64}, {64, 1}, {65, 3}, {68, 140}})
+    kernels->gradient(xt, operand.columns(first, count), 0.25f, g.view().columns(first, count));
+  EXPECT_TRUE(g.same_bits(expected));
+
+  for (Index r = 0; r < kUnits; ++r)
+    for (Index c = 0; c < kWidth; ++c) w(r, c) -= 0.5f * expected(r, c);
+  std::vector<std::int64_t> done(std::size_t(kUnits), 0);
+  UpdateSchedule schedule;
+  schedule.rate = 0.5f;
+  kernels->update_rows(Sgd{}, schedule, 0, xt, operand, 0.25f,
+                       {updated.view(), {}, samples::view_of(done)});
+  EXPECT_TRUE(updated.same_bits(w));
+}
+
 TEST_F(SparseTest, BitsDoNotDependOnLanes) {
   const SparseRows x = samples::awkward_batch(130, 900, 40, true, random_);
   auto w = random_matrix(900, 150), z = random_matrix(130, 150), delta = random_matrix(130, 150);

@@ -18,10 +18,12 @@ using samples::SparseRows;
 
 /// Weights with state and steps, in memory of their own.
 struct Weights {
-  Weights(const PaddedMatrix<float>& start, Index rows, Index cols)
-      : w(start), slot{zeros(rows, cols), zeros(rows, cols)}, done(std::size_t(rows), 0) {}
-  static PaddedMatrix<float> zeros(Index rows, Index cols) {
-    PaddedMatrix<float> m(rows, cols, 3);
+  Weights(const PaddedMatrix<float>& start, Index rows, Index cols, Index padding = 3)
+      : w(start),
+        slot{zeros(rows, cols, padding), zeros(rows, cols, padding)},
+        done(std::size_t(rows), 0) {}
+  static PaddedMatrix<float> zeros(Index rows, Index cols, Index padding = 3) {
+    PaddedMatrix<float> m(rows, cols, padding);
     for (Index r = 0; r < rows; ++r) std::fill_n(m.view().row(r), cols, 0.0f);
     return m;
   }
@@ -149,6 +151,38 @@ TEST_F(SparseUpdateTest, PopularUnitsGetTheGradientOfAll) {
     }
     sparse->mark_done(xt, 0, samples::view_of(lazy.done));
     sparse->catch_up(rule, schedule, 1, lazy.rows());
+    EXPECT_TRUE(lazy.same_bits(eager));
+  });
+}
+
+// The same in columns that can be read in fours, for rows that missed steps.
+TEST_F(SparseUpdateTest, PopularUnitsThatLagGetTheGradientOfAll) {
+  Executor executor(2);
+  const auto sparse = samples::make_sparse(executor);
+  const auto dense = samples::make_update(executor);
+  constexpr Index kExamples = 300, kCols = 296, kPadding = 4;
+  constexpr std::int64_t kStep = 3;
+  const SparseRows x = samples::awkward_batch(kExamples, kUnits, 20, true, random_);
+  PaddedMatrix<float> delta(kExamples, kCols, kPadding), first(kUnits, kCols, kPadding);
+  samples::fill_normal(delta.view(), random_);
+  samples::fill_normal(first.view(), random_, 0.1f);
+  PaddedMatrix<float> g = first, none = Weights::zeros(kUnits, kCols, kPadding);
+  TransposedBatch xt;
+  sparse->transpose(x.view(), xt);
+  sparse->gradient(xt, delta.view(), 0.01f, g.view());
+  for_each_rule([&](const UpdateRule& rule, const UpdateSchedule& schedule) {
+    Weights lazy(first, kUnits, kCols, kPadding), eager(first, kUnits, kCols, kPadding);
+    for (std::int64_t step = 0; step <= kStep; ++step)
+      dense->update(rule, schedule.at(step), eager.w.view(), (step < kStep ? none : g).view(),
+                    eager.slots());
+    for (const auto& [c, count] : std::vector<std::pair<Index, Index>>{{0, 36}, {36, 260}}) {
+      RowState rows = lazy.rows();
+      rows.w = rows.w.columns(c, count);
+      for (MatrixView<float>& slot : rows.slot) slot = slot.columns(c, count);
+      sparse->update_rows(rule, schedule, kStep, xt, delta.view().columns(c, count), 0.01f, rows);
+    }
+    sparse->mark_done(xt, kStep, samples::view_of(lazy.done));
+    sparse->catch_up(rule, schedule, kStep + 1, lazy.rows());
     EXPECT_TRUE(lazy.same_bits(eager));
   });
 }

@@ -133,7 +133,7 @@ class Network {
   void clip_weights(Weights& weights, Range units, float limit);
   void backward_block(UnitLayer& layer, Range units, const DenseOperand& delta,
                       const WeightStep& step, int lane, bool with_sparse);
-  void update_sparse(UnitLayer& layer, MatrixView<const float> delta, const WeightStep& step);
+  void update_sparse(UnitLayer& layer, const DenseOperand& delta, const WeightStep& step);
   void finish_sparse(UnitLayer& layer, const WeightStep& step);
   SharedGradient& shared_gradient(const UnitLayer& layer, std::size_t connection);
   void add_shared_gradients(UnitLayer& layer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/kernels/dense.h"
 #include "norn/kernels/update_rule.h"
 #include "norn/tensor/buffer.h"
 
@@ -8,7 +9,9 @@
 #include <cstdint>
 
 /// Products of a sparse batch with dense weights. Weights of a sparse source are stored [N x M]:
-/// one row per source unit, so that an entry of the batch reads one contiguous row.
+/// one row per source unit, so that an entry of the batch reads one contiguous row. A GPU reads the
+/// rounded deltas where they are given: operands in bfloat16, sums in float32. The CPU reads the
+/// others.
 namespace norn {
 
 /// A sparse batch turned over: for each source unit that occurs, the examples that hold it, in
@@ -52,8 +55,7 @@ class SparseKernels {
   /// g = scale * x^T * delta, all N rows written (rows of units that do not occur become zero).
   ///   delta [B x M],  g [N x M]
   /// Sums run in order of example in float32 and are then multiplied by scale.
-  void gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
-                MatrixView<float> g);
+  void gradient(const TransposedBatch& xt, DenseOperand delta, float scale, MatrixView<float> g);
 
   /// Brings every row that occurs in the batch up to step `step` and applies that step to it with
   /// its gradient scale * x^T * delta. A row that lags behind is first put through the steps that
@@ -62,7 +64,7 @@ class SparseKernels {
   /// mark_done after the last. Throws ShapeError when a row is already past step `step` (where
   /// the host can read steps_done: not on a GPU).
   void update_rows(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
-                   const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                   const TransposedBatch& xt, DenseOperand delta, float scale,
                    const RowState& rows);
   /// Records that the rows of the batch have been through step `step`.
   void mark_done(const TransposedBatch& xt, std::int64_t step, VectorView<std::int64_t> steps_done);
@@ -77,11 +79,11 @@ class SparseKernels {
  private:
   virtual void do_multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) = 0;
   virtual void do_transpose(CsrView x, TransposedBatch& transposed) = 0;
-  virtual void do_gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+  virtual void do_gradient(const TransposedBatch& xt, DenseOperand delta, float scale,
                            MatrixView<float> g) = 0;
   virtual void do_update_rows(const UpdateRule& rule, const UpdateSchedule& schedule,
-                              std::int64_t step, const TransposedBatch& xt,
-                              MatrixView<const float> delta, float scale, const RowState& rows) = 0;
+                              std::int64_t step, const TransposedBatch& xt, DenseOperand delta,
+                              float scale, const RowState& rows) = 0;
   virtual void do_mark_done(const TransposedBatch& xt, std::int64_t step,
                             VectorView<std::int64_t> steps_done) = 0;
   virtual void do_catch_up(const UpdateRule& rule, const UpdateSchedule& schedule,

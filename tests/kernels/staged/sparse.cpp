@@ -66,6 +66,16 @@ void to_host(const TransposedBatch& device, TransposedBatch& host) {
   if (host.has_values) device.value.read(host.value.data(), entries);
 }
 
+class StagedOperand {
+ public:
+  explicit StagedOperand(const DenseOperand& host) : values_(host.values), rounded_(host.rounded) {}
+  DenseOperand view() { return {values_.view(), rounded_.view()}; }
+
+ private:
+  StagedMatrix<const float> values_;
+  StagedMatrix<const Bfloat16> rounded_;
+};
+
 class StagedRows {
  public:
   explicit StagedRows(const RowState& host)
@@ -125,19 +135,19 @@ class StagedSparse final : public SparseKernels {
     queue_.run([&] { kernels_->transpose(view, device_); });
     to_host(device_, transposed);
   }
-  void do_gradient(const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+  void do_gradient(const TransposedBatch& xt, DenseOperand delta, float scale,
                    MatrixView<float> g) override {
     const TransposedBatch a = on_device(xt);
-    StagedMatrix b(delta);
+    StagedOperand b(delta);
     StagedMatrix c(g);
     queue_.run([&] { kernels_->gradient(a, b.view(), scale, c.view()); });
     c.back();
   }
   void do_update_rows(const UpdateRule& rule, const UpdateSchedule& schedule, std::int64_t step,
-                      const TransposedBatch& xt, MatrixView<const float> delta, float scale,
+                      const TransposedBatch& xt, DenseOperand delta, float scale,
                       const RowState& rows) override {
     const TransposedBatch a = on_device(xt);
-    StagedMatrix b(delta);
+    StagedOperand b(delta);
     StagedRows c(rows);
     queue_.run([&] { kernels_->update_rows(rule, schedule, step, a, b.view(), scale, c.view()); });
     c.back();
