@@ -11,7 +11,11 @@ namespace {
 bool fits(const DenseOperand& operand) {
   const bool same = operand.rounded.data == nullptr || (operand.rounded.rows == operand.rows() &&
                                                         operand.rounded.cols == operand.cols());
-  return same && has_room(operand.values) && has_room(operand.rounded);
+  const bool is_turned =
+      operand.turned.data == nullptr || (operand.turned.rows == operand.cols() &&
+                                         operand.turned.cols >= (operand.rows() + 3) / 4 * 4);
+  return same && is_turned && has_room(operand.values) && has_room(operand.rounded) &&
+         has_room(operand.turned);
 }
 
 }  // namespace
@@ -47,6 +51,12 @@ void DenseKernels::gradient(DenseOperand delta, DenseOperand x, float scale, Mat
                   fits(delta) && fits(x) && has_room(g),
               "dense gradient", "delta [B x M], x [B x N], g [M x N]", delta.values, x.values, g);
   do_gradient(delta, x, scale, g, existing);
+}
+
+void DenseKernels::turn(MatrixView<const float> x, MatrixView<float> turned) {
+  require_fit(turned.rows == x.cols && turned.cols >= x.rows && has_room(x) && has_room(turned),
+              "dense turn", "x [B x N], turned [N x at least B]", x, turned);
+  do_turn(x, turned);
 }
 
 }  // namespace norn

@@ -100,6 +100,7 @@ Kernels CudaDevice::make_kernels() {
   kernels.queue = std::make_unique<cuda::DeviceQueue>(state_->handle, state_->options.graphs,
                                                       state_->options.steps_ahead);
   kernels.rounds_operands = state_->options.precision == Precision::bf16;
+  kernels.turns_operands = state_->options.precision == Precision::tf32;
   kernels.block_rule = cuda_block_rule();
   return kernels;
 }

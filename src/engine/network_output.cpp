@@ -18,7 +18,7 @@ SoftMaxCost softmax_cost(const NetworkDescriptor& network) {
   return {network.loss, network.target_weight};
 }
 
-// So that rows of rounded deltas begin where tensor cores can read them.
+// So that rows of deltas begin where tensor cores can read them.
 Index round_up_to_eight(Index cols) {
   return (cols + 7) / 8 * 8;
 }
@@ -60,7 +60,8 @@ TargetView Network::target_view(int layer, const BoundBatch& batch) const {
 MatrixView<float> Network::block_z(const UnitLayer& layer, Range units, Index examples, int lane) {
   OutputState& state = *outputs_[std::size_t(layer.settings().number)];
   if (state.kept_z.empty())
-    return {scratch_[std::size_t(lane)].z.view().data, examples, units.count(), units.count()};
+    return {scratch_[std::size_t(lane)].z.view().data, examples, units.count(),
+            round_up_to_eight(units.count())};
   const Index first = units.begin - layer.mine().begin;
   return {state.kept_z.data() + first * batch_, examples, units.count(), units.count()};
 }

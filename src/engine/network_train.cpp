@@ -174,6 +174,7 @@ void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosi
   context_.communicator.all_gather_columns(unit.whole(examples), shares_[std::size_t(layer)]);
   if (unit.is_softmax()) unit.softmax(compute, examples);
   unit.round_output(compute, examples);
+  if (pass == Pass::training) unit.turn_output(compute, examples);
 }
 
 LayerOutput Network::output_of(int layer, Index examples) const {

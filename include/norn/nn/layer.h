@@ -69,6 +69,8 @@ class UnitLayer {
   LayerOutput output(Index examples);
   /// Rounds whole() for products, where the device reads rounded operands; once it is complete.
   void round_output(const Compute& compute, Index examples);
+  /// Turns whole() over for gradients, where the device reads that; once it is complete.
+  void turn_output(const Compute& compute, Index examples);
 
   /// own() = bias.
   void begin_forward(const Compute& compute, Index examples);
@@ -118,6 +120,7 @@ class UnitLayer {
   Settings settings_;
   Matrix<float> out_;                // [batch x width], hidden layers
   Matrix<Bfloat16> rounded_out_;     // [batch x width], where products read it
+  Matrix<float> turned_out_;         // [width x batch, rounded up], where gradients read it
   Matrix<Bfloat16> rounded_delta_;   // [batch x mine], where products read it
   Matrix<float> before_dropout_;     // [batch x mine], where they are kept
   Matrix<float> normalised_;         // [batch x mine], with batch normalisation
