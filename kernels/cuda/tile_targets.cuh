@@ -61,8 +61,8 @@ __device__ inline void find_offsets(const TargetSource& source, Index end_unit, 
 
 /// In shared memory, one for each consumer.
 struct TileTargets {
-  unsigned mask[kTile][4];  ///< of each row: which of its 128 units have a stored entry
-  RowOffset entry[kTile];   ///< the first of them
+  alignas(16) unsigned mask[kTile][4];  ///< of each row: which of its 128 units have a stored entry
+  RowOffset entry[kTile];               ///< the first of them
   int count[kTargetWarps];  ///< stored entries of 64 rows; where there is none, nothing else is set
   int row_count[kTile];
   short item[kTargetWarps][kTargetRows * 4];  ///< runs of up to 32 entries: row + kTile * run
