@@ -39,4 +39,10 @@ void DenseKernels::gradient(DenseOperand delta, DenseOperand x, float scale, Mat
   do_gradient(delta, x, scale, g, existing);
 }
 
+void DenseKernels::turn(MatrixView<const float> x, MatrixView<float> turned) {
+  require_fit(turned.rows == x.cols && turned.cols >= x.rows && has_room(x) && has_room(turned),
+              "dense turn", "x [B x N], turned [N x at least B]", x, turned);
+  do_turn(x, turned);
+}
+
 }  // namespace norn

@@ -42,11 +42,15 @@ bool has_room(const MatrixView<T>& m) {
   return m.rows >= 0 && m.cols >= 0 && (m.stride >= m.cols || m.rows <= 1);
 }
 
-/// Whether an operand's two views have the same shape.
+/// Whether an operand's views have the same shape, and the turned one that of the transpose.
 inline bool fits(const DenseOperand& operand) {
   const bool same = operand.rounded.data == nullptr || (operand.rounded.rows == operand.rows() &&
                                                         operand.rounded.cols == operand.cols());
-  return same && has_room(operand.values) && has_room(operand.rounded);
+  const bool is_turned =
+      operand.turned.data == nullptr || (operand.turned.rows == operand.cols() &&
+                                         operand.turned.cols >= (operand.rows() + 3) / 4 * 4);
+  return same && is_turned && has_room(operand.values) && has_room(operand.rounded) &&
+         has_room(operand.turned);
 }
 
 }  // namespace norn

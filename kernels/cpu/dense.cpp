@@ -99,6 +99,16 @@ class CpuDense final : public DenseKernels {
     });
   }
 
+  void do_turn(MatrixView<const float> x, MatrixView<float> turned) override {
+    executor_.for_ranges(turned.rows, 16, [&](Index begin, Index end, int) {
+      for (Index c = begin; c < end; ++c) {
+        float* row = turned.row(c);
+        for (Index r = 0; r < x.rows; ++r) row[r] = x(r, c);
+        std::fill(row + x.rows, row + turned.cols, 0.0f);
+      }
+    });
+  }
+
   Executor& executor_;
 };
 

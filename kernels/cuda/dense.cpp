@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dense products by cuBLASLt. Every shape gets one algorithm, chosen by the library's own rules;
 // where it splits a sum among thread blocks, the parts are added in a fixed order: a product has
-// the same bits in every run.
+// the same bits in every run. Tensor cores want rows of 16 bytes: edges that are none are products
+// of their own.
 #include "kernels/cuda/families.h"
+#include "kernels/cuda/turn.h"
 
 #include <map>
 #include <string>
@@ -36,7 +38,31 @@ struct Side {
   Index stride = 0;
   int alignment = 16;
   bool transposed = false;
+
+  /// Elements [first, first + count) along k of the product, or across it. The first is a multiple
+  /// of 16 bytes: the alignment stays.
+  Side part(bool along_rows, Index first, Index count, Index element_bytes) const {
+    Side cut = *this;
+    (along_rows ? cut.rows : cut.cols) = count;
+    cut.data =
+        static_cast<const char*>(data) + (along_rows ? first : first * stride) * element_bytes;
+    return cut;
+  }
 };
+
+/// The extents of a product in the library's view: result [columns x rows], sums over depth.
+struct Extents {
+  Index columns = 0;
+  Index rows = 0;
+  Index depth = 0;
+};
+
+Index round_up(Index value, Index multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+Index round_down(Index value, Index multiple) {
+  return value / multiple * multiple;
+}
 
 /// What a plan is made for.
 using Key = std::tuple<Index, Index, Index, Index, Index, Index, Index, Index, Index, int, int, int,
@@ -67,6 +93,8 @@ class CudaDense final : public DenseKernels {
         pointwise_(make_pointwise(stream)),
         first_(stream.memory),
         second_(stream.memory),
+        first_turned_(stream.memory),
+        second_turned_(stream.memory),
         workspace_(kWorkspace, stream.memory) {
     check_blas(cublasLtCreate(&handle_), "cublasLtCreate");
   }
@@ -88,7 +116,7 @@ class CudaDense final : public DenseKernels {
     MatrixView<const Bfloat16> m = operand.rounded;
     if (m.data == nullptr) {
       // Rows of a copy are padded so that they stay aligned.
-      const Index stride = (operand.cols() + 7) / 8 * 8;
+      const Index stride = round_up(operand.cols(), 8);
       const MatrixView<Bfloat16> copy{scratch.reserve(operand.rows() * stride), operand.rows(),
                                       operand.cols(), stride};
       pointwise_->round(operand.values, copy);
@@ -97,15 +125,56 @@ class CudaDense final : public DenseKernels {
     return {m.data, m.cols, m.rows, m.stride, alignment_of(m.data, m.stride), transposed};
   }
 
+  Index element_bytes() const { return rounds() ? sizeof(Bfloat16) : sizeof(float); }
+
+  // What is left of the extents when only whole runs of 16 bytes count: all of them where that
+  // would gain nothing.
+  Extents whole_runs(const Side& a, const Side& b, MatrixView<float> result, Extents all) const {
+    constexpr double kLeastProduct = 1 << 24;  // multiplications
+    if (stream_.precision == Precision::fp32 || a.alignment < 16 || b.alignment < 16 ||
+        alignment_of(result.data, result.stride) < 16 ||
+        double(all.columns) * double(all.rows) * double(all.depth) < kLeastProduct)
+      return all;
+    const Index run = 16 / element_bytes();
+    const Index column_run = a.transposed ? 16 / Index(sizeof(float)) : run;
+    Extents whole = all;
+    whole.columns = round_down(all.columns, column_run);
+    if (b.transposed) whole.rows = round_down(all.rows, run);
+    if (a.transposed || !b.transposed) whole.depth = round_down(all.depth, run);
+    return whole.columns == 0 || whole.rows == 0 || whole.depth == 0 ? all : whole;
+  }
+
   // In the library's view: result [columns x rows] = a * b.
   void product(const Side& a, const Side& b, float scale, float keep, MatrixView<float> result,
                const float* bias = nullptr) {
     if (result.empty()) return;
-    const Index depth = b.transposed ? b.cols : b.rows;
-    if (depth == 0) {
+    const Extents all{result.cols, result.rows, b.transposed ? b.cols : b.rows};
+    if (all.depth == 0) {
       if (keep == 0.0f) fill_zero(result);
       return;
     }
+    const Extents whole = whole_runs(a, b, result, all);
+    const auto part_of = [&](Index column, Index columns, Index row, Index rows, Index k,
+                             Index depth, bool begins) {
+      if (columns == 0 || rows == 0 || depth == 0) return;
+      const Index bytes = element_bytes();
+      const Side part_a =
+          a.part(!a.transposed, column, columns, bytes).part(a.transposed, k, depth, bytes);
+      const Side part_b =
+          b.part(b.transposed, row, rows, bytes).part(!b.transposed, k, depth, bytes);
+      multiply_part(part_a, part_b, scale, begins ? keep : 1.0f,
+                    result.row_range(row, rows).columns(column, columns),
+                    begins && bias != nullptr ? bias + column : nullptr);
+    };
+    const Index last_rows = all.rows - whole.rows;
+    part_of(0, whole.columns, 0, whole.rows, 0, whole.depth, true);
+    part_of(0, whole.columns, 0, whole.rows, whole.depth, all.depth - whole.depth, false);
+    part_of(whole.columns, all.columns - whole.columns, 0, whole.rows, 0, all.depth, true);
+    part_of(0, all.columns, whole.rows, last_rows, 0, all.depth, true);
+  }
+
+  void multiply_part(const Side& a, const Side& b, float scale, float keep,
+                     MatrixView<float> result, const float* bias) {
     const int alignment = alignment_of(result.data, result.stride);
     const Key key{a.rows,       a.cols,       a.stride,      b.rows,         b.cols,      b.stride,
                   result.rows,  result.cols,  result.stride, a.alignment,    b.alignment, alignment,
@@ -230,14 +299,46 @@ class CudaDense final : public DenseKernels {
   void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
                    Existing existing) override {
     if (g.empty()) return;
-    product(side_of(x, false, second_), side_of(delta, true, first_), scale,
-            existing == Existing::add ? 1.0f : 0.0f, g);
+    const float keep = existing == Existing::add ? 1.0f : 0.0f;
+    if (pays_to_turn(delta.rows(), g))
+      product(turned_side(x, true, second_turned_), turned_side(delta, false, first_turned_), scale,
+              keep, g);
+    else
+      product(side_of(x, false, second_), side_of(delta, true, first_), scale, keep, g);
+  }
+
+  // In tf32 tensor cores read operands along k alone: where they lie across, products are half as
+  // fast.
+  bool pays_to_turn(Index depth, MatrixView<float> g) const {
+    constexpr double kLeast = 500.0;  // multiplications for each element that is turned
+    return stream_.precision == Precision::tf32 && depth >= 256 &&
+           double(g.rows) * double(g.cols) >= kLeast * double(g.rows + g.cols);
+  }
+
+  // An operand turned over. Rows have zeros behind them up to whole runs of 16 bytes.
+  Side turned_side(const DenseOperand& operand, bool transposed, Scratch<float>& scratch) {
+    MatrixView<const float> m = operand.turned;
+    if (m.data == nullptr) {
+      const Index depth = round_up(operand.rows(), 4);
+      const MatrixView<float> copy{scratch.reserve(operand.cols() * depth), operand.cols(), depth,
+                                   depth};
+      cuda::turn(stream_, operand.values, copy);
+      m = copy;
+    }
+    return {m.data,   round_up(operand.rows(), 4),    m.rows,
+            m.stride, alignment_of(m.data, m.stride), transposed};
+  }
+
+  void do_turn(MatrixView<const float> x, MatrixView<float> turned) override {
+    cuda::turn(stream_, x, turned);
   }
 
   Stream stream_;
   std::unique_ptr<PointwiseKernels> pointwise_;
   Scratch<Bfloat16> first_;
   Scratch<Bfloat16> second_;
+  Scratch<float> first_turned_;
+  Scratch<float> second_turned_;
   Buffer<std::byte> workspace_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, std::unique_ptr<Plan>> plans_;

@@ -12,13 +12,15 @@ namespace norn {
 namespace {
 
 // Blocks of a GPU are large enough to fill it, and small enough for their deltas to stay in the
-// second-level cache.
+// second-level cache. Products are made in tiles of 128 x 128, one for each of 132 multiprocessors
+// at a time: with 33 tiles across, batches of a multiple of 4 tiles leave none of them idle.
 BlockRule cuda_block_rule() {
   BlockRule rule;
   rule.delta_elements = Index(1) << 24;
   rule.minimum_width = 8192;
   rule.maximum_width = 65536;
   rule.multiple = 128;
+  rule.round = 33 * 128;
   rule.wanted_blocks = 4;
   rule.gradient_elements = Index(1) << 23;
   rule.most_blocks = 256;
@@ -100,6 +102,7 @@ Kernels CudaDevice::make_kernels() {
   kernels.queue = std::make_unique<cuda::DeviceQueue>(state_->handle, state_->options.graphs,
                                                       state_->options.steps_ahead);
   kernels.rounds_operands = state_->options.precision == Precision::bf16;
+  kernels.turns_operands = state_->options.precision == Precision::tf32;
   kernels.block_rule = cuda_block_rule();
   return kernels;
 }

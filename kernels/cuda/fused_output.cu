@@ -5,6 +5,7 @@
 #include "kernels/cuda/persistent.h"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/tile_product.cuh"
+#include "kernels/cuda/tile_sums.cuh"
 #include "kernels/cuda/tile_targets.cuh"
 #include "kernels/cuda/unit_judge.cuh"
 
@@ -21,7 +22,6 @@ using Pipeline =
 
 constexpr int kHalf = kTile / 2;             // rows that are written at a time
 constexpr int kHalfBytes = 2 * kPieceBytes;  // their deltas: two pieces of 64 columns
-constexpr int kListed = 512;                 // stored targets that are judged at a time
 
 template <class Judge>
 struct OutputTask {
@@ -36,20 +36,13 @@ struct OutputTask {
   int col_tiles;
   float boost_one;
   float boost_zero;
-  double* tile_cost;  ///< [row tiles x col_tiles]
-};
-
-/// A stored target whose pre-activation was handed over.
-struct ListedUnit {
-  float z;
-  short row;
-  short col;
+  double* tile_cost;     ///< [row tiles x col_tiles]
+  float* tile_gradient;  ///< [row tiles x cols] sums of the deltas, or null
 };
 
 /// What a consumer has of its own.
 struct ConsumerMemory {
   TileTargets targets;
-  ListedUnit list[kListed];
   double warp_cost[4];
 };
 
@@ -60,11 +53,6 @@ struct SharedMemory {
   Pipeline::Barriers barriers;
   TargetBarriers target_barriers;
 };
-
-/// The byte of a delta within its half tile, as the copy engine wants it.
-__device__ inline int delta_place(int row, int col) {
-  return col / 64 * kPieceBytes + row * 128 + (col % 64 / 8 ^ row % 8) * 16 + col % 8 * 2;
-}
 
 /// One warpgroup's finished tile.
 template <class Judge>
@@ -101,18 +89,14 @@ class TileJudge {
     if (thread_ == 0) hopper::wait_for_store_reads();
     sync();
     judge_absent<kHalfIndex>(sum[kHalfIndex]);
-    const int begin = own_.targets.begin[kHalf * kHalfIndex];
-    const int end = own_.targets.begin[kHalf * (kHalfIndex + 1)];
-    for (int first = begin; first < end; first += kListed) {
-      list_stored<kHalfIndex>(sum[kHalfIndex], first);
-      sync();
-      judge_stored(kHalfIndex, min(kListed, end - first), first);
-      sync();
-    }
+    if (own_.targets.count[kHalfIndex] > 0) judge_stored<kHalfIndex>(sum[kHalfIndex]);
     if (kHalfIndex == 1) share_cost();
     hopper::fence_async();
     sync();
     if (thread_ == 0) store(kHalfIndex);
+    if (task_.tile_gradient == nullptr) return;
+    gradient_.add(hopper::shared_address(delta_));
+    if (kHalfIndex == 1) store_gradient();
   }
 
  private:
@@ -144,57 +128,64 @@ class TileJudge {
         }
         const int row = row_ - thread_ % 32 / 4 + 8 * upper + thread_ % 8;
         const int col = 8 * (j + thread_ % 32 / 8);
-        hopper::store_matrices(hopper::shared_address(delta_ + delta_place(row, col)), pair);
+        hopper::store_matrices(hopper::shared_address(delta_ + tile_place(row, col)), pair);
       }
       cost_ += double(weight * task_.judge.scale) * double(cost.total());
     }
   }
 
-  /// Hands over the pre-activations of stored entries [first, first + kListed) of the tile.
+  /// Once more for those of the thread's units that have a stored target.
   template <int kHalfIndex>
-  __device__ void list_stored(const float (&sum)[64], int first) const {
+  __device__ void judge_stored(const float (&sum)[64]) {
+    const int row = kHalf * kHalfIndex + row_;
+    const unsigned* mask[2] = {own_.targets.mask[row], own_.targets.mask[row + 8]};
+    const float weight = weight_of(place_.row + row);
+    const float weight8 = weight_of(place_.row + row + 8);
+    __syncwarp();  // the warp's absent ones are written
 #pragma unroll
-    for (int upper = 0; upper < 2; ++upper) {
-      const int row = kHalf * kHalfIndex + row_ + 8 * upper;
-      const uint4 mask = own_.targets.mask[row];
-      const unsigned words[4] = {mask.x, mask.y, mask.z, mask.w};
-      int number = own_.targets.begin[row] - first;
-#pragma unroll
-      for (int w = 0; w < 4; ++w) {
-        if (words[w] & (0x03030303u << col_)) list_word(sum, words[w], w, upper, row, number);
-        number += __popc(words[w]);
+    for (int w = 0; w < 4; ++w) {
+      // Bit 8 * q + 2 * upper + c belongs to sum 16 * w + 4 * q + 2 * upper + c.
+      unsigned left = (mask[0][w] >> col_ & 0x03030303u) | (mask[1][w] >> col_ & 0x03030303u) << 2;
+      while (left != 0) {
+        const int bit = __ffs(int(left)) - 1;
+        left &= left - 1;
+        const int upper = bit >> 1 & 1;
+        const int col = 32 * w + (bit & ~7) + col_ + (bit & 1);
+        const float value = stored_value(row + 8 * upper, col);
+        judge_one(choose(sum + 16 * w, bit), value, upper ? weight8 : weight, row_ + 8 * upper,
+                  col);
       }
     }
   }
-  __device__ __forceinline__ void list_word(const float (&sum)[64], unsigned word, int w, int upper,
-                                            int row, int number) const {
+  /// sum[4 * (bit / 8) + bit % 4], from registers.
+  static __device__ __forceinline__ float choose(const float* sum, int bit) {
+    float four[4];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      const int bit = 8 * (k / 2) + col_ + k % 2;
-      const int at = number + __popc(word & ((1u << bit) - 1));
-      if ((word >> bit & 1) && at >= 0 && at < kListed)
-        own_.list[at] = {sum[4 * (4 * w + k / 2) + 2 * upper + k % 2], short(row),
-                         short(32 * w + bit)};
+    for (int q = 0; q < 4; ++q) {
+      const float* of = sum + 4 * q;
+      const float low = bit & 1 ? of[1] : of[0];
+      const float high = bit & 1 ? of[3] : of[2];
+      four[q] = bit & 2 ? high : low;
     }
+    const float low = bit & 8 ? four[1] : four[0];
+    const float high = bit & 8 ? four[3] : four[2];
+    return bit & 16 ? high : low;
   }
-
-  __device__ void judge_stored(int half, int count, int first) {
-    const float* stored = task_.target_value;
-    for (int i = thread_; i < count; i += kConsumerThreads) {
-      const ListedUnit unit = own_.list[i];
-      const RowOffset entry =
-          own_.targets.entry[unit.row] + first + i - own_.targets.begin[unit.row];
-      const float value = stored == nullptr ? 1.0f : stored[entry];
-      const auto& f = task_.judge.activation;
-      const auto& loss = task_.judge.loss;
-      const ElementCost<float> one = element_cost(f, loss, unit.z, loss.stored_target(value));
-      const ElementCost<float> zero = element_cost(f, loss, unit.z, 0.0f);
-      const float weight = weight_of(place_.row + unit.row);
-      const int place = delta_place(unit.row - kHalf * half, unit.col);
-      *reinterpret_cast<__nv_bfloat16*>(delta_ + place) =
-          __float2bfloat16_rn(weight * task_.boost_one * one.delta);
-      cost_ += double(weight) * (double(one.cost) - double(zero.cost));
-    }
+  __device__ float stored_value(int row, int col) const {
+    if (task_.target_value == nullptr) return 1.0f;
+    const unsigned* mask = own_.targets.mask[row];
+    int number = __popc(mask[col / 32] & ((1u << (col % 32)) - 1));
+    for (int word = 0; word < col / 32; ++word) number += __popc(mask[word]);
+    return task_.target_value[own_.targets.entry[row] + number];
+  }
+  __device__ void judge_one(float z, float value, float weight, int row, int col) {
+    const auto& f = task_.judge.activation;
+    const auto& loss = task_.judge.loss;
+    const ElementCost<float> one = element_cost(f, loss, z, loss.stored_target(value));
+    const ElementCost<float> zero = element_cost(f, loss, z, 0.0f);
+    *reinterpret_cast<__nv_bfloat16*>(delta_ + tile_place(row, col)) =
+        __float2bfloat16_rn(weight * task_.boost_one * one.delta);
+    cost_ += double(weight) * double(one.cost - zero.cost);
   }
 
   /// The warp's costs in a fixed order.
@@ -214,6 +205,12 @@ class TileJudge {
         (cost[0] + cost[1]) + (cost[2] + cost[3]);
   }
 
+  __device__ void store_gradient() const {
+    const Index col = place_.col + TileColumnSums::column();
+    if (place_.row < task_.targets.rows && col < task_.cols)
+      task_.tile_gradient[Index(place_.row / kTile) * task_.cols + col] = gradient_.sum();
+  }
+
   const OutputTask<Judge>& task_;
   TilePlace place_;
   int consumer_;
@@ -223,6 +220,7 @@ class TileJudge {
   int row_;  ///< the thread's sums are of this row of a half and 8 more,
   int col_;  ///< of this column of 8 and 1 more
   double cost_ = 0.0;
+  TileColumnSums gradient_;
 };
 
 template <class Judge>
@@ -246,9 +244,9 @@ __device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int c
   }
 }
 
-/// By one warp: the stored targets of all tiles.
+/// By one of kTargetWarps warps: the stored targets of its rows of all tiles.
 template <class Judge>
-__device__ void find_all_targets(const OutputTask<Judge>& task, const Pipeline& pipeline,
+__device__ void find_all_targets(const OutputTask<Judge>& task, const Pipeline& pipeline, int half,
                                  SharedMemory& shared) {
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
@@ -257,7 +255,7 @@ __device__ void find_all_targets(const OutputTask<Judge>& task, const Pipeline& 
     const std::uint32_t parity = std::uint32_t(number / kConsumers) & 1;
     hopper::barrier_wait(hopper::shared_address(&shared.target_barriers.empty[consumer]),
                          parity ^ 1);
-    find_targets(task.targets, pipeline.place(tile), shared.own[consumer].targets);
+    TargetFinder(task.targets, half, shared.own[consumer].targets).find(pipeline.place(tile));
     hopper::barrier_arrive(hopper::shared_address(&shared.target_barriers.full[consumer]));
   }
 }
@@ -277,11 +275,12 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
   hopper::cluster_sync();
   const int group = warpgroup();
   if (group == 0) {
-    hopper::give_registers<40>();
-    if (threadIdx.x < 32)
+    hopper::give_registers<48>();
+    const int warp = __shfl_sync(0xFFFFFFFFu, int(threadIdx.x) / 32, 0);
+    if (warp == 0)
       pipeline.produce();
-    else if (threadIdx.x < 64)
-      find_all_targets(task, pipeline, shared);
+    else if (warp <= kTargetWarps)
+      find_all_targets(task, pipeline, warp - 1, shared);
   } else {
     hopper::take_registers<232>();
     if (group == 2) Pipeline::let_first_begin();
@@ -291,27 +290,47 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
 #endif
 }
 
-/// range[b] = the entries of row b whose units are within [first, first + width).
-__global__ void target_ranges_kernel(CsrView x, Index first, Index width, RowRange* range) {
-  const Index row = Index(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (row >= x.rows) return;
-  const RowOffset end = x.row_begin[row + 1];
-  const RowOffset from = lower_bound(x.column, x.row_begin[row], end, first);
-  range[row] = {from, lower_bound(x.column, from, end, first + width)};
+__global__ void __launch_bounds__(128)
+    find_offsets_kernel(const TargetSource source, Index end_unit, int* offset) {
+  find_offsets(source, end_unit, offset);
 }
 
-/// *total = the sum of the tiles' costs, in an order that their number fixes.
-__global__ void __launch_bounds__(1024)
-    total_cost_kernel(const double* tile_cost, Index tiles, double* total) {
-  __shared__ double part[1024];
+/// What the tiles leave to be added up.
+struct TileTotals {
+  const double* tile_cost;  ///< [tiles]
+  Index tiles;
+  double* cost;
+  const float* tile_gradient;  ///< [row_tiles x cols]
+  Index row_tiles;
+  Index cols;
+  double scale;
+  float* gradient;  ///< [cols]
+};
+
+/// The first block adds the costs, the others a column for each thread, in orders that the numbers
+/// of tiles fix.
+constexpr int kTotalThreads = 512;
+__global__ void __launch_bounds__(kTotalThreads) total_kernel(const TileTotals task) {
+  if (blockIdx.x > 0) {
+    const Index col = Index(blockIdx.x - 1) * kTotalThreads + threadIdx.x;
+    if (col >= task.cols) return;
+    double sum = 0.0;
+#pragma unroll 8
+    for (Index i = 0; i < task.row_tiles; ++i)
+      sum += double(task.tile_gradient[i * task.cols + col]);
+    task.gradient[col] = float(task.scale * sum);
+    return;
+  }
+  __shared__ double part[kTotalThreads];
   double sum = 0.0;
-  for (Index i = threadIdx.x; i < tiles; i += 1024) sum += tile_cost[i];
+#pragma unroll 8
+  for (Index i = threadIdx.x; i < task.tiles; i += kTotalThreads) sum += task.tile_cost[i];
   part[threadIdx.x] = sum;
-  for (unsigned half = 512; half > 0; half /= 2) {
+  for (unsigned half = kTotalThreads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
   }
-  if (threadIdx.x == 0) *total = part[0];
+  if (threadIdx.x == 0) *task.cost = part[0];
 }
 
 bool supported(const OutputBlock& block) {
@@ -341,6 +360,26 @@ TileOperands operands_of(const OutputBlock& block) {
   return operands;
 }
 
+TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const OutputBlock& block) {
+  const CsrView& sparse = block.target.sparse;
+  const Index rows = block.x.rounded.rows;
+  const Index cols = block.w.rounded.rows;
+  TargetSource source{sparse.column,
+                      sparse.row_begin,
+                      nullptr,
+                      (rows + 63) / 64 * 64,
+                      rows,
+                      block.first_unit,
+                      int((cols + kTile - 1) / kTile)};
+  int* offset = scratch.reserve((source.tiles + 1) * source.stride);
+  source.offset = offset;
+  const dim3 grid(blocks_for(source.stride, 128, source.stride),
+                  blocks_for(source.tiles + 1, kTilesAThread, source.tiles + 1));
+  find_offsets_kernel<<<grid, 128, 0, stream.stream>>>(source, block.first_unit + cols, offset);
+  check_launch("find_offsets_kernel");
+  return source;
+}
+
 template <class Judge>
 void launch(const Stream& stream, const OutputTask<Judge>& task) {
   static const int resident = resident_clusters(output_delta_kernel<Judge>, kTileThreads,
@@ -353,35 +392,34 @@ void launch(const Stream& stream, const OutputTask<Judge>& task) {
 
 }  // namespace
 
-bool output_delta_bfloat16(const Stream& stream, Scratch<double>& tile_cost,
-                           Scratch<RowOffset>& target_range, const OutputBlock& block) {
+bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const OutputBlock& block) {
   const std::optional<UnitJudge> judge = unit_judge(block.rule.activation, block.rule.loss);
   if (!judge || !supported(block)) return false;
   const Index rows = block.x.rounded.rows;
   const Index cols = block.w.rounded.rows;
   const int col_tiles = int((cols + kTile - 1) / kTile);
-  const Index tiles = (rows + kTile - 1) / kTile * col_tiles;
-  RowRange* range = reinterpret_cast<RowRange*>(target_range.reserve(2 * rows));
-  target_ranges_kernel<<<blocks_for(rows, 128, rows), 128, 0, stream.stream>>>(
-      block.target.sparse, block.first_unit, cols, range);
-  check_launch("target_ranges_kernel");
-  double* costs = tile_cost.reserve(tiles);
+  const Index row_tiles = (rows + kTile - 1) / kTile;
+  const TargetSource targets = find_targets(stream, scratch.target_offset, block);
+  double* costs = scratch.tile_cost.reserve(row_tiles * col_tiles);
+  const bool summed = !block.bias_gradient.empty();
+  float* sums = summed ? scratch.tile_gradient.reserve(row_tiles * cols) : nullptr;
   const bool boosts = !std::holds_alternative<ScaledMarginalCrossEntropy>(block.rule.loss) &&
                       !std::holds_alternative<DataScaledMarginalCrossEntropy>(block.rule.loss);
   std::visit(
       [&](const auto& j) {
         using Judge = std::remove_cvref_t<decltype(j)>;
         launch(stream,
-               OutputTask<Judge>{
-                   operands_of(block), map_boxes(block.rounded_delta), j, block.bias,
-                   block.target.weight,
-                   TargetSource{block.target.sparse.column, range, rows, block.first_unit},
-                   block.target.sparse.value, cols, col_tiles, boosts ? block.rule.boost_one : 1.0f,
-                   boosts ? block.rule.boost_zero : 1.0f, costs});
+               OutputTask<Judge>{operands_of(block), map_boxes(block.rounded_delta), j, block.bias,
+                                 block.target.weight, targets, block.target.sparse.value, cols,
+                                 col_tiles, boosts ? block.rule.boost_one : 1.0f,
+                                 boosts ? block.rule.boost_zero : 1.0f, costs, sums});
       },
       *judge);
-  total_cost_kernel<<<1, 1024, 0, stream.stream>>>(costs, tiles, block.cost);
-  check_launch("total_cost_kernel");
+  const unsigned column_blocks = summed ? blocks_for(cols, kTotalThreads, cols) : 0;
+  total_kernel<<<1 + column_blocks, kTotalThreads, 0, stream.stream>>>(
+      {costs, row_tiles * col_tiles, block.cost, sums, row_tiles, cols, double(block.bias_scale),
+       block.bias_gradient.data});
+  check_launch("total_kernel");
   return true;
 }
 

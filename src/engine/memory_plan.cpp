@@ -169,6 +169,9 @@ class Planner {
     count_working(layer.name + " activations", whole);
     count_working(layer.name + " activations, rounded", rounded(whole));
     if (!training()) return;
+    if (settings_.turns_operands)
+      count_working(layer.name + " activations, turned over",
+                    (settings_.batch + 7) / 8 * 8 * layer.units() * kFloat);
     count_working(layer.name + " deltas", own);
     count_working(layer.name + " deltas, rounded", rounded(own));
     if (keeps_outputs_before_dropout(layer, sparseness_of(graph_.network, layer)))
@@ -247,7 +250,7 @@ class Planner {
       count_working(name, bytes * settings_.lanes);
     };
     if (settings_.on_gpu) count_working("workspace of products", kGpuWorkspace);
-    each_lane("pre-activations of a block", settings_.batch * widest_z * kFloat);
+    each_lane("pre-activations of a block", settings_.batch * ((widest_z + 7) / 8 * 8) * kFloat);
     if (!training()) return;
     each_lane("input deltas of a block", settings_.batch * widest_source * kFloat);
     each_lane("gradient of a tile", gradient * kFloat);

@@ -260,7 +260,7 @@ void Network::build_scratch() {
   }
   scratch_.resize(std::size_t(context_.compute.executor.lanes()));
   for (Scratch& scratch : scratch_) {
-    scratch.z = Matrix<float>(batch_, widest_z, context_.compute.memory);
+    scratch.z = Matrix<float>(batch_, (widest_z + 7) / 8 * 8, context_.compute.memory);
     if (purpose_ != Pass::training) continue;
     scratch.dx = Matrix<float>(batch_, widest_source, context_.compute.memory);
     scratch.gradient = Buffer<float>(gradient, context_.compute.memory);

@@ -30,6 +30,11 @@ void fill(Buffer<float>& buffer, float value) {
   buffer.write(host.data(), buffer.size());
 }
 
+// Rows of what is turned over begin where tensor cores can read them.
+Index rounded_up(Index examples) {
+  return (examples + 7) / 8 * 8;
+}
+
 }  // namespace
 
 SparsenessPenalty sparseness_of(const NetworkDescriptor& network, const LayerDescriptor& layer) {
@@ -69,6 +74,8 @@ UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Com
   const bool rounds = compute.kernels.rounds_operands;
   if (rounds) rounded_out_ = Matrix<Bfloat16>(settings.batch, width, memory);
   if (!settings.trainable) return;
+  if (compute.kernels.turns_operands)
+    turned_out_ = Matrix<float>(width, rounded_up(settings.batch), memory);
   if (keeps_outputs_before_dropout(descriptor(), settings.sparseness))
     before_dropout_ = Matrix<float>(settings.batch, units, memory);
   if (descriptor().batch_normalization) {
@@ -82,14 +89,22 @@ UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Com
 }
 
 LayerOutput UnitLayer::output(Index examples) {
-  if (rounded_out_.empty()) return {false, whole(examples), {}, nullptr};
-  return {false, {whole(examples), rounded_out_.first_rows(examples)}, {}, nullptr};
+  DenseOperand dense(whole(examples));
+  if (!rounded_out_.empty()) dense.rounded = rounded_out_.first_rows(examples);
+  if (!turned_out_.empty()) dense.turned = turned_out_.view().columns(0, rounded_up(examples));
+  return {false, dense, {}, nullptr};
 }
 
 void UnitLayer::round_output(const Compute& compute, Index examples) {
   // finish_forward() has rounded what is all its own.
   if (!rounded_out_.empty() && (is_softmax() || !owns_all()))
     compute.kernels.pointwise->round(whole(examples), rounded_out_.first_rows(examples));
+}
+
+void UnitLayer::turn_output(const Compute& compute, Index examples) {
+  if (!turned_out_.empty())
+    compute.kernels.dense->turn(whole(examples),
+                                turned_out_.view().columns(0, rounded_up(examples)));
 }
 
 DenseOperand UnitLayer::delta_operand(const Compute& compute, Index examples) {
@@ -193,13 +208,15 @@ void UnitLayer::backward(const Compute& compute, Index examples, const StepPosit
 
 void UnitLayer::update_bias(const Compute& compute, const WeightStep& step, Range units,
                             const DenseOperand& delta) {
-  const Index first = units.begin - mine().begin;
-  const VectorView<float> gradient = gradient_.view().range(first, units.count());
   if (delta.values.data == nullptr)
-    compute.kernels.pointwise->sum_columns(delta.rounded, step.scale, gradient);
+    compute.kernels.pointwise->sum_columns(delta.rounded, step.scale, bias_gradient(units));
   else
-    compute.kernels.pointwise->sum_columns(delta.values, step.scale, gradient);
-  bias.update(compute, step, first, gradient);
+    compute.kernels.pointwise->sum_columns(delta.values, step.scale, bias_gradient(units));
+  update_bias(compute, step, units);
+}
+
+void UnitLayer::update_bias(const Compute& compute, const WeightStep& step, Range units) {
+  bias.update(compute, step, units.begin - mine().begin, bias_gradient(units));
 }
 
 Index UnitLayer::parameter_bytes() const {
@@ -216,8 +233,8 @@ Index UnitLayer::state_bytes() const {
 
 Index UnitLayer::working_bytes() const {
   return out_.bytes() + before_dropout_.bytes() + normalised_.bytes() + inverse_deviation_.bytes() +
-         rounded_out_.bytes() + rounded_delta_.bytes() + delta_.bytes() + gradient_.bytes() +
-         gradient2_.bytes() + delta_sum.bytes();
+         rounded_out_.bytes() + turned_out_.bytes() + rounded_delta_.bytes() + delta_.bytes() +
+         gradient_.bytes() + gradient2_.bytes() + delta_sum.bytes();
 }
 
 }  // namespace norn

@@ -62,18 +62,18 @@ PlanSettings settings_of(const Recipe& recipe, int ranks, int lanes, Pass purpos
   return settings;
 }
 
-std::int64_t allocated_by_rank_0(const Recipe& recipe, int ranks, int lanes, Pass purpose,
-                                 bool rounds) {
+std::int64_t allocated_by_rank_0(const Recipe& recipe, const PlanSettings& settings) {
   std::int64_t bytes = 0;
-  run_thread_group(ranks, [&](Communicator& communicator) {
-    Executor executor(lanes);
+  run_thread_group(settings.ranks, [&](Communicator& communicator) {
+    Executor executor(settings.lanes);
     Kernels kernels = make_cpu_kernels(executor);
     kernels.block_rule = recipe.blocks;
-    kernels.rounds_operands = rounds;
+    kernels.rounds_operands = settings.rounds_operands;
+    kernels.turns_operands = settings.turns_operands;
     CountingMemory memory;
     const Context context{Compute{executor, kernels, memory}, communicator, Log()};
     const Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(),
-                          context, recipe.network.training.batch, purpose);
+                          context, recipe.network.training.batch, settings.purpose);
     if (communicator.rank() == 0) bytes = memory.bytes();
     communicator.barrier();
   });
@@ -91,14 +91,15 @@ TEST_P(MemoryPlanTest, IsWhatANetworkAllocates) {
     for (int ranks : {1, 3})
       for (int lanes : {1, 4}) {
         PlanSettings settings = settings_of(recipe_, ranks, lanes, purpose);
-        settings.rounds_operands = lanes == 1;  // as a GPU in bfloat16, which has one lane
+        // As GPUs in bfloat16 and in tf32, which have one lane.
+        settings.rounds_operands = lanes == 1 && ranks == 1;
+        settings.turns_operands = lanes == 1 && ranks == 3;
         const MemoryPlan plan = plan_memory(graph, settings);
         std::int64_t in_buffers = 0;
         for (const BufferPlan& buffer : plan.buffers) in_buffers += buffer.bytes;
         EXPECT_EQ(in_buffers, plan.total_bytes());
         const auto planned = double(plan.parameter_bytes + plan.state_bytes + plan.working_bytes);
-        const auto allocated =
-            double(allocated_by_rank_0(recipe_, ranks, lanes, purpose, settings.rounds_operands));
+        const auto allocated = double(allocated_by_rank_0(recipe_, settings));
         EXPECT_NEAR(planned / allocated, 1.0, 0.02)
             << recipe_.name << ", " << ranks << " ranks, " << lanes << " lanes, "
             << (purpose == Pass::training ? "training" : "prediction");

@@ -107,6 +107,23 @@ TEST_F(DenseTest, AddKeepsWhatTheResultHeld) {
   }
 }
 
+TEST_F(DenseTest, TurnsMatricesOverWithZerosBehind) {
+  Executor executor(2);
+  const auto kernels = samples::make_dense(executor);
+  for (const auto& [rows, cols] : std::vector<std::pair<Index, Index>>{
+           {0, 3}, {3, 0}, {1, 1}, {1, 200}, {31, 33}, {64, 64}, {129, 97}})
+    for (const Index behind : {0, 1, 40}) {
+      SCOPED_TRACE(fmt::format("[{} x {}] and {}", rows, cols, behind));
+      auto x = random_matrix(rows, cols);
+      PaddedMatrix<float> turned(cols, rows + behind);
+      kernels->turn(x.view(), turned.view());
+      for (Index c = 0; c < cols; ++c)
+        for (Index r = 0; r < rows + behind; ++r)
+          ASSERT_EQ(turned(c, r), r < rows ? x(r, c) : 0.0f);
+      EXPECT_TRUE(turned.padding_is_intact());
+    }
+}
+
 TEST_F(DenseTest, BitsDoNotDependOnLanes) {
   auto x = random_matrix(300, 70), w = random_matrix(700, 70), delta = random_matrix(300, 700);
   samples::expect_same_bits_however_run([&](Executor& executor) {
@@ -146,6 +163,7 @@ TEST_F(DenseTest, ShapesThatDoNotFitAreRefused) {
                ShapeError);
   EXPECT_THROW(kernels->multiply(c.view(), b.view(), wrong.view()), ShapeError);
   EXPECT_THROW(kernels->gradient(c.view(), a.view(), 1.0f, wrong.view()), ShapeError);
+  EXPECT_THROW(kernels->turn(a.view(), c.view()), ShapeError);
   try {
     kernels->multiply(c.view(), b.view(), wrong.view());
   } catch (const ShapeError& error) {

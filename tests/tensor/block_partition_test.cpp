@@ -53,6 +53,15 @@ TEST(BlockPartition, BlocksCoverTheWidthOnceInOrder) {
   }
 }
 
+TEST(BlockPartition, WideBlocksAreWholeRounds) {
+  const BlockRule rule{.multiple = 8, .wanted_blocks = 4, .round = 96};
+  EXPECT_EQ(BlockPartition::make(4 * 200, 1, rule).block_width(), 288);
+  EXPECT_EQ(BlockPartition::make(4 * 192, 1, rule).block_width(), 192);
+  EXPECT_EQ(BlockPartition::make(4 * 90, 1, rule).block_width(), 96);
+  EXPECT_EQ(BlockPartition::make(4 * 80, 1, rule).block_width(), 80);
+  EXPECT_EQ(BlockPartition::make(70, 1, rule).block_width(), 70);
+}
+
 TEST(BlockPartition, WidthStaysWithinTheRule) {
   for (const Case& c : cases()) {
     const BlockPartition partition = BlockPartition::make(c.width, c.batch, c.rule);

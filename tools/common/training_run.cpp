@@ -176,6 +176,7 @@ class TrainingRun {
     settings.block_rule = context.compute.kernels.block_rule;
     settings.on_gpu = !context.compute.memory.is_host();
     settings.rounds_operands = context.compute.kernels.rounds_operands;
+    settings.turns_operands = context.compute.kernels.turns_operands;
     for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
     settings.data_memory_bytes = data_memory_;
     const MemoryPlan plan = plan_memory(graph, settings);

@@ -21,6 +21,7 @@ struct PlanSettings {
   BlockRule block_rule;
   bool on_gpu = false;  ///< the bytes are those of the GPU's memory: data sets stay outside
   bool rounds_operands = false;  ///< as Kernels::rounds_operands
+  bool turns_operands = false;   ///< as Kernels::turns_operands
   std::vector<DatasetInfo> sets;
   std::int64_t data_memory_bytes = 0;  ///< sets that are larger together are streamed
 };

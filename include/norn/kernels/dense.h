@@ -11,9 +11,12 @@ namespace norn {
 /// A matrix that takes part in a product. On a device that computes in bfloat16 the product reads
 /// `rounded`, the same matrix in that format; where it is missing, the device rounds a copy. Others
 /// read `values` alone. Where only `rounded` was computed, values.data is null.
+/// A device that computes in tf32 may read `turned` for gradients, turn() of the values; where it
+/// is missing, the device turns a copy.
 struct DenseOperand {
   MatrixView<const float> values;
   MatrixView<const Bfloat16> rounded;
+  MatrixView<const float> turned;  ///< [cols x rows, rounded up to a multiple of 4], or empty
 
   DenseOperand() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a matrix is an operand
@@ -26,8 +29,10 @@ struct DenseOperand {
   Index cols() const { return values.cols; }
   DenseOperand columns(Index first, Index count) const {
     const MatrixView<const float> none{nullptr, values.rows, count, values.stride};
-    return {values.data ? values.columns(first, count) : none,
-            rounded.data ? rounded.columns(first, count) : MatrixView<const Bfloat16>{}};
+    DenseOperand part{values.data ? values.columns(first, count) : none,
+                      rounded.data ? rounded.columns(first, count) : MatrixView<const Bfloat16>{}};
+    if (turned.data) part.turned = turned.row_range(first, count);
+    return part;
   }
   DenseOperand row_range(Index first, Index count) const {
     return {values.row_range(first, count),
@@ -61,6 +66,10 @@ class DenseKernels {
   void gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
                 Existing existing = Existing::overwrite);
 
+  /// turned(c, r) = x(r, c), and zero in its columns beyond the rows of x.
+  ///   x [B x N],  turned [N x at least B]
+  void turn(MatrixView<const float> x, MatrixView<float> turned);
+
  private:
   virtual void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
                                       Existing existing) = 0;
@@ -69,6 +78,7 @@ class DenseKernels {
   virtual void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) = 0;
   virtual void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
                            Existing existing) = 0;
+  virtual void do_turn(MatrixView<const float> x, MatrixView<float> turned) = 0;
 };
 
 }  // namespace norn

@@ -36,6 +36,7 @@ struct Kernels {
   std::unique_ptr<FusedKernels> fused;  ///< null where the device has none
   std::unique_ptr<WorkQueue> queue;
   bool rounds_operands = false;  ///< whether dense products read bfloat16
+  bool turns_operands = false;   ///< whether gradients read DenseOperand::turned
   BlockRule block_rule;          ///< how wide this device kind wants its blocks
 };
 

@@ -69,6 +69,8 @@ class UnitLayer {
   LayerOutput output(Index examples);
   /// Rounds whole() for products, where the device reads rounded operands; once it is complete.
   void round_output(const Compute& compute, Index examples);
+  /// Turns whole() over for gradients, where the device reads that; once it is complete.
+  void turn_output(const Compute& compute, Index examples);
 
   /// own() = bias.
   void begin_forward(const Compute& compute, Index examples);
@@ -97,6 +99,11 @@ class UnitLayer {
   /// Updates the biases of units with the column sums of their deltas.
   void update_bias(const Compute& compute, const WeightStep& step, Range units,
                    const DenseOperand& delta);
+  /// The same with the sums, times step.scale, that are in bias_gradient(units).
+  void update_bias(const Compute& compute, const WeightStep& step, Range units);
+  VectorView<float> bias_gradient(Range units) {
+    return gradient_.view().range(units.begin - mine().begin, units.count());
+  }
 
   /// Bytes of parameters, of their state, and of everything else.
   Index parameter_bytes() const;
@@ -118,6 +125,7 @@ class UnitLayer {
   Settings settings_;
   Matrix<float> out_;                // [batch x width], hidden layers
   Matrix<Bfloat16> rounded_out_;     // [batch x width], where products read it
+  Matrix<float> turned_out_;         // [width x batch, rounded up], where gradients read it
   Matrix<Bfloat16> rounded_delta_;   // [batch x mine], where products read it
   Matrix<float> before_dropout_;     // [batch x mine], where they are kept
   Matrix<float> normalised_;         // [batch x mine], with batch normalisation

@@ -43,6 +43,13 @@ class StagedDense final : public DenseKernels {
     TestDevice::get().finish();
     c.back();
   }
+  void do_turn(MatrixView<const float> x, MatrixView<float> turned) override {
+    StagedMatrix a(x);
+    StagedMatrix b(turned);
+    kernels_->turn(a.view(), b.view());
+    TestDevice::get().finish();
+    b.back();
+  }
   std::unique_ptr<DenseKernels> kernels_ = cuda::make_dense(*TestDevice::get().stream);
 };
 

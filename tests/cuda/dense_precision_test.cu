@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dense products in tf32 and bfloat16 against float64 sums. Operands have few bits, so that their
+// terms are exact; widths leave edges that are no whole runs of 16 bytes; padding is NaN.
+#include "kernels/cuda/families.h"
+#include "kernels/cuda/memory.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace norn {
+namespace {
+
+struct Shape {
+  Index examples;
+  Index units;
+  Index width;
+};
+
+/// Too large for a float64 sum of every element: the last rows and columns, and some others.
+std::vector<Index> looked_at(Index size) {
+  std::vector<Index> places;
+  for (Index i = 0; i < size; i += 1 + size / 11) places.push_back(i);
+  for (Index i = std::max<Index>(0, size - 9); i < size; ++i) places.push_back(i);
+  return places;
+}
+
+class DensePrecisionTest : public ::testing::TestWithParam<Precision> {
+ protected:
+  struct Matrix {
+    Index rows, cols, stride;
+    std::vector<float> host;
+    Buffer<float> gpu;
+    float& operator()(Index r, Index c) { return host[std::size_t(r * stride + c)]; }
+    MatrixView<float> view() { return {gpu.data(), rows, cols, stride}; }
+    void fetch() { gpu.read(host.data(), gpu.size()); }
+  };
+  /// Rows begin at multiples of 16 bytes.
+  Matrix make(Index rows, Index cols) {
+    const Index stride = (cols + 3) / 4 * 4 + 4;
+    Matrix m{rows, cols, stride, {}, Buffer<float>(rows * stride, memory_)};
+    m.host.assign(std::size_t(rows * stride), std::numeric_limits<float>::quiet_NaN());
+    for (Index r = 0; r < rows; ++r)
+      for (Index c = 0; c < cols; ++c) m(r, c) = Bfloat16::rounded(normal_(random_)).value();
+    m.gpu.write(m.host.data(), m.gpu.size());
+    return m;
+  }
+  /// Expects result(r, c) = start(r, c) + scale * sum over k of term(r, k, c).
+  template <typename Term>
+  static void expect_product(Matrix& result, const std::vector<float>& before, Index terms,
+                             double scale, double keep, const Term& term) {
+    result.fetch();
+    for (Index r : looked_at(result.rows))
+      for (Index c : looked_at(result.cols)) {
+        double sum = keep == 0.0 ? 0.0 : double(before[std::size_t(r * result.stride + c)]);
+        double magnitude = std::abs(sum) + 1e-30;
+        for (Index k = 0; k < terms; ++k) {
+          const double one = scale * term(r, k, c);
+          sum += one;
+          magnitude += std::abs(one);
+        }
+        ASSERT_NEAR(double(result(r, c)), sum, 3e-6 * magnitude) << r << ", " << c;
+      }
+    for (Index r = 0; r < result.rows; ++r)
+      for (Index c = result.cols; c < result.stride; ++c) ASSERT_TRUE(std::isnan(result(r, c)));
+  }
+  std::unique_ptr<DenseKernels> kernels() {
+    return cuda::make_dense({nullptr, memory_, GetParam(), 132});
+  }
+
+  cuda::DeviceMemory memory_{nullptr, true};
+  std::mt19937 random_{std::random_device{}()};
+  std::normal_distribution<float> normal_{0.0f, 1.0f};
+};
+
+TEST_P(DensePrecisionTest, EdgesThatAreNoWholeRunsAreProductsToo) {
+  const auto dense = kernels();
+  for (const Shape& shape :
+       {Shape{512, 1022, 512}, Shape{515, 1024, 513}, Shape{700, 1541, 1030}, Shape{40, 60, 50}}) {
+    const auto& [b, m, n] = shape;
+    SCOPED_TRACE(m);
+    Matrix x = make(b, n), w = make(m, n), delta = make(b, m);
+    Matrix z = make(b, m), dx = make(b, n), g = make(m, n), bias = make(1, m);
+    dense->affine(x.view(), w.view(), {bias.gpu.data(), m}, z.view());
+    std::vector<float> before(std::size_t(b * z.stride));
+    for (Index i = 0; i < Index(before.size()); ++i)
+      before[std::size_t(i)] = bias.host[std::size_t(i % z.stride)];
+    const auto forward = [&](Index r, Index k, Index c) {
+      return double(x(r, k)) * double(w(c, k));
+    };
+    expect_product(z, before, n, 1.0, 1.0, forward);
+    before = z.host;
+    dense->multiply_transposed(x.view(), w.view(), z.view(), Existing::add);
+    expect_product(z, before, n, 1.0, 1.0, forward);
+    dense->multiply(delta.view(), w.view(), dx.view());
+    expect_product(dx, {}, m, 1.0, 0.0, [&](Index r, Index k, Index c) {
+      return double(delta(r, k)) * double(w(k, c));
+    });
+    const auto gradient = [&](Index r, Index k, Index c) {
+      return double(delta(k, r)) * double(x(k, c));
+    };
+    before = g.host;
+    dense->gradient(delta.view(), x.view(), 0.25f, g.view(), Existing::add);
+    expect_product(g, before, b, 0.25, 1.0, gradient);
+    const std::vector<float> one = g.host;
+    Matrix turned = make(n, (b + 3) / 4 * 4);
+    dense->turn(x.view(), turned.view());
+    DenseOperand both(x.view());
+    both.turned = turned.view();
+    g.gpu.write(before.data(), g.gpu.size());
+    dense->gradient(delta.view(), both, 0.25f, g.view(), Existing::add);
+    g.fetch();
+    EXPECT_EQ(std::memcmp(one.data(), g.host.data(), one.size() * sizeof(float)), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, DensePrecisionTest,
+                         testing::Values(Precision::tf32, Precision::bf16),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+}  // namespace
+}  // namespace norn
