@@ -121,7 +121,10 @@ class CpuFixedKernels final : public FixedKernels {
             float* row = delta.row(r);
             row_to_float(*format, sum, r, cols, row);
             row_maximum[std::size_t(r)] = largest_magnitude(row, cols);
-            if (slope.dropout.drops()) mask_row(slope.dropout, r, cols, row, row);
+            if (slope.dropout.drops())
+              mask_row(slope.dropout, r, cols, row, row);
+            else if (slope.dropout.a != 1.0f)
+              for (Index c = 0; c < cols; ++c) row[c] *= slope.dropout.a;
             const float* y = slope.y.row(r);
             for (Index c = 0; c < cols; ++c) row[c] *= f.slope(y[c]);
             if (rounded.data == nullptr) return;

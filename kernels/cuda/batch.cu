@@ -176,14 +176,18 @@ __global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
   }
 }
 
+constexpr int kMaskedRows = 4;  // of a thread at a time
+
 struct MaskWork {
   DropoutMask mask;
   MatrixView<const float> y;
   MatrixView<float> out;
-  template <int n, typename Draw>
-  __device__ void at(Index r, Index c, const Draw& draw) const {
-    Pack<float, n> x = load<n>(y.row(r) + c);
-    const UnitChances<n> chance = draw();
+  template <int n>
+  __device__ Pack<float, n> load(Index r, Index c) const {
+    return cuda::load<n>(y.row(r) + c);
+  }
+  template <int n>
+  __device__ void finish(Index r, Index c, Pack<float, n> x, const UnitChances<n>& chance) const {
 #pragma unroll
     for (int i = 0; i < n; ++i) x.value[i] = mask.value(chance.value[i], x.value[i]);
     store<n>(out.row(r) + c, x);
@@ -192,9 +196,7 @@ struct MaskWork {
 
 template <bool kPacked>
 __global__ void __launch_bounds__(kElementThreads) mask_kernel(const MaskWork work) {
-  for_units<kPacked>(
-      work.mask, work.y.rows, work.y.cols,
-      [&](Index r, Index c, auto n, const auto& draw) { work.at<decltype(n)::value>(r, c, draw); });
+  for_units<kPacked, kMaskedRows>(work.mask, work.y.rows, work.y.cols, work);
 }
 
 template <typename T>
@@ -268,7 +270,7 @@ class CudaBatch final : public BatchKernels {
 
   void do_mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out) override {
     if (y.empty()) return;
-    const Launch l = unit_launch(stream_, mask, y.rows, y.cols);
+    const Launch l = unit_launch<kMaskedRows>(stream_, mask, y.rows, y.cols);
     const MaskWork work{mask, y, out};
     if (mask.first_unit % 4 == 0 && is_packable<4>(y) && is_packable<4>(out))
       mask_kernel<true><<<l.grid, l.block, 0, stream_.stream>>>(work);

@@ -36,6 +36,27 @@ cudaDeviceProp properties_of(int device) {
 }  // namespace
 
 struct CudaDevice::State {
+  /// A stream with memory of its own: a pool gives pieces away again in the order of one stream.
+  struct Lane {
+    void open(const CudaOptions& chosen, int multiprocessors) {
+      cuda::check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreate");
+      memory = std::make_unique<cuda::DeviceMemory>(handle, chosen.memory_pool);
+      stream = std::make_unique<cuda::Stream>(
+          cuda::Stream{handle, *memory, chosen.precision, multiprocessors});
+    }
+    Lane() = default;
+    ~Lane() {
+      stream.reset();
+      memory.reset();
+      if (handle) cudaStreamDestroy(handle);
+    }
+    Lane(const Lane&) = delete;
+    Lane& operator=(const Lane&) = delete;
+
+    cudaStream_t handle = nullptr;
+    std::unique_ptr<cuda::DeviceMemory> memory;
+    std::unique_ptr<cuda::Stream> stream;
+  };
   explicit State(const CudaOptions& chosen) : options(chosen) {
     if (const int count = cuda_device_count(); options.device < 0 || options.device >= count)
       throw DeviceError(
@@ -49,24 +70,16 @@ struct CudaDevice::State {
           "-DCMAKE_CUDA_ARCHITECTURES={}{}, or use --device cpu",
           options.device, properties.name, properties.major, properties.minor, properties.major,
           properties.minor));
-    cuda::check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreate");
-    memory = std::make_unique<cuda::DeviceMemory>(handle, options.memory_pool);
-    stream = std::make_unique<cuda::Stream>(
-        cuda::Stream{handle, *memory, options.precision, properties.multiProcessorCount});
-  }
-  ~State() {
-    stream.reset();
-    memory.reset();
-    if (handle) cudaStreamDestroy(handle);
+    main.open(options, properties.multiProcessorCount);
+    ahead.open(options, properties.multiProcessorCount);
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
   CudaOptions options;
   cudaDeviceProp properties{};
-  cudaStream_t handle = nullptr;
-  std::unique_ptr<cuda::DeviceMemory> memory;
-  std::unique_ptr<cuda::Stream> stream;
+  Lane main;
+  Lane ahead;  // what prepares batches
 };
 
 int cuda_device_count() {
@@ -83,11 +96,11 @@ CudaDevice::CudaDevice(const CudaOptions& options) : state_(std::make_unique<Sta
 CudaDevice::~CudaDevice() = default;
 
 Memory& CudaDevice::memory() {
-  return *state_->memory;
+  return *state_->main.memory;
 }
 
 Kernels CudaDevice::make_kernels() {
-  const cuda::Stream& stream = *state_->stream;
+  const cuda::Stream& stream = *state_->main.stream;
   Kernels kernels;
   kernels.dense = cuda::make_dense(stream);
   kernels.sparse = cuda::make_sparse(stream);
@@ -99,8 +112,12 @@ Kernels CudaDevice::make_kernels() {
   kernels.update = cuda::make_update(stream);
   kernels.select = cuda::make_select(stream);
   kernels.fused = cuda::make_fused(stream);
-  kernels.queue = std::make_unique<cuda::DeviceQueue>(state_->handle, state_->options.graphs,
-                                                      state_->options.steps_ahead);
+  kernels.batch_ahead = cuda::make_batch(*state_->ahead.stream);
+  kernels.sparse_ahead = cuda::make_sparse(*state_->ahead.stream);
+  kernels.memory_ahead = state_->ahead.memory.get();
+  kernels.queue =
+      std::make_unique<cuda::DeviceQueue>(state_->main.handle, state_->ahead.handle,
+                                          state_->options.graphs, state_->options.steps_ahead);
   kernels.rounds_operands = state_->options.precision == Precision::bf16;
   kernels.turns_operands = state_->options.precision == Precision::tf32;
   kernels.block_rule = cuda_block_rule();

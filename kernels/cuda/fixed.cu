@@ -8,7 +8,7 @@
 namespace norn::cuda {
 namespace {
 
-constexpr int kPack = 2;  // elements: 16 bytes of words
+constexpr int kPack = 4;  // elements: 32 bytes of words
 
 __device__ void raise_flag(std::int64_t* flag) {
   volatile std::int64_t* raised = flag;
@@ -59,8 +59,7 @@ struct FloatOfSum {
         has_coarse(*words.coarse_used != 0),
         sum(words) {}
   template <int n, int kStep = 1>
-  __device__ Pack<float, n> at(Index r, Index c) const {
-    const Pack<std::int64_t, n> fine = load<n, kStep>(sum.fine.row(r) + c);
+  __device__ Pack<float, n> at(Index r, Index c, const Pack<std::int64_t, n>& fine) const {
     Pack<float, n> out;
     if (has_coarse) {
       const Pack<std::int64_t, n> coarse = load<n, kStep>(sum.coarse.row(r) + c);
@@ -96,8 +95,7 @@ __device__ bool join_maximum(int top, int* maximum_bits) {
   if (thread != 0) return false;
 #pragma unroll
   for (int i = 1; i < kElementThreads / 32; ++i) top = max(top, warp_top[i]);
-  // Most blocks find the maximum already above theirs.
-  if (top > *static_cast<volatile int*>(maximum_bits)) atomicMax(maximum_bits, top);
+  atomicMax(maximum_bits, top);
   return true;
 }
 
@@ -111,7 +109,8 @@ __global__ void __launch_bounds__(kElementThreads)
   int top = 0;
   for_elements<kWidth, kStep>(rows, cols, [&](Index r, Index c, auto n, auto step) {
     constexpr int kCount = decltype(n)::value, kApart = decltype(step)::value;
-    const Pack<float, kCount> x = work.at<kCount, kApart>(r, c);
+    const Pack<float, kCount> x =
+        work.at<kCount, kApart>(r, c, load<kCount, kApart>(sum.fine.row(r) + c));
     store<kCount, kApart>(value.row(r) + c, x);
     top = larger_bits(x, top);
   });
@@ -129,6 +128,8 @@ struct Joined {
   unsigned blocks_done;
 };
 
+constexpr int kDeltaRows = 2;  // of a thread at a time
+
 /// Bytes an element: 16, 2 for the rounded copy.
 template <typename Function>
 struct DeltaWork {
@@ -137,37 +138,48 @@ struct DeltaWork {
   MatrixView<const float> y;
   MatrixView<float> delta;
   MatrixView<Bfloat16> rounded;
-  template <int n, typename Draw>
-  __device__ int at(const FloatOfSum& sum, Index r, Index c, const Draw& draw, int top) const {
-    const Pack<float, n> output = load<n>(y.row(r) + c);
-    Pack<float, n> x = sum.at<n>(r, c);
-    const UnitChances<n> chance = draw();
+};
+
+/// DeltaWork under way in one thread.
+template <typename Function>
+struct DeltaPass {
+  template <int n>
+  struct Loaded {
+    Pack<std::int64_t, n> fine;
+    Pack<float, n> y;
+  };
+  const DeltaWork<Function>& work;
+  const FloatOfSum sum;
+  int top = 0;
+  template <int n>
+  __device__ Loaded<n> load(Index r, Index c) const {
+    return {cuda::load<n>(sum.sum.fine.row(r) + c), cuda::load<n>(work.y.row(r) + c)};
+  }
+  template <int n>
+  __device__ void finish(Index r, Index c, const Loaded<n>& loaded, const UnitChances<n>& chance) {
+    Pack<float, n> x = sum.at<n>(r, c, loaded.fine);
     top = larger_bits(x, top);
-    if (dropout.drops()) {
 #pragma unroll
-      for (int i = 0; i < n; ++i) x.value[i] = dropout.value(chance.value[i], x.value[i]);
+    for (int i = 0; i < n; ++i) {
+      x.value[i] = work.dropout.drops() ? work.dropout.value(chance.value[i], x.value[i])
+                                        : work.dropout.a * x.value[i];
+      x.value[i] *= work.f.slope(loaded.y.value[i]);
     }
-#pragma unroll
-    for (int i = 0; i < n; ++i) x.value[i] *= f.slope(output.value[i]);
-    store<n>(delta.row(r) + c, x);
-    if (rounded.data != nullptr) store_rounded<n, 1>(rounded.row(r) + c, x);
-    return top;
+    store<n>(work.delta.row(r) + c, x);
+    if (work.rounded.data != nullptr) store_rounded<n, 1>(work.rounded.row(r) + c, x);
   }
 };
 
 /// The block that ends last publishes the maximum and adapts the format, which all have read by
 /// then.
-template <bool kPacked, typename Work>
-__global__ void __launch_bounds__(kElementThreads)
-    to_delta_kernel(const Work work, const FixedMatrixView words, FixedFormat* format,
-                    const std::int64_t adapt_terms, float* maximum, Joined* joined) {
-  const FloatOfSum sum(*format, words);
-  int top = 0;
-  for_units<kPacked>(work.dropout, work.delta.rows, work.delta.cols,
-                     [&](Index r, Index c, auto n, const auto& draw) {
-                       top = work.template at<decltype(n)::value>(sum, r, c, draw, top);
-                     });
-  if (!join_maximum(top, &joined->maximum_bits)) return;
+template <bool kPacked, typename Function>
+__global__ void __launch_bounds__(kElementThreads, 4)
+    to_delta_kernel(const DeltaWork<Function> work, const FixedMatrixView words,
+                    FixedFormat* format, const std::int64_t adapt_terms, float* maximum,
+                    Joined* joined) {
+  DeltaPass<Function> pass{work, FloatOfSum(*format, words)};
+  for_units<kPacked, kDeltaRows>(work.dropout, work.delta.rows, work.delta.cols, pass);
+  if (!join_maximum(pass.top, &joined->maximum_bits)) return;
   __threadfence();
   if (atomicAdd(&joined->blocks_done, 1u) + 1 != gridDim.x * gridDim.y) return;
   __threadfence();
@@ -219,8 +231,9 @@ class CudaFixed final : public FixedKernels {
       check(cudaMemsetAsync(maximum, 0, sizeof(float), stream_.stream), "cudaMemsetAsync");
       return;
     }
-    const DropoutMask mask = slope.dropout.drops() ? slope.dropout : DropoutMask{};
-    const Launch l = unit_launch(stream_, mask, delta.rows, delta.cols);
+    DropoutMask mask = slope.dropout;
+    if (!mask.drops()) mask.first_unit = 0;
+    const Launch l = unit_launch<kDeltaRows>(stream_, mask, delta.rows, delta.cols);
     const bool packed = mask.first_unit % 4 == 0 && is_packable<4>(sum.fine) &&
                         is_packable<4>(sum.coarse) && is_packable<4>(slope.y) &&
                         is_packable<4>(delta) && is_packable<4>(rounded);

@@ -65,6 +65,8 @@ struct ActivateWork {
   }
 };
 
+constexpr int kActivatedRows = 4;  // of a thread at a time
+
 /// Bytes an element: 8, and 4 and 2 for the other results.
 template <typename Function>
 struct ActivateLayerWork {
@@ -73,10 +75,12 @@ struct ActivateLayerWork {
   MatrixView<float> y;
   MatrixView<float> before_dropout;
   MatrixView<Bfloat16> rounded;
-  template <int n, typename Draw>
-  __device__ void at(Index r, Index c, const Draw& draw) const {
-    Pack<float, n> x = load<n>(y.row(r) + c);
-    const UnitChances<n> chance = draw();
+  template <int n>
+  __device__ Pack<float, n> load(Index r, Index c) const {
+    return cuda::load<n>(y.row(r) + c);
+  }
+  template <int n>
+  __device__ void finish(Index r, Index c, Pack<float, n> x, const UnitChances<n>& chance) const {
 #pragma unroll
     for (int i = 0; i < n; ++i) x.value[i] = f.value(x.value[i]);
     if (before_dropout.data != nullptr) store<n>(before_dropout.row(r) + c, x);
@@ -91,10 +95,7 @@ struct ActivateLayerWork {
 
 template <bool kPacked, typename Work>
 __global__ void __launch_bounds__(kElementThreads) activate_layer_kernel(const Work work) {
-  for_units<kPacked>(work.dropout, work.y.rows, work.y.cols,
-                     [&](Index r, Index c, auto n, const auto& draw) {
-                       work.template at<decltype(n)::value>(r, c, draw);
-                     });
+  for_units<kPacked, kActivatedRows>(work.dropout, work.y.rows, work.y.cols, work);
 }
 
 template <typename Function>
@@ -300,7 +301,7 @@ class CudaPointwise final : public PointwiseKernels {
                          MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded) override {
     if (z_to_y.empty()) return;
     const DropoutMask mask = dropout.drops() ? dropout : DropoutMask{};
-    const Launch l = unit_launch(stream_, mask, z_to_y.rows, z_to_y.cols);
+    const Launch l = unit_launch<kActivatedRows>(stream_, mask, z_to_y.rows, z_to_y.cols);
     const bool packed = mask.first_unit % 4 == 0 && is_packable<4>(z_to_y) &&
                         is_packable<4>(before_dropout) && is_packable<4>(rounded);
     std::visit(

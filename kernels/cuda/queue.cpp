@@ -17,9 +17,10 @@ cudaEvent_t make_event() {
 
 }  // namespace
 
-DeviceQueue::DeviceQueue(cudaStream_t stream, bool graphs, int depth)
-    : stream_(stream), graphs_(graphs), depth_(depth) {
+DeviceQueue::DeviceQueue(cudaStream_t stream, cudaStream_t ahead, bool graphs, int depth)
+    : stream_(stream), ahead_(ahead), graphs_(graphs), depth_(depth) {
   check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
+  ready_ = make_event();
   for (Piece& piece : pieces_) piece.sent = make_event();
   for (cudaEvent_t& event : finished_) event = make_event();
   for (cudaEvent_t& event : marks_) event = make_event();
@@ -27,7 +28,9 @@ DeviceQueue::DeviceQueue(cudaStream_t stream, bool graphs, int depth)
 
 DeviceQueue::~DeviceQueue() {
   cudaStreamSynchronize(copies_);
+  cudaStreamSynchronize(ahead_);
   cudaStreamSynchronize(stream_);
+  cudaEventDestroy(ready_);
   for (cudaGraphExec_t graph : kept_) cudaGraphExecDestroy(graph);
   for (Piece& piece : pieces_) {
     cudaEventDestroy(piece.sent);
@@ -41,9 +44,12 @@ DeviceQueue::~DeviceQueue() {
 
 void DeviceQueue::run(const std::function<void()>& enqueue) {
   if (copied_) {
-    check(cudaStreamWaitEvent(stream_, pieces_[(piece_ + kPieces - 1) % kPieces].sent),
-          "cudaStreamWaitEvent");
+    check(cudaStreamWaitEvent(stream_, last_sent()), "cudaStreamWaitEvent");
     copied_ = false;
+  }
+  if (prepared_) {
+    check(cudaStreamWaitEvent(stream_, ready_), "cudaStreamWaitEvent");
+    prepared_ = false;
   }
   if (!graphs_ || profiling_) {
     enqueue();
@@ -107,13 +113,25 @@ void DeviceQueue::upload(void* to, const void* host, std::size_t bytes) {
   if (bytes == 0) return;
   Piece& piece = next_piece(bytes);
   std::memcpy(piece.host, host, bytes);
-  // What the run before the last one read may be overwritten now; the last one may still be going
-  // on.
-  if (!copied_ && runs_ >= finished_.size())
-    check(cudaStreamWaitEvent(copies_, finished_[runs_ % finished_.size()]), "cudaStreamWaitEvent");
+  if (!copied_) wait_for_run_before_last(copies_);
   check(cudaMemcpyAsync(to, piece.host, bytes, cudaMemcpyHostToDevice, copies_), "cudaMemcpyAsync");
   check(cudaEventRecord(piece.sent, copies_), "cudaEventRecord");
   copied_ = true;
+}
+
+// What the run before the last one read may be overwritten then; the last one may still be going
+// on.
+void DeviceQueue::wait_for_run_before_last(cudaStream_t stream) {
+  if (runs_ >= finished_.size())
+    check(cudaStreamWaitEvent(stream, finished_[runs_ % finished_.size()]), "cudaStreamWaitEvent");
+}
+
+void DeviceQueue::prepare(const std::function<void()>& enqueue) {
+  wait_for_run_before_last(ahead_);
+  if (copied_) check(cudaStreamWaitEvent(ahead_, last_sent()), "cudaStreamWaitEvent");
+  enqueue();
+  check(cudaEventRecord(ready_, ahead_), "cudaEventRecord");
+  prepared_ = true;
 }
 
 void DeviceQueue::download(void* host, const void* from, std::size_t bytes) {
@@ -174,8 +192,8 @@ void DeviceQueue::wait(Mark mark) {
 }
 
 void DeviceQueue::wait_for_all() {
-  check(cudaStreamSynchronize(copies_), "cudaStreamSynchronize");
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  for (cudaStream_t stream : {copies_, ahead_, stream_})
+    check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
 }  // namespace norn::cuda

@@ -10,14 +10,16 @@
 
 namespace norn::cuda {
 
-/// Work in the order of one stream, copies to the device beside it on a second one.
+/// Work in the order of one stream, beside it copies to the device on a second one and what
+/// prepares them on a third.
 class DeviceQueue final : public WorkQueue {
  public:
-  DeviceQueue(cudaStream_t stream, bool graphs, int depth);
+  DeviceQueue(cudaStream_t stream, cudaStream_t ahead, bool graphs, int depth);
   ~DeviceQueue() override;
 
   void run(const std::function<void()>& enqueue) override;
   void upload(void* to, const void* host, std::size_t bytes) override;
+  void prepare(const std::function<void()>& enqueue) override;
   void download(void* host, const void* from, std::size_t bytes) override;
   void* staging(std::size_t bytes) override;
   void profile(bool on) override { profiling_ = on; }
@@ -42,8 +44,11 @@ class DeviceQueue final : public WorkQueue {
 
   void launch(cudaGraph_t graph);
   Piece& next_piece(std::size_t bytes);
+  cudaEvent_t last_sent() const { return pieces_[(piece_ + kPieces - 1) % kPieces].sent; }
+  void wait_for_run_before_last(cudaStream_t stream);
 
   cudaStream_t stream_;
+  cudaStream_t ahead_;
   cudaStream_t copies_ = nullptr;
   bool graphs_;
   int depth_;
@@ -51,6 +56,8 @@ class DeviceQueue final : public WorkQueue {
   std::array<Piece, kPieces> pieces_;
   std::size_t piece_ = 0;
   bool copied_ = false;                    // since the last run
+  bool prepared_ = false;                  // since the last run
+  cudaEvent_t ready_ = nullptr;            // what was prepared last
   std::array<cudaEvent_t, 2> finished_{};  // the last two runs
   std::size_t runs_ = 0;
   std::array<cudaEvent_t, kMarks> marks_{};

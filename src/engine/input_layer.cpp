@@ -3,17 +3,30 @@
 #include "src/engine/input_layer.h"
 
 namespace norn {
+namespace {
+
+BatchKernels& batch_kernels(const Kernels& kernels) {
+  return kernels.batch_ahead ? *kernels.batch_ahead : *kernels.batch;
+}
+
+SparseKernels& sparse_kernels(const Kernels& kernels) {
+  return kernels.sparse_ahead ? *kernels.sparse_ahead : *kernels.sparse;
+}
+
+}  // namespace
 
 void InputLayer::prepare(const Compute& compute, const BatchView& batch, Index batch_capacity,
                          Pass pass, bool transpose, const StepPosition& position) {
+  Copy& copy = copies_[turn_];
+  if (compute.kernels.memory_ahead) turn_ = (turn_ + 1) % copies_.size();
   if (sparse_)
-    prepare_sparse(compute, batch, pass, transpose, position);
+    prepare_sparse(compute, batch, pass, transpose, position, copy);
   else
-    prepare_dense(compute, batch, batch_capacity, pass, position);
+    prepare_dense(compute, batch, batch_capacity, pass, position, copy);
 }
 
 void InputLayer::prepare_sparse(const Compute& compute, const BatchView& batch, Pass pass,
-                                bool transpose, const StepPosition& position) {
+                                bool transpose, const StepPosition& position, Copy& copy) {
   InputPreparation preparation;
   preparation.normalise_l2 = descriptor_->normalize == InputNormalization::l2;
   if (pass == Pass::training) {
@@ -26,18 +39,19 @@ void InputLayer::prepare_sparse(const Compute& compute, const BatchView& batch, 
   const bool unchanged =
       !preparation.normalise_l2 && preparation.denoising == 0.0f && batch.weight.empty();
   if (!unchanged) {
-    compute.kernels.batch->prepare(x, batch.weight, batch.example, preparation, prepared_);
-    x = prepared_.view();
+    batch_kernels(compute.kernels)
+        .prepare(x, batch.weight, batch.example, preparation, copy.prepared);
+    x = copy.prepared.view();
   }
   x.cols = descriptor_->units();  // a layer may be wider than its data
   output_ = {true, {}, x, nullptr};
   if (!transpose) return;
-  compute.kernels.sparse->transpose(x, transposed_);
-  output_.transposed = &transposed_;
+  sparse_kernels(compute.kernels).transpose(x, copy.transposed);
+  output_.transposed = &copy.transposed;
 }
 
 void InputLayer::prepare_dense(const Compute& compute, const BatchView& batch, Index batch_capacity,
-                               Pass pass, const StepPosition& position) {
+                               Pass pass, const StepPosition& position, Copy& copy) {
   const MatrixView<const float> data = batch.dense;
   const Index units = descriptor_->units();
   const bool corrupt = pass == Pass::training && descriptor_->dropout > 0.0f;
@@ -46,14 +60,15 @@ void InputLayer::prepare_dense(const Compute& compute, const BatchView& batch, I
     output_ = {false, data, {}, nullptr};
     return;
   }
-  if (dense_.empty()) dense_ = Matrix<float>::zeros(batch_capacity, units, compute.memory);
-  const MatrixView<float> x = dense_.first_rows(batch.examples);
-  compute.kernels.batch->prepare_dense(data, batch.weight, normalise, x);
+  Memory& memory = compute.kernels.memory_ahead ? *compute.kernels.memory_ahead : compute.memory;
+  if (copy.dense.empty()) copy.dense = Matrix<float>(batch_capacity, units, memory);
+  const MatrixView<float> x = copy.dense.first_rows(batch.examples);
+  BatchKernels& kernels = batch_kernels(compute.kernels);
+  kernels.prepare_dense(data, batch.weight, normalise, x);
   if (corrupt) {
     const Philox random =
         Philox::stream(position.seed, RandomPurpose::dropout, std::uint32_t(number_));
-    compute.kernels.batch->dropout(descriptor_->dropout, random, position.step * batch_capacity, 0,
-                                   x, x);
+    kernels.dropout(descriptor_->dropout, random, position.step * batch_capacity, 0, x, x);
   }
   output_ = {false, x, {}, nullptr};
 }

@@ -21,7 +21,7 @@ constexpr Index kRounded = Index(sizeof(Bfloat16));
 // As in Network: pre-activations that SoftMax keeps between its passes.
 constexpr Index kKeptElements = Index(1) << 24;
 constexpr Index kBatchesHeld = 4;                  // two read ahead, one in use, one being filled
-constexpr Index kBatchesOnGpu = 2;                 // one in use, one being copied
+constexpr Index kBatchesOnGpu = 2;                 // one in use, one being copied and prepared
 constexpr Index kGpuWorkspace = Index(128) << 20;  // cuBLASLt's, for plain and for fused products
 
 std::string activation_name(const LayerDescriptor& layer) {
@@ -267,8 +267,9 @@ class Planner {
                                                     : double(set.width()) * double(kFloat);
       held += std::int64_t(row * double(set.unique_examples));
       // Read ahead, prepared with values, and turned over.
-      const double prepared = set.gives_sparse_batches() ? 4.0 * entries_per_example(set) * 8.0
-                                                         : double(set.width()) * double(kFloat);
+      const double each = set.gives_sparse_batches() ? 4.0 * entries_per_example(set) * 8.0
+                                                     : double(set.width()) * double(kFloat);
+      const double prepared = settings_.on_gpu ? double(kBatchesOnGpu) * each : each;
       const Index copies = settings_.on_gpu ? kBatchesOnGpu : kBatchesHeld;
       count(&MemoryPlan::batch_bytes, "batches of " + set.name,
             Index(double(settings_.batch) * (double(copies) * row + prepared)));

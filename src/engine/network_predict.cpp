@@ -12,7 +12,7 @@ void Network::predict(const BoundBatch& batch, int output_layer, const BlockVisi
           "Network::predict: the layer is no Output layer of this network");
   require(batch.examples >= 1 && batch.examples <= batch_,
           "Network::predict: batch is empty or larger than planned");
-  load(batch, Pass::prediction);
+  load(batch, Pass::prediction, StepPosition{});
   context_.compute.kernels.queue->run([&] { enqueue_prediction(batch, output_layer, visit); });
 }
 
@@ -43,7 +43,7 @@ MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden
           "Network::activations: the layer is no Hidden layer of this network");
   require(batch.examples >= 1 && batch.examples <= batch_,
           "Network::activations: batch is empty or larger than planned");
-  load(batch, Pass::prediction);
+  load(batch, Pass::prediction, StepPosition{});
   const Compute& compute = context_.compute;
   compute.kernels.queue->run([&] { forward_hidden(batch, Pass::prediction, StepPosition{}); });
   const MatrixView<float> values = layer->whole(batch.examples);

@@ -29,7 +29,7 @@ void Network::begin_step(const BoundBatch& batch, const StepPosition& position) 
           "Network::train_step: batch is empty or larger than planned");
   require(in_flight_.size() < places_.size(), "Network::begin_step: too many steps are in flight");
   WorkQueue& queue = *context_.compute.kernels.queue;
-  load(batch, Pass::training);
+  load(batch, Pass::training, position);
   queue.run([&] { enqueue_step(batch, position); });
   InFlight step{position, places_[next_place_++ % places_.size()]};
   queue.download(step.words, outcome_.data(), std::size_t(outcome_.bytes()));
@@ -37,14 +37,24 @@ void Network::begin_step(const BoundBatch& batch, const StepPosition& position) 
   in_flight_.push_back(step);
 }
 
-// Puts the batch where the kernels can read it; predictions need no targets.
-void Network::load(const BoundBatch& batch, Pass pass) {
+// Puts the batch where the kernels can read it, prepared for the first layers; predictions need no
+// targets.
+void Network::load(const BoundBatch& batch, Pass pass, const StepPosition& position) {
   for (int layer : order_) {
     const auto at = std::size_t(layer);
     if (!batches_[at] || !batch.of_layer[at]) continue;
     if (pass == Pass::prediction && !inputs_[at]) continue;
     bound_[at] = batches_[at]->load(context_.compute, *batch.of_layer[at]);
   }
+  context_.compute.kernels.queue->prepare([&] {
+    for (int layer : order_) {
+      const auto at = std::size_t(layer);
+      if (!inputs_[at]) continue;
+      require(batch.of_layer[at] != nullptr, "Network: an input layer has no data set");
+      inputs_[at]->prepare(context_.compute, bound_[at], batch_, pass, purpose_ == Pass::training,
+                           position);
+    }
+  });
 }
 
 void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position) {
@@ -109,9 +119,6 @@ void Network::forward_hidden(const BoundBatch& batch, Pass pass, const StepPosit
   for (int layer : order_) {
     const auto at = std::size_t(layer);
     if (inputs_[at]) {
-      require(batch.of_layer[at] != nullptr, "Network: an input layer has no data set");
-      inputs_[at]->prepare(context_.compute, bound_[at], batch_, pass, purpose_ == Pass::training,
-                           position);
       if (pass == Pass::training) catch_up_batch(layer, position.step);
     } else if (!outputs_[at]) {
       forward_layer(layer, batch.examples, pass, position);

@@ -183,6 +183,8 @@ void UnitLayer::take_delta(const Compute& compute, Index examples, const StepPos
   }
   OutputSlope slope{pointwise_activation(descriptor()), {}, activation_values(examples)};
   if (descriptor().dropout > 0.0f) slope.dropout = dropout_mask(position).slope();
+  // What was left out is 0, and so is Relu's slope there: only the factor remains to be undone.
+  if (std::holds_alternative<Relu>(slope.f)) slope.dropout.p = 0.0f;
   MatrixView<Bfloat16> rounded;
   if (takes_all_at_once() && !rounded_delta_.empty()) rounded = rounded_delta_.first_rows(examples);
   delta_sum.take_delta(compute, mine().begin, slope, d, rounded, alone);

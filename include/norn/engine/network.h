@@ -103,7 +103,7 @@ class Network {
   void build_scratch();
   void build_outcome(const std::vector<BlockPartition>& partitions);
 
-  void load(const BoundBatch& batch, Pass pass);
+  void load(const BoundBatch& batch, Pass pass, const StepPosition& position);
   void stage(const char* name) { context_.compute.kernels.queue->stage(name); }
   void enqueue_step(const BoundBatch& batch, const StepPosition& position);
   void forward_hidden(const BoundBatch& batch, Pass pass, const StepPosition& position);

@@ -12,6 +12,7 @@
 #include "norn/kernels/sparse.h"
 #include "norn/kernels/update.h"
 #include "norn/tensor/block_partition.h"
+#include "norn/tensor/buffer.h"
 #include "norn/tensor/executor.h"
 #include "norn/tensor/work_queue.h"
 
@@ -35,6 +36,11 @@ struct Kernels {
   std::unique_ptr<SelectKernels> select;
   std::unique_ptr<FusedKernels> fused;  ///< null where the device has none
   std::unique_ptr<WorkQueue> queue;
+  /// The families that WorkQueue::prepare() may use, and where they allocate, on devices that
+  /// prepare beside other work. Null elsewhere.
+  std::unique_ptr<BatchKernels> batch_ahead;
+  std::unique_ptr<SparseKernels> sparse_ahead;
+  Memory* memory_ahead = nullptr;
   bool rounds_operands = false;  ///< whether dense products read bfloat16
   bool turns_operands = false;   ///< whether gradients read DenseOperand::turned
   BlockRule block_rule;          ///< how wide this device kind wants its blocks

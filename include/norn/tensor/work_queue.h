@@ -28,6 +28,10 @@ class WorkQueue {
   /// reused on return; work enqueued later sees the copy. `to` must not be in use by work that is
   /// enqueued already.
   virtual void upload(void* to, const void* host, std::size_t bytes);
+  /// Calls enqueue() for what makes the copies ready for the next run(): on a GPU it is done beside
+  /// the runs before it, but for those before the last one, which are over. So it may use only what
+  /// was uploaded, and overwrite only what the last run does not read. Once between two runs.
+  virtual void prepare(const std::function<void()>& enqueue) { enqueue(); }
   /// Copies to `host`, which comes from staging(), some time later: once reached() is true for a
   /// mark set afterwards.
   virtual void download(void* host, const void* from, std::size_t bytes);
