@@ -25,11 +25,10 @@ class CudaFused final : public FusedKernels {
       : stream_(stream),
         dense_(make_dense(stream)),
         usable_(stream.precision == Precision::bf16 && device_has_wgmma()),
-        tile_cost_(stream.memory),
-        target_range_(stream.memory) {}
+        output_scratch_(stream.memory) {}
 
   bool output_delta(const OutputBlock& block) override {
-    return usable_ && output_delta_bfloat16(stream_, tile_cost_, target_range_, block);
+    return usable_ && output_delta_bfloat16(stream_, output_scratch_, block);
   }
   bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta, DenseOperand x,
               float scale, MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
@@ -52,8 +51,7 @@ class CudaFused final : public FusedKernels {
   Stream stream_;
   std::unique_ptr<DenseKernels> dense_;
   bool usable_;
-  Scratch<double> tile_cost_;
-  Scratch<RowOffset> target_range_;
+  OutputScratch output_scratch_;
 };
 
 }  // namespace

@@ -14,8 +14,16 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
                      MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
                      MatrixView<Bfloat16> rounded);
 
+/// What output_delta keeps between its kernels.
+struct OutputScratch {
+  explicit OutputScratch(Memory& memory)
+      : tile_cost(memory), tile_gradient(memory), target_range(memory) {}
+  Scratch<double> tile_cost;
+  Scratch<float> tile_gradient;
+  Scratch<RowOffset> target_range;
+};
+
 /// FusedKernels::output_delta in bfloat16.
-bool output_delta_bfloat16(const Stream& stream, Scratch<double>& tile_cost,
-                           Scratch<RowOffset>& target_range, const OutputBlock& block);
+bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const OutputBlock& block);
 
 }  // namespace norn::cuda

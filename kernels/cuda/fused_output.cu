@@ -5,6 +5,7 @@
 #include "kernels/cuda/persistent.h"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/tile_product.cuh"
+#include "kernels/cuda/tile_sums.cuh"
 #include "kernels/cuda/tile_targets.cuh"
 #include "kernels/cuda/unit_judge.cuh"
 
@@ -36,7 +37,8 @@ struct OutputTask {
   int col_tiles;
   float boost_one;
   float boost_zero;
-  double* tile_cost;  ///< [row tiles x col_tiles]
+  double* tile_cost;     ///< [row tiles x col_tiles]
+  float* tile_gradient;  ///< [row tiles x cols] sums of the deltas, or null
 };
 
 /// A stored target whose pre-activation was handed over.
@@ -60,11 +62,6 @@ struct SharedMemory {
   Pipeline::Barriers barriers;
   TargetBarriers target_barriers;
 };
-
-/// The byte of a delta within its half tile, as the copy engine wants it.
-__device__ inline int delta_place(int row, int col) {
-  return col / 64 * kPieceBytes + row * 128 + (col % 64 / 8 ^ row % 8) * 16 + col % 8 * 2;
-}
 
 /// One warpgroup's finished tile.
 template <class Judge>
@@ -113,6 +110,9 @@ class TileJudge {
     hopper::fence_async();
     sync();
     if (thread_ == 0) store(kHalfIndex);
+    if (task_.tile_gradient == nullptr) return;
+    gradient_.add(hopper::shared_address(delta_));
+    if (kHalfIndex == 1) store_gradient();
   }
 
  private:
@@ -144,7 +144,7 @@ class TileJudge {
         }
         const int row = row_ - thread_ % 32 / 4 + 8 * upper + thread_ % 8;
         const int col = 8 * (j + thread_ % 32 / 8);
-        hopper::store_matrices(hopper::shared_address(delta_ + delta_place(row, col)), pair);
+        hopper::store_matrices(hopper::shared_address(delta_ + tile_place(row, col)), pair);
       }
       cost_ += double(weight * task_.judge.scale) * double(cost.total());
     }
@@ -190,7 +190,7 @@ class TileJudge {
       const ElementCost<float> one = element_cost(f, loss, unit.z, loss.stored_target(value));
       const ElementCost<float> zero = element_cost(f, loss, unit.z, 0.0f);
       const float weight = weight_of(place_.row + unit.row);
-      const int place = delta_place(unit.row - kHalf * half, unit.col);
+      const int place = tile_place(unit.row - kHalf * half, unit.col);
       *reinterpret_cast<__nv_bfloat16*>(delta_ + place) =
           __float2bfloat16_rn(weight * task_.boost_one * one.delta);
       cost_ += double(weight) * (double(one.cost) - double(zero.cost));
@@ -214,6 +214,12 @@ class TileJudge {
         (cost[0] + cost[1]) + (cost[2] + cost[3]);
   }
 
+  __device__ void store_gradient() const {
+    const Index col = place_.col + TileColumnSums::column();
+    if (place_.row < task_.targets.rows && col < task_.cols)
+      task_.tile_gradient[Index(place_.row / kTile) * task_.cols + col] = gradient_.sum();
+  }
+
   const OutputTask<Judge>& task_;
   TilePlace place_;
   int consumer_;
@@ -223,6 +229,7 @@ class TileJudge {
   int row_;  ///< the thread's sums are of this row of a half and 8 more,
   int col_;  ///< of this column of 8 and 1 more
   double cost_ = 0.0;
+  TileColumnSums gradient_;
 };
 
 template <class Judge>
@@ -300,18 +307,42 @@ __global__ void target_ranges_kernel(CsrView x, Index first, Index width, RowRan
   range[row] = {from, lower_bound(x.column, from, end, first + width)};
 }
 
-/// *total = the sum of the tiles' costs, in an order that their number fixes.
-__global__ void __launch_bounds__(1024)
-    total_cost_kernel(const double* tile_cost, Index tiles, double* total) {
-  __shared__ double part[1024];
+/// What the tiles leave to be added up.
+struct TileTotals {
+  const double* tile_cost;  ///< [tiles]
+  Index tiles;
+  double* cost;
+  const float* tile_gradient;  ///< [row_tiles x cols]
+  Index row_tiles;
+  Index cols;
+  double scale;
+  float* gradient;  ///< [cols]
+};
+
+/// The first block adds the costs, the others a column for each thread, in orders that the numbers
+/// of tiles fix.
+constexpr int kTotalThreads = 512;
+__global__ void __launch_bounds__(kTotalThreads) total_kernel(const TileTotals task) {
+  if (blockIdx.x > 0) {
+    const Index col = Index(blockIdx.x - 1) * kTotalThreads + threadIdx.x;
+    if (col >= task.cols) return;
+    double sum = 0.0;
+#pragma unroll 8
+    for (Index i = 0; i < task.row_tiles; ++i)
+      sum += double(task.tile_gradient[i * task.cols + col]);
+    task.gradient[col] = float(task.scale * sum);
+    return;
+  }
+  __shared__ double part[kTotalThreads];
   double sum = 0.0;
-  for (Index i = threadIdx.x; i < tiles; i += 1024) sum += tile_cost[i];
+#pragma unroll 8
+  for (Index i = threadIdx.x; i < task.tiles; i += kTotalThreads) sum += task.tile_cost[i];
   part[threadIdx.x] = sum;
-  for (unsigned half = 512; half > 0; half /= 2) {
+  for (unsigned half = kTotalThreads / 2; half > 0; half /= 2) {
     __syncthreads();
     if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
   }
-  if (threadIdx.x == 0) *total = part[0];
+  if (threadIdx.x == 0) *task.cost = part[0];
 }
 
 bool supported(const OutputBlock& block) {
@@ -353,19 +384,20 @@ void launch(const Stream& stream, const OutputTask<Judge>& task) {
 
 }  // namespace
 
-bool output_delta_bfloat16(const Stream& stream, Scratch<double>& tile_cost,
-                           Scratch<RowOffset>& target_range, const OutputBlock& block) {
+bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const OutputBlock& block) {
   const std::optional<UnitJudge> judge = unit_judge(block.rule.activation, block.rule.loss);
   if (!judge || !supported(block)) return false;
   const Index rows = block.x.rounded.rows;
   const Index cols = block.w.rounded.rows;
   const int col_tiles = int((cols + kTile - 1) / kTile);
-  const Index tiles = (rows + kTile - 1) / kTile * col_tiles;
-  RowRange* range = reinterpret_cast<RowRange*>(target_range.reserve(2 * rows));
+  const Index row_tiles = (rows + kTile - 1) / kTile;
+  RowRange* range = reinterpret_cast<RowRange*>(scratch.target_range.reserve(2 * rows));
   target_ranges_kernel<<<blocks_for(rows, 128, rows), 128, 0, stream.stream>>>(
       block.target.sparse, block.first_unit, cols, range);
   check_launch("target_ranges_kernel");
-  double* costs = tile_cost.reserve(tiles);
+  double* costs = scratch.tile_cost.reserve(row_tiles * col_tiles);
+  const bool summed = !block.bias_gradient.empty();
+  float* sums = summed ? scratch.tile_gradient.reserve(row_tiles * cols) : nullptr;
   const bool boosts = !std::holds_alternative<ScaledMarginalCrossEntropy>(block.rule.loss) &&
                       !std::holds_alternative<DataScaledMarginalCrossEntropy>(block.rule.loss);
   std::visit(
@@ -377,11 +409,14 @@ bool output_delta_bfloat16(const Stream& stream, Scratch<double>& tile_cost,
                    block.target.weight,
                    TargetSource{block.target.sparse.column, range, rows, block.first_unit},
                    block.target.sparse.value, cols, col_tiles, boosts ? block.rule.boost_one : 1.0f,
-                   boosts ? block.rule.boost_zero : 1.0f, costs});
+                   boosts ? block.rule.boost_zero : 1.0f, costs, sums});
       },
       *judge);
-  total_cost_kernel<<<1, 1024, 0, stream.stream>>>(costs, tiles, block.cost);
-  check_launch("total_cost_kernel");
+  const unsigned column_blocks = summed ? blocks_for(cols, kTotalThreads, cols) : 0;
+  total_kernel<<<1 + column_blocks, kTotalThreads, 0, stream.stream>>>(
+      {costs, row_tiles * col_tiles, block.cost, sums, row_tiles, cols, double(block.bias_scale),
+       block.bias_gradient.data});
+  check_launch("total_kernel");
   return true;
 }
 

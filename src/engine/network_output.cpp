@@ -133,9 +133,11 @@ DenseOperand Network::block_delta(int number, const TargetView& target, Range un
   return {z, rounded};
 }
 
-// The deltas of a block where product, cost and delta are one kernel: nothing where they are not.
+// The deltas of a block, and the gradient of its biases, where product, cost and delta are one
+// kernel: nothing where they are not.
 std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& target, Range units,
-                                                 Index examples, double* cost, int lane) {
+                                                 Index examples, float scale, double* cost,
+                                                 int lane) {
   UnitLayer& layer = *units_[std::size_t(number)];
   const Compute& compute = context_.compute;
   Matrix<Bfloat16>& scratch = scratch_[std::size_t(lane)].delta;
@@ -154,6 +156,8 @@ std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& t
   block.delta = {nullptr, examples, width, width};
   block.rounded_delta = {scratch.view().data, examples, width, round_up_to_eight(width)};
   block.cost = cost;
+  block.bias_gradient = layer.bias_gradient(units);
+  block.bias_scale = scale;
   if (!compute.kernels.fused->output_delta(block)) return std::nullopt;
   return DenseOperand(MatrixView<const float>(block.delta), block.rounded_delta);
 }
@@ -195,8 +199,11 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
   compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
     const Range units = layer.partition().units(blocks.begin + b);
     stage("output forward");
-    if (const auto delta = fused_delta(number, target, units, batch.examples, costs + b, lane)) {
+    if (const auto delta =
+            fused_delta(number, target, units, batch.examples, step.scale, costs + b, lane)) {
       backward_block(layer, units, *delta, step, lane, true);
+      stage("bias update");
+      layer.update_bias(compute, step, units);
       return;
     }
     const MatrixView<float> z = block_z(layer, units, batch.examples, lane);
@@ -212,6 +219,8 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
       if (units_[std::size_t(skip)])
         units_[std::size_t(skip)]->delta_sum.add(compute, units.begin, z);
     backward_block(layer, units, delta, step, lane, true);
+    stage("bias update");
+    layer.update_bias(compute, step, units, delta);
   });
   finish_sparse(layer, step);
   add_shared_gradients(layer);

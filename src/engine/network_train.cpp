@@ -178,8 +178,8 @@ Network::SharedGradient& Network::shared_gradient(const UnitLayer& layer, std::s
   return *shared_[std::size_t(graph_.sources[std::size_t(layer.settings().number)][connection])];
 }
 
-// One block's delta goes down to the sources, then into the weights and the bias: in that order,
-// because the sources must see the weights as they were.
+// One block's delta goes down to the sources, then into the weights: in that order, because the
+// sources must see the weights as they were.
 void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& delta,
                              const WeightStep& step, int lane, bool with_sparse) {
   const Compute& compute = context_.compute;
@@ -208,8 +208,6 @@ void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& 
       if (limit > 0.0f && !x.is_sparse) clip_weights(connection.weights(), units, limit);
     }
   }
-  stage("bias update");
-  layer.update_bias(compute, step, units, delta);
 }
 
 void Network::clip_weights(Weights& weights, Range units, float limit) {
@@ -298,8 +296,10 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
       unit.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
   context_.compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
     const Range units = unit.partition().units(blocks.begin + b);
-    backward_block(unit, units, delta.columns(units.begin - unit.mine().begin, units.count()), step,
-                   lane, false);
+    const DenseOperand part = delta.columns(units.begin - unit.mine().begin, units.count());
+    backward_block(unit, units, part, step, lane, false);
+    stage("bias update");
+    unit.update_bias(context_.compute, step, units, part);
   });
   stage("sparse update");
   update_sparse(unit, delta.values, step);

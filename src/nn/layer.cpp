@@ -160,13 +160,15 @@ void UnitLayer::backward(const Compute& compute, Index examples, const StepPosit
 
 void UnitLayer::update_bias(const Compute& compute, const WeightStep& step, Range units,
                             const DenseOperand& delta) {
-  const Index first = units.begin - mine().begin;
-  const VectorView<float> gradient = gradient_.view().range(first, units.count());
   if (delta.values.data == nullptr)
-    compute.kernels.pointwise->sum_columns(delta.rounded, step.scale, gradient);
+    compute.kernels.pointwise->sum_columns(delta.rounded, step.scale, bias_gradient(units));
   else
-    compute.kernels.pointwise->sum_columns(delta.values, step.scale, gradient);
-  bias.update(compute, step, first, gradient);
+    compute.kernels.pointwise->sum_columns(delta.values, step.scale, bias_gradient(units));
+  update_bias(compute, step, units);
+}
+
+void UnitLayer::update_bias(const Compute& compute, const WeightStep& step, Range units) {
+  bias.update(compute, step, units.begin - mine().begin, bias_gradient(units));
 }
 
 Index UnitLayer::parameter_bytes() const {

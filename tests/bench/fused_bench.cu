@@ -7,6 +7,7 @@
 #include "kernels/cuda/memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <random>
 #include <string>
@@ -25,12 +26,14 @@ struct Shape {
   Index examples;
   Index units;
   Index width;
-  int stored;  ///< targets of an example in the block
+  int stored;         ///< targets of an example in the block
+  double skew = 1.0;  ///< the units that are drawn are those of this power of a uniform number
 };
-constexpr Shape kShapes[] = {{"shop500k", 1024, 8192, 1024, 2}, {"shop500k", 1024, 16384, 1024, 3},
-                             {"shop500k", 8192, 8192, 1024, 2}, {"shop500k", 8192, 16384, 1024, 3},
-                             {"shop10m", 1024, 65536, 256, 1},  {"ml20m", 1024, 6912, 1536, 36},
-                             {"ml20m", 1024, 27272, 1536, 144}};
+constexpr Shape kShapes[] = {
+    {"shop500k", 1024, 8192, 1024, 2}, {"shop500k", 1024, 16384, 1024, 3},
+    {"shop500k", 8192, 8192, 1024, 2}, {"shop500k", 8192, 16384, 1024, 3},
+    {"shop10m", 1024, 65536, 256, 1},  {"ml20m", 1024, 6912, 1536, 36},
+    {"ml20m", 1024, 27272, 1536, 144}, {"popular", 1024, 6912, 1536, 140, 8.0}};
 
 __global__ void fill(float* values, Bfloat16* rounded, Index size, float scale, float offset) {
   const Index step = Index(gridDim.x) * blockDim.x;
@@ -154,11 +157,13 @@ void time_output(Device& gpu, const Shape& shape) {
   Both bias(1, shape.units, 1, gpu.memory, 0.1f, -5.0f);
   Buffer<double> cost(1, gpu.memory);
   std::mt19937 random(5);
+  std::uniform_real_distribution<double> uniform(0.0, 1.0);
   std::vector<RowOffset> row_begin{0};
   std::vector<Column> column;
   for (Index b = 0; b < shape.examples; ++b) {
     std::vector<Column> row;
-    for (int i = 0; i < shape.stored; ++i) row.push_back(Column(random() % unsigned(shape.units)));
+    for (int i = 0; i < shape.stored; ++i)
+      row.push_back(Column(std::pow(uniform(random), shape.skew) * double(shape.units)));
     std::sort(row.begin(), row.end());
     row.erase(std::unique(row.begin(), row.end()), row.end());
     column.insert(column.end(), row.begin(), row.end());
@@ -177,6 +182,8 @@ void time_output(Device& gpu, const Shape& shape) {
   block.delta = delta.view();
   block.rounded_delta = delta.rounded_view();
   block.cost = cost.data();
+  Buffer<float> bias_gradient(shape.units, gpu.memory);
+  block.bias_gradient = bias_gradient.view();
   bool done = true;
   const double fused = seconds([&](int i) {
     block.w = w.operand(i);

@@ -231,6 +231,7 @@ struct OutputProblem {
   std::vector<float> bias, weight, value;
   std::vector<RowOffset> row_begin;
   std::vector<Column> column;
+  std::vector<float> gradient;  ///< becomes that of the biases
   Index first_unit = 1000;
 };
 
@@ -262,6 +263,7 @@ class FusedOutputTest : public FusedTest {
     Buffer<RowOffset> row_begin = on_gpu(p.row_begin);
     Buffer<Column> column = on_gpu(p.column);
     Buffer<double> cost(1, memory_);
+    Buffer<float> gradient(p.w.rows, memory_);
     p.delta.send();
     OutputBlock block{.x = {{nullptr, p.x.rows, p.x.cols, p.x.cols}, p.x.view()},
                       .w = {{nullptr, p.w.rows, p.w.cols, p.w.cols}, p.w.view()},
@@ -271,7 +273,9 @@ class FusedOutputTest : public FusedTest {
                       .first_unit = p.first_unit,
                       .delta = {},
                       .rounded_delta = p.delta.view(),
-                      .cost = cost.data()};
+                      .cost = cost.data(),
+                      .bias_gradient = gradient.view(),
+                      .bias_scale = kBiasScale};
     block.target.sparse = {
         row_begin.data(),      column.data(), value.data(), p.x.rows, p.first_unit + p.w.rows + 20,
         Index(p.column.size())};
@@ -279,6 +283,8 @@ class FusedOutputTest : public FusedTest {
     EXPECT_TRUE(kernels.output_delta(block));
     double sum = 0;
     cost.read(&sum, 1);
+    p.gradient.resize(std::size_t(p.w.rows));
+    gradient.read(p.gradient.data(), gradient.size());
     p.delta.fetch();
     return sum;
   }
@@ -314,7 +320,22 @@ class FusedOutputTest : public FusedTest {
     }
     EXPECT_NEAR(cost, expected_cost, 3e-6 * expected_cost);
     EXPECT_TRUE(p.delta.padding_is_intact());
+    expect_gradient(p);
   }
+  /// The biases' gradient is the sum of the very deltas that were written.
+  static void expect_gradient(OutputProblem& p) {
+    for (Index u = 0; u < p.w.rows; ++u) {
+      double sum = 0;
+      double magnitude = 0;
+      for (Index b = 0; b < p.x.rows; ++b) {
+        sum += double(p.delta(b, u).value());
+        magnitude += std::abs(double(p.delta(b, u).value()));
+      }
+      ASSERT_NEAR(p.gradient[std::size_t(u)], kBiasScale * sum, 4e-6 * kBiasScale * magnitude)
+          << "unit " << u;
+    }
+  }
+  static constexpr float kBiasScale = 0.375f;
 };
 
 TEST_F(FusedOutputTest, DeltasAndCostsAreThoseOfTheUnits) {
@@ -358,8 +379,11 @@ TEST_F(FusedOutputTest, RunsHaveTheSameBits) {
   OutputProblem p = draw({1032, 8200, 256}, 100);
   const double cost = run(*kernels, rule, p);
   const std::vector<Bfloat16> delta = p.delta.host;
+  const std::vector<float> gradient = p.gradient;
+  expect_gradient(p);
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(run(*kernels, rule, p), cost);
+    EXPECT_EQ(p.gradient, gradient);
     EXPECT_EQ(std::memcmp(delta.data(), p.delta.host.data(), delta.size() * 2), 0);
   }
 }

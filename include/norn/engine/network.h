@@ -123,7 +123,7 @@ class Network {
   DenseOperand block_delta(int layer, const TargetView& target, Range units, MatrixView<float> z,
                            double* cost, int lane);
   std::optional<DenseOperand> fused_delta(int layer, const TargetView& target, Range units,
-                                          Index examples, double* cost, int lane);
+                                          Index examples, float scale, double* cost, int lane);
   void clip_output_deltas(int layer, const TargetView& target, Index examples);
 
   void backward_hidden(int layer, Index examples, const StepPosition& position);

@@ -83,6 +83,11 @@ class UnitLayer {
   /// Updates the biases of units with the column sums of their deltas.
   void update_bias(const Compute& compute, const WeightStep& step, Range units,
                    const DenseOperand& delta);
+  /// The same with the sums, times step.scale, that are in bias_gradient(units).
+  void update_bias(const Compute& compute, const WeightStep& step, Range units);
+  VectorView<float> bias_gradient(Range units) {
+    return gradient_.view().range(units.begin - mine().begin, units.count());
+  }
 
   /// Bytes of parameters, of their state, and of everything else.
   Index parameter_bytes() const;
