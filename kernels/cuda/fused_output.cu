@@ -22,7 +22,6 @@ using Pipeline =
 
 constexpr int kHalf = kTile / 2;             // rows that are written at a time
 constexpr int kHalfBytes = 2 * kPieceBytes;  // their deltas: two pieces of 64 columns
-constexpr int kListed = 512;                 // stored targets that are judged at a time
 
 template <class Judge>
 struct OutputTask {
@@ -41,17 +40,9 @@ struct OutputTask {
   float* tile_gradient;  ///< [row tiles x cols] sums of the deltas, or null
 };
 
-/// A stored target whose pre-activation was handed over.
-struct ListedUnit {
-  float z;
-  short row;
-  short col;
-};
-
 /// What a consumer has of its own.
 struct ConsumerMemory {
   TileTargets targets;
-  ListedUnit list[kListed];
   double warp_cost[4];
 };
 
@@ -98,14 +89,7 @@ class TileJudge {
     if (thread_ == 0) hopper::wait_for_store_reads();
     sync();
     judge_absent<kHalfIndex>(sum[kHalfIndex]);
-    const int begin = own_.targets.begin[kHalf * kHalfIndex];
-    const int end = own_.targets.begin[kHalf * (kHalfIndex + 1)];
-    for (int first = begin; first < end; first += kListed) {
-      list_stored<kHalfIndex>(sum[kHalfIndex], first);
-      sync();
-      judge_stored(kHalfIndex, min(kListed, end - first), first);
-      sync();
-    }
+    if (own_.targets.count[kHalfIndex] > 0) judge_stored<kHalfIndex>(sum[kHalfIndex]);
     if (kHalfIndex == 1) share_cost();
     hopper::fence_async();
     sync();
@@ -150,51 +134,58 @@ class TileJudge {
     }
   }
 
-  /// Hands over the pre-activations of stored entries [first, first + kListed) of the tile.
+  /// Once more for those of the thread's units that have a stored target.
   template <int kHalfIndex>
-  __device__ void list_stored(const float (&sum)[64], int first) const {
+  __device__ void judge_stored(const float (&sum)[64]) {
+    const int row = kHalf * kHalfIndex + row_;
+    const unsigned* mask[2] = {own_.targets.mask[row], own_.targets.mask[row + 8]};
+    const float weight = weight_of(place_.row + row);
+    const float weight8 = weight_of(place_.row + row + 8);
+    __syncwarp();  // the warp's absent ones are written
 #pragma unroll
-    for (int upper = 0; upper < 2; ++upper) {
-      const int row = kHalf * kHalfIndex + row_ + 8 * upper;
-      const uint4 mask = own_.targets.mask[row];
-      const unsigned words[4] = {mask.x, mask.y, mask.z, mask.w};
-      int number = own_.targets.begin[row] - first;
-#pragma unroll
-      for (int w = 0; w < 4; ++w) {
-        if (words[w] & (0x03030303u << col_)) list_word(sum, words[w], w, upper, row, number);
-        number += __popc(words[w]);
+    for (int w = 0; w < 4; ++w) {
+      // Bit 8 * q + 2 * upper + c belongs to sum 16 * w + 4 * q + 2 * upper + c.
+      unsigned left = (mask[0][w] >> col_ & 0x03030303u) | (mask[1][w] >> col_ & 0x03030303u) << 2;
+      while (left != 0) {
+        const int bit = __ffs(int(left)) - 1;
+        left &= left - 1;
+        const int upper = bit >> 1 & 1;
+        const int col = 32 * w + (bit & ~7) + col_ + (bit & 1);
+        const float value = stored_value(row + 8 * upper, col);
+        judge_one(choose(sum + 16 * w, bit), value, upper ? weight8 : weight, row_ + 8 * upper,
+                  col);
       }
     }
   }
-  __device__ __forceinline__ void list_word(const float (&sum)[64], unsigned word, int w, int upper,
-                                            int row, int number) const {
+  /// sum[4 * (bit / 8) + bit % 4], from registers.
+  static __device__ __forceinline__ float choose(const float* sum, int bit) {
+    float four[4];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      const int bit = 8 * (k / 2) + col_ + k % 2;
-      const int at = number + __popc(word & ((1u << bit) - 1));
-      if ((word >> bit & 1) && at >= 0 && at < kListed)
-        own_.list[at] = {sum[4 * (4 * w + k / 2) + 2 * upper + k % 2], short(row),
-                         short(32 * w + bit)};
+    for (int q = 0; q < 4; ++q) {
+      const float* of = sum + 4 * q;
+      const float low = bit & 1 ? of[1] : of[0];
+      const float high = bit & 1 ? of[3] : of[2];
+      four[q] = bit & 2 ? high : low;
     }
+    const float low = bit & 8 ? four[1] : four[0];
+    const float high = bit & 8 ? four[3] : four[2];
+    return bit & 16 ? high : low;
   }
-
-  __device__ void judge_stored(int half, int count, int first) {
-    const float* stored = task_.target_value;
-    for (int i = thread_; i < count; i += kConsumerThreads) {
-      const ListedUnit unit = own_.list[i];
-      const RowOffset entry =
-          own_.targets.entry[unit.row] + first + i - own_.targets.begin[unit.row];
-      const float value = stored == nullptr ? 1.0f : stored[entry];
-      const auto& f = task_.judge.activation;
-      const auto& loss = task_.judge.loss;
-      const ElementCost<float> one = element_cost(f, loss, unit.z, loss.stored_target(value));
-      const ElementCost<float> zero = element_cost(f, loss, unit.z, 0.0f);
-      const float weight = weight_of(place_.row + unit.row);
-      const int place = tile_place(unit.row - kHalf * half, unit.col);
-      *reinterpret_cast<__nv_bfloat16*>(delta_ + place) =
-          __float2bfloat16_rn(weight * task_.boost_one * one.delta);
-      cost_ += double(weight) * (double(one.cost) - double(zero.cost));
-    }
+  __device__ float stored_value(int row, int col) const {
+    if (task_.target_value == nullptr) return 1.0f;
+    const unsigned* mask = own_.targets.mask[row];
+    int number = __popc(mask[col / 32] & ((1u << (col % 32)) - 1));
+    for (int word = 0; word < col / 32; ++word) number += __popc(mask[word]);
+    return task_.target_value[own_.targets.entry[row] + number];
+  }
+  __device__ void judge_one(float z, float value, float weight, int row, int col) {
+    const auto& f = task_.judge.activation;
+    const auto& loss = task_.judge.loss;
+    const ElementCost<float> one = element_cost(f, loss, z, loss.stored_target(value));
+    const ElementCost<float> zero = element_cost(f, loss, z, 0.0f);
+    *reinterpret_cast<__nv_bfloat16*>(delta_ + tile_place(row, col)) =
+        __float2bfloat16_rn(weight * task_.boost_one * one.delta);
+    cost_ += double(weight) * double(one.cost - zero.cost);
   }
 
   /// The warp's costs in a fixed order.
@@ -253,9 +244,9 @@ __device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int c
   }
 }
 
-/// By one warp: the stored targets of all tiles.
+/// By one of kTargetWarps warps: the stored targets of its rows of all tiles.
 template <class Judge>
-__device__ void find_all_targets(const OutputTask<Judge>& task, const Pipeline& pipeline,
+__device__ void find_all_targets(const OutputTask<Judge>& task, const Pipeline& pipeline, int half,
                                  SharedMemory& shared) {
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
@@ -264,7 +255,7 @@ __device__ void find_all_targets(const OutputTask<Judge>& task, const Pipeline& 
     const std::uint32_t parity = std::uint32_t(number / kConsumers) & 1;
     hopper::barrier_wait(hopper::shared_address(&shared.target_barriers.empty[consumer]),
                          parity ^ 1);
-    find_targets(task.targets, pipeline.place(tile), shared.own[consumer].targets);
+    TargetFinder(task.targets, half, shared.own[consumer].targets).find(pipeline.place(tile));
     hopper::barrier_arrive(hopper::shared_address(&shared.target_barriers.full[consumer]));
   }
 }
@@ -284,11 +275,12 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
   hopper::cluster_sync();
   const int group = warpgroup();
   if (group == 0) {
-    hopper::give_registers<40>();
-    if (threadIdx.x < 32)
+    hopper::give_registers<48>();
+    const int warp = __shfl_sync(0xFFFFFFFFu, int(threadIdx.x) / 32, 0);
+    if (warp == 0)
       pipeline.produce();
-    else if (threadIdx.x < 64)
-      find_all_targets(task, pipeline, shared);
+    else if (warp <= kTargetWarps)
+      find_all_targets(task, pipeline, warp - 1, shared);
   } else {
     hopper::take_registers<232>();
     if (group == 2) Pipeline::let_first_begin();
@@ -298,13 +290,9 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
 #endif
 }
 
-/// range[b] = the entries of row b whose units are within [first, first + width).
-__global__ void target_ranges_kernel(CsrView x, Index first, Index width, RowRange* range) {
-  const Index row = Index(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (row >= x.rows) return;
-  const RowOffset end = x.row_begin[row + 1];
-  const RowOffset from = lower_bound(x.column, x.row_begin[row], end, first);
-  range[row] = {from, lower_bound(x.column, from, end, first + width)};
+__global__ void __launch_bounds__(128)
+    find_offsets_kernel(const TargetSource source, Index end_unit, int* offset) {
+  find_offsets(source, end_unit, offset);
 }
 
 /// What the tiles leave to be added up.
@@ -372,6 +360,26 @@ TileOperands operands_of(const OutputBlock& block) {
   return operands;
 }
 
+TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const OutputBlock& block) {
+  const CsrView& sparse = block.target.sparse;
+  const Index rows = block.x.rounded.rows;
+  const Index cols = block.w.rounded.rows;
+  TargetSource source{sparse.column,
+                      sparse.row_begin,
+                      nullptr,
+                      (rows + 63) / 64 * 64,
+                      rows,
+                      block.first_unit,
+                      int((cols + kTile - 1) / kTile)};
+  int* offset = scratch.reserve((source.tiles + 1) * source.stride);
+  source.offset = offset;
+  const dim3 grid(blocks_for(source.stride, 128, source.stride),
+                  blocks_for(source.tiles + 1, kTilesAThread, source.tiles + 1));
+  find_offsets_kernel<<<grid, 128, 0, stream.stream>>>(source, block.first_unit + cols, offset);
+  check_launch("find_offsets_kernel");
+  return source;
+}
+
 template <class Judge>
 void launch(const Stream& stream, const OutputTask<Judge>& task) {
   static const int resident = resident_clusters(output_delta_kernel<Judge>, kTileThreads,
@@ -391,10 +399,7 @@ bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const O
   const Index cols = block.w.rounded.rows;
   const int col_tiles = int((cols + kTile - 1) / kTile);
   const Index row_tiles = (rows + kTile - 1) / kTile;
-  RowRange* range = reinterpret_cast<RowRange*>(scratch.target_range.reserve(2 * rows));
-  target_ranges_kernel<<<blocks_for(rows, 128, rows), 128, 0, stream.stream>>>(
-      block.target.sparse, block.first_unit, cols, range);
-  check_launch("target_ranges_kernel");
+  const TargetSource targets = find_targets(stream, scratch.target_offset, block);
   double* costs = scratch.tile_cost.reserve(row_tiles * col_tiles);
   const bool summed = !block.bias_gradient.empty();
   float* sums = summed ? scratch.tile_gradient.reserve(row_tiles * cols) : nullptr;
@@ -404,12 +409,10 @@ bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const O
       [&](const auto& j) {
         using Judge = std::remove_cvref_t<decltype(j)>;
         launch(stream,
-               OutputTask<Judge>{
-                   operands_of(block), map_boxes(block.rounded_delta), j, block.bias,
-                   block.target.weight,
-                   TargetSource{block.target.sparse.column, range, rows, block.first_unit},
-                   block.target.sparse.value, cols, col_tiles, boosts ? block.rule.boost_one : 1.0f,
-                   boosts ? block.rule.boost_zero : 1.0f, costs, sums});
+               OutputTask<Judge>{operands_of(block), map_boxes(block.rounded_delta), j, block.bias,
+                                 block.target.weight, targets, block.target.sparse.value, cols,
+                                 col_tiles, boosts ? block.rule.boost_one : 1.0f,
+                                 boosts ? block.rule.boost_zero : 1.0f, costs, sums});
       },
       *judge);
   const unsigned column_blocks = summed ? blocks_for(cols, kTotalThreads, cols) : 0;
