@@ -97,14 +97,19 @@ class WarpUpdate {
       const int in_slab = (batch * Batch::kRows + r) % kSlabRows;
       const float4 g =
           reinterpret_cast<const float4*>(slab + in_slab * kSlabStride)[threadIdx.x % 32];
+      const float gradient[4] = {task_.scale * g.x, task_.scale * g.y, task_.scale * g.z,
+                                 task_.scale * g.w};
       float4 none = {0.0f, 0.0f, 0.0f, 0.0f};
       float4& s0 = Rule::slots > 0 ? rows.slot0[Rule::slots > 0 ? r : 0] : none;
       float4& s1 = Rule::slots > 1 ? rows.slot1[Rule::slots > 1 ? r : 0] : none;
       float4& w = rows.w[r];
-      step_one(task_.rule, task_.step, w.x, task_.scale * g.x, s0.x, s1.x);
-      step_one(task_.rule, task_.step, w.y, task_.scale * g.y, s0.y, s1.y);
-      step_one(task_.rule, task_.step, w.z, task_.scale * g.z, s0.z, s1.z);
-      step_one(task_.rule, task_.step, w.w, task_.scale * g.w, s0.w, s1.w);
+      float weight[4] = {w.x, w.y, w.z, w.w};
+      float first[4] = {s0.x, s0.y, s0.z, s0.w};
+      float second[4] = {s1.x, s1.y, s1.z, s1.w};
+      step_some(task_.rule, task_.step, weight, gradient, first, second);
+      w = {weight[0], weight[1], weight[2], weight[3]};
+      s0 = {first[0], first[1], first[2], first[3]};
+      s1 = {second[0], second[1], second[2], second[3]};
       store(row_of(batch, r), w, s0, s1);
     }
   }
