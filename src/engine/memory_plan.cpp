@@ -6,6 +6,7 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/kernels/named_variant.h"
+#include "src/engine/rounded_rows.h"
 
 #include <algorithm>
 #include <limits>
@@ -251,7 +252,7 @@ class Planner {
     each_lane("gradient of a tile", gradient * kFloat);
     if (settings_.rounds_operands)
       each_lane("deltas of a block, rounded",
-                settings_.batch * ((widest_delta + 7) / 8 * 8) * kRounded);
+                settings_.batch * rounded_stride(widest_delta) * kRounded);
   }
 
   void add_data() {

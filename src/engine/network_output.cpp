@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "norn/engine/network.h"
 #include "src/engine/network_state.h"
+#include "src/engine/rounded_rows.h"
 
 namespace norn {
 namespace {
@@ -16,11 +17,6 @@ UnitCost unit_cost(const NetworkDescriptor& network, const LayerDescriptor& laye
 
 SoftMaxCost softmax_cost(const NetworkDescriptor& network) {
   return {network.loss, network.target_weight};
-}
-
-// So that rows of rounded deltas begin where tensor cores can read them.
-Index round_up_to_eight(Index cols) {
-  return (cols + 7) / 8 * 8;
 }
 
 }  // namespace
@@ -124,7 +120,7 @@ DenseOperand Network::block_delta(int number, const TargetView& target, Range un
   CostKernels& kernels = *context_.compute.kernels.cost;
   MatrixView<Bfloat16> rounded;
   if (Matrix<Bfloat16>& scratch = scratch_[std::size_t(lane)].delta; !scratch.empty())
-    rounded = {scratch.view().data, z.rows, z.cols, round_up_to_eight(z.cols)};
+    rounded = {scratch.view().data, z.rows, z.cols, rounded_stride(z.cols)};
   if (units_[std::size_t(number)]->is_softmax())
     kernels.softmax_delta(softmax_cost(graph_.network), target, units.begin,
                           rows_of(*outputs_[std::size_t(number)], z.rows), z, cost, rounded);
@@ -152,7 +148,7 @@ std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& t
   block.target = target;
   block.first_unit = units.begin;
   block.delta = {nullptr, examples, width, width};
-  block.rounded_delta = {scratch.view().data, examples, width, round_up_to_eight(width)};
+  block.rounded_delta = {scratch.view().data, examples, width, rounded_stride(width)};
   block.cost = cost;
   if (!compute.kernels.fused->output_delta(block)) return std::nullopt;
   return DenseOperand(MatrixView<const float>(block.delta), block.rounded_delta);
