@@ -6,6 +6,7 @@
 #include "kernels/cuda/rule_step.cuh"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/tile_product.cuh"
+#include "kernels/cuda/weight_ring.cuh"
 
 #include <cuda_bf16.h>
 
@@ -14,135 +15,132 @@ namespace {
 
 constexpr int kClusterRows = 1;
 constexpr int kClusterCols = 2;  // two tiles of columns share the deltas
-constexpr int kStages = 6;
+constexpr int kStages = 4;
+constexpr int kRingBytes = 24576;  // for each consumer
 using Pipeline =
     TilePipeline<hopper::Major::mn, hopper::Major::mn, kClusterRows, kClusterCols, kStages>;
 
-// Each warp's 16 x 128 sums of a half tile go to shared memory 8 rows at a time.
-constexpr int kSlabRows = 8;
+// A part of a consumer's sums, 8 rows of each warp, in shared memory.
+constexpr int kSlabRows = 4 * kBatchRows;
 constexpr int kSlabStride = kTile + 8;  // floats; 8 more: rows begin in different banks
-constexpr int kSlabBytes = kSlabRows * kSlabStride * int(sizeof(float));
-constexpr int kWarpRows = 32;  // rows of a tile that a warp updates
-constexpr int kAhead = 4;      // batches that are asked for before their turn
-constexpr int kSharedBytes =
-    Pipeline::kStagesBytes + 8 * kSlabBytes + int(sizeof(Pipeline::Barriers));
-
-struct Weights {
-  MatrixView<float> w;
-  MatrixView<float> slot0;
-  MatrixView<float> slot1;
-  MatrixView<Bfloat16> rounded;
-};
+constexpr int kParts = kTile / kSlabRows;
 
 template <class Rule>
 struct UpdateTask {
   TileOperands operands;
-  Weights weights;
+  WeightMaps maps;
+  MatrixView<float> weights[3];
+  MatrixView<Bfloat16> rounded;
   float scale;
   UpdateStep step;
   Rule rule;
 };
 
-/// Some rows' weights and state, 4 columns a lane.
-template <int kSlots>
-struct RowBatch {
-  static constexpr int kRows = kSlots == 2 ? 2 : 4;
-  float4 w[kRows];
-  float4 slot0[kSlots > 0 ? kRows : 1];
-  float4 slot1[kSlots > 1 ? kRows : 1];
-};
-
-/// One warp's part of a tile.
+/// Shared memory beside the pipeline's stages.
 template <class Rule>
-class WarpUpdate {
+struct Room {
+  using Ring = WeightRing<Rule::slots, kRingBytes>;
+  unsigned char ring[kConsumers][Ring::kBytes];
+  float slab[kConsumers][kSlabRows * kSlabStride];
+  Pipeline::Barriers pipeline;
+  typename Ring::Barriers weights[kConsumers];
+};
+template <class Rule>
+constexpr int kSharedBytes = Pipeline::kStagesBytes + int(sizeof(Room<Rule>));
+
+/// Four columns of a tile's rows in one of the arrays.
+template <typename T>
+class LaneRows {
  public:
-  using Batch = RowBatch<Rule::slots>;
-  static constexpr int kBatches = kWarpRows / Batch::kRows;
-
-  __device__ WarpUpdate(const UpdateTask<Rule>& task, TilePlace place, int warp)
-      : task_(task), row_(place.row + 16 * warp), col_(place.col + 4 * int(threadIdx.x % 32)) {}
-
-  __device__ void load(int batch, Batch& rows) const {
-    const Weights& m = task_.weights;
-#pragma unroll
-    for (int r = 0; r < Batch::kRows; ++r) {
-      const Index row = row_of(batch, r);
-      const bool inside = row < m.w.rows && col_ < m.w.cols;
-      rows.w[r] = read(m.w, row, inside);
-      if constexpr (Rule::slots > 0) rows.slot0[r] = read(m.slot0, row, inside);
-      if constexpr (Rule::slots > 1) rows.slot1[r] = read(m.slot1, row, inside);
-    }
-  }
-
-  /// Asks for a batch's lines to be brought to L2, one line a lane.
-  __device__ void prefetch(int batch) const {
-    constexpr int kArrays = 1 + Rule::slots;
-    constexpr int kLines = kArrays * Batch::kRows * 4;
-    const int lane = int(threadIdx.x % 32);
-    const Weights& m = task_.weights;
-#pragma unroll
-    for (int i = lane; i < kLines; i += 32) {
-      const Index row = row_of(batch, i / 4 / kArrays);
-      const int array = i / 4 % kArrays;
-      const Index col = col_ - 4 * lane + i % 4 * 32;
-      if (batch >= kBatches || row >= m.w.rows || col >= m.w.cols) continue;
-      const MatrixView<float>& of = array == 0 ? m.w : (array == 1 ? m.slot0 : m.slot1);
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(of.row(row) + col));
-    }
-  }
-
-  __device__ void apply(int batch, const float* slab, Batch& rows) const {
-#pragma unroll
-    for (int r = 0; r < Batch::kRows; ++r) {
-      const int in_slab = (batch * Batch::kRows + r) % kSlabRows;
-      const float4 g =
-          reinterpret_cast<const float4*>(slab + in_slab * kSlabStride)[threadIdx.x % 32];
-      float4 none = {0.0f, 0.0f, 0.0f, 0.0f};
-      float4& s0 = Rule::slots > 0 ? rows.slot0[Rule::slots > 0 ? r : 0] : none;
-      float4& s1 = Rule::slots > 1 ? rows.slot1[Rule::slots > 1 ? r : 0] : none;
-      float4& w = rows.w[r];
-      step_one(task_.rule, task_.step, w.x, task_.scale * g.x, s0.x, s1.x);
-      step_one(task_.rule, task_.step, w.y, task_.scale * g.y, s0.y, s1.y);
-      step_one(task_.rule, task_.step, w.z, task_.scale * g.z, s0.z, s1.z);
-      step_one(task_.rule, task_.step, w.w, task_.scale * g.w, s0.w, s1.w);
-      store(row_of(batch, r), w, s0, s1);
-    }
+  __device__ LaneRows(const MatrixView<T>& m, TilePlace place)
+      : first_(reinterpret_cast<char*>(m.row(place.row) + place.col + 4 * int(threadIdx.x % 32))),
+        stride_(int(m.stride) * int(sizeof(T))) {}
+  template <typename Four>
+  __device__ void store(int row, const Four& four) const {
+    static_assert(sizeof(Four) == 4 * sizeof(T));
+    __stcs(reinterpret_cast<Four*>(first_ + std::int64_t(row) * stride_), four);
   }
 
  private:
-  __device__ Index row_of(int batch, int r) const {
-    const int i = batch * Batch::kRows + r;
-    return row_ + (i / 16) * 64 + i % 16;
+  char* first_;
+  int stride_;  ///< bytes
+};
+
+/// One warp's part of the batches of a tile.
+template <class Rule>
+class WarpUpdate {
+ public:
+  using Ring = typename Room<Rule>::Ring;
+
+  __device__ WarpUpdate(const UpdateTask<Rule>& task, TilePlace place)
+      : task_(task),
+        rows_(place.col + 4 * int(threadIdx.x % 32) < task.weights[0].cols
+                  ? int(min(task.weights[0].rows - place.row, Index(kTile)))
+                  : 0),
+        w_(task.weights[0], place),
+        slot0_(task.weights[Rule::slots > 0 ? 1 : 0], place),
+        slot1_(task.weights[Rule::slots > 1 ? 2 : 0], place),
+        rounded_(task.rounded, place) {}
+
+  /// Two rows of the ring's next batch, which is the tile's `batch`-th.
+  __device__ void apply(int batch, Ring& ring, const float* slab) const {
+    const int first = 2 * (int(threadIdx.x / 32) % 4);
+    const float* gradients = slab + (batch % 4 * kBatchRows + first) * kSlabStride;
+    float w[8], g[8], s0[8] = {}, s1[8] = {};
+    ring.wait();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      unpack(ring.read(0, first + i), w + 4 * i);
+      if constexpr (Rule::slots > 0) unpack(ring.read(1, first + i), s0 + 4 * i);
+      if constexpr (Rule::slots > 1) unpack(ring.read(2, first + i), s1 + 4 * i);
+      unpack(reinterpret_cast<const float4*>(gradients + i * kSlabStride)[threadIdx.x % 32],
+             g + 4 * i);
+    }
+    ring.release();
+#pragma unroll
+    for (int i = 0; i < 8; ++i) g[i] *= task_.scale;
+    step_some(task_.rule, task_.step, w, g, s0, s1);
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+      store(batch_row(batch) + first + i, w + 4 * i, s0 + 4 * i, s1 + 4 * i);
   }
-  __device__ float4 read(const MatrixView<float>& m, Index row, bool inside) const {
-    return inside ? __ldcs(reinterpret_cast<const float4*>(m.row(row) + col_))
-                  : float4{0.0f, 0.0f, 0.0f, 0.0f};
+
+ private:
+  static __device__ void unpack(const float4& from, float* to) {
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+    to[3] = from.w;
   }
-  __device__ void store(Index row, const float4& w, const float4& s0, const float4& s1) const {
-    const Weights& m = task_.weights;
-    if (row >= m.w.rows || col_ >= m.w.cols) return;
-    __stcs(reinterpret_cast<float4*>(m.w.row(row) + col_), w);
-    if constexpr (Rule::slots > 0) __stcs(reinterpret_cast<float4*>(m.slot0.row(row) + col_), s0);
-    if constexpr (Rule::slots > 1) __stcs(reinterpret_cast<float4*>(m.slot1.row(row) + col_), s1);
-    if (m.rounded.data == nullptr) return;
-    const __nv_bfloat162 low = __floats2bfloat162_rn(w.x, w.y);
-    const __nv_bfloat162 high = __floats2bfloat162_rn(w.z, w.w);
-    uint2 both;
-    both.x = *reinterpret_cast<const unsigned*>(&low);
-    both.y = *reinterpret_cast<const unsigned*>(&high);
-    __stcs(reinterpret_cast<uint2*>(m.rounded.row(row) + col_), both);
+  static __device__ float4 packed(const float* x) {
+    return {x[0], x[1], x[2], x[3]};
+  }
+  __device__ void store(int row, const float* w, const float* s0, const float* s1) const {
+    if (row >= rows_) return;
+    w_.store(row, packed(w));
+    if constexpr (Rule::slots > 0) slot0_.store(row, packed(s0));
+    if constexpr (Rule::slots > 1) slot1_.store(row, packed(s1));
+    if (task_.rounded.data == nullptr) return;
+    const __nv_bfloat162 low = __floats2bfloat162_rn(w[0], w[1]);
+    const __nv_bfloat162 high = __floats2bfloat162_rn(w[2], w[3]);
+    rounded_.store(row, uint2{*reinterpret_cast<const unsigned*>(&low),
+                              *reinterpret_cast<const unsigned*>(&high)});
   }
 
   const UpdateTask<Rule>& task_;
-  Index row_;
-  Index col_;
+  int rows_;  ///< of the tile that are inside the matrix where this lane's columns are
+  LaneRows<float> w_;
+  LaneRows<float> slot0_;
+  LaneRows<float> slot1_;
+  LaneRows<Bfloat16> rounded_;
 };
 
-/// Rows 8 * (kPart % 2) and 7 more of the warp's part of half kPart / 2 of the tile.
+/// The warp's rows of part kPart of the sums: 8 * (kPart % 2) and 7 more of half kPart / 2.
 template <int kPart>
 __device__ void write_slab(const float (&sum)[2][64], float* slab) {
   const int lane = int(threadIdx.x % 32);
-  float2* to = reinterpret_cast<float2*>(slab + lane / 4 * kSlabStride + lane % 4 * 2);
+  const int row = int(threadIdx.x / 32) % 4 * kBatchRows + lane / 4;
+  float2* to = reinterpret_cast<float2*>(slab + row * kSlabStride + lane % 4 * 2);
 #pragma unroll
   for (int j = 0; j < kTile / 8; ++j)
     to[4 * j] = {sum[kPart / 2][4 * j + 2 * (kPart % 2)],
@@ -151,44 +149,41 @@ __device__ void write_slab(const float (&sum)[2][64], float* slab) {
 
 /// A part that is known at run time only: sums are in registers, which cannot be indexed.
 __device__ void write_slab(int part, const float (&sum)[2][64], float* slab) {
-  __syncwarp();
   if (part == 0) write_slab<0>(sum, slab);
   if (part == 1) write_slab<1>(sum, slab);
   if (part == 2) write_slab<2>(sum, slab);
   if (part == 3) write_slab<3>(sum, slab);
-  __syncwarp();
 }
 
 template <class Rule>
-__device__ void consume(const UpdateTask<Rule>& task, Pipeline& pipeline, int consumer,
-                        float* slabs) {
-  using Batch = typename WarpUpdate<Rule>::Batch;
-  const int warp = int(threadIdx.x / 32) % 4;
-  float* slab = slabs + (4 * consumer + warp) * (kSlabBytes / int(sizeof(float)));
+__device__ void consume(const UpdateTask<Rule>& task, Pipeline& pipeline,
+                        typename Room<Rule>::Ring& ring, int consumer, float* slab) {
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
        tile += pipeline.stride(), ++number) {
     if (number % kConsumers != consumer) continue;
-    const WarpUpdate<Rule> update(task, pipeline.place(tile), warp);
+    const WarpUpdate<Rule> update(task, pipeline.place(tile));
     float sum[2][64] = {};
-    for (int batch = 0; batch < kAhead; ++batch) update.prefetch(batch);
     pipeline.multiply(number, consumer, sum);
-    Batch even;
-    Batch odd;
-    update.load(0, even);  // while the last products are under way
     pipeline.finish(sum);
 #pragma unroll 1
-    for (int batch = 0; batch < WarpUpdate<Rule>::kBatches; batch += 2) {
-      update.prefetch(batch + kAhead);
-      update.prefetch(batch + kAhead + 1);
-      update.load(batch + 1, odd);
-      if (batch * Batch::kRows % kSlabRows == 0)
-        write_slab(batch * Batch::kRows / kSlabRows, sum, slab);
-      update.apply(batch, slab, even);
-      if (batch + 2 < WarpUpdate<Rule>::kBatches) update.load(batch + 2, even);
-      update.apply(batch + 1, slab, odd);
+    for (int part = 0; part < kParts; ++part) {
+      hopper::named_sync(kConsumerBarrier + consumer, kConsumerThreads);
+      write_slab(part, sum, slab);
+      hopper::named_sync(kConsumerBarrier + consumer, kConsumerThreads);
+#pragma unroll 1
+      for (int batch = 4 * part; batch < 4 * part + 4; ++batch) update.apply(batch, ring, slab);
     }
   }
+}
+
+/// By one warp: the weights of a consumer's tiles.
+template <class Rule>
+__device__ void bring_weights(const UpdateTask<Rule>& task, const Pipeline& pipeline,
+                              typename Room<Rule>::Ring& ring, int consumer) {
+  for (std::int64_t tile = pipeline.first() + consumer * pipeline.stride();
+       tile < task.operands.order.count(); tile += kConsumers * pipeline.stride())
+    ring.produce(task.maps, pipeline.place(tile));
 }
 
 template <class Rule>
@@ -196,45 +191,62 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
     fused_update_kernel(const __grid_constant__ UpdateTask<Rule> task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char shared[];
-  Pipeline::Barriers& barriers =
-      *reinterpret_cast<Pipeline::Barriers*>(shared + Pipeline::kStagesBytes + 8 * kSlabBytes);
-  Pipeline pipeline(task.operands, barriers, hopper::shared_address(shared));
-  if (threadIdx.x == 0) pipeline.init();
+  Room<Rule>& room = *reinterpret_cast<Room<Rule>*>(shared + Pipeline::kStagesBytes);
+  Pipeline pipeline(task.operands, room.pipeline, hopper::shared_address(shared));
+  using Ring = typename Room<Rule>::Ring;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kConsumers; ++i) Ring(room.weights[i], room.ring[i]).init();
+    pipeline.init();
+  }
   __syncthreads();
   hopper::cluster_sync();
   const int group = warpgroup();
   if (group == 0) {
     hopper::give_registers<40>();
-    if (threadIdx.x < 32) pipeline.produce();
+    const int warp = __shfl_sync(0xFFFFFFFFu, int(threadIdx.x) / 32, 0);
+    if (warp == 0) {
+      pipeline.produce();
+    } else if (warp <= kConsumers) {
+      Ring ring(room.weights[warp - 1], room.ring[warp - 1]);
+      bring_weights(task, pipeline, ring, warp - 1);
+    }
   } else {
     hopper::take_registers<232>();
-    if (group == 2) Pipeline::let_first_begin();
-    consume(task, pipeline, group - 1, reinterpret_cast<float*>(shared + Pipeline::kStagesBytes));
+    const int consumer = group - 1;
+    if (consumer == 1) Pipeline::let_first_begin();
+    Ring ring(room.weights[consumer], room.ring[consumer]);
+    consume(task, pipeline, ring, consumer, room.slab[consumer]);
   }
   hopper::cluster_sync();  // others may still copy into this block or arrive at its barriers
 #endif
 }
 
-bool suits_float4(const MatrixView<float>& m) {
-  return reinterpret_cast<std::uintptr_t>(m.data) % 16 == 0 && m.stride % 4 == 0;
+/// Whether fours of the matrix are aligned and a row's size in bytes is an int.
+template <typename T>
+bool suits_fours(const MatrixView<T>& m) {
+  return reinterpret_cast<std::uintptr_t>(m.data) % (4 * sizeof(T)) == 0 && m.stride % 4 == 0 &&
+         m.stride < (Index(1) << 29);
 }
 
 template <class Rule>
-bool supports(const Weights& m) {
-  return m.w.cols % 4 == 0 && suits_float4(m.w) && (Rule::slots < 1 || suits_float4(m.slot0)) &&
-         (Rule::slots < 2 || suits_float4(m.slot1)) &&
-         (m.rounded.data == nullptr ||
-          (reinterpret_cast<std::uintptr_t>(m.rounded.data) % 8 == 0 && m.rounded.stride % 4 == 0));
+bool supports(const UpdateTask<Rule>& task) {
+  for (int i = 0; i <= Rule::slots; ++i)
+    if (!can_map(task.weights[i]) || !suits_fours(task.weights[i])) return false;
+  return task.weights[0].cols % 4 == 0 &&
+         (task.rounded.data == nullptr || suits_fours(task.rounded));
 }
 
 template <class Rule>
-bool launch(const Stream& stream, const UpdateTask<Rule>& task) {
-  if (!supports<Rule>(task.weights)) return false;
-  static const int resident =
-      resident_clusters(fused_update_kernel<Rule>, kTileThreads, Pipeline::kBlocks, kSharedBytes);
+bool launch(const Stream& stream, UpdateTask<Rule> task) {
+  if (!supports(task)) return false;
+  for (int i = 0; i <= Rule::slots; ++i)
+    task.maps.of[i] = map_rows(task.weights[i], kBatchRows, kTile);
+  static const int resident = resident_clusters(fused_update_kernel<Rule>, kTileThreads,
+                                                Pipeline::kBlocks, kSharedBytes<Rule>);
   const std::int64_t clusters = std::min<std::int64_t>(resident, task.operands.order.count());
   fused_update_kernel<Rule>
-      <<<unsigned(clusters * Pipeline::kBlocks), kTileThreads, kSharedBytes, stream.stream>>>(task);
+      <<<unsigned(clusters * Pipeline::kBlocks), kTileThreads, kSharedBytes<Rule>, stream.stream>>>(
+          task);
   check_launch("fused_update_kernel");
   return true;
 }
@@ -261,7 +273,7 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
   return std::visit(
       [&](const auto& r) {
         return launch(stream, UpdateTask<std::remove_cvref_t<decltype(r)>>{
-                                  operands, {w, slot[0], slot[1], rounded}, scale, step, r});
+                                  operands, {}, {w, slot[0], slot[1]}, rounded, scale, step, r});
       },
       rule);
 }

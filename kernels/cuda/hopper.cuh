@@ -122,6 +122,21 @@ __device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int
       "r"(from), "r"(inner), "r"(outer)
       : "memory");
 }
+/// How the L2 cache treats what is read once: to be evicted first.
+__device__ inline std::uint64_t once_policy() {
+  std::uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ inline void load_box_once(const CUtensorMap& map, std::uint32_t to,
+                                     std::uint32_t barrier, int inner, int outer,
+                                     std::uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(inner), "r"(outer), "l"(policy)
+      : "memory");
+}
 __device__ inline void commit_stores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

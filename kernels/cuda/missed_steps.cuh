@@ -53,7 +53,7 @@ struct Weights {
 
   template <class Rule>
   __device__ void step(const Rule& rule, const UpdateStep& u, const Lane<kWidth>& g) {
-    for (int j = 0; j < kWidth; ++j) step_one(rule, u, w.v[j], g.v[j], s0.v[j], s1.v[j]);
+    step_some(rule, u, w.v, g.v, s0.v, s1.v);
   }
   __device__ bool has_state() const {
     bool any = false;

@@ -17,4 +17,9 @@ bool can_map(MatrixView<const Bfloat16> matrix);
 /// outside the matrix is read as zero and not written.
 CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix);
 
+/// The same for floats, in boxes of whole rows of a tile: `cols` (at most 256) columns x `rows`
+/// rows, not swizzled.
+bool can_map(MatrixView<const float> matrix);
+CUtensorMap map_rows(MatrixView<const float> matrix, int rows, int cols);
+
 }  // namespace norn::cuda

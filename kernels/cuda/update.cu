@@ -26,9 +26,7 @@ struct UpdateWork {
     Pack<float, n> first{}, second{};
     if constexpr (Rule::slots > 0) first = load<n, kStep>(s0.row(r) + c);
     if constexpr (Rule::slots > 1) second = load<n, kStep>(s1.row(r) + c);
-#pragma unroll
-    for (int i = 0; i < n; ++i)
-      step_one(rule, step, weight.value[i], gradient.value[i], first.value[i], second.value[i]);
+    step_some(rule, step, weight.value, gradient.value, first.value, second.value);
     store<n, kStep>(w.row(r) + c, weight);
     if constexpr (Rule::slots > 0) store<n, kStep>(s0.row(r) + c, first);
     if constexpr (Rule::slots > 1) store<n, kStep>(s1.row(r) + c, second);

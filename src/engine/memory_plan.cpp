@@ -7,6 +7,7 @@
 #include "norn/base/text.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/layer.h"
+#include "src/engine/rounded_rows.h"
 
 #include <algorithm>
 #include <limits>
@@ -256,7 +257,7 @@ class Planner {
     each_lane("gradient of a tile", gradient * kFloat);
     if (settings_.rounds_operands)
       each_lane("deltas of a block, rounded",
-                settings_.batch * ((widest_delta + 7) / 8 * 8) * kRounded);
+                settings_.batch * rounded_stride(widest_delta) * kRounded);
   }
 
   void add_data() {

@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "src/engine/network_state.h"
+#include "src/engine/rounded_rows.h"
 
 #include <algorithm>
 
@@ -265,7 +266,8 @@ void Network::build_scratch() {
     scratch.dx = Matrix<float>(batch_, widest_source, context_.compute.memory);
     scratch.gradient = Buffer<float>(gradient, context_.compute.memory);
     if (context_.compute.kernels.rounds_operands)
-      scratch.delta = Matrix<Bfloat16>(batch_, (widest_delta + 7) / 8 * 8, context_.compute.memory);
+      scratch.delta =
+          Matrix<Bfloat16>(batch_, rounded_stride(widest_delta), context_.compute.memory);
   }
   if (clips && purpose_ == Pass::training)
     row_squares_ = Buffer<FixedSum>(Index(scratch_.size()) * batch_, context_.compute.memory);

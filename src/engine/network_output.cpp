@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "norn/engine/network.h"
 #include "src/engine/network_state.h"
+#include "src/engine/rounded_rows.h"
 
 namespace norn {
 namespace {
@@ -125,7 +126,7 @@ DenseOperand Network::block_delta(int number, const TargetView& target, Range un
   CostKernels& kernels = *context_.compute.kernels.cost;
   MatrixView<Bfloat16> rounded;
   if (Matrix<Bfloat16>& scratch = scratch_[std::size_t(lane)].delta; !scratch.empty())
-    rounded = {scratch.view().data, z.rows, z.cols, round_up_to_eight(z.cols)};
+    rounded = {scratch.view().data, z.rows, z.cols, rounded_stride(z.cols)};
   if (units_[std::size_t(number)]->is_softmax())
     kernels.softmax_delta(softmax_cost(graph_.network), target, units.begin,
                           rows_of(*outputs_[std::size_t(number)], z.rows), z, cost, rounded);
@@ -155,7 +156,7 @@ std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& t
   block.target = target;
   block.first_unit = units.begin;
   block.delta = {nullptr, examples, width, width};
-  block.rounded_delta = {scratch.view().data, examples, width, round_up_to_eight(width)};
+  block.rounded_delta = {scratch.view().data, examples, width, rounded_stride(width)};
   block.cost = cost;
   block.bias_gradient = layer.bias_gradient(units);
   block.bias_scale = scale;

@@ -19,7 +19,8 @@
 ///   number, so that
 ///                           after one that changes nothing all the others change nothing either,
 ///   step(w, g, s, u)        one update of weight w with gradient g = d cost / d w (mean over the
-///                           batch) and state s[0..slots).
+///                           batch) and state s[0..slots). Another argument may replace how it
+///                           divides and takes roots, by other ways to the same bits.
 /// A step without gradient and regularisation on state that is all zero changes nothing once it has
 /// been done before. Formulas: docs/numerics.md. To add one: write its struct and list it in
 /// UpdateRule.
@@ -34,6 +35,12 @@ struct UpdateStep {
   float correct2 = 1.0f;  ///< Adam: 1 / (1 - beta2^t)
 };
 
+/// How rules divide and take square roots: rounded correctly.
+struct RuleMaths {
+  NORN_HD static float divide(float a, float b) { return a / b; }
+  NORN_HD static float sqrt(float x) { return math::sqrt(x); }
+};
+
 /// g + lambda * w + lambda1 * sign(w).
 NORN_HD inline float regularised(float w, float g, const UpdateStep& u) {
   const float sign = w > 0.0f ? 1.0f : (w < 0.0f ? -1.0f : 0.0f);
@@ -46,7 +53,8 @@ struct Sgd {
   static constexpr int slots = 0;
   static constexpr bool rests_without_gradient = true;
   static constexpr bool idles_alike = true;
-  NORN_HD void step(float& w, float g, float*, const UpdateStep& u) const {
+  template <class Maths = RuleMaths>
+  NORN_HD void step(float& w, float g, float*, const UpdateStep& u, Maths&& = {}) const {
     w -= u.rate * regularised(w, g, u);
   }
 };
@@ -59,7 +67,8 @@ struct Momentum {
   static constexpr bool rests_without_gradient = false;
   static constexpr bool idles_alike = true;
   float mu = 0.9f;
-  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+  template <class Maths = RuleMaths>
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u, Maths&& = {}) const {
     s[0] = mu * s[0] - u.rate * regularised(w, g, u);
     w += s[0];
   }
@@ -73,7 +82,8 @@ struct Nesterov {
   static constexpr bool rests_without_gradient = false;
   static constexpr bool idles_alike = true;
   float mu = 0.9f;
-  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+  template <class Maths = RuleMaths>
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u, Maths&& = {}) const {
     const float before = s[0];
     s[0] = mu * before - u.rate * regularised(w, g, u);
     w += s[0] + mu * (s[0] - before);
@@ -87,10 +97,11 @@ struct AdaGrad {
   static constexpr int slots = 1;
   static constexpr bool rests_without_gradient = true;
   static constexpr bool idles_alike = true;
-  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+  template <class Maths = RuleMaths>
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u, Maths&& maths = {}) const {
     const float h = regularised(w, g, u);
     s[0] += h * h;
-    w -= u.rate * h / math::sqrt(math::max(1e-9f, s[0]));
+    w -= maths.divide(u.rate * h, maths.sqrt(math::max(1e-9f, s[0])));
   }
 };
 
@@ -102,10 +113,11 @@ struct RmsProp {
   static constexpr bool rests_without_gradient = false;
   static constexpr bool idles_alike = true;
   float mu = 0.9f;
-  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+  template <class Maths = RuleMaths>
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u, Maths&& maths = {}) const {
     const float h = regularised(w, g, u);
     s[0] = mu * s[0] + (1.0f - mu) * h * h;
-    w -= u.rate * h / math::sqrt(math::max(1e-9f, s[0]));
+    w -= maths.divide(u.rate * h, maths.sqrt(math::max(1e-9f, s[0])));
   }
 };
 
@@ -117,10 +129,12 @@ struct AdaDelta {
   static constexpr bool rests_without_gradient = false;
   static constexpr bool idles_alike = true;
   float mu = 0.9f;
-  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+  template <class Maths = RuleMaths>
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u, Maths&& maths = {}) const {
     const float h = regularised(w, g, u);
     s[1] = mu * s[1] + (1.0f - mu) * h * h;
-    const float change = math::sqrt(math::max(1e-9f, s[0]) / math::max(1e-9f, s[1])) * h;
+    const float ratio = maths.divide(math::max(1e-9f, s[0]), math::max(1e-9f, s[1]));
+    const float change = maths.sqrt(ratio) * h;
     s[0] = mu * s[0] + (1.0f - mu) * change * change;
     w -= change;
   }
@@ -135,11 +149,12 @@ struct Adam {
   static constexpr bool idles_alike = false;
   float mu = 0.9f;     ///< beta1
   float mu1 = 0.999f;  ///< beta2
-  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u) const {
+  template <class Maths = RuleMaths>
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u, Maths&& maths = {}) const {
     const float h = regularised(w, g, u);
     s[0] = mu * s[0] + (1.0f - mu) * h;
     s[1] = mu1 * s[1] + (1.0f - mu1) * h * h;
-    w -= u.rate * (s[0] * u.correct1) / (math::sqrt(s[1] * u.correct2) + 1e-8f);
+    w -= maths.divide(u.rate * (s[0] * u.correct1), maths.sqrt(s[1] * u.correct2) + 1e-8f);
   }
 };
 
