@@ -40,13 +40,17 @@ void Network::begin_step(const BoundBatch& batch, const StepPosition& position) 
 // Puts the batch where the kernels can read it, prepared for the first layers; predictions need no
 // targets.
 void Network::load(const BoundBatch& batch, Pass pass, const StepPosition& position) {
+  loaded_.assign(batches_.size(), false);
   for (int layer : order_) {
     const auto at = std::size_t(layer);
     if (!batches_[at] || !batch.of_layer[at]) continue;
     if (pass == Pass::prediction && !inputs_[at]) continue;
-    bound_[at] = batches_[at]->load(context_.compute, *batch.of_layer[at]);
+    batches_[at]->load(context_.compute, *batch.of_layer[at]);
+    loaded_[at] = true;
   }
   context_.compute.kernels.queue->prepare([&] {
+    for (std::size_t at = 0; at < batches_.size(); ++at)
+      if (loaded_[at]) bound_[at] = batches_[at]->view(context_.compute);
     for (int layer : order_) {
       const auto at = std::size_t(layer);
       if (!inputs_[at]) continue;

@@ -167,8 +167,7 @@ class TrainingRun {
   }
 
   // True when the plan was all that was asked for.
-  bool plan(const Graph& graph, const DataBinding& data, const Runtime& runtime,
-            const Context& context) {
+  bool plan(const Graph& graph, DataBinding& data, const Runtime& runtime, const Context& context) {
     PlanSettings settings;
     settings.batch = graph.network.training.batch;
     settings.ranks = session_.size();
@@ -179,6 +178,8 @@ class TrainingRun {
     settings.turns_operands = context.compute.kernels.turns_operands;
     for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
     settings.data_memory_bytes = data_memory_;
+    const std::int64_t free = runtime.available_bytes();
+    settings.data_on_gpu = choose_data_on_gpu(graph, settings, options_.data_place(), free);
     const MemoryPlan plan = plan_memory(graph, settings);
     // The data sets are open: what they hold is taken already.
     const std::int64_t available =
@@ -192,9 +193,11 @@ class TrainingRun {
     }
     require_memory(plan, settings, available);
     if (options_.plan) return true;
-    console_.info(fmt::format("{} weights, {} of memory, {}, {}", with_thousands(plan.weights),
-                              human_bytes(double(plan.total_bytes())), runtime.description(),
-                              context.communicator.describe()));
+    console_.info(fmt::format("{} weights, {} of memory{}, {}, {}", with_thousands(plan.weights),
+                              human_bytes(double(plan.total_bytes())),
+                              settings.data_on_gpu ? ", data on the GPU" : "",
+                              runtime.description(), context.communicator.describe()));
+    if (settings.data_on_gpu) data.move_to(context.compute.memory);
     return false;
   }
 

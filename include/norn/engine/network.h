@@ -166,6 +166,7 @@ class Network {
     WorkQueue::Mark done = 0;
   };
   Buffer<std::int64_t> outcome_;
+  std::vector<bool> loaded_;                             // by layer: whether this step has one
   std::vector<Index> first_cost_;  // by layer: word of the first own block's cost
   std::vector<std::int64_t*> places_;
   std::size_t next_place_ = 0;
