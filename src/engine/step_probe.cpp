@@ -15,7 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr Index kWidestProbe = Index(1) << 18;  // units of a layer that are not cut
+constexpr Index kProbeUnits = Index(1) << 18;    // at least, of a layer that is cut
+constexpr Index kProbeWeights = Index(1) << 29;  // of a matrix, where that is more
 constexpr double kMeasureSeconds = 0.2;
 constexpr int kWarmUps = 4;
 constexpr int kProfiled = 5;
@@ -53,16 +54,20 @@ Probe make_probe(const Graph& graph, const PlanSettings& settings) {
   for (const auto& skips : graph.skips)
     if (!skips.empty()) return probe;
   Index widest = 0;
-  for (const LayerDescriptor& layer : graph.network.layers)
+  Index hidden = 1;
+  for (const LayerDescriptor& layer : graph.network.layers) {
     if (layer.kind == LayerKind::output) widest = std::max(widest, layer.units());
+    if (layer.kind == LayerKind::hidden) hidden = std::max(hidden, layer.units());
+  }
+  const Index most = std::max(kProbeUnits, kProbeWeights / hidden);
   const Index block =
       widest == 0 ? 0
                   : BlockPartition::make(widest, settings.batch, settings.block_rule).block_width();
   for (LayerDescriptor& layer : probe.network.layers) {
-    if (layer.kind == LayerKind::hidden || layer.units() <= kWidestProbe) continue;
-    Index units = kWidestProbe;
+    if (layer.kind == LayerKind::hidden || layer.units() <= most) continue;
+    Index units = most;
     if (layer.kind == LayerKind::output) {
-      units = (kWidestProbe / block + 1) * block;
+      units = (most / block + 1) * block;
       if (units >= layer.units()) continue;
       probe.rule.minimum_width = probe.rule.maximum_width = block;
     }
@@ -202,13 +207,15 @@ double predicted_step(const Graph& graph, const PlanSettings& settings, const Co
   kernels.queue->profile(true);
   steps.make(kProfiled);
   kernels.queue->profile(false);
-  double measured = 0.0, scaled = 0.0;
+  double measured = 0.0, of_outputs = 0.0;
   for (const WorkQueue::StageTime& stage : kernels.queue->stage_times()) {
     if (stage.name == "end") continue;  // between two steps
-    measured += stage.seconds;
-    scaled += stage.seconds * (is_of_outputs(stage.name) ? probe.output_scale : 1.0);
+    measured += stage.seconds / kProfiled;
+    if (is_of_outputs(stage.name)) of_outputs += stage.seconds / kProfiled;
   }
-  return measured > 0.0 ? each * scaled / measured : each;
+  // Without graphs stages take longer; what lies between two steps is not scaled.
+  const double faster = measured > each ? each / measured : 1.0;
+  return each + (probe.output_scale - 1.0) * of_outputs * faster;
 }
 
 }  // namespace
