@@ -17,10 +17,10 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
 /// What output_delta keeps between its kernels.
 struct OutputScratch {
   explicit OutputScratch(Memory& memory)
-      : tile_cost(memory), tile_gradient(memory), target_range(memory) {}
+      : tile_cost(memory), tile_gradient(memory), target_offset(memory) {}
   Scratch<double> tile_cost;
   Scratch<float> tile_gradient;
-  Scratch<RowOffset> target_range;
+  Scratch<int> target_offset;
 };
 
 /// FusedKernels::output_delta in bfloat16.

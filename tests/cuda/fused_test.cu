@@ -373,6 +373,19 @@ TEST_F(FusedOutputTest, TilesMayBeFullOfStoredTargets) {
   }
 }
 
+TEST_F(FusedOutputTest, PreActivationsMayBeLarge) {
+  const auto kernels = make();
+  OutputProblem p = draw({136, 328, 64}, 20);
+  for (std::size_t u = 0; u < p.bias.size(); ++u) {
+    if (u % 7 == 0) p.bias[u] = 45.0f;
+    if (u % 31 == 0) p.bias[u] = 300.0f;
+    if (u % 11 == 0) p.bias[u] = -200.0f;
+    if (u >= 256) p.bias[u] = 3.0f;  // the sum is large, not one of them
+  }
+  const double cost = run(*kernels, {Sigmoid{}, CrossEntropy{}, 1.0f, 1.0f}, p);
+  expect_deltas(Sigmoid{}, CrossEntropy{}, 1.0f, 1.0f, p, cost);
+}
+
 TEST_F(FusedOutputTest, RunsHaveTheSameBits) {
   const auto kernels = make();
   const UnitCost rule{Sigmoid{}, ScaledMarginalCrossEntropy{}, 1.0f, 1.0f};
