@@ -5,12 +5,14 @@
 #include "kernels/cuda/tile_product.cuh"
 #include "norn/kernels/cost.h"
 
-/// The stored targets of the tiles of an output layer. A table says where each row's entries of
-/// each tile begin; two warps of a block look tiles up while others multiply.
+/// The stored targets of the tiles of an output layer, and what else it takes to judge a tile. A
+/// table says where each row's entries of each tile begin; two warps of a block look tiles up
+/// while others multiply.
 namespace norn::cuda {
 
 constexpr int kTargetWarps = 2;  // each finds the targets of 64 rows
 constexpr int kTargetRows = kTile / kTargetWarps;
+constexpr int kTargetSlots = 2 * kConsumers;  // tiles that are looked up ahead
 
 /// Where a tile's targets are looked up.
 struct TargetSource {
@@ -19,8 +21,11 @@ struct TargetSource {
   const int* offset;  ///< [tiles + 1 x stride] of a row's entries, those of a tile's units begin
   Index stride;       ///< at least `rows`, a multiple of 64
   Index rows;
+  Index cols;
   Index first_unit;
   int tiles;
+  VectorView<const float> bias;
+  VectorView<const float> weight;  ///< of the rows, or empty
 };
 
 /// The first of the ascending columns [begin, end) that is at least `unit`.
@@ -59,59 +64,72 @@ __device__ inline void find_offsets(const TargetSource& source, Index end_unit, 
   }
 }
 
-/// In shared memory, one for each consumer.
+/// In shared memory, one for each slot.
 struct TileTargets {
   alignas(16) unsigned mask[kTile][4];  ///< of each row: which of its 128 units have a stored entry
-  RowOffset entry[kTile];               ///< the first of them
-  int count[kTargetWarps];  ///< stored entries of 64 rows; where there is none, nothing else is set
+  float bias[kTile];                    ///< a padding beyond the layer
+  float weight[kTile];                  ///< 0 beyond the batch
+  RowOffset entry[kTile];               ///< the first of a row's entries
   int row_count[kTile];
   short item[kTargetWarps][kTargetRows * 4];  ///< runs of up to 32 entries: row + kTile * run
+  int count[kTargetWarps];  ///< stored entries of 64 rows; where there is none, no mask is set
+  TilePlace place;
 };
 
 struct TargetBarriers {
-  std::uint64_t full[kConsumers];
-  std::uint64_t empty[kConsumers];
+  std::uint64_t full[kTargetSlots];
+  std::uint64_t empty[kTargetSlots];
 
-  __device__ void init() {
-    for (int c = 0; c < kConsumers; ++c) {
-      hopper::barrier_init(hopper::shared_address(full + c), 32 * kTargetWarps);
-      hopper::barrier_init(hopper::shared_address(empty + c), kConsumerThreads / 32);
+  /// `warps` of a consumer.
+  __device__ void init(std::uint32_t warps) {
+    for (int s = 0; s < kTargetSlots; ++s) {
+      hopper::barrier_init(hopper::shared_address(full + s), 32 * kTargetWarps);
+      hopper::barrier_init(hopper::shared_address(empty + s), warps);
     }
   }
 };
 
-/// By warp `half` of kTargetWarps: fills in the targets of 64 rows of a tile.
+/// By warp `half` of kTargetWarps: fills in the targets of 64 rows of a tile, and 64 biases.
 class TargetFinder {
  public:
   __device__ TargetFinder(const TargetSource& source, int half, TileTargets& to)
       : source_(source), half_(half), lane_(int(threadIdx.x % 32)), to_(to) {}
 
-  __device__ void find(TilePlace place) const {
-    const Index first = place.row + kTargetRows * half_ + 2 * lane_;
+  /// `padding`: the bias beyond the layer. All that is read is under way before any of it is used.
+  __device__ void find(TilePlace place, float padding) const {
+    if (half_ == 0 && lane_ == 0) to_.place = place;
+    const int at = kTargetRows * half_ + 2 * lane_;  // the lane's rows, and its columns
+    const Index first = place.row + at;
+    const Index col = place.col + at;
     const int tile = place.col / kTile;
-    int2 begin = {0, 0};
-    int2 end = {0, 0};
-    if (first < source_.rows && tile < source_.tiles) {
-      const int* at = source_.offset + tile * source_.stride + first;
-      begin = *reinterpret_cast<const int2*>(at);
-      end = *reinterpret_cast<const int2*>(at + source_.stride);
-    }
-    const int count[2] = {end.x - begin.x, end.y - begin.y};
+    const bool has = first < source_.rows && tile < source_.tiles;
+    const int* offset = source_.offset + (has ? tile * source_.stride + first : 0);
+    const int2 begin = *reinterpret_cast<const int2*>(offset);
+    const int2 end = *reinterpret_cast<const int2*>(offset + source_.stride);
+    const RowOffset row1 = source_.row_begin[min(first, source_.rows)];
+    const RowOffset row2 = source_.row_begin[min(first + 1, source_.rows)];
+    const float bias1 = source_.bias[min(col, source_.cols - 1)];
+    const float bias2 = source_.bias[min(col + 1, source_.cols - 1)];
+    float2 weight = {1.0f, 1.0f};
+    if (!source_.weight.empty())
+      weight = {source_.weight[min(first, source_.rows - 1)],
+                source_.weight[min(first + 1, source_.rows - 1)]};
+    *reinterpret_cast<float2*>(to_.bias + at) = {col < source_.cols ? bias1 : padding,
+                                                 col + 1 < source_.cols ? bias2 : padding};
+    *reinterpret_cast<float2*>(to_.weight + at) = {first < source_.rows ? weight.x : 0.0f,
+                                                   first + 1 < source_.rows ? weight.y : 0.0f};
+    const int count[2] = {has ? end.x - begin.x : 0, has ? end.y - begin.y : 0};
     const int total = __reduce_add_sync(kAll, count[0] + count[1]);
-    __syncwarp();
     if (lane_ == 0) to_.count[half_] = total;
     if (total == 0) return;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = kTargetRows * half_ + 2 * lane_ + r;
-      *reinterpret_cast<uint4*>(to_.mask[row]) = {0, 0, 0, 0};
-      to_.row_count[row] = count[r];
-      if (count[r] > 0)
-        to_.entry[row] = source_.row_begin[first + r] + (r == 0 ? begin.x : begin.y);
-    }
+    *reinterpret_cast<uint4*>(to_.mask[at]) = {0, 0, 0, 0};
+    *reinterpret_cast<uint4*>(to_.mask[at + 1]) = {0, 0, 0, 0};
+    *reinterpret_cast<int2*>(to_.row_count + at) = {count[0], count[1]};
+    to_.entry[at] = row1 + begin.x;
+    to_.entry[at + 1] = row2 + begin.y;
     const int items = list_items(count);
     __syncwarp();
-    const Index unit = source_.first_unit + place.col;
+    const Column unit = Column(source_.first_unit + place.col);
     for (int i = 0; i < items; i += kInFlight) read_items(i, items, unit);
   }
 
@@ -135,27 +153,28 @@ class TargetFinder {
     }
     return items;
   }
-  __device__ void read_items(int first, int items, Index unit) const {
-    int unit_of[kInFlight];
+  /// Without branches, so that the reads do not wait for each other.
+  __device__ void read_items(int first, int items, Column unit) const {
+    Column column[kInFlight];
+    bool has[kInFlight];
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      unit_of[i] = -1;
-      if (first + i >= items) continue;
-      const int item = to_.item[half_][first + i];
-      const int row = item % kTile;
+      const int item = to_.item[half_][min(first + i, items - 1)];
       const int at = item / kTile * 32 + lane_;
-      if (at < to_.row_count[row])
-        unit_of[i] = int(Index(source_.column[to_.entry[row] + at]) - unit);
+      const int last = to_.row_count[item % kTile] - 1;
+      has[i] = at <= last;
+      column[i] = source_.column[to_.entry[item % kTile] + min(at, last)];
     }
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       if (first + i >= items) break;
+      const unsigned number = has[i] ? column[i] - unit : unsigned(kTile);
       unsigned mine = 0;
 #pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        const unsigned bit = unit_of[i] >> 5 == word ? 1u << (unit_of[i] & 31) : 0u;
+      for (unsigned word = 0; word < 4; ++word) {
+        const unsigned bit = number / 32 == word ? 1u << (number % 32) : 0u;
         const unsigned bits = __reduce_or_sync(kAll, bit);
-        if (lane_ == word) mine = bits;
+        if (lane_ == int(word)) mine = bits;
       }
       if (lane_ < 4) to_.mask[to_.item[half_][first + i] % kTile][lane_] |= mine;
     }
