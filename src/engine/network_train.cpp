@@ -74,6 +74,8 @@ void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position
   for (auto it = order_.rbegin(); it != order_.rend(); ++it)
     if (units_[std::size_t(*it)] && !outputs_[std::size_t(*it)])
       backward_hidden(*it, batch.examples, position);
+  stage("bias update");
+  update_biases(weight_step(position, batch.examples));
   stage("other");
   update_shared(weight_step(position, batch.examples));
   stage("end");
@@ -320,7 +322,7 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
     const DenseOperand part = delta.columns(units.begin - unit.mine().begin, units.count());
     backward_block(unit, units, part, step, lane, false);
     stage("bias update");
-    unit.update_bias(context_.compute, step, units, part);
+    unit.sum_bias_gradient(context_.compute, step, units, part);
   });
   stage("sparse update");
   update_sparse(unit, delta, step);
@@ -380,6 +382,18 @@ void Network::add_shared_gradients(UnitLayer& layer) {
     context_.compute.kernels.pointwise->add(
         part, shared_[std::size_t(owner >= 0 ? owner : edge)]->sum.view());
   }
+}
+
+// All layers' at once: nothing reads a bias between its gradient and the end of the step.
+void Network::update_biases(const WeightStep& step) {
+  std::vector<VectorUpdate> updates;
+  for (int layer : order_)
+    if (UnitLayer* unit = unit_layer(layer);
+        unit && unit->mine().count() > 0 && (unit->is_output() || unit->delta_sum.allocated()))
+      updates.push_back(unit->bias_update());
+  UpdateStep now = step.schedule.at(step.step);
+  now.l1 = now.l2 = 0.0f;
+  context_.compute.kernels.update->update_vectors(step.rule, now, updates);
 }
 
 void Network::update_shared(const WeightStep& step) {
