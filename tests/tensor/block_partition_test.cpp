@@ -59,7 +59,7 @@ TEST(BlockPartition, WideBlocksAreWholeRounds) {
   EXPECT_EQ(BlockPartition::make(4 * 192, 1, rule).block_width(), 192);
   EXPECT_EQ(BlockPartition::make(4 * 90, 1, rule).block_width(), 96);
   EXPECT_EQ(BlockPartition::make(4 * 80, 1, rule).block_width(), 80);
-  EXPECT_EQ(BlockPartition::make(70, 1, rule).block_width(), 70);
+  EXPECT_EQ(BlockPartition::make(70, 1, rule).block_width(), 40);
 }
 
 TEST(BlockPartition, WidthStaysWithinTheRule) {
