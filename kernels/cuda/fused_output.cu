@@ -7,6 +7,7 @@
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/cuda/tile_sums.cuh"
 #include "kernels/cuda/tile_targets.cuh"
+#include "kernels/cuda/tile_totals.cuh"
 #include "kernels/cuda/unit_judge.cuh"
 
 #include <cuda_bf16.h>
@@ -16,146 +17,199 @@ namespace {
 
 constexpr int kClusterRows = 2;  // two tiles of rows share the weights
 constexpr int kClusterCols = 1;
-constexpr int kStages = 5;
+constexpr int kStages = 4;
+constexpr int kGroups = 1;  // warpgroups that share a tile: judging takes as long as its latencies
 using Pipeline =
-    TilePipeline<hopper::Major::k, hopper::Major::k, kClusterRows, kClusterCols, kStages>;
-
-constexpr int kHalf = kTile / 2;             // rows that are written at a time
-constexpr int kHalfBytes = 2 * kPieceBytes;  // their deltas: two pieces of 64 columns
+    TilePipeline<hopper::Major::k, hopper::Major::k, kClusterRows, kClusterCols, kStages, kGroups>;
+constexpr int kWarps = Pipeline::kThreads / 32;  // of a consumer
+constexpr int kListed = 64;                      // stored targets that a warp judges at a time
 
 template <class Judge>
 struct OutputTask {
   TileOperands operands;
   CUtensorMap delta;
   Judge judge;
-  VectorView<const float> bias;
-  VectorView<const float> weight;
   TargetSource targets;
   const float* target_value;  ///< or null: all 1
-  Index cols;
-  int col_tiles;
   float boost_one;
   float boost_zero;
-  double* tile_cost;     ///< [row tiles x col_tiles]
+  bool mirrors;          ///< stored targets are judged with the absent ones
+  double* tile_cost;     ///< [row tiles x column tiles]
   float* tile_gradient;  ///< [row tiles x cols] sums of the deltas, or null
+};
+
+/// A stored target whose pre-activation was handed over.
+struct ListedUnit {
+  float z;
+  short row;
+  short col;
+};
+
+/// What a warp has of its own: first the one, then the other.
+union WarpMemory {
+  ListedUnit list[kListed];
+  float gradient[kTile];
 };
 
 /// What a consumer has of its own.
 struct ConsumerMemory {
-  TileTargets targets;
-  double warp_cost[4];
+  WarpMemory warp[kWarps];
+  double warp_cost[kWarps];
 };
 
 struct SharedMemory {
   unsigned char stages[Pipeline::kStagesBytes];
-  unsigned char delta[kConsumers][kHalfBytes];
-  ConsumerMemory own[kConsumers];
+  unsigned char delta[kConsumers][kTileBytes];
+  TileTargets targets[kTargetSlots];
+  alignas(16) ConsumerMemory own[kConsumers];
   Pipeline::Barriers barriers;
   TargetBarriers target_barriers;
 };
 
-/// One warpgroup's finished tile.
+/// A consumer's finished tile, by each of its threads.
 template <class Judge>
 class TileJudge {
  public:
-  __device__ TileJudge(const OutputTask<Judge>& task, TilePlace place, int consumer,
+  __device__ TileJudge(const OutputTask<Judge>& task, const TileTargets& targets, int consumer,
                        SharedMemory& shared)
       : task_(task),
-        place_(place),
+        targets_(targets),
+        place_(targets.place),
         consumer_(consumer),
         delta_(shared.delta[consumer]),
         own_(shared.own[consumer]),
-        thread_(int(threadIdx.x % kConsumerThreads)),
-        row_(thread_ / 32 * 16 + thread_ % 32 / 4),
+        thread_(int(threadIdx.x - 128) % Pipeline::kThreads),
+        warp_(__shfl_sync(0xFFFFFFFFu, thread_ / 32, 0)),
+        first_row_(warp_ / 4 * 64 + warp_ % 4 * 16),
         col_(thread_ % 4 * 2) {}
 
-  /// The sums begin with the bias, and beyond the layer with what costs nothing.
-  __device__ void begin(float (&sum)[2][64]) const {
+  /// The sums begin with the bias.
+  __device__ void begin(Pipeline::Sums& sum) const {
 #pragma unroll
     for (int j = 0; j < kTile / 8; ++j) {
+      const float2 bias = *reinterpret_cast<const float2*>(targets_.bias + 8 * j + col_);
 #pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        const Index col = place_.col + 8 * j + col_ + c;
-        const float bias = col < task_.cols ? task_.bias[col] : Judge::padding;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) sum[half][4 * j + c] = sum[half][4 * j + 2 + c] = bias;
+      for (int half = 0; half < Pipeline::kHalves; ++half) {
+        sum[half][4 * j] = sum[half][4 * j + 2] = bias.x;
+        sum[half][4 * j + 1] = sum[half][4 * j + 3] = bias.y;
       }
     }
   }
 
-  /// Half a tile: absent entries, then the stored ones, then away with it.
-  template <int kHalfIndex>
-  __device__ void half(const float (&sum)[2][64]) {
+  /// Absent entries, then the stored ones, then away with the tile.
+  __device__ void finish(const Pipeline::Sums& sum) {
     if (thread_ == 0) hopper::wait_for_store_reads();
     sync();
-    judge_absent<kHalfIndex>(sum[kHalfIndex]);
-    if (own_.targets.count[kHalfIndex] > 0) judge_stored<kHalfIndex>(sum[kHalfIndex]);
-    if (kHalfIndex == 1) share_cost();
+#pragma unroll
+    for (int half = 0; half < Pipeline::kHalves; ++half) {
+      const int first = first_row_ + 64 * half;
+      const bool stored = targets_.count[first / 64] > 0;
+      if (Judge::can_mirror && stored && task_.mirrors) {
+        judge_rows<Judge::can_mirror>(sum[half], first);
+        continue;
+      }
+      judge_rows<false>(sum[half], first);
+      if (stored) judge_stored(sum[half], first);
+    }
+    share_cost();
+    if (task_.tile_gradient != nullptr) {
+      __syncwarp();
+      sum_tile_columns<Pipeline::kHalves>(delta_, first_row_, own_.warp[warp_].gradient);
+    }
     hopper::fence_async();
     sync();
-    if (thread_ == 0) store(kHalfIndex);
-    if (task_.tile_gradient == nullptr) return;
-    gradient_.add(hopper::shared_address(delta_));
-    if (kHalfIndex == 1) store_gradient();
+    if (thread_ == 0) store();
+    if (task_.tile_gradient != nullptr) store_gradient();
   }
 
  private:
   __device__ void sync() const {
-    hopper::named_sync(kConsumerBarrier + consumer_, kConsumerThreads);
+    hopper::named_sync(kConsumerBarrier + consumer_, Pipeline::kThreads);
   }
-  __device__ float weight_of(Index row) const {
-    if (row >= task_.targets.rows) return 0.0f;
-    return task_.weight.empty() ? 1.0f : task_.weight[row];
-  }
-
-  template <int kHalfIndex>
-  __device__ void judge_absent(const float (&sum)[64]) {
+  /// 16 rows from `first` on, by a warp: as absent, or with kMirrors those that are stored
+  /// mirrored.
+  template <bool kMirrors>
+  __device__ void judge_rows(const float (&sum)[64], int first) {
+    typename Judge::Cost cost[2];
+    float weight[2];
 #pragma unroll
     for (int upper = 0; upper < 2; ++upper) {
-      const float weight = weight_of(place_.row + kHalf * kHalfIndex + row_ + 8 * upper);
-      const float factor = weight * task_.boost_zero * task_.judge.scale;
-      typename Judge::Cost cost;
-#pragma unroll
-      for (int j = 0; j < kTile / 8; j += 4) {
-        std::uint32_t pair[4];
-#pragma unroll
-        for (int q = 0; q < 4; ++q) {
-          const float* z = sum + 4 * (j + q) + 2 * upper;
-          const float low = factor * task_.judge.absent(z[0], cost);
-          const float high = factor * task_.judge.absent(z[1], cost);
-          const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-          pair[q] = *reinterpret_cast<const std::uint32_t*>(&both);
-        }
-        const int row = row_ - thread_ % 32 / 4 + 8 * upper + thread_ % 8;
-        const int col = 8 * (j + thread_ % 32 / 8);
-        hopper::store_matrices(hopper::shared_address(delta_ + tile_place(row, col)), pair);
-      }
-      cost_ += double(weight * task_.judge.scale) * double(cost.total());
+      const int row = first + 8 * upper;
+      weight[upper] = targets_.weight[row + thread_ % 32 / 4];
+      const float factor = weight[upper] * task_.boost_zero * task_.judge.scale;
+      const unsigned char* to = delta_ + tile_place(row + thread_ % 8, thread_ % 32 / 8 * 8);
+      cost[upper] = judge_row<false, kMirrors>(sum + 2 * upper, factor, row, to);
+      if (__any_sync(kAll, !cost[upper].fits()))
+        cost[upper] = judge_row<true, kMirrors>(sum + 2 * upper, factor, row, to);
+    }
+    if (weight[0] == weight[1]) {
+      cost[0].join(cost[1]);
+      cost_ += double(weight[0] * task_.judge.scale) * double(cost[0].total());
+    } else {
+      cost_ += double(weight[0] * task_.judge.scale) * double(cost[0].total()) +
+               double(weight[1] * task_.judge.scale) * double(cost[1].total());
     }
   }
+  /// The thread's 32 units of one of 8 rows from `first` on. `to` is the lane's place in the first
+  /// four octets of columns.
+  template <bool kSafe, bool kMirrors>
+  __device__ __forceinline__ typename Judge::Cost judge_row(const float* z, float factor, int first,
+                                                            const unsigned char* to) const {
+    const std::uint32_t place = hopper::shared_address(to);
+    const unsigned* mask = targets_.mask[first + thread_ % 32 / 4];
+    typename Judge::Cost cost;
+#pragma unroll
+    for (int j = 0; j < kTile / 8; j += 4) {
+      const unsigned stored = kMirrors ? mask[j / 4] >> col_ : 0;
+      std::uint32_t pair[4];
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        const float* two = z + 4 * (j + q);
+        const unsigned sign1 = stored << (31 - 8 * q) & 0x80000000u;
+        const unsigned sign2 = stored << (30 - 8 * q) & 0x80000000u;
+        const float2 delta = task_.judge.template absent<kSafe>(flip(two[0], sign1),
+                                                                flip(two[1], sign2), factor, cost);
+        const __nv_bfloat162 both =
+            __floats2bfloat162_rn(flip(delta.x, sign1), flip(delta.y, sign2));
+        pair[q] = *reinterpret_cast<const std::uint32_t*>(&both);
+      }
+      // The next four octets differ in one bit of the swizzled place, the next eight are a piece
+      // on.
+      hopper::store_matrices((place ^ std::uint32_t(j % 8 * 16)) + j / 8 * kPieceBytes, pair);
+    }
+    return cost;
+  }
+  static __device__ float flip(float x, unsigned sign) {
+    return __uint_as_float(__float_as_uint(x) ^ sign);
+  }
 
-  /// Once more for those of the thread's units that have a stored target.
-  template <int kHalfIndex>
-  __device__ void judge_stored(const float (&sum)[64]) {
-    const int row = kHalf * kHalfIndex + row_;
-    const unsigned* mask[2] = {own_.targets.mask[row], own_.targets.mask[row + 8]};
-    const float weight = weight_of(place_.row + row);
-    const float weight8 = weight_of(place_.row + row + 8);
-    __syncwarp();  // the warp's absent ones are written
+  /// The stored targets of 16 rows from `first` on, by a warp: those who hold their pre-activations
+  /// hand them over, so that each lane has one to judge.
+  __device__ void judge_stored(const float (&sum)[64], int first) {
+    const int row = first + thread_ % 32 / 4;
+    ListedUnit* list = own_.warp[warp_].list;
+    int listed = 0;
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
       // Bit 8 * q + 2 * upper + c belongs to sum 16 * w + 4 * q + 2 * upper + c.
-      unsigned left = (mask[0][w] >> col_ & 0x03030303u) | (mask[1][w] >> col_ & 0x03030303u) << 2;
-      while (left != 0) {
-        const int bit = __ffs(int(left)) - 1;
-        left &= left - 1;
-        const int upper = bit >> 1 & 1;
-        const int col = 32 * w + (bit & ~7) + col_ + (bit & 1);
-        const float value = stored_value(row + 8 * upper, col);
-        judge_one(choose(sum + 16 * w, bit), value, upper ? weight8 : weight, row_ + 8 * upper,
-                  col);
+      unsigned left = (targets_.mask[row][w] >> col_ & 0x03030303u) |
+                      (targets_.mask[row + 8][w] >> col_ & 0x03030303u) << 2;
+      while (const unsigned some = __ballot_sync(kAll, left != 0)) {
+        if (listed > kListed - 32) {
+          judge_listed(listed);
+          listed = 0;
+        }
+        if (left != 0) {
+          const int bit = __ffs(int(left)) - 1;
+          left &= left - 1;
+          list[listed + __popc(some & ((1u << (thread_ % 32)) - 1))] = {
+              choose(sum + 16 * w, bit), short(row + (bit >> 1 & 1) * 8),
+              short(32 * w + (bit & ~7) + col_ + (bit & 1))};
+        }
+        listed += __popc(some);
       }
     }
+    judge_listed(listed);
   }
   /// sum[4 * (bit / 8) + bit % 4], from registers.
   static __device__ __forceinline__ float choose(const float* sum, int bit) {
@@ -173,74 +227,95 @@ class TileJudge {
   }
   __device__ float stored_value(int row, int col) const {
     if (task_.target_value == nullptr) return 1.0f;
-    const unsigned* mask = own_.targets.mask[row];
+    const unsigned* mask = targets_.mask[row];
     int number = __popc(mask[col / 32] & ((1u << (col % 32)) - 1));
     for (int word = 0; word < col / 32; ++word) number += __popc(mask[word]);
-    return task_.target_value[own_.targets.entry[row] + number];
+    return task_.target_value[targets_.entry[row] + number];
   }
-  __device__ void judge_one(float z, float value, float weight, int row, int col) {
-    const auto& f = task_.judge.activation;
-    const auto& loss = task_.judge.loss;
-    const ElementCost<float> one = element_cost(f, loss, z, loss.stored_target(value));
-    const ElementCost<float> zero = element_cost(f, loss, z, 0.0f);
-    *reinterpret_cast<__nv_bfloat16*>(delta_ + tile_place(row, col)) =
-        __float2bfloat16_rn(weight * task_.boost_one * one.delta);
-    cost_ += double(weight) * double(one.cost - zero.cost);
+  __device__ __forceinline__ void judge_listed(int count) {
+    __syncwarp();
+    for (int i = thread_ % 32; i < count; i += 32) {
+      const ListedUnit unit = own_.warp[warp_].list[i];
+      const auto& f = task_.judge.activation;
+      const auto& loss = task_.judge.loss;
+      const float target = loss.stored_target(stored_value(unit.row, unit.col));
+      const ElementCost<float> one = element_cost(f, loss, unit.z, target);
+      const ElementCost<float> zero = element_cost(f, loss, unit.z, 0.0f);
+      const float weight = targets_.weight[unit.row];
+      *reinterpret_cast<__nv_bfloat16*>(delta_ + tile_place(unit.row, unit.col)) =
+          __float2bfloat16_rn(weight * task_.boost_one * one.delta);
+      cost_ += double(weight) * double(one.cost - zero.cost);
+    }
+    __syncwarp();
   }
 
   /// The warp's costs in a fixed order.
   __device__ void share_cost() {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) cost_ += __shfl_down_sync(0xFFFFFFFFu, cost_, step);
-    if (thread_ % 32 == 0) own_.warp_cost[thread_ / 32] = cost_;
+    if (thread_ % 32 == 0) own_.warp_cost[warp_] = cost_;
   }
-  __device__ void store(int half) const {
-    for (int piece = 0; piece < 2; ++piece)
-      hopper::store_box(task_.delta, hopper::shared_address(delta_) + piece * kPieceBytes,
-                        place_.col + 64 * piece, place_.row + kHalf * half);
+  __device__ void store() const {
+    for (int half = 0; half < 2; ++half)
+      for (int piece = 0; piece < 2; ++piece)
+        hopper::store_box(task_.delta,
+                          hopper::shared_address(delta_) + (2 * half + piece) * kPieceBytes,
+                          place_.col + 64 * piece, place_.row + 64 * half);
     hopper::commit_stores();
-    if (half == 0 || place_.row >= task_.targets.rows) return;
-    const double* cost = own_.warp_cost;
-    task_.tile_cost[Index(place_.row / kTile) * task_.col_tiles + place_.col / kTile] =
-        (cost[0] + cost[1]) + (cost[2] + cost[3]);
+    if (place_.row >= task_.targets.rows || place_.col >= task_.targets.cols) return;
+    double cost = 0.0;
+    for (int warp = 0; warp < kWarps; ++warp) cost += own_.warp_cost[warp];
+    task_.tile_cost[Index(place_.row / kTile) * task_.targets.tiles + place_.col / kTile] = cost;
   }
-
   __device__ void store_gradient() const {
-    const Index col = place_.col + TileColumnSums::column();
-    if (place_.row < task_.targets.rows && col < task_.cols)
-      task_.tile_gradient[Index(place_.row / kTile) * task_.cols + col] = gradient_.sum();
+    const Index col = place_.col + thread_;
+    if (thread_ >= kTile || place_.row >= task_.targets.rows || col >= task_.targets.cols) return;
+    float sum = 0.0f;
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) sum += own_.warp[warp].gradient[thread_];
+    task_.tile_gradient[Index(place_.row / kTile) * task_.targets.cols + col] = sum;
   }
 
+  static constexpr unsigned kAll = 0xFFFFFFFFu;
   const OutputTask<Judge>& task_;
+  const TileTargets& targets_;
   TilePlace place_;
   int consumer_;
   unsigned char* delta_;
   ConsumerMemory& own_;
   int thread_;
-  int row_;  ///< the thread's sums are of this row of a half and 8 more,
-  int col_;  ///< of this column of 8 and 1 more
+  int warp_;
+  int first_row_;  ///< of the 16 rows of a half that are the warp's. A thread's are number lane / 4
+  int col_;        ///< and 8 more, its columns this one of 8 and 1 more
   double cost_ = 0.0;
-  TileColumnSums gradient_;
+};
+
+/// The number-th tile's slot among what is looked up ahead, and its barriers' parity.
+struct TargetSlot {
+  __device__ explicit TargetSlot(std::int64_t number)
+      : slot(int(number % kTargetSlots)), parity(std::uint32_t(number / kTargetSlots) & 1) {}
+  int slot;
+  std::uint32_t parity;
 };
 
 template <class Judge>
-__device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int consumer,
+__device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int group,
                         SharedMemory& shared) {
-  const std::uint32_t full = hopper::shared_address(&shared.target_barriers.full[consumer]);
-  const std::uint32_t empty = hopper::shared_address(&shared.target_barriers.empty[consumer]);
+  const int consumer = group / kGroups;
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
        tile += pipeline.stride(), ++number) {
     if (number % kConsumers != consumer) continue;
-    TileJudge<Judge> judge(task, pipeline.place(tile), consumer, shared);
-    float sum[2][64];
+    const TargetSlot at(number);
+    hopper::barrier_wait(hopper::shared_address(shared.target_barriers.full + at.slot), at.parity);
+    TileJudge<Judge> judge(task, shared.targets[at.slot], consumer, shared);
+    Pipeline::Sums sum;
     judge.begin(sum);
-    pipeline.multiply(number, consumer, sum);
+    pipeline.multiply(number, consumer, sum, group % kGroups);
     pipeline.finish(sum);
-    hopper::barrier_wait(full, std::uint32_t(number / kConsumers) & 1);
-    judge.template half<0>(sum);
-    judge.template half<1>(sum);
-    if (threadIdx.x % 32 == 0) hopper::barrier_arrive(empty);
+    judge.finish(sum);
+    if (threadIdx.x % 32 == 0)
+      hopper::barrier_arrive(hopper::shared_address(shared.target_barriers.empty + at.slot));
   }
 }
 
@@ -251,39 +326,39 @@ __device__ void find_all_targets(const OutputTask<Judge>& task, const Pipeline& 
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
        tile += pipeline.stride(), ++number) {
-    const int consumer = int(number % kConsumers);
-    const std::uint32_t parity = std::uint32_t(number / kConsumers) & 1;
-    hopper::barrier_wait(hopper::shared_address(&shared.target_barriers.empty[consumer]),
-                         parity ^ 1);
-    TargetFinder(task.targets, half, shared.own[consumer].targets).find(pipeline.place(tile));
-    hopper::barrier_arrive(hopper::shared_address(&shared.target_barriers.full[consumer]));
+    const TargetSlot at(number);
+    const TilePlace place = pipeline.place(tile);
+    hopper::barrier_wait(hopper::shared_address(shared.target_barriers.empty + at.slot),
+                         at.parity ^ 1);
+    TargetFinder(task.targets, half, shared.targets[at.slot]).find(place, Judge::padding);
+    hopper::barrier_arrive(hopper::shared_address(shared.target_barriers.full + at.slot));
   }
 }
 
 template <class Judge>
-__global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThreads, 1)
+__global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(Pipeline::kAllThreads, 1)
     output_delta_kernel(const __grid_constant__ OutputTask<Judge> task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
   SharedMemory& shared = *reinterpret_cast<SharedMemory*>(bytes);
   Pipeline pipeline(task.operands, shared.barriers, hopper::shared_address(shared.stages));
   if (threadIdx.x == 0) {
-    shared.target_barriers.init();
+    shared.target_barriers.init(kWarps);
     pipeline.init();
   }
   __syncthreads();
   hopper::cluster_sync();
   const int group = warpgroup();
   if (group == 0) {
-    hopper::give_registers<48>();
+    hopper::give_registers<kGroups == 1 ? 40 : 56>();
     const int warp = __shfl_sync(0xFFFFFFFFu, int(threadIdx.x) / 32, 0);
     if (warp == 0)
       pipeline.produce();
     else if (warp <= kTargetWarps)
       find_all_targets(task, pipeline, warp - 1, shared);
   } else {
-    hopper::take_registers<232>();
-    if (group == 2) Pipeline::let_first_begin();
+    hopper::take_registers<kGroups == 1 ? 232 : 104>();
+    if (group > kGroups) Pipeline::let_first_begin();
     consume(task, pipeline, group - 1, shared);
   }
   hopper::cluster_sync();  // others may still copy into this block or arrive at its barriers
@@ -293,44 +368,6 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
 __global__ void __launch_bounds__(128)
     find_offsets_kernel(const TargetSource source, Index end_unit, int* offset) {
   find_offsets(source, end_unit, offset);
-}
-
-/// What the tiles leave to be added up.
-struct TileTotals {
-  const double* tile_cost;  ///< [tiles]
-  Index tiles;
-  double* cost;
-  const float* tile_gradient;  ///< [row_tiles x cols]
-  Index row_tiles;
-  Index cols;
-  double scale;
-  float* gradient;  ///< [cols]
-};
-
-/// The first block adds the costs, the others a column for each thread, in orders that the numbers
-/// of tiles fix.
-constexpr int kTotalThreads = 512;
-__global__ void __launch_bounds__(kTotalThreads) total_kernel(const TileTotals task) {
-  if (blockIdx.x > 0) {
-    const Index col = Index(blockIdx.x - 1) * kTotalThreads + threadIdx.x;
-    if (col >= task.cols) return;
-    double sum = 0.0;
-#pragma unroll 8
-    for (Index i = 0; i < task.row_tiles; ++i)
-      sum += double(task.tile_gradient[i * task.cols + col]);
-    task.gradient[col] = float(task.scale * sum);
-    return;
-  }
-  __shared__ double part[kTotalThreads];
-  double sum = 0.0;
-#pragma unroll 8
-  for (Index i = threadIdx.x; i < task.tiles; i += kTotalThreads) sum += task.tile_cost[i];
-  part[threadIdx.x] = sum;
-  for (unsigned half = kTotalThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
-  }
-  if (threadIdx.x == 0) *task.cost = part[0];
 }
 
 bool supported(const OutputBlock& block) {
@@ -364,13 +401,16 @@ TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const Out
   const CsrView& sparse = block.target.sparse;
   const Index rows = block.x.rounded.rows;
   const Index cols = block.w.rounded.rows;
-  TargetSource source{sparse.column,
-                      sparse.row_begin,
-                      nullptr,
-                      (rows + 63) / 64 * 64,
-                      rows,
-                      block.first_unit,
-                      int((cols + kTile - 1) / kTile)};
+  TargetSource source{.column = sparse.column,
+                      .row_begin = sparse.row_begin,
+                      .offset = nullptr,
+                      .stride = (rows + 63) / 64 * 64,
+                      .rows = rows,
+                      .cols = cols,
+                      .first_unit = block.first_unit,
+                      .tiles = int((cols + kTile - 1) / kTile),
+                      .bias = block.bias,
+                      .weight = block.target.weight};
   int* offset = scratch.reserve((source.tiles + 1) * source.stride);
   source.offset = offset;
   const dim3 grid(blocks_for(source.stride, 128, source.stride),
@@ -382,10 +422,10 @@ TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const Out
 
 template <class Judge>
 void launch(const Stream& stream, const OutputTask<Judge>& task) {
-  static const int resident = resident_clusters(output_delta_kernel<Judge>, kTileThreads,
+  static const int resident = resident_clusters(output_delta_kernel<Judge>, Pipeline::kAllThreads,
                                                 Pipeline::kBlocks, int(sizeof(SharedMemory)));
   const Index clusters = std::min<Index>(resident, task.operands.order.count());
-  output_delta_kernel<Judge><<<unsigned(clusters * Pipeline::kBlocks), kTileThreads,
+  output_delta_kernel<Judge><<<unsigned(clusters * Pipeline::kBlocks), Pipeline::kAllThreads,
                                sizeof(SharedMemory), stream.stream>>>(task);
   check_launch("output_delta_kernel");
 }
@@ -397,28 +437,29 @@ bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const O
   if (!judge || !supported(block)) return false;
   const Index rows = block.x.rounded.rows;
   const Index cols = block.w.rounded.rows;
-  const int col_tiles = int((cols + kTile - 1) / kTile);
   const Index row_tiles = (rows + kTile - 1) / kTile;
   const TargetSource targets = find_targets(stream, scratch.target_offset, block);
-  double* costs = scratch.tile_cost.reserve(row_tiles * col_tiles);
+  double* costs = scratch.tile_cost.reserve(row_tiles * targets.tiles);
   const bool summed = !block.bias_gradient.empty();
   float* sums = summed ? scratch.tile_gradient.reserve(row_tiles * cols) : nullptr;
   const bool boosts = !std::holds_alternative<ScaledMarginalCrossEntropy>(block.rule.loss) &&
                       !std::holds_alternative<DataScaledMarginalCrossEntropy>(block.rule.loss);
+  const float boost_one = boosts ? block.rule.boost_one : 1.0f;
+  const float boost_zero = boosts ? block.rule.boost_zero : 1.0f;
   std::visit(
       [&](const auto& j) {
         using Judge = std::remove_cvref_t<decltype(j)>;
-        launch(stream,
-               OutputTask<Judge>{operands_of(block), map_boxes(block.rounded_delta), j, block.bias,
-                                 block.target.weight, targets, block.target.sparse.value, cols,
-                                 col_tiles, boosts ? block.rule.boost_one : 1.0f,
-                                 boosts ? block.rule.boost_zero : 1.0f, costs, sums});
+        launch(stream, OutputTask<Judge>{
+                           operands_of(block), map_boxes(block.rounded_delta), j, targets,
+                           block.target.sparse.value, boost_one, boost_zero,
+                           j.mirrors(block.target.sparse.value != nullptr, boost_one, boost_zero),
+                           costs, sums});
       },
       *judge);
   const unsigned column_blocks = summed ? blocks_for(cols, kTotalThreads, cols) : 0;
   total_kernel<<<1 + column_blocks, kTotalThreads, 0, stream.stream>>>(
-      {costs, row_tiles * col_tiles, block.cost, sums, row_tiles, cols, double(block.bias_scale),
-       block.bias_gradient.data});
+      {costs, row_tiles * targets.tiles, block.cost, sums, row_tiles, cols,
+       double(block.bias_scale), block.bias_gradient.data});
   check_launch("total_kernel");
   return true;
 }

@@ -14,7 +14,7 @@ constexpr int kClusterRows = 2;  // two tiles of rows share the weights
 constexpr int kClusterCols = 1;
 constexpr int kStages = 4;
 using Pipeline =
-    TilePipeline<hopper::Major::k, hopper::Major::k, kClusterRows, kClusterCols, kStages, float>;
+    TilePipeline<hopper::Major::k, hopper::Major::k, kClusterRows, kClusterCols, kStages, 1, float>;
 
 constexpr int kQuarter = kTile / 2;             // rows and columns that are written at a time
 constexpr int kQuarterBytes = 2 * kPieceBytes;  // two pieces of 32 columns
@@ -23,7 +23,8 @@ struct SharedMemory {
   unsigned char stages[Pipeline::kStagesBytes];
   unsigned char delta[kConsumers][kQuarterBytes];
   unsigned char turned[kConsumers][kQuarterBytes];
-  TileMemory own[kConsumers];
+  TileTargets targets[kTargetSlots];
+  double warp_cost[kConsumers][4];
   Pipeline::Barriers barriers;
   TargetBarriers target_barriers;
 };
@@ -38,9 +39,9 @@ __device__ inline float* quarter_place(unsigned char* quarter, int row, int col)
 template <class Judge>
 class FloatTile : public OutputTile<Judge> {
  public:
-  __device__ FloatTile(const OutputTask<Judge>& task, TilePlace place, int consumer,
+  __device__ FloatTile(const OutputTask<Judge>& task, const TileTargets& targets, int consumer,
                        SharedMemory& shared)
-      : OutputTile<Judge>(task, place, consumer, shared.own[consumer]),
+      : OutputTile<Judge>(task, targets, consumer, shared.warp_cost[consumer]),
         delta_(shared.delta[consumer]),
         turned_(shared.turned[consumer]) {}
 
@@ -58,6 +59,7 @@ class FloatTile : public OutputTile<Judge> {
   using Base::cost_;
   using Base::place_;
   using Base::row_;
+  using Base::targets_;
   using Base::task_;
   using Base::thread_;
 
@@ -84,21 +86,28 @@ class FloatTile : public OutputTile<Judge> {
 #pragma unroll
     for (int upper = 0; upper < 2; ++upper) {
       const int row = row_ + 8 * upper;
-      const float weight = Base::weight_of(place_.row + kQuarter * kHalf + row);
+      const float weight = targets_.weight[kQuarter * kHalf + row];
       const float factor = weight * task_.boost_zero * task_.judge.scale;
-      typename Judge::Cost cost;
-#pragma unroll
-      for (int j = 0; j < kQuarter / 8; ++j) {
-        const float* z = sum + 4 * (j + kQuarter / 8 * kSide) + 2 * upper;
-        const float low = factor * task_.judge.absent(z[0], cost);
-        const float high = factor * task_.judge.absent(z[1], cost);
-        const int col = 8 * j + col_;
-        *reinterpret_cast<float2*>(quarter_place(delta_, row, col)) = make_float2(low, high);
-        *quarter_place(turned_, col, row) = low;
-        *quarter_place(turned_, col + 1, row) = high;
-      }
+      const float* z = sum + 4 * (kQuarter / 8 * kSide) + 2 * upper;
+      typename Judge::Cost cost = judge_row<false>(z, factor, row);
+      if (__any_sync(0xFFFFFFFFu, !cost.fits())) cost = judge_row<true>(z, factor, row);
       cost_ += double(weight * task_.judge.scale) * double(cost.total());
     }
+  }
+  /// The thread's 16 units of a row.
+  template <bool kSafe>
+  __device__ __forceinline__ typename Judge::Cost judge_row(const float* z, float factor,
+                                                            int row) const {
+    typename Judge::Cost cost;
+#pragma unroll
+    for (int j = 0; j < kQuarter / 8; ++j) {
+      const float2 two = task_.judge.template absent<kSafe>(z[4 * j], z[4 * j + 1], factor, cost);
+      const int col = 8 * j + col_;
+      *reinterpret_cast<float2*>(quarter_place(delta_, row, col)) = two;
+      *quarter_place(turned_, col, row) = two.x;
+      *quarter_place(turned_, col + 1, row) = two.y;
+    }
+    return cost;
   }
 
   __device__ void store(int half, int side) const {
@@ -136,8 +145,9 @@ class FloatTile : public OutputTile<Judge> {
     for (int side = 0; side < 2; ++side) {
       const float other = __shfl_xor_sync(0xFFFFFFFFu, gradient_[side], 1);
       const Index col = place_.col + kQuarter * side + thread_ / 2;
-      if (thread_ % 2 == 0 && place_.row < task_.targets.rows && col < task_.cols)
-        task_.tile_gradient[Index(place_.row / kTile) * task_.cols + col] = gradient_[side] + other;
+      if (thread_ % 2 == 0 && place_.row < task_.targets.rows && col < task_.targets.cols)
+        task_.tile_gradient[Index(place_.row / kTile) * task_.targets.cols + col] =
+            gradient_[side] + other;
     }
   }
 
@@ -149,20 +159,20 @@ class FloatTile : public OutputTile<Judge> {
 template <class Judge>
 __device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int consumer,
                         SharedMemory& shared) {
-  const std::uint32_t full = hopper::shared_address(&shared.target_barriers.full[consumer]);
-  const std::uint32_t empty = hopper::shared_address(&shared.target_barriers.empty[consumer]);
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
        tile += pipeline.stride(), ++number) {
     if (number % kConsumers != consumer) continue;
-    FloatTile<Judge> units(task, pipeline.place(tile), consumer, shared);
+    const TargetSlot at(number);
+    hopper::barrier_wait(hopper::shared_address(shared.target_barriers.full + at.slot), at.parity);
+    FloatTile<Judge> units(task, shared.targets[at.slot], consumer, shared);
     float sum[2][64];
     units.begin(sum);
     pipeline.multiply(number, consumer, sum);
     pipeline.finish(sum);
-    hopper::barrier_wait(full, std::uint32_t(number / kConsumers) & 1);
     units.judge(sum);
-    if (threadIdx.x % 32 == 0) hopper::barrier_arrive(empty);
+    if (threadIdx.x % 32 == 0)
+      hopper::barrier_arrive(hopper::shared_address(shared.target_barriers.empty + at.slot));
   }
 }
 
@@ -174,7 +184,7 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
   SharedMemory& shared = *reinterpret_cast<SharedMemory*>(bytes);
   Pipeline pipeline(task.operands, shared.barriers, hopper::shared_address(shared.stages));
   if (threadIdx.x == 0) {
-    shared.target_barriers.init();
+    shared.target_barriers.init(kConsumerThreads / 32);
     pipeline.init();
   }
   __syncthreads();
@@ -186,8 +196,8 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
     if (warp == 0)
       pipeline.produce();
     else if (warp <= kTargetWarps)
-      find_all_targets(task.targets, pipeline, warp - 1, task.operands.order.count(), shared.own,
-                       shared.target_barriers);
+      find_all_targets(task.targets, pipeline, warp - 1, task.operands.order.count(),
+                       Judge::padding, shared.targets, shared.target_barriers);
   } else {
     hopper::take_registers<232>();
     if (group == 2) Pipeline::let_first_begin();
@@ -242,10 +252,9 @@ bool output_delta_float(const Stream& stream, OutputScratch& scratch, const Outp
   const std::optional<UnitJudge> judge = unit_judge(block.rule.activation, block.rule.loss);
   if (!judge || !supported(block)) return false;
   const Index cols = block.w.values.rows;
-  const int col_tiles = int((cols + kTile - 1) / kTile);
   const Index row_tiles = (block.x.values.rows + kTile - 1) / kTile;
   const TargetSource targets = find_targets(stream, scratch.target_offset, block);
-  double* costs = scratch.tile_cost.reserve(row_tiles * col_tiles);
+  double* costs = scratch.tile_cost.reserve(row_tiles * targets.tiles);
   const bool summed = !block.bias_gradient.empty();
   float* sums = summed ? scratch.tile_gradient.reserve(row_tiles * cols) : nullptr;
   const bool boosts = !std::holds_alternative<ScaledMarginalCrossEntropy>(block.rule.loss) &&
@@ -253,14 +262,14 @@ bool output_delta_float(const Stream& stream, OutputScratch& scratch, const Outp
   std::visit(
       [&](const auto& j) {
         using Judge = std::remove_cvref_t<decltype(j)>;
-        launch(stream, OutputTask<Judge>{operands_of(block), map_result_boxes(block.delta),
-                                         map_result_boxes(block.turned_delta), j, block.bias,
-                                         block.target.weight, targets, block.target.sparse.value,
-                                         cols, col_tiles, boosts ? block.rule.boost_one : 1.0f,
-                                         boosts ? block.rule.boost_zero : 1.0f, costs, sums});
+        launch(stream,
+               OutputTask<Judge>{operands_of(block), map_result_boxes(block.delta),
+                                 map_result_boxes(block.turned_delta), j, targets,
+                                 block.target.sparse.value, boosts ? block.rule.boost_one : 1.0f,
+                                 boosts ? block.rule.boost_zero : 1.0f, costs, sums});
       },
       *judge);
-  add_totals(stream, {costs, row_tiles * col_tiles, block.cost, sums, row_tiles, cols,
+  add_totals(stream, {costs, row_tiles * targets.tiles, block.cost, sums, row_tiles, cols,
                       double(block.bias_scale), block.bias_gradient.data});
   return true;
 }

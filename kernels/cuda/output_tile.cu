@@ -41,13 +41,16 @@ TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const Out
   const CsrView& sparse = block.target.sparse;
   const Index rows = block.x.rows();
   const Index cols = block.w.rows();
-  TargetSource source{sparse.column,
-                      sparse.row_begin,
-                      nullptr,
-                      (rows + 63) / 64 * 64,
-                      rows,
-                      block.first_unit,
-                      int((cols + kTile - 1) / kTile)};
+  TargetSource source{.column = sparse.column,
+                      .row_begin = sparse.row_begin,
+                      .offset = nullptr,
+                      .stride = (rows + 63) / 64 * 64,
+                      .rows = rows,
+                      .cols = cols,
+                      .first_unit = block.first_unit,
+                      .tiles = int((cols + kTile - 1) / kTile),
+                      .bias = block.bias,
+                      .weight = block.target.weight};
   int* offset = scratch.reserve((source.tiles + 1) * source.stride);
   source.offset = offset;
   const dim3 grid(blocks_for(source.stride, 128, source.stride),

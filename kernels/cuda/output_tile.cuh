@@ -15,48 +15,39 @@ struct OutputTask {
   CUtensorMap delta;
   CUtensorMap turned;  ///< deltas turned over, where they are wanted
   Judge judge;
-  VectorView<const float> bias;
-  VectorView<const float> weight;
   TargetSource targets;
   const float* target_value;  ///< or null: all 1
-  Index cols;
-  int col_tiles;
   float boost_one;
   float boost_zero;
-  double* tile_cost;     ///< [row tiles x col_tiles]
+  double* tile_cost;     ///< [row tiles x column tiles]
   float* tile_gradient;  ///< [row tiles x cols] sums of the deltas, or null
-};
-
-/// What a consumer has of its own.
-struct TileMemory {
-  TileTargets targets;
-  double warp_cost[4];
 };
 
 /// One warpgroup's finished tile. Each thread has the sums that multiply_add_64x128x16 says.
 template <class Judge>
 class OutputTile {
  public:
-  __device__ OutputTile(const OutputTask<Judge>& task, TilePlace place, int consumer,
-                        TileMemory& own)
+  /// `warp_cost` [4]: shared memory of the warpgroup's own.
+  __device__ OutputTile(const OutputTask<Judge>& task, const TileTargets& targets, int consumer,
+                        double* warp_cost)
       : task_(task),
-        place_(place),
+        targets_(targets),
+        place_(targets.place),
         consumer_(consumer),
-        own_(own),
+        warp_cost_(warp_cost),
         thread_(int(threadIdx.x % kConsumerThreads)),
         row_(thread_ / 32 * 16 + thread_ % 32 / 4),
         col_(thread_ % 4 * 2) {}
 
-  /// The sums begin with the bias, and beyond the layer with what costs nothing.
+  /// The sums begin with the bias.
   __device__ void begin(float (&sum)[2][64]) const {
 #pragma unroll
     for (int j = 0; j < kTile / 8; ++j) {
+      const float2 bias = *reinterpret_cast<const float2*>(targets_.bias + 8 * j + col_);
 #pragma unroll
-      for (int c = 0; c < 2; ++c) {
-        const Index col = place_.col + 8 * j + col_ + c;
-        const float bias = col < task_.cols ? task_.bias[col] : Judge::padding;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) sum[half][4 * j + c] = sum[half][4 * j + 2 + c] = bias;
+      for (int half = 0; half < 2; ++half) {
+        sum[half][4 * j] = sum[half][4 * j + 2] = bias.x;
+        sum[half][4 * j + 1] = sum[half][4 * j + 3] = bias.y;
       }
     }
   }
@@ -65,19 +56,14 @@ class OutputTile {
   __device__ void sync() const {
     hopper::named_sync(kConsumerBarrier + consumer_, kConsumerThreads);
   }
-  __device__ float weight_of(Index row) const {
-    if (row >= task_.targets.rows) return 0.0f;
-    return task_.weight.empty() ? 1.0f : task_.weight[row];
-  }
-
   /// Calls write(row, column, delta) for those of the thread's units of the half in words [kFirst,
   /// kLast) of 32 columns that have a stored target, and corrects the cost.
   template <int kHalf, int kFirst, int kLast, typename Write>
   __device__ void judge_stored(const float (&sum)[64], const Write& write) {
-    if (own_.targets.count[kHalf] == 0) return;
+    if (targets_.count[kHalf] == 0) return;
     const int row = 64 * kHalf + row_;
-    const unsigned* mask[2] = {own_.targets.mask[row], own_.targets.mask[row + 8]};
-    const float weight[2] = {weight_of(place_.row + row), weight_of(place_.row + row + 8)};
+    const unsigned* mask[2] = {targets_.mask[row], targets_.mask[row + 8]};
+    const float weight[2] = {targets_.weight[row], targets_.weight[row + 8]};
 #pragma unroll
     for (int w = kFirst; w < kLast; ++w) {
       // Bit 8 * q + 2 * upper + c belongs to sum 16 * w + 4 * q + 2 * upper + c.
@@ -99,20 +85,21 @@ class OutputTile {
   __device__ void share_cost() {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) cost_ += __shfl_down_sync(0xFFFFFFFFu, cost_, step);
-    if (thread_ % 32 == 0) own_.warp_cost[thread_ / 32] = cost_;
+    if (thread_ % 32 == 0) warp_cost_[thread_ / 32] = cost_;
   }
   /// By one thread, once all warps have shared theirs.
   __device__ void store_cost() const {
-    if (place_.row >= task_.targets.rows) return;
-    const double* cost = own_.warp_cost;
-    task_.tile_cost[Index(place_.row / kTile) * task_.col_tiles + place_.col / kTile] =
+    if (place_.row >= task_.targets.rows || place_.col >= task_.targets.cols) return;
+    const double* cost = warp_cost_;
+    task_.tile_cost[Index(place_.row / kTile) * task_.targets.tiles + place_.col / kTile] =
         (cost[0] + cost[1]) + (cost[2] + cost[3]);
   }
 
   const OutputTask<Judge>& task_;
+  const TileTargets& targets_;
   TilePlace place_;
   int consumer_;
-  TileMemory& own_;
+  double* warp_cost_;
   int thread_;
   int row_;  ///< the thread's sums are of this row of a half and 8 more,
   int col_;  ///< of this column of 8 and 1 more
@@ -135,10 +122,10 @@ class OutputTile {
   }
   __device__ float stored_value(int row, int col) const {
     if (task_.target_value == nullptr) return 1.0f;
-    const unsigned* mask = own_.targets.mask[row];
+    const unsigned* mask = targets_.mask[row];
     int number = __popc(mask[col / 32] & ((1u << (col % 32)) - 1));
     for (int word = 0; word < col / 32; ++word) number += __popc(mask[word]);
-    return task_.target_value[own_.targets.entry[row] + number];
+    return task_.target_value[targets_.entry[row] + number];
   }
   __device__ float judge_one(float z, float value, float weight) {
     const auto& f = task_.judge.activation;
@@ -150,18 +137,27 @@ class OutputTile {
   }
 };
 
-/// By one of kTargetWarps warps: the stored targets of its rows of all tiles.
+/// The number-th tile's slot among what is looked up ahead, and its barriers' parity.
+struct TargetSlot {
+  __device__ explicit TargetSlot(std::int64_t number)
+      : slot(int(number % kTargetSlots)), parity(std::uint32_t(number / kTargetSlots) & 1) {}
+  int slot;
+  std::uint32_t parity;
+};
+
+/// By one of kTargetWarps warps: the targets of its rows of all tiles. `padding` is the bias beyond
+/// the layer.
 template <class Pipeline>
 __device__ void find_all_targets(const TargetSource& source, const Pipeline& pipeline, int half,
-                                 std::int64_t tiles, TileMemory (&own)[kConsumers],
-                                 TargetBarriers& barriers) {
+                                 std::int64_t tiles, float padding,
+                                 TileTargets (&targets)[kTargetSlots], TargetBarriers& barriers) {
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < tiles; tile += pipeline.stride(), ++number) {
-    const int consumer = int(number % kConsumers);
-    const std::uint32_t parity = std::uint32_t(number / kConsumers) & 1;
-    hopper::barrier_wait(hopper::shared_address(&barriers.empty[consumer]), parity ^ 1);
-    TargetFinder(source, half, own[consumer].targets).find(pipeline.place(tile));
-    hopper::barrier_arrive(hopper::shared_address(&barriers.full[consumer]));
+    const TargetSlot at(number);
+    const TilePlace place = pipeline.place(tile);
+    hopper::barrier_wait(hopper::shared_address(barriers.empty + at.slot), at.parity ^ 1);
+    TargetFinder(source, half, targets[at.slot]).find(place, padding);
+    hopper::barrier_arrive(hopper::shared_address(barriers.full + at.slot));
   }
 }
 

@@ -8,62 +8,53 @@
 /// Sums over the rows of a tile of bfloat16 that lies in shared memory.
 namespace norn::cuda {
 
-/// The byte of an element within 64 rows of a tile, two pieces of 64 columns as the copy engine
-/// wants them.
+constexpr int kTileBytes = kTile * kTile * 2;
+
+/// The byte of an element of a tile: halves of 64 rows, each in two pieces of 64 columns as the
+/// copy engine wants them.
 __device__ inline int tile_place(int row, int col) {
-  return col / 64 * kPieceBytes + row * 128 + (col % 64 / 8 ^ row % 8) * 16 + col % 8 * 2;
+  return (row / 64 * 2 + col / 64) * kPieceBytes + row % 64 * 128 + (col % 64 / 8 ^ row % 8) * 16 +
+         col % 8 * 2;
 }
 
-/// The sums of a tile's columns, by the 4 warps of a warpgroup: each has 32 columns. Tensor cores
-/// add: the columns are the rows of a matrix that is multiplied with ones.
-class TileColumnSums {
- public:
-  /// Adds 64 rows, by a whole warp.
-  __device__ void add(std::uint32_t tile) {
-    const int lane = int(threadIdx.x % 32);
-    const int row = lane / 16 * 8 + lane % 8;
-    const int col = int(threadIdx.x % kConsumerThreads / 32) * 32 + lane / 8 % 2 * 8;
+/// The sums of the columns of 16 rows of a tile from `first` on, and with two halves of those 64
+/// rows on, by one warp. Tensor cores would add for nothing, but keep the product of others
+/// waiting. `sum` [128] becomes them.
+template <int kHalves>
+__device__ inline void sum_tile_columns(const unsigned char* tile, int first, float* sum) {
+  const int lane = int(threadIdx.x % 32);
+  const int octet = lane % 8;
+  float total[2][8] = {};  // of 8 columns in each piece, over every fourth row
 #pragma unroll
-    for (int k = 0; k < 64; k += 16) {
+  for (int i = 0; i < 4 * kHalves; ++i) {
+    const int row = i / 4 * 64 + first + i % 4 * 4 + lane / 8;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        std::uint32_t columns[4];
-        load_transposed(tile + std::uint32_t(tile_place(k + row, col + 16 * half)), columns);
-        add_rows(sum_[half], columns);
+    for (int piece = 0; piece < 2; ++piece) {
+      const uint4 eight =
+          *reinterpret_cast<const uint4*>(tile + tile_place(row, 64 * piece + 8 * octet));
+      const unsigned word[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        total[piece][2 * c] += __uint_as_float(word[c] << 16);
+        total[piece][2 * c + 1] += __uint_as_float(word[c] & 0xFFFF0000u);
       }
     }
   }
-  /// One of the warp's sums for each lane, and which of the tile's columns it is of.
-  __device__ float sum() const {
-    const int part = int(threadIdx.x % 4);
-    const float low = part % 2 == 0 ? sum_[0][0] : sum_[0][2];
-    const float high = part % 2 == 0 ? sum_[1][0] : sum_[1][2];
-    return part < 2 ? low : high;
+  // Lanes that differ in bit 4 share the pieces, those that differ in bit 3 share four columns.
+  float mine[8];
+#pragma unroll
+  for (int c = 0; c < 8; ++c) {
+    const float given = __shfl_xor_sync(0xFFFFFFFFu, lane & 16 ? total[0][c] : total[1][c], 16);
+    mine[c] = (lane & 16 ? total[1][c] : total[0][c]) + given;
   }
-  __device__ static int column() {
-    return int(threadIdx.x % kConsumerThreads / 32 * 32 + threadIdx.x % 4 * 8 +
-               threadIdx.x % 32 / 4);
+  float4 four;
+  float* out = &four.x;
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    const float given = __shfl_xor_sync(0xFFFFFFFFu, lane & 8 ? mine[c] : mine[4 + c], 8);
+    out[c] = (lane & 8 ? mine[4 + c] : mine[c]) + given;
   }
-
- private:
-  /// Four 8x8 matrices, transposed: lane l gives the address of row l % 8 of matrix l / 8.
-  static __device__ void load_transposed(std::uint32_t row, std::uint32_t (&value)[4]) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(value[0]), "=r"(value[1]), "=r"(value[2]), "=r"(value[3])
-                 : "r"(row)
-                 : "memory");
-  }
-  /// sum [16 x 8] += a [16 x 16] * ones: every column of the result is the same.
-  static __device__ void add_rows(float (&sum)[4], const std::uint32_t (&a)[4]) {
-    constexpr std::uint32_t kOnes = 0x3F803F80;
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %8}, {%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(kOnes));
-  }
-
-  float sum_[2][4] = {};
-};
+  *reinterpret_cast<float4*>(sum + lane / 16 * 64 + octet * 8 + (lane & 8) / 2) = four;
+}
 
 }  // namespace norn::cuda

@@ -5,12 +5,14 @@
 #include "kernels/cuda/tile_product.cuh"
 #include "norn/kernels/cost.h"
 
-/// The stored targets of the tiles of an output layer. A table says where each row's entries of
-/// each tile begin; two warps of a block look tiles up while others multiply.
+/// The stored targets of the tiles of an output layer, and what else it takes to judge a tile. A
+/// table says where each row's entries of each tile begin; two warps of a block look tiles up
+/// while others multiply.
 namespace norn::cuda {
 
 constexpr int kTargetWarps = 2;  // each finds the targets of 64 rows
 constexpr int kTargetRows = kTile / kTargetWarps;
+constexpr int kTargetSlots = 2 * kConsumers;  // tiles that are looked up ahead
 
 /// Where a tile's targets are looked up.
 struct TargetSource {
@@ -19,8 +21,11 @@ struct TargetSource {
   const int* offset;  ///< [tiles + 1 x stride] of a row's entries, those of a tile's units begin
   Index stride;       ///< at least `rows`, a multiple of 64
   Index rows;
+  Index cols;
   Index first_unit;
   int tiles;
+  VectorView<const float> bias;
+  VectorView<const float> weight;  ///< of the rows, or empty
 };
 
 /// The first of the ascending columns [begin, end) that is at least `unit`.
@@ -59,34 +64,58 @@ __device__ inline void find_offsets(const TargetSource& source, Index end_unit, 
   }
 }
 
-/// In shared memory, one for each consumer.
+/// In shared memory, one for each slot.
 struct TileTargets {
   alignas(16) unsigned mask[kTile][4];  ///< of each row: which of its 128 units have a stored entry
-  RowOffset entry[kTile];               ///< the first of them
-  int count[kTargetWarps];  ///< stored entries of 64 rows; where there is none, nothing else is set
+  float bias[kTile];                    ///< a padding beyond the layer
+  float weight[kTile];                  ///< 0 beyond the batch
+  RowOffset entry[kTile];               ///< the first of a row's entries
   int row_count[kTile];
   short item[kTargetWarps][kTargetRows * 4];  ///< runs of up to 32 entries: row + kTile * run
+  int count[kTargetWarps];  ///< stored entries of 64 rows; where there is none, no mask is set
+  TilePlace place;
 };
 
 struct TargetBarriers {
-  std::uint64_t full[kConsumers];
-  std::uint64_t empty[kConsumers];
+  std::uint64_t full[kTargetSlots];
+  std::uint64_t empty[kTargetSlots];
 
-  __device__ void init() {
-    for (int c = 0; c < kConsumers; ++c) {
-      hopper::barrier_init(hopper::shared_address(full + c), 32 * kTargetWarps);
-      hopper::barrier_init(hopper::shared_address(empty + c), kConsumerThreads / 32);
+  /// `warps` of a consumer.
+  __device__ void init(std::uint32_t warps) {
+    for (int s = 0; s < kTargetSlots; ++s) {
+      hopper::barrier_init(hopper::shared_address(full + s), 32 * kTargetWarps);
+      hopper::barrier_init(hopper::shared_address(empty + s), warps);
     }
   }
 };
 
-/// By warp `half` of kTargetWarps: fills in the targets of 64 rows of a tile.
+/// By warp `half` of kTargetWarps: fills in the targets of 64 rows of a tile, and 64 biases.
 class TargetFinder {
  public:
   __device__ TargetFinder(const TargetSource& source, int half, TileTargets& to)
       : source_(source), half_(half), lane_(int(threadIdx.x % 32)), to_(to) {}
 
-  __device__ void find(TilePlace place) const {
+  /// `padding`: the bias beyond the layer.
+  __device__ void find(TilePlace place, float padding) const {
+    if (half_ == 0 && lane_ == 0) to_.place = place;
+#pragma unroll
+    for (int at = kTargetRows * half_ + lane_; at < kTargetRows * (half_ + 1); at += 32) {
+      const Index row = place.row + at;
+      const Index col = place.col + at;
+      to_.bias[at] = col < source_.cols ? source_.bias[col] : padding;
+      if (row < source_.rows)
+        to_.weight[at] = source_.weight.empty() ? 1.0f : source_.weight[row];
+      else
+        to_.weight[at] = 0.0f;
+    }
+    find_entries(place);
+  }
+
+ private:
+  static constexpr unsigned kAll = 0xFFFFFFFFu;
+  static constexpr int kInFlight = 8;
+
+  __device__ void find_entries(TilePlace place) const {
     const Index first = place.row + kTargetRows * half_ + 2 * lane_;
     const int tile = place.col / kTile;
     int2 begin = {0, 0};
@@ -114,10 +143,6 @@ class TargetFinder {
     const Index unit = source_.first_unit + place.col;
     for (int i = 0; i < items; i += kInFlight) read_items(i, items, unit);
   }
-
- private:
-  static constexpr unsigned kAll = 0xFFFFFFFFu;
-  static constexpr int kInFlight = 8;
 
   /// Rows that have entries, in runs that the warp reads at once. Returns how many.
   __device__ int list_items(const int (&count)[2]) const {

@@ -8,11 +8,16 @@
 #include <variant>
 
 /// Output units judged in the registers of the product that made them. Absent entries are by far
-/// the most, so they have formulas of their own with as few special-function instructions as will
-/// do; stored ones go through element_cost(). Each judge has
-///   Cost        the cost of up to 64 absent units, gathered; total() ends it,
-///   absent()    the delta of a pre-activation with target 0, to be multiplied by scale,
-///   padding     a pre-activation that has neither cost nor delta.
+/// the most, so they have formulas of their own with as few instructions as will do; stored ones
+/// go through element_cost(). Each judge has
+///   Cost      the cost of up to 32 absent units, gathered. Where fits() is false the units are
+///             to be judged again, safely; join() adds another one's cost; total() ends it,
+///   absent()  the deltas, times factor, of two pre-activations with target 0; a unit's does not
+///             depend on kSafe,
+///   scale     of costs; to be part of factor,
+///   mirrors() whether a unit with a stored target is as an absent one with the opposite
+///             pre-activation and the opposite delta,
+///   padding   a pre-activation that has neither cost nor delta.
 namespace norn::cuda {
 
 __device__ inline float exp2_fast(float x) {
@@ -35,23 +40,78 @@ struct SigmoidJudge {
   float margin;
   float scale;
 
-  /// -ln(1 - y) = max(z, 0) + ln(1 + e^-|z|). The logarithms are joined: `product` becomes that of
-  /// all (1 + e^-|z|), less 1 so that small ones are not lost.
+  /// -ln(1 - y) = ln(1 + e^z). The logarithms are joined: `product` becomes that of all (1 + e^z),
+  /// less 1 so that small ones are not lost. Where that may be too much for a float, each is
+  /// max(z, 0) + ln(1 + e^-|z|).
   struct Cost {
     float product = 0.0f;
     float linear = 0.0f;
+    __device__ bool fits() const { return product < 0x1p59f; }
+    __device__ void join(const Cost& other) {
+      product = __fmaf_rn(product, other.product, product + other.product);
+      linear += other.linear;
+    }
     __device__ float total() const { return log1pf(product) + linear; }
   };
-  __device__ float absent(float z, Cost& cost) const {
-    constexpr float kLog2E = 1.44269504088896341f;
-    float e = exp2_fast(fabsf(z) * -kLog2E);
+
+  static constexpr bool can_mirror = !kHasMargin;
+  bool mirrors(bool has_values, float boost_one, float boost_zero) const {
+    if (kHasMargin || boost_one != boost_zero) return false;
+    if constexpr (std::is_same_v<L, CrossEntropy>) {
+      return !has_values;
+    } else {
+      const bool is_one = std::is_same_v<L, ScaledMarginalCrossEntropy> || !has_values;
+      return is_one && loss.one_target >= 1.0f && loss.one_scale == loss.zero_scale;
+    }
+  }
+
+  /// With e = e^z, y1 = e1 / (1 + e1) = (e1 + e1 * e2) / ((1 + e1) * (1 + e2)): one division does
+  /// for two, and what it divides by is the pair's part of the cost.
+  template <bool kSafe>
+  __device__ float2 absent(float z1, float z2, float factor, Cost& cost) const {
+    const float t1 = z1 * kLog2E;
+    const float t2 = z2 * kLog2E;
+    float e1 = exp2_fast(t1);
+    float e2 = exp2_fast(t2);
+    const float both = e1 * e2;
+    const float part1 = e1 + both;
+    const float part2 = e2 + both;
+    float more = part1 + e2;
+    const float inverse = reciprocal_fast(1.0f + more);
+    const float scaled = inverse * factor;
+    float2 delta = {part1 * scaled, part2 * scaled};
+    float y1 = part1 * inverse;
+    float y2 = part2 * inverse;
+    if (kSafe && !(t1 < 59.0f && t2 < 59.0f)) {  // all others fit
+      y1 = sigmoid(t1);
+      y2 = sigmoid(t2);
+      delta = {factor * y1, factor * y2};
+    }
+    if (kSafe) {
+      e1 = exp2_fast(-fabsf(t1));
+      e2 = exp2_fast(-fabsf(t2));
+    }
+    bool counts1 = true;
+    bool counts2 = true;
+    if (kHasMargin) {  // in this form NaN counts
+      counts1 = !(y1 <= margin);
+      counts2 = !(y2 <= margin);
+      if (!counts1) e1 = delta.x = 0.0f;
+      if (!counts2) e2 = delta.y = 0.0f;
+    }
+    if (kSafe)
+      cost.linear += (counts1 ? fmaxf(z1, 0.0f) : 0.0f) + (counts2 ? fmaxf(z2, 0.0f) : 0.0f);
+    if (kSafe || kHasMargin) more = __fmaf_rn(e1, e2, e1 + e2);
+    cost.product = __fmaf_rn(cost.product, more, cost.product + more);
+    return delta;
+  }
+
+ private:
+  static constexpr float kLog2E = 1.44269504088896341f;
+  static __device__ float sigmoid(float t) {
+    const float e = exp2_fast(-fabsf(t));
     const float larger = reciprocal_fast(1.0f + e);
-    float y = z < 0.0f ? e * larger : larger;
-    float linear = fmaxf(z, 0.0f);
-    if (kHasMargin && y <= margin) e = y = linear = 0.0f;  // in this form NaN counts
-    cost.product = __fmaf_rn(cost.product, e, cost.product + e);
-    cost.linear += linear;
-    return y;
+    return t < 0.0f ? e * larger : larger;
   }
 };
 
@@ -60,16 +120,22 @@ template <class F, class L>
 struct PlainJudge {
   static constexpr float padding = std::is_same_v<F, Linear> ? 0.0f : -HUGE_VALF;
   static constexpr float scale = 1.0f;
+  static constexpr bool can_mirror = false;
   F activation;
   L loss;
+  static bool mirrors(bool, float, float) { return false; }
   struct Cost {
     float sum = 0.0f;
+    static __device__ constexpr bool fits() { return true; }
+    __device__ void join(const Cost& other) { sum += other.sum; }
     __device__ float total() const { return sum; }
   };
-  __device__ float absent(float z, Cost& cost) const {
-    const ElementCost<float> unit = element_cost(activation, loss, z, 0.0f);
-    cost.sum += unit.cost;
-    return unit.delta;
+  template <bool kSafe>
+  __device__ float2 absent(float z1, float z2, float factor, Cost& cost) const {
+    const ElementCost<float> unit1 = element_cost(activation, loss, z1, 0.0f);
+    const ElementCost<float> unit2 = element_cost(activation, loss, z2, 0.0f);
+    cost.sum += unit1.cost + unit2.cost;
+    return {factor * unit1.delta, factor * unit2.delta};
   }
 };
 

@@ -2,7 +2,7 @@
 // Fused products beside the same work in separate kernels: cuBLASLt's product, then the update or
 // the costs. Operands rotate, so that weights come from memory.
 //
-//   fused_bench
+//   fused_bench [output]      only the output layer's
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/memory.h"
 
@@ -206,14 +206,17 @@ void time_output(Device& gpu, const Shape& shape) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const bool output_only = argc > 1 && std::string(argv[1]) == "output";
   int multiprocessors = 0;
   cuda::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0),
               "cudaDeviceGetAttribute");
   Device gpu(multiprocessors);
   for (const Shape& shape : kShapes) {
-    time_update(gpu, shape, Adam{}, "update, Adam");
-    time_update(gpu, shape, Sgd{}, "update, SGD");
+    if (!output_only) {
+      time_update(gpu, shape, Adam{}, "update, Adam");
+      time_update(gpu, shape, Sgd{}, "update, SGD");
+    }
     if (shape.stored > 0) time_output(gpu, shape);
   }
 }

@@ -233,6 +233,7 @@ struct OutputProblem {
   std::vector<Column> column;
   std::vector<float> gradient;  ///< becomes that of the biases
   Index first_unit = 1000;
+  bool has_values = true;
 };
 
 class FusedOutputTest : public FusedTest {
@@ -257,6 +258,11 @@ class FusedOutputTest : public FusedTest {
     for (std::size_t i = 0; i < p.column.size(); ++i) p.value.push_back(1.0f + uniform(random_));
     return p;
   }
+  /// All stored targets are 1, and no values are stored: p.value is what is expected.
+  static void make_boolean(OutputProblem& p) {
+    std::fill(p.value.begin(), p.value.end(), 1.0f);
+    p.has_values = false;
+  }
   /// Returns the cost.
   double run(FusedKernels& kernels, const UnitCost& rule, OutputProblem& p, bool weighted = true) {
     Buffer<float> bias = on_gpu(p.bias), weight = on_gpu(p.weight), value = on_gpu(p.value);
@@ -276,9 +282,12 @@ class FusedOutputTest : public FusedTest {
                       .cost = cost.data(),
                       .bias_gradient = gradient.view(),
                       .bias_scale = kBiasScale};
-    block.target.sparse = {
-        row_begin.data(),      column.data(), value.data(), p.x.rows, p.first_unit + p.w.rows + 20,
-        Index(p.column.size())};
+    block.target.sparse = {row_begin.data(),
+                           column.data(),
+                           p.has_values ? value.data() : nullptr,
+                           p.x.rows,
+                           p.first_unit + p.w.rows + 20,
+                           Index(p.column.size())};
     if (weighted) block.target.weight = weight.view();
     EXPECT_TRUE(kernels.output_delta(block));
     double sum = 0;
@@ -366,8 +375,27 @@ TEST_F(FusedOutputTest, DeltasAndCostsAreThoseOfTheUnits) {
 
 TEST_F(FusedOutputTest, TilesMayBeFullOfStoredTargets) {
   const auto kernels = make();
-  for (const int stored : {0, 6, 400}) {
-    OutputProblem p = draw({264, 264, 64}, stored);
+  for (const int stored : {0, 6, 400})
+    for (const bool has_values : {true, false})
+      for (const float boost_one : {1.0f, 1.5f}) {
+        OutputProblem p = draw({264, 264, 64}, stored);
+        if (!has_values) make_boolean(p);
+        const double cost = run(*kernels, {Sigmoid{}, CrossEntropy{}, boost_one, 1.0f}, p);
+        expect_deltas(Sigmoid{}, CrossEntropy{}, boost_one, 1.0f, p, cost);
+      }
+}
+
+TEST_F(FusedOutputTest, PreActivationsMayBeLarge) {
+  const auto kernels = make();
+  OutputProblem p = draw({136, 328, 64}, 20);
+  for (std::size_t u = 0; u < p.bias.size(); ++u) {
+    if (u % 7 == 0) p.bias[u] = 45.0f;
+    if (u % 31 == 0) p.bias[u] = 300.0f;
+    if (u % 11 == 0) p.bias[u] = -200.0f;
+    if (u >= 256) p.bias[u] = 3.0f;  // the sum is large, not one of them
+  }
+  for (const bool has_values : {true, false}) {
+    if (!has_values) make_boolean(p);
     const double cost = run(*kernels, {Sigmoid{}, CrossEntropy{}, 1.0f, 1.0f}, p);
     expect_deltas(Sigmoid{}, CrossEntropy{}, 1.0f, 1.0f, p, cost);
   }
