@@ -18,11 +18,11 @@ namespace {
 constexpr int kClusterRows = 2;  // two tiles of rows share the weights
 constexpr int kClusterCols = 1;
 constexpr int kStages = 4;
-constexpr int kGroups = 1;  // warpgroups that share a tile: judging takes as long as its latencies
 using Pipeline =
-    TilePipeline<hopper::Major::k, hopper::Major::k, kClusterRows, kClusterCols, kStages, kGroups>;
-constexpr int kWarps = Pipeline::kThreads / 32;  // of a consumer
-constexpr int kListed = 64;                      // stored targets that a warp judges at a time
+    TilePipeline<hopper::Major::k, hopper::Major::k, kClusterRows, kClusterCols, kStages>;
+using Sums = float[2][64];
+constexpr int kWarps = kConsumerThreads / 32;  // of a consumer
+constexpr int kListed = 64;                    // stored targets that a warp judges at a time
 
 template <class Judge>
 struct OutputTask {
@@ -78,18 +78,18 @@ class TileJudge {
         consumer_(consumer),
         delta_(shared.delta[consumer]),
         own_(shared.own[consumer]),
-        thread_(int(threadIdx.x - 128) % Pipeline::kThreads),
+        thread_(int(threadIdx.x % kConsumerThreads)),
         warp_(__shfl_sync(0xFFFFFFFFu, thread_ / 32, 0)),
-        first_row_(warp_ / 4 * 64 + warp_ % 4 * 16),
+        first_row_(warp_ * 16),
         col_(thread_ % 4 * 2) {}
 
   /// The sums begin with the bias.
-  __device__ void begin(Pipeline::Sums& sum) const {
+  __device__ void begin(Sums& sum) const {
 #pragma unroll
     for (int j = 0; j < kTile / 8; ++j) {
       const float2 bias = *reinterpret_cast<const float2*>(targets_.bias + 8 * j + col_);
 #pragma unroll
-      for (int half = 0; half < Pipeline::kHalves; ++half) {
+      for (int half = 0; half < 2; ++half) {
         sum[half][4 * j] = sum[half][4 * j + 2] = bias.x;
         sum[half][4 * j + 1] = sum[half][4 * j + 3] = bias.y;
       }
@@ -97,11 +97,11 @@ class TileJudge {
   }
 
   /// Absent entries, then the stored ones, then away with the tile.
-  __device__ void finish(const Pipeline::Sums& sum) {
+  __device__ void finish(const Sums& sum) {
     if (thread_ == 0) hopper::wait_for_store_reads();
     sync();
 #pragma unroll
-    for (int half = 0; half < Pipeline::kHalves; ++half) {
+    for (int half = 0; half < 2; ++half) {
       const int first = first_row_ + 64 * half;
       const bool stored = targets_.count[first / 64] > 0;
       if (Judge::can_mirror && stored && task_.mirrors) {
@@ -114,7 +114,7 @@ class TileJudge {
     share_cost();
     if (task_.tile_gradient != nullptr) {
       __syncwarp();
-      sum_tile_columns<Pipeline::kHalves>(delta_, first_row_, own_.warp[warp_].gradient);
+      sum_tile_columns<2>(delta_, first_row_, own_.warp[warp_].gradient);
     }
     hopper::fence_async();
     sync();
@@ -124,7 +124,7 @@ class TileJudge {
 
  private:
   __device__ void sync() const {
-    hopper::named_sync(kConsumerBarrier + consumer_, Pipeline::kThreads);
+    hopper::named_sync(kConsumerBarrier + consumer_, kConsumerThreads);
   }
   /// 16 rows from `first` on, by a warp: as absent, or with kMirrors those that are stored
   /// mirrored.
@@ -299,9 +299,8 @@ struct TargetSlot {
 };
 
 template <class Judge>
-__device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int group,
+__device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int consumer,
                         SharedMemory& shared) {
-  const int consumer = group / kGroups;
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
        tile += pipeline.stride(), ++number) {
@@ -309,9 +308,9 @@ __device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int g
     const TargetSlot at(number);
     hopper::barrier_wait(hopper::shared_address(shared.target_barriers.full + at.slot), at.parity);
     TileJudge<Judge> judge(task, shared.targets[at.slot], consumer, shared);
-    Pipeline::Sums sum;
+    Sums sum;
     judge.begin(sum);
-    pipeline.multiply(number, consumer, sum, group % kGroups);
+    pipeline.multiply(number, consumer, sum);
     pipeline.finish(sum);
     judge.finish(sum);
     if (threadIdx.x % 32 == 0)
@@ -336,7 +335,7 @@ __device__ void find_all_targets(const OutputTask<Judge>& task, const Pipeline& 
 }
 
 template <class Judge>
-__global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(Pipeline::kAllThreads, 1)
+__global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThreads, 1)
     output_delta_kernel(const __grid_constant__ OutputTask<Judge> task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
@@ -350,15 +349,15 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(Pipeline::
   hopper::cluster_sync();
   const int group = warpgroup();
   if (group == 0) {
-    hopper::give_registers<kGroups == 1 ? 40 : 56>();
+    hopper::give_registers<40>();
     const int warp = __shfl_sync(0xFFFFFFFFu, int(threadIdx.x) / 32, 0);
     if (warp == 0)
       pipeline.produce();
     else if (warp <= kTargetWarps)
       find_all_targets(task, pipeline, warp - 1, shared);
   } else {
-    hopper::take_registers<kGroups == 1 ? 232 : 104>();
-    if (group > kGroups) Pipeline::let_first_begin();
+    hopper::take_registers<232>();
+    if (group == 2) Pipeline::let_first_begin();
     consume(task, pipeline, group - 1, shared);
   }
   hopper::cluster_sync();  // others may still copy into this block or arrive at its barriers
@@ -422,10 +421,10 @@ TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const Out
 
 template <class Judge>
 void launch(const Stream& stream, const OutputTask<Judge>& task) {
-  static const int resident = resident_clusters(output_delta_kernel<Judge>, Pipeline::kAllThreads,
+  static const int resident = resident_clusters(output_delta_kernel<Judge>, kTileThreads,
                                                 Pipeline::kBlocks, int(sizeof(SharedMemory)));
   const Index clusters = std::min<Index>(resident, task.operands.order.count());
-  output_delta_kernel<Judge><<<unsigned(clusters * Pipeline::kBlocks), Pipeline::kAllThreads,
+  output_delta_kernel<Judge><<<unsigned(clusters * Pipeline::kBlocks), kTileThreads,
                                sizeof(SharedMemory), stream.stream>>>(task);
   check_launch("output_delta_kernel");
 }

@@ -14,7 +14,7 @@ constexpr int kClusterRows = 2;  // two tiles of rows share the weights
 constexpr int kClusterCols = 1;
 constexpr int kStages = 4;
 using Pipeline =
-    TilePipeline<hopper::Major::k, hopper::Major::k, kClusterRows, kClusterCols, kStages, 1, float>;
+    TilePipeline<hopper::Major::k, hopper::Major::k, kClusterRows, kClusterCols, kStages, float>;
 
 constexpr int kQuarter = kTile / 2;             // rows and columns that are written at a time
 constexpr int kQuarterBytes = 2 * kPieceBytes;  // two pieces of 32 columns

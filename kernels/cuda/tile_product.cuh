@@ -80,21 +80,16 @@ __device__ inline int warpgroup() {
   return __shfl_sync(0xFFFFFFFFu, int(threadIdx.x) / 128, 0);
 }
 
-/// kRows x kCols blocks are a cluster: those in a row share a, those in a column b. A consumer is
-/// one warpgroup, or two that have 64 rows of the tile each. Of floats, k is contiguous in both
-/// operands.
+/// kRows x kCols blocks are a cluster: those in a row share a, those in a column b. Of floats, k is
+/// contiguous in both operands.
 template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, int kStages,
-          int kGroups = 1, typename T = Bfloat16>
+          typename T = Bfloat16>
 class TilePipeline {
   static_assert(std::is_same_v<T, Bfloat16> ||
                 (kMajorA == hopper::Major::k && kMajorB == hopper::Major::k));
 
  public:
   static constexpr int kBlocks = kRows * kCols;
-  static constexpr int kHalves = 2 / kGroups;  ///< 64 rows each that a warpgroup has
-  static constexpr int kThreads = kGroups * kConsumerThreads;  ///< of a consumer
-  static constexpr int kAllThreads = 128 + kConsumers * kThreads;
-  using Sums = float[kHalves][64];
   static constexpr int kStagesBytes = kStages * kStageBytes;
   using Barriers = TileBarriers<kStages>;
 
@@ -107,7 +102,7 @@ class TilePipeline {
 
   /// By one thread, before a cluster_sync().
   __device__ void init() const {
-    constexpr int kReleases = (kRows + kCols - 1) * kThreads / 32;
+    constexpr int kReleases = (kRows + kCols - 1) * kConsumerThreads / 32;
     for (int s = 0; s < kStages; ++s) {
       hopper::barrier_init(full_ + 8 * s, 1);
       hopper::barrier_init(empty_ + 8 * s, kReleases);
@@ -146,47 +141,42 @@ class TilePipeline {
 
   /// Before the first multiply(), by all threads of the second consumer.
   static __device__ void let_first_begin() {
-    hopper::named_arrive(kTurnBarrier, kConsumers * kThreads);
+    hopper::named_arrive(kTurnBarrier, kConsumers * kConsumerThreads);
   }
 
   /// sum += a * b for the block's `number`-th tile, by the warpgroup `consumer` whose turn it is.
-  /// The last products are under way on return: finish() waits for them. The warpgroup's halves
-  /// begin with `first_half`.
-  __device__ void multiply(std::int64_t number, int consumer, Sums& sum, int first_half = 0) {
+  /// The last products are under way on return: finish() waits for them.
+  __device__ void multiply(std::int64_t number, int consumer, float (&sum)[2][64]) {
     const std::uint64_t begin = std::uint64_t(number) * std::uint64_t(operands_.steps);
     stage_ = std::uint32_t(begin % kStages);
     std::uint32_t parity = std::uint32_t(begin / kStages) & 1;
-    hopper::named_sync(kTurnBarrier + consumer, kConsumers * kThreads);
+    hopper::named_sync(kTurnBarrier + consumer, kConsumers * kConsumerThreads);
     for (int step = 0;; ++step) {
       hopper::barrier_wait(full_ + 8 * stage_, parity);
-      multiply_half_stage<0>(stages_ + stage_ * kStageBytes, sum, first_half);
+      multiply_half_stage<0>(stages_ + stage_ * kStageBytes, sum);
       if (step > 0) {
         hopper::product_wait<1>();
         release(stage_ == 0 ? kStages - 1 : stage_ - 1);
       }
-      multiply_half_stage<1>(stages_ + stage_ * kStageBytes, sum, first_half);
+      multiply_half_stage<1>(stages_ + stage_ * kStageBytes, sum);
       if (step + 1 == operands_.steps) break;
       if (++stage_ == kStages) {
         stage_ = 0;
         parity ^= 1;
       }
     }
-    hopper::named_arrive(kTurnBarrier + 1 - consumer, kConsumers * kThreads);
+    hopper::named_arrive(kTurnBarrier + 1 - consumer, kConsumers * kConsumerThreads);
   }
-  __device__ void finish(Sums& sum) {
+  __device__ void finish(float (&sum)[2][64]) {
     hopper::product_wait<0>();
-#pragma unroll
-    for (int half = 0; half < kHalves; ++half) hopper::pin(sum[half]);
+    hopper::pin(sum[0]);
+    hopper::pin(sum[1]);
     release(stage_);
   }
 
  private:
-  __device__ int row_in_cluster() const {
-    return int(rank_) % kRows;
-  }
-  __device__ int col_in_cluster() const {
-    return int(rank_) / kRows;
-  }
+  __device__ int row_in_cluster() const { return int(rank_) % kRows; }
+  __device__ int col_in_cluster() const { return int(rank_) / kRows; }
   /// The blocks that have this block's a, and those that have its b.
   __device__ std::uint16_t row_mask() const {
     std::uint32_t mask = 0;
@@ -226,15 +216,14 @@ class TilePipeline {
 
   /// In halves, so that the stage before is known to be free when half of this one is under way.
   template <int kHalf>
-  __device__ void multiply_half_stage(std::uint32_t stage, Sums& sum, int first_half) const {
-    const std::uint64_t a =
-        hopper::operand<kMajorA>(stage + std::uint32_t(first_half * kPieceBytes));
+  __device__ void multiply_half_stage(std::uint32_t stage, float (&sum)[2][64]) const {
+    const std::uint64_t a = hopper::operand<kMajorA>(stage);
     const std::uint64_t b = hopper::operand<kMajorB>(stage + 2 * kPieceBytes);
     hopper::product_fence();
 #pragma unroll
     for (int k = 2 * kHalf; k < 2 * (kHalf + 1); ++k) {  // of four runs of 32 bytes
 #pragma unroll
-      for (int half = 0; half < kHalves; ++half) {
+      for (int half = 0; half < 2; ++half) {
         const std::uint64_t a_run = a + half * (kPieceBytes / 16) + k * hopper::kNextK<kMajorA>;
         const std::uint64_t b_run = b + k * hopper::kNextK<kMajorB>;
         if constexpr (std::is_same_v<T, float>)

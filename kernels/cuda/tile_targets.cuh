@@ -95,54 +95,47 @@ class TargetFinder {
   __device__ TargetFinder(const TargetSource& source, int half, TileTargets& to)
       : source_(source), half_(half), lane_(int(threadIdx.x % 32)), to_(to) {}
 
-  /// `padding`: the bias beyond the layer.
+  /// `padding`: the bias beyond the layer. All that is read is under way before any of it is used.
   __device__ void find(TilePlace place, float padding) const {
     if (half_ == 0 && lane_ == 0) to_.place = place;
-#pragma unroll
-    for (int at = kTargetRows * half_ + lane_; at < kTargetRows * (half_ + 1); at += 32) {
-      const Index row = place.row + at;
-      const Index col = place.col + at;
-      to_.bias[at] = col < source_.cols ? source_.bias[col] : padding;
-      if (row < source_.rows)
-        to_.weight[at] = source_.weight.empty() ? 1.0f : source_.weight[row];
-      else
-        to_.weight[at] = 0.0f;
-    }
-    find_entries(place);
+    const int at = kTargetRows * half_ + 2 * lane_;  // the lane's rows, and its columns
+    const Index first = place.row + at;
+    const Index col = place.col + at;
+    const int tile = place.col / kTile;
+    const bool has = first < source_.rows && tile < source_.tiles;
+    const int* offset = source_.offset + (has ? tile * source_.stride + first : 0);
+    const int2 begin = *reinterpret_cast<const int2*>(offset);
+    const int2 end = *reinterpret_cast<const int2*>(offset + source_.stride);
+    const RowOffset row1 = source_.row_begin[min(first, source_.rows)];
+    const RowOffset row2 = source_.row_begin[min(first + 1, source_.rows)];
+    const float bias1 = source_.bias[min(col, source_.cols - 1)];
+    const float bias2 = source_.bias[min(col + 1, source_.cols - 1)];
+    float2 weight = {1.0f, 1.0f};
+    if (!source_.weight.empty())
+      weight = {source_.weight[min(first, source_.rows - 1)],
+                source_.weight[min(first + 1, source_.rows - 1)]};
+    *reinterpret_cast<float2*>(to_.bias + at) = {col < source_.cols ? bias1 : padding,
+                                                 col + 1 < source_.cols ? bias2 : padding};
+    *reinterpret_cast<float2*>(to_.weight + at) = {first < source_.rows ? weight.x : 0.0f,
+                                                   first + 1 < source_.rows ? weight.y : 0.0f};
+    const int count[2] = {has ? end.x - begin.x : 0, has ? end.y - begin.y : 0};
+    const int total = __reduce_add_sync(kAll, count[0] + count[1]);
+    if (lane_ == 0) to_.count[half_] = total;
+    if (total == 0) return;
+    *reinterpret_cast<uint4*>(to_.mask[at]) = {0, 0, 0, 0};
+    *reinterpret_cast<uint4*>(to_.mask[at + 1]) = {0, 0, 0, 0};
+    *reinterpret_cast<int2*>(to_.row_count + at) = {count[0], count[1]};
+    to_.entry[at] = row1 + begin.x;
+    to_.entry[at + 1] = row2 + begin.y;
+    const int items = list_items(count);
+    __syncwarp();
+    const Column unit = Column(source_.first_unit + place.col);
+    for (int i = 0; i < items; i += kInFlight) read_items(i, items, unit);
   }
 
  private:
   static constexpr unsigned kAll = 0xFFFFFFFFu;
   static constexpr int kInFlight = 8;
-
-  __device__ void find_entries(TilePlace place) const {
-    const Index first = place.row + kTargetRows * half_ + 2 * lane_;
-    const int tile = place.col / kTile;
-    int2 begin = {0, 0};
-    int2 end = {0, 0};
-    if (first < source_.rows && tile < source_.tiles) {
-      const int* at = source_.offset + tile * source_.stride + first;
-      begin = *reinterpret_cast<const int2*>(at);
-      end = *reinterpret_cast<const int2*>(at + source_.stride);
-    }
-    const int count[2] = {end.x - begin.x, end.y - begin.y};
-    const int total = __reduce_add_sync(kAll, count[0] + count[1]);
-    __syncwarp();
-    if (lane_ == 0) to_.count[half_] = total;
-    if (total == 0) return;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = kTargetRows * half_ + 2 * lane_ + r;
-      *reinterpret_cast<uint4*>(to_.mask[row]) = {0, 0, 0, 0};
-      to_.row_count[row] = count[r];
-      if (count[r] > 0)
-        to_.entry[row] = source_.row_begin[first + r] + (r == 0 ? begin.x : begin.y);
-    }
-    const int items = list_items(count);
-    __syncwarp();
-    const Index unit = source_.first_unit + place.col;
-    for (int i = 0; i < items; i += kInFlight) read_items(i, items, unit);
-  }
 
   /// Rows that have entries, in runs that the warp reads at once. Returns how many.
   __device__ int list_items(const int (&count)[2]) const {
@@ -160,27 +153,28 @@ class TargetFinder {
     }
     return items;
   }
-  __device__ void read_items(int first, int items, Index unit) const {
-    int unit_of[kInFlight];
+  /// Without branches, so that the reads do not wait for each other.
+  __device__ void read_items(int first, int items, Column unit) const {
+    Column column[kInFlight];
+    bool has[kInFlight];
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      unit_of[i] = -1;
-      if (first + i >= items) continue;
-      const int item = to_.item[half_][first + i];
-      const int row = item % kTile;
+      const int item = to_.item[half_][min(first + i, items - 1)];
       const int at = item / kTile * 32 + lane_;
-      if (at < to_.row_count[row])
-        unit_of[i] = int(Index(source_.column[to_.entry[row] + at]) - unit);
+      const int last = to_.row_count[item % kTile] - 1;
+      has[i] = at <= last;
+      column[i] = source_.column[to_.entry[item % kTile] + min(at, last)];
     }
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       if (first + i >= items) break;
+      const unsigned number = has[i] ? column[i] - unit : unsigned(kTile);
       unsigned mine = 0;
 #pragma unroll
-      for (int word = 0; word < 4; ++word) {
-        const unsigned bit = unit_of[i] >> 5 == word ? 1u << (unit_of[i] & 31) : 0u;
+      for (unsigned word = 0; word < 4; ++word) {
+        const unsigned bit = number / 32 == word ? 1u << (number % 32) : 0u;
         const unsigned bits = __reduce_or_sync(kAll, bit);
-        if (lane_ == word) mine = bits;
+        if (lane_ == int(word)) mine = bits;
       }
       if (lane_ < 4) to_.mask[to_.item[half_][first + i] % kTile][lane_] |= mine;
     }
