@@ -191,7 +191,7 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
   hopper::cluster_sync();
   const int group = warpgroup();
   if (group == 0) {
-    hopper::give_registers<48>();
+    hopper::give_registers<56>();
     const int warp = __shfl_sync(0xFFFFFFFFu, int(threadIdx.x) / 32, 0);
     if (warp == 0)
       pipeline.produce();
@@ -199,7 +199,7 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
       find_all_targets(task.targets, pipeline, warp - 1, task.operands.order.count(),
                        Judge::padding, shared.targets, shared.target_barriers);
   } else {
-    hopper::take_registers<232>();
+    hopper::take_registers<224>();
     if (group == 2) Pipeline::let_first_begin();
     consume(task, pipeline, group - 1, shared);
   }
