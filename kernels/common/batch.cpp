@@ -27,6 +27,19 @@ double alpha_slope(float p, float saturation) {
 
 }  // namespace
 
+void BatchKernels::gather(CsrView stored, VectorView<const Index> row, Index entries,
+                          CsrBuffer& gathered) {
+  require_fit(entries >= 0, "gather", "a number of entries", stored, row);
+  do_gather(stored, row, entries, gathered);
+}
+
+void BatchKernels::gather(MatrixView<const float> stored, VectorView<const Index> row,
+                          MatrixView<float> x) {
+  require_fit(row.size == x.rows && stored.cols == x.cols && has_room(stored) && has_room(x),
+              "gather", "stored [R x N], row [B], x [B x N]", stored, row, x);
+  do_gather(stored, row, x);
+}
+
 void BatchKernels::prepare(CsrView x, VectorView<const float> weight,
                            VectorView<const Index> example, const InputPreparation& preparation,
                            CsrBuffer& prepared) {

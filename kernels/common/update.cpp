@@ -24,6 +24,18 @@ void UpdateKernels::update(const UpdateRule& rule, const UpdateStep& step, Matri
   do_update(rule, step, w, g, slot, rounded);
 }
 
+void UpdateKernels::update_vectors(const UpdateRule& rule, const UpdateStep& step,
+                                   std::span<const VectorUpdate> vectors) {
+  for (const VectorUpdate& vector : vectors) {
+    bool fits = vector.g.size == vector.w.size;
+    for (int i = 0; i < slots_of(rule); ++i)
+      fits = fits && vector.slot[std::size_t(i)].size == vector.w.size;
+    require_fit(fits, "update_vectors", "w, g and as many slots as the rule has of one size",
+                vector.w, vector.g, vector.slot[0], vector.slot[1]);
+  }
+  do_update_vectors(rule, step, vectors);
+}
+
 void UpdateKernels::initialise(const Initializer& initializer, Philox random,
                                const WeightPlace& place, MatrixView<float> w) {
   const Index sources = place.first_source + (place.by_destination ? w.cols : w.rows);

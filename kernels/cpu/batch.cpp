@@ -45,6 +45,37 @@ class CpuBatch final : public BatchKernels {
   explicit CpuBatch(Executor& executor) : executor_(executor) {}
 
  private:
+  void do_gather(CsrView stored, VectorView<const Index> row, Index entries,
+                 CsrBuffer& gathered) override {
+    gathered.rows = row.size;
+    gathered.cols = stored.cols;
+    gathered.entry_limit = entries;
+    gathered.has_values = stored.value != nullptr;
+    grow(gathered.row_begin, row.size + 1);
+    grow(gathered.column, entries);
+    if (gathered.has_values) grow(gathered.value, entries);
+    RowOffset* begin = gathered.row_begin.data();
+    begin[0] = 0;
+    for (Index r = 0; r < row.size; ++r)
+      begin[r + 1] = begin[r] + stored.row_begin[row[r] + 1] - stored.row_begin[row[r]];
+    executor_.for_ranges(row.size, kRowsPerTask, [&](Index first, Index end, int) {
+      for (Index r = first; r < end; ++r) {
+        const RowOffset from = stored.row_begin[row[r]];
+        const Index count = begin[r + 1] - begin[r];
+        std::copy_n(stored.column + from, count, gathered.column.data() + begin[r]);
+        if (gathered.has_values)
+          std::copy_n(stored.value + from, count, gathered.value.data() + begin[r]);
+      }
+    });
+  }
+
+  void do_gather(MatrixView<const float> stored, VectorView<const Index> row,
+                 MatrixView<float> x) override {
+    executor_.for_ranges(x.rows, kRowsPerTask, [&](Index first, Index end, int) {
+      for (Index r = first; r < end; ++r) std::copy_n(stored.row(row[r]), x.cols, x.row(r));
+    });
+  }
+
   void do_prepare(CsrView x, VectorView<const float> weight, VectorView<const Index> example,
                   const InputPreparation& preparation, CsrBuffer& prepared) override {
     const bool denoise = preparation.denoising > 0.0f;

@@ -73,6 +73,18 @@ class CpuUpdate final : public UpdateKernels {
         rule);
   }
 
+  void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
+                         std::span<const VectorUpdate> vectors) override {
+    for (const VectorUpdate& vector : vectors) {
+      const Index n = vector.w.size;
+      if (n == 0) continue;
+      do_update(rule, step, {vector.w.data, 1, n, n}, {vector.g.data, 1, n, n},
+                {MatrixView<float>{vector.slot[0].data, 1, n, n},
+                 MatrixView<float>{vector.slot[1].data, 1, n, n}},
+                {});
+    }
+  }
+
   void do_initialise(const Initializer& initializer, Philox random, const WeightPlace& place,
                      MatrixView<float> w) override {
     const Fan fan{double(place.sources), double(place.destinations)};

@@ -67,8 +67,25 @@ __device__ __forceinline__ RowOffset scan_warp(RowOffset x) {
   return x;
 }
 
-/// begin[0] = 0 and begin[r] = the sum of begin[1] to begin[r] as they were: one block.
-__global__ void __launch_bounds__(kScanThreads) scan_kernel(RowOffset* begin, const Index rows) {
+/// Entries of each row as count_kept_kernel left them.
+struct CountedRows {
+  const RowOffset* begin;
+  __device__ RowOffset operator()(Index r) const { return begin[r + 1]; }
+};
+
+/// Entries of the rows that a batch takes from a data set.
+struct ChosenRows {
+  const RowOffset* row_begin;
+  const Index* row;
+  __device__ RowOffset operator()(Index r) const {
+    return row_begin[row[r] + 1] - row_begin[row[r]];
+  }
+};
+
+/// begin[0] = 0 and begin[r] = the entries of rows 0 to r - 1: one block.
+template <typename Entries>
+__global__ void __launch_bounds__(kScanThreads)
+    scan_kernel(const Entries entries_of, RowOffset* begin, const Index rows) {
   __shared__ RowOffset warp_end[32];
   RowOffset before = 0;
   for (Index first = 1; first <= rows; first += kScanThreads * kScanRun) {
@@ -77,7 +94,7 @@ __global__ void __launch_bounds__(kScanThreads) scan_kernel(RowOffset* begin, co
     RowOffset own = 0;
 #pragma unroll
     for (int i = 0; i < kScanRun; ++i) {
-      x[i] = start + i <= rows ? begin[start + i] : 0;
+      x[i] = start + i <= rows ? entries_of(start + i - 1) : 0;
       own += x[i];
     }
     const RowOffset in_warp = scan_warp(own);
@@ -154,6 +171,34 @@ __global__ void __launch_bounds__(32 * kRowWarps)
   }
 }
 
+/// A warp a row.
+__global__ void __launch_bounds__(32 * kRowWarps)
+    copy_rows_kernel(const CsrView stored, const Index* row, const Index rows,
+                     const PreparedRows gathered) {
+  const Index r = Index(blockIdx.x) * kRowWarps + threadIdx.y;
+  if (r >= rows) return;
+  const RowOffset from = stored.row_begin[row[r]];
+  const RowOffset to = gathered.row_begin[r];
+  const Index entries = gathered.row_begin[r + 1] - to;
+#pragma unroll 4
+  for (Index i = threadIdx.x; i < entries; i += 32) {
+    gathered.column[to + i] = stored.column[from + i];
+    if (gathered.value) gathered.value[to + i] = stored.value[from + i];
+  }
+}
+
+template <int kThreads, bool kPacked>
+__global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
+    copy_dense_rows_kernel(const MatrixView<const float> stored, const Index* row,
+                           const MatrixView<float> x) {
+  const Index r = row_of_group<kThreads>();
+  if (r >= x.rows) return;
+  const float* from = stored.row(row[r]);
+#pragma unroll 4
+  for (Index c = Index(threadIdx.x) * 4; c < x.cols; c += 4 * kThreads)
+    store_four<kPacked>(x.row(r), c, x.cols, load_four<kPacked>(from, c, x.cols));
+}
+
 template <int kThreads, bool kPacked>
 __global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
     prepare_dense_kernel(const MatrixView<const float> data, const float* weight,
@@ -209,6 +254,43 @@ class CudaBatch final : public BatchKernels {
   explicit CudaBatch(const Stream& stream) : stream_(stream) {}
 
  private:
+  void do_gather(CsrView stored, VectorView<const Index> row, Index entries,
+                 CsrBuffer& gathered) override {
+    gathered.rows = row.size;
+    gathered.cols = stored.cols;
+    gathered.entry_limit = entries;
+    gathered.has_values = stored.value != nullptr;
+    grow(gathered.row_begin, row.size + 1, stream_.memory);
+    grow(gathered.column, entries, stream_.memory);
+    if (gathered.has_values) grow(gathered.value, entries, stream_.memory);
+    RowOffset* begin = gathered.row_begin.data();
+    scan_kernel<<<1, kScanThreads, 0, stream_.stream>>>(ChosenRows{stored.row_begin, row.data},
+                                                        begin, row.size);
+    check_launch("scan");
+    if (row.size == 0) return;
+    const auto blocks = unsigned((row.size + kRowWarps - 1) / kRowWarps);
+    copy_rows_kernel<<<blocks, dim3(32, kRowWarps), 0, stream_.stream>>>(
+        stored, row.data, row.size,
+        {begin, gathered.column.data(), gathered.has_values ? gathered.value.data() : nullptr});
+    check_launch("copy_rows");
+  }
+
+  void do_gather(MatrixView<const float> stored, VectorView<const Index> row,
+                 MatrixView<float> x) override {
+    if (x.empty()) return;
+    const bool packed = is_packable<4>(stored) && is_packable<4>(x);
+    with_row_threads(x.rows, x.cols, [&](auto threads, const Launch& l) {
+      constexpr int kThreads = decltype(threads)::value;
+      if (packed)
+        copy_dense_rows_kernel<kThreads, true>
+            <<<l.grid, l.block, 0, stream_.stream>>>(stored, row.data, x);
+      else
+        copy_dense_rows_kernel<kThreads, false>
+            <<<l.grid, l.block, 0, stream_.stream>>>(stored, row.data, x);
+      check_launch("copy_dense_rows");
+    });
+  }
+
   void do_prepare(CsrView x, VectorView<const float> weight, VectorView<const Index> example,
                   const InputPreparation& preparation, CsrBuffer& prepared) override {
     const bool denoise = preparation.denoising > 0.0f;
@@ -247,7 +329,7 @@ class CudaBatch final : public BatchKernels {
     const auto blocks = unsigned((rows + kRowWarps - 1) / kRowWarps);
     count_kept_kernel<<<blocks, dim3(32, kRowWarps), 0, stream_.stream>>>(work, begin);
     check_launch("count_kept");
-    scan_kernel<<<1, kScanThreads, 0, stream_.stream>>>(begin, rows);
+    scan_kernel<<<1, kScanThreads, 0, stream_.stream>>>(CountedRows{begin}, begin, rows);
     check_launch("scan");
   }
 

@@ -112,6 +112,7 @@ Kernels CudaDevice::make_kernels() {
   kernels.update = cuda::make_update(stream);
   kernels.select = cuda::make_select(stream);
   kernels.fused = cuda::make_fused(stream);
+  kernels.recommend = cuda::make_recommend(stream);
   kernels.batch_ahead = cuda::make_batch(*state_->ahead.stream);
   kernels.sparse_ahead = cuda::make_sparse(*state_->ahead.stream);
   kernels.memory_ahead = state_->ahead.memory.get();

@@ -21,5 +21,6 @@ std::unique_ptr<CostKernels> make_cost(const Stream& stream);
 std::unique_ptr<UpdateKernels> make_update(const Stream& stream);
 std::unique_ptr<SelectKernels> make_select(const Stream& stream);
 std::unique_ptr<FusedKernels> make_fused(const Stream& stream);
+std::unique_ptr<RecommendKernels> make_recommend(const Stream& stream);
 
 }  // namespace norn::cuda

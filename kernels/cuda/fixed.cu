@@ -8,7 +8,7 @@
 namespace norn::cuda {
 namespace {
 
-constexpr int kPack = 4;  // elements: 32 bytes of words
+constexpr int kPack = 2;  // elements: 16 bytes of words
 
 __device__ void raise_flag(std::int64_t* flag) {
   volatile std::int64_t* raised = flag;

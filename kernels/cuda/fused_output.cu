@@ -33,7 +33,6 @@ struct OutputTask {
   const float* target_value;  ///< or null: all 1
   float boost_one;
   float boost_zero;
-  bool mirrors;          ///< stored targets are judged with the absent ones
   double* tile_cost;     ///< [row tiles x column tiles]
   float* tile_gradient;  ///< [row tiles x cols] sums of the deltas, or null
 };
@@ -103,13 +102,8 @@ class TileJudge {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int first = first_row_ + 64 * half;
-      const bool stored = targets_.count[first / 64] > 0;
-      if (Judge::can_mirror && stored && task_.mirrors) {
-        judge_rows<Judge::can_mirror>(sum[half], first);
-        continue;
-      }
-      judge_rows<false>(sum[half], first);
-      if (stored) judge_stored(sum[half], first);
+      judge_absent(sum[half], first);
+      if (targets_.count[first / 64] > 0) judge_stored(sum[half], first);
     }
     share_cost();
     if (task_.tile_gradient != nullptr) {
@@ -126,10 +120,8 @@ class TileJudge {
   __device__ void sync() const {
     hopper::named_sync(kConsumerBarrier + consumer_, kConsumerThreads);
   }
-  /// 16 rows from `first` on, by a warp: as absent, or with kMirrors those that are stored
-  /// mirrored.
-  template <bool kMirrors>
-  __device__ void judge_rows(const float (&sum)[64], int first) {
+  /// 16 rows from `first` on, by a warp.
+  __device__ void judge_absent(const float (&sum)[64], int first) {
     typename Judge::Cost cost[2];
     float weight[2];
 #pragma unroll
@@ -138,9 +130,9 @@ class TileJudge {
       weight[upper] = targets_.weight[row + thread_ % 32 / 4];
       const float factor = weight[upper] * task_.boost_zero * task_.judge.scale;
       const unsigned char* to = delta_ + tile_place(row + thread_ % 8, thread_ % 32 / 8 * 8);
-      cost[upper] = judge_row<false, kMirrors>(sum + 2 * upper, factor, row, to);
+      cost[upper] = judge_row<false>(sum + 2 * upper, factor, to);
       if (__any_sync(kAll, !cost[upper].fits()))
-        cost[upper] = judge_row<true, kMirrors>(sum + 2 * upper, factor, row, to);
+        cost[upper] = judge_row<true>(sum + 2 * upper, factor, to);
     }
     if (weight[0] == weight[1]) {
       cost[0].join(cost[1]);
@@ -150,27 +142,21 @@ class TileJudge {
                double(weight[1] * task_.judge.scale) * double(cost[1].total());
     }
   }
-  /// The thread's 32 units of one of 8 rows from `first` on. `to` is the lane's place in the first
+  /// The thread's 32 units of a row; the warp writes 8 rows. `to` is the lane's place in the first
   /// four octets of columns.
-  template <bool kSafe, bool kMirrors>
-  __device__ __forceinline__ typename Judge::Cost judge_row(const float* z, float factor, int first,
+  template <bool kSafe>
+  __device__ __forceinline__ typename Judge::Cost judge_row(const float* z, float factor,
                                                             const unsigned char* to) const {
     const std::uint32_t place = hopper::shared_address(to);
-    const unsigned* mask = targets_.mask[first + thread_ % 32 / 4];
     typename Judge::Cost cost;
 #pragma unroll
     for (int j = 0; j < kTile / 8; j += 4) {
-      const unsigned stored = kMirrors ? mask[j / 4] >> col_ : 0;
       std::uint32_t pair[4];
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
         const float* two = z + 4 * (j + q);
-        const unsigned sign1 = stored << (31 - 8 * q) & 0x80000000u;
-        const unsigned sign2 = stored << (30 - 8 * q) & 0x80000000u;
-        const float2 delta = task_.judge.template absent<kSafe>(flip(two[0], sign1),
-                                                                flip(two[1], sign2), factor, cost);
-        const __nv_bfloat162 both =
-            __floats2bfloat162_rn(flip(delta.x, sign1), flip(delta.y, sign2));
+        const float2 delta = task_.judge.template absent<kSafe>(two[0], two[1], factor, cost);
+        const __nv_bfloat162 both = __floats2bfloat162_rn(delta.x, delta.y);
         pair[q] = *reinterpret_cast<const std::uint32_t*>(&both);
       }
       // The next four octets differ in one bit of the swizzled place, the next eight are a piece
@@ -178,9 +164,6 @@ class TileJudge {
       hopper::store_matrices((place ^ std::uint32_t(j % 8 * 16)) + j / 8 * kPieceBytes, pair);
     }
     return cost;
-  }
-  static __device__ float flip(float x, unsigned sign) {
-    return __uint_as_float(__float_as_uint(x) ^ sign);
   }
 
   /// The stored targets of 16 rows from `first` on, by a warp: those who hold their pre-activations
@@ -365,8 +348,9 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
 }
 
 __global__ void __launch_bounds__(128)
-    find_offsets_kernel(const TargetSource source, Index end_unit, int* offset) {
-  find_offsets(source, end_unit, offset);
+    find_offsets_kernel(const TargetSource source, Index end_unit, Index tiles_a_thread,
+                        int* offset) {
+  find_offsets(source, end_unit, tiles_a_thread, offset);
 }
 
 bool supported(const OutputBlock& block) {
@@ -412,9 +396,14 @@ TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const Out
                       .weight = block.target.weight};
   int* offset = scratch.reserve((source.tiles + 1) * source.stride);
   source.offset = offset;
+  // Few rows and tiles: as many threads as there are, for none to have much to do.
+  constexpr Index kThreads = 65536;
+  const Index starts = source.tiles + 1;
+  const Index each = std::clamp<Index>(starts * source.stride / kThreads, 1, 8);
   const dim3 grid(blocks_for(source.stride, 128, source.stride),
-                  blocks_for(source.tiles + 1, kTilesAThread, source.tiles + 1));
-  find_offsets_kernel<<<grid, 128, 0, stream.stream>>>(source, block.first_unit + cols, offset);
+                  blocks_for(starts, int(each), starts));
+  find_offsets_kernel<<<grid, 128, 0, stream.stream>>>(source, block.first_unit + cols, each,
+                                                       offset);
   check_launch("find_offsets_kernel");
   return source;
 }
@@ -448,11 +437,9 @@ bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const O
   std::visit(
       [&](const auto& j) {
         using Judge = std::remove_cvref_t<decltype(j)>;
-        launch(stream, OutputTask<Judge>{
-                           operands_of(block), map_boxes(block.rounded_delta), j, targets,
-                           block.target.sparse.value, boost_one, boost_zero,
-                           j.mirrors(block.target.sparse.value != nullptr, boost_one, boost_zero),
-                           costs, sums});
+        launch(stream,
+               OutputTask<Judge>{operands_of(block), map_boxes(block.rounded_delta), j, targets,
+                                 block.target.sparse.value, boost_one, boost_zero, costs, sums});
       },
       *judge);
   const unsigned column_blocks = summed ? blocks_for(cols, kTotalThreads, cols) : 0;

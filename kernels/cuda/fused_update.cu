@@ -15,9 +15,9 @@ namespace {
 
 constexpr int kClusterRows = 1;
 constexpr int kClusterCols = 2;  // two tiles of columns share the deltas
-constexpr int kStages = 4;
-constexpr int kRingBytes = 24576;  // for each consumer
-using Pipeline =
+constexpr int kBlocks = kClusterRows * kClusterCols;
+template <int kStages>
+using UpdatePipeline =
     TilePipeline<hopper::Major::mn, hopper::Major::mn, kClusterRows, kClusterCols, kStages>;
 
 // A part of a consumer's sums, 8 rows of each warp, in shared memory.
@@ -36,17 +36,21 @@ struct UpdateTask {
   Rule rule;
 };
 
-/// Shared memory beside the pipeline's stages.
+/// Shared memory: the less state there is to bring, the more of the operands.
 template <class Rule>
 struct Room {
+  static constexpr int kStages = Rule::slots == 0 ? 5 : 4;
+  static constexpr int kRingBytes = Rule::slots == 0 ? 12288 : 24576;  // for each consumer
+  using Pipeline = UpdatePipeline<kStages>;
   using Ring = WeightRing<Rule::slots, kRingBytes>;
+  unsigned char stages[Pipeline::kStagesBytes];
   unsigned char ring[kConsumers][Ring::kBytes];
   float slab[kConsumers][kSlabRows * kSlabStride];
-  Pipeline::Barriers pipeline;
+  typename Pipeline::Barriers pipeline;
   typename Ring::Barriers weights[kConsumers];
 };
 template <class Rule>
-constexpr int kSharedBytes = Pipeline::kStagesBytes + int(sizeof(Room<Rule>));
+using PipelineOf = typename Room<Rule>::Pipeline;
 
 /// Four columns of a tile's rows in one of the arrays.
 template <typename T>
@@ -156,7 +160,7 @@ __device__ void write_slab(int part, const float (&sum)[2][64], float* slab) {
 }
 
 template <class Rule>
-__device__ void consume(const UpdateTask<Rule>& task, Pipeline& pipeline,
+__device__ void consume(const UpdateTask<Rule>& task, PipelineOf<Rule>& pipeline,
                         typename Room<Rule>::Ring& ring, int consumer, float* slab) {
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
@@ -179,7 +183,7 @@ __device__ void consume(const UpdateTask<Rule>& task, Pipeline& pipeline,
 
 /// By one warp: the weights of a consumer's tiles.
 template <class Rule>
-__device__ void bring_weights(const UpdateTask<Rule>& task, const Pipeline& pipeline,
+__device__ void bring_weights(const UpdateTask<Rule>& task, const PipelineOf<Rule>& pipeline,
                               typename Room<Rule>::Ring& ring, int consumer) {
   for (std::int64_t tile = pipeline.first() + consumer * pipeline.stride();
        tile < task.operands.order.count(); tile += kConsumers * pipeline.stride())
@@ -187,12 +191,12 @@ __device__ void bring_weights(const UpdateTask<Rule>& task, const Pipeline& pipe
 }
 
 template <class Rule>
-__global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThreads, 1)
+__global__ void __cluster_dims__(kBlocks) __launch_bounds__(kTileThreads, 1)
     fused_update_kernel(const __grid_constant__ UpdateTask<Rule> task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char shared[];
-  Room<Rule>& room = *reinterpret_cast<Room<Rule>*>(shared + Pipeline::kStagesBytes);
-  Pipeline pipeline(task.operands, room.pipeline, hopper::shared_address(shared));
+  Room<Rule>& room = *reinterpret_cast<Room<Rule>*>(shared);
+  PipelineOf<Rule> pipeline(task.operands, room.pipeline, hopper::shared_address(room.stages));
   using Ring = typename Room<Rule>::Ring;
   if (threadIdx.x == 0) {
     for (int i = 0; i < kConsumers; ++i) Ring(room.weights[i], room.ring[i]).init();
@@ -213,7 +217,7 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
   } else {
     hopper::take_registers<232>();
     const int consumer = group - 1;
-    if (consumer == 1) Pipeline::let_first_begin();
+    if (consumer == 1) pipeline.let_first_begin();
     Ring ring(room.weights[consumer], room.ring[consumer]);
     consume(task, pipeline, ring, consumer, room.slab[consumer]);
   }
@@ -241,11 +245,11 @@ bool launch(const Stream& stream, UpdateTask<Rule> task) {
   if (!supports(task)) return false;
   for (int i = 0; i <= Rule::slots; ++i)
     task.maps.of[i] = map_rows(task.weights[i], kBatchRows, kTile);
-  static const int resident = resident_clusters(fused_update_kernel<Rule>, kTileThreads,
-                                                Pipeline::kBlocks, kSharedBytes<Rule>);
+  static const int resident =
+      resident_clusters(fused_update_kernel<Rule>, kTileThreads, kBlocks, int(sizeof(Room<Rule>)));
   const std::int64_t clusters = std::min<std::int64_t>(resident, task.operands.order.count());
   fused_update_kernel<Rule>
-      <<<unsigned(clusters * Pipeline::kBlocks), kTileThreads, kSharedBytes<Rule>, stream.stream>>>(
+      <<<unsigned(clusters * kBlocks), kTileThreads, int(sizeof(Room<Rule>)), stream.stream>>>(
           task);
   check_launch("fused_update_kernel");
   return true;

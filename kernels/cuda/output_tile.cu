@@ -6,8 +6,9 @@ namespace norn::cuda {
 namespace {
 
 __global__ void __launch_bounds__(128)
-    find_offsets_kernel(const TargetSource source, Index end_unit, int* offset) {
-  find_offsets(source, end_unit, offset);
+    find_offsets_kernel(const TargetSource source, Index end_unit, Index tiles_a_thread,
+                        int* offset) {
+  find_offsets(source, end_unit, tiles_a_thread, offset);
 }
 
 /// The first block adds the costs, the others a column for each thread.
@@ -53,9 +54,14 @@ TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const Out
                       .weight = block.target.weight};
   int* offset = scratch.reserve((source.tiles + 1) * source.stride);
   source.offset = offset;
+  // Few rows and tiles: as many threads as there are, for none to have much to do.
+  constexpr Index kThreads = 65536;
+  const Index starts = source.tiles + 1;
+  const Index each = std::clamp<Index>(starts * source.stride / kThreads, 1, 8);
   const dim3 grid(blocks_for(source.stride, 128, source.stride),
-                  blocks_for(source.tiles + 1, kTilesAThread, source.tiles + 1));
-  find_offsets_kernel<<<grid, 128, 0, stream.stream>>>(source, block.first_unit + cols, offset);
+                  blocks_for(starts, int(each), starts));
+  find_offsets_kernel<<<grid, 128, 0, stream.stream>>>(source, block.first_unit + cols, each,
+                                                       offset);
   check_launch("find_offsets_kernel");
   return source;
 }

@@ -50,31 +50,40 @@ __device__ void replay_row(const Replay<kWidth, Rule>& missed, Index row, std::i
   if constexpr (Rule::slots > 1) store_lane<kWidth>(missed.slot1.row(row) + at.column, weights.s1);
 }
 
-/// Most rows need nothing: what says so is fetched two turns ahead, so that a warp does not wait
-/// for it.
+/// Rows of the list that a warp looks at together, one a lane: most need nothing.
+constexpr int kLook = 8;
+
+/// A lane's row and the steps that it has been through; `step` for lanes without a row.
+struct LookedAt {
+  Index row;
+  std::int64_t done;
+};
+template <class Missed>
+__device__ LookedAt look_at(const RowsToVisit& list, Index turn, const Missed& missed) {
+  const int lane = int(threadIdx.x % kWarp);
+  const Index i = turn * kLook + lane;
+  if (lane >= kLook || !list.has(i)) return {0, missed.step};
+  const Index row = list.row(i);
+  return {row, missed.steps_done[row]};
+}
+
+/// What a turn needs is looked up while the one before it is worked on.
 template <int kWidth, class Rule>
 __global__ void __launch_bounds__(kRowWarps* kWarp)
     replay_rows(RowsToVisit list, Index slices, Replay<kWidth, Rule> missed) {
-  constexpr Index kNone = -1;
-  const auto row_at = [&](Index i) { return list.has(i) ? list.row(i) : kNone; };
-  const auto done_at = [&](Index row) { return row < 0 ? missed.step : missed.steps_done[row]; };
   UnitTurn turn(slices);
-  Index row = row_at(turn.unit);
-  std::int64_t done = done_at(row);
-  std::uint32_t slice = turn.slice;
-  turn.advance();
-  Index next = row_at(turn.unit);
-  while (row != kNone) {
-    const std::int64_t next_done = done_at(next);
-    const std::uint32_t next_slice = turn.slice;
+  LookedAt next = look_at(list, turn.unit, missed);
+  while (list.has(Index(turn.unit) * kLook)) {
+    const LookedAt here = next;
+    const LaneColumn at = lane_column<kWidth>(turn.slice, missed.w.cols);
     turn.advance();
-    const Index after = row_at(turn.unit);
-    if (done < missed.step)
-      replay_row(missed, row, done, lane_column<kWidth>(slice, missed.w.cols));
-    row = next;
-    done = next_done;
-    slice = next_slice;
-    next = after;
+    next = look_at(list, turn.unit, missed);
+    for (unsigned lagging = __ballot_sync(kAllLanes, here.done < missed.step); lagging != 0;
+         lagging &= lagging - 1) {
+      const int k = __ffs(int(lagging)) - 1;
+      replay_row(missed, __shfl_sync(kAllLanes, here.row, k), __shfl_sync(kAllLanes, here.done, k),
+                 at);
+    }
   }
 }
 
@@ -100,8 +109,8 @@ template <int kWidth, class Rule>
 void launch_replay(const Stream& stream, const RowsToVisit& list, const Rule& rule,
                    const StepSettings& settings, std::int64_t step, const RowState& rows) {
   const Index slices = slices_of<kWidth>(rows.w.cols);
-  const unsigned blocks =
-      blocks_for(list.count * slices, kRowWarps, 16 * Index(stream.multiprocessors));
+  const Index turns = (list.count + kLook - 1) / kLook * slices;
+  const unsigned blocks = blocks_for(turns, kRowWarps, 16 * Index(stream.multiprocessors));
   replay_rows<kWidth, Rule><<<blocks, kRowWarps * kWarp, 0, stream.stream>>>(
       list, slices,
       {rule, settings, settings.regularised(), step, rows.w, rows.slot[0], rows.slot[1],

@@ -18,8 +18,8 @@ __device__ inline int tile_place(int row, int col) {
 }
 
 /// The sums of the columns of 16 rows of a tile from `first` on, and with two halves of those 64
-/// rows on, by one warp. Tensor cores would add for nothing, but keep the product of others
-/// waiting. `sum` [128] becomes them.
+/// rows on, by one warp. Without tensor cores: with mma.sync the kernel took 15 % longer.
+/// `sum` [128] becomes them.
 template <int kHalves>
 __device__ inline void sum_tile_columns(const unsigned char* tile, int first, float* sum) {
   const int lane = int(threadIdx.x % 32);

@@ -41,13 +41,13 @@ __device__ inline RowOffset lower_bound(const Column* column, RowOffset begin, R
   return begin;
 }
 
-/// Fills in the table: a thread has one row of kTilesAThread tiles. `end_unit` ends the layer.
-constexpr int kTilesAThread = 8;
-__device__ inline void find_offsets(const TargetSource& source, Index end_unit, int* offset) {
+/// Fills in the table: a thread has one row of some tiles. `end_unit` ends the layer.
+__device__ inline void find_offsets(const TargetSource& source, Index end_unit,
+                                    Index tiles_a_thread, int* offset) {
   const Index row = Index(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row >= source.stride) return;
-  const Index first = Index(blockIdx.y) * kTilesAThread;
-  const Index last = min(first + kTilesAThread, Index(source.tiles) + 1);
+  const Index first = Index(blockIdx.y) * tiles_a_thread;
+  const Index last = min(first + tiles_a_thread, Index(source.tiles) + 1);
   const RowOffset begin = row < source.rows ? source.row_begin[row] : 0;
   const RowOffset end = row < source.rows ? source.row_begin[row + 1] : 0;
   const auto column = [&](RowOffset i) { return i < end ? Index(source.column[i]) : Index(-1); };

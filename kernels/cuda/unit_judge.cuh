@@ -15,8 +15,6 @@
 ///   absent()  the deltas, times factor, of two pre-activations with target 0; a unit's does not
 ///             depend on kSafe,
 ///   scale     of costs; to be part of factor,
-///   mirrors() whether a unit with a stored target is as an absent one with the opposite
-///             pre-activation and the opposite delta,
 ///   padding   a pre-activation that has neither cost nor delta.
 namespace norn::cuda {
 
@@ -53,17 +51,6 @@ struct SigmoidJudge {
     }
     __device__ float total() const { return log1pf(product) + linear; }
   };
-
-  static constexpr bool can_mirror = !kHasMargin;
-  bool mirrors(bool has_values, float boost_one, float boost_zero) const {
-    if (kHasMargin || boost_one != boost_zero) return false;
-    if constexpr (std::is_same_v<L, CrossEntropy>) {
-      return !has_values;
-    } else {
-      const bool is_one = std::is_same_v<L, ScaledMarginalCrossEntropy> || !has_values;
-      return is_one && loss.one_target >= 1.0f && loss.one_scale == loss.zero_scale;
-    }
-  }
 
   /// With e = e^z, y1 = e1 / (1 + e1) = (e1 + e1 * e2) / ((1 + e1) * (1 + e2)): one division does
   /// for two, and what it divides by is the pair's part of the cost.
@@ -120,10 +107,8 @@ template <class F, class L>
 struct PlainJudge {
   static constexpr float padding = std::is_same_v<F, Linear> ? 0.0f : -HUGE_VALF;
   static constexpr float scale = 1.0f;
-  static constexpr bool can_mirror = false;
   F activation;
   L loss;
-  static bool mirrors(bool, float, float) { return false; }
   struct Cost {
     float sum = 0.0f;
     static __device__ constexpr bool fits() { return true; }

@@ -34,6 +34,28 @@ struct UpdateWork {
   }
 };
 
+/// Vectors that one kernel updates.
+struct VectorList {
+  static constexpr int kMost = 32;
+  VectorUpdate vector[kMost];
+};
+
+template <typename Rule>
+__global__ void __launch_bounds__(kElementThreads)
+    update_vectors_kernel(const Rule rule, const UpdateStep step, const VectorList list) {
+  const VectorUpdate& v = list.vector[blockIdx.y];
+  const Index threads = Index(gridDim.x) * kElementThreads;
+  for (Index i = Index(blockIdx.x) * kElementThreads + threadIdx.x; i < v.w.size; i += threads) {
+    float weight = v.w.data[i], first = 0.0f, second = 0.0f;
+    if constexpr (Rule::slots > 0) first = v.slot[0].data[i];
+    if constexpr (Rule::slots > 1) second = v.slot[1].data[i];
+    step_one(rule, step, weight, v.g.data[i], first, second);
+    v.w.data[i] = weight;
+    if constexpr (Rule::slots > 0) v.slot[0].data[i] = first;
+    if constexpr (Rule::slots > 1) v.slot[1].data[i] = second;
+  }
+}
+
 template <typename Scheme>
 struct InitialiseWork {
   Scheme scheme;
@@ -166,6 +188,28 @@ class CudaUpdate final : public UpdateKernels {
                           UpdateWork<Rule>{r, step, w, g, s0, s1, rounded});
         },
         rule);
+  }
+
+  void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
+                         std::span<const VectorUpdate> vectors) override {
+    for (std::size_t first = 0; first < vectors.size(); first += VectorList::kMost) {
+      const auto count = std::min<std::size_t>(VectorList::kMost, vectors.size() - first);
+      VectorList list{};
+      Index longest = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        list.vector[i] = vectors[first + i];
+        longest = std::max(longest, list.vector[i].w.size);
+      }
+      if (longest == 0) continue;
+      const dim3 grid(blocks_for(longest, kElementThreads, Index(8) * stream_.multiprocessors),
+                      unsigned(count));
+      std::visit(
+          [&](const auto& r) {
+            update_vectors_kernel<<<grid, kElementThreads, 0, stream_.stream>>>(r, step, list);
+          },
+          rule);
+      check_launch("update_vectors");
+    }
   }
 
   void do_initialise(const Initializer& initializer, Philox random, const WeightPlace& place,

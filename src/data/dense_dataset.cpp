@@ -41,8 +41,12 @@ class DenseDataset final : public StoredDataset {
     check(0, values);
   }
 
-  void gather(std::span<const Index> examples, HostBatch& batch) override {
-    const std::span<const Index> rows = begin_batch(examples, batch);
+  RowOffset row_entries() const override { return 0; }
+
+ private:
+  RowOffset entries_of(std::span<const Index>) const override { return 0; }
+
+  void fill(std::span<const Index> rows, HostBatch& batch) override {
     const Index width = info_.width();
     if (batch.dense.cols() != width || batch.dense.rows() < batch.examples) {
       batch.dense = Matrix<float>(batch.examples, width);
@@ -68,7 +72,6 @@ class DenseDataset final : public StoredDataset {
     }
   }
 
- private:
   void read(Index first, std::span<float> values) {
     source_->read(first, values);
     check(first, values);

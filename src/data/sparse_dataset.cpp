@@ -63,8 +63,20 @@ class SparseDataset final : public StoredDataset {
     sort_rows_in_memory();
   }
 
-  void gather(std::span<const Index> examples, HostBatch& batch) override {
-    const std::span<const Index> rows = begin_batch(examples, batch);
+  RowOffset row_entries() const override {
+    RowOffset entries = 0;
+    for (Index row = 0; row < offsets_.rows(); ++row) entries += offsets_.row(row).count();
+    return entries;
+  }
+
+ private:
+  RowOffset entries_of(std::span<const Index> rows) const override {
+    RowOffset entries = 0;
+    for (const Index row : rows) entries += offsets_.row(row).count();
+    return entries;
+  }
+
+  void fill(std::span<const Index> rows, HostBatch& batch) override {
     CsrBuffer& csr = batch.sparse;
     csr.rows = batch.examples;
     csr.cols = info_.width();
@@ -90,7 +102,6 @@ class SparseDataset final : public StoredDataset {
     }
   }
 
- private:
   bool has_values() const { return info_.sparse && !info_.boolean; }
 
   void gather_from_memory(std::span<const Index> rows, CsrBuffer& csr) const {

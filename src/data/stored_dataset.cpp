@@ -8,6 +8,7 @@
 #include "stored_values.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -38,8 +39,28 @@ void StoredDataset::read_index_and_weights(const NetcdfFile& file) {
   }
 }
 
-std::span<const Index> StoredDataset::begin_batch(std::span<const Index> examples,
-                                                  HostBatch& batch) {
+void StoredDataset::gather(std::span<const Index> examples, HostBatch& batch) {
+  begin_batch(examples, batch);
+  batch.stored = nullptr;
+  fill(rows_, batch);
+}
+
+void StoredDataset::locate(std::span<const Index> examples, HostBatch& batch) {
+  begin_batch(examples, batch);
+  batch.row.assign(rows_.begin(), rows_.end());
+  batch.entries = entries_of(rows_);
+}
+
+void StoredDataset::read_rows(Index first, Index count, HostBatch& batch) {
+  rows_.resize(std::size_t(count));
+  std::iota(rows_.begin(), rows_.end(), first);
+  batch.examples = count;
+  batch.width = info_.width();
+  batch.is_sparse = info_.gives_sparse_batches();
+  fill(rows_, batch);
+}
+
+void StoredDataset::begin_batch(std::span<const Index> examples, HostBatch& batch) {
   for (const Index example : examples) {
     if (example < 0 || example >= info_.examples) {
       throw ShapeError(fmt::format("{}: example {} was asked for, it has 0 to {}", place(info_),
@@ -58,7 +79,6 @@ std::span<const Index> StoredDataset::begin_batch(std::span<const Index> example
   if (!index_.empty()) {
     for (Index& row : rows_) row = Index(index_[std::size_t(row)]);
   }
-  return rows_;
 }
 
 std::string StoredDataset::row_name(Index row) const {

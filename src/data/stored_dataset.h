@@ -14,22 +14,31 @@
 namespace norn {
 
 class StoredDataset : public Dataset {
+ public:
+  void gather(std::span<const Index> examples, HostBatch& batch) override;
+  void locate(std::span<const Index> examples, HostBatch& batch) override;
+  void read_rows(Index first, Index count, HostBatch& batch) override;
+
  protected:
   StoredDataset(DatasetInfo info, Role role) : Dataset(std::move(info)), role_(role) {}
 
   /// Reads index and weights of a set that has them.
   void read_index_and_weights(const NetcdfFile& file);
-  /// Fills in everything of the batch but its contents and returns the stored row of every example.
-  std::span<const Index> begin_batch(std::span<const Index> examples, HostBatch& batch);
+  /// Fills in the contents of these stored rows.
+  virtual void fill(std::span<const Index> rows, HostBatch& batch) = 0;
+  /// Entries of these stored rows; 0 for dense ones.
+  virtual RowOffset entries_of(std::span<const Index> rows) const = 0;
   /// "stored row 3" for Indexed sets, where several examples may share it, else "example 3".
   std::string row_name(Index row) const;
 
   Role role_;
 
  private:
+  /// Fills in everything of the batch but its contents, and rows_.
+  void begin_batch(std::span<const Index> examples, HostBatch& batch);
   std::vector<std::uint32_t> index_;  // example -> stored row; empty: the same
   std::vector<float> weight_;         // by example; empty: 1
-  std::vector<Index> rows_;           // of the batch that is being gathered
+  std::vector<Index> rows_;           // stored rows of the batch that is being gathered
 };
 
 /// Stored rows of a batch in the order of the file, cut into runs that are read in one piece each.

@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "src/engine/device_dataset.h"
 
 #include <algorithm>
 
@@ -100,6 +101,11 @@ std::vector<DatasetShape> DataBinding::shapes() const {
     shapes.push_back({info.name, info.dimensions, info.extent, info.gives_sparse_batches()});
   }
   return shapes;
+}
+
+void DataBinding::move_to(Memory& memory) {
+  for (BoundSet& bound : bound_)
+    bound.set = std::make_unique<DeviceDataset>(std::move(bound.set), memory);
 }
 
 std::vector<Dataset*> DataBinding::sets() const {

@@ -21,23 +21,37 @@ struct BatchView {
 };
 
 /// Copies batches to the device beside its work on earlier ones: two copies are kept, so that one
-/// can be filled while the other is read. On the CPU batches stay where they are.
+/// can be filled while the other is read. On the CPU batches stay where they are. Of a data set
+/// that stands on the device only the rows' numbers are copied; the rows follow there.
 class DeviceBatch {
  public:
-  /// Not within WorkQueue::run. The view is valid for the next run.
-  BatchView load(const Compute& compute, const HostBatch& batch);
+  /// Not within WorkQueue::run.
+  void load(const Compute& compute, const HostBatch& batch);
+  /// To be called in the WorkQueue::prepare() that follows; the view is valid for the next run.
+  BatchView view(const Compute& compute);
 
  private:
   struct Copy {
+    Buffer<Index> row;
     Buffer<RowOffset> row_begin;
     Buffer<Column> column;
     Buffer<float> value;
     Buffer<float> dense;
     Buffer<float> weight;
     Buffer<Index> example;
+    CsrBuffer gathered;
+    Matrix<float> gathered_dense;
   };
+  void upload_contents(const Compute& compute, const HostBatch& batch, Copy& copy);
+
   std::array<Copy, 2> copies_;
   std::size_t turn_ = 0;
+  BatchView view_;
+  // What view() still has to gather.
+  const StoredRows* stored_ = nullptr;
+  VectorView<const Index> row_;
+  Index entries_ = 0;
+  Copy* copy_ = nullptr;
 };
 
 }  // namespace norn

@@ -23,6 +23,7 @@ constexpr Index kRounded = Index(sizeof(Bfloat16));
 constexpr Index kKeptElements = Index(1) << 24;
 constexpr Index kBatchesHeld = 4;                  // two read ahead, one in use, one being filled
 constexpr Index kBatchesOnGpu = 2;                 // one in use, one being copied and prepared
+constexpr Index kGpuReserve = Index(1) << 30;      // left free beside data sets on the GPU
 constexpr Index kGpuWorkspace = Index(128) << 20;  // cuBLASLt's, for plain and for fused products
 
 std::string activation_name(const LayerDescriptor& layer) {
@@ -279,7 +280,7 @@ class Planner {
             Index(double(settings_.batch) * (double(copies) * row + prepared)));
     }
     plan_.data_streamed = held > settings_.data_memory_bytes;
-    if (!plan_.data_streamed && !settings_.on_gpu)
+    if (!plan_.data_streamed && (!settings_.on_gpu || settings_.data_on_gpu))
       count(&MemoryPlan::data_bytes, "data sets", held);
   }
 
@@ -294,6 +295,9 @@ class Planner {
     return nullptr;
   }
 
+  // A step of one weight: it and its state are read and written.
+  double step_bytes() const { return 2.0 * double(kFloat) * (1.0 + double(slots_)); }
+
   void add_work(int number, WorkPlan& work) const {
     if (!edge_takes_part(number)) return;
     const Edge& edge = graph_.edges[std::size_t(number)];
@@ -302,15 +306,21 @@ class Planner {
     if (sparse_input_[std::size_t(edge.source)]) {
       const DatasetInfo* set = set_of(edge.source);
       const double entries = set ? batch * entries_per_example(*set) : 0.0;
+      const double touched = std::min(entries, double(layer_of(edge.source).units()));
       work.sparse_flops += 2.0 * 2.0 * entries * units;  // forward and gradient
-      work.updated_weights += std::min(entries, double(layer_of(edge.source).units())) * units;
+      work.updated_weights += touched * units;
+      work.bytes += 2.0 * kFloat * entries * units + touched * units * step_bytes();
       return;
     }
     const double product = 2.0 * batch * double(layer_of(edge.source).units()) * units;
     const bool twice =
         is_softmax(edge.destination) && is_output(edge.destination) && !keeps_z(edge.destination);
     work.dense_flops += product * (2.0 + (twice ? 1.0 : 0.0) + (is_input(edge.source) ? 0.0 : 1.0));
-    work.updated_weights += double(layer_of(edge.source).units()) * units;
+    const double weights = double(layer_of(edge.source).units()) * units;
+    const double passes = 1.0 + (twice ? 1.0 : 0.0) + (is_input(edge.source) ? 0.0 : 1.0);
+    work.updated_weights += weights;
+    work.bytes += weights * (passes * double(settings_.rounds_operands ? kRounded : kFloat) +
+                             step_bytes() + (settings_.rounds_operands ? kRounded : 0));
   }
 
   const Graph& graph_;
@@ -330,6 +340,34 @@ MemoryPlan plan_memory(const Graph& graph, const PlanSettings& settings) {
 
 WorkPlan plan_work(const Graph& graph, const PlanSettings& settings) {
   return Planner(graph, settings).work();
+}
+
+bool choose_data_on_gpu(const Graph& graph, PlanSettings settings, DataOnGpu wish,
+                        std::int64_t available_bytes) {
+  const bool must = wish == DataOnGpu::yes;
+  if (wish == DataOnGpu::no) return false;
+  if (!settings.on_gpu) {
+    if (must) throw UsageError("--data-on-gpu yes: this run computes on the CPU; leave it out");
+    return false;
+  }
+  settings.data_on_gpu = true;
+  const MemoryPlan plan = plan_memory(graph, settings);
+  if (plan.data_streamed) {
+    if (must)
+      throw UsageError(
+          "--data-on-gpu yes: the data are streamed from their files; give a larger --data-memory, "
+          "or leave it out");
+    return false;
+  }
+  if (plan.total_bytes() + kGpuReserve <= available_bytes) return true;
+  if (must)
+    throw DeviceError(fmt::format(
+        "--data-on-gpu yes: the data sets take {} of the GPU's memory and the rest of the run {}, "
+        "with {} to spare, but {} are available; give --data-on-gpu no, or a smaller --batch",
+        human_bytes(double(plan.data_bytes)),
+        human_bytes(double(plan.total_bytes() - plan.data_bytes)), human_bytes(double(kGpuReserve)),
+        human_bytes(double(available_bytes))));
+  return false;
 }
 
 void require_memory(const MemoryPlan& plan, const PlanSettings& settings,

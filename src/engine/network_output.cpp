@@ -213,8 +213,6 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
     if (const auto delta =
             fused_delta(number, target, units, batch.examples, step.scale, costs + b, lane)) {
       backward_block(layer, units, *delta, step, lane, true);
-      stage("bias update");
-      layer.update_bias(compute, step, units);
       return;
     }
     const MatrixView<float> z = block_z(layer, units, batch.examples, lane);
@@ -231,7 +229,7 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
         units_[std::size_t(skip)]->delta_sum.add(compute, units.begin, z);
     backward_block(layer, units, delta, step, lane, true);
     stage("bias update");
-    layer.update_bias(compute, step, units, delta);
+    layer.sum_bias_gradient(compute, step, units, delta);
   });
   finish_sparse(layer, step);
   add_shared_gradients(layer);

@@ -40,13 +40,17 @@ void Network::begin_step(const BoundBatch& batch, const StepPosition& position) 
 // Puts the batch where the kernels can read it, prepared for the first layers; predictions need no
 // targets.
 void Network::load(const BoundBatch& batch, Pass pass, const StepPosition& position) {
+  loaded_.assign(batches_.size(), false);
   for (int layer : order_) {
     const auto at = std::size_t(layer);
     if (!batches_[at] || !batch.of_layer[at]) continue;
     if (pass == Pass::prediction && !inputs_[at]) continue;
-    bound_[at] = batches_[at]->load(context_.compute, *batch.of_layer[at]);
+    batches_[at]->load(context_.compute, *batch.of_layer[at]);
+    loaded_[at] = true;
   }
   context_.compute.kernels.queue->prepare([&] {
+    for (std::size_t at = 0; at < batches_.size(); ++at)
+      if (loaded_[at]) bound_[at] = batches_[at]->view(context_.compute);
     for (int layer : order_) {
       const auto at = std::size_t(layer);
       if (!inputs_[at]) continue;
@@ -70,6 +74,8 @@ void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position
   for (auto it = order_.rbegin(); it != order_.rend(); ++it)
     if (units_[std::size_t(*it)] && !outputs_[std::size_t(*it)])
       backward_hidden(*it, batch.examples, position);
+  stage("bias update");
+  update_biases(weight_step(position, batch.examples));
   stage("other");
   update_shared(weight_step(position, batch.examples));
   stage("end");
@@ -316,7 +322,7 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
     const DenseOperand part = delta.columns(units.begin - unit.mine().begin, units.count());
     backward_block(unit, units, part, step, lane, false);
     stage("bias update");
-    unit.update_bias(context_.compute, step, units, part);
+    unit.sum_bias_gradient(context_.compute, step, units, part);
   });
   stage("sparse update");
   update_sparse(unit, delta, step);
@@ -376,6 +382,18 @@ void Network::add_shared_gradients(UnitLayer& layer) {
     context_.compute.kernels.pointwise->add(
         part, shared_[std::size_t(owner >= 0 ? owner : edge)]->sum.view());
   }
+}
+
+// All layers' at once: nothing reads a bias between its gradient and the end of the step.
+void Network::update_biases(const WeightStep& step) {
+  std::vector<VectorUpdate> updates;
+  for (int layer : order_)
+    if (UnitLayer* unit = unit_layer(layer);
+        unit && unit->mine().count() > 0 && (unit->is_output() || unit->delta_sum.allocated()))
+      updates.push_back(unit->bias_update());
+  UpdateStep now = step.schedule.at(step.step);
+  now.l1 = now.l2 = 0.0f;
+  context_.compute.kernels.update->update_vectors(step.rule, now, updates);
 }
 
 void Network::update_shared(const WeightStep& step) {

@@ -36,6 +36,14 @@ void unpack(const std::vector<std::byte>& bytes, TopK& best) {
   std::memcpy(best.unit.view().data, bytes.data() + counts + scores, units);
 }
 
+// How much longer the lists are that a search inside the product fills: enough for the last score
+// to lead those that were left out by more than rounding.
+Index longer_list(Index k) {
+  return k + std::max<Index>(16, k / 8);
+}
+// A model whose scores defy the search is not searched any more after so many batches.
+constexpr int kMostAttempts = 4;
+
 template <typename T>
 const T* to_device(const Compute& compute, const T* host, Index count, Buffer<T>& buffer) {
   if (count == 0) return nullptr;
@@ -56,6 +64,10 @@ Predictor::Predictor(Network& network, int output_layer, Index k, Index units)
   const auto lanes = std::size_t(network.context().compute.executor.lanes());
   lanes_.resize(lanes);
   scaled_.resize(lanes);
+  const Index longer = std::min(longer_list(k_), units_);
+  if (!network.finds_best(layer_, units_, longer)) return;
+  found_k_ = longer;
+  gave_up_ = Buffer<std::int64_t>(1, network.context().compute.memory);
 }
 
 const TopK& Predictor::predict(const BoundBatch& batch, const ScoreFilter& filter) {
@@ -66,10 +78,35 @@ const TopK& Predictor::predict(const BoundBatch& batch, const ScoreFilter& filte
           "Predictor: the factors must be none or one list with values an example");
   require(filter.allowed.empty() || filter.allowed.size >= units_,
           "Predictor: the allowed units end before the layer does");
+  const ScoreFilter where = on_device(filter);
+  wrote_scores_ = !find_best(batch, where);
+  if (!wrote_scores_) return host_best_;
+  merge_blocks(batch, where);
+  if (!network_.context().compute.memory.is_host()) return read_best(batch.examples);
+  merge_ranks(batch.examples);
+  return lanes_[0];
+}
+
+// The search inside the product: false where there is none, or it is not certain.
+bool Predictor::find_best(const BoundBatch& batch, const ScoreFilter& where) {
+  if (found_k_ == 0 || where.factors.rows > 0 || times_given_up_ == kMostAttempts) return false;
+  SelectKernels& select = *network_.context().compute.kernels.select;
+  select.begin(batch.examples, found_k_, found_);
+  select.begin(batch.examples, k_, lanes_[0]);
+  const Candidates candidates{where.excluded, where.allowed};
+  network_.predict_best(batch, layer_, {units_, candidates, found_, lanes_[0], gave_up_});
+  std::int64_t gave_up = 1;
+  gave_up_.read(&gave_up, 1);
+  times_given_up_ = gave_up != 0 ? times_given_up_ + 1 : 0;
+  if (gave_up == 0) read_best(batch.examples);
+  return gave_up == 0;
+}
+
+// Scores are written block by block and merged into the lists.
+void Predictor::merge_blocks(const BoundBatch& batch, const ScoreFilter& where) {
   const Compute& compute = network_.context().compute;
   SelectKernels& select = *compute.kernels.select;
   for (TopK& lane : lanes_) select.begin(batch.examples, k_, lane);
-  const ScoreFilter where = on_device(filter);
   const Candidates candidates{where.excluded, where.allowed};
   network_.predict(batch, layer_, [&](Range units, MatrixView<const float> y, int lane) {
     const Index count = std::min(units.end, units_) - units.begin;
@@ -87,9 +124,6 @@ const TopK& Predictor::predict(const BoundBatch& batch, const ScoreFilter& filte
     select.merge(y, units.begin, candidates, lanes_[std::size_t(lane)]);
   });
   for (std::size_t lane = 1; lane < lanes_.size(); ++lane) select.merge(lanes_[lane], lanes_[0]);
-  if (!compute.memory.is_host()) return read_best(batch.examples);
-  merge_ranks(batch.examples);
-  return lanes_[0];
 }
 
 // What the filter says, where the kernels can read it.

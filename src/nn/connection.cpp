@@ -165,6 +165,12 @@ UnitParameters::UnitParameters(Index units, int state_arrays, Memory& memory)
   for (int s = 0; s < slots; ++s) slot[std::size_t(s)] = Buffer<float>::zeros(units, memory);
 }
 
+VectorUpdate UnitParameters::update_by(VectorView<const float> gradient) {
+  VectorUpdate update{value.view(), gradient, {}};
+  for (std::size_t s = 0; s < std::size_t(slots); ++s) update.slot[s] = slot[s].view();
+  return update;
+}
+
 void UnitParameters::update(const Compute& compute, const WeightStep& step, Index first,
                             VectorView<const float> gradient) {
   UpdateStep now = step.schedule.at(step.step);

@@ -208,17 +208,12 @@ void UnitLayer::backward(const Compute& compute, Index examples, const StepPosit
   norm_bias.update(compute, step, 0, gradient2_.view());
 }
 
-void UnitLayer::update_bias(const Compute& compute, const WeightStep& step, Range units,
-                            const DenseOperand& delta) {
+void UnitLayer::sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,
+                                  const DenseOperand& delta) {
   if (delta.values.data == nullptr)
     compute.kernels.pointwise->sum_columns(delta.rounded, step.scale, bias_gradient(units));
   else
     compute.kernels.pointwise->sum_columns(delta.values, step.scale, bias_gradient(units));
-  update_bias(compute, step, units);
-}
-
-void UnitLayer::update_bias(const Compute& compute, const WeightStep& step, Range units) {
-  bias.update(compute, step, units.begin - mine().begin, bias_gradient(units));
 }
 
 Index UnitLayer::parameter_bytes() const {

@@ -102,6 +102,56 @@ TEST_F(BatchTest, PreparationDoesWhatItSays) {
           }
 }
 
+TEST_F(BatchTest, GathersSparseRowsInAnyOrder) {
+  Executor executor(2);
+  const auto kernels = samples::make_batch(executor);
+  CsrBuffer gathered;  // one for all: capacity is kept
+  for (const Index batch : {0, 1, 31, 1000, 5003})
+    for (const bool values : {false, true}) {
+      SCOPED_TRACE(std::to_string(batch) + (values ? " values" : ""));
+      const SparseRows stored = samples::awkward_batch(300, 130, 9, values, random_);
+      std::vector<Index> row;
+      SparseRows expected;
+      for (Index r = 0; r < batch; ++r) {
+        row.push_back(below(stored.rows()));  // some rows twice
+        for (RowOffset i = stored.row_begin[std::size_t(row.back())];
+             i < stored.row_begin[std::size_t(row.back()) + 1]; ++i) {
+          expected.column.push_back(stored.column[std::size_t(i)]);
+          if (values) expected.value.push_back(stored.value[std::size_t(i)]);
+        }
+        expected.row_begin.push_back(RowOffset(expected.column.size()));
+      }
+      const auto entries = Index(expected.column.size());
+      kernels->gather(stored.view(), samples::view_of(std::as_const(row)), entries, gathered);
+      EXPECT_EQ(gathered.rows, batch);
+      EXPECT_EQ(gathered.cols, 130);
+      EXPECT_EQ(gathered.entry_limit, entries);
+      EXPECT_EQ(gathered.has_values, values);
+      const Prepared got = copy_of(gathered);
+      EXPECT_EQ(got.row_begin, expected.row_begin);
+      EXPECT_EQ(got.column, expected.column);
+      EXPECT_EQ(got.value, expected.value);
+    }
+}
+
+TEST_F(BatchTest, GathersDenseRowsInAnyOrder) {
+  Executor executor(2);
+  const auto kernels = samples::make_batch(executor);
+  for (const Index batch : {0, 1, 77})
+    for (const Index cols : {0, 1, 4, 31, 128, 1000, 20000})
+      for (const Index padding : {0, 4, 5}) {
+        SCOPED_TRACE(std::to_string(batch) + " x " + std::to_string(cols));
+        PaddedMatrix<float> stored(9, cols, padding), x(batch, cols, padding);
+        samples::fill_normal(stored.view(), random_);
+        std::vector<Index> row;
+        for (Index r = 0; r < batch; ++r) row.push_back(below(9));
+        kernels->gather(stored.view(), samples::view_of(std::as_const(row)), x.view());
+        for (Index r = 0; r < batch; ++r)
+          for (Index c = 0; c < cols; ++c) ASSERT_EQ(x(r, c), stored(row[std::size_t(r)], c));
+        EXPECT_TRUE(x.padding_is_intact());
+      }
+}
+
 TEST_F(BatchTest, PreparationReadsABatchInTheMiddleOfADataSet) {
   Executor executor(2);
   const auto kernels = samples::make_batch(executor);

@@ -152,6 +152,44 @@ TEST_F(UpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
       }
 }
 
+TEST_F(UpdateTest, SeveralVectorsAreUpdatedAsEachAlone) {
+  Executor executor(2);
+  const auto kernels = samples::make_update(executor);
+  const std::vector<Index> sizes{1, 0, 33, 1000, 20001};
+  for (const std::string& name : names_of<UpdateRule>())
+    for (const std::size_t copies : {0, 1, 9}) {
+      SCOPED_TRACE(name + " " + std::to_string(copies));
+      const UpdateRule rule = *find_named<UpdateRule>(name);
+      const UpdateStep step = UpdateSchedule{}.at(3);
+      std::vector<PaddedMatrix<float>> w, g, s0, s1;
+      for (std::size_t i = 0; i < copies * sizes.size(); ++i) {
+        const Index size = sizes[i % sizes.size()];
+        w.push_back(random_matrix(1, size));
+        g.push_back(random_matrix(1, size));
+        s0.push_back(random_matrix(1, size));
+        s1.push_back(random_matrix(1, size));
+        for (Index c = 0; c < size; ++c) {
+          s0.back()(0, c) = std::abs(s0.back()(0, c));
+          s1.back()(0, c) = std::abs(s1.back()(0, c));
+        }
+      }
+      auto expected_w = w, expected_s0 = s0, expected_s1 = s1;
+      std::vector<VectorUpdate> updates;
+      const auto row = [](PaddedMatrix<float>& m) {
+        return VectorView<float>{m.view().data, m.cols()};
+      };
+      for (std::size_t i = 0; i < w.size(); ++i)
+        updates.push_back({row(w[i]), row(g[i]), {row(s0[i]), row(s1[i])}});
+      kernels->update_vectors(rule, step, updates);
+      for (std::size_t i = 0; i < w.size(); ++i) {
+        kernels->update(rule, step, expected_w[i].view(), g[i].view(),
+                        {expected_s0[i].view(), expected_s1[i].view()});
+        EXPECT_TRUE(w[i].same_bits(expected_w[i])) << i;
+        EXPECT_TRUE(s0[i].same_bits(expected_s0[i]) && s1[i].same_bits(expected_s1[i])) << i;
+      }
+    }
+}
+
 TEST_F(UpdateTest, PartsOfAMatrixAreUpdatedInPlace) {
   Executor executor(2);
   const auto kernels = samples::make_update(executor);
@@ -180,6 +218,14 @@ TEST_F(UpdateTest, NormsDoNotDependOnThePadding) {
   kernels->norms(plain.view(), b, b + 1);
   EXPECT_EQ(a[0], b[0]);
   EXPECT_EQ(a[1], b[1]);
+}
+
+TEST_F(UpdateTest, VectorsThatDoNotFitAreRefused) {
+  Executor executor(1);
+  const auto kernels = samples::make_update(executor);
+  std::vector<float> w(3), g(4);
+  const VectorUpdate bad{samples::view_of(w), samples::view_of(std::as_const(g)), {}};
+  EXPECT_THROW(kernels->update_vectors(Sgd{}, UpdateStep{}, {&bad, 1}), ShapeError);
 }
 
 TEST_F(UpdateTest, ShapesThatDoNotFitAreRefused) {

@@ -17,10 +17,17 @@ std::string memory_line(const char* what, std::int64_t bytes, const std::string&
                      note.empty() ? "" : "  ", note);
 }
 
+std::string step_line(const PlanSettings& settings, const WorkPlan& work, double seconds) {
+  return fmt::format(
+      "\none step: {:.3g} GFLOP dense, {:.3g} GFLOP sparse; about {:.3g} ms, {} examples/s\n",
+      work.dense_flops * 1e-9, work.sparse_flops * 1e-9, seconds * 1e3,
+      with_thousands((long long)(seconds > 0 ? double(settings.batch) / seconds : 0.0)));
+}
+
 }  // namespace
 
-std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings, const WorkPlan& work,
-                      const WorkRates& rates, std::int64_t available_bytes) {
+std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
+                      std::int64_t available_bytes) {
   std::size_t name = 5;
   for (const LayerPlan& layer : plan.layers) name = std::max(name, layer.name.size());
   std::string out = fmt::format("{:<{}}  {:<6}  {:>12}  {:<12}  {:>16}  {}\n", "layer", name,
@@ -49,14 +56,22 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings, cons
   out += memory_line("data", plan.data_bytes, plan.data_streamed ? "(streamed from files)" : "");
   out += memory_line("total", plan.total_bytes());
   out += memory_line("available", available_bytes);
-  const double seconds = predicted_seconds(work, rates);
-  out += fmt::format(
-      "\none step: {:.3g} GFLOP dense, {:.3g} GFLOP sparse; about {:.3g} ms, {} examples/s\n",
-      work.dense_flops * 1e-9, work.sparse_flops * 1e-9, seconds * 1e3,
-      with_thousands((long long)(seconds > 0 ? double(settings.batch) / seconds : 0.0)));
-  out += fmt::format("measured: {:.3g} GFLOP/s dense, {:.3g} GFLOP/s sparse\n",
-                     rates.dense_flops * 1e-9, rates.sparse_flops * 1e-9);
   return out;
+}
+
+std::string step_text(const PlanSettings& settings, const WorkPlan& work, const WorkRates& rates) {
+  return step_line(settings, work, predicted_seconds(work, rates)) +
+         fmt::format("measured: {:.3g} GFLOP/s dense, {:.3g} GFLOP/s sparse\n",
+                     rates.dense_flops * 1e-9, rates.sparse_flops * 1e-9);
+}
+
+std::string step_text(const PlanSettings& settings, const WorkPlan& work, const StepTime& time) {
+  return step_line(settings, work, time.seconds) +
+         fmt::format(
+             "floor: {:.3g} ms ({:.3g} GB of weights and state), {:.0f} % of it\n"
+             "measured: {:.3g} TFLOP/s of large products, {:.3g} TB/s of copies\n",
+             time.floor_seconds * 1e3, work.bytes * 1e-9, 100.0 * time.floor_seconds / time.seconds,
+             time.dense_flops * 1e-12, time.bytes * 1e-12);
 }
 
 }  // namespace norn::tools

@@ -63,6 +63,9 @@ void add_data_options(TrainerOptions& options, CommandLine& line) {
   line.option("--data-memory", "", "SIZE", options.data_memory,
               "data sets that take more are read from their files batch by batch; the results are "
               "the same");
+  line.choice("--data-on-gpu", "", {"auto", "yes", "no"}, options.data_on_gpu,
+              "copy the data sets to the GPU once and gather batches there, the results being the "
+              "same; auto: where they fit beside everything else");
 }
 
 void add_training_options(TrainerOptions& options, CommandLine& line) {
@@ -136,6 +139,12 @@ void TrainerOptions::check() const {
   run.check();
   if (force && !resume.empty())
     throw UsageError("--force starts anew and --resume goes on: give one of the two");
+}
+
+DataOnGpu TrainerOptions::data_place() const {
+  return data_on_gpu == "yes"  ? DataOnGpu::yes
+         : data_on_gpu == "no" ? DataOnGpu::no
+                               : DataOnGpu::automatic;
 }
 
 void TrainerOptions::apply_to(TrainingDescriptor& training, Console& console) const {

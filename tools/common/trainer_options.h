@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/engine/memory_plan.h"
 #include "norn/nn/descriptor.h"
 #include "tools/common/program.h"
 
@@ -36,12 +37,14 @@ struct TrainerOptions {
   double checkpoint_minutes = 0.0;
   int keep = 3;
   std::string data_memory = "8G";
+  std::string data_on_gpu = "auto";
   bool plan = false;
   RunOptions run;
 
   void add_to(CommandLine& line);
   /// Throws UsageError for values that no run can have.
   void check() const;
+  DataOnGpu data_place() const;
   /// Puts the settings that were given into the descriptor; those that have no effect with its
   /// update rule are warned of.
   void apply_to(TrainingDescriptor& training, Console& console) const;

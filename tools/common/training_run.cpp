@@ -167,8 +167,7 @@ class TrainingRun {
   }
 
   // True when the plan was all that was asked for.
-  bool plan(const Graph& graph, const DataBinding& data, const Runtime& runtime,
-            const Context& context) {
+  bool plan(const Graph& graph, DataBinding& data, const Runtime& runtime, const Context& context) {
     PlanSettings settings;
     settings.batch = graph.network.training.batch;
     settings.ranks = session_.size();
@@ -179,23 +178,34 @@ class TrainingRun {
     settings.turns_operands = context.compute.kernels.turns_operands;
     for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
     settings.data_memory_bytes = data_memory_;
+    const std::int64_t free = runtime.available_bytes();
+    settings.data_on_gpu = choose_data_on_gpu(graph, settings, options_.data_place(), free);
     const MemoryPlan plan = plan_memory(graph, settings);
-    // The data sets are open: what they hold is taken already.
+    // The data sets are open: what they hold of main memory is taken already.
     const std::int64_t available =
-        settings.on_gpu ? runtime.available_bytes()
-                        : runtime.available_bytes() / ranks_on_this_host() + plan.data_bytes;
+        settings.on_gpu ? free : free / ranks_on_this_host() + plan.data_bytes;
     if (options_.plan && session_.rank() == 0) {
-      const WorkRates rates = measure_rates(context.compute, graph, settings.batch);
-      const std::string text =
-          plan_text(plan, settings, plan_work(graph, settings), rates, available);
-      std::fputs(text.c_str(), stdout);
+      std::fputs(plan_text(plan, settings, available).c_str(), stdout);
+      const bool fits = plan.total_bytes() <= available;
+      if (fits || !settings.on_gpu)
+        std::fputs(time_of_step(graph, settings, context).c_str(), stdout);
     }
     require_memory(plan, settings, available);
     if (options_.plan) return true;
-    console_.info(fmt::format("{} weights, {} of memory, {}, {}", with_thousands(plan.weights),
-                              human_bytes(double(plan.total_bytes())), runtime.description(),
-                              context.communicator.describe()));
+    console_.info(fmt::format("{} weights, {} of memory{}, {}, {}", with_thousands(plan.weights),
+                              human_bytes(double(plan.total_bytes())),
+                              settings.data_on_gpu ? ", data on the GPU" : "",
+                              runtime.description(), context.communicator.describe()));
+    if (settings.data_on_gpu) data.move_to(context.compute.memory);
     return false;
+  }
+
+  static std::string time_of_step(const Graph& graph, const PlanSettings& settings,
+                                  const Context& context) {
+    const WorkPlan work = plan_work(graph, settings);
+    return settings.on_gpu
+               ? step_text(settings, work, measure_step(graph, settings, context))
+               : step_text(settings, work, measure_rates(context.compute, graph, settings.batch));
   }
 
   void load(const Beginning& beginning, Network& network) {

@@ -54,6 +54,13 @@ struct DatasetInfo {
   double density() const;
 };
 
+/// A data set's stored rows as batches hold them, in a device's memory: one of the two, by the kind
+/// of the set.
+struct StoredRows {
+  CsrView sparse;
+  MatrixView<const float> dense;
+};
+
 /// The examples of one step, in host memory: indexing, element type and order are resolved.
 struct HostBatch {
   Index examples = 0;
@@ -63,6 +70,10 @@ struct HostBatch {
   Matrix<float> dense;         ///< capacity may exceed `examples` rows
   std::vector<float> weight;   ///< [examples], or empty when the set is not weighted
   std::vector<Index> example;  ///< their numbers in the data set
+  /// Set: the contents are not here, but rows `row` of these, with `entries` entries in all.
+  const StoredRows* stored = nullptr;
+  std::vector<Index> row;
+  RowOffset entries = 0;
   CsrView csr() const { return sparse.view(); }
   MatrixView<const float> matrix() const { return dense.first_rows(examples); }
 };
@@ -86,6 +97,14 @@ class Dataset {
   const DatasetInfo& info() const { return info_; }
   /// Fills `batch` with these examples, in this order. Only one thread at a time may call it.
   virtual void gather(std::span<const Index> examples, HostBatch& batch) = 0;
+  /// Fills in everything but the contents, for those who hold them elsewhere: `row` and `entries`
+  /// tell which they are.
+  virtual void locate(std::span<const Index> examples, HostBatch& batch) = 0;
+  /// Fills in the contents of stored rows [first, first + count), as gather() would, and nothing
+  /// else.
+  virtual void read_rows(Index first, Index count, HostBatch& batch) = 0;
+  /// Entries of all stored rows together; those that two rows share count twice.
+  virtual RowOffset row_entries() const = 0;
 
  protected:
   explicit Dataset(DatasetInfo info) : info_(std::move(info)) {}

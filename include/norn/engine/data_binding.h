@@ -36,6 +36,9 @@ class DataBinding {
   /// For make_graph and Network.
   std::vector<DatasetShape> shapes() const;
   Index examples() const { return examples_; }
+  /// Copies the contents of all sets to a GPU's memory, once and for all: their batches name rows
+  /// from then on. No BatchLoader may be reading them.
+  void move_to(Memory& memory);
   /// What a BatchLoader reads, in its order.
   std::vector<Dataset*> sets() const;
   /// The layers' view of a loaded batch. `layers` is the number of layers of the network.

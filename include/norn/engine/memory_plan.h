@@ -19,7 +19,8 @@ struct PlanSettings {
   int lanes = 1;
   Pass purpose = Pass::training;
   BlockRule block_rule;
-  bool on_gpu = false;  ///< the bytes are those of the GPU's memory: data sets stay outside
+  bool on_gpu = false;       ///< the bytes are those of the GPU's memory: data sets stay outside
+  bool data_on_gpu = false;  ///< or there, where they are not streamed
   bool rounds_operands = false;  ///< as Kernels::rounds_operands
   bool turns_operands = false;   ///< as Kernels::turns_operands
   std::vector<DatasetInfo> sets;
@@ -69,12 +70,26 @@ std::int64_t available_memory_bytes(int lanes);
 void require_memory(const MemoryPlan& plan, const PlanSettings& settings,
                     std::int64_t available_bytes);
 
+/// What a run was told about its data sets: to hold them in the GPU's memory where they fit, always
+/// or never.
+enum class DataOnGpu { automatic, yes, no };
+
+/// Whether the data sets of a run shall stand in the GPU's memory. Automatic: where they are not
+/// streamed and fit beside everything else, a gigabyte being left. Throws for `yes` when they
+/// cannot: DeviceError with the numbers when they do not fit, UsageError when there is no GPU or
+/// they are streamed.
+bool choose_data_on_gpu(const Graph& graph, PlanSettings settings, DataOnGpu wish,
+                        std::int64_t available_bytes);
+
 /// The work of one training step on rank 0.
 struct WorkPlan {
   double dense_flops = 0.0;
   double sparse_flops = 0.0;
   double pointwise_elements = 0.0;  ///< activations and deltas
   double updated_weights = 0.0;
+  /// Of weights, their state and gathered rows, each once for every product that reads or writes
+  /// it: activations may stay in a cache.
+  double bytes = 0.0;
   double flops() const { return dense_flops + sparse_flops; }
 };
 WorkPlan plan_work(const Graph& graph, const PlanSettings& settings);

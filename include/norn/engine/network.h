@@ -72,6 +72,18 @@ class Network {
   using BlockVisitor = std::function<void(Range units, MatrixView<const float> y, int lane)>;
   /// The outputs of one output layer for a batch.
   void predict(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
+  /// A search for the best units of an output layer that does not write their scores.
+  struct BestSearch {
+    Index units;                    ///< the candidates: those below
+    const Candidates& candidates;   ///< which of them, in the device's memory
+    TopK& found;                    ///< just begun, longer than `best`: what the product found
+    TopK& best;                     ///< just begun: the best by score
+    Buffer<std::int64_t>& gave_up;  ///< [1] on the device: 1 when the lists are void
+  };
+  /// Whether the device can search `units` units of an output layer for lists of k.
+  bool finds_best(int output_layer, Index units, Index k) const;
+  /// Only where it can.
+  void predict_best(const BoundBatch& batch, int output_layer, const BestSearch& search);
   /// The outputs of an output layer for a batch, [B x width], in main memory, valid until the next
   /// step: the columns of this rank's units.
   MatrixView<const float> outputs(const BoundBatch& batch, int output_layer);
@@ -114,6 +126,7 @@ class Network {
   WeightStep weight_step(const StepPosition& position, Index examples) const;
 
   void enqueue_prediction(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
+  ScoredUnits scored_units(int output_layer, Index units, Index examples) const;
   MatrixView<const float> in_main_memory(MatrixView<const float> values);
   void run_output(int layer, const BoundBatch& batch, const StepPosition& position);
   TargetView target_view(int layer, const BoundBatch& batch) const;
@@ -137,6 +150,7 @@ class Network {
   void finish_sparse(UnitLayer& layer, const WeightStep& step);
   SharedGradient& shared_gradient(const UnitLayer& layer, std::size_t connection);
   void add_shared_gradients(UnitLayer& layer);
+  void update_biases(const WeightStep& step);
   void update_shared(const WeightStep& step);
 
   Context context_;
@@ -153,6 +167,7 @@ class Network {
   std::vector<std::unique_ptr<SharedGradient>> shared_;  // by edge that uses shared weights
   std::vector<std::unique_ptr<OutputState>> outputs_;    // by layer
   std::vector<std::unique_ptr<DeviceBatch>> batches_;    // by layer that is bound to a data set
+  std::vector<bool> loaded_;                             // by layer: whether this step has one
   std::vector<BatchView> bound_;                         // by layer: the batch of this step
   std::vector<Scratch> scratch_;                         // by lane
   Buffer<FixedSum> row_squares_;                         // [lanes x B], with DeltaNorm

@@ -17,7 +17,9 @@ struct ScoreFilter {
 };
 
 /// Chooses the best K units of one output layer. Exact for every K; ties by lowest unit; the same
-/// on any number of ranks.
+/// on any number of ranks. Where the device can, the scores of wide layers are compared inside the
+/// product that makes them; they are written, block by block, for batches where that is not certain
+/// to find the best, as when many scores are equal.
 class Predictor {
  public:
   /// `units`: only units below this are candidates (a model trained on padded data has more); 0:
@@ -26,6 +28,8 @@ class Predictor {
   /// The best units of every example of the batch, on every rank. Valid until the next call. A list
   /// is shorter than K when there are fewer candidates.
   const TopK& predict(const BoundBatch& batch, const ScoreFilter& filter);
+  /// Whether the last call wrote its scores.
+  bool wrote_scores() const { return wrote_scores_; }
 
  private:
   /// The rows of a filter on the device.
@@ -34,6 +38,8 @@ class Predictor {
     Buffer<Column> column;
     Buffer<float> value;
   };
+  bool find_best(const BoundBatch& batch, const ScoreFilter& where);
+  void merge_blocks(const BoundBatch& batch, const ScoreFilter& where);
   ScoreFilter on_device(const ScoreFilter& filter);
   const TopK& read_best(Index examples);
   void merge_ranks(Index examples);
@@ -46,7 +52,12 @@ class Predictor {
   RowsCopy excluded_;
   RowsCopy factors_;
   Buffer<std::uint8_t> allowed_;
-  TopK host_best_;  // of lanes_[0], where that is on a GPU
+  TopK host_best_;     // of lanes_[0], where that is on a GPU
+  TopK found_;         // longer lists, of a search inside the product
+  Index found_k_ = 0;  // their length; 0: there is no such search
+  Buffer<std::int64_t> gave_up_;
+  int times_given_up_ = 0;
+  bool wrote_scores_ = true;
 };
 
 }  // namespace norn

@@ -20,6 +20,13 @@ class BatchKernels {
  public:
   virtual ~BatchKernels() = default;
 
+  /// Rows of a data set that stands in this memory, in the order asked for, as a batch.
+  ///   stored [R x N],  row [B] numbers below R,  gathered [B x N], its entry_limit being `entries`
+  /// `entries`: at least those of the chosen rows together.
+  void gather(CsrView stored, VectorView<const Index> row, Index entries, CsrBuffer& gathered);
+  ///   stored [R x N],  row [B],  x [B x N]
+  void gather(MatrixView<const float> stored, VectorView<const Index> row, MatrixView<float> x);
+
   /// Copies a sparse batch and prepares it: normalise, multiply by the weight, then leave entries
   /// out. A left-out entry is not stored.
   ///   x [B x N],  weight [B] factors of the values, or empty,  example [B] numbers of the examples
@@ -52,6 +59,10 @@ class BatchKernels {
   void mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out);
 
  private:
+  virtual void do_gather(CsrView stored, VectorView<const Index> row, Index entries,
+                         CsrBuffer& gathered) = 0;
+  virtual void do_gather(MatrixView<const float> stored, VectorView<const Index> row,
+                         MatrixView<float> x) = 0;
   virtual void do_prepare(CsrView x, VectorView<const float> weight,
                           VectorView<const Index> example, const InputPreparation& preparation,
                           CsrBuffer& prepared) = 0;

@@ -23,7 +23,7 @@ struct FixedMatrixView {
 /// How d cost / d pre-activation follows from d cost / d output: through dropout, then times f'(y).
 struct OutputSlope {
   Activation f;
-  DropoutMask dropout;        ///< the slope() of the outputs' mask; one that drops nothing: none
+  DropoutMask dropout;        ///< slope() of the outputs' mask; where it drops nothing, its factor
   MatrixView<const float> y;  ///< [B x N] f's outputs, or what has the same slopes
 };
 

@@ -18,7 +18,8 @@ struct OutputBlock {
   UnitCost rule;
   TargetView target;
   Index first_unit = 0;
-  MatrixView<float> delta;             ///< [B x W]
+  /// [B x W]; where the stride leaves room, up to a multiple of 4 columns may be written.
+  MatrixView<float> delta;
   MatrixView<Bfloat16> rounded_delta;  ///< [B x W] or empty
   /// [W x B, rounded up to a multiple of 4] or empty: the deltas turned over, zeros behind them.
   MatrixView<float> turned_delta;

@@ -8,6 +8,7 @@
 #include "norn/kernels/fused.h"
 #include "norn/kernels/normalization.h"
 #include "norn/kernels/pointwise.h"
+#include "norn/kernels/recommend.h"
 #include "norn/kernels/select.h"
 #include "norn/kernels/sparse.h"
 #include "norn/kernels/update.h"
@@ -34,7 +35,8 @@ struct Kernels {
   std::unique_ptr<CostKernels> cost;
   std::unique_ptr<UpdateKernels> update;
   std::unique_ptr<SelectKernels> select;
-  std::unique_ptr<FusedKernels> fused;  ///< null where the device has none
+  std::unique_ptr<FusedKernels> fused;          ///< null where the device has none
+  std::unique_ptr<RecommendKernels> recommend;  ///< null where the device has none
   std::unique_ptr<WorkQueue> queue;
   /// The families that WorkQueue::prepare() may use, and where they allocate, on devices that
   /// prepare beside other work. Null elsewhere.

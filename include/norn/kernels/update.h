@@ -7,6 +7,7 @@
 #include "norn/tensor/views.h"
 
 #include <array>
+#include <span>
 
 /// Weights: initial values, updates, norms.
 namespace norn {
@@ -22,6 +23,13 @@ struct WeightPlace {
   Index destinations = 0;  ///< units of the whole destination layer
 };
 
+/// A vector of parameters with its gradient and as much state as the rule has.
+struct VectorUpdate {
+  VectorView<float> w;
+  VectorView<const float> g;
+  std::array<VectorView<float>, 2> slot;
+};
+
 class UpdateKernels {
  public:
   virtual ~UpdateKernels() = default;
@@ -31,6 +39,9 @@ class UpdateKernels {
   void update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
               MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
               MatrixView<Bfloat16> rounded = {});
+  /// The same step for several vectors in one go.
+  void update_vectors(const UpdateRule& rule, const UpdateStep& step,
+                      std::span<const VectorUpdate> vectors);
   /// Initial weights. The weight from source i to destination j uses words 0 and 1 of
   /// random.block(i * destinations + j, 0).
   void initialise(const Initializer& initializer, Philox random, const WeightPlace& place,
@@ -46,6 +57,8 @@ class UpdateKernels {
   virtual void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
                          MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
                          MatrixView<Bfloat16> rounded) = 0;
+  virtual void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
+                                 std::span<const VectorUpdate> vectors) = 0;
   virtual void do_initialise(const Initializer& initializer, Philox random,
                              const WeightPlace& place, MatrixView<float> w) = 0;
   virtual void do_clip_row_norms(float limit, MatrixView<float> w) = 0;

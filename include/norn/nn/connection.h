@@ -157,6 +157,8 @@ struct UnitParameters {
   /// Applies gradient [n] to elements [first, first + n); never regularised.
   void update(const Compute& compute, const WeightStep& step, Index first,
               VectorView<const float> gradient);
+  /// The whole for UpdateKernels::update_vectors; the step has no regularisation.
+  VectorUpdate update_by(VectorView<const float> gradient);
   Index bytes() const { return value.bytes(); }
 };
 

@@ -96,14 +96,15 @@ class UnitLayer {
   /// batch normalisation.
   void backward(const Compute& compute, Index examples, const StepPosition& position,
                 const WeightStep& step);
-  /// Updates the biases of units with the column sums of their deltas.
-  void update_bias(const Compute& compute, const WeightStep& step, Range units,
-                   const DenseOperand& delta);
-  /// The same with the sums, times step.scale, that are in bias_gradient(units).
-  void update_bias(const Compute& compute, const WeightStep& step, Range units);
+  /// The biases' gradient for these units: the column sums of their deltas.
+  void sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,
+                         const DenseOperand& delta);
+  /// Where it goes: the sums times step.scale.
   VectorView<float> bias_gradient(Range units) {
     return gradient_.view().range(units.begin - mine().begin, units.count());
   }
+  /// What updates the biases once the gradient of all own units is there.
+  VectorUpdate bias_update() { return bias.update_by(gradient_.view()); }
 
   /// Bytes of parameters, of their state, and of everything else.
   Index parameter_bytes() const;

@@ -21,6 +21,22 @@ Buffer<T> on_host(const Buffer<T>& device, Index count) {
 
 class StagedBatch final : public BatchKernels {
  private:
+  void do_gather(CsrView stored, VectorView<const Index> row, Index entries,
+                 CsrBuffer& gathered) override {
+    StagedCsr staged_stored(stored);
+    StagedVector staged_row(row);
+    kernels_->gather(staged_stored.view(), staged_row.view(), entries, prepared_);
+    bring_back(gathered);
+  }
+  void do_gather(MatrixView<const float> stored, VectorView<const Index> row,
+                 MatrixView<float> x) override {
+    StagedMatrix staged_stored(stored);
+    StagedVector staged_row(row);
+    StagedMatrix staged_x(x);
+    kernels_->gather(staged_stored.view(), staged_row.view(), staged_x.view());
+    TestDevice::get().finish();
+    staged_x.back();
+  }
   void do_prepare(CsrView x, VectorView<const float> weight, VectorView<const Index> example,
                   const InputPreparation& preparation, CsrBuffer& prepared) override {
     StagedCsr staged_x(x);
@@ -28,15 +44,7 @@ class StagedBatch final : public BatchKernels {
     StagedVector staged_example(example);
     kernels_->prepare(staged_x.view(), staged_weight.view(), staged_example.view(), preparation,
                       prepared_);
-    TestDevice::get().finish();
-    prepared.rows = prepared_.rows;
-    prepared.cols = prepared_.cols;
-    prepared.entry_limit = prepared_.entry_limit;
-    prepared.has_values = prepared_.has_values;
-    prepared.row_begin = on_host(prepared_.row_begin, x.rows + 1);
-    const Index entries = prepared.row_begin.data()[x.rows];
-    prepared.column = on_host(prepared_.column, entries);
-    if (prepared.has_values) prepared.value = on_host(prepared_.value, entries);
+    bring_back(prepared);
   }
   void do_prepare_dense(MatrixView<const float> data, VectorView<const float> weight,
                         bool normalise_l2, MatrixView<float> x) override {
@@ -59,6 +67,18 @@ class StagedBatch final : public BatchKernels {
     }
     TestDevice::get().finish();
     staged_out.back();
+  }
+
+  void bring_back(CsrBuffer& batch) const {
+    TestDevice::get().finish();
+    batch.rows = prepared_.rows;
+    batch.cols = prepared_.cols;
+    batch.entry_limit = prepared_.entry_limit;
+    batch.has_values = prepared_.has_values;
+    batch.row_begin = on_host(prepared_.row_begin, batch.rows + 1);
+    const Index entries = batch.row_begin.data()[batch.rows];
+    batch.column = on_host(prepared_.column, entries);
+    if (batch.has_values) batch.value = on_host(prepared_.value, entries);
   }
 
   std::unique_ptr<BatchKernels> kernels_ = cuda::make_batch(*TestDevice::get().stream);

@@ -3,6 +3,9 @@
 #include "tests/kernels/device.h"
 #include "tests/kernels/staged/staged.h"
 
+#include <deque>
+#include <vector>
+
 namespace norn {
 namespace {
 
@@ -33,6 +36,19 @@ class StagedUpdate final : public UpdateKernels {
     s0.back();
     s1.back();
     upper.back();
+  }
+  void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
+                         std::span<const VectorUpdate> vectors) override {
+    std::deque<StagedVector<float>> written;
+    std::deque<StagedVector<const float>> read;
+    std::vector<VectorUpdate> staged;
+    const auto copy = [&](VectorView<float> v) { return written.emplace_back(v).view(); };
+    for (const VectorUpdate& v : vectors)
+      staged.push_back(
+          {copy(v.w), read.emplace_back(v.g).view(), {copy(v.slot[0]), copy(v.slot[1])}});
+    kernels_->update_vectors(rule, step, staged);
+    TestDevice::get().finish();
+    for (const StagedVector<float>& v : written) v.back();
   }
   void do_initialise(const Initializer& initializer, Philox random, const WeightPlace& place,
                      MatrixView<float> w) override {

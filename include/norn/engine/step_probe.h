@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/engine/memory_plan.h"
+
+/// How long a training step will take on a GPU, by making a few of a network that is no wider than
+/// needed to tell.
+namespace norn {
+
+struct StepTime {
+  double seconds = 0.0;        ///< predicted
+  double floor_seconds = 0.0;  ///< below which no step can be, by the two rates
+  double dense_flops = 0.0;    ///< of large products on this GPU, a second
+  double bytes = 0.0;          ///< of large copies, a second, read and written
+};
+
+/// Measures for about a second. Wide layers are cut to a few of their blocks, and the stages that
+/// work on them scaled up; data are synthetic, of the sets' mean density, items drawn by a power
+/// law.
+StepTime measure_step(const Graph& graph, const PlanSettings& settings, const Context& context);
+
+}  // namespace norn

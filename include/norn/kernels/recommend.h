@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/dense.h"
+#include "norn/kernels/select.h"
+
+/// The best units of an output layer without its scores: products that are compared where they are
+/// made. A device may have them for some shapes; callers fall back to writing the scores block by
+/// block.
+namespace norn {
+
+/// An output layer on its way from the activations before it to the best units.
+struct ScoredUnits {
+  DenseOperand x;                ///< [B x N]
+  DenseOperand w;                ///< [W x N]
+  VectorView<const float> bias;  ///< [W]
+};
+
+class RecommendKernels {
+ public:
+  virtual ~RecommendKernels() = default;
+  /// Whether find() takes such operands and lists of k.
+  virtual bool fits(const ScoredUnits& units, Index k) const = 0;
+  /// Fills `best`, which has just been begun, with the units of the highest pre-activations
+  /// x * w^T + bias, as SelectKernels::merge would from all of them. *gave_up becomes 1, and the
+  /// lists are void, for scores that mostly rise with the unit or candidates that are mostly
+  /// forbidden; it is never cleared.
+  virtual void find(const ScoredUnits& units, const Candidates& candidates, TopK& best,
+                    std::int64_t* gave_up) = 0;
+  /// The activation may map different pre-activations to one score, or, being rounded, put close
+  /// ones in another order: `best`, chosen by score from the longer lists `found`, is certain where
+  /// its last score leads that of found's last unit by more than the rounding, or `found` has all
+  /// candidates. *gave_up becomes 1 where neither holds.
+  virtual void check_lead(const TopK& found, const TopK& best, std::int64_t* gave_up) = 0;
+};
+
+}  // namespace norn

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The best units of an output layer where the device finds them without writing their scores.
+#include "norn/base/error.h"
+#include "norn/engine/network.h"
+#include "src/engine/network_state.h"
+
+namespace norn {
+namespace {
+
+// Whether a higher pre-activation never gives a lower score, rounding apart.
+bool keeps_order(const LayerActivation& activation) {
+  if (std::holds_alternative<SoftMax>(activation)) return true;
+  const Activation& f = std::get<Activation>(activation);
+  return std::holds_alternative<Sigmoid>(f) || std::holds_alternative<Linear>(f) ||
+         std::holds_alternative<Tanh>(f) || std::holds_alternative<Relu>(f);
+}
+
+}  // namespace
+
+ScoredUnits Network::scored_units(int output_layer, Index units, Index examples) const {
+  const UnitLayer& layer = *unit_layer(output_layer);
+  return {output_of(layer.source_layers[0], examples).dense,
+          layer.connections[0].operand({0, units}), layer.bias.value.view().range(0, units)};
+}
+
+bool Network::finds_best(int output_layer, Index units, Index k) const {
+  const UnitLayer* found = unit_layer(output_layer);
+  if (!context_.compute.kernels.recommend || !found || !found->is_output()) return false;
+  const UnitLayer& layer = *found;
+  return context_.communicator.size() == 1 && layer.connections.size() == 1 &&
+         layer.connections[0].begins_with_bias() && units_[std::size_t(layer.source_layers[0])] &&
+         graph_.skips[std::size_t(output_layer)].empty() &&
+         keeps_order(layer.descriptor().activation) &&
+         context_.compute.kernels.recommend->fits(scored_units(output_layer, units, batch_), k);
+}
+
+void Network::predict_best(const BoundBatch& batch, int output_layer, const BestSearch& search) {
+  require(batch.examples >= 1 && batch.examples <= batch_,
+          "Network::predict_best: batch is empty or larger than planned");
+  load(batch, Pass::prediction, StepPosition{});
+  const Compute& compute = context_.compute;
+  const UnitLayer& layer = *unit_layer(output_layer);
+  compute.kernels.queue->run([&] {
+    forward_hidden(batch, Pass::prediction, StepPosition{});
+    if (layer.is_softmax()) softmax_rows(output_layer, nullptr, batch.examples);
+    search.gave_up.fill_zero();
+    compute.kernels.recommend->find(scored_units(output_layer, search.units, batch.examples),
+                                    search.candidates, search.found, search.gave_up.data());
+    const MatrixView<float> score = search.found.score.view();
+    if (layer.is_softmax())
+      compute.kernels.cost->softmax_values(
+          rows_of(*outputs_[std::size_t(output_layer)], batch.examples), score);
+    else
+      compute.kernels.pointwise->activate(std::get<Activation>(layer.descriptor().activation),
+                                          score);
+    compute.kernels.select->merge(search.found, search.best);
+    compute.kernels.recommend->check_lead(search.found, search.best, search.gave_up.data());
+  });
+}
+
+}  // namespace norn

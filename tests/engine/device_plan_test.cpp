@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan of a run on a GPU against the bytes that steps really take there.
+#include "norn/base/error.h"
+#include "norn/data/dataset_writer.h"
+#include "norn/engine/data_binding.h"
+#include "norn/engine/memory_plan.h"
+#include "norn/engine/step_probe.h"
+#include "norn/engine/trainer.h"
+#include "norn/kernels/named_variant.h"
+#include "tests/data/support.h"
+#include "tests/support/test_runtime.h"
+#include "tests/support/training_recipe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace norn::test {
+namespace {
+
+// Large enough for what is not counted to show, small enough for seconds.
+Recipe wide_recipe(const UpdateRule& optimizer, const LayerActivation& output) {
+  Recipe recipe;
+  recipe.name = name_of(optimizer);
+  recipe.network.layers = {input_layer("In", 90'000),
+                           hidden_layer("First", 512, {"In"}, Activation(Relu{})),
+                           hidden_layer("Second", 256, {"First"}, Activation(Relu{})),
+                           output_layer("Out", 300'000, {"Second"}, output)};
+  recipe.network.layers[1].dropout = 0.3f;
+  recipe.network.training.optimizer = optimizer;
+  recipe.network.training.batch = 512;
+  recipe.network.training.epochs = 1;
+  return recipe;
+}
+
+// About 40 entries an example.
+void write_wide_data(const Recipe& recipe, const std::filesystem::path& path) {
+  constexpr Index kExamples = 2048;
+  std::vector<DatasetInfo> infos;
+  for (const LayerDescriptor& layer : recipe.network.layers) {
+    if (layer.dataset.empty()) continue;
+    DatasetInfo info;
+    info.name = layer.dataset;
+    info.extent[0] = layer.units();
+    info.sparse = info.boolean = true;
+    info.examples = info.unique_examples = kExamples;
+    info.entries = 40 * kExamples;
+    infos.push_back(info);
+  }
+  DatasetWriter writer(path, infos);
+  for (std::size_t i = 0; i < infos.size(); ++i) {
+    const Philox random = Philox::stream(i, RandomPurpose::test);
+    const std::vector<Index> sizes(kExamples, 40);
+    std::vector<Column> columns;
+    const Index step = infos[i].width() / 40;
+    for (Index e = 0; e < kExamples; ++e)
+      for (Index c = 0; c < 40; ++c)
+        columns.push_back(Column(c * step + Index(random.word(std::uint64_t(e), std::uint64_t(c)) %
+                                                  std::uint32_t(step))));
+    writer.append_rows(int(i), sizes, columns, {});
+  }
+  writer.commit();
+}
+
+PlanSettings settings_of(const Recipe& recipe, const DataBinding& data, const Context& context) {
+  PlanSettings settings;
+  settings.batch = recipe.network.training.batch;
+  settings.block_rule = context.compute.kernels.block_rule;
+  settings.on_gpu = true;
+  settings.rounds_operands = context.compute.kernels.rounds_operands;
+  for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
+  settings.data_memory_bytes = std::int64_t(1) << 32;
+  return settings;
+}
+
+class DataOnGpuTest : public testing::Test {
+ protected:
+  const std::unique_ptr<Runtime> runtime_ = make_test_runtime(1);
+  const std::unique_ptr<Communicator> one_ = make_single_process();
+  const Context context_ = runtime_->context(*one_);
+  const TempDir folder_;
+};
+
+class DevicePlanTest : public DataOnGpuTest {
+ protected:
+  void SetUp() override {
+    if (context_.compute.memory.is_host())
+      GTEST_SKIP() << "plans of main memory are in memory_plan_test.cpp";
+  }
+};
+
+void expect_planned_bytes(const Recipe& recipe, const std::filesystem::path& file, bool on_gpu) {
+  const std::unique_ptr<Runtime> runtime = make_test_runtime(1);
+  const auto one = make_single_process();
+  const Context context = runtime->context(*one);
+  DataBinding data(recipe.network, {{file}, {file}}, DataBinding::Layers::inputs_and_outputs);
+  Graph graph = make_graph(recipe.network, data.shapes(), "test");
+  PlanSettings settings = settings_of(recipe, data, context);
+  settings.data_on_gpu = on_gpu;
+  const MemoryPlan plan = plan_memory(graph, settings);
+  if (on_gpu) data.move_to(context.compute.memory);
+  Network network(std::move(graph), data.shapes(), context, settings.batch, Pass::training);
+  network.initialise(1);
+  TrainingState state;
+  train(network, data, {}, false, {}, state);
+  std::int64_t taken = context.compute.memory.peak_bytes();
+  if (const Memory* ahead = context.compute.kernels.memory_ahead) taken += ahead->peak_bytes();
+  EXPECT_NEAR(double(plan.total_bytes()) / double(taken), 1.0, 0.02)
+      << plan.total_bytes() << " bytes are planned, " << taken
+      << " were taken; data on the GPU: " << on_gpu;
+}
+
+TEST_F(DevicePlanTest, IsWhatTrainingTakes) {
+  for (const UpdateRule& optimizer : {UpdateRule(Sgd{}), UpdateRule(Adam{})})
+    for (const LayerActivation& output :
+         {LayerActivation(Activation(Sigmoid{})), LayerActivation(SoftMax{})}) {
+      const Recipe recipe = wide_recipe(optimizer, output);
+      SCOPED_TRACE(recipe.name + (std::holds_alternative<SoftMax>(output) ? " SoftMax" : ""));
+      write_wide_data(recipe, folder_ / "data.nc");
+      for (bool on_gpu : {false, true}) expect_planned_bytes(recipe, folder_ / "data.nc", on_gpu);
+    }
+}
+
+TEST_F(DevicePlanTest, RefusesWhatDoesNotFitWithTheNumbers) {
+  Recipe recipe = wide_recipe(Adam{}, Activation(Sigmoid{}));
+  write_wide_data(recipe, folder_ / "data.nc");
+  const DataBinding data(recipe.network, {{folder_ / "data.nc"}, {folder_ / "data.nc"}},
+                         DataBinding::Layers::inputs_and_outputs);
+  recipe.network.layers[0].extent[0] = recipe.network.layers[3].extent[0] = 100'000'000;
+  recipe.network.layers[1].extent[0] = 4096;
+  const PlanSettings settings = settings_of(recipe, data, context_);
+  const MemoryPlan plan = plan_memory(make_graph(recipe.network, data.shapes(), "test"), settings);
+  try {
+    require_memory(plan, settings, runtime_->available_bytes());
+    FAIL() << "terabytes were accepted";
+  } catch (const DeviceError& error) {
+    EXPECT_EQ(error.exit_code(), 4);
+    EXPECT_THAT(error.what(), testing::HasSubstr("TiB"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("available"));
+  }
+}
+
+TEST_F(DataOnGpuTest, IsChosenWhereTheDataFit) {
+  const Recipe recipe = wide_recipe(Sgd{}, Activation(Sigmoid{}));
+  write_wide_data(recipe, folder_ / "data.nc");
+  const DataBinding data(recipe.network, {{folder_ / "data.nc"}, {folder_ / "data.nc"}},
+                         DataBinding::Layers::inputs_and_outputs);
+  const Graph graph = make_graph(recipe.network, data.shapes(), "test");
+  PlanSettings settings = settings_of(recipe, data, context_);
+  const std::int64_t all = std::int64_t(64) << 30;
+  EXPECT_TRUE(choose_data_on_gpu(graph, settings, DataOnGpu::automatic, all));
+  EXPECT_FALSE(choose_data_on_gpu(graph, settings, DataOnGpu::no, all));
+  EXPECT_TRUE(choose_data_on_gpu(graph, settings, DataOnGpu::yes, all));
+  const std::int64_t few = plan_memory(graph, settings).total_bytes() + 1000;
+  EXPECT_FALSE(choose_data_on_gpu(graph, settings, DataOnGpu::automatic, few));
+  EXPECT_THROW(choose_data_on_gpu(graph, settings, DataOnGpu::yes, few), DeviceError);
+  settings.data_memory_bytes = 10;  // streamed
+  EXPECT_FALSE(choose_data_on_gpu(graph, settings, DataOnGpu::automatic, all));
+  EXPECT_THROW(choose_data_on_gpu(graph, settings, DataOnGpu::yes, all), UsageError);
+  settings.on_gpu = false;
+  EXPECT_FALSE(choose_data_on_gpu(graph, settings, DataOnGpu::automatic, all));
+  EXPECT_THROW(choose_data_on_gpu(graph, settings, DataOnGpu::yes, all), UsageError);
+}
+
+TEST_F(DevicePlanTest, PredictsTheTimeOfAStep) {
+  const Recipe recipe = wide_recipe(Sgd{}, Activation(Sigmoid{}));
+  write_wide_data(recipe, folder_ / "data.nc");
+  const DataBinding data(recipe.network, {{folder_ / "data.nc"}, {folder_ / "data.nc"}},
+                         DataBinding::Layers::inputs_and_outputs);
+  const StepTime time = measure_step(make_graph(recipe.network, data.shapes(), "test"),
+                                     settings_of(recipe, data, context_), context_);
+  EXPECT_GT(time.floor_seconds, 1e-6);
+  EXPECT_GT(time.seconds, time.floor_seconds);
+  EXPECT_LT(time.seconds, 1.0);
+}
+
+}  // namespace
+}  // namespace norn::test
