@@ -300,7 +300,7 @@ class CudaDense final : public DenseKernels {
                    Existing existing) override {
     if (g.empty()) return;
     const float keep = existing == Existing::add ? 1.0f : 0.0f;
-    if (pays_to_turn(delta.rows(), g))
+    if (delta.turned.data != nullptr || pays_to_turn(delta.rows(), g))
       product(turned_side(x, true, second_turned_), turned_side(delta, false, first_turned_), scale,
               keep, g);
     else

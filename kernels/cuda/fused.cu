@@ -24,11 +24,14 @@ class CudaFused final : public FusedKernels {
   explicit CudaFused(const Stream& stream)
       : stream_(stream),
         dense_(make_dense(stream)),
-        usable_(stream.precision == Precision::bf16 && device_has_wgmma()),
+        usable_(stream.precision != Precision::fp32 && device_has_wgmma()),
         output_scratch_(stream.memory) {}
 
   bool output_delta(const OutputBlock& block) override {
-    return usable_ && output_delta_bfloat16(stream_, output_scratch_, block);
+    if (!usable_) return false;
+    return stream_.precision == Precision::bf16
+               ? output_delta_bfloat16(stream_, output_scratch_, block)
+               : output_delta_float(stream_, output_scratch_, block);
   }
   bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta, DenseOperand x,
               float scale, MatrixView<float> w, std::array<MatrixView<float>, 2> slot,

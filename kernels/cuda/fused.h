@@ -25,5 +25,7 @@ struct OutputScratch {
 
 /// FusedKernels::output_delta in bfloat16.
 bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const OutputBlock& block);
+/// FusedKernels::output_delta in tf32.
+bool output_delta_float(const Stream& stream, OutputScratch& scratch, const OutputBlock& block);
 
 }  // namespace norn::cuda

@@ -12,6 +12,7 @@ namespace norn::cuda {
 /// Whether the copy engine can read and write the matrix: its rows begin at multiples of 16 bytes,
 /// its sizes fit.
 bool can_map(MatrixView<const Bfloat16> matrix);
+bool can_map(MatrixView<const float> matrix);
 
 /// A matrix that is copied in boxes of 64 columns x 64 rows with the 128-byte swizzle. What lies
 /// outside the matrix is read as zero and not written.
@@ -19,7 +20,11 @@ CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix);
 
 /// The same for floats, in boxes of whole rows of a tile: `cols` (at most 256) columns x `rows`
 /// rows, not swizzled.
-bool can_map(MatrixView<const float> matrix);
 CUtensorMap map_rows(MatrixView<const float> matrix, int rows, int cols);
+
+/// The same in boxes of 32 columns x 64 rows, swizzled: operands, which are rounded to tf32 on the
+/// way, and results.
+CUtensorMap map_operand_boxes(MatrixView<const float> matrix);
+CUtensorMap map_result_boxes(MatrixView<float> matrix);
 
 }  // namespace norn::cuda

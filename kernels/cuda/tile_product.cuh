@@ -2,20 +2,22 @@
 #pragma once
 
 #include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/hopper_float.cuh"
+#include "norn/base/bfloat16.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
-/// Tiles of 128 x 128 of a product of bfloat16 matrices, for kernels that use up each tile where it
-/// is made. A block of 384 threads stays on its multiprocessor and goes through many tiles: one
-/// warp copies operands into a ring of stages, two warpgroups take turns, so that one multiplies
-/// while the other one works on its finished tile. The blocks of a cluster compute neighbouring
-/// tiles and hand each other the operands that these share.
+/// Tiles of 128 x 128 of a product of bfloat16 matrices, or of float ones in tf32, for kernels that
+/// use up each tile where it is made. A block of 384 threads stays on its multiprocessor and goes
+/// through many tiles: one warp copies operands into a ring of stages, two warpgroups take turns,
+/// so that one multiplies while the other one works on its finished tile. The blocks of a cluster
+/// compute neighbouring tiles and hand each other the operands that these share.
 namespace norn::cuda {
 
 constexpr int kTile = 128;                    ///< rows and columns of a tile
-constexpr int kTileDepth = 64;                ///< values of k in a stage
-constexpr int kPieceBytes = 64 * 64 * 2;      ///< one copy: 64 x 64 values
+constexpr int kPieceBytes = 64 * 128;         ///< one copy: 64 rows of 64 values, or 32 floats
 constexpr int kStageBytes = 4 * kPieceBytes;  ///< two pieces of a, two of b
 constexpr int kConsumers = 2;                 ///< warpgroups that multiply
 constexpr int kConsumerThreads = 128;
@@ -46,6 +48,11 @@ struct TileOrder {
   }
 };
 
+/// Values of k in a stage.
+template <typename T>
+constexpr int kTileDepthOf = 128 / int(sizeof(T));
+constexpr int kTileDepth = kTileDepthOf<Bfloat16>;
+
 /// What the copying warp needs.
 struct TileOperands {
   CUtensorMap a;
@@ -73,9 +80,14 @@ __device__ inline int warpgroup() {
   return __shfl_sync(0xFFFFFFFFu, int(threadIdx.x) / 128, 0);
 }
 
-/// kRows x kCols blocks are a cluster: those in a row share a, those in a column b.
-template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, int kStages>
+/// kRows x kCols blocks are a cluster: those in a row share a, those in a column b. Of floats, k is
+/// contiguous in both operands.
+template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, int kStages,
+          typename T = Bfloat16>
 class TilePipeline {
+  static_assert(std::is_same_v<T, Bfloat16> ||
+                (kMajorA == hopper::Major::k && kMajorB == hopper::Major::k));
+
  public:
   static constexpr int kBlocks = kRows * kCols;
   static constexpr int kStagesBytes = kStages * kStageBytes;
@@ -177,7 +189,7 @@ class TilePipeline {
 
   __device__ void load_stage(TilePlace at, int step, std::uint32_t stage) const {
     const std::uint32_t to = stages_ + stage * kStageBytes;
-    const int k = step * kTileDepth;
+    const int k = step * kTileDepthOf<T>;
     hopper::barrier_arrive_expecting(full_ + 8 * stage, kStageBytes);
     load_operand<kMajorA, kCols>(operands_.a, to, stage, at.row, k, col_in_cluster(), row_mask());
     load_operand<kMajorB, kRows>(operands_.b, to + 2 * kPieceBytes, stage, at.col, k,
@@ -209,12 +221,16 @@ class TilePipeline {
     const std::uint64_t b = hopper::operand<kMajorB>(stage + 2 * kPieceBytes);
     hopper::product_fence();
 #pragma unroll
-    for (int k = kHalf * kTileDepth / 32; k < (kHalf + 1) * kTileDepth / 32; ++k) {
+    for (int k = 2 * kHalf; k < 2 * (kHalf + 1); ++k) {  // of four runs of 32 bytes
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        hopper::multiply_add_64x128x16<kMajorA, kMajorB>(
-            sum[half], a + half * (kPieceBytes / 16) + k * hopper::kNextK<kMajorA>,
-            b + k * hopper::kNextK<kMajorB>);
+      for (int half = 0; half < 2; ++half) {
+        const std::uint64_t a_run = a + half * (kPieceBytes / 16) + k * hopper::kNextK<kMajorA>;
+        const std::uint64_t b_run = b + k * hopper::kNextK<kMajorB>;
+        if constexpr (std::is_same_v<T, float>)
+          hopper::multiply_add_64x128x8(sum[half], a_run, b_run);
+        else
+          hopper::multiply_add_64x128x16<kMajorA, kMajorB>(sum[half], a_run, b_run);
+      }
     }
     hopper::product_commit();
   }

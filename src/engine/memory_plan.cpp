@@ -256,6 +256,9 @@ class Planner {
     if (!training()) return;
     each_lane("input deltas of a block", settings_.batch * widest_source * kFloat);
     each_lane("gradient of a tile", gradient * kFloat);
+    if (settings_.turns_operands)
+      each_lane("deltas of a block, turned over",
+                widest_delta * ((settings_.batch + 7) / 8 * 8) * kFloat);
     if (settings_.rounds_operands)
       each_lane("deltas of a block, rounded",
                 settings_.batch * rounded_stride(widest_delta) * kRounded);

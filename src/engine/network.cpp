@@ -268,6 +268,8 @@ void Network::build_scratch() {
     if (context_.compute.kernels.rounds_operands)
       scratch.delta =
           Matrix<Bfloat16>(batch_, rounded_stride(widest_delta), context_.compute.memory);
+    if (context_.compute.kernels.turns_operands)
+      scratch.turned = Matrix<float>(widest_delta, (batch_ + 7) / 8 * 8, context_.compute.memory);
   }
   if (clips && purpose_ == Pass::training)
     row_squares_ = Buffer<FixedSum>(Index(scratch_.size()) * batch_, context_.compute.memory);
@@ -296,8 +298,8 @@ Index Network::working_bytes() const {
   for (const auto& layer : units_)
     if (layer) bytes += layer->working_bytes();
   for (const Scratch& scratch : scratch_)
-    bytes +=
-        scratch.z.bytes() + scratch.dx.bytes() + scratch.gradient.bytes() + scratch.delta.bytes();
+    bytes += scratch.z.bytes() + scratch.dx.bytes() + scratch.gradient.bytes() +
+             scratch.delta.bytes() + scratch.turned.bytes();
   for (const auto& state : outputs_)
     if (state)
       bytes += state->kept_z.bytes() + state->block_maximum.bytes() + state->block_sum.bytes() +

@@ -142,11 +142,12 @@ std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& t
                                                  int lane) {
   UnitLayer& layer = *units_[std::size_t(number)];
   const Compute& compute = context_.compute;
-  Matrix<Bfloat16>& scratch = scratch_[std::size_t(lane)].delta;
+  Scratch& scratch = scratch_[std::size_t(lane)];
   const bool plain = layer.connections.size() == 1 && layer.connections[0].begins_with_bias() &&
                      graph_.skips[std::size_t(number)].empty() &&
                      layer.descriptor().delta_norm == 0.0f && !layer.is_softmax();
-  if (!compute.kernels.fused || scratch.empty() || !plain) return std::nullopt;
+  if (!compute.kernels.fused || (scratch.delta.empty() && scratch.turned.empty()) || !plain)
+    return std::nullopt;
   const Index width = units.count();
   OutputBlock block;
   block.x = output_of(layer.source_layers[0], examples).dense;
@@ -155,13 +156,21 @@ std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& t
   block.rule = unit_cost(graph_.network, layer.descriptor());
   block.target = target;
   block.first_unit = units.begin;
-  block.delta = {nullptr, examples, width, width};
-  block.rounded_delta = {scratch.view().data, examples, width, rounded_stride(width)};
+  if (scratch.turned.empty()) {
+    block.delta = {nullptr, examples, width, width};
+    block.rounded_delta = {scratch.delta.view().data, examples, width, rounded_stride(width)};
+  } else {
+    const Index depth = round_up_to_eight(examples);
+    block.delta = block_z(layer, units, examples, lane);
+    block.turned_delta = {scratch.turned.view().data, width, depth, depth};
+  }
   block.cost = cost;
   block.bias_gradient = layer.bias_gradient(units);
   block.bias_scale = scale;
   if (!compute.kernels.fused->output_delta(block)) return std::nullopt;
-  return DenseOperand(MatrixView<const float>(block.delta), block.rounded_delta);
+  DenseOperand delta(MatrixView<const float>(block.delta), block.rounded_delta);
+  delta.turned = block.turned_delta;
+  return delta;
 }
 
 // DeltaNorm needs the norm of whole rows before the first block is used: one pass for the squares

@@ -18,10 +18,13 @@ struct OutputBlock {
   UnitCost rule;
   TargetView target;
   Index first_unit = 0;
-  MatrixView<float> delta;             ///< [B x W]
+  /// [B x W]; where the stride leaves room, up to a multiple of 4 columns may be written.
+  MatrixView<float> delta;
   MatrixView<Bfloat16> rounded_delta;  ///< [B x W] or empty
-  double* cost = nullptr;              ///< the block's summed cost, as CostKernels::delta gives it
-  VectorView<float> bias_gradient;     ///< [W] or empty
+  /// [W x B, rounded up to a multiple of 4] or empty: the deltas turned over, zeros behind them.
+  MatrixView<float> turned_delta;
+  double* cost = nullptr;           ///< the block's summed cost, as CostKernels::delta gives it
+  VectorView<float> bias_gradient;  ///< [W] or empty
   float bias_scale = 1.0f;
 };
 
@@ -29,9 +32,9 @@ class FusedKernels {
  public:
   virtual ~FusedKernels() = default;
   /// delta = the block's deltas (CostKernels::delta of x * w^T + bias). Where rounded_delta is
-  /// given, only that is written. bias_gradient = bias_scale * sum over rows of the deltas, where
-  /// they are rounded of the rounded ones. Returns false, and does nothing, for what it does not
-  /// support.
+  /// given, only that is written; a device that computes in tf32 wants turned_delta. bias_gradient
+  /// = bias_scale * sum over rows of the deltas, where they are rounded of the rounded ones.
+  /// Returns false, and does nothing, for what it does not support.
   virtual bool output_delta(const OutputBlock& block) = 0;
   /// One step of the rule for w with the gradient scale * delta^T * x, which is not stored.
   ///   delta [B x W],  x [B x N],  w, slot, rounded as for UpdateKernels::update

@@ -98,6 +98,7 @@ struct WeightStep {
 struct Scratch {
   Matrix<float> z;         ///< [B x widest output block]
   Matrix<Bfloat16> delta;  ///< [B x widest block], deltas rounded for products; or empty
+  Matrix<float> turned;    ///< [widest block x B, rounded up], deltas turned over; or empty
   Matrix<float> dx;        ///< [B x widest dense source]
   Buffer<float> gradient;  ///< one tile of a weight gradient
 };

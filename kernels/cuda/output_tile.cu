@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Before and after the tiles of an output layer: where their targets are, and what they add up to.
+#include "kernels/cuda/output_tile.cuh"
+
+namespace norn::cuda {
+namespace {
+
+__global__ void __launch_bounds__(128)
+    find_offsets_kernel(const TargetSource source, Index end_unit, Index tiles_a_thread,
+                        int* offset) {
+  find_offsets(source, end_unit, tiles_a_thread, offset);
+}
+
+/// The first block adds the costs, the others a column for each thread.
+constexpr int kTotalThreads = 512;
+__global__ void __launch_bounds__(kTotalThreads) total_kernel(const TileTotals task) {
+  if (blockIdx.x > 0) {
+    const Index col = Index(blockIdx.x - 1) * kTotalThreads + threadIdx.x;
+    if (col >= task.cols) return;
+    double sum = 0.0;
+#pragma unroll 8
+    for (Index i = 0; i < task.row_tiles; ++i)
+      sum += double(task.tile_gradient[i * task.cols + col]);
+    task.gradient[col] = float(task.scale * sum);
+    return;
+  }
+  __shared__ double part[kTotalThreads];
+  double sum = 0.0;
+#pragma unroll 8
+  for (Index i = threadIdx.x; i < task.tiles; i += kTotalThreads) sum += task.tile_cost[i];
+  part[threadIdx.x] = sum;
+  for (unsigned half = kTotalThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) *task.cost = part[0];
+}
+
+}  // namespace
+
+TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const OutputBlock& block) {
+  const CsrView& sparse = block.target.sparse;
+  const Index rows = block.x.rows();
+  const Index cols = block.w.rows();
+  TargetSource source{.column = sparse.column,
+                      .row_begin = sparse.row_begin,
+                      .offset = nullptr,
+                      .stride = (rows + 63) / 64 * 64,
+                      .rows = rows,
+                      .cols = cols,
+                      .first_unit = block.first_unit,
+                      .tiles = int((cols + kTile - 1) / kTile),
+                      .bias = block.bias,
+                      .weight = block.target.weight};
+  int* offset = scratch.reserve((source.tiles + 1) * source.stride);
+  source.offset = offset;
+  // Few rows and tiles: as many threads as there are, for none to have much to do.
+  constexpr Index kThreads = 65536;
+  const Index starts = source.tiles + 1;
+  const Index each = std::clamp<Index>(starts * source.stride / kThreads, 1, 8);
+  const dim3 grid(blocks_for(source.stride, 128, source.stride),
+                  blocks_for(starts, int(each), starts));
+  find_offsets_kernel<<<grid, 128, 0, stream.stream>>>(source, block.first_unit + cols, each,
+                                                       offset);
+  check_launch("find_offsets_kernel");
+  return source;
+}
+
+void add_totals(const Stream& stream, const TileTotals& totals) {
+  const unsigned column_blocks =
+      totals.tile_gradient == nullptr ? 0 : blocks_for(totals.cols, kTotalThreads, totals.cols);
+  total_kernel<<<1 + column_blocks, kTotalThreads, 0, stream.stream>>>(totals);
+  check_launch("total_kernel");
+}
+
+}  // namespace norn::cuda
