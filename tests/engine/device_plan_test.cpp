@@ -67,6 +67,7 @@ PlanSettings settings_of(const Recipe& recipe, const DataBinding& data, const Co
   settings.block_rule = context.compute.kernels.block_rule;
   settings.on_gpu = true;
   settings.rounds_operands = context.compute.kernels.rounds_operands;
+  settings.turns_operands = context.compute.kernels.turns_operands;
   for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
   settings.data_memory_bytes = std::int64_t(1) << 32;
   return settings;

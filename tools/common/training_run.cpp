@@ -176,6 +176,7 @@ class TrainingRun {
     settings.on_gpu = !context.compute.memory.is_host();
     settings.rounds_operands = context.compute.kernels.rounds_operands;
     settings.turns_operands = context.compute.kernels.turns_operands;
+    settings.turns_operands = context.compute.kernels.turns_operands;
     for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
     settings.data_memory_bytes = data_memory_;
     const std::int64_t free = runtime.available_bytes();
