@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Norn and PyTorch on the same GPU, the same networks and batches, in turn; prints a table and writes it as JSON.
-#   tests/bench/compare_gpu.sh [--rows NAME,NAME] [--limit SECONDS] [--steps N] [--out FOLDER] [--ours | --peers] [--list]
+#   tests/bench/compare_gpu.sh [--rows NAME,NAME] [--limit SECONDS] [--steps N] [--out FOLDER] [--ours | --peers] [--no-strong] [--list]
 #     --rows    these rows only (--list names them); all by default, about 6 minutes
 #     --limit   time for each program of a row [60]; what takes longer counts as failed
 #     --steps   timed steps of the peers [12]
 #     --out     where the reports go [build/bench/compare_gpu]
 #     --ours, --peers   only that side
+#     --no-strong   of the peers only the program that a user would write
 # Needs train_bench and predict_bench (build/cuda/bin, else PATH) and a python3 with PyTorch and Triton for CUDA
 # (another one: PYTHON=...). Peers run without dropout. A GPU that does nothing else gives better figures.
 set -euo pipefail
@@ -24,8 +25,8 @@ rows=(
   "top100||1024|"
 )
 
-wanted="" limit=60 steps=12 out=build/bench/compare_gpu sides="ours peers"
-usage() { sed -n '3,12s/^# \{0,1\}//p' "$0"; }
+wanted="" limit=60 steps=12 out=build/bench/compare_gpu sides="ours peers" strong=yes
+usage() { sed -n '3,13s/^# \{0,1\}//p' "$0"; }
 need_value() { [ "$#" -ge 2 ] || { echo "compare_gpu.sh: $1 needs a value" >&2; exit 2; }; }
 while [ "$#" -gt 0 ]; do
   case "$1" in
@@ -35,6 +36,7 @@ while [ "$#" -gt 0 ]; do
     --out) need_value "$@"; out=$2; shift ;;
     --ours) sides="ours" ;;
     --peers) sides="peers" ;;
+    --no-strong) strong=no ;;
     --list) printf '%s\n' "${rows[@]%%|*}"; exit 0 ;;
     -h | --help) usage; exit 0 ;;
     *) echo "compare_gpu.sh: unknown option '$1'; see --help" >&2; exit 2 ;;
@@ -74,6 +76,7 @@ run_peers() {
       --steps "$steps" --json "$out/$row.plain.jsonl"
     grep -q '"error"' "$out/$row.plain.jsonl" || break
   done
+  [ "$strong" = yes ] || return 0
   attempt "$row.strong" "$python" "$peers/pytorch_strong.py" "${options[@]}" --variant blocks,overlap,fused \
     --steps "$steps" --json "$out/$row.strong.jsonl"
 }
@@ -91,6 +94,7 @@ for row in "${rows[@]}"; do
   if [ "$name" = top100 ]; then
     [[ "$sides" != *ours* ]] || run_ours "$name" predict_bench
     for variant in plain:topk strong:groups; do
+      [ "$strong" = yes ] || [ "${variant%:*}" = plain ] || continue
       [[ "$sides" != *peers* ]] || attempt "$name.${variant%:*}" "$python" "$peers/pytorch_topk.py" \
         --variant "${variant#*:}" --json "$out/$name.${variant%:*}.jsonl"
     done
