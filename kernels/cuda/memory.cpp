@@ -34,6 +34,7 @@ class RelaxedCapture {
 DeviceMemory::~DeviceMemory() {
   cudaStreamSynchronize(stream_);
   empty_pool();
+  for (void* data : retired_) cudaFree(data);
 }
 
 void DeviceMemory::empty_pool() noexcept {
@@ -42,8 +43,27 @@ void DeviceMemory::empty_pool() noexcept {
   free_.clear();
 }
 
+void DeviceMemory::retire(void* data) noexcept {
+  try {
+    retired_.push_back(data);
+  } catch (...) {
+    cudaFree(data);
+  }
+  free_retired();
+}
+
+void DeviceMemory::free_retired() noexcept {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(stream_, &capture);
+  if (capture != cudaStreamCaptureStatusNone || retired_.empty()) return;
+  cudaStreamSynchronize(stream_);
+  for (void* data : retired_) cudaFree(data);
+  retired_.clear();
+}
+
 void* DeviceMemory::allocate(std::size_t bytes) {
   const RelaxedCapture relaxed;
+  free_retired();
   const std::size_t size = rounded_up(bytes);
   void* data = nullptr;
   if (const auto found = free_.find(size); found != free_.end() && !found->second.empty()) {
@@ -73,7 +93,7 @@ void DeviceMemory::release(void* data, std::size_t bytes) noexcept {
   const RelaxedCapture relaxed;
   record_released(bytes);
   if (!pooled_) {
-    cudaFree(data);
+    retire(data);
     return;
   }
   try {

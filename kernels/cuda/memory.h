@@ -12,7 +12,8 @@ namespace norn::cuda {
 
 /// Memory of one GPU. With a pool, what is released is handed out again to the next request of the
 /// same size; since all work is on one stream, the new owner's work follows the old one's. What the
-/// pool keeps goes back to the driver before a request is refused.
+/// pool keeps goes back to the driver before a request is refused. Without one, it goes back to the
+/// driver at once, but not while a graph is being captured, whose work comes later.
 class DeviceMemory final : public Memory {
  public:
   DeviceMemory(cudaStream_t stream, bool pooled) : stream_(stream), pooled_(pooled) {}
@@ -31,9 +32,12 @@ class DeviceMemory final : public Memory {
 
  private:
   void empty_pool() noexcept;
+  void retire(void* data) noexcept;
+  void free_retired() noexcept;
   cudaStream_t stream_;
   bool pooled_;
   std::map<std::size_t, std::vector<void*>> free_;
+  std::vector<void*> retired_;  // released, without a pool, and not yet given back
 };
 
 }  // namespace norn::cuda

@@ -11,9 +11,13 @@ __global__ void probe_kernel() {}
 
 bool device_runs_this_build() {
   cudaFuncAttributes attributes{};
-  const bool runs = cudaFuncGetAttributes(&attributes, probe_kernel) == cudaSuccess;
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, probe_kernel);
   cudaGetLastError();
-  return runs;
+  if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction ||
+      status == cudaErrorUnsupportedPtxVersion)
+    return false;
+  check(status, "cudaFuncGetAttributes");  // a GPU that failed before says so here
+  return true;
 }
 
 }  // namespace norn::cuda

@@ -24,10 +24,14 @@ EMPTY = "echo '[==========] 0 tests from 0 test suites ran. (0 ms total)'"
 CRASHES = "echo '[ RUN      ] A.B'; kill -SEGV $$"
 SLEEPS = "exec sleep 30"
 # As compute-sanitizer: --tool NAME and others of its own, then the program.
-SANITIZER = """tool=$2; shift 6; "$@"; status=$?
+SANITIZER = """tool=$2; while [[ "$1" == --* ]]; do shift 2; done; "$@"; status=$?
 case "$tool" in
   racecheck) echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)' ;;
-  initcheck) [ -z "${FINDS:-}" ] || { echo '========= ERROR SUMMARY: 2 errors'; exit 99; }
+  initcheck) [ -z "${FINDS_AT:-}" ] || { for kernel in $FINDS_AT; do
+               echo '========= Uninitialized __global__ memory read of size 4 bytes'
+               echo "=========     at void $kernel(int)+0x10"; done
+               echo '========= ERROR SUMMARY: 2 errors'; exit 99; }
+             [ -z "${FINDS:-}" ] || { echo '========= ERROR SUMMARY: 2 errors'; exit 99; }
              echo '========= ERROR SUMMARY: 0 errors' ;;
   memcheck) [ -n "${REFUSES:-}" ] || echo '========= ERROR SUMMARY: 0 errors' ;;
 esac
@@ -94,6 +98,13 @@ class GpuCheck(Folder):
         for tool in ("plain", "memcheck", "racecheck", "initcheck"):
             self.assertRegex(summary, rf"a_test +{tool} +3 +\d+  ok")
 
+    def test_a_precision_is_run_plainly_alone(self):
+        program = self.script("a_test", 'echo "precision=$NORN_TEST_PRECISION" >> "$NOTES"\n' + PASSES)
+        status, text = self.check(f"{program}:bf16")
+        self.assertEqual(status, 0, text)
+        self.assertIn("1 runs, all ok", text)
+        self.assertIn("precision=bf16", (self.root / "notes").read_text())
+
     def test_what_is_wrong_with_a_program_is_found(self):
         for body, words in [(FAILS, "1 failed"), (SKIPS, "2 skipped"), (DISABLED, "1 disabled"),
                             (EMPTY, "no test ran"), (CRASHES, "no test ran"), (PASSES + "\nexit 3", "exit code 3")]:
@@ -120,6 +131,9 @@ class GpuCheck(Folder):
         self.assertEqual(status, 1)
         self.assertRegex(text, r"initcheck .* 2 errors")
         self.assertIn("1 of 4 runs FAILED", text)
+        for kernels, expected in [("cublasLt::splitKreduce_kernel nvjet_sm90", 0), ("nvjet_sm90 norn::our_kernel", 1)]:
+            status, text = self.check("--tools", "initcheck", program, FINDS_AT=kernels)
+            self.assertEqual(status, expected, text)
         status, text = self.check(program, REFUSES="1")
         self.assertEqual(status, 1)
         self.assertRegex(text, r"memcheck .* no summary of memcheck")

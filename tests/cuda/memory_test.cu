@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of a GPU that is released while work is being captured.
+#include "kernels/cuda/memory.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace norn {
+namespace {
+
+__global__ void copy_words(const std::uint32_t* from, std::uint32_t* to, int count) {
+  for (int i = int(threadIdx.x); i < count; i += int(blockDim.x)) to[i] = from[i] + 1;
+}
+
+/// As a kernel family does whose scratch memory grows in the middle of a step.
+TEST(DeviceMemory, WhatACapturedGraphUsesOutlivesItsRelease) {
+  constexpr int kWords = 1 << 20;
+  for (bool pooled : {false, true}) {
+    cudaStream_t stream = nullptr;
+    cuda::check(cudaStreamCreate(&stream), "cudaStreamCreate");
+    {
+      cuda::DeviceMemory memory(stream, pooled);
+      Buffer<std::uint32_t> result(kWords, memory);
+      cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin");
+      for (int growth : {1, 2}) {
+        Buffer<std::uint32_t> scratch(growth * kWords, memory);
+        scratch.fill_zero();
+        copy_words<<<1, 1024, 0, stream>>>(scratch.data(), result.data(), kWords);
+      }
+      cudaGraph_t graph = nullptr;
+      cuda::check(cudaStreamEndCapture(stream, &graph), "end");
+      cudaGraphExec_t work = nullptr;
+      cuda::check(cudaGraphInstantiate(&work, graph, 0), "instantiate");
+      cuda::check(cudaGraphLaunch(work, stream), "launch");
+      std::vector<std::uint32_t> words(kWords);
+      result.read(words.data(), kWords);
+      EXPECT_EQ(words, std::vector<std::uint32_t>(kWords, 1));
+      cudaGraphExecDestroy(work);
+      cudaGraphDestroy(graph);
+    }
+    cuda::check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+  }
+}
+
+}  // namespace
+}  // namespace norn
