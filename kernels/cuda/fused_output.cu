@@ -7,7 +7,7 @@
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/cuda/tile_sums.cuh"
 #include "kernels/cuda/tile_targets.cuh"
-#include "kernels/cuda/tile_totals.cuh"
+#include "kernels/cuda/tile_totals.h"
 #include "kernels/cuda/unit_judge.cuh"
 
 #include <cuda_bf16.h>
@@ -273,14 +273,6 @@ class TileJudge {
   double cost_ = 0.0;
 };
 
-/// The number-th tile's slot among what is looked up ahead, and its barriers' parity.
-struct TargetSlot {
-  __device__ explicit TargetSlot(std::int64_t number)
-      : slot(int(number % kTargetSlots)), parity(std::uint32_t(number / kTargetSlots) & 1) {}
-  int slot;
-  std::uint32_t parity;
-};
-
 template <class Judge>
 __device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int consumer,
                         SharedMemory& shared) {
@@ -347,12 +339,6 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
 #endif
 }
 
-__global__ void __launch_bounds__(128)
-    find_offsets_kernel(const TargetSource source, Index end_unit, Index tiles_a_thread,
-                        int* offset) {
-  find_offsets(source, end_unit, tiles_a_thread, offset);
-}
-
 bool supported(const OutputBlock& block) {
   constexpr Index kSmallest = 64;
   const MatrixView<const Bfloat16>& x = block.x.rounded;
@@ -378,34 +364,6 @@ TileOperands operands_of(const OutputBlock& block) {
   const Index bytes = x.cols * 2 * kTile * kClusterRows;
   operands.order.group = int(std::clamp<Index>(kGroupBytes / bytes, 1, operands.order.inner));
   return operands;
-}
-
-TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const OutputBlock& block) {
-  const CsrView& sparse = block.target.sparse;
-  const Index rows = block.x.rounded.rows;
-  const Index cols = block.w.rounded.rows;
-  TargetSource source{.column = sparse.column,
-                      .row_begin = sparse.row_begin,
-                      .offset = nullptr,
-                      .stride = (rows + 63) / 64 * 64,
-                      .rows = rows,
-                      .cols = cols,
-                      .first_unit = block.first_unit,
-                      .tiles = int((cols + kTile - 1) / kTile),
-                      .bias = block.bias,
-                      .weight = block.target.weight};
-  int* offset = scratch.reserve((source.tiles + 1) * source.stride);
-  source.offset = offset;
-  // Few rows and tiles: as many threads as there are, for none to have much to do.
-  constexpr Index kThreads = 65536;
-  const Index starts = source.tiles + 1;
-  const Index each = std::clamp<Index>(starts * source.stride / kThreads, 1, 8);
-  const dim3 grid(blocks_for(source.stride, 128, source.stride),
-                  blocks_for(starts, int(each), starts));
-  find_offsets_kernel<<<grid, 128, 0, stream.stream>>>(source, block.first_unit + cols, each,
-                                                       offset);
-  check_launch("find_offsets_kernel");
-  return source;
 }
 
 template <class Judge>
@@ -442,11 +400,8 @@ bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const O
                                  block.target.sparse.value, boost_one, boost_zero, costs, sums});
       },
       *judge);
-  const unsigned column_blocks = summed ? blocks_for(cols, kTotalThreads, cols) : 0;
-  total_kernel<<<1 + column_blocks, kTotalThreads, 0, stream.stream>>>(
-      {costs, row_tiles * targets.tiles, block.cost, sums, row_tiles, cols,
-       double(block.bias_scale), block.bias_gradient.data});
-  check_launch("total_kernel");
+  add_totals(stream, {costs, row_tiles * targets.tiles, block.cost, sums, row_tiles, cols,
+                      double(block.bias_scale), block.bias_gradient.data});
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/cuda/tile_targets.cuh"
+#include "kernels/cuda/tile_totals.h"
 
 /// Tiles of an output layer that are judged where they are made: what does not depend on the format
 /// of the deltas.
@@ -136,47 +137,5 @@ class OutputTile {
     return weight * task_.boost_one * one.delta;
   }
 };
-
-/// The number-th tile's slot among what is looked up ahead, and its barriers' parity.
-struct TargetSlot {
-  __device__ explicit TargetSlot(std::int64_t number)
-      : slot(int(number % kTargetSlots)), parity(std::uint32_t(number / kTargetSlots) & 1) {}
-  int slot;
-  std::uint32_t parity;
-};
-
-/// By one of kTargetWarps warps: the targets of its rows of all tiles. `padding` is the bias beyond
-/// the layer.
-template <class Pipeline>
-__device__ void find_all_targets(const TargetSource& source, const Pipeline& pipeline, int half,
-                                 std::int64_t tiles, float padding,
-                                 TileTargets (&targets)[kTargetSlots], TargetBarriers& barriers) {
-  std::int64_t number = 0;
-  for (std::int64_t tile = pipeline.first(); tile < tiles; tile += pipeline.stride(), ++number) {
-    const TargetSlot at(number);
-    const TilePlace place = pipeline.place(tile);
-    hopper::barrier_wait(hopper::shared_address(barriers.empty + at.slot), at.parity ^ 1);
-    TargetFinder(source, half, targets[at.slot]).find(place, padding);
-    hopper::barrier_arrive(hopper::shared_address(barriers.full + at.slot));
-  }
-}
-
-/// What the tiles of a block leave to be added up.
-struct TileTotals {
-  const double* tile_cost;  ///< [tiles]
-  Index tiles;
-  double* cost;
-  const float* tile_gradient;  ///< [row_tiles x cols] or null
-  Index row_tiles;
-  Index cols;
-  double scale;
-  float* gradient;  ///< [cols]
-};
-
-/// The table of a block's targets.
-TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const OutputBlock& block);
-
-/// Adds up what the tiles left, in orders that their numbers fix.
-void add_totals(const Stream& stream, const TileTotals& totals);
 
 }  // namespace norn::cuda

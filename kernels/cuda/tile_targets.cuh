@@ -186,4 +186,28 @@ class TargetFinder {
   TileTargets& to_;
 };
 
+/// The number-th tile's slot among what is looked up ahead, and its barriers' parity.
+struct TargetSlot {
+  __device__ explicit TargetSlot(std::int64_t number)
+      : slot(int(number % kTargetSlots)), parity(std::uint32_t(number / kTargetSlots) & 1) {}
+  int slot;
+  std::uint32_t parity;
+};
+
+/// By one of kTargetWarps warps: the targets of its rows of all tiles. `padding` is the bias beyond
+/// the layer.
+template <class Pipeline>
+__device__ void find_all_targets(const TargetSource& source, const Pipeline& pipeline, int half,
+                                 std::int64_t tiles, float padding,
+                                 TileTargets (&targets)[kTargetSlots], TargetBarriers& barriers) {
+  std::int64_t number = 0;
+  for (std::int64_t tile = pipeline.first(); tile < tiles; tile += pipeline.stride(), ++number) {
+    const TargetSlot at(number);
+    const TilePlace place = pipeline.place(tile);
+    hopper::barrier_wait(hopper::shared_address(barriers.empty + at.slot), at.parity ^ 1);
+    TargetFinder(source, half, targets[at.slot]).find(place, padding);
+    hopper::barrier_arrive(hopper::shared_address(barriers.full + at.slot));
+  }
+}
+
 }  // namespace norn::cuda

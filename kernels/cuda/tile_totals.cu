@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Before and after the tiles of an output layer: where their targets are, and what they add up to.
-#include "kernels/cuda/output_tile.cuh"
+#include "kernels/cuda/tile_totals.h"
 
 namespace norn::cuda {
 namespace {
