@@ -3,6 +3,7 @@
 #include "kernels/cuda/cost_kernels.h"
 #include "kernels/cuda/cost_pieces.h"
 #include "kernels/cuda/families.h"
+#include "norn/kernels/cost.h"
 
 #include <concepts>
 

@@ -3,8 +3,11 @@
 // where it splits a sum among thread blocks, the parts are added in a fixed order: a product has
 // the same bits in every run. Tensor cores want rows of 16 bytes: edges that are none are products
 // of their own.
+#include "norn/kernels/dense.h"
+
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/turn.h"
+#include "norn/kernels/pointwise.h"
 
 #include <map>
 #include <string>

@@ -2,7 +2,22 @@
 #pragma once
 
 #include "kernels/cuda/stream.h"
-#include "norn/kernels/kernels.h"
+
+#include <memory>
+
+namespace norn {
+class DenseKernels;
+class SparseKernels;
+class BatchKernels;
+class PointwiseKernels;
+class FixedKernels;
+class NormalizationKernels;
+class CostKernels;
+class UpdateKernels;
+class SelectKernels;
+class FusedKernels;
+class RecommendKernels;
+}  // namespace norn
 
 /// The CUDA kernel families: each function makes one and is defined beside its class. Views that
 /// they are given stand in the device's memory.

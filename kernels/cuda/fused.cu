@@ -2,6 +2,8 @@
 // The fused products' door: which device and precision have them.
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/fused.h"
+#include "norn/kernels/dense.h"
+#include "norn/kernels/fused.h"
 
 namespace norn::cuda {
 namespace {

@@ -2,6 +2,7 @@
 // The best K units of every example on the GPU.
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/select_merge.h"
+#include "norn/kernels/select.h"
 
 namespace norn::cuda {
 namespace {

@@ -3,6 +3,7 @@
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/row_stream.cuh"
 #include "kernels/cuda/sparse_slices.cuh"
+#include "norn/kernels/sparse.h"
 
 namespace norn::cuda {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/check.h"
-#include "norn/kernels/cuda.h"
+#include "norn/kernels/precision.h"
 #include "norn/tensor/buffer.h"
 
 #include <algorithm>

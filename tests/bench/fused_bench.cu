@@ -5,6 +5,10 @@
 //   fused_bench [output]      only the output layer's
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/memory.h"
+#include "norn/kernels/cost.h"
+#include "norn/kernels/dense.h"
+#include "norn/kernels/fused.h"
+#include "norn/kernels/update.h"
 
 #include <algorithm>
 #include <cmath>

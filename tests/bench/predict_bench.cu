@@ -7,6 +7,7 @@
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/top_k_product.h"
+#include "norn/kernels/select.h"
 
 #include <algorithm>
 #include <cmath>

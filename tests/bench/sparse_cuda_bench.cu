@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/memory.h"
+#include "norn/kernels/sparse.h"
 
 #include <algorithm>
 #include <cmath>

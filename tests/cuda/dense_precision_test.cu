@@ -3,6 +3,7 @@
 // terms are exact; widths leave edges that are no whole runs of 16 bytes; padding is NaN.
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/memory.h"
+#include "norn/kernels/dense.h"
 
 #include <cmath>
 #include <cstring>

@@ -3,6 +3,7 @@
 // exact; rows have padding of NaN, which must not be read into results nor be written.
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/memory.h"
+#include "norn/kernels/fused.h"
 
 #include <cmath>
 #include <cstring>

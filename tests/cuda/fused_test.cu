@@ -3,6 +3,7 @@
 // which must not be read into results nor be written.
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/memory.h"
+#include "norn/kernels/fused.h"
 
 #include <algorithm>
 #include <cmath>

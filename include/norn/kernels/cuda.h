@@ -2,25 +2,14 @@
 #pragma once
 
 #include "norn/kernels/kernels.h"
+#include "norn/kernels/precision.h"
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 
 /// NVIDIA GPUs. A build without CUDA has these functions too, and finds no device.
 namespace norn {
-
-/// What dense products on a GPU compute with; sums are in float32 always.
-enum class Precision {
-  fp32,  ///< float32 operands
-  tf32,  ///< float32 operands of which the products see 10 bits of fraction
-  bf16   ///< bfloat16 operands, float32 weights beside them
-};
-std::string_view name_of(Precision precision);
-/// "fp32", "tf32" or "bf16"; nothing for other words.
-std::optional<Precision> precision_named(std::string_view name);
 
 struct CudaOptions {
   int device = 0;
