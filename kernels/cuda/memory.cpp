@@ -53,9 +53,10 @@ void DeviceMemory::retire(void* data) noexcept {
 }
 
 void DeviceMemory::free_retired() noexcept {
+  if (retired_.empty()) return;
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   cudaStreamIsCapturing(stream_, &capture);
-  if (capture != cudaStreamCaptureStatusNone || retired_.empty()) return;
+  if (capture != cudaStreamCaptureStatusNone) return;
   cudaStreamSynchronize(stream_);
   for (void* data : retired_) cudaFree(data);
   retired_.clear();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/search.h"
 #include "kernels/cuda/tile_product.cuh"
 #include "norn/kernels/cost.h"
 
@@ -27,19 +28,6 @@ struct TargetSource {
   VectorView<const float> bias;
   VectorView<const float> weight;  ///< of the rows, or empty
 };
-
-/// The first of the ascending columns [begin, end) that is at least `unit`.
-__device__ inline RowOffset lower_bound(const Column* column, RowOffset begin, RowOffset end,
-                                        Index unit) {
-  while (begin < end) {
-    const RowOffset middle = begin + (end - begin) / 2;
-    if (Index(column[middle]) < unit)
-      begin = middle + 1;
-    else
-      end = middle;
-  }
-  return begin;
-}
 
 /// Fills in the table: a thread has one row of some tiles. `end_unit` ends the layer.
 __device__ inline void find_offsets(const TargetSource& source, Index end_unit,
