@@ -59,50 +59,50 @@ class CpuFixedKernels final : public FixedKernels {
   explicit CpuFixedKernels(Executor& executor) : executor_(executor) {}
 
  private:
-  void do_add(const FixedFormat* format, MatrixView<const float> term,
-              FixedMatrixView sum) override {
-    if (term.empty()) return;
-    const Index rows_per_group = std::max<Index>(1, kGroupElements / term.cols);
-    const Index groups = (term.rows + rows_per_group - 1) / rows_per_group;
+  void do_add(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
+    if (sum.fine.empty()) return;
+    const Index rows_per_group = std::max<Index>(1, kGroupElements / sum.fine.cols);
+    const Index groups = (sum.fine.rows + rows_per_group - 1) / rows_per_group;
     // Lanes that add to one sum at the same time start at different groups and seldom meet.
     const Index first =
         Index(turn_.fetch_add(5, std::memory_order_relaxed) % std::uint64_t(groups));
     executor_.for_each(groups, [&](Index index, int /*lane*/) {
       const Index group = (first + index) % groups;
       const Index begin = group * rows_per_group;
-      const Index end = std::min(term.rows, begin + rows_per_group);
+      const Index end = std::min(sum.fine.rows, begin + rows_per_group);
       const std::lock_guard lock(mutex_of(sum, group));
-      for (Index r = begin; r < end; ++r) add_row(*format, term, sum, r);
+      for (Index r = begin; r < end; ++r) add_row(*format, terms, sum, r, r);
     });
   }
 
-  void do_set(const FixedFormat* format, MatrixView<const float> term,
-              FixedMatrixView sum) override {
-    for_rows(term.rows, term.cols, [&](Index r) {
-      std::fill_n(sum.fine.row(r), term.cols, 0);
-      add_row(*format, term, sum, r);
+  void do_set(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
+    for_rows(sum.fine.rows, sum.fine.cols, [&](Index r) {
+      std::fill_n(sum.fine.row(r), sum.fine.cols, 0);
+      add_row(*format, terms, sum, r, r);
     });
   }
 
-  static void add_row(const FixedFormat& format, MatrixView<const float> term,
-                      const FixedMatrixView& sum, Index r) {
+  /// Adds row r of the terms to row `to` of the sum.
+  static void add_row(const FixedFormat& format, const FixedTerms& terms,
+                      const FixedMatrixView& sum, Index r, Index to) {
     const float limit = float(format.fine_limit());
     const double scale = format.fine_scale();
-    strips::for_each_strip(term.cols, [&](Index first, Index count) {
-      const float* x = term.row(r) + first;
-      std::int64_t* fine = sum.fine.row(r) + first;
-      if (all_below(limit, x, count))
-        add_fine(scale, x, fine, count);
-      else
-        add_mixed(format, x, fine, sum.coarse.row(r) + first, count, sum);
-    });
+    for (int t = 0; t < terms.count; ++t)
+      strips::for_each_strip(sum.fine.cols, [&](Index first, Index count) {
+        const float* x = terms.of[t].row(r) + first;
+        std::int64_t* fine = sum.fine.row(to) + first;
+        if (all_below(limit, x, count))
+          add_fine(scale, x, fine, count);
+        else
+          add_mixed(format, x, fine, sum.coarse.row(to) + first, count, sum);
+      });
   }
 
-  void do_to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
-                   float* maximum) override {
+  void do_to_float(const FixedFormat* format, FixedMatrixView sum, const FixedTerms& terms,
+                   MatrixView<float> value, float* maximum) override {
     std::vector<float> row_maximum(std::size_t(value.rows), 0.0f);
     for_rows(value.rows, value.cols, [&](Index r) {
-      row_to_float(*format, sum, r, value.cols, value.row(r));
+      row_to_float(*format, sum, terms, r, value.cols, value.row(r));
       row_maximum[std::size_t(r)] = largest_magnitude(value.row(r), value.cols);
     });
     *maximum = 0.0f;
@@ -110,8 +110,8 @@ class CpuFixedKernels final : public FixedKernels {
   }
 
   void do_to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
-                   const OutputSlope& slope, MatrixView<float> delta, MatrixView<Bfloat16> rounded,
-                   float* maximum) override {
+                   const FixedTerms& terms, const OutputSlope& slope, MatrixView<float> delta,
+                   MatrixView<Bfloat16> rounded, float* maximum) override {
     std::vector<float> row_maximum(std::size_t(delta.rows), 0.0f);
     const Index cols = delta.cols;
     std::visit(
@@ -119,7 +119,7 @@ class CpuFixedKernels final : public FixedKernels {
           for_rows(delta.rows, cols, [&](Index r) {
             const auto f = function;  // a copy that stores to the row cannot alias
             float* row = delta.row(r);
-            row_to_float(*format, sum, r, cols, row);
+            row_to_float(*format, sum, terms, r, cols, row);
             row_maximum[std::size_t(r)] = largest_magnitude(row, cols);
             if (slope.dropout.drops())
               mask_row(slope.dropout, r, cols, row, row);
@@ -146,8 +146,22 @@ class CpuFixedKernels final : public FixedKernels {
                          });
   }
 
-  static void row_to_float(const FixedFormat& format, const FixedMatrixView& sum, Index r, Index n,
-                           float* out) {
+  static void row_to_float(const FixedFormat& format, const FixedMatrixView& sum,
+                           const FixedTerms& terms, Index r, Index n, float* out) {
+    if (terms.count == 0) {
+      words_to_float(format, sum, r, n, out);
+      return;
+    }
+    std::vector<std::int64_t> words(std::size_t(2 * n), 0);
+    std::int64_t coarse_used = 0;
+    const FixedMatrixView row{
+        {words.data(), 1, n, n}, {words.data() + n, 1, n, n}, &coarse_used, sum.out_of_range};
+    add_row(format, terms, row, r, 0);
+    words_to_float(format, row, 0, n, out);
+  }
+
+  static void words_to_float(const FixedFormat& format, const FixedMatrixView& sum, Index r,
+                             Index n, float* out) {
     const double fine_unit = 1.0 / format.fine_scale();
     const std::int64_t* fine = sum.fine.row(r);
     if (*sum.coarse_used == 0) {

@@ -15,32 +15,60 @@ __device__ void raise_flag(std::int64_t* flag) {
   if (*raised != 1) *raised = 1;
 }
 
-/// 20 bytes an element, or 12.
+/// Where the terms' words come from, and what becomes of those that have none.
+struct TermRounding {
+  double fine_limit, fine_scale, coarse_limit, coarse_scale;
+  __device__ explicit TermRounding(const FixedFormat& f)
+      : fine_limit(f.fine_limit()),
+        fine_scale(f.fine_scale()),
+        coarse_limit(f.coarse_limit()),
+        coarse_scale(f.coarse_scale()) {}
+};
+
+/// n elements of each term.
+template <int n>
+struct LoadedTerms {
+  Pack<float, n> of[FixedTerms::kMost];
+};
+
+template <int n, int kStep>
+__device__ __forceinline__ LoadedTerms<n> load_terms(const FixedTerms& terms, Index r, Index c) {
+  LoadedTerms<n> loaded;
+#pragma unroll
+  for (int t = 0; t < FixedTerms::kMost; ++t)
+    if (t < terms.count) loaded.of[t] = load<n, kStep>(terms.of[t].row(r) + c);
+  return loaded;
+}
+
+/// Bytes an element: 4 for each term, and 16, or 8 where words are overwritten.
 template <bool kOverwrite>
 struct AddWork {
   const FixedFormat* format;
-  MatrixView<const float> term;
+  FixedTerms terms;
   FixedMatrixView sum;
   template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    const FixedFormat f = *format;
-    const double limit = f.fine_limit(), scale = f.fine_scale();
-    const Pack<float, n> x = load<n, kStep>(term.row(r) + c);
+    const TermRounding rounding(*format);
+    const LoadedTerms<n> x = load_terms<n, kStep>(terms, r, c);
     Pack<std::int64_t, n> fine{};
     if constexpr (!kOverwrite) fine = load<n, kStep>(sum.fine.row(r) + c);
 #pragma unroll
-    for (int i = 0; i < n; ++i) {
-      const double value = double(x.value[i]);
-      if (std::fabs(value) < limit)
-        fine.value[i] += __double2ll_rn(value * scale);
-      else
-        add_large(f, value, r, c + i * kStep);
+    for (int t = 0; t < FixedTerms::kMost; ++t) {
+      if (t >= terms.count) break;
+#pragma unroll
+      for (int i = 0; i < n; ++i) {
+        const double value = double(x.of[t].value[i]);
+        if (std::fabs(value) < rounding.fine_limit)
+          fine.value[i] += __double2ll_rn(value * rounding.fine_scale);
+        else
+          add_large(rounding, value, r, c + i * kStep);
+      }
     }
     store<n, kStep>(sum.fine.row(r) + c, fine);
   }
-  __device__ void add_large(const FixedFormat& f, double value, Index r, Index c) const {
-    if (std::fabs(value) < f.coarse_limit()) {
-      sum.coarse(r, c) += __double2ll_rn(value * f.coarse_scale());
+  __device__ void add_large(const TermRounding& rounding, double value, Index r, Index c) const {
+    if (std::fabs(value) < rounding.coarse_limit) {
+      sum.coarse(r, c) += __double2ll_rn(value * rounding.coarse_scale);
       raise_flag(sum.coarse_used);
     } else {
       raise_flag(sum.out_of_range);
@@ -48,32 +76,100 @@ struct AddWork {
   }
 };
 
-struct FloatOfSum {
-  double fine_unit;
-  double coarse_unit;
-  bool has_coarse;
+/// Values of sums that stand in words.
+struct WordSums {
   FixedMatrixView sum;
-  __device__ FloatOfSum(const FixedFormat& format, const FixedMatrixView& words)
-      : fine_unit(1.0 / format.fine_scale()),
-        coarse_unit(1.0 / format.coarse_scale()),
-        has_coarse(*words.coarse_used != 0),
-        sum(words) {}
-  template <int n, int kStep = 1>
-  __device__ Pack<float, n> at(Index r, Index c, const Pack<std::int64_t, n>& fine) const {
-    Pack<float, n> out;
-    if (has_coarse) {
-      const Pack<std::int64_t, n> coarse = load<n, kStep>(sum.coarse.row(r) + c);
-#pragma unroll
-      for (int i = 0; i < n; ++i)
-        out.value[i] =
-            float(double(fine.value[i]) * fine_unit + double(coarse.value[i]) * coarse_unit);
-      store<n, kStep>(sum.coarse.row(r) + c, Pack<std::int64_t, n>{});
-    } else {
-#pragma unroll
-      for (int i = 0; i < n; ++i) out.value[i] = float(double(fine.value[i]) * fine_unit);
+
+  template <int n>
+  using Loaded = Pack<std::int64_t, n>;
+  static constexpr int kRows = 2;  // of a thread at a time
+
+  class Reader {
+   public:
+    __device__ Reader(const FixedFormat& format, const WordSums& source)
+        : sum_(source.sum),
+          fine_unit_(1.0 / format.fine_scale()),
+          coarse_unit_(1.0 / format.coarse_scale()),
+          has_coarse_(*source.sum.coarse_used != 0) {}
+    template <int n, int kStep = 1>
+    __device__ Loaded<n> load(Index r, Index c) const {
+      return cuda::load<n, kStep>(sum_.fine.row(r) + c);
     }
-    return out;
-  }
+    template <int n, int kStep = 1>
+    __device__ Pack<float, n> value(Index r, Index c, const Loaded<n>& fine) const {
+      Pack<float, n> out;
+      if (has_coarse_) {
+        const Pack<std::int64_t, n> coarse = cuda::load<n, kStep>(sum_.coarse.row(r) + c);
+#pragma unroll
+        for (int i = 0; i < n; ++i)
+          out.value[i] =
+              float(double(fine.value[i]) * fine_unit_ + double(coarse.value[i]) * coarse_unit_);
+        store<n, kStep>(sum_.coarse.row(r) + c, Pack<std::int64_t, n>{});
+      } else {
+#pragma unroll
+        for (int i = 0; i < n; ++i) out.value[i] = float(double(fine.value[i]) * fine_unit_);
+      }
+      return out;
+    }
+
+   private:
+    const FixedMatrixView& sum_;
+    double fine_unit_;
+    double coarse_unit_;
+    bool has_coarse_;
+  };
+};
+
+/// Values of sums whose few terms stand as they came: the words are in registers only.
+struct TermSums {
+  FixedTerms terms;
+  std::int64_t* out_of_range;
+
+  template <int n>
+  using Loaded = LoadedTerms<n>;
+  static constexpr int kRows = 1;
+
+  class Reader {
+   public:
+    __device__ Reader(const FixedFormat& format, const TermSums& source)
+        : source_(source),
+          rounding_(format),
+          fine_unit_(1.0 / format.fine_scale()),
+          coarse_unit_(1.0 / format.coarse_scale()) {}
+    template <int n, int kStep = 1>
+    __device__ Loaded<n> load(Index r, Index c) const {
+      return load_terms<n, kStep>(source_.terms, r, c);
+    }
+    template <int n, int kStep = 1>
+    __device__ Pack<float, n> value(Index, Index, const Loaded<n>& loaded) const {
+      Pack<float, n> out;
+#pragma unroll
+      for (int i = 0; i < n; ++i) {
+        std::int64_t fine = 0;
+        std::int64_t coarse = 0;
+#pragma unroll
+        for (int t = 0; t < FixedTerms::kMost; ++t) {
+          if (t >= source_.terms.count) break;
+          const double x = double(loaded.of[t].value[i]);
+          if (std::fabs(x) < rounding_.fine_limit)
+            fine += __double2ll_rn(x * rounding_.fine_scale);
+          else if (std::fabs(x) < rounding_.coarse_limit)
+            coarse += __double2ll_rn(x * rounding_.coarse_scale);
+          else
+            raise_flag(source_.out_of_range);
+        }
+        // Adding a coarse word of 0 changes nothing.
+        out.value[i] = float(double(fine) * fine_unit_ + double(coarse) * coarse_unit_);
+      }
+      return out;
+    }
+
+   private:
+    const TermSums& source_;
+    TermRounding rounding_;
+    double fine_unit_;
+    double coarse_unit_;
+  };
 };
 
 /// The larger of `top` and the bits of the magnitudes: they are in the order of the magnitudes, NaN
@@ -100,17 +196,16 @@ __device__ bool join_maximum(int top, int* maximum_bits) {
 }
 
 /// maximum_bits is 0 before.
-template <int kWidth, int kStep>
+template <int kWidth, int kStep, class Sums>
 __global__ void __launch_bounds__(kElementThreads)
-    to_float_kernel(const FixedFormat* format, const FixedMatrixView sum,
-                    const MatrixView<float> value, const Index rows, const Index cols,
-                    int* maximum_bits) {
-  const FloatOfSum work(*format, sum);
+    to_float_kernel(const FixedFormat* format, const Sums sums, const MatrixView<float> value,
+                    const Index rows, const Index cols, int* maximum_bits) {
+  const typename Sums::Reader reader(*format, sums);
   int top = 0;
   for_elements<kWidth, kStep>(rows, cols, [&](Index r, Index c, auto n, auto step) {
     constexpr int kCount = decltype(n)::value, kApart = decltype(step)::value;
     const Pack<float, kCount> x =
-        work.at<kCount, kApart>(r, c, load<kCount, kApart>(sum.fine.row(r) + c));
+        reader.template value<kCount, kApart>(r, c, reader.template load<kCount, kApart>(r, c));
     store<kCount, kApart>(value.row(r) + c, x);
     top = larger_bits(x, top);
   });
@@ -128,9 +223,7 @@ struct Joined {
   unsigned blocks_done;
 };
 
-constexpr int kDeltaRows = 2;  // of a thread at a time
-
-/// Bytes an element: 16, 2 for the rounded copy.
+/// Bytes an element: 8 and those of the sum, 2 for the rounded copy.
 template <typename Function>
 struct DeltaWork {
   Function f;
@@ -141,23 +234,23 @@ struct DeltaWork {
 };
 
 /// DeltaWork under way in one thread.
-template <typename Function>
+template <typename Function, class Sums>
 struct DeltaPass {
   template <int n>
   struct Loaded {
-    Pack<std::int64_t, n> fine;
+    typename Sums::template Loaded<n> sum;
     Pack<float, n> y;
   };
   const DeltaWork<Function>& work;
-  const FloatOfSum sum;
+  const typename Sums::Reader reader;
   int top = 0;
   template <int n>
   __device__ Loaded<n> load(Index r, Index c) const {
-    return {cuda::load<n>(sum.sum.fine.row(r) + c), cuda::load<n>(work.y.row(r) + c)};
+    return {reader.template load<n>(r, c), cuda::load<n>(work.y.row(r) + c)};
   }
   template <int n>
   __device__ void finish(Index r, Index c, const Loaded<n>& loaded, const UnitChances<n>& chance) {
-    Pack<float, n> x = sum.at<n>(r, c, loaded.fine);
+    Pack<float, n> x = reader.template value<n>(r, c, loaded.sum);
     top = larger_bits(x, top);
 #pragma unroll
     for (int i = 0; i < n; ++i) {
@@ -172,13 +265,12 @@ struct DeltaPass {
 
 /// The block that ends last publishes the maximum and adapts the format, which all have read by
 /// then.
-template <bool kPacked, typename Function>
+template <bool kPacked, typename Function, class Sums>
 __global__ void __launch_bounds__(kElementThreads, 4)
-    to_delta_kernel(const DeltaWork<Function> work, const FixedMatrixView words,
-                    FixedFormat* format, const std::int64_t adapt_terms, float* maximum,
-                    Joined* joined) {
-  DeltaPass<Function> pass{work, FloatOfSum(*format, words)};
-  for_units<kPacked, kDeltaRows>(work.dropout, work.delta.rows, work.delta.cols, pass);
+    to_delta_kernel(const DeltaWork<Function> work, const Sums sums, FixedFormat* format,
+                    const std::int64_t adapt_terms, float* maximum, Joined* joined) {
+  DeltaPass<Function, Sums> pass{work, typename Sums::Reader(*format, sums)};
+  for_units<kPacked, Sums::kRows>(work.dropout, work.delta.rows, work.delta.cols, pass);
   if (!join_maximum(pass.top, &joined->maximum_bits)) return;
   __threadfence();
   if (atomicAdd(&joined->blocks_done, 1u) + 1 != gridDim.x * gridDim.y) return;
@@ -198,57 +290,77 @@ class CudaFixed final : public FixedKernels {
       : stream_(stream), joined_(Buffer<Joined>::zeros(1, stream.memory)) {}
 
  private:
-  void do_add(const FixedFormat* format, MatrixView<const float> term,
-              FixedMatrixView sum) override {
-    run_elements<kPack>(stream_, "fixed add", elements_of<kPack>(term, sum.fine, sum.coarse),
-                        AddWork<false>{format, term, sum});
+  void do_add(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
+    run_elements<kPack>(stream_, "fixed add", elements_of_sum(sum, terms),
+                        AddWork<false>{format, terms, sum});
   }
-  void do_set(const FixedFormat* format, MatrixView<const float> term,
-              FixedMatrixView sum) override {
-    run_elements<kPack>(stream_, "fixed set", elements_of<kPack>(term, sum.fine, sum.coarse),
-                        AddWork<true>{format, term, sum});
+  void do_set(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
+    run_elements<kPack>(stream_, "fixed set", elements_of_sum(sum, terms),
+                        AddWork<true>{format, terms, sum});
   }
 
-  void do_to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
-                   float* maximum) override {
+  static Elements elements_of_sum(const FixedMatrixView& sum, const FixedTerms& terms) {
+    return elements_of<kPack>(sum.fine, sum.coarse, terms.of[0], terms.of[1], terms.of[2],
+                              terms.of[3]);
+  }
+
+  /// Calls body(sums) with where the sums are.
+  template <typename Body>
+  static void with_sums(const FixedMatrixView& sum, const FixedTerms& terms, const Body& body) {
+    if (terms.count > 0)
+      body(TermSums{terms, sum.out_of_range});
+    else
+      body(WordSums{sum});
+  }
+
+  void do_to_float(const FixedFormat* format, FixedMatrixView sum, const FixedTerms& terms,
+                   MatrixView<float> value, float* maximum) override {
     check(cudaMemsetAsync(maximum, 0, sizeof(float), stream_.stream), "cudaMemsetAsync");
     if (value.empty()) return;
-    const Elements e = elements_of<kPack>(value, sum.fine, sum.coarse);
+    const Elements e = elements_of<kPack>(value, sum.fine, sum.coarse, terms.of[0], terms.of[1],
+                                          terms.of[2], terms.of[3]);
     auto* bits = reinterpret_cast<int*>(maximum);
-    with_element_launch<kPack>(stream_, e, [&](auto step, Launch l) {
-      // Few blocks, since all of them meet at one word.
-      l.grid.x = std::min(l.grid.x, unsigned(8 * stream_.multiprocessors));
-      to_float_kernel<kPack, decltype(step)::value>
-          <<<l.grid, l.block, 0, stream_.stream>>>(format, sum, value, e.rows, e.cols, bits);
-      check_launch("fixed to_float");
+    with_sums(sum, terms, [&](const auto& sums) {
+      with_element_launch<kPack>(stream_, e, [&](auto step, Launch l) {
+        // Few blocks, since all of them meet at one word.
+        l.grid.x = std::min(l.grid.x, unsigned(8 * stream_.multiprocessors));
+        to_float_kernel<kPack, decltype(step)::value>
+            <<<l.grid, l.block, 0, stream_.stream>>>(format, sums, value, e.rows, e.cols, bits);
+        check_launch("fixed to_float");
+      });
     });
   }
 
   void do_to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
-                   const OutputSlope& slope, MatrixView<float> delta, MatrixView<Bfloat16> rounded,
-                   float* maximum) override {
+                   const FixedTerms& terms, const OutputSlope& slope, MatrixView<float> delta,
+                   MatrixView<Bfloat16> rounded, float* maximum) override {
     if (delta.empty()) {
       check(cudaMemsetAsync(maximum, 0, sizeof(float), stream_.stream), "cudaMemsetAsync");
       return;
     }
     DropoutMask mask = slope.dropout;
     if (!mask.drops()) mask.first_unit = 0;
-    const Launch l = unit_launch<kDeltaRows>(stream_, mask, delta.rows, delta.cols);
-    const bool packed = mask.first_unit % 4 == 0 && is_packable<4>(sum.fine) &&
-                        is_packable<4>(sum.coarse) && is_packable<4>(slope.y) &&
-                        is_packable<4>(delta) && is_packable<4>(rounded);
-    std::visit(
-        [&](const auto& function) {
-          using Work = DeltaWork<std::remove_cvref_t<decltype(function)>>;
-          const Work work{function, mask, slope.y, delta, rounded};
-          if (packed)
-            to_delta_kernel<true><<<l.grid, l.block, 0, stream_.stream>>>(
-                work, sum, format, adapt_terms, maximum, joined_.data());
-          else
-            to_delta_kernel<false><<<l.grid, l.block, 0, stream_.stream>>>(
-                work, sum, format, adapt_terms, maximum, joined_.data());
-        },
-        slope.f);
+    bool packed = mask.first_unit % 4 == 0 && is_packable<4>(sum.fine) &&
+                  is_packable<4>(sum.coarse) && is_packable<4>(slope.y) && is_packable<4>(delta) &&
+                  is_packable<4>(rounded);
+    for (const MatrixView<const float>& term : terms.of) packed = packed && is_packable<4>(term);
+    with_sums(sum, terms, [&](const auto& sums) {
+      using Sums = std::remove_cvref_t<decltype(sums)>;
+      const Launch l = unit_launch<Sums::kRows>(stream_, mask, delta.rows, delta.cols);
+      std::visit(
+          [&](const auto& function) {
+            using Work = DeltaWork<std::remove_cvref_t<decltype(function)>>;
+            const Work work{function, mask, slope.y, delta, rounded};
+            const auto start = [&](auto* kernel) {
+              kernel<<<l.grid, l.block, 0, stream_.stream>>>(work, sums, format, adapt_terms,
+                                                             maximum, joined_.data());
+            };
+            using Function = std::remove_cvref_t<decltype(function)>;
+            packed ? start(to_delta_kernel<true, Function, Sums>)
+                   : start(to_delta_kernel<false, Function, Sums>);
+          },
+          slope.f);
+    });
     check_launch("fixed to_delta");
   }
 

@@ -182,9 +182,16 @@ class Planner {
       count_working(layer.name + " normalised", own + mine(number) * kFloat);
     const bool wanted = !graph_.destinations[std::size_t(number)].empty() ||
                         !graph_.skip_destinations[std::size_t(number)].empty();
-    if (wanted)
-      count_working(layer.name + " deltas in fixed point",
-                    2 * settings_.batch * layer.units() * Index(sizeof(std::int64_t)));
+    if (wanted) {
+      DeltaSum::Shape shape{settings_.batch, layer.units()};
+      for (int edge : graph_.destinations[std::size_t(number)]) {
+        const int destination = graph_.edges[std::size_t(edge)].destination;
+        if (takes_part_[std::size_t(destination)]) shape.terms += partition(destination).blocks();
+      }
+      shape.terms += Index(graph_.skip_destinations[std::size_t(number)].size());
+      shape.joins = settings_.ranks > 1 || !graph_.skip_destinations[std::size_t(number)].empty();
+      count_working(layer.name + " sums of deltas", DeltaSum::bytes_of(shape, !settings_.on_gpu));
+    }
   }
 
   void add_output(int number) {
@@ -254,7 +261,8 @@ class Planner {
     if (settings_.on_gpu) count_working("workspace of products", kGpuWorkspace);
     each_lane("pre-activations of a block", settings_.batch * ((widest_z + 7) / 8 * 8) * kFloat);
     if (!training()) return;
-    each_lane("input deltas of a block", settings_.batch * widest_source * kFloat);
+    if (!settings_.on_gpu)
+      each_lane("input deltas of a block", settings_.batch * widest_source * kFloat);
     each_lane("gradient of a tile", gradient * kFloat);
     if (settings_.turns_operands)
       each_lane("deltas of a block, turned over",

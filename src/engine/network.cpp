@@ -124,6 +124,7 @@ void Network::build_layers() {
       if (partitions[destination].width() > 0) settings.terms += partitions[destination].blocks();
     }
     settings.terms += Index(graph_.skip_destinations[at].size());
+    settings.joins_terms = ranks > 1 || !graph_.skip_destinations[at].empty();
     settings.delta_flags = outcome_.data() + 2 * layer;
     settings.sparseness = sparseness_of(graph_.network, descriptor);
     units_[at] =
@@ -263,7 +264,8 @@ void Network::build_scratch() {
   for (Scratch& scratch : scratch_) {
     scratch.z = Matrix<float>(batch_, (widest_z + 7) / 8 * 8, context_.compute.memory);
     if (purpose_ != Pass::training) continue;
-    scratch.dx = Matrix<float>(batch_, widest_source, context_.compute.memory);
+    if (context_.compute.memory.is_host())
+      scratch.dx = Matrix<float>(batch_, widest_source, context_.compute.memory);
     scratch.gradient = Buffer<float>(gradient, context_.compute.memory);
     if (context_.compute.kernels.rounds_operands)
       scratch.delta =

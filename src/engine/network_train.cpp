@@ -212,8 +212,9 @@ void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& 
     const LayerOutput x = output_of(layer.source_layers[c], examples);
     if (units_[source]) {
       stage(layer.is_output() ? "output input delta" : "hidden input delta");
-      const MatrixView<float> dx{scratch.dx.view().data, examples, connection.sources(),
-                                 connection.sources()};
+      MatrixView<float> dx = units_[source]->delta_sum.next_term(compute);
+      if (dx.data == nullptr)
+        dx = {scratch.dx.view().data, examples, connection.sources(), connection.sources()};
       connection.input_delta(compute, delta, units, dx);
       stage("fixed point");
       units_[source]->delta_sum.add(compute, 0, dx);
@@ -277,6 +278,7 @@ void Network::receive_delta(int layer, Index examples, const StepPosition& posit
   DeltaSum& sum = unit.delta_sum;
   const bool alone = communicator.size() == 1;
   if (!alone) {
+    sum.fill_words(context_.compute);
     communicator.all_reduce_sum(sum.flags());
     communicator.reduce_scatter_columns(sum.fine(), shares_[std::size_t(layer)]);
     if (sum.flags()[0] != 0)

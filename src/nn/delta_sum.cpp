@@ -2,32 +2,80 @@
 // Sums of deltas in fixed point.
 #include "norn/nn/delta_sum.h"
 
+#include <algorithm>
+
 namespace norn {
 
-DeltaSum::DeltaSum(Index examples, Index units, Index terms, std::int64_t* flags, Memory& memory)
-    : fine_(Matrix<std::int64_t>::zeros(examples, units, memory)),
-      coarse_(Matrix<std::int64_t>::zeros(examples, units, memory)),
+Index DeltaSum::places_of(const Shape& shape, bool on_host) {
+  return on_host ? 0 : std::min<Index>(FixedTerms::kMost, shape.terms);
+}
+
+bool DeltaSum::has_words(const Shape& shape, bool on_host) {
+  return shape.joins || shape.terms > places_of(shape, on_host);
+}
+
+Index DeltaSum::bytes_of(const Shape& shape, bool on_host) {
+  const Index of_words = has_words(shape, on_host) ? 2 * Index(sizeof(std::int64_t)) : 0;
+  return shape.examples * shape.units *
+         (of_words + places_of(shape, on_host) * Index(sizeof(float)));
+}
+
+DeltaSum::DeltaSum(const Shape& shape, std::int64_t* flags, Memory& memory)
+    : shape_(shape),
+      places_(places_of(shape, memory.is_host())),
       flags_(flags),
       format_(1, memory),
       maximum_(Buffer<float>::zeros(1, memory)),
-      host_(memory.is_host()),
-      terms_(terms) {
-  const FixedFormat format = FixedFormat::for_maximum(1.0, terms);
+      host_(memory.is_host()) {
+  if (has_words(shape, host_)) {
+    fine_ = Matrix<std::int64_t>::zeros(shape.examples, shape.units, memory);
+    coarse_ = Matrix<std::int64_t>::zeros(shape.examples, shape.units, memory);
+  }
+  waiting_ = Buffer<float>(places_ * shape.examples * shape.units, memory);
+  const FixedFormat format = FixedFormat::for_maximum(1.0, shape.terms);
   format_.write(&format, 1);
 }
 
 void DeltaSum::begin(Index examples) {
   examples_ = examples;
+  used_places_ = 0;
   if (host_) {
     if (flags_[0] != 0) coarse_.fill_zero();
     fine_.fill_zero();
     return;
   }
   // A GPU's flags cannot be read here, but coarse words that were taken are 0 again; and as terms
-  // come one after the other, the first one can overwrite the fine words.
+  // come one after the other, the first ones can overwrite the fine words.
   if (!coarse_is_zero_) coarse_.fill_zero();
-  coarse_is_zero_ = false;
+  coarse_is_zero_ = true;
   fine_is_old_ = true;
+}
+
+MatrixView<float> DeltaSum::place(Index number) {
+  return {waiting_.data() + number * shape_.examples * shape_.units, examples_, shape_.units,
+          shape_.units};
+}
+
+MatrixView<float> DeltaSum::next_term(const Compute& compute) {
+  if (places_ == 0) return {};
+  if (used_places_ == places_) fill_words(compute);
+  return place(used_places_);
+}
+
+void DeltaSum::fill_words(const Compute& compute) {
+  if (host_) return;
+  FixedTerms terms;
+  for (; terms.count < used_places_; ++terms.count) terms.of[terms.count] = place(terms.count);
+  used_places_ = 0;
+  const FixedMatrixView sum = view(0, shape_.units);
+  coarse_is_zero_ = coarse_is_zero_ && terms.count == 0;
+  if (fine_is_old_ && terms.count == 0)
+    fine_.fill_zero();
+  else if (fine_is_old_)
+    compute.kernels.fixed->set(format_.data(), terms, sum);
+  else
+    compute.kernels.fixed->add(format_.data(), terms, sum);
+  fine_is_old_ = false;
 }
 
 FixedMatrixView DeltaSum::view(Index first_unit, Index units) {
@@ -36,45 +84,53 @@ FixedMatrixView DeltaSum::view(Index first_unit, Index units) {
 }
 
 void DeltaSum::add(const Compute& compute, Index first_unit, MatrixView<const float> term) {
-  const FixedMatrixView sum = view(first_unit, term.cols);
-  if (fine_is_old_ && term.cols == fine_.view().cols) {
-    fine_is_old_ = false;
-    compute.kernels.fixed->set(format_.data(), term, sum);
+  if (used_places_ < places_ && term.data == place(used_places_).data) {
+    ++used_places_;
     return;
   }
-  if (fine_is_old_) fine_.fill_zero();
-  if (!host_) fine_is_old_ = false;
-  compute.kernels.fixed->add(format_.data(), term, sum);
+  if (fine_is_old_) fill_words(compute);
+  if (!host_) coarse_is_zero_ = false;
+  compute.kernels.fixed->add(format_.data(), term, view(first_unit, term.cols));
 }
 
-FixedMatrixView DeltaSum::taken(Index first_unit, Index units) {
-  if (fine_is_old_) fine_.fill_zero();
-  if (host_) return view(first_unit, units);
-  fine_is_old_ = false;
-  coarse_is_zero_ = units == fine_.view().cols;
-  return view(first_unit, units);
+DeltaSum::Sum DeltaSum::taken(const Compute& compute, Index first_unit, Index units) {
+  Sum sum;
+  if (used_places_ == 0 && fine_.empty()) {  // nothing was added
+    waiting_.fill_zero();
+    used_places_ = 1;
+  }
+  if (fine_is_old_ && used_places_ > 0) {
+    sum.words.out_of_range = flags_ + 1;
+    for (; sum.terms.count < used_places_; ++sum.terms.count)
+      sum.terms.of[sum.terms.count] = place(sum.terms.count).columns(first_unit, units);
+    return sum;
+  }
+  fill_words(compute);
+  sum.words = view(first_unit, units);
+  if (units == shape_.units) coarse_is_zero_ = true;
+  return sum;
 }
 
 void DeltaSum::take(const Compute& compute, Index first_unit, MatrixView<float> delta) {
-  const FixedMatrixView sum = taken(first_unit, delta.cols);
+  const Sum sum = taken(compute, first_unit, delta.cols);
   if (delta.empty())
     maximum_.fill_zero();
   else
-    compute.kernels.fixed->to_float(format_.data(), sum, delta, maximum_.data());
+    compute.kernels.fixed->to_float(format_.data(), sum.words, sum.terms, delta, maximum_.data());
 }
 
 void DeltaSum::take_delta(const Compute& compute, Index first_unit, const OutputSlope& slope,
                           MatrixView<float> delta, MatrixView<Bfloat16> rounded, bool adapts) {
-  const FixedMatrixView sum = taken(first_unit, delta.cols);
+  const Sum sum = taken(compute, first_unit, delta.cols);
   if (delta.empty())
     maximum_.fill_zero();
   else
-    compute.kernels.fixed->to_delta(format_.data(), adapts ? terms_ : 0, sum, slope, delta, rounded,
-                                    maximum_.data());
+    compute.kernels.fixed->to_delta(format_.data(), adapts ? shape_.terms : 0, sum.words, sum.terms,
+                                    slope, delta, rounded, maximum_.data());
 }
 
 void DeltaSum::adapt(const Compute& compute) {
-  compute.kernels.fixed->adapt(maximum_.data(), terms_, format_.data());
+  compute.kernels.fixed->adapt(maximum_.data(), shape_.terms, format_.data());
 }
 
 int DeltaSum::fine_bits() const {

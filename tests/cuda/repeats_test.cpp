@@ -175,6 +175,16 @@ TEST_F(RepeatsTest, Fixed) {
     kernels.fixed->to_float(format, sum, value, maximum);
     kernels.fixed->adapt(maximum, 8, format);
   });
+  FixedTerms terms;
+  for (; terms.count < FixedTerms::kMost; ++terms.count)
+    terms.of[terms.count] = constant_matrix(400, 333);
+  FixedMatrixView no_words;
+  no_words.out_of_range = sum.out_of_range;
+  expect_one_hash("a sum of terms", [&] {
+    kernels.fixed->add(format, terms, sum);
+    kernels.fixed->to_float(format, no_words, terms, value, maximum);
+    kernels.fixed->adapt(maximum, 8, format);
+  });
 }
 
 TEST_F(RepeatsTest, Normalization) {

@@ -93,6 +93,78 @@ TEST_F(Fixed, SettingASumForgetsWhatItHeld) {
   }
 }
 
+TEST_F(Fixed, TermsAddedAtOnceAreTermsAddedOneByOne) {
+  const FixedFormat format{.fine_bits = 40, .term_bits = 8};
+  for (Index width : samples::edge_widths())
+    for (int count = 1; count <= FixedTerms::kMost; ++count) {
+      std::vector<PaddedMatrix<float>> terms = mixed_terms(count, 6, width);
+      Sum one_by_one(6, width), at_once(6, width), set(6, width);
+      for (Index r = 0; r < 6; ++r)
+        for (Index c = 0; c < width; ++c) set.fine(r, c) = 17 + r + c;
+      FixedTerms all;
+      for (PaddedMatrix<float>& term : terms) {
+        kernels_->add(&format, term.view(), one_by_one.view());
+        all.of[all.count++] = term.view();
+      }
+      kernels_->add(&format, all, at_once.view());
+      kernels_->set(&format, all, set.view());
+      EXPECT_TRUE(at_once.same_words(one_by_one)) << width << ' ' << count;
+      EXPECT_TRUE(set.same_words(one_by_one)) << width << ' ' << count;
+      EXPECT_TRUE(at_once.fine.padding_is_intact() && set.fine.padding_is_intact());
+    }
+}
+
+TEST_F(Fixed, ASumOfTermsHasTheBitsOfTheirWords) {
+  const Philox random_numbers = Philox::stream(seed_, RandomPurpose::test);
+  for (Index cols : {1, 64, 133, 512})
+    for (Index padding : {0, 3, 4})
+      for (int count = 1; count <= FixedTerms::kMost; ++count)
+        for (bool is_bad : {false, true}) {
+          SCOPED_TRACE(std::to_string(cols) + " + " + std::to_string(padding) + " terms " +
+                       std::to_string(count));
+          const FixedFormat format{.fine_bits = 40, .term_bits = 8};
+          std::vector<PaddedMatrix<float>> terms;
+          FixedTerms all;
+          Sum words(19, cols), none(0, 0);
+          for (int t = 0; t < count; ++t) terms.emplace_back(19, cols, padding);
+          for (PaddedMatrix<float>& term : terms) {
+            for (Index r = 0; r < 19; ++r)
+              for (Index c = 0; c < cols; ++c)
+                term(r, c) = below(50) == 0 ? uniform(-1e5f, 1e5f) : uniform(-1e-3f, 1e-3f);
+            if (is_bad) term(below(19), below(cols)) = std::numeric_limits<float>::infinity();
+            kernels_->add(&format, term.view(), words.view());
+            all.of[all.count++] = term.view();
+          }
+          FixedMatrixView no_words;
+          no_words.out_of_range = &none.out_of_range;
+          PaddedMatrix<std::int64_t> coarse = words.coarse;
+          PaddedMatrix<float> expected(19, cols, padding), value(19, cols, padding);
+          float maximum = -1.0f, expected_maximum = -1.0f;
+          kernels_->to_float(&format, words.view(), expected.view(), &expected_maximum);
+          kernels_->to_float(&format, no_words, all, value.view(), &maximum);
+          EXPECT_TRUE(value.same_bits(expected));
+          EXPECT_EQ(maximum, expected_maximum);
+          EXPECT_EQ(none.out_of_range, words.out_of_range);
+          EXPECT_EQ(words.out_of_range, is_bad ? 1 : 0);
+          words.coarse = coarse;
+          const DropoutMask mask = DropoutMask::inverted(0.4f, random_numbers, 5, 8).slope();
+          const OutputSlope slope{Tanh{}, mask, terms.front().view()};
+          FixedFormat adapted = format, expected_format = format;
+          kernels_->to_delta(&expected_format, 7, words.view(), {}, slope, expected.view(), {},
+                             &expected_maximum);
+          PaddedMatrix<Bfloat16> rounded(19, cols, padding);
+          kernels_->to_delta(&adapted, 7, no_words, all, slope, value.view(), rounded.view(),
+                             &maximum);
+          EXPECT_TRUE(value.same_bits(expected));
+          EXPECT_EQ(maximum, expected_maximum);
+          EXPECT_EQ(adapted, expected_format);
+          for (Index r = 0; r < 19; ++r)
+            for (Index c = 0; c < cols; ++c)
+              ASSERT_EQ(rounded(r, c).bits, Bfloat16::rounded(value(r, c)).bits);
+          EXPECT_TRUE(value.padding_is_intact() && rounded.padding_is_intact());
+        }
+}
+
 TEST_F(Fixed, ADeltaIsThatOfItsStepsOneByOne) {
   const auto pointwise = samples::make_pointwise(executor_);
   const auto batch = samples::make_batch(executor_);
@@ -127,7 +199,7 @@ TEST_F(Fixed, ADeltaIsThatOfItsStepsOneByOne) {
               coarse = kept_coarse;
               FixedFormat adapted = format;
               float maximum = -1.0f, expected_maximum = -1.0f;
-              kernels_->to_delta(&adapted, adapt_terms, sum, {f, mask, y.view()}, delta.view(),
+              kernels_->to_delta(&adapted, adapt_terms, sum, {}, {f, mask, y.view()}, delta.view(),
                                  adapt_terms > 0 ? rounded.view() : MatrixView<Bfloat16>{},
                                  &maximum);
               for (Index r = 0; r < 19; ++r)
@@ -327,10 +399,18 @@ TEST_F(Fixed, ShapesThatDoNotFitAreRefused) {
   PaddedMatrix<float> delta(3, 4);
   float maximum = 0.0f;
   FixedFormat adapted;
-  EXPECT_THROW(kernels_->to_delta(&adapted, 0, sum.view(), {Linear{}, {}, x.view()}, delta.view(),
-                                  {}, &maximum),
+  EXPECT_THROW(kernels_->to_delta(&adapted, 0, sum.view(), {}, {Linear{}, {}, x.view()},
+                                  delta.view(), {}, &maximum),
                ShapeError);
   EXPECT_THROW(kernels_->adapt(nullptr, 1, &adapted), ShapeError);
+  PaddedMatrix<float> value(3, 4);
+  EXPECT_THROW(kernels_->to_float(&format, sum.view(), y.view(), value.view(), &maximum),
+               ShapeError)
+      << "words and terms";
+  FixedMatrixView no_words;
+  no_words.out_of_range = &sum.out_of_range;
+  EXPECT_THROW(kernels_->to_float(&format, no_words, x.view(), value.view(), &maximum), ShapeError);
+  EXPECT_THROW(kernels_->set(&format, {}, sum.view()), ShapeError);
 }
 
 }  // namespace

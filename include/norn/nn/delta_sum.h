@@ -12,23 +12,38 @@ namespace norn {
 /// d cost / d activation of a layer [B x N], a sum over the blocks of all its destinations, in
 /// fixed point. The format follows from the largest value of the step before, which is part of a
 /// checkpoint.
+///
+/// On a GPU a few whole terms wait where products wrote them and are added together; where there
+/// are no more than those, their sum never stands in memory as words.
 class DeltaSum {
  public:
+  struct Shape {
+    Index examples = 0;
+    Index units = 0;
+    Index terms = 0;     ///< the largest number in a step: blocks of all destinations
+    bool joins = false;  ///< with other ranks, or terms of some units only
+  };
   DeltaSum() = default;
-  /// `terms`: the largest number of terms in a step: blocks of all destinations.
   /// `flags`: two words that the caller clears after begin(): whether coarse words were used, and
   /// whether a term was out of range. Everything stands in `memory`.
-  DeltaSum(Index examples, Index units, Index terms, std::int64_t* flags, Memory& memory);
+  DeltaSum(const Shape& shape, std::int64_t* flags, Memory& memory);
+  /// What such a sum takes, in bytes.
+  static Index bytes_of(const Shape& shape, bool on_host);
 
-  bool allocated() const { return terms_ > 0; }
+  bool allocated() const { return shape_.terms > 0; }
   /// Starts a step of `examples` examples.
   void begin(Index examples);
+  /// Where the next whole term [B x N] may be written for add() to take it as it stands; empty
+  /// where there is no such place.
+  MatrixView<float> next_term(const Compute& compute);
   /// Adds one term to the columns from `first_unit` on. Several lanes may do so at a time (of the
   /// CPU: a GPU has one).
   void add(const Compute& compute, Index first_unit, MatrixView<const float> term);
 
-  /// What ranks have to add up before take(): flags by sum, then fine words, and coarse words where
-  /// any rank used them.
+  /// Brings all terms so far into the words.
+  void fill_words(const Compute& compute);
+  /// What ranks have to add up between fill_words() and take(): flags by sum, then fine words, and
+  /// coarse words where any rank used them.
   std::span<std::int64_t> flags() { return {flags_, 2}; }
   MatrixView<std::int64_t> fine() { return fine_.first_rows(examples_); }
   MatrixView<std::int64_t> coarse() { return coarse_.first_rows(examples_); }
@@ -46,20 +61,31 @@ class DeltaSum {
   /// Read from and written to the device: not within a step.
   int fine_bits() const;
   void set_fine_bits(int bits);
-  Index bytes() const { return fine_.bytes() + coarse_.bytes(); }
+  Index bytes() const { return fine_.bytes() + coarse_.bytes() + waiting_.bytes(); }
 
  private:
+  /// Words, or terms.
+  struct Sum {
+    FixedMatrixView words;
+    FixedTerms terms;
+  };
+  static Index places_of(const Shape& shape, bool on_host);
+  static bool has_words(const Shape& shape, bool on_host);
+  MatrixView<float> place(Index number);
   FixedMatrixView view(Index first_unit, Index units);
-  FixedMatrixView taken(Index first_unit, Index units);
+  Sum taken(const Compute& compute, Index first_unit, Index units);
+  Shape shape_;
   Matrix<std::int64_t> fine_;
   Matrix<std::int64_t> coarse_;
+  Buffer<float> waiting_;  // places for terms, [examples x units] each
+  Index places_ = 0;
+  Index used_places_ = 0;
   std::int64_t* flags_ = nullptr;  // coarse used, out of range
   Buffer<FixedFormat> format_;     // one
   Buffer<float> maximum_;          // one
   bool host_ = true;               // whether the flags can be read here
   bool fine_is_old_ = false;       // on a GPU: of the step before, until the first term
   bool coarse_is_zero_ = true;     // on a GPU: taken whole
-  Index terms_ = 0;
   Index examples_ = 0;
 };
 

@@ -38,7 +38,8 @@ class UnitLayer {
     BlockPartition partition;
     Range mine;  ///< units of this rank
     Index batch = 1;
-    Index terms = 0;  ///< of the delta sum; 0: no delta is wanted
+    Index terms = 0;           ///< of the delta sum; 0: no delta is wanted
+    bool joins_terms = false;  ///< DeltaSum::Shape::joins
     bool trainable = true;
     SparsenessPenalty sparseness;         ///< beta 0: off
     std::int64_t* delta_flags = nullptr;  ///< of the delta sum: two words in the device's memory

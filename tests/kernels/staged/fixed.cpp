@@ -36,50 +36,66 @@ class StagedSum {
   StagedVector<std::int64_t> out_of_range_;
 };
 
+class StagedTerms {
+ public:
+  explicit StagedTerms(const FixedTerms& terms) {
+    view_.count = terms.count;
+    for (int i = 0; i < terms.count; ++i) {
+      staged_.push_back(std::make_unique<StagedMatrix<const float>>(terms.of[i]));
+      view_.of[i] = staged_.back()->view();
+    }
+  }
+  const FixedTerms& view() const { return view_; }
+
+ private:
+  std::vector<std::unique_ptr<StagedMatrix<const float>>> staged_;
+  FixedTerms view_;
+};
+
 class StagedFixed final : public FixedKernels {
  private:
-  void do_add(const FixedFormat* format, MatrixView<const float> term,
-              FixedMatrixView sum) override {
+  void do_add(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
     const std::lock_guard lock(mutex_);  // a sum is copied there and back: one caller at a time
     StagedVector staged_format(format, 1);
-    StagedMatrix staged_term(term);
+    StagedTerms staged_terms(terms);
     StagedSum staged_sum(sum);
-    kernels_->add(staged_format.data(), staged_term.view(), staged_sum.view());
+    kernels_->add(staged_format.data(), staged_terms.view(), staged_sum.view());
     TestDevice::get().finish();
     staged_sum.back();
   }
-  void do_to_float(const FixedFormat* format, FixedMatrixView sum, MatrixView<float> value,
-                   float* maximum) override {
+  void do_to_float(const FixedFormat* format, FixedMatrixView sum, const FixedTerms& terms,
+                   MatrixView<float> value, float* maximum) override {
+    StagedTerms staged_terms(terms);
     StagedVector staged_format(format, 1);
     StagedSum staged_sum(sum);
     StagedMatrix staged_value(value);
     StagedVector staged_maximum(maximum, 1);
-    kernels_->to_float(staged_format.data(), staged_sum.view(), staged_value.view(),
-                       staged_maximum.data());
+    kernels_->to_float(staged_format.data(), staged_sum.view(), staged_terms.view(),
+                       staged_value.view(), staged_maximum.data());
     TestDevice::get().finish();
     staged_sum.back();
     staged_value.back();
     staged_maximum.back();
   }
-  void do_set(const FixedFormat* format, MatrixView<const float> term,
-              FixedMatrixView sum) override {
+  void do_set(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
     StagedVector staged_format(format, 1);
-    StagedMatrix staged_term(term);
+    StagedTerms staged_terms(terms);
     StagedSum staged_sum(sum);
-    kernels_->set(staged_format.data(), staged_term.view(), staged_sum.view());
+    kernels_->set(staged_format.data(), staged_terms.view(), staged_sum.view());
     TestDevice::get().finish();
     staged_sum.back();
   }
   void do_to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
-                   const OutputSlope& slope, MatrixView<float> delta, MatrixView<Bfloat16> rounded,
-                   float* maximum) override {
+                   const FixedTerms& terms, const OutputSlope& slope, MatrixView<float> delta,
+                   MatrixView<Bfloat16> rounded, float* maximum) override {
+    StagedTerms staged_terms(terms);
     StagedVector staged_format(format, 1);
     StagedSum staged_sum(sum);
     StagedMatrix staged_y(slope.y);
     StagedMatrix staged_delta(delta);
     StagedMatrix staged_rounded(rounded);
     StagedVector staged_maximum(maximum, 1);
-    kernels_->to_delta(staged_format.data(), adapt_terms, staged_sum.view(),
+    kernels_->to_delta(staged_format.data(), adapt_terms, staged_sum.view(), staged_terms.view(),
                        {slope.f, slope.dropout, staged_y.view()}, staged_delta.view(),
                        staged_rounded.view(), staged_maximum.data());
     TestDevice::get().finish();
