@@ -40,6 +40,15 @@ void BatchKernels::gather(MatrixView<const float> stored, VectorView<const Index
   do_gather(stored, row, x);
 }
 
+ColumnRuns BatchKernels::find_runs(CsrView x, Range columns, VectorView<int> room) {
+  require_fit(columns.begin >= 0 && columns.begin <= columns.end &&
+                  room.size >= ColumnRuns::size(x.rows, columns.count()),
+              "find_runs", "room [ColumnRuns::size] for the columns", x, room);
+  const ColumnRuns runs{room.data, ColumnRuns::stride_of(x.rows), columns};
+  if (runs.stride > 0) do_find_runs(x, runs, room.data);
+  return runs;
+}
+
 void BatchKernels::prepare(CsrView x, VectorView<const float> weight,
                            VectorView<const Index> example, const InputPreparation& preparation,
                            CsrBuffer& prepared) {

@@ -76,6 +76,24 @@ class CpuBatch final : public BatchKernels {
     });
   }
 
+  void do_find_runs(CsrView x, const ColumnRuns& runs, int* begin) override {
+    const Index starts = ColumnRuns::runs_of(runs.columns.count()) + 1;
+    executor_.for_ranges(runs.stride, kRowsPerTask, [&](Index first, Index end, int) {
+      for (Index r = first; r < end; ++r) {
+        const Column* row = r < x.rows ? x.column + x.row_begin[r] : nullptr;
+        const Column* row_end = r < x.rows ? x.column + x.row_begin[r + 1] : nullptr;
+        const Column* entry = row;
+        for (Index i = 0; i < starts; ++i) {
+          const Index column =
+              std::min(runs.columns.begin + i * ColumnRuns::kWidth, runs.columns.end);
+          entry = std::lower_bound(entry, row_end, column,
+                                   [](Column a, Index b) { return Index(a) < b; });
+          begin[i * runs.stride + r] = int(entry - row);
+        }
+      }
+    });
+  }
+
   void do_prepare(CsrView x, VectorView<const float> weight, VectorView<const Index> example,
                   const InputPreparation& preparation, CsrBuffer& prepared) override {
     const bool denoise = preparation.denoising > 0.0f;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preparation of batches, and dropout masks, on the GPU.
+#include "kernels/cuda/column_runs.h"
 #include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/row_group.cuh"
@@ -289,6 +290,10 @@ class CudaBatch final : public BatchKernels {
             <<<l.grid, l.block, 0, stream_.stream>>>(stored, row.data, x);
       check_launch("copy_dense_rows");
     });
+  }
+
+  void do_find_runs(CsrView x, const ColumnRuns& runs, int* begin) override {
+    find_column_runs(stream_, x, runs, begin);
   }
 
   void do_prepare(CsrView x, VectorView<const float> weight, VectorView<const Index> example,

@@ -25,17 +25,18 @@ struct TermRounding {
         coarse_scale(f.coarse_scale()) {}
 };
 
-/// n elements of each term.
-template <int n>
+/// n elements of each of up to kTerms terms.
+template <int kTerms, int n>
 struct LoadedTerms {
-  Pack<float, n> of[FixedTerms::kMost];
+  Pack<float, n> of[kTerms];
 };
 
-template <int n, int kStep>
-__device__ __forceinline__ LoadedTerms<n> load_terms(const FixedTerms& terms, Index r, Index c) {
-  LoadedTerms<n> loaded;
+template <int kTerms, int n, int kStep>
+__device__ __forceinline__ LoadedTerms<kTerms, n> load_terms(const FixedTerms& terms, Index r,
+                                                             Index c) {
+  LoadedTerms<kTerms, n> loaded;
 #pragma unroll
-  for (int t = 0; t < FixedTerms::kMost; ++t)
+  for (int t = 0; t < kTerms; ++t)
     if (t < terms.count) loaded.of[t] = load<n, kStep>(terms.of[t].row(r) + c);
   return loaded;
 }
@@ -49,7 +50,8 @@ struct AddWork {
   template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
     const TermRounding rounding(*format);
-    const LoadedTerms<n> x = load_terms<n, kStep>(terms, r, c);
+    const LoadedTerms<FixedTerms::kMost, n> x =
+        load_terms<FixedTerms::kMost, n, kStep>(terms, r, c);
     Pack<std::int64_t, n> fine{};
     if constexpr (!kOverwrite) fine = load<n, kStep>(sum.fine.row(r) + c);
 #pragma unroll
@@ -82,7 +84,8 @@ struct WordSums {
 
   template <int n>
   using Loaded = Pack<std::int64_t, n>;
-  static constexpr int kRows = 2;  // of a thread at a time
+  static constexpr int kRows = 2;    // of a thread at a time
+  static constexpr int kBlocks = 4;  // of a multiprocessor at least
 
   class Reader {
    public:
@@ -120,14 +123,17 @@ struct WordSums {
   };
 };
 
-/// Values of sums whose few terms stand as they came: the words are in registers only.
+/// Values of sums whose few terms, up to kTerms, stand as they came: the words are in registers
+/// only.
+template <int kTerms>
 struct TermSums {
   FixedTerms terms;
   std::int64_t* out_of_range;
 
   template <int n>
-  using Loaded = LoadedTerms<n>;
-  static constexpr int kRows = 1;
+  using Loaded = LoadedTerms<kTerms, n>;
+  static constexpr int kRows = kTerms == 1 ? 2 : 1;
+  static constexpr int kBlocks = 3;
 
   class Reader {
    public:
@@ -138,17 +144,38 @@ struct TermSums {
           coarse_unit_(1.0 / format.coarse_scale()) {}
     template <int n, int kStep = 1>
     __device__ Loaded<n> load(Index r, Index c) const {
-      return load_terms<n, kStep>(source_.terms, r, c);
+      return load_terms<kTerms, n, kStep>(source_.terms, r, c);
     }
     template <int n, int kStep = 1>
     __device__ Pack<float, n> value(Index, Index, const Loaded<n>& loaded) const {
       Pack<float, n> out;
+      bool all_fine = true;
+#pragma unroll
+      for (int i = 0; i < n; ++i) {
+        std::int64_t fine = 0;
+#pragma unroll
+        for (int t = 0; t < kTerms; ++t) {
+          if (t >= source_.terms.count) break;
+          const double x = double(loaded.of[t].value[i]);
+          all_fine = all_fine && std::fabs(x) < rounding_.fine_limit;
+          fine += __double2ll_rn(x * rounding_.fine_scale);
+        }
+        out.value[i] = float(double(fine) * fine_unit_);
+      }
+      if (!all_fine) add_large(loaded, out);
+      return out;
+    }
+
+   private:
+    /// All over again, in both words.
+    template <int n>
+    __device__ __forceinline__ void add_large(const Loaded<n>& loaded, Pack<float, n>& out) const {
 #pragma unroll
       for (int i = 0; i < n; ++i) {
         std::int64_t fine = 0;
         std::int64_t coarse = 0;
 #pragma unroll
-        for (int t = 0; t < FixedTerms::kMost; ++t) {
+        for (int t = 0; t < kTerms; ++t) {
           if (t >= source_.terms.count) break;
           const double x = double(loaded.of[t].value[i]);
           if (std::fabs(x) < rounding_.fine_limit)
@@ -161,10 +188,8 @@ struct TermSums {
         // Adding a coarse word of 0 changes nothing.
         out.value[i] = float(double(fine) * fine_unit_ + double(coarse) * coarse_unit_);
       }
-      return out;
     }
 
-   private:
     const TermSums& source_;
     TermRounding rounding_;
     double fine_unit_;
@@ -266,7 +291,7 @@ struct DeltaPass {
 /// The block that ends last publishes the maximum and adapts the format, which all have read by
 /// then.
 template <bool kPacked, typename Function, class Sums>
-__global__ void __launch_bounds__(kElementThreads, 4)
+__global__ void __launch_bounds__(kElementThreads, Sums::kBlocks)
     to_delta_kernel(const DeltaWork<Function> work, const Sums sums, FixedFormat* format,
                     const std::int64_t adapt_terms, float* maximum, Joined* joined) {
   DeltaPass<Function, Sums> pass{work, typename Sums::Reader(*format, sums)};
@@ -307,8 +332,10 @@ class CudaFixed final : public FixedKernels {
   /// Calls body(sums) with where the sums are.
   template <typename Body>
   static void with_sums(const FixedMatrixView& sum, const FixedTerms& terms, const Body& body) {
-    if (terms.count > 0)
-      body(TermSums{terms, sum.out_of_range});
+    if (terms.count == 1)
+      body(TermSums<1>{terms, sum.out_of_range});
+    else if (terms.count > 0)
+      body(TermSums<FixedTerms::kMost>{terms, sum.out_of_range});
     else
       body(WordSums{sum});
   }

@@ -2,12 +2,11 @@
 #pragma once
 
 #include "kernels/cuda/hopper.cuh"
-#include "kernels/cuda/search.h"
 #include "kernels/cuda/tile_product.cuh"
 #include "norn/kernels/cost.h"
 
-/// The stored targets of the tiles of an output layer, and what else it takes to judge a tile. A
-/// table says where each row's entries of each tile begin; two warps of a block look tiles up
+/// The stored targets of the tiles of an output layer, and what else it takes to judge a tile.
+/// ColumnRuns say where each row's entries of each tile begin; two warps of a block look tiles up
 /// while others multiply.
 namespace norn::cuda {
 
@@ -19,7 +18,7 @@ constexpr int kTargetSlots = 2 * kConsumers;  // tiles that are looked up ahead
 struct TargetSource {
   const Column* column;
   const RowOffset* row_begin;
-  const int* offset;  ///< [tiles + 1 x stride] of a row's entries, those of a tile's units begin
+  const int* offset;  ///< ColumnRuns of the block
   Index stride;       ///< at least `rows`, a multiple of 64
   Index rows;
   Index cols;
@@ -28,29 +27,6 @@ struct TargetSource {
   VectorView<const float> bias;
   VectorView<const float> weight;  ///< of the rows, or empty
 };
-
-/// Fills in the table: a thread has one row of some tiles. `end_unit` ends the layer.
-__device__ inline void find_offsets(const TargetSource& source, Index end_unit,
-                                    Index tiles_a_thread, int* offset) {
-  const Index row = Index(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (row >= source.stride) return;
-  const Index first = Index(blockIdx.y) * tiles_a_thread;
-  const Index last = min(first + tiles_a_thread, Index(source.tiles) + 1);
-  const RowOffset begin = row < source.rows ? source.row_begin[row] : 0;
-  const RowOffset end = row < source.rows ? source.row_begin[row + 1] : 0;
-  const auto column = [&](RowOffset i) { return i < end ? Index(source.column[i]) : Index(-1); };
-  RowOffset entry =
-      lower_bound(source.column, begin, end, min(source.first_unit + first * kTile, end_unit));
-  Index next = column(entry);
-  for (Index tile = first; tile < last; ++tile) {
-    const Index unit = min(source.first_unit + tile * kTile, end_unit);
-    if (next >= 0 && next < unit) {
-      entry = lower_bound(source.column, entry + 1, min(entry + kTile, end), unit);
-      next = column(entry);
-    }
-    offset[tile * source.stride + row] = int(entry - begin);
-  }
-}
 
 /// In shared memory, one for each slot.
 struct TileTargets {

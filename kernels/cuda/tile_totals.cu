@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Before and after the tiles of an output layer: where their targets are, and what they add up to.
+#include "kernels/cuda/column_runs.h"
 #include "kernels/cuda/tile_totals.h"
 
 namespace norn::cuda {
 namespace {
-
-__global__ void __launch_bounds__(128)
-    find_offsets_kernel(const TargetSource source, Index end_unit, Index tiles_a_thread,
-                        int* offset) {
-  find_offsets(source, end_unit, tiles_a_thread, offset);
-}
 
 /// The first block adds the costs, the others a column for each thread.
 constexpr int kTotalThreads = 512;
@@ -39,31 +34,27 @@ __global__ void __launch_bounds__(kTotalThreads) total_kernel(const TileTotals t
 }  // namespace
 
 TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const OutputBlock& block) {
+  static_assert(ColumnRuns::kWidth == kTile);
   const CsrView& sparse = block.target.sparse;
   const Index rows = block.x.rows();
   const Index cols = block.w.rows();
-  TargetSource source{.column = sparse.column,
-                      .row_begin = sparse.row_begin,
-                      .offset = nullptr,
-                      .stride = (rows + 63) / 64 * 64,
-                      .rows = rows,
-                      .cols = cols,
-                      .first_unit = block.first_unit,
-                      .tiles = int((cols + kTile - 1) / kTile),
-                      .bias = block.bias,
-                      .weight = block.target.weight};
-  int* offset = scratch.reserve((source.tiles + 1) * source.stride);
-  source.offset = offset;
-  // Few rows and tiles: as many threads as there are, for none to have much to do.
-  constexpr Index kThreads = 65536;
-  const Index starts = source.tiles + 1;
-  const Index each = std::clamp<Index>(starts * source.stride / kThreads, 1, 8);
-  const dim3 grid(blocks_for(source.stride, 128, source.stride),
-                  blocks_for(starts, int(each), starts));
-  find_offsets_kernel<<<grid, 128, 0, stream.stream>>>(source, block.first_unit + cols, each,
-                                                       offset);
-  check_launch("find_offsets_kernel");
-  return source;
+  const Range units{block.first_unit, block.first_unit + cols};
+  ColumnRuns runs = block.target_runs;
+  if (!runs.cover(units)) {
+    int* begin = scratch.reserve(ColumnRuns::size(rows, cols));
+    runs = {begin, ColumnRuns::stride_of(rows), units};
+    find_column_runs(stream, sparse, runs, begin);
+  }
+  return {.column = sparse.column,
+          .row_begin = sparse.row_begin,
+          .offset = runs.from(units.begin),
+          .stride = runs.stride,
+          .rows = rows,
+          .cols = cols,
+          .first_unit = block.first_unit,
+          .tiles = int(ColumnRuns::runs_of(cols)),
+          .bias = block.bias,
+          .weight = block.target.weight};
 }
 
 void add_totals(const Stream& stream, const TileTotals& totals) {

@@ -8,6 +8,7 @@
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/layer.h"
 #include "src/engine/rounded_rows.h"
+#include "src/engine/target_runs.h"
 
 #include <algorithm>
 #include <limits>
@@ -194,7 +195,24 @@ class Planner {
     }
   }
 
+  // Network::may_fuse_delta.
+  bool may_fuse_delta(int number) const {
+    const std::vector<int>& edges = graph_.sources[std::size_t(number)];
+    if (!settings_.on_gpu || edges.size() != 1) return false;
+    const Edge& edge = graph_.edges[std::size_t(edges[0])];
+    return (settings_.rounds_operands || settings_.turns_operands) &&
+           !sparse_input_[std::size_t(edge.source)] &&
+           stored_by_destination(owner(edges[0])) != edge.transposed &&
+           graph_.skips[std::size_t(number)].empty() && layer_of(number).delta_norm == 0.0f &&
+           !is_softmax(number);
+  }
+
   void add_output(int number) {
+    if (const DatasetInfo* set = set_of(number);
+        training() && may_fuse_delta(number) && set && set->gives_sparse_batches())
+      count_working(layer_of(number).name + " places of stored targets",
+                    TargetRuns({0, mine(number)}, partition(number).block_width(), settings_.batch)
+                        .planned_bytes());
     if (!is_softmax(number)) return;
     const std::string& name = layer_of(number).name;
     const Index blocks = partition(number).blocks_of(0, settings_.ranks).count();

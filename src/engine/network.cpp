@@ -258,6 +258,8 @@ void Network::build_scratch() {
       state->total = Buffer<std::int64_t>(batch_, context_.compute.memory);
       state->coupling = Buffer<std::int64_t>(batch_, context_.compute.memory);
     }
+    if (purpose_ == Pass::training && may_fuse_delta(number))
+      state->target_runs.emplace(shares_[std::size_t(number)][rank], width, batch_);
     outputs_[std::size_t(number)] = std::move(state);
   }
   scratch_.resize(std::size_t(context_.compute.executor.lanes()));
@@ -305,7 +307,8 @@ Index Network::working_bytes() const {
   for (const auto& state : outputs_)
     if (state)
       bytes += state->kept_z.bytes() + state->block_maximum.bytes() + state->block_sum.bytes() +
-               state->maximum.bytes() + state->total.bytes() + state->coupling.bytes();
+               state->maximum.bytes() + state->total.bytes() + state->coupling.bytes() +
+               (state->target_runs ? state->target_runs->bytes() : 0);
   for (const auto& shared : shared_)
     if (shared) bytes += shared->sum.bytes() + shared->part.bytes();
   return bytes;

@@ -135,6 +135,16 @@ DenseOperand Network::block_delta(int number, const TargetView& target, Range un
   return {z, rounded};
 }
 
+// Whether the shape of a layer allows its product, cost and delta to be one kernel.
+bool Network::may_fuse_delta(int number) const {
+  const UnitLayer& layer = *units_[std::size_t(number)];
+  const Kernels& kernels = context_.compute.kernels;
+  return kernels.fused && (kernels.rounds_operands || kernels.turns_operands) &&
+         layer.connections.size() == 1 && layer.connections[0].begins_with_bias() &&
+         graph_.skips[std::size_t(number)].empty() && layer.descriptor().delta_norm == 0.0f &&
+         !layer.is_softmax();
+}
+
 // The deltas of a block, and the gradient of its biases, where product, cost and delta are one
 // kernel: nothing where they are not.
 std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& target, Range units,
@@ -143,11 +153,7 @@ std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& t
   UnitLayer& layer = *units_[std::size_t(number)];
   const Compute& compute = context_.compute;
   Scratch& scratch = scratch_[std::size_t(lane)];
-  const bool plain = layer.connections.size() == 1 && layer.connections[0].begins_with_bias() &&
-                     graph_.skips[std::size_t(number)].empty() &&
-                     layer.descriptor().delta_norm == 0.0f && !layer.is_softmax();
-  if (!compute.kernels.fused || (scratch.delta.empty() && scratch.turned.empty()) || !plain)
-    return std::nullopt;
+  if (!may_fuse_delta(number)) return std::nullopt;
   const Index width = units.count();
   OutputBlock block;
   block.x = output_of(layer.source_layers[0], examples).dense;
@@ -156,6 +162,8 @@ std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& t
   block.rule = unit_cost(graph_.network, layer.descriptor());
   block.target = target;
   block.first_unit = units.begin;
+  if (auto& runs = outputs_[std::size_t(number)]->target_runs; runs && target.is_sparse)
+    block.target_runs = runs->find(compute, units);
   if (scratch.turned.empty()) {
     block.delta = {nullptr, examples, width, width};
     block.rounded_delta = {scratch.delta.view().data, examples, width, rounded_stride(width)};

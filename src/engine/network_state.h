@@ -3,6 +3,9 @@
 
 #include "norn/engine/network.h"
 #include "src/engine/input_layer.h"
+#include "src/engine/target_runs.h"
+
+#include <optional>
 
 /// What a Network keeps for output layers and for shared weights.
 namespace norn {
@@ -18,11 +21,12 @@ struct Network::SharedGradient {
 struct Network::OutputState {
   Buffer<float>
       kept_z;  ///< pre-activations of all own blocks, block after block; empty: recomputed
-  Matrix<float> block_maximum;    ///< [own blocks x B], SoftMax
-  Matrix<float> block_sum;        ///< [own blocks x B]
-  Buffer<float> maximum;          ///< [B]
-  Buffer<std::int64_t> total;     ///< [B]
-  Buffer<std::int64_t> coupling;  ///< [B]
+  Matrix<float> block_maximum;            ///< [own blocks x B], SoftMax
+  Matrix<float> block_sum;                ///< [own blocks x B]
+  Buffer<float> maximum;                  ///< [B]
+  Buffer<std::int64_t> total;             ///< [B]
+  Buffer<std::int64_t> coupling;          ///< [B]
+  std::optional<TargetRuns> target_runs;  ///< where fused_delta() may take blocks
 };
 
 }  // namespace norn

@@ -51,6 +51,10 @@ void Network::load(const BoundBatch& batch, Pass pass, const StepPosition& posit
   context_.compute.kernels.queue->prepare([&] {
     for (std::size_t at = 0; at < batches_.size(); ++at)
       if (loaded_[at]) bound_[at] = batches_[at]->view(context_.compute);
+    if (pass == Pass::training)
+      for (std::size_t at = 0; at < outputs_.size(); ++at)
+        if (outputs_[at] && outputs_[at]->target_runs && loaded_[at] && bound_[at].is_sparse)
+          outputs_[at]->target_runs->begin(context_.compute, bound_[at].sparse);
     for (int layer : order_) {
       const auto at = std::size_t(layer);
       if (!inputs_[at]) continue;

@@ -3,6 +3,7 @@
 // which must not be read into results nor be written.
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/memory.h"
+#include "norn/kernels/batch.h"
 #include "norn/kernels/fused.h"
 
 #include <algorithm>
@@ -235,6 +236,7 @@ struct OutputProblem {
   std::vector<float> gradient;  ///< becomes that of the biases
   Index first_unit = 1000;
   bool has_values = true;
+  Range runs;  ///< units whose stored targets are looked up before; or empty
 };
 
 class FusedOutputTest : public FusedTest {
@@ -290,6 +292,10 @@ class FusedOutputTest : public FusedTest {
                            p.first_unit + p.w.rows + 20,
                            Index(p.column.size())};
     if (weighted) block.target.weight = weight.view();
+    Buffer<int> runs(ColumnRuns::size(p.x.rows, p.runs.count()), memory_);
+    if (p.runs.count() > 0)
+      block.target_runs = cuda::make_batch({nullptr, memory_, Precision::fp32, 1})
+                              ->find_runs(block.target.sparse, p.runs, runs.view());
     EXPECT_TRUE(kernels.output_delta(block));
     double sum = 0;
     cost.read(&sum, 1);
@@ -414,6 +420,21 @@ TEST_F(FusedOutputTest, RunsHaveTheSameBits) {
     EXPECT_EQ(run(*kernels, rule, p), cost);
     EXPECT_EQ(p.gradient, gradient);
     EXPECT_EQ(std::memcmp(delta.data(), p.delta.host.data(), delta.size() * 2), 0);
+  }
+}
+
+TEST_F(FusedOutputTest, TargetsMayBeLookedUpForManyBlocksAtOnce) {
+  const auto kernels = make();
+  const UnitCost rule{Sigmoid{}, ScaledMarginalCrossEntropy{}, 1.0f, 1.0f};
+  OutputProblem p = draw({136, 328, 72}, 20);
+  const double cost = run(*kernels, rule, p);
+  const std::vector<Bfloat16> delta = p.delta.host;
+  // The last two have no run that begins or ends with the block.
+  for (const Range runs : {Range{1000, 1328}, Range{744, 1328}, Range{1000, 1384}, Range{0, 1328},
+                           Range{1000, 1340}}) {
+    p.runs = runs;
+    EXPECT_EQ(run(*kernels, rule, p), cost) << runs.begin;
+    EXPECT_EQ(std::memcmp(delta.data(), p.delta.host.data(), delta.size() * 2), 0) << runs.begin;
   }
 }
 

@@ -134,6 +134,56 @@ TEST_F(BatchTest, GathersSparseRowsInAnyOrder) {
     }
 }
 
+TEST_F(BatchTest, RunsSayWhereEntriesBegin) {
+  Executor executor(2);
+  const auto kernels = samples::make_batch(executor);
+  for (const Index rows : {0, 1, 31, 64, 129, 1000})
+    for (const Index cols : {1, 127, 128, 129, 3000}) {
+      SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(cols));
+      SparseRows x = samples::awkward_batch(rows, cols, 40, false, random_);
+      for (Index r = 0; r < rows; ++r)
+        std::sort(x.column.begin() + x.row_begin[std::size_t(r)],
+                  x.column.begin() + x.row_begin[std::size_t(r) + 1]);
+      for (const Range columns :
+           {Range{0, cols}, Range{cols / 3, cols}, Range{cols / 4, cols / 2}, Range{cols, cols}}) {
+        std::vector<int> room(std::size_t(ColumnRuns::size(rows, columns.count())), -1);
+        const ColumnRuns runs =
+            kernels->find_runs(x.view(), columns, {room.data(), Index(room.size())});
+        EXPECT_EQ(runs.columns, columns);
+        ASSERT_GE(runs.stride, rows);
+        for (Index i = 0; i <= ColumnRuns::runs_of(columns.count()); ++i)
+          for (Index r = 0; r < runs.stride; ++r) {
+            const Index first = std::min(columns.begin + i * ColumnRuns::kWidth, columns.end);
+            int before = 0;
+            if (r < rows)
+              for (auto e = std::size_t(x.row_begin[std::size_t(r)]);
+                   e < std::size_t(x.row_begin[std::size_t(r) + 1]); ++e)
+                before += Index(x.column[e]) < first ? 1 : 0;
+            ASSERT_EQ(room[std::size_t(i * runs.stride + r)], before) << i << ' ' << r;
+          }
+      }
+      std::vector<int> small(std::size_t(ColumnRuns::size(rows, cols)), 0);
+      if (rows > 0) {
+        EXPECT_THROW(
+            kernels->find_runs(x.view(), {0, cols + 128}, {small.data(), Index(small.size())}),
+            ShapeError);
+      }
+    }
+}
+
+TEST_F(BatchTest, RunsCoverWhatBeginsAndEndsWithThem) {
+  const int begin = 0;
+  const ColumnRuns runs{&begin, 64, {1000, 1400}};
+  EXPECT_TRUE(runs.cover({1000, 1400}));
+  EXPECT_TRUE(runs.cover({1128, 1256}));
+  EXPECT_TRUE(runs.cover({1256, 1400}));
+  EXPECT_FALSE(runs.cover({1001, 1400}));
+  EXPECT_FALSE(runs.cover({1000, 1300}));
+  EXPECT_FALSE(runs.cover({872, 1000}));
+  EXPECT_FALSE(runs.cover({1000, 1401}));
+  EXPECT_FALSE(ColumnRuns().cover({0, 128}));
+}
+
 TEST_F(BatchTest, GathersDenseRowsInAnyOrder) {
   Executor executor(2);
   const auto kernels = samples::make_batch(executor);

@@ -135,6 +135,7 @@ class Network {
   MatrixView<float> block_z(const UnitLayer& layer, Range units, Index examples, int lane);
   DenseOperand block_delta(int layer, const TargetView& target, Range units, MatrixView<float> z,
                            double* cost, int lane);
+  bool may_fuse_delta(int layer) const;
   std::optional<DenseOperand> fused_delta(int layer, const TargetView& target, Range units,
                                           Index examples, float scale, double* cost, int lane);
   void clip_output_deltas(int layer, const TargetView& target, Index examples);

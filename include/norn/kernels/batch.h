@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/kernels/column_runs.h"
 #include "norn/kernels/dropout_mask.h"
 #include "norn/tensor/buffer.h"
 
@@ -26,6 +27,9 @@ class BatchKernels {
   void gather(CsrView stored, VectorView<const Index> row, Index entries, CsrBuffer& gathered);
   ///   stored [R x N],  row [B],  x [B x N]
   void gather(MatrixView<const float> stored, VectorView<const Index> row, MatrixView<float> x);
+
+  /// Indexes these columns of x, whose columns ascend within a row.   room [ColumnRuns::size]
+  ColumnRuns find_runs(CsrView x, Range columns, VectorView<int> room);
 
   /// Copies a sparse batch and prepares it: normalise, multiply by the weight, then leave entries
   /// out. A left-out entry is not stored.
@@ -63,6 +67,7 @@ class BatchKernels {
                          CsrBuffer& gathered) = 0;
   virtual void do_gather(MatrixView<const float> stored, VectorView<const Index> row,
                          MatrixView<float> x) = 0;
+  virtual void do_find_runs(CsrView x, const ColumnRuns& runs, int* begin) = 0;
   virtual void do_prepare(CsrView x, VectorView<const float> weight,
                           VectorView<const Index> example, const InputPreparation& preparation,
                           CsrBuffer& prepared) = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/kernels/column_runs.h"
 #include "norn/kernels/cost.h"
 #include "norn/kernels/dense.h"
 #include "norn/kernels/update.h"
@@ -18,6 +19,8 @@ struct OutputBlock {
   UnitCost rule;
   TargetView target;
   Index first_unit = 0;
+  /// Of the target's rows, for these units among others; without it they are looked up anew.
+  ColumnRuns target_runs;
   /// [B x W]; where the stride leaves room, up to a multiple of 4 columns may be written.
   MatrixView<float> delta;
   MatrixView<Bfloat16> rounded_delta;  ///< [B x W] or empty

@@ -37,6 +37,13 @@ class StagedBatch final : public BatchKernels {
     TestDevice::get().finish();
     staged_x.back();
   }
+  void do_find_runs(CsrView x, const ColumnRuns& runs, int* begin) override {
+    StagedCsr staged_x(x);
+    StagedVector staged_begin(begin, ColumnRuns::size(x.rows, runs.columns.count()));
+    kernels_->find_runs(staged_x.view(), runs.columns, staged_begin.view());
+    TestDevice::get().finish();
+    staged_begin.back();
+  }
   void do_prepare(CsrView x, VectorView<const float> weight, VectorView<const Index> example,
                   const InputPreparation& preparation, CsrBuffer& prepared) override {
     StagedCsr staged_x(x);
