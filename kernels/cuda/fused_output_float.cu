@@ -230,6 +230,8 @@ TileOperands operands_of(const OutputBlock& block) {
   operands.steps = int((x.cols + kDepth - 1) / kDepth);
   operands.order.inner = clusters(x.rows, kClusterRows);
   operands.order.outer = clusters(block.w.values.rows, kClusterCols);
+  // The first units are often the popular ones: what is stored there is looked up during others.
+  operands.order.first_outer = operands.order.outer / 2;
   constexpr Index kGroupBytes = 24 << 20;
   const Index bytes = x.cols * Index(sizeof(float)) * kTile * kClusterRows;
   operands.order.group = int(std::clamp<Index>(kGroupBytes / bytes, 1, operands.order.inner));

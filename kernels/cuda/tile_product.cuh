@@ -33,6 +33,7 @@ struct TileOrder {
   int inner = 0;
   int outer = 0;
   int group = 1;
+  int first_outer = 0;  ///< where along the other side to begin
 
   __host__ __device__ std::int64_t count() const { return std::int64_t(inner) * outer; }
   struct Place {
@@ -44,7 +45,8 @@ struct TileOrder {
     const int first = int(i / in_group) * group;
     const unsigned rest = unsigned(i % in_group);
     const unsigned width = unsigned(min(group, inner - first));
-    return {first + int(rest % width), int(rest / width)};
+    const int along = first_outer + int(rest / width);
+    return {first + int(rest % width), along < outer ? along : along - outer};
   }
 };
 
