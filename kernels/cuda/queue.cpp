@@ -19,17 +19,17 @@ cudaEvent_t make_event() {
 
 DeviceQueue::DeviceQueue(cudaStream_t stream, cudaStream_t ahead, bool graphs, int depth)
     : stream_(stream), ahead_(ahead), graphs_(graphs), depth_(depth) {
-  check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
+  for (cudaStream_t* own : {&copies_, &back_})
+    check(cudaStreamCreateWithFlags(own, cudaStreamNonBlocking), "cudaStreamCreate");
   ready_ = make_event();
   for (Piece& piece : pieces_) piece.sent = make_event();
   for (cudaEvent_t& event : finished_) event = make_event();
+  for (cudaEvent_t& event : downloaded_) event = make_event();
   for (cudaEvent_t& event : marks_) event = make_event();
 }
 
 DeviceQueue::~DeviceQueue() {
-  cudaStreamSynchronize(copies_);
-  cudaStreamSynchronize(ahead_);
-  cudaStreamSynchronize(stream_);
+  for (cudaStream_t used : {copies_, ahead_, stream_, back_}) cudaStreamSynchronize(used);
   cudaEventDestroy(ready_);
   for (cudaGraphExec_t graph : kept_) cudaGraphExecDestroy(graph);
   for (Piece& piece : pieces_) {
@@ -37,9 +37,11 @@ DeviceQueue::~DeviceQueue() {
     if (piece.host) cudaFreeHost(piece.host);
   }
   for (cudaEvent_t event : finished_) cudaEventDestroy(event);
+  for (cudaEvent_t event : downloaded_) cudaEventDestroy(event);
   for (cudaEvent_t event : marks_) cudaEventDestroy(event);
   for (void* memory : staging_) cudaFreeHost(memory);
   cudaStreamDestroy(copies_);
+  cudaStreamDestroy(back_);
 }
 
 void DeviceQueue::run(const std::function<void()>& enqueue) {
@@ -51,6 +53,9 @@ void DeviceQueue::run(const std::function<void()>& enqueue) {
     check(cudaStreamWaitEvent(stream_, ready_), "cudaStreamWaitEvent");
     prepared_ = false;
   }
+  // An event that was never recorded is reached.
+  check(cudaStreamWaitEvent(stream_, downloaded_[runs_ % downloaded_.size()]),
+        "cudaStreamWaitEvent");
   if (!graphs_ || profiling_) {
     enqueue();
   } else {
@@ -126,6 +131,12 @@ void DeviceQueue::wait_for_run_before_last(cudaStream_t stream) {
     check(cudaStreamWaitEvent(stream, finished_[runs_ % finished_.size()]), "cudaStreamWaitEvent");
 }
 
+void DeviceQueue::wait_for_last_run(cudaStream_t stream) {
+  if (runs_ > 0)
+    check(cudaStreamWaitEvent(stream, finished_[(runs_ - 1) % finished_.size()]),
+          "cudaStreamWaitEvent");
+}
+
 void DeviceQueue::prepare(const std::function<void()>& enqueue) {
   wait_for_run_before_last(ahead_);
   if (copied_) check(cudaStreamWaitEvent(ahead_, last_sent()), "cudaStreamWaitEvent");
@@ -136,7 +147,10 @@ void DeviceQueue::prepare(const std::function<void()>& enqueue) {
 
 void DeviceQueue::download(void* host, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+  wait_for_last_run(back_);
+  check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, back_), "cudaMemcpyAsync");
+  const std::size_t last = (runs_ + downloaded_.size() - 1) % downloaded_.size();
+  check(cudaEventRecord(downloaded_[last], back_), "cudaEventRecord");
 }
 
 void DeviceQueue::stage(const char* name) {
@@ -175,7 +189,8 @@ void* DeviceQueue::staging(std::size_t bytes) {
 }
 
 WorkQueue::Mark DeviceQueue::mark() {
-  check(cudaEventRecord(marks_[std::size_t(next_mark_) % kMarks], stream_), "cudaEventRecord");
+  wait_for_last_run(back_);
+  check(cudaEventRecord(marks_[std::size_t(next_mark_) % kMarks], back_), "cudaEventRecord");
   return next_mark_++;
 }
 
@@ -192,7 +207,7 @@ void DeviceQueue::wait(Mark mark) {
 }
 
 void DeviceQueue::wait_for_all() {
-  for (cudaStream_t stream : {copies_, ahead_, stream_})
+  for (cudaStream_t stream : {copies_, ahead_, stream_, back_})
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 

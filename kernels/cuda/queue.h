@@ -46,10 +46,12 @@ class DeviceQueue final : public WorkQueue {
   Piece& next_piece(std::size_t bytes);
   cudaEvent_t last_sent() const { return pieces_[(piece_ + kPieces - 1) % kPieces].sent; }
   void wait_for_run_before_last(cudaStream_t stream);
+  void wait_for_last_run(cudaStream_t stream);
 
   cudaStream_t stream_;
   cudaStream_t ahead_;
   cudaStream_t copies_ = nullptr;
+  cudaStream_t back_ = nullptr;  // downloads
   bool graphs_;
   int depth_;
   std::vector<cudaGraphExec_t> kept_;  // the one used last stands first
@@ -60,6 +62,7 @@ class DeviceQueue final : public WorkQueue {
   cudaEvent_t ready_ = nullptr;            // what was prepared last
   std::array<cudaEvent_t, 2> finished_{};  // the last two runs
   std::size_t runs_ = 0;
+  std::array<cudaEvent_t, 2> downloaded_{};  // what those two runs left
   std::array<cudaEvent_t, kMarks> marks_{};
   Mark next_mark_ = 0;
   std::vector<void*> staging_;

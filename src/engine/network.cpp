@@ -125,7 +125,6 @@ void Network::build_layers() {
     }
     settings.terms += Index(graph_.skip_destinations[at].size());
     settings.joins_terms = ranks > 1 || !graph_.skip_destinations[at].empty();
-    settings.delta_flags = outcome_.data() + 2 * layer;
     settings.sparseness = sparseness_of(graph_.network, descriptor);
     units_[at] =
         std::make_unique<UnitLayer>(settings, graph_.network.training.optimizer, context_.compute);
@@ -145,7 +144,8 @@ void Network::build_outcome(const std::vector<BlockPartition>& partitions) {
     words +=
         partitions[std::size_t(layer)].blocks_of(communicator.rank(), communicator.size()).count();
   }
-  outcome_ = Buffer<std::int64_t>::zeros(words, context_.compute.memory);
+  for (Buffer<std::int64_t>& outcome : outcomes_)
+    outcome = Buffer<std::int64_t>::zeros(words, context_.compute.memory);
   WorkQueue& queue = *context_.compute.kernels.queue;
   for (int i = 0; i <= queue.depth(); ++i)
     places_.push_back(
@@ -298,7 +298,7 @@ void Network::initialise(std::uint64_t seed) {
 }
 
 Index Network::working_bytes() const {
-  Index bytes = outcome_.bytes() + row_squares_.bytes();
+  Index bytes = outcomes_[0].bytes() + outcomes_[1].bytes() + row_squares_.bytes();
   for (const auto& layer : units_)
     if (layer) bytes += layer->working_bytes();
   for (const Scratch& scratch : scratch_)

@@ -96,7 +96,7 @@ void Network::softmax_rows(int number, const TargetView* target, Index examples)
   compute.kernels.cost->softmax_maximum(maxima, maximum);
   communicator.all_reduce_max({maximum.data, std::size_t(examples)});
   state.total.fill_zero();
-  std::int64_t* out_of_range = outcome_.data() + 2 * number + 1;
+  std::int64_t* out_of_range = outcome().data() + 2 * number + 1;
   compute.kernels.cost->softmax_total(maxima, sums, maximum, state.total.view().range(0, examples),
                                       out_of_range);
   communicator.all_reduce_sum({state.total.data(), std::size_t(examples)});
@@ -189,7 +189,7 @@ void Network::clip_output_deltas(int number, const TargetView& target, Index exa
   const Range blocks =
       layer.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
   row_squares_.fill_zero();
-  double* costs = reinterpret_cast<double*>(outcome_.data() + first_cost_[std::size_t(number)]);
+  double* costs = reinterpret_cast<double*>(outcome().data() + first_cost_[std::size_t(number)]);
   compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
     const Range units = layer.partition().units(blocks.begin + b);
     Matrix<float> z(examples, units.count(), compute.memory);
@@ -214,7 +214,7 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
 
   const Range blocks =
       layer.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
-  double* costs = reinterpret_cast<double*>(outcome_.data() + first_cost_[std::size_t(number)]);
+  double* costs = reinterpret_cast<double*>(outcome().data() + first_cost_[std::size_t(number)]);
   compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
     const Range units = layer.partition().units(blocks.begin + b);
     stage("output forward");

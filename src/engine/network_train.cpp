@@ -30,9 +30,10 @@ void Network::begin_step(const BoundBatch& batch, const StepPosition& position) 
   require(in_flight_.size() < places_.size(), "Network::begin_step: too many steps are in flight");
   WorkQueue& queue = *context_.compute.kernels.queue;
   load(batch, Pass::training, position);
+  outcome_ = 1 - outcome_;
   queue.run([&] { enqueue_step(batch, position); });
   InFlight step{position, places_[next_place_++ % places_.size()]};
-  queue.download(step.words, outcome_.data(), std::size_t(outcome_.bytes()));
+  queue.download(step.words, outcome().data(), std::size_t(outcome().bytes()));
   step.done = queue.mark();
   in_flight_.push_back(step);
 }
@@ -70,8 +71,8 @@ void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position
   forward_hidden(batch, Pass::training, position);
   for (int layer : order_)
     if (UnitLayer* unit = unit_layer(layer); unit && unit->delta_sum.allocated())
-      unit->delta_sum.begin(batch.examples);
-  outcome_.fill_zero();
+      unit->delta_sum.begin(batch.examples, outcome().data() + 2 * layer);
+  outcome().fill_zero();
   stage("other");
   for (int layer : order_)
     if (outputs_[std::size_t(layer)]) run_output(layer, batch, position);

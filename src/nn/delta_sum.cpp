@@ -20,10 +20,9 @@ Index DeltaSum::bytes_of(const Shape& shape, bool on_host) {
          (of_words + places_of(shape, on_host) * Index(sizeof(float)));
 }
 
-DeltaSum::DeltaSum(const Shape& shape, std::int64_t* flags, Memory& memory)
+DeltaSum::DeltaSum(const Shape& shape, Memory& memory)
     : shape_(shape),
       places_(places_of(shape, memory.is_host())),
-      flags_(flags),
       format_(1, memory),
       maximum_(Buffer<float>::zeros(1, memory)),
       host_(memory.is_host()) {
@@ -36,14 +35,16 @@ DeltaSum::DeltaSum(const Shape& shape, std::int64_t* flags, Memory& memory)
   format_.write(&format, 1);
 }
 
-void DeltaSum::begin(Index examples) {
+void DeltaSum::begin(Index examples, std::int64_t* flags) {
   examples_ = examples;
   used_places_ = 0;
   if (host_) {
-    if (flags_[0] != 0) coarse_.fill_zero();
+    if (flags_ != nullptr && flags_[0] != 0) coarse_.fill_zero();  // the step before used them
+    flags_ = flags;
     fine_.fill_zero();
     return;
   }
+  flags_ = flags;
   // A GPU's flags cannot be read here, but coarse words that were taken are 0 again; and as terms
   // come one after the other, the first ones can overwrite the fine words.
   if (!coarse_is_zero_) coarse_.fill_zero();

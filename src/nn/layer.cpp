@@ -85,8 +85,7 @@ UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Com
   delta_ = Matrix<float>(settings.batch, units, memory);
   if (rounds) rounded_delta_ = Matrix<Bfloat16>(settings.batch, units, memory);
   if (settings.terms > 0)
-    delta_sum = DeltaSum({settings.batch, width, settings.terms, settings.joins_terms},
-                         settings.delta_flags, memory);
+    delta_sum = DeltaSum({settings.batch, width, settings.terms, settings.joins_terms}, memory);
 }
 
 LayerOutput UnitLayer::output(Index examples) {

@@ -5,6 +5,7 @@
 #include "norn/engine/context.h"
 #include "norn/nn/layer.h"
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -181,7 +182,9 @@ class Network {
     std::int64_t* words = nullptr;
     WorkQueue::Mark done = 0;
   };
-  Buffer<std::int64_t> outcome_;
+  Buffer<std::int64_t>& outcome() { return outcomes_[outcome_]; }
+  std::array<Buffer<std::int64_t>, 2> outcomes_;  // in turn: one is downloaded beside the next step
+  std::size_t outcome_ = 0;
   std::vector<Index> first_cost_;  // by layer: word of the first own block's cost
   std::vector<std::int64_t*> places_;
   std::size_t next_place_ = 0;

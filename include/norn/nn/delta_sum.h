@@ -24,15 +24,15 @@ class DeltaSum {
     bool joins = false;  ///< with other ranks, or terms of some units only
   };
   DeltaSum() = default;
-  /// `flags`: two words that the caller clears after begin(): whether coarse words were used, and
-  /// whether a term was out of range. Everything stands in `memory`.
-  DeltaSum(const Shape& shape, std::int64_t* flags, Memory& memory);
+  /// Everything stands in `memory`.
+  DeltaSum(const Shape& shape, Memory& memory);
   /// What such a sum takes, in bytes.
   static Index bytes_of(const Shape& shape, bool on_host);
 
   bool allocated() const { return shape_.terms > 0; }
-  /// Starts a step of `examples` examples.
-  void begin(Index examples);
+  /// Starts a step of `examples` examples. `flags`: two words of the device's memory, 0 when the
+  /// step runs: whether coarse words were used, and whether a term was out of range.
+  void begin(Index examples, std::int64_t* flags);
   /// Where the next whole term [B x N] may be written for add() to take it as it stands; empty
   /// where there is no such place.
   MatrixView<float> next_term(const Compute& compute);

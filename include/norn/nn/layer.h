@@ -41,8 +41,7 @@ class UnitLayer {
     Index terms = 0;           ///< of the delta sum; 0: no delta is wanted
     bool joins_terms = false;  ///< DeltaSum::Shape::joins
     bool trainable = true;
-    SparsenessPenalty sparseness;         ///< beta 0: off
-    std::int64_t* delta_flags = nullptr;  ///< of the delta sum: two words in the device's memory
+    SparsenessPenalty sparseness;  ///< beta 0: off
   };
   UnitLayer(const Settings& settings, const UpdateRule& rule, const Compute& compute);
 

@@ -32,8 +32,9 @@ class WorkQueue {
   /// the runs before it, but for those before the last one, which are over. So it may use only what
   /// was uploaded, and overwrite only what the last run does not read. Once between two runs.
   virtual void prepare(const std::function<void()>& enqueue) { enqueue(); }
-  /// Copies to `host`, which comes from staging(), some time later: once reached() is true for a
-  /// mark set afterwards.
+  /// Copies what the last run() left to `host`, which comes from staging(), some time later: once
+  /// reached() is true for a mark set afterwards. The next run may not overwrite it, the one after
+  /// that may: on a GPU it is copied beside the next one.
   virtual void download(void* host, const void* from, std::size_t bytes);
   /// Page-locked memory that lives as long as the queue.
   virtual void* staging(std::size_t bytes);
@@ -54,7 +55,7 @@ class WorkQueue {
   /// How many pieces of work the caller may usefully be ahead of the device.
   virtual int depth() const { return 0; }
 
-  /// A point in the order of work.
+  /// A point in the order of runs and downloads.
   using Mark = std::int64_t;
   virtual Mark mark() { return 0; }
   virtual bool reached(Mark) { return true; }
