@@ -59,8 +59,14 @@ void PointwiseKernels::multiply_slope(const Activation& f, MatrixView<const floa
 
 void PointwiseKernels::sum_columns(MatrixView<const float> delta, float scale,
                                    VectorView<float> sum) {
-  require(sum.size == delta.cols, "sum_columns: sum must hold one number a column");
-  do_sum_columns(delta, scale, sum);
+  const ColumnSum one{delta, scale, sum};
+  sum_columns({&one, 1});
+}
+
+void PointwiseKernels::sum_columns(std::span<const ColumnSum> sums) {
+  for (const ColumnSum& one : sums)
+    require(one.sum.size == one.delta.cols, "sum_columns: sum must hold one number a column");
+  do_sum_columns(sums);
 }
 
 void PointwiseKernels::sum_columns(MatrixView<const Bfloat16> delta, float scale,

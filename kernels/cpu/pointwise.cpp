@@ -101,7 +101,11 @@ class CpuPointwiseKernels final : public PointwiseKernels {
         f);
   }
 
-  void do_sum_columns(MatrixView<const float> delta, float scale, VectorView<float> sum) override {
+  void do_sum_columns(std::span<const ColumnSum> sums) override {
+    for (const ColumnSum& one : sums) sum_columns_of(one.delta, one.scale, one.sum);
+  }
+
+  void sum_columns_of(MatrixView<const float> delta, float scale, VectorView<float> sum) {
     executor_.for_ranges(delta.cols, strips::columns_per_task(delta.rows),
                          [&](Index begin, Index end, int /*lane*/) {
                            std::array<double, strips::kWidth> total{};

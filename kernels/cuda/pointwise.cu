@@ -327,9 +327,18 @@ class CudaPointwise final : public PointwiseKernels {
         },
         f);
   }
-  void do_sum_columns(MatrixView<const float> delta, float scale, VectorView<float> sum) override {
-    sum_over_columns(stream_, partial_, "sum_columns", delta.rows, delta.cols,
-                     is_packable<4>(delta), ValueTerm{delta}, ScaledSum{double(scale), sum.data});
+  void do_sum_columns(std::span<const ColumnSum> sums) override {
+    constexpr std::size_t kMost = 8;
+    for (std::size_t first = 0; first < sums.size(); first += kMost) {
+      const auto count = int(std::min(kMost, sums.size() - first));
+      ColumnSumsList<ValueTerm, ScaledSum, int(kMost)> list{};
+      for (int i = 0; i < count; ++i) {
+        const auto& [delta, scale, sum] = sums[first + std::size_t(i)];
+        list.of[i] = {
+            {delta}, {double(scale), sum.data}, delta.rows, delta.cols, is_packable<4>(delta)};
+      }
+      sum_over_columns(stream_, partial_, "sum_columns", list, count);
+    }
   }
   void do_sum_rounded_columns(MatrixView<const Bfloat16> delta, float scale,
                               VectorView<float> sum) override {

@@ -80,7 +80,7 @@ void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position
     if (units_[std::size_t(*it)] && !outputs_[std::size_t(*it)])
       backward_hidden(*it, batch.examples, position);
   stage("bias update");
-  update_biases(weight_step(position, batch.examples));
+  update_biases(weight_step(position, batch.examples), batch.examples);
   stage("other");
   update_shared(weight_step(position, batch.examples));
   stage("end");
@@ -328,8 +328,6 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
     const Range units = unit.partition().units(blocks.begin + b);
     const DenseOperand part = delta.columns(units.begin - unit.mine().begin, units.count());
     backward_block(unit, units, part, step, lane, false);
-    stage("bias update");
-    unit.sum_bias_gradient(context_.compute, step, units, part);
   });
   stage("sparse update");
   update_sparse(unit, delta, step);
@@ -391,8 +389,16 @@ void Network::add_shared_gradients(UnitLayer& layer) {
   }
 }
 
-// All layers' at once: nothing reads a bias between its gradient and the end of the step.
-void Network::update_biases(const WeightStep& step) {
+// All layers' at once: nothing reads a bias between its gradient and the end of the step, and
+// hidden layers keep their deltas until then.
+void Network::update_biases(const WeightStep& step, Index examples) {
+  std::vector<ColumnSum> gradients;
+  for (int layer : order_)
+    if (UnitLayer* unit = unit_layer(layer);
+        unit && !unit->is_output() && unit->mine().count() > 0 && unit->delta_sum.allocated())
+      gradients.push_back({unit->delta(examples), step.scale, unit->bias_gradient(unit->mine())});
+  const Kernels& kernels = context_.compute.kernels;
+  kernels.pointwise->sum_columns(gradients);
   std::vector<VectorUpdate> updates;
   for (int layer : order_)
     if (UnitLayer* unit = unit_layer(layer);
@@ -400,7 +406,7 @@ void Network::update_biases(const WeightStep& step) {
       updates.push_back(unit->bias_update());
   UpdateStep now = step.schedule.at(step.step);
   now.l1 = now.l2 = 0.0f;
-  context_.compute.kernels.update->update_vectors(step.rule, now, updates);
+  kernels.update->update_vectors(step.rule, now, updates);
 }
 
 void Network::update_shared(const WeightStep& step) {

@@ -176,6 +176,28 @@ TEST_F(Pointwise, ColumnSumsDoNotDependOnHowColumnsAreCut) {
   }
 }
 
+TEST_F(Pointwise, ColumnSumsDoNotDependOnWhatIsSummedWithThem) {
+  for (Index rows : {0, 100, 4000}) {
+    std::vector<PaddedMatrix<float>> delta;
+    std::vector<std::vector<float>> together, alone;
+    for (Index width : {4, 70, 0, 1, 512, 33, 64, 100, 3, 256, 40})
+      delta.push_back(random(rows + width * (rows > 0 ? 3 : 0), width));
+    std::vector<ColumnSum> sums;
+    for (PaddedMatrix<float>& one : delta) {
+      const Index width = one.view().cols;
+      together.emplace_back(std::size_t(width), -1.0f);
+      alone.emplace_back(std::size_t(width), -2.0f);
+    }
+    for (std::size_t i = 0; i < delta.size(); ++i) {
+      const float scale = 0.1f * float(i + 1);
+      sums.push_back({delta[i].view(), scale, samples::view_of(together[i])});
+      kernels_->sum_columns(delta[i].view(), scale, samples::view_of(alone[i]));
+    }
+    kernels_->sum_columns(sums);
+    EXPECT_EQ(together, alone) << rows;
+  }
+}
+
 TEST_F(Pointwise, RoundedColumnsAreSummed) {
   for (Index rows : {0, 1, 33, 1000})
     for (Index width : samples::edge_widths()) {
@@ -278,6 +300,8 @@ TEST_F(Pointwise, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW(kernels_->multiply_slope(Linear{}, a.view(), b.view()), ShapeError);
   EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), b.view(), {}), ShapeError);
   EXPECT_THROW(kernels_->sum_columns(a.view(), 1.0f, {nullptr, 3}), ShapeError);
+  const ColumnSum wrong{a.view(), 1.0f, {nullptr, 3}};
+  EXPECT_THROW(kernels_->sum_columns({&wrong, 1}), ShapeError);
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ class Network {
   void finish_sparse(UnitLayer& layer, const WeightStep& step);
   SharedGradient& shared_gradient(const UnitLayer& layer, std::size_t connection);
   void add_shared_gradients(UnitLayer& layer);
-  void update_biases(const WeightStep& step);
+  void update_biases(const WeightStep& step, Index examples);
   void update_shared(const WeightStep& step);
 
   Context context_;

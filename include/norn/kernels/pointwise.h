@@ -6,8 +6,17 @@
 #include "norn/kernels/dropout_mask.h"
 #include "norn/tensor/views.h"
 
+#include <span>
+
 /// Work on one element, row or column at a time.
 namespace norn {
+
+/// sum[c] = scale * sum over rows of delta(r, c).   delta [B x M], sum [M]
+struct ColumnSum {
+  MatrixView<const float> delta;
+  float scale = 1.0f;
+  VectorView<float> sum;
+};
 
 class PointwiseKernels {
  public:
@@ -31,10 +40,10 @@ class PointwiseKernels {
                 MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded);
   /// delta = delta * f'(y).   [B x M] each
   void multiply_slope(const Activation& f, MatrixView<const float> y, MatrixView<float> delta);
-  /// sum[c] = scale * sum over rows of delta(r, c), added in row order in float64.   delta [B x M],
-  /// sum [M]
+  /// Sums of several matrices' columns in one go, each added in row order in float64.
+  void sum_columns(std::span<const ColumnSum> sums);
+  /// sum[c] = scale * sum over rows of delta(r, c) of one matrix, or of its rounded deltas.
   void sum_columns(MatrixView<const float> delta, float scale, VectorView<float> sum);
-  /// The same of rounded deltas.
   void sum_columns(MatrixView<const Bfloat16> delta, float scale, VectorView<float> sum);
 
   /// SoftMax of every row, in place; the sums run in column order in float64.
@@ -54,8 +63,7 @@ class PointwiseKernels {
                                  MatrixView<Bfloat16> rounded) = 0;
   virtual void do_multiply_slope(const Activation& f, MatrixView<const float> y,
                                  MatrixView<float> delta) = 0;
-  virtual void do_sum_columns(MatrixView<const float> delta, float scale,
-                              VectorView<float> sum) = 0;
+  virtual void do_sum_columns(std::span<const ColumnSum> sums) = 0;
   virtual void do_sum_rounded_columns(MatrixView<const Bfloat16> delta, float scale,
                                       VectorView<float> sum) = 0;
   virtual void do_softmax_rows(MatrixView<float> z_to_y) = 0;

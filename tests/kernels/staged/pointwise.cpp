@@ -57,12 +57,18 @@ class StagedPointwise final : public PointwiseKernels {
     StagedMatrix from(y);
     change(delta, [&](auto to) { kernels_->multiply_slope(f, from.view(), to); });
   }
-  void do_sum_columns(MatrixView<const float> delta, float scale, VectorView<float> sum) override {
-    StagedMatrix from(delta);
-    StagedVector to(sum);
-    kernels_->sum_columns(from.view(), scale, to.view());
+  void do_sum_columns(std::span<const ColumnSum> sums) override {
+    std::vector<std::unique_ptr<StagedMatrix<const float>>> from;
+    std::vector<std::unique_ptr<StagedVector<float>>> to;
+    std::vector<ColumnSum> staged;
+    for (const ColumnSum& one : sums) {
+      from.push_back(std::make_unique<StagedMatrix<const float>>(one.delta));
+      to.push_back(std::make_unique<StagedVector<float>>(one.sum));
+      staged.push_back({from.back()->view(), one.scale, to.back()->view()});
+    }
+    kernels_->sum_columns(staged);
     TestDevice::get().finish();
-    to.back();
+    for (const auto& sum : to) sum->back();
   }
   void do_sum_rounded_columns(MatrixView<const Bfloat16> delta, float scale,
                               VectorView<float> sum) override {
