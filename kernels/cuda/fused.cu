@@ -2,6 +2,7 @@
 // The fused products' door: which device and precision have them.
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/fused.h"
+#include "kernels/cuda/tile_totals.h"
 #include "norn/kernels/dense.h"
 #include "norn/kernels/fused.h"
 
@@ -35,6 +36,8 @@ class CudaFused final : public FusedKernels {
                ? output_delta_bfloat16(stream_, output_scratch_, block)
                : output_delta_float(stream_, output_scratch_, block);
   }
+  void begin_totals() override { output_scratch_.pending.clear(); }
+  void add_totals() override { cuda::add_totals(stream_, output_scratch_); }
   bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta, DenseOperand x,
               float scale, MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
               MatrixView<Bfloat16> rounded) override {

@@ -4,6 +4,8 @@
 #include "kernels/cuda/stream.h"
 #include "norn/kernels/fused.h"
 
+#include <vector>
+
 /// The fused products of compute capability 9.0, one function each. All return false, having done
 /// nothing, for what they do not support.
 namespace norn::cuda {
@@ -14,13 +16,33 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
                      MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
                      MatrixView<Bfloat16> rounded);
 
-/// What output_delta keeps between its kernels.
+/// What the tiles of a block leave to be added up.
+struct TileTotals {
+  double* tile_cost = nullptr;  ///< [tiles]
+  Index tiles = 0;
+  double* cost = nullptr;
+  float* tile_gradient = nullptr;  ///< [row_tiles x cols] or null
+  Index row_tiles = 0;
+  Index cols = 0;
+  double scale = 1.0;
+  float* gradient = nullptr;  ///< [cols]
+};
+
+/// What output_delta keeps from one kernel to another.
 struct OutputScratch {
-  explicit OutputScratch(Memory& memory)
-      : tile_cost(memory), tile_gradient(memory), target_offset(memory) {}
-  Scratch<double> tile_cost;
-  Scratch<float> tile_gradient;
+  static constexpr int kMostTotals = 8;
+  struct Tiles {
+    explicit Tiles(Memory& memory) : cost(memory), gradient(memory) {}
+    Scratch<double> cost;
+    Scratch<float> gradient;
+  };
+  explicit OutputScratch(Memory& memory) : target_offset(memory) {
+    for (int i = 0; i < kMostTotals; ++i) tiles.emplace_back(memory);
+  }
+
   Scratch<int> target_offset;
+  std::vector<Tiles> tiles;         ///< of the blocks to come before the next totals
+  std::vector<TileTotals> pending;  ///< of the blocks since the last totals
 };
 
 /// FusedKernels::output_delta in bfloat16.

@@ -384,12 +384,9 @@ bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const O
   const std::optional<UnitJudge> judge = unit_judge(block.rule.activation, block.rule.loss);
   if (!judge || !supported(block)) return false;
   const Index rows = block.x.rounded.rows;
-  const Index cols = block.w.rounded.rows;
   const Index row_tiles = (rows + kTile - 1) / kTile;
   const TargetSource targets = find_targets(stream, scratch.target_offset, block);
-  double* costs = scratch.tile_cost.reserve(row_tiles * targets.tiles);
-  const bool summed = !block.bias_gradient.empty();
-  float* sums = summed ? scratch.tile_gradient.reserve(row_tiles * cols) : nullptr;
+  const TileTotals totals = totals_of(stream, scratch, block, row_tiles, targets.tiles);
   const bool boosts = !std::holds_alternative<ScaledMarginalCrossEntropy>(block.rule.loss) &&
                       !std::holds_alternative<DataScaledMarginalCrossEntropy>(block.rule.loss);
   const float boost_one = boosts ? block.rule.boost_one : 1.0f;
@@ -397,13 +394,11 @@ bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const O
   std::visit(
       [&](const auto& j) {
         using Judge = std::remove_cvref_t<decltype(j)>;
-        launch(stream,
-               OutputTask<Judge>{operands_of(block), map_boxes(block.rounded_delta), j, targets,
-                                 block.target.sparse.value, boost_one, boost_zero, costs, sums});
+        launch(stream, OutputTask<Judge>{operands_of(block), map_boxes(block.rounded_delta), j,
+                                         targets, block.target.sparse.value, boost_one, boost_zero,
+                                         totals.tile_cost, totals.tile_gradient});
       },
       *judge);
-  add_totals(stream, {costs, row_tiles * targets.tiles, block.cost, sums, row_tiles, cols,
-                      double(block.bias_scale), block.bias_gradient.data});
   return true;
 }
 

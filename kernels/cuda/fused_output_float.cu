@@ -253,12 +253,9 @@ void launch(const Stream& stream, const OutputTask<Judge>& task) {
 bool output_delta_float(const Stream& stream, OutputScratch& scratch, const OutputBlock& block) {
   const std::optional<UnitJudge> judge = unit_judge(block.rule.activation, block.rule.loss);
   if (!judge || !supported(block)) return false;
-  const Index cols = block.w.values.rows;
   const Index row_tiles = (block.x.values.rows + kTile - 1) / kTile;
   const TargetSource targets = find_targets(stream, scratch.target_offset, block);
-  double* costs = scratch.tile_cost.reserve(row_tiles * targets.tiles);
-  const bool summed = !block.bias_gradient.empty();
-  float* sums = summed ? scratch.tile_gradient.reserve(row_tiles * cols) : nullptr;
+  const TileTotals totals = totals_of(stream, scratch, block, row_tiles, targets.tiles);
   const bool boosts = !std::holds_alternative<ScaledMarginalCrossEntropy>(block.rule.loss) &&
                       !std::holds_alternative<DataScaledMarginalCrossEntropy>(block.rule.loss);
   std::visit(
@@ -268,11 +265,10 @@ bool output_delta_float(const Stream& stream, OutputScratch& scratch, const Outp
                OutputTask<Judge>{operands_of(block), map_result_boxes(block.delta),
                                  map_result_boxes(block.turned_delta), j, targets,
                                  block.target.sparse.value, boosts ? block.rule.boost_one : 1.0f,
-                                 boosts ? block.rule.boost_zero : 1.0f, costs, sums});
+                                 boosts ? block.rule.boost_zero : 1.0f, totals.tile_cost,
+                                 totals.tile_gradient});
       },
       *judge);
-  add_totals(stream, {costs, row_tiles * targets.tiles, block.cost, sums, row_tiles, cols,
-                      double(block.bias_scale), block.bias_gradient.data});
   return true;
 }
 

@@ -6,12 +6,18 @@
 namespace norn::cuda {
 namespace {
 
-/// The first block adds the costs, the others a column for each thread.
+struct TotalsList {
+  TileTotals of[OutputScratch::kMostTotals];
+};
+
+/// Blocks: parts of a list's entry x entries. The first part adds the costs, the others a column
+/// for each thread.
 constexpr int kTotalThreads = 512;
-__global__ void __launch_bounds__(kTotalThreads) total_kernel(const TileTotals task) {
+__global__ void __launch_bounds__(kTotalThreads) total_kernel(const TotalsList list) {
+  const TileTotals& task = list.of[blockIdx.y];
   if (blockIdx.x > 0) {
     const Index col = Index(blockIdx.x - 1) * kTotalThreads + threadIdx.x;
-    if (col >= task.cols) return;
+    if (col >= task.cols || task.tile_gradient == nullptr) return;
     double sum = 0.0;
 #pragma unroll 8
     for (Index i = 0; i < task.row_tiles; ++i)
@@ -57,11 +63,38 @@ TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const Out
           .weight = block.target.weight};
 }
 
-void add_totals(const Stream& stream, const TileTotals& totals) {
-  const unsigned column_blocks =
-      totals.tile_gradient == nullptr ? 0 : blocks_for(totals.cols, kTotalThreads, totals.cols);
-  total_kernel<<<1 + column_blocks, kTotalThreads, 0, stream.stream>>>(totals);
+TileTotals totals_of(const Stream& stream, OutputScratch& scratch, const OutputBlock& block,
+                     Index row_tiles, Index col_tiles) {
+  if (scratch.pending.size() == scratch.tiles.size()) add_totals(stream, scratch);
+  OutputScratch::Tiles& room = scratch.tiles[scratch.pending.size()];
+  TileTotals totals;
+  totals.tiles = row_tiles * col_tiles;
+  totals.tile_cost = room.cost.reserve(totals.tiles);
+  totals.cost = block.cost;
+  totals.row_tiles = row_tiles;
+  totals.cols = block.w.rows();
+  if (!block.bias_gradient.empty()) {
+    totals.tile_gradient = room.gradient.reserve(row_tiles * totals.cols);
+    totals.scale = double(block.bias_scale);
+    totals.gradient = block.bias_gradient.data;
+  }
+  scratch.pending.push_back(totals);
+  return totals;
+}
+
+void add_totals(const Stream& stream, OutputScratch& scratch) {
+  if (scratch.pending.empty()) return;
+  TotalsList list{};
+  Index cols = 0;
+  for (std::size_t i = 0; i < scratch.pending.size(); ++i) {
+    list.of[i] = scratch.pending[i];
+    if (list.of[i].tile_gradient != nullptr) cols = std::max(cols, list.of[i].cols);
+  }
+  const unsigned column_blocks = cols == 0 ? 0 : blocks_for(cols, kTotalThreads, cols);
+  const dim3 grid(1 + column_blocks, unsigned(scratch.pending.size()));
+  total_kernel<<<grid, kTotalThreads, 0, stream.stream>>>(list);
   check_launch("total_kernel");
+  scratch.pending.clear();
 }
 
 }  // namespace norn::cuda

@@ -7,22 +7,15 @@
 /// What is done before the tiles of an output layer and after them.
 namespace norn::cuda {
 
-/// What the tiles of a block leave to be added up.
-struct TileTotals {
-  const double* tile_cost;  ///< [tiles]
-  Index tiles;
-  double* cost;
-  const float* tile_gradient;  ///< [row_tiles x cols] or null
-  Index row_tiles;
-  Index cols;
-  double scale;
-  float* gradient;  ///< [cols]
-};
-
 /// The table of a block's targets.
 TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const OutputBlock& block);
 
+/// Where a block of `row_tiles` x `col_tiles` tiles leaves what add_totals() is to add up. Where
+/// too many blocks wait for that, it is done first.
+TileTotals totals_of(const Stream& stream, OutputScratch& scratch, const OutputBlock& block,
+                     Index row_tiles, Index col_tiles);
+
 /// Adds up what the tiles left, in orders that their numbers fix.
-void add_totals(const Stream& stream, const TileTotals& totals);
+void add_totals(const Stream& stream, OutputScratch& scratch);
 
 }  // namespace norn::cuda

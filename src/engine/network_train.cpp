@@ -73,6 +73,7 @@ void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position
     if (UnitLayer* unit = unit_layer(layer); unit && unit->delta_sum.allocated())
       unit->delta_sum.begin(batch.examples, outcome().data() + 2 * layer);
   outcome().fill_zero();
+  if (context_.compute.kernels.fused) context_.compute.kernels.fused->begin_totals();
   stage("other");
   for (int layer : order_)
     if (outputs_[std::size_t(layer)]) run_output(layer, batch, position);
@@ -399,6 +400,7 @@ void Network::update_biases(const WeightStep& step, Index examples) {
       gradients.push_back({unit->delta(examples), step.scale, unit->bias_gradient(unit->mine())});
   const Kernels& kernels = context_.compute.kernels;
   kernels.pointwise->sum_columns(gradients);
+  if (kernels.fused) kernels.fused->add_totals();
   std::vector<VectorUpdate> updates;
   for (int layer : order_)
     if (UnitLayer* unit = unit_layer(layer);

@@ -129,6 +129,7 @@ class FusedFloatTest : public ::testing::Test {
         Index(p.column.size())};
     block.target.weight = weight.view();
     EXPECT_TRUE(kernels_->output_delta(block));
+    kernels_->add_totals();
     double sum = 0;
     cost.read(&sum, 1);
     p.gradient.resize(std::size_t(p.w.rows));

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <set>
 #include <vector>
@@ -266,24 +267,25 @@ class FusedOutputTest : public FusedTest {
     std::fill(p.value.begin(), p.value.end(), 1.0f);
     p.has_values = false;
   }
-  /// Returns the cost.
-  double run(FusedKernels& kernels, const UnitCost& rule, OutputProblem& p, bool weighted = true) {
+  /// Returns the cost, of blocks of `part` units if that is given.
+  double run(FusedKernels& kernels, const UnitCost& rule, OutputProblem& p, bool weighted = true,
+             Index part = 0) {
     Buffer<float> bias = on_gpu(p.bias), weight = on_gpu(p.weight), value = on_gpu(p.value);
     Buffer<RowOffset> row_begin = on_gpu(p.row_begin);
     Buffer<Column> column = on_gpu(p.column);
-    Buffer<double> cost(1, memory_);
+    if (part == 0) part = p.w.rows;
+    std::vector<double> costs(std::size_t((p.w.rows + part - 1) / part));
+    Buffer<double> cost(Index(costs.size()), memory_);
     Buffer<float> gradient(p.w.rows, memory_);
     p.delta.send();
     OutputBlock block{.x = {{nullptr, p.x.rows, p.x.cols, p.x.cols}, p.x.view()},
-                      .w = {{nullptr, p.w.rows, p.w.cols, p.w.cols}, p.w.view()},
-                      .bias = bias.view(),
+                      .w = {},
+                      .bias = {},
                       .rule = rule,
                       .target = {},
-                      .first_unit = p.first_unit,
                       .delta = {},
-                      .rounded_delta = p.delta.view(),
-                      .cost = cost.data(),
-                      .bias_gradient = gradient.view(),
+                      .rounded_delta = {},
+                      .bias_gradient = {},
                       .bias_scale = kBiasScale};
     block.target.sparse = {row_begin.data(),
                            column.data(),
@@ -296,9 +298,19 @@ class FusedOutputTest : public FusedTest {
     if (p.runs.count() > 0)
       block.target_runs = cuda::make_batch({nullptr, memory_, Precision::fp32, 1})
                               ->find_runs(block.target.sparse, p.runs, runs.view());
-    EXPECT_TRUE(kernels.output_delta(block));
-    double sum = 0;
-    cost.read(&sum, 1);
+    for (Index first = 0; first < p.w.rows; first += part) {
+      const Index count = std::min(part, p.w.rows - first);
+      block.w = {{nullptr, count, p.w.cols, p.w.cols}, p.w.view().row_range(first, count)};
+      block.bias = bias.view().range(first, count);
+      block.first_unit = p.first_unit + first;
+      block.rounded_delta = p.delta.view().columns(first, count);
+      block.cost = cost.data() + first / part;
+      block.bias_gradient = gradient.view().range(first, count);
+      EXPECT_TRUE(kernels.output_delta(block));
+    }
+    kernels.add_totals();
+    cost.read(costs.data(), cost.size());
+    const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
     p.gradient.resize(std::size_t(p.w.rows));
     gradient.read(p.gradient.data(), gradient.size());
     p.delta.fetch();
@@ -435,6 +447,20 @@ TEST_F(FusedOutputTest, TargetsMayBeLookedUpForManyBlocksAtOnce) {
     p.runs = runs;
     EXPECT_EQ(run(*kernels, rule, p), cost) << runs.begin;
     EXPECT_EQ(std::memcmp(delta.data(), p.delta.host.data(), delta.size() * 2), 0) << runs.begin;
+  }
+}
+
+TEST_F(FusedOutputTest, BlocksGetTheirTotalsTogether) {
+  const auto kernels = make();
+  const UnitCost rule{Sigmoid{}, CrossEntropy{}, 1.0f, 1.0f};
+  OutputProblem p = draw({264, 64 * 19, 64}, 100);
+  const double cost = run(*kernels, rule, p);
+  const std::vector<float> gradient = p.gradient;
+  // As many as are added up at once, and fewer, and more.
+  for (Index part : {152, 608, 64}) {
+    EXPECT_NEAR(run(*kernels, rule, p, true, part), cost, 1e-6 * cost) << part;
+    EXPECT_EQ(p.gradient, gradient) << part;
+    expect_gradient(p);
   }
 }
 

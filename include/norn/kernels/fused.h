@@ -36,9 +36,14 @@ class FusedKernels {
   virtual ~FusedKernels() = default;
   /// delta = the block's deltas (CostKernels::delta of x * w^T + bias). Where rounded_delta is
   /// given, only that is written; a device that computes in tf32 wants turned_delta. bias_gradient
-  /// = bias_scale * sum over rows of the deltas, where they are rounded of the rounded ones.
+  /// = bias_scale * sum over rows of the deltas, where they are rounded of the rounded ones; it and
+  /// the cost are there once add_totals() is called, which takes the sums of many blocks at once.
   /// Returns false, and does nothing, for what it does not support.
   virtual bool output_delta(const OutputBlock& block) = 0;
+  /// Blocks whose totals were not added up, since something failed, are forgotten.
+  virtual void begin_totals() = 0;
+  /// Costs and biases' gradients of the blocks since the last call.
+  virtual void add_totals() = 0;
   /// One step of the rule for w with the gradient scale * delta^T * x, which is not stored.
   ///   delta [B x W],  x [B x N],  w, slot, rounded as for UpdateKernels::update
   virtual bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta,
