@@ -43,12 +43,14 @@ void PointwiseKernels::activate(const Activation& f, MatrixView<float> z_to_y) {
 
 void PointwiseKernels::activate(const Activation& f, const DropoutMask& dropout,
                                 MatrixView<float> z_to_y, MatrixView<float> before_dropout,
-                                MatrixView<Bfloat16> rounded) {
+                                MatrixView<Bfloat16> rounded, MatrixView<float> turned) {
   const auto fits = [&](const auto& m) {
     return m.data == nullptr || (m.rows == z_to_y.rows && m.cols == z_to_y.cols);
   };
   require(fits(before_dropout) && fits(rounded), "activate: results differ in shape from z");
-  do_activate_layer(f, dropout, z_to_y, before_dropout, rounded);
+  require(turned.data == nullptr || (turned.rows == z_to_y.cols && turned.cols >= z_to_y.rows),
+          "activate: the turned outputs do not fit those of z");
+  do_activate_layer(f, dropout, z_to_y, before_dropout, rounded, turned);
 }
 
 void PointwiseKernels::multiply_slope(const Activation& f, MatrixView<const float> y,

@@ -69,7 +69,8 @@ class CpuPointwiseKernels final : public PointwiseKernels {
   }
 
   void do_activate_layer(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
-                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded) override {
+                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded,
+                         MatrixView<float> turned) override {
     std::visit(
         [&](const auto& function) {
           for_rows(z_to_y.rows, z_to_y.cols, [&](Index r) {
@@ -84,6 +85,11 @@ class CpuPointwiseKernels final : public PointwiseKernels {
           });
         },
         f);
+    if (turned.data == nullptr) return;
+    for_rows(turned.rows, turned.cols, [&](Index c) {
+      float* row = turned.row(c);
+      for (Index r = 0; r < turned.cols; ++r) row[r] = r < z_to_y.rows ? z_to_y(r, c) : 0.0f;
+    });
   }
 
   void do_multiply_slope(const Activation& f, MatrixView<const float> y,

@@ -4,6 +4,7 @@
 #include "kernels/cuda/dropout.cuh"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/row_group.cuh"
+#include "kernels/cuda/turn.h"
 #include "norn/kernels/pointwise.h"
 
 namespace norn::cuda {
@@ -80,7 +81,8 @@ struct ActivateLayerWork {
     return cuda::load<n>(y.row(r) + c);
   }
   template <int n>
-  __device__ void finish(Index r, Index c, Pack<float, n> x, const UnitChances<n>& chance) const {
+  __device__ Pack<float, n> finish(Index r, Index c, Pack<float, n> x,
+                                   const UnitChances<n>& chance) const {
 #pragma unroll
     for (int i = 0; i < n; ++i) x.value[i] = f.value(x.value[i]);
     if (before_dropout.data != nullptr) store<n>(before_dropout.row(r) + c, x);
@@ -90,12 +92,55 @@ struct ActivateLayerWork {
     }
     store<n>(y.row(r) + c, x);
     if (rounded.data != nullptr) store_rounded<n, 1>(rounded.row(r) + c, x);
+    return x;
   }
 };
 
 template <bool kPacked, typename Work>
 __global__ void __launch_bounds__(kElementThreads) activate_layer_kernel(const Work work) {
   for_units<kPacked, kActivatedRows>(work.dropout, work.y.rows, work.y.cols, work);
+}
+
+constexpr int kSide = 32;  // of the tiles that are turned over, one to a block at a time
+constexpr Index kMaximumTiles = 65535;
+
+/// The same, where fours may be accessed at once, and the outputs turned over.
+template <typename Work>
+__global__ void __launch_bounds__(kElementThreads)
+    activate_and_turn_kernel(const Work work, const MatrixView<float> turned) {
+  __shared__ float tile[kSide][kSide + 1];
+  const int x = 4 * int(threadIdx.x);
+  const int y = int(threadIdx.y);
+  const Index c = Index(blockIdx.x) * kSide + x;
+  const Index to_row = Index(blockIdx.x) * kSide + y;
+  for (Index first = Index(blockIdx.y) * kSide; first < turned.cols;
+       first += Index(gridDim.y) * kSide) {
+    const Index r = first + y;
+    Pack<float, 4> out{};
+    if (r < work.y.rows && c < work.y.cols) {
+      const UnitChances<4> chances =
+          draw_chances(work.dropout, (work.dropout.first_unit + c) >> 2, r);
+      if (c + 4 <= work.y.cols) {
+        out = work.finish(r, c, work.template load<4>(r, c), chances);
+      } else {
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          if (c + k < work.y.cols)
+            out.value[k] = work.finish(r, c + k, work.template load<1>(r, c + k),
+                                       UnitChances<1>{{chances.value[k]}})
+                               .value[0];
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) tile[x + k][y] = out.value[k];
+    __syncthreads();
+    if (to_row < turned.rows) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) out.value[k] = tile[y][x + k];
+      store_four<true>(turned.row(to_row), first + x, turned.cols, out);
+    }
+    __syncthreads();
+  }
 }
 
 template <typename Function>
@@ -298,23 +343,31 @@ class CudaPointwise final : public PointwiseKernels {
         f);
   }
   void do_activate_layer(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
-                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded) override {
-    if (z_to_y.empty()) return;
+                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded,
+                         MatrixView<float> turned) override {
+    if (z_to_y.empty()) return turn(stream_, z_to_y, turned);
     const DropoutMask mask = dropout.drops() ? dropout : DropoutMask{};
     const Launch l = unit_launch<kActivatedRows>(stream_, mask, z_to_y.rows, z_to_y.cols);
     const bool packed = mask.first_unit % 4 == 0 && is_packable<4>(z_to_y) &&
                         is_packable<4>(before_dropout) && is_packable<4>(rounded);
+    const bool turns = !turned.empty() && packed && is_packable<4>(turned);
+    const Launch tiles{dim3(blocks_for(z_to_y.cols, kSide, z_to_y.cols),
+                            blocks_for(turned.cols, kSide, kMaximumTiles)),
+                       dim3(kSide / 4, kSide)};
     std::visit(
         [&](const auto& function) {
           using Work = ActivateLayerWork<std::remove_cvref_t<decltype(function)>>;
           const Work work{function, mask, z_to_y, before_dropout, rounded};
-          if (packed)
+          if (turns)
+            activate_and_turn_kernel<<<tiles.grid, tiles.block, 0, stream_.stream>>>(work, turned);
+          else if (packed)
             activate_layer_kernel<true><<<l.grid, l.block, 0, stream_.stream>>>(work);
           else
             activate_layer_kernel<false><<<l.grid, l.block, 0, stream_.stream>>>(work);
         },
         f);
     check_launch("activate_layer");
+    if (!turns) turn(stream_, z_to_y, turned);
   }
   void do_multiply_slope(const Activation& f, MatrixView<const float> y,
                          MatrixView<float> delta) override {

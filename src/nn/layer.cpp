@@ -91,8 +91,12 @@ UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Com
 LayerOutput UnitLayer::output(Index examples) {
   DenseOperand dense(whole(examples));
   if (!rounded_out_.empty()) dense.rounded = rounded_out_.first_rows(examples);
-  if (!turned_out_.empty()) dense.turned = turned_out_.view().columns(0, rounded_up(examples));
+  if (!turned_out_.empty()) dense.turned = turned_output(examples);
   return {false, dense, {}, nullptr};
+}
+
+MatrixView<float> UnitLayer::turned_output(Index examples) {
+  return turned_out_.view().columns(0, rounded_up(examples));
 }
 
 void UnitLayer::round_output(const Compute& compute, Index examples) {
@@ -102,9 +106,9 @@ void UnitLayer::round_output(const Compute& compute, Index examples) {
 }
 
 void UnitLayer::turn_output(const Compute& compute, Index examples) {
-  if (!turned_out_.empty())
-    compute.kernels.dense->turn(whole(examples),
-                                turned_out_.view().columns(0, rounded_up(examples)));
+  // finish_forward() has turned over what is all its own.
+  if (!turned_out_.empty() && (is_softmax() || !owns_all()))
+    compute.kernels.dense->turn(whole(examples), turned_output(examples));
 }
 
 DenseOperand UnitLayer::delta_operand(const Compute& compute, Index examples) {
@@ -146,8 +150,11 @@ void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass
   }
   MatrixView<Bfloat16> rounded;
   if (!rounded_out_.empty() && owns_all()) rounded = rounded_out_.first_rows(examples);
+  MatrixView<float> turned;
+  if (!turned_out_.empty() && owns_all() && pass == Pass::training)
+    turned = turned_output(examples);
   compute.kernels.pointwise->activate(pointwise_activation(descriptor()), dropout, z, before,
-                                      rounded);
+                                      rounded, turned);
 }
 
 void UnitLayer::softmax(const Compute& compute, Index examples) {

@@ -131,9 +131,10 @@ TEST_F(Pointwise, ALayersOutputsAreThoseOfItsStepsOneByOne) {
             for (Index r = 0; r < 17; ++r)
               for (Index c = 0; c < cols; ++c) y(r, c) = uniform(-4, 4);
             PaddedMatrix<Bfloat16> rounded(17, cols, padding);
+            PaddedMatrix<float> turned(cols, 17 + padding, padding);
             PaddedMatrix<float> alone = y, expected = y, expected_before(17, cols, 3);
             PaddedMatrix<Bfloat16> expected_rounded(17, cols, padding);
-            kernels_->activate(f, mask, y.view(), before.view(), rounded.view());
+            kernels_->activate(f, mask, y.view(), before.view(), rounded.view(), turned.view());
             kernels_->activate(f, mask, alone.view(), {}, {});
             kernels_->activate(f, expected.view());
             kernels_->copy(expected.view(), expected_before.view());
@@ -142,6 +143,10 @@ TEST_F(Pointwise, ALayersOutputsAreThoseOfItsStepsOneByOne) {
             EXPECT_TRUE(y.same_bits(expected) && alone.same_bits(expected));
             EXPECT_TRUE(before.same_bits(expected_before));
             EXPECT_TRUE(rounded.same_bits(expected_rounded));
+            for (Index c = 0; c < cols; ++c)
+              for (Index r = 0; r < turned.cols(); ++r)
+                ASSERT_EQ(turned(c, r), r < 17 ? y(r, c) : 0.0f);
+            EXPECT_TRUE(turned.padding_is_intact());
           }
 }
 
@@ -299,6 +304,7 @@ TEST_F(Pointwise, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW(kernels_->round(a.view(), PaddedMatrix<Bfloat16>(4, 3).view()), ShapeError);
   EXPECT_THROW(kernels_->multiply_slope(Linear{}, a.view(), b.view()), ShapeError);
   EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), b.view(), {}), ShapeError);
+  EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), {}, {}, a.view()), ShapeError);
   EXPECT_THROW(kernels_->sum_columns(a.view(), 1.0f, {nullptr, 3}), ShapeError);
   const ColumnSum wrong{a.view(), 1.0f, {nullptr, 3}};
   EXPECT_THROW(kernels_->sum_columns({&wrong, 1}), ShapeError);

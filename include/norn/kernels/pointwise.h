@@ -36,8 +36,10 @@ class PointwiseKernels {
   void activate(const Activation& f, MatrixView<float> z_to_y);
   /// The same, then dropout unless the mask drops nothing, in one go. `before_dropout`, or empty,
   /// takes f(z), and `rounded`, or empty, the outputs rounded to nearest.   [B x M] each
+  /// `turned`, or empty, takes the outputs turned over, zeros behind them.   [M x at least B]
   void activate(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
-                MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded);
+                MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded,
+                MatrixView<float> turned = {});
   /// delta = delta * f'(y).   [B x M] each
   void multiply_slope(const Activation& f, MatrixView<const float> y, MatrixView<float> delta);
   /// Sums of several matrices' columns in one go, each added in row order in float64.
@@ -60,7 +62,7 @@ class PointwiseKernels {
   virtual void do_activate(const Activation& f, MatrixView<float> z_to_y) = 0;
   virtual void do_activate_layer(const Activation& f, const DropoutMask& dropout,
                                  MatrixView<float> z_to_y, MatrixView<float> before_dropout,
-                                 MatrixView<Bfloat16> rounded) = 0;
+                                 MatrixView<Bfloat16> rounded, MatrixView<float> turned) = 0;
   virtual void do_multiply_slope(const Activation& f, MatrixView<const float> y,
                                  MatrixView<float> delta) = 0;
   virtual void do_sum_columns(std::span<const ColumnSum> sums) = 0;

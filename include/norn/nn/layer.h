@@ -114,6 +114,7 @@ class UnitLayer {
  private:
   DropoutMask dropout_mask(const StepPosition& position) const;
   bool owns_all() const { return mine().count() == partition().width(); }
+  MatrixView<float> turned_output(Index examples);
   void undo_dropout(const Compute& compute, Index examples, const StepPosition& position);
   MatrixView<const float> activation_values(Index examples);
   /// Whether delta_sum gives the delta behind the activation, and whether it is final.

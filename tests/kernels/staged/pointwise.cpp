@@ -44,13 +44,17 @@ class StagedPointwise final : public PointwiseKernels {
     change(z_to_y, [&](auto to) { kernels_->activate(f, to); });
   }
   void do_activate_layer(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
-                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded) override {
+                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded,
+                         MatrixView<float> turned) override {
     StagedMatrix before(before_dropout);
     StagedMatrix copy(rounded);
-    change(z_to_y,
-           [&](auto to) { kernels_->activate(f, dropout, to, before.view(), copy.view()); });
+    StagedMatrix over(turned);
+    change(z_to_y, [&](auto to) {
+      kernels_->activate(f, dropout, to, before.view(), copy.view(), over.view());
+    });
     before.back();
     copy.back();
+    over.back();
   }
   void do_multiply_slope(const Activation& f, MatrixView<const float> y,
                          MatrixView<float> delta) override {
