@@ -47,6 +47,10 @@ class CudaFused final : public FusedKernels {
            update_bfloat16(stream_, rule, step, delta.rounded, x.rounded, scale, w, slot, rounded);
   }
 
+  /// The tiles of our own kernel do not know of each other; the library may choose another product
+  /// for another shape.
+  bool takes_any_units() const override { return usable_ && stream_.precision == Precision::bf16; }
+
  private:
   /// A step of gradient descent without regularisation is the product itself: w += -rate * g.
   bool update_in_product(const UpdateRule& rule, const UpdateStep& step, const DenseOperand& delta,

@@ -18,8 +18,9 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
 
 /// What the tiles of a block leave to be added up.
 struct TileTotals {
-  double* tile_cost = nullptr;  ///< [tiles]
-  Index tiles = 0;
+  double* tile_cost = nullptr;  ///< [row_tiles x at least col_tiles]
+  Index tile_stride = 0;
+  Index col_tiles = 0;
   double* cost = nullptr;
   float* tile_gradient = nullptr;  ///< [row_tiles x cols] or null
   Index row_tiles = 0;

@@ -382,7 +382,7 @@ void launch(const Stream& stream, const OutputTask<Judge>& task) {
 
 bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const OutputBlock& block) {
   const std::optional<UnitJudge> judge = unit_judge(block.rule.activation, block.rule.loss);
-  if (!judge || !supported(block)) return false;
+  if (!judge || !supported(block) || !has_whole_tiles(block)) return false;
   const Index rows = block.x.rounded.rows;
   const Index row_tiles = (rows + kTile - 1) / kTile;
   const TargetSource targets = find_targets(stream, scratch.target_offset, block);

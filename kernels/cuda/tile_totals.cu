@@ -28,7 +28,8 @@ __global__ void __launch_bounds__(kTotalThreads) total_kernel(const TotalsList l
   __shared__ double part[kTotalThreads];
   double sum = 0.0;
 #pragma unroll 8
-  for (Index i = threadIdx.x; i < task.tiles; i += kTotalThreads) sum += task.tile_cost[i];
+  for (Index i = threadIdx.x; i < task.row_tiles * task.col_tiles; i += kTotalThreads)
+    sum += task.tile_cost[i / task.col_tiles * task.tile_stride + i % task.col_tiles];
   part[threadIdx.x] = sum;
   for (unsigned half = kTotalThreads / 2; half > 0; half /= 2) {
     __syncthreads();
@@ -63,13 +64,22 @@ TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const Out
           .weight = block.target.weight};
 }
 
+bool has_whole_tiles(const OutputBlock& block) {
+  return block.block_width == 0 ||
+         (block.block_width % kTile == 0 &&
+          block.w.rows() <= OutputScratch::kMostTotals * block.block_width);
+}
+
 TileTotals totals_of(const Stream& stream, OutputScratch& scratch, const OutputBlock& block,
                      Index row_tiles, Index col_tiles) {
-  if (scratch.pending.size() == scratch.tiles.size()) add_totals(stream, scratch);
+  const Index block_tiles = block.block_width > 0 ? block.block_width / kTile : col_tiles;
+  const auto blocks = std::size_t((col_tiles + block_tiles - 1) / block_tiles);
+  if (scratch.pending.size() + blocks > scratch.tiles.size()) add_totals(stream, scratch);
   OutputScratch::Tiles& room = scratch.tiles[scratch.pending.size()];
   TileTotals totals;
-  totals.tiles = row_tiles * col_tiles;
-  totals.tile_cost = room.cost.reserve(totals.tiles);
+  totals.tile_stride = col_tiles;
+  totals.col_tiles = std::min(block_tiles, col_tiles);
+  totals.tile_cost = room.cost.reserve(row_tiles * col_tiles);
   totals.cost = block.cost;
   totals.row_tiles = row_tiles;
   totals.cols = block.w.rows();
@@ -79,6 +89,15 @@ TileTotals totals_of(const Stream& stream, OutputScratch& scratch, const OutputB
     totals.gradient = block.bias_gradient.data;
   }
   scratch.pending.push_back(totals);
+  for (Index i = 1; i < Index(blocks); ++i) {
+    TileTotals next;
+    next.tile_cost = totals.tile_cost + i * block_tiles;
+    next.tile_stride = col_tiles;
+    next.col_tiles = std::min(block_tiles, col_tiles - i * block_tiles);
+    next.cost = block.cost + i;
+    next.row_tiles = row_tiles;
+    scratch.pending.push_back(next);
+  }
   return totals;
 }
 

@@ -10,6 +10,9 @@ namespace norn::cuda {
 /// The table of a block's targets.
 TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const OutputBlock& block);
 
+/// Whether the blocks that are given as one begin with tiles, and are not too many to be added up.
+bool has_whole_tiles(const OutputBlock& block);
+
 /// Where a block of `row_tiles` x `col_tiles` tiles leaves what add_totals() is to add up. Where
 /// too many blocks wait for that, it is done first.
 TileTotals totals_of(const Stream& stream, OutputScratch& scratch, const OutputBlock& block,

@@ -7,6 +7,7 @@
 #include "norn/base/text.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/layer.h"
+#include "src/engine/block_group.h"
 #include "src/engine/rounded_rows.h"
 #include "src/engine/target_runs.h"
 
@@ -269,9 +270,14 @@ class Planner {
         if (!is_input(source)) widest_source = std::max(widest_source, layer_of(source).units());
         gradient = std::max(gradient, gradient_tile(e));
       }
-      if (is_output(number)) widest_delta = std::max(widest_delta, partition(number).block_width());
-      if (is_output(number) && !keeps_z(number))
-        widest_z = std::max(widest_z, partition(number).block_width());
+      if (!is_output(number)) continue;
+      const Index width = partition(number).block_width();
+      const Index at_once = training() && may_fuse_delta(number)
+                                ? units_at_once(partition(number), settings_.batch)
+                                : width;
+      widest_delta = std::max(widest_delta, at_once);
+      if (!keeps_z(number))
+        widest_z = std::max(widest_z, settings_.turns_operands ? at_once : width);
     }
     const auto each_lane = [&](const char* name, Index bytes) {
       count_working(name, bytes * settings_.lanes);

@@ -3,6 +3,7 @@
 #include "norn/engine/network.h"
 
 #include "norn/base/error.h"
+#include "src/engine/block_group.h"
 #include "src/engine/network_state.h"
 #include "src/engine/rounded_rows.h"
 
@@ -244,13 +245,16 @@ void Network::build_scratch() {
     }
     clips = clips || layer->descriptor().delta_norm > 0.0f;
     if (!layer->is_output()) continue;
-    widest_delta = std::max(widest_delta, width);
+    const bool fuses = purpose_ == Pass::training && may_fuse_delta(number);
+    const Index at_once = fuses ? units_at_once(layer->partition(), batch_) : width;
+    widest_delta = std::max(widest_delta, at_once);
     auto state = std::make_unique<OutputState>();
     const Index mine = shares_[std::size_t(number)][rank].count();
     const Range blocks = layer->partition().blocks_of(int(rank), context_.communicator.size());
     const bool keep = layer->is_softmax() && layer->partition().width() * batch_ <= kKeptElements;
     if (keep) state->kept_z = Buffer<float>(mine * batch_, context_.compute.memory);
-    if (!keep) widest_z = std::max(widest_z, width);
+    if (!keep)
+      widest_z = std::max(widest_z, context_.compute.kernels.turns_operands ? at_once : width);
     if (layer->is_softmax()) {
       state->block_maximum = Matrix<float>(blocks.count(), batch_, context_.compute.memory);
       state->block_sum = Matrix<float>(blocks.count(), batch_, context_.compute.memory);
@@ -258,8 +262,7 @@ void Network::build_scratch() {
       state->total = Buffer<std::int64_t>(batch_, context_.compute.memory);
       state->coupling = Buffer<std::int64_t>(batch_, context_.compute.memory);
     }
-    if (purpose_ == Pass::training && may_fuse_delta(number))
-      state->target_runs.emplace(shares_[std::size_t(number)][rank], width, batch_);
+    if (fuses) state->target_runs.emplace(shares_[std::size_t(number)][rank], width, batch_);
     outputs_[std::size_t(number)] = std::move(state);
   }
   scratch_.resize(std::size_t(context_.compute.executor.lanes()));

@@ -4,6 +4,7 @@
 // between the passes of SoftMax.
 #include "norn/base/error.h"
 #include "norn/engine/network.h"
+#include "src/engine/block_group.h"
 #include "src/engine/network_state.h"
 #include "src/engine/rounded_rows.h"
 
@@ -155,6 +156,7 @@ std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& t
   Scratch& scratch = scratch_[std::size_t(lane)];
   if (!may_fuse_delta(number)) return std::nullopt;
   const Index width = units.count();
+  const Index most = units_at_once(layer.partition(), batch_);
   OutputBlock block;
   block.x = output_of(layer.source_layers[0], examples).dense;
   block.w = layer.connections[0].operand(units);
@@ -166,13 +168,14 @@ std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& t
     block.target_runs = runs->find(compute, units);
   if (scratch.turned.empty()) {
     block.delta = {nullptr, examples, width, width};
-    block.rounded_delta = {scratch.delta.view().data, examples, width, rounded_stride(width)};
+    block.rounded_delta = {scratch.delta.view().data, examples, width, rounded_stride(most)};
   } else {
     const Index depth = round_up_to_eight(examples);
-    block.delta = block_z(layer, units, examples, lane);
+    block.delta = {scratch.z.view().data, examples, width, round_up_to_eight(most)};
     block.turned_delta = {scratch.turned.view().data, width, depth, depth};
   }
   block.cost = cost;
+  if (width > layer.partition().block_width()) block.block_width = layer.partition().block_width();
   block.bias_gradient = layer.bias_gradient(units);
   block.bias_scale = scale;
   if (!compute.kernels.fused->output_delta(block)) return std::nullopt;
@@ -201,6 +204,28 @@ void Network::clip_output_deltas(int number, const TargetView& target, Index exa
   reduce_row_squares(examples);
 }
 
+// Blocks whose product, cost and delta are one kernel, several at a time. Returns how many of the
+// first ones were.
+Index Network::run_fused_output(int number, const TargetView& target, const WeightStep& step,
+                                Index examples, double* costs) {
+  if (!may_fuse_delta(number)) return 0;
+  UnitLayer& layer = *units_[std::size_t(number)];
+  const BlockPartition& partition = layer.partition();
+  const Range blocks =
+      partition.blocks_of(context_.communicator.rank(), context_.communicator.size());
+  const Index most = blocks_at_once(batch_, partition.block_width());
+  for (Index b = 0; b < blocks.count(); b += most) {
+    const Index last = std::min(b + most, blocks.count()) - 1;
+    const Range units{partition.units(blocks.begin + b).begin,
+                      partition.units(blocks.begin + last).end};
+    stage("output forward");
+    const auto delta = fused_delta(number, target, units, examples, step.scale, costs + b, 0);
+    if (!delta) return b;
+    backward_block(layer, units, *delta, step, 0, true);
+  }
+  return blocks.count();
+}
+
 void Network::run_output(int number, const BoundBatch& batch, const StepPosition& position) {
   UnitLayer& layer = *units_[std::size_t(number)];
   OutputState& state = *outputs_[std::size_t(number)];
@@ -215,14 +240,10 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
   const Range blocks =
       layer.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
   double* costs = reinterpret_cast<double*>(outcome().data() + first_cost_[std::size_t(number)]);
-  compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
+  const Index fused = run_fused_output(number, target, step, batch.examples, costs);
+  compute.executor.for_each(blocks.count() - fused, [&](Index i, int lane) {
+    const Index b = fused + i;
     const Range units = layer.partition().units(blocks.begin + b);
-    stage("output forward");
-    if (const auto delta =
-            fused_delta(number, target, units, batch.examples, step.scale, costs + b, lane)) {
-      backward_block(layer, units, *delta, step, lane, true);
-      return;
-    }
     const MatrixView<float> z = block_z(layer, units, batch.examples, lane);
     if (!layer.is_softmax() || state.kept_z.empty()) pre_activation(layer, units, z);
     stage("output delta");

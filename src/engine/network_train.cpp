@@ -205,37 +205,57 @@ Network::SharedGradient& Network::shared_gradient(const UnitLayer& layer, std::s
   return *shared_[std::size_t(graph_.sources[std::size_t(layer.settings().number)][connection])];
 }
 
-// One block's delta goes down to the sources, then into the weights: in that order, because the
-// sources must see the weights as they were.
+// The delta of one block, or of several one after the other, goes down to the sources, then into
+// the weights: in that order, because the sources must see the weights as they were. The library's
+// products are made for each block, since their bits may depend on how many units they have.
 void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& delta,
                              const WeightStep& step, int lane, bool with_sparse) {
-  const Compute& compute = context_.compute;
-  Scratch& scratch = scratch_[std::size_t(lane)];
-  const Index examples = delta.rows();
   for (std::size_t c = 0; c < layer.connections.size(); ++c) {
     const Connection& connection = layer.connections[c];
+    const LayerOutput x = output_of(layer.source_layers[c], delta.rows());
     const auto source = std::size_t(layer.source_layers[c]);
-    const LayerOutput x = output_of(layer.source_layers[c], examples);
-    if (units_[source]) {
-      stage(layer.is_output() ? "output input delta" : "hidden input delta");
-      MatrixView<float> dx = units_[source]->delta_sum.next_term(compute);
-      if (dx.data == nullptr)
-        dx = {scratch.dx.view().data, examples, connection.sources(), connection.sources()};
-      connection.input_delta(compute, delta, units, dx);
-      stage("fixed point");
-      units_[source]->delta_sum.add(compute, 0, dx);
-    }
+    if (units_[source])
+      for_blocks_of(layer, units, [&](Range part) {
+        send_delta(layer, connection, *units_[source],
+                   delta.columns(part.begin - units.begin, part.count()), part, lane);
+      });
+    if (x.is_sparse && !with_sparse) continue;
     stage(layer.is_output() ? "output update" : "hidden update");
-    if (connection.shared()) {
-      if (with_sparse || !x.is_sparse)
-        connection.gradient(compute, step.scale, x, delta, units,
-                            shared_gradient(layer, c).part.view());
-    } else if (with_sparse || !x.is_sparse) {
-      connection.update(compute, step, x, delta, units, scratch);
-      const float limit = layer.descriptor().weight_norm;
-      if (limit > 0.0f && !x.is_sparse) clip_weights(connection.weights(), units, limit);
-    }
+    const bool is_one = units.count() <= layer.partition().block_width();
+    if (is_one || !connection.update_any_units(context_.compute, step, x, delta, units))
+      for_blocks_of(layer, units, [&](Range part) {
+        const DenseOperand own = delta.columns(part.begin - units.begin, part.count());
+        if (connection.shared())
+          connection.gradient(context_.compute, step.scale, x, own, part,
+                              shared_gradient(layer, c).part.view());
+        else
+          connection.update(context_.compute, step, x, own, part, scratch_[std::size_t(lane)]);
+      });
+    const float limit = layer.descriptor().weight_norm;
+    if (limit > 0.0f && !x.is_sparse && !connection.shared())
+      clip_weights(connection.weights(), units, limit);
   }
+}
+
+void Network::for_blocks_of(const UnitLayer& layer, Range units,
+                            const std::function<void(Range)>& body) {
+  const Index width = layer.partition().block_width();
+  for (Index first = units.begin; first < units.end; first += width)
+    body({first, std::min(first + width, units.end)});
+}
+
+// A block's part of the delta of one source.
+void Network::send_delta(const UnitLayer& layer, const Connection& connection, UnitLayer& source,
+                         const DenseOperand& delta, Range units, int lane) {
+  const Compute& compute = context_.compute;
+  stage(layer.is_output() ? "output input delta" : "hidden input delta");
+  MatrixView<float> dx = source.delta_sum.next_term(compute);
+  if (dx.data == nullptr)
+    dx = {scratch_[std::size_t(lane)].dx.view().data, delta.rows(), connection.sources(),
+          connection.sources()};
+  connection.input_delta(compute, delta, units, dx);
+  stage("fixed point");
+  source.delta_sum.add(compute, 0, dx);
 }
 
 void Network::clip_weights(Weights& weights, Range units, float limit) {

@@ -120,6 +120,23 @@ void Connection::input_delta(const Compute& compute, const DenseOperand& delta, 
     compute.kernels.dense->multiply_transposed(delta, w, dx, Existing::overwrite);
 }
 
+bool Connection::update_any_units(const Compute& compute, const WeightStep& step,
+                                  const LayerOutput& x, const DenseOperand& delta,
+                                  Range units) const {
+  return !shared() && !x.is_sparse && compute.kernels.fused &&
+         compute.kernels.fused->takes_any_units() &&
+         update_in_product(compute, step, x, delta, units);
+}
+
+bool Connection::update_in_product(const Compute& compute, const WeightStep& step,
+                                   const LayerOutput& x, const DenseOperand& delta,
+                                   Range units) const {
+  return compute.kernels.fused &&
+         compute.kernels.fused->update(step.rule, step.schedule.at(step.step), delta, x.dense,
+                                       step.scale, weights_->values_of(units),
+                                       weights_->slots_of(units), weights_->rounded_of(units));
+}
+
 void Connection::update(const Compute& compute, const WeightStep& step, const LayerOutput& x,
                         const DenseOperand& delta, Range units, Scratch& scratch) const {
   if (x.is_sparse) {
@@ -127,12 +144,8 @@ void Connection::update(const Compute& compute, const WeightStep& step, const La
                                         step.scale, weights_->row_state(units));
     return;
   }
+  if (update_in_product(compute, step, x, delta, units)) return;
   const UpdateStep now = step.schedule.at(step.step);
-  if (compute.kernels.fused &&
-      compute.kernels.fused->update(step.rule, now, delta, x.dense, step.scale,
-                                    weights_->values_of(units), weights_->slots_of(units),
-                                    weights_->rounded_of(units)))
-    return;
   const Index sources_count = x.dense.cols();
   const Index tile = tile_rows(compute.kernels.block_rule, units.count(), sources_count);
   for (Index first = 0; first < units.count(); first += tile) {

@@ -237,7 +237,8 @@ struct OutputProblem {
   std::vector<float> gradient;  ///< becomes that of the biases
   Index first_unit = 1000;
   bool has_values = true;
-  Range runs;  ///< units whose stored targets are looked up before; or empty
+  std::vector<double> costs;  ///< become those of the blocks
+  Range runs;                 ///< units whose stored targets are looked up before; or empty
 };
 
 class FusedOutputTest : public FusedTest {
@@ -267,9 +268,9 @@ class FusedOutputTest : public FusedTest {
     std::fill(p.value.begin(), p.value.end(), 1.0f);
     p.has_values = false;
   }
-  /// Returns the cost, of blocks of `part` units if that is given.
+  /// Returns the cost, of blocks of `part` units if that is given, in one call each or in one.
   double run(FusedKernels& kernels, const UnitCost& rule, OutputProblem& p, bool weighted = true,
-             Index part = 0) {
+             Index part = 0, bool in_one_call = false) {
     Buffer<float> bias = on_gpu(p.bias), weight = on_gpu(p.weight), value = on_gpu(p.value);
     Buffer<RowOffset> row_begin = on_gpu(p.row_begin);
     Buffer<Column> column = on_gpu(p.column);
@@ -298,8 +299,10 @@ class FusedOutputTest : public FusedTest {
     if (p.runs.count() > 0)
       block.target_runs = cuda::make_batch({nullptr, memory_, Precision::fp32, 1})
                               ->find_runs(block.target.sparse, p.runs, runs.view());
-    for (Index first = 0; first < p.w.rows; first += part) {
-      const Index count = std::min(part, p.w.rows - first);
+    if (in_one_call) block.block_width = part;
+    const Index each = in_one_call ? p.w.rows : part;
+    for (Index first = 0; first < p.w.rows; first += each) {
+      const Index count = std::min(each, p.w.rows - first);
       block.w = {{nullptr, count, p.w.cols, p.w.cols}, p.w.view().row_range(first, count)};
       block.bias = bias.view().range(first, count);
       block.first_unit = p.first_unit + first;
@@ -310,6 +313,7 @@ class FusedOutputTest : public FusedTest {
     }
     kernels.add_totals();
     cost.read(costs.data(), cost.size());
+    p.costs = costs;
     const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
     p.gradient.resize(std::size_t(p.w.rows));
     gradient.read(p.gradient.data(), gradient.size());
@@ -462,6 +466,24 @@ TEST_F(FusedOutputTest, BlocksGetTheirTotalsTogether) {
     EXPECT_EQ(p.gradient, gradient) << part;
     expect_gradient(p);
   }
+}
+
+TEST_F(FusedOutputTest, BlocksMayBeGivenAsOne) {
+  const auto kernels = make();
+  const UnitCost rule{Sigmoid{}, ScaledMarginalCrossEntropy{}, 1.0f, 1.0f};
+  for (const Shape& shape : {Shape{136, 328, 72}, Shape{64, 968, 64}, Shape{300, 1024, 128}})
+    for (const Index width : {128, 256, 1024}) {
+      if ((shape.units + width - 1) / width > 8) continue;
+      OutputProblem p = draw(shape, 20);
+      run(*kernels, rule, p, true, width);
+      const std::vector<double> costs = p.costs;
+      const std::vector<float> gradient = p.gradient;
+      const std::vector<Bfloat16> delta = p.delta.host;
+      run(*kernels, rule, p, true, width, true);
+      EXPECT_EQ(p.costs, costs) << shape.units << ' ' << width;
+      EXPECT_EQ(p.gradient, gradient) << shape.units << ' ' << width;
+      EXPECT_EQ(std::memcmp(delta.data(), p.delta.host.data(), delta.size() * 2), 0);
+    }
 }
 
 TEST_F(FusedOutputTest, SmallCostsAreNotLostAndNanIsHandedOn) {

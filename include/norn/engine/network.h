@@ -129,6 +129,8 @@ class Network {
   void enqueue_prediction(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
   ScoredUnits scored_units(int output_layer, Index units, Index examples) const;
   MatrixView<const float> in_main_memory(MatrixView<const float> values);
+  Index run_fused_output(int layer, const TargetView& target, const WeightStep& step,
+                         Index examples, double* costs);
   void run_output(int layer, const BoundBatch& batch, const StepPosition& position);
   TargetView target_view(int layer, const BoundBatch& batch) const;
   void softmax_rows(int layer, const TargetView* target, Index examples);
@@ -146,6 +148,10 @@ class Network {
   void clip_deltas(UnitLayer& layer, Index examples);
   void reduce_row_squares(Index examples);
   void clip_weights(Weights& weights, Range units, float limit);
+  static void for_blocks_of(const UnitLayer& layer, Range units,
+                            const std::function<void(Range)>& body);
+  void send_delta(const UnitLayer& layer, const Connection& connection, UnitLayer& source,
+                  const DenseOperand& delta, Range units, int lane);
   void backward_block(UnitLayer& layer, Range units, const DenseOperand& delta,
                       const WeightStep& step, int lane, bool with_sparse);
   void update_sparse(UnitLayer& layer, const DenseOperand& delta, const WeightStep& step);

@@ -26,7 +26,9 @@ struct OutputBlock {
   MatrixView<Bfloat16> rounded_delta;  ///< [B x W] or empty
   /// [W x B, rounded up to a multiple of 4] or empty: the deltas turned over, zeros behind them.
   MatrixView<float> turned_delta;
-  double* cost = nullptr;           ///< the block's summed cost, as CostKernels::delta gives it
+  double* cost = nullptr;  ///< [blocks] each block's summed cost, as CostKernels::delta gives it
+  /// Several blocks may be given as one: cost i is that of units [i * block_width, ...). 0: one.
+  Index block_width = 0;
   VectorView<float> bias_gradient;  ///< [W] or empty
   float bias_scale = 1.0f;
 };
@@ -39,6 +41,7 @@ class FusedKernels {
   /// = bias_scale * sum over rows of the deltas, where they are rounded of the rounded ones; it and
   /// the cost are there once add_totals() is called, which takes the sums of many blocks at once.
   /// Returns false, and does nothing, for what it does not support.
+  /// Nothing that becomes of a unit depends on how many others there are in the call.
   virtual bool output_delta(const OutputBlock& block) = 0;
   /// Blocks whose totals were not added up, since something failed, are forgotten.
   virtual void begin_totals() = 0;
@@ -46,9 +49,12 @@ class FusedKernels {
   virtual void add_totals() = 0;
   /// One step of the rule for w with the gradient scale * delta^T * x, which is not stored.
   ///   delta [B x W],  x [B x N],  w, slot, rounded as for UpdateKernels::update
+  /// May depend on how many units there are in the call, unless takes_any_units().
   virtual bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta,
                       DenseOperand x, float scale, MatrixView<float> w,
                       std::array<MatrixView<float>, 2> slot, MatrixView<Bfloat16> rounded) = 0;
+  /// Whether update() gives a unit the same bits whatever other units are in the call.
+  virtual bool takes_any_units() const = 0;
 };
 
 }  // namespace norn

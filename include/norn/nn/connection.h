@@ -128,6 +128,10 @@ class Connection {
   /// dx = delta * w^T: these units' part of the source's delta.   delta [B x units],  dx [B x N]
   void input_delta(const Compute& compute, const DenseOperand& delta, Range units,
                    MatrixView<float> dx) const;
+  /// Gradient and update of the weights to `units` at once, where the device can do so without a
+  /// unit's bits depending on the others. Returns false, and does nothing, where it cannot.
+  bool update_any_units(const Compute& compute, const WeightStep& step, const LayerOutput& x,
+                        const DenseOperand& delta, Range units) const;
   /// Gradient and update of the weights to `units`, tile by tile, never stored whole.
   void update(const Compute& compute, const WeightStep& step, const LayerOutput& x,
               const DenseOperand& delta, Range units, Scratch& scratch) const;
@@ -139,6 +143,8 @@ class Connection {
   Index gradient_tile(const BlockRule& rule, Index block_width) const;
 
  private:
+  bool update_in_product(const Compute& compute, const WeightStep& step, const LayerOutput& x,
+                         const DenseOperand& delta, Range units) const;
   bool rows_are_destinations() const { return weights_->shape().by_destination != transposed_; }
   template <typename T>
   MatrixView<T> view(MatrixView<T> stored, Range units) const;
