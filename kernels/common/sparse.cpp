@@ -28,7 +28,16 @@ void SparseKernels::multiply(CsrView x, MatrixView<const float> w, MatrixView<fl
       x.cols == w.rows && z.rows == x.rows && z.cols == w.cols && has_room(w) && has_room(z),
       "sparse multiply", "x [B x N], w [N x M], z [B x M]", x, w, z);
   if (z.empty()) return;
-  do_multiply(x, w, z);
+  do_multiply(x, w, {}, z);
+}
+
+void SparseKernels::affine(CsrView x, MatrixView<const float> w, VectorView<const float> bias,
+                           MatrixView<float> z) {
+  require_fit(x.cols == w.rows && z.rows == x.rows && z.cols == w.cols && bias.size == w.cols &&
+                  has_room(w) && has_room(z),
+              "sparse affine", "x [B x N], w [N x M], bias [M], z [B x M]", x, w, bias, z);
+  if (z.empty()) return;
+  do_multiply(x, w, bias, z);
 }
 
 void SparseKernels::transpose(CsrView x, TransposedBatch& transposed) {

@@ -17,7 +17,8 @@ class CpuSparse final : public SparseKernels {
   explicit CpuSparse(Executor& executor) : executor_(executor) {}
 
  private:
-  void do_multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) override {
+  void do_multiply(CsrView x, MatrixView<const float> w, VectorView<const float> bias,
+                   MatrixView<float> z) override {
     const Index row_work = std::max<Index>(1, x.entries() / x.rows * z.cols);
     const Index chunk = std::clamp<Index>(kTaskWork / row_work, 1, 64);
     const RowOffset end_of_batch = x.row_begin[x.rows];
@@ -26,6 +27,7 @@ class CpuSparse final : public SparseKernels {
         const RowOffset first = x.row_begin[r];
         const RowList<Column> entries{x.column + first, x.value ? x.value + first : nullptr,
                                       x.row_begin[r + 1] - first, end_of_batch - first};
+        if (bias.size > 0) std::copy_n(bias.data, bias.size, z.row(r));
         add_rows(entries, w, 0, z.cols, z.row(r));
       }
     });

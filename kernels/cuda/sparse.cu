@@ -8,21 +8,30 @@
 namespace norn::cuda {
 namespace {
 
-/// One warp for each row of the batch and run of columns; sums start from z, in stored order.
+/// Where sums begin, and where they go: from one row for all, or from what z holds.
+struct Sums {
+  MatrixView<float> z;
+  const float* bias;  // null: from z
+
+  __device__ const float* start(Index row, Index column) const {
+    return (bias ? bias : z.row(row)) + column;
+  }
+};
+
+/// One warp for each row of the batch and run of columns, in stored order.
 template <int kWidth>
 __global__ void __launch_bounds__(kRowWarps* kWarp)
-    multiply_rows(CsrView x, MatrixView<const float> w, MatrixView<float> z, Index slices) {
+    multiply_rows(CsrView x, MatrixView<const float> w, Sums sums, Index slices) {
   __shared__ RowStage<kWidth> stage;
   const Index item = Index(blockIdx.x) * kRowWarps + threadIdx.x / kWarp;
   const Index row = item / slices;
   if (row >= x.rows) return;
   const RowOffset first = x.row_begin[row], end = x.row_begin[row + 1];
   const ListedRows<Column> list{x.column + first, x.value ? x.value + first : nullptr, end - first};
-  const LaneColumn at = lane_column<kWidth>(item % slices, z.cols);
-  float* to = z.row(row) + at.column;
-  Lane<kWidth> sum = load_lane<kWidth>(to);
+  const LaneColumn at = lane_column<kWidth>(item % slices, sums.z.cols);
+  Lane<kWidth> sum = load_lane<kWidth>(sums.start(row, at.column));
   add_streamed_rows<kWidth>(list, w.data + at.column, w.stride, stage, sum);
-  if (at.active) store_lane<kWidth>(to, sum);
+  if (at.active) store_lane<kWidth>(sums.z.row(row) + at.column, sum);
 }
 
 constexpr int kThreads = 1024;
@@ -48,10 +57,10 @@ __device__ Index row_after(const CsrView& x, Index cost) {
 
 /// A block takes a part of all rows of one run of columns, of the next run and so on, as long as
 /// the others' parts; its warps take the rows in turn. So a multiprocessor reads few columns of w
-/// at a time, and finds the popular rows in its nearest cache. Sums start from z, in stored order.
+/// at a time, and finds the popular rows in its nearest cache. Sums run in stored order.
 template <int kWidth>
 __global__ void __launch_bounds__(kThreads, 1)
-    multiply_slices(CsrView x, MatrixView<const float> w, MatrixView<float> z, Index slices) {
+    multiply_slices(CsrView x, MatrixView<const float> w, Sums sums, Index slices) {
   __shared__ Index bound[2];  // of the block's items: slice * rows + row
   __shared__ unsigned taken;
   const int warp = int(threadIdx.x / kWarp);
@@ -70,29 +79,27 @@ __global__ void __launch_bounds__(kThreads, 1)
     const auto entry_count = std::uint32_t(x.row_begin[row + 1] - begin);
     Entries<Column> entries(x.column + begin, x.value ? x.value + begin : nullptr, entry_count);
     entries.start(0);
-    const LaneColumn at = lane_column<kWidth>(slice, z.cols);
-    float* to = z.row(row) + at.column;
-    Lane<kWidth> sum = load_lane<kWidth>(to);
+    const LaneColumn at = lane_column<kWidth>(slice, sums.z.cols);
+    Lane<kWidth> sum = load_lane<kWidth>(sums.start(row, at.column));
     if (threadIdx.x % kWarp == 0) i = atomicAdd(&taken, 1u);
     entries.template add_rows<kWidth, 4>(0, entry_count, w.data + at.column,
                                          std::uint32_t(w.stride), sum);
-    if (at.active) store_lane<kWidth>(to, sum);
+    if (at.active) store_lane<kWidth>(sums.z.row(row) + at.column, sum);
     i = __shfl_sync(kAllLanes, i, 0);
   }
 }
 
 template <int kWidth>
-void launch_multiply(const Stream& stream, CsrView x, MatrixView<const float> w,
-                     MatrixView<float> z) {
-  const Index slices = slices_of<kWidth>(z.cols);
+void launch_multiply(const Stream& stream, CsrView x, MatrixView<const float> w, const Sums& sums) {
+  const Index slices = slices_of<kWidth>(sums.z.cols);
   if (has_many_entries(x.entry_limit, x.cols)) {
     const unsigned blocks = blocks_for(x.rows * slices, 1, stream.multiprocessors);
-    multiply_slices<kWidth><<<blocks, kThreads, 0, stream.stream>>>(x, w, z, slices);
+    multiply_slices<kWidth><<<blocks, kThreads, 0, stream.stream>>>(x, w, sums, slices);
     check_launch("multiply_slices");
     return;
   }
   const auto blocks = unsigned((x.rows * slices + kRowWarps - 1) / kRowWarps);
-  multiply_rows<kWidth><<<blocks, kRowWarps * kWarp, 0, stream.stream>>>(x, w, z, slices);
+  multiply_rows<kWidth><<<blocks, kRowWarps * kWarp, 0, stream.stream>>>(x, w, sums, slices);
   check_launch("multiply_rows");
 }
 
@@ -101,11 +108,14 @@ class CudaSparse final : public SparseKernels {
   explicit CudaSparse(const Stream& stream) : stream_(stream), workspace_(stream) {}
 
  private:
-  void do_multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) override {
-    if (in_fours(w) && in_fours(z))
-      launch_multiply<4>(stream_, x, w, z);
+  void do_multiply(CsrView x, MatrixView<const float> w, VectorView<const float> bias,
+                   MatrixView<float> z) override {
+    const Sums sums{z, bias.data};
+    const MatrixView<const float> start{bias.data, 1, bias.size, 4};
+    if (in_fours(w) && in_fours(z) && in_fours(start))
+      launch_multiply<4>(stream_, x, w, sums);
     else
-      launch_multiply<1>(stream_, x, w, z);
+      launch_multiply<1>(stream_, x, w, sums);
   }
   void do_transpose(CsrView x, TransposedBatch& transposed) override {
     transpose_batch(stream_, workspace_, x, transposed);

@@ -159,22 +159,31 @@ void Network::catch_up_batch(int input_layer, std::int64_t step) {
 void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosition& position) {
   UnitLayer& unit = *units_[std::size_t(layer)];
   const Compute& compute = context_.compute;
-  const bool has_sparse =
-      std::any_of(unit.connections.begin(), unit.connections.end(),
-                  [](const Connection& connection) { return connection.sparse_source(); });
-  const bool from_product =
-      !has_sparse && !unit.connections.empty() && unit.connections[0].begins_with_bias();
+  // The product that the bias goes into comes first of all.
+  const auto first_sparse =
+      std::find_if(unit.connections.begin(), unit.connections.end(),
+                   [](const Connection& connection) { return connection.sparse_source(); });
+  const bool has_sparse = first_sparse != unit.connections.end();
+  const Connection* with_bias = nullptr;
+  if (has_sparse)
+    with_bias = &*first_sparse;
+  else if (!unit.connections.empty() && unit.connections[0].begins_with_bias())
+    with_bias = &unit.connections[0];
   const auto connection_forward = [&](Range units, bool sparse) {
-    if (from_product && !sparse)
-      unit.begin_with_product(compute, output_of(unit.source_layers[0], examples), units, examples);
-    for (std::size_t c = from_product ? 1 : 0; c < unit.connections.size(); ++c)
-      if (unit.connections[c].sparse_source() == sparse)
-        unit.connections[c].forward(compute, output_of(unit.source_layers[c], examples), units,
-                                    unit.whole(examples).columns(units.begin, units.count()));
+    for (std::size_t c = 0; c < unit.connections.size(); ++c) {
+      const Connection& connection = unit.connections[c];
+      if (connection.sparse_source() != sparse) continue;
+      const LayerOutput x = output_of(unit.source_layers[c], examples);
+      if (&connection == with_bias)
+        unit.begin_with_product(compute, connection, x, units, examples);
+      else
+        connection.forward(compute, x, units,
+                           unit.whole(examples).columns(units.begin, units.count()));
+    }
   };
   if (unit.mine().count() > 0) {
     stage("sparse forward");
-    if (!from_product) unit.begin_forward(compute, examples);
+    if (!with_bias) unit.begin_forward(compute, examples);
     if (has_sparse) connection_forward(unit.mine(), true);
     stage("hidden forward");
     const Range blocks =

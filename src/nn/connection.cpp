@@ -108,7 +108,10 @@ void Connection::forward(const Compute& compute, const LayerOutput& x, Range uni
 
 void Connection::forward_from_bias(const Compute& compute, const LayerOutput& x, Range units,
                                    VectorView<const float> bias, MatrixView<float> z) const {
-  compute.kernels.dense->affine(x.dense, operand(units), bias, z);
+  if (x.is_sparse)
+    compute.kernels.sparse->affine(x.sparse, operand(units).values, bias, z);
+  else
+    compute.kernels.dense->affine(x.dense, operand(units), bias, z);
 }
 
 void Connection::input_delta(const Compute& compute, const DenseOperand& delta, Range units,

@@ -122,11 +122,11 @@ void UnitLayer::begin_forward(const Compute& compute, Index examples) {
   compute.kernels.pointwise->set_rows(bias.value.view(), own(examples));
 }
 
-void UnitLayer::begin_with_product(const Compute& compute, const LayerOutput& x, Range units,
-                                   Index examples) {
-  connections[0].forward_from_bias(
-      compute, x, units, bias.value.view().range(units.begin - mine().begin, units.count()),
-      whole(examples).columns(units.begin, units.count()));
+void UnitLayer::begin_with_product(const Compute& compute, const Connection& connection,
+                                   const LayerOutput& x, Range units, Index examples) {
+  connection.forward_from_bias(compute, x, units,
+                               bias.value.view().range(units.begin - mine().begin, units.count()),
+                               whole(examples).columns(units.begin, units.count()));
 }
 
 void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass,

@@ -85,6 +85,24 @@ TEST_F(SparseTest, MultiplyAgreesWithFloat64) {
     }
 }
 
+TEST_F(SparseTest, AffineHasTheBitsOfAProductThatStartsFromTheBias) {
+  Executor executor(2);
+  const auto kernels = samples::make_sparse(executor);
+  for (const auto& [batch, n, m, density] : shapes())
+    for (const Index offset : {0, 1}) {
+      SCOPED_TRACE(fmt::format("B {} N {} M {} offset {}", batch, n, m, offset));
+      const SparseRows x = samples::awkward_batch(batch, n, density, offset == 1, random_);
+      auto w = random_matrix(n, m), bias = random_matrix(1, m + offset);
+      auto z = random_matrix(batch, m), expected = random_matrix(batch, m);
+      const VectorView<const float> start{bias.view().data + offset, m};
+      for (Index r = 0; r < batch; ++r) std::copy_n(start.data, m, expected.view().row(r));
+      kernels->multiply(x.view(), w.view(), expected.view());
+      kernels->affine(x.view(), w.view(), start, z.view());
+      EXPECT_TRUE(z.same_bits(expected));
+      EXPECT_TRUE(z.padding_is_intact());
+    }
+}
+
 TEST_F(SparseTest, MultiplyReadsABatchInTheMiddleOfADataSet) {
   Executor executor(2);
   const auto kernels = samples::make_sparse(executor);
@@ -271,6 +289,8 @@ TEST_F(SparseTest, ShapesThatDoNotFitAreRefused) {
   const SparseRows x = samples::awkward_batch(6, 10, 2, false, random_);
   PaddedMatrix<float> w(9, 4), z(6, 4), g(11, 4);
   EXPECT_THROW(kernels->multiply(x.view(), w.view(), z.view()), ShapeError);
+  EXPECT_THROW(kernels->affine(x.view(), g.view().row_range(0, 10), {w.view().data, 3}, z.view()),
+               ShapeError);
   TransposedBatch xt;
   kernels->transpose(x.view(), xt);
   EXPECT_THROW(kernels->gradient(xt, z.view(), 1.0f, g.view()), ShapeError);

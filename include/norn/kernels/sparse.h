@@ -47,6 +47,9 @@ class SparseKernels {
   /// column of w alone. Column numbers are trusted: the data set checks them when
   /// it is read.
   void multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z);
+  /// z = bias + x * w, with the bits of a z that held bias [M] in every row before multiply().
+  void affine(CsrView x, MatrixView<const float> w, VectorView<const float> bias,
+              MatrixView<float> z);
 
   /// Turns a batch over. Entries of a unit keep the order of their examples; a unit that occurs
   /// twice in one example is listed twice. Cost: O(entries).
@@ -77,7 +80,9 @@ class SparseKernels {
                 const TransposedBatch& xt, const RowState& rows);
 
  private:
-  virtual void do_multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) = 0;
+  /// Sums start from bias, or from z where bias is empty.
+  virtual void do_multiply(CsrView x, MatrixView<const float> w, VectorView<const float> bias,
+                           MatrixView<float> z) = 0;
   virtual void do_transpose(CsrView x, TransposedBatch& transposed) = 0;
   virtual void do_gradient(const TransposedBatch& xt, DenseOperand delta, float scale,
                            MatrixView<float> g) = 0;

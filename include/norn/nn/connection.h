@@ -119,7 +119,7 @@ class Connection {
   /// z += x * w for destination units `units`.   z [B x units]
   void forward(const Compute& compute, const LayerOutput& x, Range units,
                MatrixView<float> z) const;
-  /// z = bias + x * w in one pass. Only when begins_with_bias().   bias [units]
+  /// z = bias + x * w in one pass. Only when begins_with_bias(), or x is sparse.   bias [units]
   void forward_from_bias(const Compute& compute, const LayerOutput& x, Range units,
                          VectorView<const float> bias, MatrixView<float> z) const;
   /// The weights to `units`, rows or columns as stored, for products.

@@ -74,9 +74,10 @@ class UnitLayer {
 
   /// own() = bias.
   void begin_forward(const Compute& compute, Index examples);
-  /// own() = bias + product with x, for units of a first connection that begins_with_bias().
-  void begin_with_product(const Compute& compute, const LayerOutput& x, Range units,
-                          Index examples);
+  /// own() = bias + product with x, for units of a connection that begins_with_bias() or whose x
+  /// is sparse.
+  void begin_with_product(const Compute& compute, const Connection& connection,
+                          const LayerOutput& x, Range units, Index examples);
   /// own() = dropout(f(norm(own()))), for pre-activations that are complete. SoftMax waits for
   /// softmax().
   void finish_forward(const Compute& compute, Index examples, Pass pass,

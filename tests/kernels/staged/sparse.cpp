@@ -121,11 +121,18 @@ class GraphEverySecondTime {
 
 class StagedSparse final : public SparseKernels {
  private:
-  void do_multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) override {
+  void do_multiply(CsrView x, MatrixView<const float> w, VectorView<const float> bias,
+                   MatrixView<float> z) override {
     StagedCsr a(x);
     StagedMatrix b(w);
+    StagedVector d(bias);
     StagedMatrix c(z);
-    queue_.run([&] { kernels_->multiply(a.view(), b.view(), c.view()); });
+    queue_.run([&] {
+      if (bias.size > 0)
+        kernels_->affine(a.view(), b.view(), d.view(), c.view());
+      else
+        kernels_->multiply(a.view(), b.view(), c.view());
+    });
     c.back();
   }
   void do_transpose(CsrView x, TransposedBatch& transposed) override {
