@@ -66,13 +66,18 @@ class Entries {
   template <int kWidth, int kInFlight, bool kFactors, typename T>
   __device__ void add_here(int k, int count, const T* source, std::uint32_t stride,
                            Lane<kWidth>& sum) const {
+    // One instruction an address: a product of 32 bits and a sum of 64.
+    const auto* from = reinterpret_cast<const char*>(source);
+    const std::uint32_t bytes = stride * std::uint32_t(sizeof(T));
 #pragma unroll 1
     for (; k < count; k += kInFlight) {
       Lane<kWidth> row[kInFlight] = {};
 #pragma unroll
       for (int u = 0; u < kInFlight; ++u) {
         const auto number = std::uint32_t(__shfl_sync(kAllLanes, here_.number, k + u));
-        if (k + u < count) row[u] = load_lane<kWidth>(source + std::uint64_t(number) * stride);
+        if (k + u < count)
+          row[u] =
+              load_lane<kWidth>(reinterpret_cast<const T*>(from + std::uint64_t(number) * bytes));
       }
 #pragma unroll
       for (int u = 0; u < kInFlight; ++u) {
