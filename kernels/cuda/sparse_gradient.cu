@@ -53,7 +53,8 @@ struct GradientSink {
 
   struct State {};
   __device__ State load(Index, Index) const { return {}; }
-  __device__ void store(State, Lane<kWidth> sum, Index row, LaneColumn at) const {
+  __device__ std::uint32_t progress(Index) const { return 0; }
+  __device__ void store(State, Lane<kWidth> sum, Index row, std::uint32_t, LaneColumn at) const {
     for (int j = 0; j < kWidth; ++j) sum.v[j] *= scale;
     if (at.active) store_lane<kWidth>(g.row(row) + at.column, sum);
   }

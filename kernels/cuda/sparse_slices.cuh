@@ -59,6 +59,7 @@ struct UnitPart {
     const Index t = Index(first) + lane;
     if (lane <= count) begin = std::uint32_t(lists.begin[t < lists.touched ? t : lists.touched]);
     if (lane < count && t < lists.touched) row = lists.unit[t];
+    if (row == TransposedBatch::no_unit) row = 0;
   }
 };
 
@@ -72,6 +73,7 @@ __device__ void sum_part(const UnitPart& part, std::uint32_t count, Entries<std:
   std::uint32_t end = __shfl_sync(kAllLanes, part.begin, 1);
   if (begin >= end) return;
   entries.start(begin);
+  const auto progress = sink.progress(part.row);
   Column row = __shfl_sync(kAllLanes, part.row, 0);
   typename Sink::State next = sink.load(row, at.column);
 #pragma unroll 1
@@ -90,7 +92,7 @@ __device__ void sum_part(const UnitPart& part, std::uint32_t count, Entries<std:
       add_consecutive_rows<kWidth, kInFlight>(
           segments.sum + (Index(begin) / kSegment + 1) * segments.stride + at.column,
           segments.stride, more, sum);
-    sink.store(state, sum, here, at);
+    sink.store(state, sum, here, __shfl_sync(kAllLanes, progress, int(u)), at);
     begin = end;
     end = after;
   }

@@ -71,8 +71,9 @@ struct UnitTurn {
 };
 
 /// Calls for every unit that occurs and every slice of columns
-///   sink.load(row, column)                 what is known before the sum,
-///   sink.store(state, sum, row, at)        with the sum of the unit's rows of delta.
+///   sink.load(row, column)                         the row as it is before the sum,
+///   sink.progress(row)                             how far the row has come,
+///   sink.store(state, sum, row, progress, at)      with the sum of the unit's rows of delta.
 /// What a unit needs is fetched two turns ahead: three loads that wait for each other would cost
 /// more than the sum.
 template <int kWidth, class Sink, typename T>
@@ -95,6 +96,7 @@ __global__ void __launch_bounds__(kRowWarps* kWarp)
 
     const LaneColumn at = lane_column<kWidth>(slice, delta.cols);
     auto state = sink.load(unit.row, at.column);
+    const auto progress = sink.progress(unit.row);
     Lane<kWidth> sum = {};
     add_rows<kWidth, kInFlight>(segment(lists, unit), fetched, delta.data + at.column, delta.stride,
                                 sum);
@@ -103,7 +105,7 @@ __global__ void __launch_bounds__(kRowWarps* kWarp)
       add_consecutive_rows<kWidth, kInFlight>(
           segments.sum + (Index(unit.begin) / kSegment + 1) * segments.stride + at.column,
           segments.stride, more, sum);
-    sink.store(state, sum, unit.row, at);
+    sink.store(state, sum, unit.row, progress, at);
 
     unit = next;
     fetched = next_fetched;

@@ -22,30 +22,30 @@ struct UpdateSink {
   MatrixView<float> w, slot0, slot1;
   const std::int64_t* steps_done;
 
-  struct State {
-    Weights<kWidth> weights;
-    std::int64_t done;
-  };
+  using State = Weights<kWidth>;
   __device__ State load(Index row, Index column) const {
-    State state{};
-    state.done = rests ? step : steps_done[row];
-    state.weights.w = load_lane_once<kWidth>(w.row(row) + column);
-    if constexpr (Rule::slots > 0)
-      state.weights.s0 = load_lane_once<kWidth>(slot0.row(row) + column);
-    if constexpr (Rule::slots > 1)
-      state.weights.s1 = load_lane_once<kWidth>(slot1.row(row) + column);
-    return state;
+    State weights{};
+    weights.w = load_lane_once<kWidth>(w.row(row) + column);
+    if constexpr (Rule::slots > 0) weights.s0 = load_lane_once<kWidth>(slot0.row(row) + column);
+    if constexpr (Rule::slots > 1) weights.s1 = load_lane_once<kWidth>(slot1.row(row) + column);
+    return weights;
   }
-  __device__ void store(State& state, Lane<kWidth> sum, Index row, LaneColumn at) const {
-    if (state.done < step) replay(rule, settings, regularised, state.done, step, state.weights);
+  /// The lower half of the row's steps: it differs from that of `step` where the row lags behind.
+  __device__ std::uint32_t progress(Index row) const {
+    return rests ? std::uint32_t(step) : std::uint32_t(steps_done[row]);
+  }
+  __device__ void store(State& weights, Lane<kWidth> sum, Index row, std::uint32_t progress,
+                        LaneColumn at) const {
+    if (progress != std::uint32_t(step)) {
+      const std::int64_t done = steps_done[row];
+      if (done < step) replay(rule, settings, regularised, done, step, weights);
+    }
     for (int j = 0; j < kWidth; ++j) sum.v[j] *= scale;
-    state.weights.step(rule, now, sum);
+    weights.step(rule, now, sum);
     if (!at.active) return;
-    store_lane_once<kWidth>(w.row(row) + at.column, state.weights.w);
-    if constexpr (Rule::slots > 0)
-      store_lane_once<kWidth>(slot0.row(row) + at.column, state.weights.s0);
-    if constexpr (Rule::slots > 1)
-      store_lane_once<kWidth>(slot1.row(row) + at.column, state.weights.s1);
+    store_lane_once<kWidth>(w.row(row) + at.column, weights.w);
+    if constexpr (Rule::slots > 0) store_lane_once<kWidth>(slot0.row(row) + at.column, weights.s0);
+    if constexpr (Rule::slots > 1) store_lane_once<kWidth>(slot1.row(row) + at.column, weights.s1);
   }
 };
 

@@ -155,6 +155,31 @@ TEST_F(SparseUpdateTest, PopularUnitsGetTheGradientOfAll) {
   });
 }
 
+// So many units that a GPU's warps take several at a time, some beyond those that occur.
+TEST_F(SparseUpdateTest, ManyUnitsGetTheGradientOfAll) {
+  Executor executor(2);
+  const auto sparse = samples::make_sparse(executor);
+  constexpr Index kExamples = 96, kMany = 7000, kCols = 644;
+  const SparseRows x = samples::awkward_batch(kExamples, kMany, 200, false, random_);
+  PaddedMatrix<float> delta(kExamples, kCols, 4), g(kMany, kCols, 4), first(kMany, kCols, 4);
+  samples::fill_normal(delta.view(), random_);
+  samples::fill_normal(first.view(), random_, 0.1f);
+  TransposedBatch xt;
+  sparse->transpose(x.view(), xt);
+  sparse->gradient(xt, delta.view(), 0.01f, g.view());
+  const auto dense = samples::make_update(executor);
+  const UpdateSchedule schedule;
+  for (const UpdateRule& rule : {UpdateRule(Sgd{}), UpdateRule(Adam{})})
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      Weights lazy(first, kMany, kCols, 4), eager(first, kMany, kCols, 4);
+      dense->update(rule, schedule.at(0), eager.w.view(), g.view(), eager.slots());
+      sparse->update_rows(rule, schedule, 0, xt, delta.view(), 0.01f, lazy.rows());
+      sparse->mark_done(xt, 0, samples::view_of(lazy.done));
+      sparse->catch_up(rule, schedule, 1, lazy.rows());
+      EXPECT_TRUE(lazy.same_bits(eager));
+    }
+}
+
 // The same in columns that can be read in fours, for rows that missed steps.
 TEST_F(SparseUpdateTest, PopularUnitsThatLagGetTheGradientOfAll) {
   Executor executor(2);
