@@ -7,43 +7,47 @@
 namespace norn::cuda {
 namespace {
 
-/// The unit that holds entry `at`. Each lane looks at one of 32 places at a time.
-__device__ Index unit_holding(const UnitLists& lists, RowOffset at) {
-  const Index lane = Index(threadIdx.x % kWarp);
-  Index low = 0, high = lists.touched;  // begin[low] <= at < begin[high]
-  while (high - low > 1) {
-    const Index part = (high - low + kWarp - 1) / kWarp;
-    const Index probe = low + (lane + 1) * part;
-    const unsigned before = __ballot_sync(kAllLanes, probe < high && lists.begin[probe] <= at);
-    low += __popc(before) * part;
-    high = low + part < high ? low + part : high;
+constexpr int kListThreads = 256;
+
+/// A list of segments, see list_segments().
+struct SegmentList {
+  const std::uint32_t* words;
+  __device__ Index count() const { return words[0]; }
+  /// The first entry of a segment, and the one after its last.
+  __device__ uint2 operator[](Index i) const {
+    return reinterpret_cast<const uint2*>(words)[i + 1];
   }
-  return low;
+};
+
+/// Where a segment stands in the list has no say in its sum.
+__global__ void write_segments(UnitLists lists, std::uint32_t* count, uint2* segments) {
+  for (Index t = blockIdx.x * Index(kListThreads) + threadIdx.x; t < lists.touched;
+       t += gridDim.x * Index(kListThreads)) {
+    const auto begin = std::uint32_t(lists.begin[t]), end = std::uint32_t(lists.begin[t + 1]);
+    if (end - begin <= kSegment) continue;
+    std::uint32_t at = atomicAdd(count, (end - begin - 1) / kSegment);
+    for (std::uint32_t first = begin + kSegment; first < end; first += kSegment)
+      segments[at++] = make_uint2(first, end - first > kSegment ? first + kSegment : end);
+  }
 }
 
-/// Sums the segment that begins among entries [64 w, 64 w + 64), when there is one.
+/// Sums the listed segments, one warp for each and a run of columns. That which begins among
+/// entries [64 w, 64 w + 64) goes to row w.
 template <int kWidth, typename T>
 __global__ void __launch_bounds__(kRowWarps* kWarp)
-    sum_segment(UnitLists lists, MatrixView<const T> delta, Index slices, float* sums,
-                Index stride) {
+    sum_segment(UnitLists lists, SegmentList segments, MatrixView<const T> delta, Index slices,
+                float* sums, Index stride) {
   const Index item = Index(blockIdx.x) * kRowWarps + threadIdx.x / kWarp;
-  const Index window = item / slices;
-  const RowOffset from = window * kSegment;
-  if (from >= lists.begin[lists.touched]) return;
-  const UnitRange unit = unit_range(lists, unit_holding(lists, from));
-  const Index number = (from - Index(unit.begin) + kSegment - 1) / kSegment;
-  const RowOffset first = Index(unit.begin) + number * kSegment;
-  if (number == 0 || first >= Index(unit.end)) return;
-
+  const Index number = item / slices;
+  if (number >= segments.count()) return;
+  const uint2 range = segments[number];
   const LaneColumn at = lane_column<kWidth>(item % slices, delta.cols);
-  const std::uint32_t begin = std::uint32_t(first);
-  const std::uint32_t end = unit.end - begin > kSegment ? begin + kSegment : unit.end;
-  Entries<std::int32_t> entries(lists.example, lists.value, end);
-  entries.start(begin);
+  Entries<std::int32_t> entries(lists.example, lists.value, range.y);
+  entries.start(range.x);
   Lane<kWidth> sum = {};
-  entries.template add_rows<kWidth, 8>(begin, end, delta.data + at.column,
+  entries.template add_rows<kWidth, 8>(range.x, range.y, delta.data + at.column,
                                        std::uint32_t(delta.stride), sum);
-  if (at.active) store_lane<kWidth>(sums + window * stride + at.column, sum);
+  if (at.active) store_lane<kWidth>(sums + Index(range.x / kSegment) * stride + at.column, sum);
 }
 
 template <int kWidth>
@@ -78,29 +82,49 @@ void fill_zero(const Stream& stream, MatrixView<float> m) {
 }
 
 template <int kWidth, typename T>
-void launch_sum_segment(const Stream& stream, const TransposedBatch& xt, MatrixView<const T> delta,
-                        Index windows, float* sums, Index stride) {
+void launch_sum_segment(const Stream& stream, const TransposedBatch& xt, SegmentList segments,
+                        MatrixView<const T> delta, Index windows, float* sums, Index stride) {
   const Index slices = slices_of<kWidth>(delta.cols);
   const auto blocks = unsigned((windows * slices + kRowWarps - 1) / kRowWarps);
-  sum_segment<kWidth, T>
-      <<<blocks, kRowWarps * kWarp, 0, stream.stream>>>(lists_of(xt), delta, slices, sums, stride);
+  sum_segment<kWidth, T><<<blocks, kRowWarps * kWarp, 0, stream.stream>>>(
+      lists_of(xt), segments, delta, slices, sums, stride);
   check_launch("sum_segment");
 }
 
 }  // namespace
+
+Index segment_words(Index entries) {
+  return 2 + 2 * (entries / kSegment);
+}
+
+void list_segments(const Stream& stream, const UnitLists& lists, std::uint32_t* list) {
+  check(cudaMemsetAsync(list, 0, sizeof(std::uint32_t), stream.stream), "cudaMemsetAsync");
+  if (lists.touched == 0) return;
+  const unsigned blocks =
+      blocks_for(lists.touched, kListThreads, 16 * Index(stream.multiprocessors));
+  write_segments<<<blocks, kListThreads, 0, stream.stream>>>(lists, list,
+                                                             reinterpret_cast<uint2*>(list) + 1);
+  check_launch("write_segments");
+}
 
 SegmentSums sum_segments(const Stream& stream, SparseWorkspace& workspace,
                          const TransposedBatch& xt, const DenseOperand& delta) {
   const Index limit = xt.example.size();
   if (limit <= kSegment) return {};
   const Index windows = (limit + kSegment - 1) / kSegment;
+  const std::uint32_t* list = xt.segments.data();
+  if (xt.segments.size() == 0) {
+    std::uint32_t* own = workspace.segments.reserve(segment_words(limit));
+    list_segments(stream, lists_of(xt), own);
+    list = own;
+  }
   const Index stride = (delta.cols() + 3) / 4 * 4;
   float* sums = workspace.partial.reserve(windows * stride);
   with_rows_of(delta, [&](auto rows) {
     if (in_fours(rows))
-      launch_sum_segment<4>(stream, xt, rows, windows, sums, stride);
+      launch_sum_segment<4>(stream, xt, {list}, rows, windows, sums, stride);
     else
-      launch_sum_segment<1>(stream, xt, rows, windows, sums, stride);
+      launch_sum_segment<1>(stream, xt, {list}, rows, windows, sums, stride);
   });
   return {sums, stride};
 }

@@ -13,11 +13,16 @@ namespace norn::cuda {
 /// What the family keeps between its calls.
 struct SparseWorkspace {
   explicit SparseWorkspace(const Stream& stream)
-      : sort(stream.memory), partial(stream.memory), taken(stream.memory), corrections(stream) {}
-  Scratch<std::byte> sort;        ///< of CUB
-  Scratch<float> partial;         ///< sums of segments of popular units
-  Scratch<std::uint32_t> taken;   ///< units of each slice of columns that warps have
-  UpdateCorrections corrections;  ///< Adam's
+      : sort(stream.memory),
+        partial(stream.memory),
+        taken(stream.memory),
+        segments(stream.memory),
+        corrections(stream) {}
+  Scratch<std::byte> sort;          ///< of CUB
+  Scratch<float> partial;           ///< sums of segments of popular units
+  Scratch<std::uint32_t> taken;     ///< units of each slice of columns that warps have
+  Scratch<std::uint32_t> segments;  ///< listed, for batches that come without
+  UpdateCorrections corrections;    ///< Adam's
 };
 
 /// A transposed batch in the device's memory. Unit t occurs when its range is not empty; those that
@@ -48,6 +53,12 @@ void catch_up_rows(const Stream& stream, SparseWorkspace& workspace, const Updat
                    const RowState& rows);
 void mark_rows_done(const Stream& stream, const TransposedBatch& xt, std::int64_t step,
                     VectorView<std::int64_t> steps_done);
+
+/// Lists the segments of popular units that are summed for themselves: their number, nothing, and
+/// of each its first entry and the one after its last. The list has room for
+/// segment_words(entries).
+void list_segments(const Stream& stream, const UnitLists& lists, std::uint32_t* list);
+Index segment_words(Index entries);
 
 /// Sums of the segments of popular units, see sparse_units.cuh. Null when no unit can have several.
 struct SegmentSums {

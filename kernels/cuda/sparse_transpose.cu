@@ -180,6 +180,8 @@ void transpose_batch(const Stream& stream, SparseWorkspace& workspace, CsrView x
   const unsigned blocks = blocks_for(std::max(limit, touched + 1), kThreads, kMostBlocks);
   write_units<<<blocks, kThreads, 0, stream.stream>>>(x, limit, arrays, result);
   check_launch("write_units");
+  grow(transposed.segments, segment_words(limit), stream.memory);
+  list_segments(stream, lists_of(transposed), transposed.segments.data());
 }
 
 }  // namespace norn::cuda

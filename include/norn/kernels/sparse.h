@@ -25,8 +25,9 @@ struct TransposedBatch {
   Buffer<float> value;           ///< as in the batch, when has_values
   bool has_values = false;
   Index touched = 0;
-  Index cols = 0;                 ///< source units in all
-  Buffer<std::uint64_t> scratch;  ///< of transpose(), kept from batch to batch
+  Index cols = 0;                  ///< source units in all
+  Buffer<std::uint64_t> scratch;   ///< of transpose(), kept from batch to batch
+  Buffer<std::uint32_t> segments;  ///< a GPU's list of what popular units are summed from, or empty
 };
 
 /// Weights of a sparse source with the state that their update rule keeps.
