@@ -13,17 +13,24 @@
 namespace norn::cuda {
 namespace {
 
-constexpr int kClusterRows = 1;
-constexpr int kClusterCols = 2;  // two tiles of columns share the deltas
-constexpr int kBlocks = kClusterRows * kClusterCols;
-template <int kStages>
-using UpdatePipeline =
-    TilePipeline<hopper::Major::mn, hopper::Major::mn, kClusterRows, kClusterCols, kStages>;
+/// Two tiles of columns share the deltas: the fewest operands for a large matrix.
+struct LargeTile {
+  static constexpr int kRows = 128;
+  static constexpr int kClusterRows = 1;
+  static constexpr int kClusterCols = 2;
+};
+/// Two tiles of rows share the activations: half the work, for matrices of few tiles, where the
+/// multiprocessors with one more tile are waited for.
+struct SmallTile {
+  static constexpr int kRows = 64;
+  static constexpr int kClusterRows = 2;
+  static constexpr int kClusterCols = 1;
+};
+constexpr int kBlocks = 2;
 
 // A part of a consumer's sums, 8 rows of each warp, in shared memory.
 constexpr int kSlabRows = 4 * kBatchRows;
 constexpr int kSlabStride = kTile + 8;  // floats; 8 more: rows begin in different banks
-constexpr int kParts = kTile / kSlabRows;
 
 template <class Rule>
 struct UpdateTask {
@@ -37,20 +44,25 @@ struct UpdateTask {
 };
 
 /// Shared memory: the less state there is to bring, the more of the operands.
-template <class Rule>
+template <class Tile, class Rule>
 struct Room {
-  static constexpr int kStages = Rule::slots == 0 ? 5 : 4;
-  static constexpr int kRingBytes = Rule::slots == 0 ? 12288 : 24576;  // for each consumer
-  using Pipeline = UpdatePipeline<kStages>;
-  using Ring = WeightRing<Rule::slots, kRingBytes>;
+  static constexpr bool kIsSmall = Tile::kRows == 64;
+  static constexpr int kStages = (Rule::slots == 0 ? 5 : 4) + (kIsSmall ? 1 : 0);
+  // For each consumer.
+  static constexpr int kRingBytes = Rule::slots == 0 ? 12288 : (kIsSmall ? 36864 : 24576);
+  using Pipeline = TilePipeline<hopper::Major::mn, hopper::Major::mn, Tile::kClusterRows,
+                                Tile::kClusterCols, kStages, Bfloat16, Tile::kRows / 64>;
+  using Ring = WeightRing<Tile::kRows, Rule::slots, kRingBytes>;
   unsigned char stages[Pipeline::kStagesBytes];
   unsigned char ring[kConsumers][Ring::kBytes];
   float slab[kConsumers][kSlabRows * kSlabStride];
   typename Pipeline::Barriers pipeline;
   typename Ring::Barriers weights[kConsumers];
 };
-template <class Rule>
-using PipelineOf = typename Room<Rule>::Pipeline;
+template <class Tile, class Rule>
+using PipelineOf = typename Room<Tile, Rule>::Pipeline;
+template <class Tile, class Rule>
+using RingOf = typename Room<Tile, Rule>::Ring;
 
 /// Four columns of a tile's rows in one of the arrays.
 template <typename T>
@@ -71,15 +83,15 @@ class LaneRows {
 };
 
 /// One warp's part of the batches of a tile.
-template <class Rule>
+template <class Tile, class Rule>
 class WarpUpdate {
  public:
-  using Ring = typename Room<Rule>::Ring;
+  using Ring = RingOf<Tile, Rule>;
 
   __device__ WarpUpdate(const UpdateTask<Rule>& task, TilePlace place)
       : task_(task),
         rows_(place.col + 4 * int(threadIdx.x % 32) < task.weights[0].cols
-                  ? int(min(task.weights[0].rows - place.row, Index(kTile)))
+                  ? int(min(task.weights[0].rows - place.row, Index(Tile::kRows)))
                   : 0),
         w_(task.weights[0], place),
         slot0_(task.weights[Rule::slots > 0 ? 1 : 0], place),
@@ -140,8 +152,8 @@ class WarpUpdate {
 };
 
 /// The warp's rows of part kPart of the sums: 8 * (kPart % 2) and 7 more of half kPart / 2.
-template <int kPart>
-__device__ void write_slab(const float (&sum)[2][64], float* slab) {
+template <int kPart, int kHalves>
+__device__ void write_slab(const float (&sum)[kHalves][64], float* slab) {
   const int lane = int(threadIdx.x % 32);
   const int row = int(threadIdx.x / 32) % 4 * kBatchRows + lane / 4;
   float2* to = reinterpret_cast<float2*>(slab + row * kSlabStride + lane % 4 * 2);
@@ -152,26 +164,29 @@ __device__ void write_slab(const float (&sum)[2][64], float* slab) {
 }
 
 /// A part that is known at run time only: sums are in registers, which cannot be indexed.
-__device__ void write_slab(int part, const float (&sum)[2][64], float* slab) {
+template <int kHalves>
+__device__ void write_slab(int part, const float (&sum)[kHalves][64], float* slab) {
   if (part == 0) write_slab<0>(sum, slab);
   if (part == 1) write_slab<1>(sum, slab);
-  if (part == 2) write_slab<2>(sum, slab);
-  if (part == 3) write_slab<3>(sum, slab);
+  if constexpr (kHalves == 2) {
+    if (part == 2) write_slab<2>(sum, slab);
+    if (part == 3) write_slab<3>(sum, slab);
+  }
 }
 
-template <class Rule>
-__device__ void consume(const UpdateTask<Rule>& task, PipelineOf<Rule>& pipeline,
-                        typename Room<Rule>::Ring& ring, int consumer, float* slab) {
+template <class Tile, class Rule>
+__device__ void consume(const UpdateTask<Rule>& task, PipelineOf<Tile, Rule>& pipeline,
+                        RingOf<Tile, Rule>& ring, int consumer, float* slab) {
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
        tile += pipeline.stride(), ++number) {
     if (number % kConsumers != consumer) continue;
-    const WarpUpdate<Rule> update(task, pipeline.place(tile));
-    float sum[2][64] = {};
+    const WarpUpdate<Tile, Rule> update(task, pipeline.place(tile));
+    float sum[Tile::kRows / 64][64] = {};
     pipeline.multiply(number, consumer, sum);
     pipeline.finish(sum);
 #pragma unroll 1
-    for (int part = 0; part < kParts; ++part) {
+    for (int part = 0; part < Tile::kRows / kSlabRows; ++part) {
       hopper::named_sync(kConsumerBarrier + consumer, kConsumerThreads);
       write_slab(part, sum, slab);
       hopper::named_sync(kConsumerBarrier + consumer, kConsumerThreads);
@@ -182,22 +197,23 @@ __device__ void consume(const UpdateTask<Rule>& task, PipelineOf<Rule>& pipeline
 }
 
 /// By one warp: the weights of a consumer's tiles.
-template <class Rule>
-__device__ void bring_weights(const UpdateTask<Rule>& task, const PipelineOf<Rule>& pipeline,
-                              typename Room<Rule>::Ring& ring, int consumer) {
+template <class Tile, class Rule>
+__device__ void bring_weights(const UpdateTask<Rule>& task, const PipelineOf<Tile, Rule>& pipeline,
+                              RingOf<Tile, Rule>& ring, int consumer) {
   for (std::int64_t tile = pipeline.first() + consumer * pipeline.stride();
        tile < task.operands.order.count(); tile += kConsumers * pipeline.stride())
     ring.produce(task.maps, pipeline.place(tile));
 }
 
-template <class Rule>
+template <class Tile, class Rule>
 __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kTileThreads, 1)
     fused_update_kernel(const __grid_constant__ UpdateTask<Rule> task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char shared[];
-  Room<Rule>& room = *reinterpret_cast<Room<Rule>*>(shared);
-  PipelineOf<Rule> pipeline(task.operands, room.pipeline, hopper::shared_address(room.stages));
-  using Ring = typename Room<Rule>::Ring;
+  auto& room = *reinterpret_cast<Room<Tile, Rule>*>(shared);
+  PipelineOf<Tile, Rule> pipeline(task.operands, room.pipeline,
+                                  hopper::shared_address(room.stages));
+  using Ring = RingOf<Tile, Rule>;
   if (threadIdx.x == 0) {
     for (int i = 0; i < kConsumers; ++i) Ring(room.weights[i], room.ring[i]).init();
     pipeline.init();
@@ -212,14 +228,14 @@ __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kTileThreads, 1)
       pipeline.produce();
     } else if (warp <= kConsumers) {
       Ring ring(room.weights[warp - 1], room.ring[warp - 1]);
-      bring_weights(task, pipeline, ring, warp - 1);
+      bring_weights<Tile>(task, pipeline, ring, warp - 1);
     }
   } else {
     hopper::take_registers<232>();
     const int consumer = group - 1;
     if (consumer == 1) pipeline.let_first_begin();
     Ring ring(room.weights[consumer], room.ring[consumer]);
-    consume(task, pipeline, ring, consumer, room.slab[consumer]);
+    consume<Tile>(task, pipeline, ring, consumer, room.slab[consumer]);
   }
   hopper::cluster_sync();  // others may still copy into this block or arrive at its barriers
 #endif
@@ -240,18 +256,49 @@ bool supports(const UpdateTask<Rule>& task) {
          (task.rounded.data == nullptr || suits_fours(task.rounded));
 }
 
+template <class Tile>
+TileOrder order_of(const MatrixView<float>& w) {
+  const auto clusters = [](Index size, int tile) { return int((size + tile - 1) / tile); };
+  TileOrder order;
+  order.inner = order.group = clusters(w.cols, kTile * Tile::kClusterCols);
+  order.outer = clusters(w.rows, Tile::kRows * Tile::kClusterRows);
+  return order;
+}
+
+template <class Tile, class Rule>
+int resident() {
+  static const int clusters = resident_clusters(fused_update_kernel<Tile, Rule>, kTileThreads,
+                                                kBlocks, int(sizeof(Room<Tile, Rule>)));
+  return clusters;
+}
+
+template <class Tile, class Rule>
+void launch(const Stream& stream, UpdateTask<Rule> task) {
+  task.operands.order = order_of<Tile>(task.weights[0]);
+  const std::int64_t clusters =
+      std::min<std::int64_t>(resident<Tile, Rule>(), task.operands.order.count());
+  fused_update_kernel<Tile, Rule><<<unsigned(clusters * kBlocks), kTileThreads,
+                                    int(sizeof(Room<Tile, Rule>)), stream.stream>>>(task);
+  check_launch("fused_update_kernel");
+}
+
 template <class Rule>
 bool launch(const Stream& stream, UpdateTask<Rule> task) {
   if (!supports(task)) return false;
   for (int i = 0; i <= Rule::slots; ++i)
     task.maps.of[i] = map_rows(task.weights[i], kBatchRows, kTile);
-  static const int resident =
-      resident_clusters(fused_update_kernel<Rule>, kTileThreads, kBlocks, int(sizeof(Room<Rule>)));
-  const std::int64_t clusters = std::min<std::int64_t>(resident, task.operands.order.count());
-  fused_update_kernel<Rule>
-      <<<unsigned(clusters * kBlocks), kTileThreads, int(sizeof(Room<Rule>)), stream.stream>>>(
-          task);
-  check_launch("fused_update_kernel");
+  // Small tiles need more copies of operands: products of many examples are bound by these, and
+  // there is little to gain where an update reads only weights.
+  constexpr int kMostSteps = 1024 / kTileDepth;
+  constexpr int kFewRounds = 2;
+  if constexpr (Rule::slots > 0) {
+    if (task.operands.steps <= kMostSteps &&
+        order_of<LargeTile>(task.weights[0]).count() <= kFewRounds * resident<LargeTile, Rule>()) {
+      launch<SmallTile>(stream, task);
+      return true;
+    }
+  }
+  launch<LargeTile>(stream, task);
   return true;
 }
 
@@ -267,12 +314,6 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
   TileOperands operands;
   operands.a = map_boxes(delta);
   operands.b = map_boxes(x);
-  const auto clusters = [](Index size, int blocks) {
-    return (size + kTile * blocks - 1) / (kTile * blocks);
-  };
-  TileOrder& order = operands.order;
-  order.inner = order.group = int(clusters(w.cols, kClusterCols));
-  order.outer = int(clusters(w.rows, kClusterRows));
   operands.steps = int((x.rows + kTileDepth - 1) / kTileDepth);
   return std::visit(
       [&](const auto& r) {

@@ -9,17 +9,17 @@
 #include <cstdint>
 #include <type_traits>
 
-/// Tiles of 128 x 128 of a product of bfloat16 matrices, or of float ones in tf32, for kernels that
-/// use up each tile where it is made. A block of 384 threads stays on its multiprocessor and goes
-/// through many tiles: one warp copies operands into a ring of stages, two warpgroups take turns,
-/// so that one multiplies while the other one works on its finished tile. The blocks of a cluster
-/// compute neighbouring tiles and hand each other the operands that these share.
+/// Tiles of 128 x 128, or of 64 rows, of a product of bfloat16 matrices, or of float ones in tf32,
+/// for kernels that use up each tile where it is made. A block of 384 threads stays on its
+/// multiprocessor and goes through many tiles: one warp copies operands into a ring of stages, two
+/// warpgroups take turns, so that one multiplies while the other one works on its finished tile.
+/// The blocks of a cluster compute neighbouring tiles and hand each other the operands that these
+/// share.
 namespace norn::cuda {
 
-constexpr int kTile = 128;                    ///< rows and columns of a tile
-constexpr int kPieceBytes = 64 * 128;         ///< one copy: 64 rows of 64 values, or 32 floats
-constexpr int kStageBytes = 4 * kPieceBytes;  ///< two pieces of a, two of b
-constexpr int kConsumers = 2;                 ///< warpgroups that multiply
+constexpr int kTile = 128;             ///< rows and columns of a tile
+constexpr int kPieceBytes = 64 * 128;  ///< one copy: 64 rows of 64 values, or 32 floats
+constexpr int kConsumers = 2;          ///< warpgroups that multiply
 constexpr int kConsumerThreads = 128;
 constexpr int kTileThreads = 128 + kConsumers * kConsumerThreads;
 constexpr int kSwizzleAlignment = 1024;
@@ -83,15 +83,17 @@ __device__ inline int warpgroup() {
 }
 
 /// kRows x kCols blocks are a cluster: those in a row share a, those in a column b. Of floats, k is
-/// contiguous in both operands.
+/// contiguous in both operands. Tiles have 64 * kHalves rows.
 template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, int kStages,
-          typename T = Bfloat16>
+          typename T = Bfloat16, int kHalves = 2>
 class TilePipeline {
   static_assert(std::is_same_v<T, Bfloat16> ||
                 (kMajorA == hopper::Major::k && kMajorB == hopper::Major::k));
 
  public:
   static constexpr int kBlocks = kRows * kCols;
+  static constexpr int kTileRows = 64 * kHalves;
+  static constexpr int kStageBytes = (kHalves + 2) * kPieceBytes;  ///< pieces of a, two of b
   static constexpr int kStagesBytes = kStages * kStageBytes;
   using Barriers = TileBarriers<kStages>;
 
@@ -121,7 +123,8 @@ class TilePipeline {
     const TileOrder::Place at = operands_.order.at(tile);
     const int rows = operands_.rows_inside ? at.inner : at.outer;
     const int cols = operands_.rows_inside ? at.outer : at.inner;
-    return {(rows * kRows + row_in_cluster()) * kTile, (cols * kCols + col_in_cluster()) * kTile};
+    return {(rows * kRows + row_in_cluster()) * kTileRows,
+            (cols * kCols + col_in_cluster()) * kTile};
   }
 
   /// By one warp: copies the operands of all tiles.
@@ -148,7 +151,7 @@ class TilePipeline {
 
   /// sum += a * b for the block's `number`-th tile, by the warpgroup `consumer` whose turn it is.
   /// The last products are under way on return: finish() waits for them.
-  __device__ void multiply(std::int64_t number, int consumer, float (&sum)[2][64]) {
+  __device__ void multiply(std::int64_t number, int consumer, float (&sum)[kHalves][64]) {
     const std::uint64_t begin = std::uint64_t(number) * std::uint64_t(operands_.steps);
     stage_ = std::uint32_t(begin % kStages);
     std::uint32_t parity = std::uint32_t(begin / kStages) & 1;
@@ -169,16 +172,20 @@ class TilePipeline {
     }
     hopper::named_arrive(kTurnBarrier + 1 - consumer, kConsumers * kConsumerThreads);
   }
-  __device__ void finish(float (&sum)[2][64]) {
+  __device__ void finish(float (&sum)[kHalves][64]) {
     hopper::product_wait<0>();
-    hopper::pin(sum[0]);
-    hopper::pin(sum[1]);
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) hopper::pin(sum[half]);
     release(stage_);
   }
 
  private:
-  __device__ int row_in_cluster() const { return int(rank_) % kRows; }
-  __device__ int col_in_cluster() const { return int(rank_) / kRows; }
+  __device__ int row_in_cluster() const {
+    return int(rank_) % kRows;
+  }
+  __device__ int col_in_cluster() const {
+    return int(rank_) / kRows;
+  }
   /// The blocks that have this block's a, and those that have its b.
   __device__ std::uint16_t row_mask() const {
     std::uint32_t mask = 0;
@@ -193,19 +200,20 @@ class TilePipeline {
     const std::uint32_t to = stages_ + stage * kStageBytes;
     const int k = step * kTileDepthOf<T>;
     hopper::barrier_arrive_expecting(full_ + 8 * stage, kStageBytes);
-    load_operand<kMajorA, kCols>(operands_.a, to, stage, at.row, k, col_in_cluster(), row_mask());
-    load_operand<kMajorB, kRows>(operands_.b, to + 2 * kPieceBytes, stage, at.col, k,
-                                 row_in_cluster(), col_mask());
+    load_operand<kMajorA, kHalves, kCols>(operands_.a, to, stage, at.row, k, col_in_cluster(),
+                                          row_mask());
+    load_operand<kMajorB, 2, kRows>(operands_.b, to + kHalves * kPieceBytes, stage, at.col, k,
+                                    row_in_cluster(), col_mask());
   }
 
-  /// Both pieces of an operand, or with two blocks to share it one piece for both blocks.
-  template <hopper::Major kMajor, int kSharers>
+  /// All pieces of an operand, or with two blocks to share it one piece for both blocks.
+  template <hopper::Major kMajor, int kPieces, int kSharers>
   __device__ void load_operand(const CUtensorMap& map, std::uint32_t to, std::uint32_t stage,
                                int first, int k, int share, std::uint16_t blocks) const {
-    static_assert(kSharers == 1 || kSharers == 2);
+    static_assert(kSharers == 1 || (kSharers == 2 && kPieces == 2));
     const std::uint32_t full = full_ + 8 * stage;
 #pragma unroll
-    for (int piece = 0; piece < 2; ++piece) {
+    for (int piece = 0; piece < kPieces; ++piece) {
       const int mn = first + 64 * piece;
       const int inner = kMajor == hopper::Major::k ? k : mn;
       const int outer = kMajor == hopper::Major::k ? mn : k;
@@ -218,14 +226,14 @@ class TilePipeline {
 
   /// In halves, so that the stage before is known to be free when half of this one is under way.
   template <int kHalf>
-  __device__ void multiply_half_stage(std::uint32_t stage, float (&sum)[2][64]) const {
+  __device__ void multiply_half_stage(std::uint32_t stage, float (&sum)[kHalves][64]) const {
     const std::uint64_t a = hopper::operand<kMajorA>(stage);
-    const std::uint64_t b = hopper::operand<kMajorB>(stage + 2 * kPieceBytes);
+    const std::uint64_t b = hopper::operand<kMajorB>(stage + kHalves * kPieceBytes);
     hopper::product_fence();
 #pragma unroll
     for (int k = 2 * kHalf; k < 2 * (kHalf + 1); ++k) {  // of four runs of 32 bytes
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for (int half = 0; half < kHalves; ++half) {
         const std::uint64_t a_run = a + half * (kPieceBytes / 16) + k * hopper::kNextK<kMajorA>;
         const std::uint64_t b_run = b + k * hopper::kNextK<kMajorB>;
         if constexpr (std::is_same_v<T, float>)

@@ -8,7 +8,6 @@
 namespace norn::cuda {
 
 constexpr int kBatchRows = 8;  ///< rows of a tile in one place of the ring
-constexpr int kBatches = kTile / kBatchRows;
 
 /// The first row of a batch in its tile. Four batches make a part of the product: 8 rows of each of
 /// the four warps that hold it.
@@ -21,9 +20,10 @@ struct WeightMaps {
   CUtensorMap of[3];
 };
 
-template <int kSlots, int kRingBytes>
+template <int kTileRows, int kSlots, int kRingBytes>
 class WeightRing {
  public:
+  static constexpr int kBatches = kTileRows / kBatchRows;  ///< of a tile
   static constexpr int kArrays = 1 + kSlots;
   static constexpr int kBoxBytes = kBatchRows * kTile * int(sizeof(float));
   static constexpr int kDepth = kRingBytes / (kArrays * kBoxBytes);
