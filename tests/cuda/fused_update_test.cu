@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fused updates against float64 sums of the same bfloat16 operands.
+#include "tests/cuda/fused_support.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace norn {
+namespace {
+
+struct UpdateProblem {
+  Padded<Bfloat16> delta, x, rounded;
+  Padded<float> w, slot0, slot1;
+  float scale;
+};
+
+class FusedUpdateTest : public FusedTest {
+ protected:
+  UpdateProblem draw(const Shape& shape) {
+    UpdateProblem p;
+    p.delta = random_bfloat16(shape.examples, shape.units, 1.0f);
+    p.x = random_bfloat16(shape.examples, shape.width, 1.0f);
+    p.rounded = Padded<Bfloat16>(shape.units, shape.width, memory_);
+    p.w = random_float(shape.units, shape.width, -1.0f, 1.0f);
+    p.slot0 = random_float(shape.units, shape.width, 0.1f, 0.3f);
+    p.slot1 = random_float(shape.units, shape.width, 0.1f, 0.3f);
+    p.scale = 1.0f / float(shape.examples);
+    return p;
+  }
+  /// Units [first, first + count) of the problem, from its values on the host.
+  bool run(FusedKernels& kernels, const UpdateRule& rule, UpdateProblem& p, Index first,
+           Index count) {
+    for (Padded<float>* m : {&p.w, &p.slot0, &p.slot1}) m->send();
+    p.rounded.send();
+    const DenseOperand delta({nullptr, p.delta.rows, p.delta.cols, p.delta.cols}, p.delta.view());
+    const DenseOperand x({nullptr, p.x.rows, p.x.cols, p.x.cols}, p.x.view());
+    const bool done = kernels.update(
+        rule, kStep, delta.columns(first, count), x, p.scale, p.w.view().row_range(first, count),
+        {p.slot0.view().row_range(first, count), p.slot1.view().row_range(first, count)},
+        p.rounded.view().row_range(first, count));
+    for (Padded<float>* m : {&p.w, &p.slot0, &p.slot1}) m->fetch();
+    p.rounded.fetch();
+    return done;
+  }
+  static double gradient(UpdateProblem& p, Index unit, Index source) {
+    double sum = 0;
+    for (Index b = 0; b < p.x.rows; ++b)
+      sum += double(p.delta(b, unit).value()) * double(p.x(b, source).value());
+    return sum * double(p.scale);
+  }
+  template <class Rule>
+  void expect_steps(const Rule& rule, UpdateProblem& before, UpdateProblem& after) {
+    for (Index r = 0; r < before.w.rows; ++r)
+      for (Index c = 0; c < before.w.cols; ++c) {
+        float w = before.w(r, c);
+        float slot[2] = {before.slot0(r, c), before.slot1(r, c)};
+        rule.step(w, float(gradient(before, r, c)), slot, kStep);
+        ASSERT_NEAR(after.w(r, c), w, 4e-6) << Rule::name << " at " << r << ", " << c;
+        ASSERT_NEAR(after.slot0(r, c), slot[0], 4e-6) << Rule::name << " at " << r << ", " << c;
+        ASSERT_NEAR(after.slot1(r, c), slot[1], 4e-6) << Rule::name << " at " << r << ", " << c;
+        ASSERT_EQ(after.rounded(r, c).bits, Bfloat16::rounded(after.w(r, c)).bits);
+      }
+    EXPECT_TRUE(after.w.padding_is_intact() && after.slot0.padding_is_intact() &&
+                after.slot1.padding_is_intact() && after.rounded.padding_is_intact());
+  }
+  static UpdateProblem copy(UpdateProblem& p, Memory& memory) {
+    UpdateProblem c;
+    const auto of = [&]<typename T>(Padded<T>& m) {
+      Padded<T> made(m.rows, m.cols, memory);
+      made.host = m.host;
+      made.send();
+      return made;
+    };
+    c.delta = of(p.delta);
+    c.x = of(p.x);
+    c.rounded = of(p.rounded);
+    c.w = of(p.w);
+    c.slot0 = of(p.slot0);
+    c.slot1 = of(p.slot1);
+    c.scale = p.scale;
+    return c;
+  }
+  static constexpr UpdateStep kStep{0.01f, 1e-3f, 1e-4f, 1.5f, 2.0f};
+};
+
+template <std::size_t... I>
+std::vector<UpdateRule> all_rules(std::index_sequence<I...>) {
+  return {std::variant_alternative_t<I, UpdateRule>{}...};
+}
+std::vector<UpdateRule> all_rules() {
+  return all_rules(std::make_index_sequence<std::variant_size_v<UpdateRule>>());
+}
+
+TEST_F(FusedUpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
+  const auto kernels = make();
+  for (const Shape& shape :
+       {Shape{64, 64, 64}, Shape{72, 136, 200}, Shape{520, 264, 128}, Shape{1032, 136, 200}})
+    for (const UpdateRule& rule : all_rules()) {
+      SCOPED_TRACE(shape.units);
+      UpdateProblem before = draw(shape);
+      UpdateProblem after = copy(before, memory_);
+      ASSERT_TRUE(run(*kernels, rule, after, 0, shape.units));
+      std::visit([&](const auto& r) { expect_steps(r, before, after); }, rule);
+    }
+}
+
+TEST_F(FusedUpdateTest, RunsAndPartsOfTheUnitsHaveTheSameBits) {
+  const auto kernels = make();
+  // Of the second one, a part is few tiles, which are taken smaller than those of the whole.
+  for (const Shape& shape : {Shape{2048, 4104, 264}, Shape{256, 9000, 264}})
+    for (const UpdateRule& rule : {UpdateRule(Sgd{}), UpdateRule(Adam{})}) {
+      UpdateProblem whole = draw(shape);
+      UpdateProblem again = copy(whole, memory_);
+      UpdateProblem parts = copy(whole, memory_);
+      ASSERT_TRUE(run(*kernels, rule, whole, 0, shape.units));
+      ASSERT_TRUE(run(*kernels, rule, again, 0, shape.units));
+      ASSERT_TRUE(run(*kernels, rule, parts, 0, 200));
+      ASSERT_TRUE(run(*kernels, rule, parts, 200, shape.units - 200));
+      EXPECT_TRUE(whole.w.same_bits(again.w) && whole.slot1.same_bits(again.slot1));
+      EXPECT_TRUE(whole.w.same_bits(parts.w) && whole.slot0.same_bits(parts.slot0) &&
+                  whole.rounded.same_bits(parts.rounded));
+    }
+}
+
+TEST_F(FusedUpdateTest, LeavesWhatItDoesNotSupportAlone) {
+  UpdateProblem before = draw({64, 128, 64});
+  UpdateProblem after = copy(before, memory_);
+  EXPECT_FALSE(run(*make(Precision::tf32), Adam{}, after, 0, 128));
+  EXPECT_FALSE(run(*make(), Adam{}, after, 4, 124));  // the deltas begin at no multiple of 16 bytes
+  EXPECT_FALSE(run(*make(), Adam{}, after, 0, 8));
+  EXPECT_TRUE(before.w.same_bits(after.w));
+}
+
+}  // namespace
+}  // namespace norn
