@@ -38,8 +38,9 @@ class CudaSelectKernels final : public SelectKernels {
  private:
   void do_begin(Index rows, Index k, TopK& best) override {
     if (best.score.rows() != rows || best.k != k) {
-      best.score = Matrix<float>(rows, k, stream_.memory);
-      best.unit = Matrix<Index>(rows, k, stream_.memory);
+      // Whole lists are copied to the host, also those that are not full.
+      best.score = Matrix<float>::zeros(rows, k, stream_.memory);
+      best.unit = Matrix<Index>::zeros(rows, k, stream_.memory);
       best.count = Buffer<Index>(rows, stream_.memory);
       best.k = k;
     }

@@ -160,29 +160,25 @@ TEST_F(RepeatsTest, Pointwise) {
 
 TEST_F(RepeatsTest, Fixed) {
   Kernels& kernels = use(Precision::fp32);
-  const MatrixView<const float> term = constant_matrix(400, 333);
+  FixedTerms terms;
+  for (; terms.count < FixedTerms::kMost; ++terms.count)
+    terms.of[terms.count] = constant_matrix(400, 333);
   FixedMatrixView sum;
   sum.fine = empty_matrix<std::int64_t>(400, 333);
   sum.coarse = empty_matrix<std::int64_t>(400, 333);
   sum.coarse_used = zeros<std::int64_t>(1).data;
   sum.out_of_range = zeros<std::int64_t>(1).data;
-  FixedFormat* format = array(std::vector<FixedFormat>{FixedFormat::for_maximum(1e-5, 8)});
-  const MatrixView<float> value = empty_matrix<float>(400, 333);
-  float* maximum = zeros<float>(1).data;
-  expect_one_hash("add, to_float, adapt", [&] {
-    kernels.fixed->add(format, term, sum);
-    kernels.fixed->add(format, term, sum);
-    kernels.fixed->to_float(format, sum, value, maximum);
-    kernels.fixed->adapt(maximum, 8, format);
-  });
-  FixedTerms terms;
-  for (; terms.count < FixedTerms::kMost; ++terms.count)
-    terms.of[terms.count] = constant_matrix(400, 333);
   FixedMatrixView no_words;
   no_words.out_of_range = sum.out_of_range;
-  expect_one_hash("a sum of terms", [&] {
+  FixedFormat* format = array(std::vector<FixedFormat>{FixedFormat::for_maximum(1e-5, 8)});
+  const MatrixView<float> value = empty_matrix<float>(400, 333);
+  const MatrixView<float> value_of_terms = empty_matrix<float>(400, 333);
+  float* maximum = zeros<float>(2).data;
+  expect_one_hash("add, to_float, adapt", [&] {
+    kernels.fixed->add(format, terms.of[0], sum);
     kernels.fixed->add(format, terms, sum);
-    kernels.fixed->to_float(format, no_words, terms, value, maximum);
+    kernels.fixed->to_float(format, sum, value, maximum);
+    kernels.fixed->to_float(format, no_words, terms, value_of_terms, maximum + 1);
     kernels.fixed->adapt(maximum, 8, format);
   });
 }
