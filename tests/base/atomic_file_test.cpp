@@ -5,6 +5,7 @@
 
 #include "norn/base/error.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -13,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace norn {
@@ -89,6 +91,33 @@ TEST_F(AtomicFileTest, FailedCommitLeavesTheOldFile) {
     EXPECT_THROW(file.commit(), DataError);
   }
   EXPECT_EQ(read(path), "old");
+}
+
+TEST_F(AtomicFileTest, WhatAKilledProcessLeftIsRemoved) {
+  const fs::path path = folder_ / "model.nc";
+  write(path, "old");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const AtomicFile file(folder_ / "model.epoch3.nc");
+    const AtomicFile other(folder_ / "another.nc");
+    write(file.temporary(), "half");
+    write(other.temporary(), "half");
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  const AtomicFile living(path);
+  write(living.temporary(), "being written");
+  write(folder_ / ("model.nc.tmp-another-host-" + std::to_string(child) + "-0"), "");
+  write(folder_ / "model.tmp-notes", "");
+  EXPECT_EQ(files(), 6);
+  remove_abandoned(path);
+  EXPECT_EQ(files(), 5);  // another.nc's is not ours
+  remove_abandoned(folder_ / "another.nc");
+  EXPECT_EQ(files(), 4);
+  EXPECT_EQ(read(path), "old");
+  EXPECT_EQ(read(living.temporary()), "being written");
+  remove_abandoned(folder_ / "no folder" / "model.nc");
 }
 
 TEST_F(AtomicFileTest, TwoFilesOfOneNameDoNotMeet) {

@@ -30,4 +30,8 @@ class AtomicFile {
   bool committed_ = false;
 };
 
+/// Removes what a process of this machine that was killed left of `path`, or of files that are
+/// named after it ("model.epoch3.nc" after "model.nc"). What a living process writes stays.
+void remove_abandoned(const std::filesystem::path& path) noexcept;
+
 }  // namespace norn
