@@ -144,6 +144,7 @@ class ModelReader {
 }  // namespace
 
 void load_weights(const TensorFileReader* file, const ModelInfo& info, Network& network) {
+  network.context().communicator.set_place({"loading the model"});
   ModelReader(file, info, network).read();
 }
 

@@ -60,6 +60,7 @@ class Training {
  private:
   // A GPU is kept a few steps behind: steps are reported when they are done.
   void step(const LoadedBatch& batch) {
+    network_.context().communicator.set_place({"training", state_.epoch + 1, state_.batch + 1});
     const BoundBatch bound = data_.bind(batch);
     network_.begin_step(bound, {state_.step, state_.epoch, settings_.seed});
     state_.step += 1;
@@ -130,6 +131,8 @@ class Training {
 
   void checkpoint() {
     finish_steps(0);
+    network_.context().communicator.set_place(
+        {"writing a checkpoint", state_.epoch + (state_.batch > 0 ? 1 : 0), state_.batch});
     network_.catch_up(state_.step);
     const std::filesystem::path path = checkpoint_path(policy_.model, state_.epoch, state_.batch);
     save_model(path, network_, state_);

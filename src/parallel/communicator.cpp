@@ -3,9 +3,69 @@
 
 #include "norn/parallel/communicator.h"
 
+#include "norn/base/checksum.h"
+#include "norn/base/host.h"
+#include "shares.h"
+
 #include <array>
 
+#include <fmt/format.h>
+
 namespace norn {
+
+std::string Place::text() const {
+  std::string text = work;
+  if (epoch > 0) text += fmt::format(", epoch {}", epoch);
+  if (batch > 0) text += fmt::format(", batch {}", batch);
+  return text;
+}
+
+std::string Communicator::where() const {
+  return fmt::format("rank {} of {} on {} ({})", rank(), size(), host_name(), place_.text());
+}
+
+template <typename T>
+void Communicator::trace(MatrixView<T> part) const {
+  if (trace_ == nullptr || size() == 1) return;
+  std::uint64_t sum = 0;
+  for (Index r = 0; r < part.rows; ++r)
+    sum += checksum(part.row(r), std::size_t(part.cols) * sizeof(T),
+                    std::uint64_t(r * part.cols) * (sizeof(T) / sizeof(std::uint32_t)));
+  trace_->push_back(sum);
+}
+
+void Communicator::all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) {
+  check_shares(shares, size(), whole.cols);
+  const Range mine = shares[std::size_t(rank())];
+  trace(whole.columns(mine.begin, mine.count()));
+  do_all_gather_columns(whole, shares);
+}
+
+void Communicator::all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) {
+  check_shares(shares, size(), whole.rows);
+  const Range mine = shares[std::size_t(rank())];
+  trace(whole.row_range(mine.begin, mine.count()));
+  do_all_gather_rows(whole, shares);
+}
+
+void Communicator::reduce_scatter_columns(MatrixView<std::int64_t> whole,
+                                          std::span<const Range> shares) {
+  check_shares(shares, size(), whole.cols);
+  trace(whole);
+  do_reduce_scatter_columns(whole, shares);
+}
+
+void Communicator::all_reduce_sum(std::span<std::int64_t> values) {
+  const Index size = Index(values.size());
+  trace(MatrixView<std::int64_t>{values.data(), 1, size, size});
+  do_all_reduce_sum(values);
+}
+
+void Communicator::all_reduce_max(std::span<float> values) {
+  const Index size = Index(values.size());
+  trace(MatrixView<float>{values.data(), 1, size, size});
+  do_all_reduce_max(values);
+}
 
 bool Communicator::any(bool mine) {
   std::array<std::int64_t, 1> count{mine ? 1 : 0};

@@ -5,6 +5,7 @@
 
 #include "mpi_c_api.h"
 #include "norn/base/error.h"
+#include "peers.h"
 #include "shares.h"
 
 #include <algorithm>
@@ -62,9 +63,16 @@ struct Layout {
   std::size_t bytes() const { return std::size_t(counts.back()) + std::size_t(begins.back()); }
 };
 
+/// A waiting rank looks around so often, and believes that a rank is gone after so long: what it
+/// sent before may still arrive.
+constexpr double kLookSeconds = 0.05;
+constexpr double kGoneSeconds = 0.2;
+constexpr int kFarewellTag = 5;
+
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(double timeout_seconds, std::shared_ptr<bool> broken, std::size_t message_bytes);
+  MpiCommunicator(double timeout_seconds, std::shared_ptr<WorldState> world,
+                  std::size_t message_bytes);
   ~MpiCommunicator() override;
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
@@ -73,12 +81,12 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return size_; }
   std::string describe() const override { return fmt::format("MPI, {} ranks", size_); }
 
-  void all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override;
-  void all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override;
-  void reduce_scatter_columns(MatrixView<std::int64_t> whole,
-                              std::span<const Range> shares) override;
-  void all_reduce_sum(std::span<std::int64_t> values) override;
-  void all_reduce_max(std::span<float> values) override;
+  void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override;
+  void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override;
+  void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
+                                 std::span<const Range> shares) override;
+  void do_all_reduce_sum(std::span<std::int64_t> values) override;
+  void do_all_reduce_max(std::span<float> values) override;
   std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) override;
   void broadcast(std::span<std::byte> data, int root) override;
   void barrier() override;
@@ -103,6 +111,8 @@ class MpiCommunicator final : public Communicator {
   void begin(const char* operation) const;
   void check(int result, const char* operation);
   void finish(const char* operation);
+  void look_around(const char* operation, double waited, std::optional<double>& gone_since);
+  std::string late_ranks() const;
   [[noreturn]] void fail(const std::string& message);
 
   MPI_Comm comm_ = MPI_COMM_NULL;
@@ -110,7 +120,8 @@ class MpiCommunicator final : public Communicator {
   int size_ = 1;
   const double timeout_seconds_;
   const std::size_t message_bytes_;
-  std::shared_ptr<bool> broken_;
+  std::shared_ptr<WorldState> world_;
+  Peers peers_;
   // One operation at a time. What MPI reads and writes is ours, never the caller's, so that memory
   // of an operation that never ended is not used again.
   MPI_Request request_ = MPI_REQUEST_NULL;
@@ -118,11 +129,11 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<std::vector<std::byte>> receive_ = std::make_unique<std::vector<std::byte>>();
 };
 
-MpiCommunicator::MpiCommunicator(double timeout_seconds, std::shared_ptr<bool> broken,
+MpiCommunicator::MpiCommunicator(double timeout_seconds, std::shared_ptr<WorldState> world,
                                  std::size_t message_bytes)
     : timeout_seconds_(timeout_seconds),
       message_bytes_(std::min(message_bytes, std::size_t(1) << 30)),
-      broken_(std::move(broken)) {
+      world_(std::move(world)) {
   require(timeout_seconds > 0, "MpiSession: the time limit must be positive");
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -130,10 +141,13 @@ MpiCommunicator::MpiCommunicator(double timeout_seconds, std::shared_ptr<bool> b
   check(MPI_Comm_idup(MPI_COMM_WORLD, &comm_, &request_), "MPI_Comm_idup");
   finish("MPI_Comm_idup");
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  peers_ = Peers(rank_, MpiCommunicator::gather_to_all(Peers::record()));
+  MpiCommunicator::barrier();  // nobody is gone before all have looked
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  if (*broken_) {
+  world_->place = place();
+  if (world_->broken) {
     // MPI may still use them.
     static_cast<void>(send_.release());
     static_cast<void>(receive_.release());
@@ -143,15 +157,15 @@ MpiCommunicator::~MpiCommunicator() {
 }
 
 void MpiCommunicator::fail(const std::string& message) {
-  *broken_ = true;
-  throw CommunicationError(fmt::format("rank {} of {}: {}", rank_, size_, message));
+  world_->broken = true;
+  throw CommunicationError(fmt::format("{}: {}", where(), message));
 }
 
 void MpiCommunicator::begin(const char* operation) const {
-  if (*broken_) {
-    throw CommunicationError(fmt::format(
-        "rank {} of {}: {} is not possible after a collective that failed; end the program", rank_,
-        size_, operation));
+  if (world_->broken) {
+    throw CommunicationError(
+        fmt::format("{}: {} is not possible after a collective that failed; end the program",
+                    where(), operation));
   }
 }
 
@@ -163,8 +177,36 @@ void MpiCommunicator::check(int result, const char* operation) {
   fail(fmt::format("{} failed: {}; see what the other ranks say", operation, text));
 }
 
+// What the time limit need not wait for.
+void MpiCommunicator::look_around(const char* operation, double waited,
+                                  std::optional<double>& gone_since) {
+  if (const auto farewell = receive_farewell()) {
+    world_->broken = true;
+    throw RunEnded(fmt::format("{}: {} cannot complete: {} has failed and says why", where(),
+                               operation, peers_.name(farewell->rank)),
+                   ExitCode(farewell->exit_code));
+  }
+  const std::optional<int> gone = peers_.gone();
+  if (!gone) return;
+  if (!gone_since) gone_since = waited;
+  if (waited - *gone_since < kGoneSeconds) return;
+  fail(
+      fmt::format("{} cannot complete: {} is gone; see what the launcher and the system's log say, "
+                  "and resume from the last checkpoint",
+                  operation, peers_.name(*gone)));
+}
+
+std::string MpiCommunicator::late_ranks() const {
+  std::string text;
+  for (int rank : peers_.stopped())
+    text += fmt::format("{}{} is stopped", text.empty() ? "" : ", ", peers_.name(rank));
+  return text.empty() ? "another rank is stuck, far behind or gone" : text;
+}
+
 void MpiCommunicator::finish(const char* operation) {
   const Clock::time_point start = Clock::now();
+  double looked = 0.0;
+  std::optional<double> gone_since;
   for (;;) {
     int done = 0;
     check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), operation);
@@ -172,9 +214,13 @@ void MpiCommunicator::finish(const char* operation) {
     const std::chrono::duration<double> waited = Clock::now() - start;
     if (waited.count() > timeout_seconds_) {
       fail(
-          fmt::format("{} did not complete in {} s; another rank is gone, stuck or far behind: see "
-                      "what the other ranks say",
-                      operation, timeout_seconds_));
+          fmt::format("{} did not complete in {:g} s: {}; end it and resume from the last "
+                      "checkpoint, or allow more time",
+                      operation, timeout_seconds_, late_ranks()));
+    }
+    if (waited.count() - looked > kLookSeconds) {
+      looked = waited.count();
+      look_around(operation, looked, gone_since);
     }
     // Data moves only while MPI is polled, so sleep only when the others are plainly late.
     if (waited.count() < 0.01) {
@@ -215,26 +261,24 @@ void MpiCommunicator::all_gather(const char* operation, const std::vector<Region
   }
 }
 
-void MpiCommunicator::all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) {
-  check_shares(shares, size_, whole.cols);
+void MpiCommunicator::do_all_gather_columns(MatrixView<float> whole,
+                                            std::span<const Range> shares) {
   std::vector<Region<float>> regions;
   for (const Range& share : shares) regions.push_back({whole.columns(share.begin, share.count())});
   all_gather("all_gather_columns", regions);
 }
 
-void MpiCommunicator::all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) {
-  check_shares(shares, size_, whole.rows);
+void MpiCommunicator::do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) {
   std::vector<Region<float>> regions;
   for (const Range& share : shares)
     regions.push_back({whole.row_range(share.begin, share.count())});
   all_gather("all_gather_rows", regions);
 }
 
-void MpiCommunicator::reduce_scatter_columns(MatrixView<std::int64_t> whole,
-                                             std::span<const Range> shares) {
+void MpiCommunicator::do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
+                                                std::span<const Range> shares) {
   constexpr const char* kOperation = "reduce_scatter_columns";
   using T = std::int64_t;
-  check_shares(shares, size_, whole.cols);
   begin(kOperation);
   std::vector<Region<T>> regions;
   for (const Range& share : shares) regions.push_back({whole.columns(share.begin, share.count())});
@@ -293,11 +337,11 @@ void MpiCommunicator::all_reduce(const char* operation, std::span<T> values, MPI
   }
 }
 
-void MpiCommunicator::all_reduce_sum(std::span<std::int64_t> values) {
+void MpiCommunicator::do_all_reduce_sum(std::span<std::int64_t> values) {
   all_reduce("all_reduce_sum", values, MPI_INT64_T, MPI_SUM);
 }
 
-void MpiCommunicator::all_reduce_max(std::span<float> values) {
+void MpiCommunicator::do_all_reduce_max(std::span<float> values) {
   std::vector<std::int32_t> ordered(values.size());
   std::ranges::transform(values, ordered.begin(), ordered_bits);
   all_reduce("all_reduce_max", std::span(ordered), MPI_INT32_T, MPI_MAX);
@@ -343,9 +387,51 @@ void MpiCommunicator::barrier() {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_world(double timeout_seconds, std::shared_ptr<bool> broken,
+void send_farewell(int exit_code) {
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int rank = 0;
+  int size = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  // Never freed: a message may be on its way when the process ends.
+  auto* const code = new int(exit_code);  // NOLINT(cppcoreguidelines-owning-memory)
+  std::vector<MPI_Request> requests;
+  for (int r = 0; r < size; ++r) {
+    if (r == rank) continue;
+    MPI_Request& request = requests.emplace_back(MPI_REQUEST_NULL);
+    if (MPI_Isend(code, 1, MPI_INT, r, kFarewellTag, MPI_COMM_WORLD, &request) != MPI_SUCCESS)
+      request = MPI_REQUEST_NULL;
+  }
+  const Clock::time_point start = Clock::now();
+  int done = 0;
+  while (done == 0 && Clock::now() - start < std::chrono::milliseconds(300)) {
+    if (MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE) !=
+        MPI_SUCCESS)
+      return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  // Those who wait in a collective look around now and then: they have to see it before the end.
+  std::this_thread::sleep_for(std::chrono::duration<double>(3 * kLookSeconds));
+}
+
+std::optional<Farewell> receive_farewell() {
+  int arrived = 0;
+  MPI_Status status;
+  if (MPI_Iprobe(MPI_ANY_SOURCE, kFarewellTag, MPI_COMM_WORLD, &arrived, &status) != MPI_SUCCESS ||
+      arrived == 0)
+    return std::nullopt;
+  Farewell farewell;
+  farewell.rank = status.MPI_SOURCE;
+  if (MPI_Recv(&farewell.exit_code, 1, MPI_INT, farewell.rank, kFarewellTag, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE) != MPI_SUCCESS)
+    return std::nullopt;
+  return farewell;
+}
+
+std::unique_ptr<Communicator> make_mpi_world(double timeout_seconds,
+                                             std::shared_ptr<WorldState> world,
                                              std::size_t message_bytes) {
-  return std::make_unique<MpiCommunicator>(timeout_seconds, std::move(broken), message_bytes);
+  return std::make_unique<MpiCommunicator>(timeout_seconds, std::move(world), message_bytes);
 }
 
 }  // namespace norn

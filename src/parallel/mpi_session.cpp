@@ -7,8 +7,10 @@
 #include "norn/parallel/communicator.h"
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -36,7 +38,7 @@ bool is_initialised() {
 
 }  // namespace
 
-MpiSession::MpiSession(int* argc, char*** argv) : broken_(std::make_shared<bool>(false)) {
+MpiSession::MpiSession(int* argc, char*** argv) : world_(std::make_shared<WorldState>()) {
   if (is_initialised()) throw CommunicationError("MPI is begun already; make one MpiSession");
   if (!launched_by_mpi()) return;
   int provided = 0;
@@ -56,17 +58,33 @@ MpiSession::MpiSession(int* argc, char*** argv) : broken_(std::make_shared<bool>
 MpiSession::~MpiSession() {
   // MPI_Finalize waits for the others. After a failure they may never come; a process that ends
   // without it makes the launcher end them.
-  if (begun_ && !*broken_ && std::uncaught_exceptions() == 0) MPI_Finalize();
+  if (begun_ && !world_->broken && std::uncaught_exceptions() == 0) MPI_Finalize();
 }
 
 void MpiSession::abort(int exit_code) {
+  if (begun_ && size_ > 1) send_farewell(exit_code);
   if (begun_) MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }
 
+std::optional<int> MpiSession::ended_by_another(double wait_seconds) {
+  if (!begun_ || size_ == 1) return std::nullopt;
+  const auto start = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> limit(wait_seconds);
+  for (;;) {
+    if (const auto farewell = receive_farewell()) return farewell->exit_code;
+    if (std::chrono::steady_clock::now() - start >= limit) return std::nullopt;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+Place MpiSession::place() const {
+  return world_->place;
+}
+
 std::unique_ptr<Communicator> MpiSession::world(double timeout_seconds) {
   if (size_ == 1) return make_single_process();
-  return make_mpi_world(timeout_seconds, broken_);
+  return make_mpi_world(timeout_seconds, world_);
 }
 
 }  // namespace norn

@@ -3,7 +3,6 @@
 
 #include "norn/base/error.h"
 #include "norn/parallel/communicator.h"
-#include "shares.h"
 
 namespace norn {
 
@@ -15,18 +14,11 @@ class SingleProcess final : public Communicator {
   int size() const override { return 1; }
   std::string describe() const override { return "one process"; }
 
-  void all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
-    check_shares(shares, 1, whole.cols);
-  }
-  void all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override {
-    check_shares(shares, 1, whole.rows);
-  }
-  void reduce_scatter_columns(MatrixView<std::int64_t> whole,
-                              std::span<const Range> shares) override {
-    check_shares(shares, 1, whole.cols);
-  }
-  void all_reduce_sum(std::span<std::int64_t>) override {}
-  void all_reduce_max(std::span<float>) override {}
+  void do_all_gather_columns(MatrixView<float>, std::span<const Range>) override {}
+  void do_all_gather_rows(MatrixView<float>, std::span<const Range>) override {}
+  void do_reduce_scatter_columns(MatrixView<std::int64_t>, std::span<const Range>) override {}
+  void do_all_reduce_sum(std::span<std::int64_t>) override {}
+  void do_all_reduce_max(std::span<float>) override {}
   std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) override {
     return {std::vector<std::byte>(mine.begin(), mine.end())};
   }

@@ -42,7 +42,7 @@ class Group {
   int size() const { return ranks_; }
 
   /// Returns when all ranks are here. Throws CommunicationError when one of them has ended.
-  void meet(int rank, const char* operation) {
+  void meet(const Communicator& rank, const char* operation) {
     std::unique_lock lock(mutex_);
     const long meeting = meeting_;
     if (ended_.empty() && ++present_ == ranks_) {
@@ -53,8 +53,9 @@ class Group {
     }
     all_here_.wait(lock, [&] { return meeting_ != meeting || !ended_.empty(); });
     if (meeting_ == meeting) {
-      throw CommunicationError(
-          fmt::format("rank {} of {}: {} cannot complete: {}", rank, ranks_, operation, ended_));
+      throw CommunicationError(fmt::format("rank {} of {} ({}): {} cannot complete: {}",
+                                           rank.rank(), ranks_, rank.place().text(), operation,
+                                           ended_));
     }
   }
 
@@ -90,8 +91,7 @@ class ThreadRank final : public Communicator {
   int size() const override { return group_.size(); }
   std::string describe() const override { return fmt::format("threads, {} ranks", size()); }
 
-  void all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
-    check_shares(shares, size(), whole.cols);
+  void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
     const Call call{"all_gather_columns", whole.rows, whole.cols, shares, &whole};
     collective(call, [&](int other) {
       const Range share = shares[std::size_t(other)];
@@ -100,8 +100,7 @@ class ThreadRank final : public Communicator {
     });
   }
 
-  void all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override {
-    check_shares(shares, size(), whole.rows);
+  void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override {
     const Call call{"all_gather_rows", whole.rows, whole.cols, shares, &whole};
     collective(call, [&](int other) {
       const Range share = shares[std::size_t(other)];
@@ -110,9 +109,8 @@ class ThreadRank final : public Communicator {
     });
   }
 
-  void reduce_scatter_columns(MatrixView<std::int64_t> whole,
-                              std::span<const Range> shares) override {
-    check_shares(shares, size(), whole.cols);
+  void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
+                                 std::span<const Range> shares) override {
     const Call call{"reduce_scatter_columns", whole.rows, whole.cols, shares, &whole};
     const Range mine = shares[std::size_t(rank_)];
     // The others read their own columns only, so mine may change at once.
@@ -126,7 +124,7 @@ class ThreadRank final : public Communicator {
     });
   }
 
-  void all_reduce_sum(std::span<std::int64_t> values) override {
+  void do_all_reduce_sum(std::span<std::int64_t> values) override {
     std::vector<std::int64_t> sum(values.begin(), values.end());
     collective({"all_reduce_sum", Index(values.size()), 1, {}, values.data()}, [&](int other) {
       const auto* term = static_cast<const std::int64_t*>(call_of(other).data);
@@ -135,7 +133,7 @@ class ThreadRank final : public Communicator {
     std::ranges::copy(sum, values.begin());
   }
 
-  void all_reduce_max(std::span<float> values) override {
+  void do_all_reduce_max(std::span<float> values) override {
     std::vector<std::int32_t> maximum(values.size());
     std::ranges::transform(values, maximum.begin(), ordered_bits);
     collective({"all_reduce_max", Index(values.size()), 1, {}, values.data()}, [&](int other) {
@@ -197,12 +195,12 @@ class ThreadRank final : public Communicator {
   template <typename Read>
   void collective(const Call& call, const Read& read) {
     group_.calls[std::size_t(rank_)] = call;
-    group_.meet(rank_, call.operation);
+    group_.meet(*this, call.operation);
     for (int other = 0; other < size(); ++other) check_same(call, other);
     for (int other = 0; other < size(); ++other) {
       if (other != rank_) read(other);
     }
-    group_.meet(rank_, call.operation);
+    group_.meet(*this, call.operation);
   }
 
   Group& group_;

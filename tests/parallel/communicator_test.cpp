@@ -81,6 +81,20 @@ TEST(ThreadGroup, ErrorOfOneRankIsThrownAndEndsTheOthersCollectives) {
   }
 }
 
+TEST(ThreadGroup, AFailedCollectiveNamesThePlaceOfTheRank) {
+  try {
+    run_thread_group(2, [](Communicator& ranks) {
+      ranks.set_place({"training", 3, 14});
+      if (ranks.rank() == 0) ranks.barrier();
+    });
+    FAIL() << "the collective completed without rank 1";
+  } catch (const CommunicationError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 0 of 2 (training, epoch 3, batch 14): barrier"));
+  }
+  EXPECT_EQ(Place().text(), "beginning");
+  EXPECT_EQ((Place{"predicting", 0, 7}.text()), "predicting, batch 7");
+}
+
 TEST(ThreadGroup, RankThatReturnsEarlyDoesNotHangTheOthers) {
   try {
     run_thread_group(3, [](Communicator& ranks) {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common checks under mpirun, and what a late or failing rank does to the others.
-// Arguments: collectives RANKS | time-limit | failing-rank. Prints "passed" as its last line.
+// Arguments: collectives RANKS | time-limit | failing-rank | dead-rank |
+// ended-run. Prints "passed" as its last line.
 
 #include "communicator_checks.h"
 #include "mpi_communicator.h"
+#include "norn/base/host.h"
 #include "norn/parallel/communicator.h"
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <random>
 #include <string>
@@ -40,7 +43,7 @@ void check_collectives(MpiSession& session, int expected_ranks) {
   if (world->size() == 1) return;
   // Messages of a few bytes: every collective is cut into many.
   for (std::size_t bytes : {std::size_t(1), std::size_t(100), std::size_t(4096)}) {
-    const auto cut = make_mpi_world(60, std::make_shared<bool>(false), bytes);
+    const auto cut = make_mpi_world(60, std::make_shared<WorldState>(), bytes);
     run_checks(*cut);
   }
 }
@@ -52,14 +55,17 @@ void check_time_limit(MpiSession& session) {
     std::this_thread::sleep_for(std::chrono::seconds(20));  // ended by rank 1
     return;
   }
+  world->set_place({"training", 2, 17});
   std::string message = "no error";
   try {
     world->barrier();
   } catch (const CommunicationError& error) {
     message = error.what();
   }
-  checks::expect(message.find("rank 1 of 2: barrier did not complete in 0.5 s") == 0, *world,
-                 message);
+  checks::expect(message.find("rank 1 of 2 on " + host_name() +
+                              " (training, epoch 2, batch 17): barrier did not complete in 0.5 s: "
+                              "another rank is stuck") == 0,
+                 *world, message);
   message = "no error";
   try {
     world->barrier();
@@ -71,6 +77,43 @@ void check_time_limit(MpiSession& session) {
   std::printf("passed\n");
   std::fflush(stdout);
   session.abort(int(ExitCode::communication));
+}
+
+/// Rank 0 dies without a word: the others notice long before their time is up, and name it. Where
+/// the launcher ends them first, it has named it.
+void check_dead_rank(MpiSession& session) {
+  const std::unique_ptr<Communicator> world = session.world(100);
+  world->barrier();
+  if (world->rank() == 0) std::raise(SIGKILL);
+  std::signal(SIGTERM, SIG_IGN);
+  std::string message = "no error";
+  try {
+    world->barrier();
+  } catch (const CommunicationError& error) {
+    message = error.what();
+  }
+  checks::expect(message.find("barrier cannot complete: rank 0 on " + host_name() + " (process ") !=
+                         std::string::npos &&
+                     message.find("is gone") != std::string::npos,
+                 *world, message);
+  std::printf("noticed that rank 0 is gone\n");
+  std::fflush(stdout);
+  session.abort(int(ExitCode::communication));
+}
+
+/// Rank 1 ends the run: rank 0's collective ends at once with its exit code.
+void check_ended_run(MpiSession& session) {
+  const std::unique_ptr<Communicator> world = session.world(100);
+  std::signal(SIGTERM, SIG_IGN);
+  if (world->rank() == 1) session.abort(int(ExitCode::data));
+  try {
+    world->barrier();
+  } catch (const RunEnded& error) {
+    checks::expect(error.code() == ExitCode::data, *world, error.what());
+    std::printf("told: %s\n", error.what());
+    std::fflush(stdout);
+  }
+  std::this_thread::sleep_for(std::chrono::seconds(20));  // ended by the launcher
 }
 
 /// Rank 1 fails with an exception that ends its session; mpirun must end rank 0 as well.
@@ -90,6 +133,8 @@ int main(int argc, char** argv) {
     MpiSession session(&argc, &argv);
     if (what == "collectives") check_collectives(session, std::stoi(argv[2]));
     if (what == "time-limit") check_time_limit(session);
+    if (what == "dead-rank") check_dead_rank(session);
+    if (what == "ended-run") check_ended_run(session);
     if (what == "failing-rank") check_failing_rank(session);
     if (session.rank() == 0) std::printf("passed\n");
   } catch (const Error& error) {

@@ -34,7 +34,8 @@ class EvaluationRun {
     if (options_.batch < 1)
       throw UsageError(
           fmt::format("--batch {} is out of range: it must be at least 1", options_.batch));
-    const std::unique_ptr<Communicator> communicator = session_.world();
+    const std::unique_ptr<Communicator> communicator =
+        session_.world(options_.run.collective_timeout);
     const ModelInfo info = open_model_info(options_.model);
     settings_.output_layer = choose_layer(info.network, options_.layer);
     const LayerDescriptor& layer = info.network.layers[std::size_t(settings_.output_layer)];
@@ -72,9 +73,12 @@ class EvaluationRun {
   Evaluation evaluate_model(Network& network, const DataBinding& data) {
     const StopSignals signals;
     Progress progress(console_, data.examples(), "examples");
+    Communicator& communicator = network.context().communicator;
+    communicator.set_place({"evaluating", 0, 1});
     settings_.on_batch = [&](Index done) {
       signals.throw_if_requested();
       progress.update(done);
+      communicator.set_place({"evaluating", 0, communicator.place().batch + 1});
     };
     return evaluate(network, data, settings_);
   }

@@ -39,7 +39,9 @@ class PredictionRun {
   int run() {
     options_.check();
     const ScoreFormat checked(options_.score_format.empty() ? "4.3f" : options_.score_format);
-    const std::unique_ptr<Communicator> communicator = session_.world();
+    const std::unique_ptr<Communicator> communicator =
+        session_.world(options_.run.collective_timeout);
+    const OutputGuard guard(options_.output, session_.rank());
     info_ = open_model_info(options_.model);
     layer_ = choose_layer(info_.network, options_.layer);
     read_indexes();
@@ -158,11 +160,13 @@ class PredictionRun {
 
   // Calls predict(batch) for all requests, then puts the output into its place.
   template <typename Predict>
-  void for_batches(const StopSignals& signals, const Predict& predict) {
+  void for_batches(Network& network, const StopSignals& signals, const Predict& predict) {
     Progress progress(console_, total_, "examples");
     RequestBatch batch;
     Index done = 0;
+    std::int64_t batches = 0;
     while (requests_->next(batch)) {
+      network.context().communicator.set_place({"predicting", 0, ++batches});
       signals.throw_if_requested();
       predict(batch);
       done += batch.examples();
@@ -190,14 +194,14 @@ class PredictionRun {
     if (!options_.allow.empty()) filters.allow(options_.allow, *output_features_, console_);
     if (session_.rank() == 0) filters.report(console_);
     Predictor predictor(network, layer_, options_.k, units_);
-    for_batches(signals, [&](const RequestBatch& batch) {
+    for_batches(network, signals, [&](const RequestBatch& batch) {
       const TopK& best = predictor.predict(batch.bound, filters.of(batch));
       if (writer_) writer_->write_ranked(batch.labels, best);
     });
   }
 
   void embed(Network& network, const StopSignals& signals) {
-    for_batches(signals, [&](const RequestBatch& batch) {
+    for_batches(network, signals, [&](const RequestBatch& batch) {
       const MatrixView<const float> values = network.activations(batch.bound, layer_);
       if (writer_) writer_->write_values(batch.labels, values);
     });

@@ -2,14 +2,18 @@
 // The frame of the programs.
 #include "tools/common/program.h"
 
+#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
+#include "norn/base/host.h"
 #include "tools/common/stop_signals.h"
 
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <new>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -20,7 +24,8 @@ namespace {
 struct Failure {
   std::string message;
   int exit_code = int(ExitCode::unforeseen);
-  int signal = 0;  // not 0: ends as this signal would
+  int signal = 0;        // not 0: ends as this signal would
+  bool is_told = false;  // by another rank
 };
 
 // Only to be called while an exception is handled.
@@ -30,6 +35,8 @@ Failure describe_exception() {
   } catch (const Interrupted& stop) {
     return {"stopped by a signal; what was not complete has been removed", 128 + stop.signal(),
             stop.signal()};
+  } catch (const RunEnded& error) {
+    return {error.what(), error.exit_code(), 0, true};
   } catch (const Error& error) {
     return {error.what(), error.exit_code()};
   } catch (const std::bad_alloc&) {
@@ -57,12 +64,34 @@ void print_error(const std::string& program, int rank, const std::string& messag
   std::fputs(text.c_str(), stderr);
 }
 
+// One of several ranks ends all of them, and says why, unless another one does.
+[[noreturn]] void end_all(const Failure& failure, const std::string& program, MpiSession& session) {
+  std::signal(SIGTERM, SIG_IGN);  // the launcher ends those that are left when a rank has died
+  const int rank = session.rank();
+  // Ranks take turns; an error of the command line or of a file strikes all alike, and then rank 0
+  // speaks for them. A collective that fails is often the consequence of another rank's error.
+  double patience = rank == 0 ? 0.0 : 0.4 + 0.1 * std::min(rank, 10);
+  if (failure.exit_code == int(ExitCode::communication)) patience = 0.1 + 0.1 * std::min(rank, 10);
+  const std::optional<int> told =
+      failure.is_told ? failure.exit_code : session.ended_by_another(patience);
+  if (told) {
+    std::signal(SIGTERM, SIG_DFL);
+    std::this_thread::sleep_for(std::chrono::seconds(3));  // until the launcher ends this rank
+    std::_Exit(*told);
+  }
+  std::string message = failure.message;
+  const Place place = session.place();
+  const bool is_named = failure.exit_code == int(ExitCode::communication);
+  if (!is_named && place.text() != Place().text())
+    message +=
+        fmt::format(" [rank {} of {} on {}: {}]", rank, session.size(), host_name(), place.text());
+  print_error(program, rank, message);
+  session.abort(failure.exit_code);
+}
+
 int end_with(const Failure& failure, const std::string& program, MpiSession* session) {
-  const int rank = session ? session->rank() : 0;
-  // An error of the command line or of a file strikes all ranks alike: rank 0 speaks for them.
-  if (rank != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-  print_error(program, rank, failure.message);
-  if (session && session->size() > 1) session->abort(failure.exit_code);
+  if (session && session->size() > 1) end_all(failure, program, *session);
+  print_error(program, 0, failure.message);
   if (failure.signal != 0) {
     std::signal(failure.signal, SIG_DFL);
     std::raise(failure.signal);
@@ -80,6 +109,8 @@ void RunOptions::add_to(CommandLine& line) {
   line.choice("--precision", "", {"fp32", "tf32", "bf16"}, precision,
               "operands of dense products on a GPU; weights and sums are float32 in each");
   line.option("--threads", "", "N", threads, "threads to compute with on the CPU; 0: one a core");
+  line.option("--collective-timeout", "", "SECONDS", collective_timeout,
+              "end the run when another rank has not come to where this one waits for it so long");
   line.toggle("--quiet", "-q", quiet, "warnings and errors only, no progress");
   line.toggle("--verbose", "-v", verbose, "say more");
   line.choice("--log-level", "", {"debug", "info", "warning"}, log_level,
@@ -97,6 +128,9 @@ void RunOptions::check() const {
     throw UsageError(fmt::format("--threads {} is out of range: it must be at least 0", threads));
   if (gpu < 0)
     throw UsageError(fmt::format("--gpu {} is out of range: it must be at least 0", gpu));
+  if (!(collective_timeout > 0.0))
+    throw UsageError(fmt::format("--collective-timeout {:g} is out of range: it must be above 0",
+                                 collective_timeout));
 }
 
 std::unique_ptr<Runtime> RunOptions::make_runtime(int ranks) const {
@@ -114,6 +148,14 @@ std::unique_ptr<Runtime> RunOptions::make_runtime(int ranks) const {
   choice.cuda.memory_pool = !off("NORN_CUDA_POOL");
   choice.cuda.graphs = !off("NORN_CUDA_GRAPHS");
   return norn::make_runtime(choice, ranks);
+}
+
+OutputGuard::OutputGuard(std::filesystem::path output, int rank) : output_(std::move(output)) {
+  if (rank == 0) remove_abandoned(output_);
+}
+
+OutputGuard::~OutputGuard() {
+  if (std::uncaught_exceptions() > 0) remove_abandoned(output_);
 }
 
 int run_program(int argc, char** argv, const std::string& program,

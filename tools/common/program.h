@@ -6,6 +6,7 @@
 #include "tools/common/command_line.h"
 #include "tools/common/console.h"
 
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -18,6 +19,7 @@ struct RunOptions {
   int gpu = 0;
   std::string precision = "tf32";
   int threads = 0;
+  double collective_timeout = kCollectiveSeconds;
   bool quiet = false;
   bool verbose = false;
   std::string log_level = "info";
@@ -29,6 +31,19 @@ struct RunOptions {
   /// What the options ask for, on one of `ranks` ranks. NORN_CUDA_POOL=off and NORN_CUDA_GRAPHS=off
   /// in the environment turn the GPU's memory pool and graphs off, for compute-sanitizer.
   std::unique_ptr<Runtime> make_runtime(int ranks) const;
+};
+
+/// Removes what killed processes left of a program's output: at the beginning on rank 0, and when
+/// an error ends the run on all ranks, one of which may have been killed while it wrote.
+class OutputGuard {
+ public:
+  OutputGuard(std::filesystem::path output, int rank);
+  ~OutputGuard();
+  OutputGuard(const OutputGuard&) = delete;
+  OutputGuard& operator=(const OutputGuard&) = delete;
+
+ private:
+  std::filesystem::path output_;
 };
 
 /// Runs `body` and returns the exit code of main(). The one place where exceptions are caught: each

@@ -54,7 +54,9 @@ class TrainingRun {
   int run() {
     options_.check();
     data_memory_ = parse_bytes("--data-memory", options_.data_memory);
-    const std::unique_ptr<Communicator> communicator = session_.world();
+    const std::unique_ptr<Communicator> communicator = 
+        session_.world(options_.run.collective_timeout);
+    const OutputGuard guard(options_.model, session_.rank());
     if (!options_.plan) check_model_path();
     Beginning beginning = begin();
     DataSources sources{options_.inputs,
@@ -273,6 +275,7 @@ class TrainingRun {
           "stopped by a signal after {}; run the same command with --resume to go on", speed));
       return int(ExitCode::stopped);
     }
+    network.context().communicator.set_place({"writing the model"});
     save_model(options_.model, network, state);
     console_.info(fmt::format("{}; model {}", speed, options_.model.string()));
     return 0;

@@ -58,6 +58,12 @@ class CommunicationError : public Error {
       : Error(message, ExitCode::communication) {}
 };
 
+/// Another rank failed: it has said why, and ends all with its exit code.
+class RunEnded : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Losses or weights that are no longer finite.
 class DivergenceError : public Error {
  public:

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,12 +16,21 @@
 /// How ranks combine what they computed. Nothing is ever summed in floating point across ranks.
 namespace norn {
 
+/// What a rank is at, for the messages of collectives that fail.
+struct Place {
+  const char* work = "beginning";  ///< "training"; the text must live as long as the program
+  std::int64_t epoch = 0;          ///< counted from 1; 0: there are none
+  std::int64_t batch = 0;          ///< of the epoch, counted from 1; 0: there are none
+  /// "training, epoch 2, batch 17".
+  std::string text() const;
+};
+
 /// Every rank calls the same functions in the same order with the same shapes. One rank is the case
 /// where they do nothing. Views are of memory that the communicator's kind can reach (host memory
 /// for the members below). `shares` has one range a rank, in rank order, empty ones allowed, and
 /// covers the whole extent; anything else throws ShapeError. A collective that does not complete in
-/// time throws CommunicationError naming rank, operation and seconds; after that the communicator
-/// cannot be used any more.
+/// time throws CommunicationError naming rank, host, place, operation and seconds; after that the
+/// communicator cannot be used any more.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -29,17 +39,23 @@ class Communicator {
   /// "one process", "MPI, 4 ranks", "threads, 3 ranks": for logs.
   virtual std::string describe() const = 0;
 
+  /// Kept for messages; costs nothing, so every step may say where it stands.
+  void set_place(const Place& place) { place_ = place; }
+  const Place& place() const { return place_; }
+  /// From now on the checksum of what this rank brings to each of the five collectives that follow
+  /// is appended to `trace`; null: no longer. One rank brings nothing.
+  void set_trace(std::vector<std::uint64_t>* trace) { trace_ = trace; }
+
   /// whole [B x N] becomes complete on every rank: each rank has filled the columns shares[rank()].
-  virtual void all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) = 0;
+  void all_gather_columns(MatrixView<float> whole, std::span<const Range> shares);
   /// whole [N x M] becomes complete on every rank: each rank has filled the rows shares[rank()].
-  virtual void all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) = 0;
+  void all_gather_rows(MatrixView<float> whole, std::span<const Range> shares);
   /// The columns shares[rank()] of whole [B x N] become the sum over all ranks; the other columns
   /// are undefined after.
-  virtual void reduce_scatter_columns(MatrixView<std::int64_t> whole,
-                                      std::span<const Range> shares) = 0;
-  virtual void all_reduce_sum(std::span<std::int64_t> values) = 0;
+  void reduce_scatter_columns(MatrixView<std::int64_t> whole, std::span<const Range> shares);
+  void all_reduce_sum(std::span<std::int64_t> values);
   /// A NaN on any rank is the maximum on all.
-  virtual void all_reduce_max(std::span<float> values) = 0;
+  void all_reduce_max(std::span<float> values);
   /// Every rank's bytes, in rank order.
   virtual std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) = 0;
   /// `data` of `root` on every rank; the sizes are equal already.
@@ -50,6 +66,22 @@ class Communicator {
   bool any(bool mine);
   /// Sums in FixedSum's format.
   FixedSum all_reduce(const FixedSum& mine);
+
+ protected:
+  /// How messages begin: "rank 1 of 3 on node7 (training, epoch 2, batch 17)".
+  std::string where() const;
+
+ private:
+  virtual void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) = 0;
+  virtual void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) = 0;
+  virtual void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
+                                         std::span<const Range> shares) = 0;
+  virtual void do_all_reduce_sum(std::span<std::int64_t> values) = 0;
+  virtual void do_all_reduce_max(std::span<float> values) = 0;
+  template <typename T>
+  void trace(MatrixView<T> part) const;
+  Place place_;
+  std::vector<std::uint64_t>* trace_ = nullptr;
 };
 
 /// One rank: every collective leaves its data as it is.
@@ -62,11 +94,20 @@ std::unique_ptr<Communicator> make_single_process();
 /// sanitizers.
 void run_thread_group(int ranks, const std::function<void(Communicator&)>& body);
 
+struct WorldState;
+
+/// The usual time limit of a collective.
+constexpr double kCollectiveSeconds = 300.0;
+
 /// Owns MPI_Init_thread and MPI_Finalize. Construct once, in main(); collectives may then be called
 /// by one thread at a time. Without an MPI launcher (mpirun, srun) MPI is not begun: one rank.
 ///
 /// When a collective failed, or an exception ends the session, MPI_Finalize is left out, because it
 /// would wait for ranks that may be gone: the launcher then ends the other ranks.
+///
+/// A rank that fails calls abort(), which tells the others before it ends them: their collectives
+/// throw RunEnded. A rank that dies without a word is noticed at once by the ranks of its machine,
+/// by the others when their time is up; theirs throw CommunicationError.
 class MpiSession {
  public:
   MpiSession(int* argc, char*** argv);
@@ -75,18 +116,23 @@ class MpiSession {
   MpiSession& operator=(const MpiSession&) = delete;
   /// Ends all ranks at once with that exit code: the answer to an error on one of them.
   [[noreturn]] void abort(int exit_code);
+  /// Waits so long for another rank to call abort(); its exit code if one has. For a rank that
+  /// failed, too: the other may have more to say.
+  std::optional<int> ended_by_another(double wait_seconds);
   /// MPI's world on host memory; make_single_process() when the world has one rank. All ranks call
   /// it together. The limit holds for each message of at most 32 MiB, so a large collective that
   /// makes progress never exceeds it.
-  std::unique_ptr<Communicator> world(double timeout_seconds = 300);
+  std::unique_ptr<Communicator> world(double timeout_seconds = kCollectiveSeconds);
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// Where this rank's communicator stood when an error ended it.
+  Place place() const;
 
  private:
   int rank_ = 0;
   int size_ = 1;
   bool begun_ = false;
-  std::shared_ptr<bool> broken_;  ///< a collective failed; shared with the communicators
+  std::shared_ptr<WorldState> world_;  ///< shared with the communicators
 };
 
 }  // namespace norn

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/portable.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+/// A checksum of memory that finds any change of one word, and of several but for one chance in
+/// 2^64. It is a wrapping sum over words, so that neither order nor grouping matter.
+namespace norn {
+
+/// What one word adds. For each position different words add different numbers.
+NORN_HD inline std::uint64_t checksum_term(std::uint32_t word, std::uint64_t position) {
+  std::uint64_t x = position * 0xd1342543de82ef95ULL + word + 1;
+  x ^= x >> 32;
+  x *= 0xaef17502108ef2d9ULL;
+  x ^= x >> 29;
+  x *= 0xf1357aea2e62a9c5ULL;
+  return x ^ x >> 32;
+}
+
+/// Of `bytes` bytes of main memory, the first of which are word number `position`; words that are
+/// not whole are filled up with zeros.
+inline std::uint64_t checksum(const void* data, std::size_t bytes, std::uint64_t position = 0) {
+  const auto* from = static_cast<const unsigned char*>(data);
+  std::uint64_t sum = 0;
+  for (std::size_t at = 0; at < bytes; at += sizeof(std::uint32_t), ++position) {
+    std::uint32_t word = 0;
+    const std::size_t left = bytes - at;
+    std::memcpy(&word, from + at, left < sizeof(word) ? left : sizeof(word));
+    sum += checksum_term(word, position);
+  }
+  return sum;
+}
+
+}  // namespace norn

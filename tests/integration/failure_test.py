@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that die, hang, fail or are told to stop: how the others end, what they say, what they leave."""
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+from norn_files import write_datasets
+from programs import BIN, ProgramTest, mpirun
+
+
+@unittest.skipIf(mpirun(1) is None, "mpirun is not installed")
+class RanksTest(ProgramTest):
+    RANKS = 3
+    EPOCHS = 100000  # more than a run ends by itself
+
+    def start(self, *arguments, epochs=EPOCHS, model="model.nc", data="train.nc"):
+        return self.launch(str(BIN / "trainer"), "-c", "net.json", "-i", data, "-n", model, "-e", str(epochs),
+                           "--threads", "1", *arguments)
+
+    def launch(self, *command):
+        process = subprocess.Popen([*mpirun(self.RANKS), *command], cwd=self.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        if process.poll() is None:
+            for pid in self.ranks(process).values():
+                os.kill(pid, signal.SIGKILL)
+            process.kill()
+            process.communicate()
+        process.stdout.close()
+        process.stderr.close()
+
+    def ranks(self, process):
+        """The process of each rank, from what the launcher put into their environments."""
+        found = {}
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        for pid in children:
+            try:
+                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            for entry in environment:
+                if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                    found[int(entry.partition(b"=")[2])] = int(pid)
+        return found
+
+    def wait_for_epochs(self, process, count):
+        for _ in range(count):
+            self.assertTrue(process.stdout.readline(), "the run ended too early")
+        ranks = self.ranks(process)
+        self.assertEqual(sorted(ranks), list(range(self.RANKS)))
+        return ranks
+
+    def finish(self, process):
+        """How it ended: exit code, its lines of errors, all that it said, seconds."""
+        start = time.monotonic()
+        _, said = process.communicate(timeout=60)
+        errors = [line for line in said.splitlines() if "trainer: error: " in line]
+        return process.returncode, errors, said, time.monotonic() - start
+
+    def clear(self):
+        for path in [*self.folder.glob("model*"), *self.folder.glob("straight*")]:
+            path.unlink()
+
+    def check_leavings(self):
+        """Nothing half written; and the newest checkpoint can be gone on from."""
+        self.assertEqual([path.name for path in self.folder.iterdir() if ".tmp" in path.name], [])
+        checkpoints = list(self.folder.glob("model.epoch*.nc"))
+        self.assertTrue(checkpoints)
+        last = max(int(re.search(r"epoch(\d+)", path.name).group(1)) for path in checkpoints)
+        done = self.train("-e", last + 2, "--resume", "--checkpoint-epochs", "0")
+        self.assertIn(f"resuming from model.epoch{last}", done.stderr)
+        self.train("-e", last + 2, "--checkpoint-epochs", "0", model="straight.nc")
+        self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+
+
+class Dying(RanksTest):
+    def test_a_rank_that_is_killed_ends_all_and_is_named(self):
+        for rank in (0, 1, 2):
+            process = self.start("--checkpoint-epochs", "1", "--force")
+            pid = self.wait_for_epochs(process, 5)[rank]
+            os.kill(pid, signal.SIGKILL)
+            code, errors, said, _ = self.finish(process)
+            # The launcher notices it first and gives its own code for it.
+            self.assertEqual(code, 128 + signal.SIGKILL, said)
+            self.assertRegex(said, rf"mpirun noticed that process rank {rank} with PID \d+ on node \S+ exited on signal 9")
+            self.assertEqual(len(errors), 1, said)
+            self.assertRegex(errors[0], rf"rank \d of 3 on {re.escape(socket.gethostname())} \((training|writing a "
+                             rf"checkpoint), epoch \d+(, batch \d+)?\): \w+ cannot complete: rank {rank} on \S+ \(process {pid}\) is gone")
+            self.check_leavings()
+            self.clear()
+
+    def test_a_rank_that_hangs_ends_all_when_the_time_is_up_and_is_named(self):
+        process = self.start("--checkpoint-epochs", "1", "--collective-timeout", "3")
+        pid = self.wait_for_epochs(process, 5)[1]
+        os.kill(pid, signal.SIGSTOP)
+        code, errors, said, _ = self.finish(process)
+        self.assertEqual(code, 5, said)
+        self.assertEqual(len(errors), 1, said)
+        self.assertRegex(errors[0], rf"rank 0 of 3 on {re.escape(socket.gethostname())} \((training|writing a "
+                         rf"checkpoint), epoch \d+(, batch \d+)?\): \w+ did not complete in 3 s: rank 1 on \S+ \(process {pid}\) is stopped")
+        self.check_leavings()
+
+    def test_the_limit_must_be_above_zero(self):
+        self.fail_with(2, "--collective-timeout 0 is out of range: it must be above 0", "trainer", "-c", "net.json",
+                       "-i", "train.nc", "-n", "model.nc", "--collective-timeout", "0")
+
+
+class Failing(RanksTest):
+    def test_an_error_on_one_rank_ends_all_with_its_code_and_one_message(self):
+        # Rank 1 alone finds another file where the others find their data.
+        write_datasets(self.path("short.nc"), [("gl_input", self.width, self.known, None),
+                                               ("gl_output", self.width, self.known[:-1], None)])
+        for rank in (0, 1, 2):
+            script = self.write("start.sh", "#!/bin/sh\n"
+                                f'if [ "$OMPI_COMM_WORLD_RANK" = {rank} ]; then data=short.nc; else data=train.nc; fi\n'
+                                f'exec {BIN}/trainer -c net.json -i $data -n model.nc -e 1000 --threads 1\n')
+            done = subprocess.run([*mpirun(self.RANKS), "sh", str(script)], cwd=self.folder, capture_output=True,
+                                  text=True, timeout=60)
+            errors = [line for line in done.stderr.splitlines() if "trainer: error: " in line]
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertEqual(len(errors), 1, done.stderr)
+            mark = "" if rank == 0 else f"[rank {rank}] "
+            self.assertTrue(errors[0].startswith(f"trainer: error: {mark}short.nc: data set"), errors[0])
+            self.assertFalse(self.path("model.nc").exists())
+
+    def test_an_error_on_one_rank_in_the_middle_of_training_names_its_place(self):
+        self.path("out").mkdir()
+        process = self.start("--checkpoint-epochs", "1", model="out/model.nc")
+        self.wait_for_epochs(process, 5)
+        # Only rank 0 writes, so only rank 0 fails; the others wait for it.
+        self.path("out").rename(self.path("moved"))
+        code, errors, said, _ = self.finish(process)
+        self.assertEqual(code, 3, said)
+        self.assertEqual(len(errors), 1, said)
+        self.assertRegex(errors[0], r"error: out/model\.epoch\d+\.nc: .*\[rank 0 of 3 on "
+                         rf"{re.escape(socket.gethostname())}: writing a checkpoint, epoch \d+\]")
+        self.assertEqual([path.name for path in self.path("moved").iterdir() if ".tmp" in path.name], [])
+
+
+class Stopping(RanksTest):
+    def check_stopped(self, process):
+        code, errors, said, _ = self.finish(process)
+        self.assertEqual(code, 75, said)
+        self.assertEqual(errors, [], said)
+        self.assertIn("run the same command with --resume", said)
+        self.check_stopped_run_goes_on()
+
+    def check_stopped_run_goes_on(self):
+        self.assertEqual([path.name for path in self.folder.iterdir() if ".tmp" in path.name], [])
+        [checkpoint] = self.folder.glob("model.epoch*.nc")
+        epoch = int(re.search(r"epoch(\d+)", checkpoint.name).group(1)) + 2
+        self.train("-e", epoch, "--resume", "--checkpoint-epochs", "0")
+        self.train("-e", epoch, "--checkpoint-epochs", "0", model="straight.nc")
+        self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+        self.clear()
+
+    def test_by_a_signal_to_one_rank(self):
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+            for rank in (0, 2):
+                process = self.start("--checkpoint-epochs", "0")
+                os.kill(self.wait_for_epochs(process, 3)[rank], number)
+                self.check_stopped(process)
+
+    def test_by_a_signal_to_mpirun(self):
+        process = self.start("--checkpoint-epochs", "0")
+        self.wait_for_epochs(process, 3)
+        process.send_signal(signal.SIGUSR1)
+        self.check_stopped(process)
+
+    def test_a_signal_with_which_mpirun_ends_its_ranks_leaves_the_last_checkpoint(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            process = self.start("--checkpoint-epochs", "1", "--force")
+            self.wait_for_epochs(process, 5)
+            process.send_signal(number)
+            code, errors, said, _ = self.finish(process)
+            self.assertNotEqual(code, 0, said)
+            self.assertEqual(errors, [], said)
+            time.sleep(2)  # mpirun does not wait for its ranks
+            self.check_leavings()
+            self.clear()
+
+
+if __name__ == "__main__":
+    unittest.main()
