@@ -87,4 +87,9 @@ void PointwiseKernels::softmax_rows_backward(MatrixView<const float> y,
   do_softmax_rows_backward(y, dy_to_delta);
 }
 
+void PointwiseKernels::checksum(VectorView<const std::byte> bytes, std::uint64_t* sum) {
+  require(sum != nullptr, "checksum: there is no place for the sum");
+  if (bytes.size > 0) do_checksum(bytes, sum);
+}
+
 }  // namespace norn

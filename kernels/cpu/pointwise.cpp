@@ -5,9 +5,11 @@
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/mask_row.h"
 #include "kernels/cpu/strips.h"
+#include "norn/base/checksum.h"
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 
 namespace norn {
 namespace {
@@ -162,6 +164,18 @@ class CpuPointwiseKernels final : public PointwiseKernels {
       const float shared = float(coupling);
       for (Index c = 0; c < y.cols; ++c) row[c] = output[c] * (row[c] - shared);
     });
+  }
+
+  void do_checksum(VectorView<const std::byte> bytes, std::uint64_t* sum) override {
+    constexpr Index kChunk = 1 << 20;  // of whole words
+    const Index chunks = (bytes.size + kChunk - 1) / kChunk;
+    std::atomic<std::uint64_t> total{0};
+    executor_.for_each(chunks, [&](Index chunk, int) {
+      const Index from = chunk * kChunk;
+      total += norn::checksum(bytes.data + from, std::size_t(std::min(kChunk, bytes.size - from)),
+                              std::uint64_t(from) / sizeof(std::uint32_t));
+    });
+    *sum += total;
   }
 
   Executor& executor_;

@@ -118,6 +118,10 @@ void DeviceMemory::read(const void* from, void* host, std::size_t bytes) const {
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
 }
 
+void DeviceMemory::copy(void* to, const void* from, std::size_t bytes) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_), "cudaMemcpyAsync");
+}
+
 void DeviceMemory::write_rows(void* to, std::size_t to_stride, const void* host,
                               std::size_t host_stride, std::size_t row_bytes, std::size_t rows) {
   if (rows == 0 || row_bytes == 0) return;

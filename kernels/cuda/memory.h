@@ -25,6 +25,7 @@ class DeviceMemory final : public Memory {
   bool is_host() const override { return false; }
   void write(void* to, const void* host, std::size_t bytes) override;
   void read(const void* from, void* host, std::size_t bytes) const override;
+  void copy(void* to, const void* from, std::size_t bytes) override;
   void write_rows(void* to, std::size_t to_stride, const void* host, std::size_t host_stride,
                   std::size_t row_bytes, std::size_t rows) override;
   void read_rows(const void* from, std::size_t from_stride, void* host, std::size_t host_stride,

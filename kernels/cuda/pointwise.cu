@@ -5,10 +5,35 @@
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/row_group.cuh"
 #include "kernels/cuda/turn.h"
+#include "norn/base/checksum.h"
 #include "norn/kernels/pointwise.h"
 
 namespace norn::cuda {
 namespace {
+
+constexpr int kChecksumThreads = 256;
+
+// Integer sums: neither the grid nor the order of the atomic additions matters.
+__global__ void checksum_kernel(VectorView<const std::byte> bytes, Index words,
+                                std::uint64_t* sum) {
+  const auto* from = reinterpret_cast<const unsigned char*>(bytes.data);
+  const bool aligned = reinterpret_cast<std::uintptr_t>(from) % sizeof(std::uint32_t) == 0;
+  std::uint64_t own = 0;
+  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < words;
+       i += Index(gridDim.x) * blockDim.x) {
+    std::uint32_t word = 0;
+    if (aligned && 4 * i + 4 <= bytes.size) {
+      word = reinterpret_cast<const std::uint32_t*>(from)[i];
+    } else {
+      for (int b = 0; b < 4 && 4 * i + b < bytes.size; ++b)
+        word |= std::uint32_t(from[4 * i + b]) << (8 * b);
+    }
+    own += checksum_term(word, std::uint64_t(i));
+  }
+  for (int step = 16; step > 0; step /= 2) own += __shfl_down_sync(0xffffffffu, own, step);
+  if (threadIdx.x % 32 == 0)
+    atomicAdd(reinterpret_cast<unsigned long long*>(sum), static_cast<unsigned long long>(own));
+}
 
 struct CopyWork {
   MatrixView<const float> x;
@@ -438,6 +463,12 @@ class CudaPointwise final : public PointwiseKernels {
             <<<l.grid, l.block, 0, stream_.stream>>>(y, dy_to_delta);
       check_launch("softmax_rows_backward");
     });
+  }
+  void do_checksum(VectorView<const std::byte> bytes, std::uint64_t* sum) override {
+    const Index words = (bytes.size + 3) / 4;
+    checksum_kernel<<<blocks_for(words, kChecksumThreads, 16 * stream_.multiprocessors),
+                      kChecksumThreads, 0, stream_.stream>>>(bytes, words, sum);
+    check_launch("checksum");
   }
 
   Stream stream_;

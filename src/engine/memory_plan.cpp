@@ -58,6 +58,8 @@ class Planner {
     for (std::size_t e = 0; e < graph_.edges.size(); ++e) add_edge(int(e));
     add_scratch();
     add_data();
+    if (settings_.keeps_state)
+      count_working("copy of weights and state", plan_.parameter_bytes + plan_.state_bytes);
     return std::move(plan_);
   }
 

@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "src/engine/checkpoints.h"
+#include "src/engine/step_verifier.h"
 
 #include <chrono>
 #include <deque>
@@ -24,7 +25,7 @@ double seconds_since(Clock::time_point start) {
 class Training {
  public:
   Training(Network& network, const DataBinding& data, const CheckpointPolicy& policy,
-           const TrainingObserver& observer, TrainingState& state)
+           const TrainingObserver& observer, TrainingState& state, const Verification& verification)
       : network_(network),
         data_(data),
         policy_(policy),
@@ -36,6 +37,10 @@ class Training {
       throw UsageError(fmt::format(
           "batch {} is larger than the {} examples of the data; use a batch of {} or less",
           settings_.batch, data.examples(), data.examples()));
+    if (verification.every > 0) {
+      verify_every_ = verification.every;
+      verifier_ = std::make_unique<StepVerifier>(network, verification.device);
+    }
   }
 
   TrainingEnd run(const std::atomic<bool>& stop) {
@@ -62,22 +67,37 @@ class Training {
   void step(const LoadedBatch& batch) {
     network_.context().communicator.set_place({"training", state_.epoch + 1, state_.batch + 1});
     const BoundBatch bound = data_.bind(batch);
-    network_.begin_step(bound, {state_.step, state_.epoch, settings_.seed});
+    const StepPosition position{state_.step, state_.epoch, settings_.seed};
+    const bool verified = verifier_ && (state_.step + 1) % verify_every_ == 0;
+    if (verified) {
+      finish_steps(0);
+      const FixedSum cost = verifier_->train_step(bound, position);
+      step_begun(bound);
+      step_done(cost);
+      return;
+    }
+    network_.begin_step(bound, position);
+    step_begun(bound);
+    finish_steps(network_.steps_ahead());
+  }
+
+  void step_begun(const BoundBatch& bound) {
     state_.step += 1;
     state_.batch += 1;
     begun_.push_back({state_.step, state_.batch, bound.examples});
-    finish_steps(network_.steps_ahead());
+  }
+
+  void step_done(const FixedSum& cost) {
+    state_.epoch_cost.add(cost);
+    const Begun step = begun_.front();
+    begun_.pop_front();
+    state_.epoch_examples += step.examples;
+    if (observer_.on_step) report_step(step);
   }
 
   // Waits for steps until at most `left` are in flight.
   void finish_steps(int left) {
-    while (network_.steps_in_flight() > left) {
-      state_.epoch_cost.add(network_.finish_step());
-      const Begun step = begun_.front();
-      begun_.pop_front();
-      state_.epoch_examples += step.examples;
-      if (observer_.on_step) report_step(step);
-    }
+    while (network_.steps_in_flight() > left) step_done(network_.finish_step());
   }
 
   struct Begun {
@@ -149,6 +169,8 @@ class Training {
   TrainingState& state_;
   const TrainingDescriptor& settings_;
   BatchOrder order_;
+  std::unique_ptr<StepVerifier> verifier_;  // or none
+  std::int64_t verify_every_ = 0;
   std::deque<Begun> begun_;  // and not yet reported
   Clock::time_point epoch_start_;
   Clock::time_point last_checkpoint_;
@@ -158,8 +180,8 @@ class Training {
 
 TrainingEnd train(Network& network, const DataBinding& data, const CheckpointPolicy& checkpoints,
                   const std::atomic<bool>& stop, const TrainingObserver& observer,
-                  TrainingState& state) {
-  Training training(network, data, checkpoints, observer, state);
+                  TrainingState& state, const Verification& verification) {
+  Training training(network, data, checkpoints, observer, state, verification);
   const TrainingEnd end = training.run(stop);
   network.catch_up(state.step);
   return end;

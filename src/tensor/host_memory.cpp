@@ -79,6 +79,10 @@ void Memory::read(const void* from, void* host, std::size_t bytes) const {
   std::memcpy(host, from, bytes);
 }
 
+void Memory::copy(void* to, const void* from, std::size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
+
 void Memory::write_rows(void* to, std::size_t to_stride, const void* host, std::size_t host_stride,
                         std::size_t row_bytes, std::size_t rows) {
   for (std::size_t r = 0; r < rows; ++r)

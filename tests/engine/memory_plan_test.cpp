@@ -3,6 +3,7 @@
 #include "norn/engine/memory_plan.h"
 
 #include "norn/base/error.h"
+#include "src/engine/step_verifier.h"
 #include "tests/support/recipes.h"
 
 #include <mutex>
@@ -72,8 +73,10 @@ std::int64_t allocated_by_rank_0(const Recipe& recipe, const PlanSettings& setti
     kernels.turns_operands = settings.turns_operands;
     CountingMemory memory;
     const Context context{Compute{executor, kernels, memory}, communicator, Log()};
-    const Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(),
-                          context, recipe.network.training.batch, settings.purpose);
+    Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(), context,
+                    recipe.network.training.batch, settings.purpose);
+    std::unique_ptr<StepVerifier> verifier;
+    if (settings.keeps_state) verifier = std::make_unique<StepVerifier>(network, "test");
     if (communicator.rank() == 0) bytes = memory.bytes();
     communicator.barrier();
   });
@@ -94,6 +97,7 @@ TEST_P(MemoryPlanTest, IsWhatANetworkAllocates) {
         // As GPUs in bfloat16 and in tf32, which have one lane.
         settings.rounds_operands = lanes == 1 && ranks == 1;
         settings.turns_operands = lanes == 1 && ranks == 3;
+        settings.keeps_state = lanes == 4 && purpose == Pass::training;
         const MemoryPlan plan = plan_memory(graph, settings);
         std::int64_t in_buffers = 0;
         for (const BufferPlan& buffer : plan.buffers) in_buffers += buffer.bytes;

@@ -112,6 +112,16 @@ class SameBits(ProgramTest):
         self.train("--seed", "7", model="other.nc")
         self.assertNotEqual(self.read("one.nc"), self.read("other.nc"))
 
+    def test_with_steps_verified(self):
+        self.train(model="plain.nc")
+        for every in ("1", "3"):
+            self.train("--verify", every, model=f"verified{every}.nc")
+            self.assertEqual(self.read("plain.nc"), self.read(f"verified{every}.nc"))
+        if mpirun(1) is not None:
+            self.train("--verify", "2", "--threads", "1", model="ranks.nc", prefix=mpirun(2))
+            self.assertEqual(self.read("plain.nc"), self.read("ranks.nc"))
+        self.assertIn("copy of weights and state", self.train("--verify", "1", "--plan", model="none.nc").stdout)
+
     def test_whatever_the_ranks(self):
         if mpirun(1) is None:
             self.skipTest("mpirun is not installed")

@@ -2,6 +2,7 @@
 // Pointwise kernels against float64 loops at the edge shapes.
 #include "norn/kernels/pointwise.h"
 
+#include "norn/base/checksum.h"
 #include "norn/base/error.h"
 #include "norn/kernels/batch.h"
 #include "norn/kernels/named_variant.h"
@@ -9,6 +10,7 @@
 #include "tests/kernels/samples.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -308,6 +310,55 @@ TEST_F(Pointwise, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW(kernels_->sum_columns(a.view(), 1.0f, {nullptr, 3}), ShapeError);
   const ColumnSum wrong{a.view(), 1.0f, {nullptr, 3}};
   EXPECT_THROW(kernels_->sum_columns({&wrong, 1}), ShapeError);
+}
+
+// Word by word, without checksum()'s loop.
+std::uint64_t expected_checksum(const std::vector<std::byte>& bytes) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < bytes.size(); i += 4) {
+    std::uint32_t word = 0;
+    for (std::size_t b = 0; b < 4 && i + b < bytes.size(); ++b)
+      word |= std::uint32_t(bytes[i + b]) << (8 * b);
+    sum += checksum_term(word, i / 4);
+  }
+  return sum;
+}
+
+TEST_F(Pointwise, ChecksumFindsEveryFlippedBit) {
+  Executor three_lanes(3);
+  const auto with_lanes = samples::make_pointwise(three_lanes);
+  for (std::size_t size : {0, 1, 3, 4, 5, 127, 128, 1000, 4096, 3000001}) {
+    std::vector<std::byte> bytes(size);
+    for (std::byte& b : bytes) b = std::byte(random_());
+    const auto sum_of = [&](PointwiseKernels& kernels) {
+      std::uint64_t sum = 7;  // what is there is added to
+      kernels.checksum({bytes.data(), Index(bytes.size())}, &sum);
+      return sum - 7;
+    };
+    const std::uint64_t sum = sum_of(*kernels_);
+    EXPECT_EQ(sum, expected_checksum(bytes)) << size;
+    EXPECT_EQ(sum, sum_of(*with_lanes)) << size;
+    for (int trial = 0; trial < 8 && size > 0; ++trial) {
+      std::byte& flipped = bytes[random_() % size];
+      const std::byte bit = std::byte(1) << int(random_() % 8);
+      flipped ^= bit;
+      EXPECT_NE(sum_of(*kernels_), sum) << size;
+      flipped ^= bit;
+    }
+  }
+}
+
+TEST_F(Pointwise, ChecksumTellsPlacesApart) {
+  std::array<std::uint32_t, 4> words = {1, 2, 0, 0};
+  const auto sum_of = [&](Index bytes) {
+    std::uint64_t sum = 0;
+    kernels_->checksum({reinterpret_cast<const std::byte*>(words.data()), bytes}, &sum);
+    return sum;
+  };
+  const std::uint64_t sum = sum_of(16);
+  EXPECT_NE(sum_of(12), sum);  // one zero fewer
+  std::swap(words[0], words[1]);
+  EXPECT_NE(sum_of(16), sum);
 }
 
 }  // namespace

@@ -105,6 +105,9 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
   line.option("--checkpoint-minutes", "", "X", options.checkpoint_minutes,
               "write a checkpoint every X minutes; 0: none");
   line.option("--keep", "", "N", options.keep, "checkpoints that stay, the newest; 0: all");
+  line.option("--verify", "", "N", options.verify,
+              "compute every Nth step twice and end the run when the hardware gave two results; "
+              "doubles the memory of weights and state; the model is the same; 0: none");
   line.section("Planning");
   line.toggle("--plan", "", options.plan,
               "print layers, memory and the predicted time of a step, and exit");
@@ -136,6 +139,7 @@ void TrainerOptions::check() const {
   not_negative("--checkpoint-epochs", double(checkpoint_epochs));
   not_negative("--checkpoint-minutes", checkpoint_minutes);
   not_negative("--keep", keep);
+  not_negative("--verify", double(verify));
   run.check();
   if (force && !resume.empty())
     throw UsageError("--force starts anew and --resume goes on: give one of the two");

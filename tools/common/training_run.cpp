@@ -54,7 +54,7 @@ class TrainingRun {
   int run() {
     options_.check();
     data_memory_ = parse_bytes("--data-memory", options_.data_memory);
-    const std::unique_ptr<Communicator> communicator = 
+    const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
     const OutputGuard guard(options_.model, session_.rank());
     if (!options_.plan) check_model_path();
@@ -74,7 +74,7 @@ class TrainingRun {
                     Pass::training);
     load(beginning, network);
     if (options_.force && session_.rank() == 0) remove_checkpoints(options_.model);
-    return train_and_save(network, data, beginning);
+    return train_and_save(network, data, beginning, {options_.verify, runtime->description()});
   }
 
  private:
@@ -178,7 +178,7 @@ class TrainingRun {
     settings.on_gpu = !context.compute.memory.is_host();
     settings.rounds_operands = context.compute.kernels.rounds_operands;
     settings.turns_operands = context.compute.kernels.turns_operands;
-    settings.turns_operands = context.compute.kernels.turns_operands;
+    settings.keeps_state = options_.verify > 0;
     for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
     settings.data_memory_bytes = data_memory_;
     const std::int64_t free = runtime.available_bytes();
@@ -249,7 +249,8 @@ class TrainingRun {
     return observer;
   }
 
-  int train_and_save(Network& network, const DataBinding& data, const Beginning& beginning) {
+  int train_and_save(Network& network, const DataBinding& data, const Beginning& beginning,
+                     const Verification& verification) {
     epochs_ = network.descriptor().training.epochs;
     TrainingState state = beginning.state;
     if (beginning.resumed && state.epoch >= epochs_)
@@ -263,7 +264,7 @@ class TrainingRun {
     {
       Progress progress(console_, epochs_ * data.examples() - first, "examples");
       end = train(network, data, policy, signals_.requested(),
-                  observe(progress, first, data.examples()), state);
+                  observe(progress, first, data.examples()), state, verification);
       seconds = progress.seconds();
     }
     const Index trained = state.epoch * data.examples() + state.epoch_examples - first;

@@ -23,6 +23,7 @@ struct PlanSettings {
   bool data_on_gpu = false;  ///< or there, where they are not streamed
   bool rounds_operands = false;  ///< as Kernels::rounds_operands
   bool turns_operands = false;   ///< as Kernels::turns_operands
+  bool keeps_state = false;      ///< a copy of weights and state, to verify steps
   std::vector<DatasetInfo> sets;
   std::int64_t data_memory_bytes = 0;  ///< sets that are larger together are streamed
 };

@@ -20,6 +20,12 @@ struct CheckpointPolicy {
   int keep = 3;                   ///< the newest ones that stay; 0 keeps all
 };
 
+/// Steps that are computed twice, so that hardware that computes wrongly is noticed.
+struct Verification {
+  std::int64_t every = 0;  ///< every so many steps; 0: none
+  std::string device;      ///< what the rank computes on, for the message
+};
+
 /// What a step or an epoch came to. Costs are means over examples, summed over units.
 struct StepReport {
   std::int64_t step = 0;
@@ -50,10 +56,11 @@ enum class TrainingEnd { completed, stopped };
 
 /// Trains the network from `state` (all zero at the start) until network.training.epochs epochs are
 /// complete or `stop` becomes true on any rank; then a checkpoint is written that --resume goes on
-/// from, if the policy names a model. `state` is where the run stands after it.
+/// from, if the policy names a model. `state` is where the run stands after it. Throws DeviceError
+/// when a step that was verified gave two results.
 TrainingEnd train(Network& network, const DataBinding& data, const CheckpointPolicy& checkpoints,
                   const std::atomic<bool>& stop, const TrainingObserver& observer,
-                  TrainingState& state);
+                  TrainingState& state, const Verification& verification = {});
 
 /// The newest complete checkpoint of a model, or the model itself when it is newer and can be
 /// resumed from; nothing when there is none.

@@ -6,6 +6,8 @@
 #include "norn/kernels/dropout_mask.h"
 #include "norn/tensor/views.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 /// Work on one element, row or column at a time.
@@ -53,6 +55,10 @@ class PointwiseKernels {
   /// delta(r, c) = y(r, c) * (dy(r, c) - sum_k dy(r, k) y(r, k)), in place of dy.
   void softmax_rows_backward(MatrixView<const float> y, MatrixView<float> dy_to_delta);
 
+  /// *sum += checksum() of these bytes, wrapping (norn/base/checksum.h); it stands in the device's
+  /// memory.
+  void checksum(VectorView<const std::byte> bytes, std::uint64_t* sum);
+
  private:
   virtual void do_set_rows(VectorView<const float> row, MatrixView<float> z) = 0;
   virtual void do_add(MatrixView<const float> x, MatrixView<float> z) = 0;
@@ -71,6 +77,7 @@ class PointwiseKernels {
   virtual void do_softmax_rows(MatrixView<float> z_to_y) = 0;
   virtual void do_softmax_rows_backward(MatrixView<const float> y,
                                         MatrixView<float> dy_to_delta) = 0;
+  virtual void do_checksum(VectorView<const std::byte> bytes, std::uint64_t* sum) = 0;
 };
 
 }  // namespace norn

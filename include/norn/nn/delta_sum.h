@@ -60,6 +60,8 @@ class DeltaSum {
 
   /// Read from and written to the device: not within a step.
   int fine_bits() const;
+  /// All that a step leaves behind here.
+  VectorView<FixedFormat> format() { return format_.view(); }
   void set_fine_bits(int bits);
   Index bytes() const { return fine_.bytes() + coarse_.bytes() + waiting_.bytes(); }
 

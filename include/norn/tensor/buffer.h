@@ -35,6 +35,8 @@ class Memory {
                           std::size_t host_stride, std::size_t row_bytes, std::size_t rows);
   virtual void read_rows(const void* from, std::size_t from_stride, void* host,
                          std::size_t host_stride, std::size_t row_bytes, std::size_t rows) const;
+  /// Copies within this memory, after the work enqueued so far; later work sees the copy.
+  virtual void copy(void* to, const void* from, std::size_t bytes);
 
   /// Bytes handed out and not yet released, and the most there ever were.
   std::int64_t allocated_bytes() const { return allocated_.load(std::memory_order_relaxed); }

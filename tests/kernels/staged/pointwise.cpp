@@ -21,6 +21,13 @@ class StagedPointwise final : public PointwiseKernels {
     staged.back();
   }
 
+  void do_checksum(VectorView<const std::byte> bytes, std::uint64_t* sum) override {
+    StagedVector from(bytes);
+    StagedVector to(VectorView<std::uint64_t>{sum, 1});
+    kernels_->checksum(from.view(), to.view().data);
+    TestDevice::get().finish();
+    to.back();
+  }
   void do_set_rows(VectorView<const float> row, MatrixView<float> z) override {
     StagedVector from(row);
     change(z, [&](auto to) { kernels_->set_rows(from.view(), to); });

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps made twice.
+#include "src/engine/step_verifier.h"
+
+#include "norn/base/error.h"
+#include "norn/base/host.h"
+#include "norn/base/text.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+namespace {
+
+constexpr std::int64_t kEqual = std::numeric_limits<std::int64_t>::max();
+
+// Where two runs of a step part on one rank: the number of the first collective to which it brought
+// something else, or the number of collectives when only what it keeps differs.
+std::int64_t parting(const std::vector<std::uint64_t>& first,
+                     const std::vector<std::uint64_t>& second, bool keeps_the_same) {
+  const auto differ = std::ranges::mismatch(first, second);
+  if (differ.in1 != first.end() || differ.in2 != second.end()) return differ.in1 - first.begin();
+  return keeps_the_same ? kEqual : std::int64_t(first.size());
+}
+
+bool equal(const FixedSum& a, const FixedSum& b) {
+  return a.high() == b.high() && a.low() == b.low() && a.magnitude() == b.magnitude();
+}
+
+}  // namespace
+
+StepVerifier::StepVerifier(Network& network, std::string device)
+    : network_(network), device_(std::move(device)), sum_(1, network.context().compute.memory) {
+  for (std::size_t edge = 0; edge < network.graph().edges.size(); ++edge) {
+    Weights* weights = network.weights(int(edge));
+    if (!weights) continue;
+    for (int part = 0; part <= weights->slots(); ++part)
+      add(weights->part(part).data, weights->part(part).size());
+    add(weights->rounded().data, weights->rounded().size());
+    add(weights->steps_done().data, weights->steps_done().size);
+  }
+  for (int layer : network.order()) {
+    UnitLayer* unit = network.unit_layer(layer);
+    if (!unit) continue;
+    for (UnitParameters* parameters : {&unit->bias, &unit->norm_scale, &unit->norm_bias}) {
+      add(parameters->value.data(), parameters->value.size());
+      for (Buffer<float>& slot : parameters->slot) add(slot.data(), slot.size());
+    }
+    add(unit->running_mean.data(), unit->running_mean.size());
+    add(unit->running_variance.data(), unit->running_variance.size());
+    if (unit->delta_sum.allocated())
+      add(unit->delta_sum.format().data, unit->delta_sum.format().size);
+  }
+}
+
+template <typename T>
+void StepVerifier::add(T* data, Index count) {
+  if (count == 0) return;
+  const Index bytes = count * Index(sizeof(T));
+  regions_.push_back({reinterpret_cast<std::byte*>(data), bytes,
+                      Buffer<std::byte>(bytes, network_.context().compute.memory)});
+}
+
+FixedSum StepVerifier::train_step(const BoundBatch& batch, const StepPosition& position) {
+  Memory& memory = network_.context().compute.memory;
+  for (Region& region : regions_)
+    memory.copy(region.kept.data(), region.data, std::size_t(region.bytes));
+  const Result first = compute(batch, position);
+  for (Region& region : regions_)
+    memory.copy(region.data, region.kept.data(), std::size_t(region.bytes));
+  const Result second = compute(batch, position);
+  require_equal(first, second, position);
+  if (second.divergence) std::rethrow_exception(second.divergence);
+  return second.cost;
+}
+
+StepVerifier::Result StepVerifier::compute(const BoundBatch& batch, const StepPosition& position) {
+  Result result;
+  const Compute& compute = network_.context().compute;
+  Communicator& ranks = network_.context().communicator;
+  ranks.set_trace(&result.brought);
+  try {
+    result.cost = network_.train_step(batch, position);
+  } catch (const DivergenceError&) {  // on all ranks; a wrong number may be one that is not finite
+    result.divergence = std::current_exception();
+  } catch (...) {
+    ranks.set_trace(nullptr);
+    throw;
+  }
+  ranks.set_trace(nullptr);
+  for (Region& region : regions_) {
+    sum_.fill_zero();
+    compute.kernels.pointwise->checksum({region.data, region.bytes}, sum_.data());
+    std::uint64_t sum = 0;
+    sum_.read(&sum, 1);
+    // Regions that change places would give the same plain sum.
+    result.state = (result.state ^ sum) * 0xd1342543de82ef95ULL + 1;
+  }
+  return result;
+}
+
+void StepVerifier::require_equal(const Result& first, const Result& second,
+                                 const StepPosition& position) {
+  Communicator& ranks = network_.context().communicator;
+  const bool same_end = !first.divergence == !second.divergence;
+  const bool same_cost = !same_end || first.divergence || equal(first.cost, second.cost);
+  const std::int64_t mine =
+      parting(first.brought, second.brought, first.state == second.state && same_end && same_cost);
+  // The rank that parted first did so from the same input: what the others saw differs after it.
+  const std::string name =
+      fmt::format("rank {} of {} on {} ({})", ranks.rank(), ranks.size(), host_name(), device_);
+  std::vector<std::byte> record(sizeof(mine) + name.size());
+  std::memcpy(record.data(), &mine, sizeof(mine));
+  std::memcpy(record.data() + sizeof(mine), name.data(), name.size());
+  std::int64_t earliest = kEqual;
+  std::vector<std::string> names;
+  for (const std::vector<std::byte>& other : ranks.gather_to_all(record)) {
+    std::int64_t theirs = kEqual;
+    std::memcpy(&theirs, other.data(), sizeof(theirs));
+    if (theirs > earliest || theirs == kEqual) continue;
+    if (theirs < earliest) names.clear();
+    earliest = theirs;
+    names.emplace_back(reinterpret_cast<const char*>(other.data()) + sizeof(theirs),
+                       other.size() - sizeof(theirs));
+  }
+  if (names.empty()) return;
+  throw DeviceError(fmt::format(
+      "{}: step {} ({}) was computed twice from the same state with different results: this is a "
+      "fault of the hardware; no checkpoint holds the result; leave this machine out and resume "
+      "from the last checkpoint",
+      join(names), position.step + 1, ranks.place().text()));
+}
+
+}  // namespace norn
