@@ -11,7 +11,9 @@
 /// 2^64. It is a wrapping sum over words, so that neither order nor grouping matter.
 namespace norn {
 
-/// What one word adds. For each position different words add different numbers.
+/// What one word adds. For each position different words add different numbers. The multipliers are
+/// among those that Steele and Vigna, Computationally easy, spectrally good multipliers (2022),
+/// found.
 NORN_HD inline std::uint64_t checksum_term(std::uint32_t word, std::uint64_t position) {
   std::uint64_t x = position * 0xd1342543de82ef95ULL + word + 1;
   x ^= x >> 32;
