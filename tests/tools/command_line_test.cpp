@@ -79,6 +79,18 @@ TEST(CommandLine, LetsAnOptionsValueBeLeftOutWhereItMay) {
   Sample t;
   parse(t.line, {"--resume=x.nc"});
   EXPECT_EQ(t.resume, "x.nc");
+  for (const std::vector<const char*>& words : {std::vector<const char*>{"--resume", "auto", "-v"},
+                                                {"-v", "--resume", "auto"},
+                                                {"--resume=auto"}}) {
+    Sample u;
+    parse(u.line, words);
+    EXPECT_EQ(u.resume, "auto");
+  }
+  Sample v;
+  parse(v.line, {"--resume", "x.nc"});
+  EXPECT_EQ(v.resume, "x.nc");
+  EXPECT_THAT(error_of(v.line, {"--resume", "x.nc", "y.nc"}),
+              HasSubstr("\"y.nc\" is not expected here"));
 }
 
 TEST(CommandLine, SaysWhatIsWrong) {
@@ -118,7 +130,7 @@ TEST(CommandLine, AnswersHelpEvenWhenOptionsAreMissing) {
   testing::internal::CaptureStdout();
   EXPECT_EQ(parse(s.line, {"--help"}), CommandLine::Outcome::answered);
   const std::string help = testing::internal::GetCapturedStdout();
-  for (const char* part : {"-alpha, --rate X", "[7]", "(required)", "--resume[=FILE]"})
+  for (const char* part : {"-alpha, --rate X", "[7]", "(required)", "--resume [FILE]"})
     EXPECT_THAT(help, HasSubstr(part));
 }
 

@@ -78,7 +78,10 @@ std::vector<std::string> CommandLine::long_spellings(int argc, const char* const
     for (const Option& option : options_) {
       const bool flag = option.flag.size() > 2 && head == option.flag;
       if (flag) word.replace(0, head.size(), option.name);
-      if (!option.bare_value.empty() && word == option.name) word += "=" + option.bare_value;
+      // No word stands alone on a command line: one that follows is the value.
+      const bool bare = i + 1 == argc || argv[i + 1][0] == '-';
+      if (bare && !option.bare_value.empty() && word == option.name)
+        word += "=" + option.bare_value;
       if (flag) break;
     }
     words.push_back(std::move(word));

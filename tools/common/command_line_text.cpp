@@ -37,10 +37,10 @@ std::string wrap(const std::string& text, std::size_t indent) {
   return out;
 }
 
-// "--resume[=FILE]", "--epochs N", "--quiet".
+// "--resume [FILE]", "--epochs N", "--quiet".
 std::string with_value(const Option& option) {
   if (option.value.empty()) return option.name;
-  if (!option.bare_value.empty()) return fmt::format("{}[={}]", option.name, option.value);
+  if (!option.bare_value.empty()) return fmt::format("{} [{}]", option.name, option.value);
   return fmt::format("{} {}", option.name, option.value);
 }
 
