@@ -5,13 +5,12 @@
 
 #include "norn/base/error.h"
 #include "norn/base/host.h"
-#include "norn/base/text.h"
+#include "src/base/temporary_name.h"
 
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -59,25 +58,12 @@ int sync_path(const fs::path& path, int flags) {
   return error_number;
 }
 
-const std::string kMark = ".tmp-";
-
-/// Two files of one process never share a temporary name.
+/// Two files of one process never share a temporary name; nor do processes of several hosts on a
+/// shared file system.
 fs::path temporary_name(const fs::path& file) {
   static std::atomic<unsigned> counter{0};
   return fs::path(file.string() +
-                  fmt::format("{}{}-{}-{}", kMark, host_name(), ::getpid(), counter++));
-}
-
-/// The process of this machine that made a temporary name.
-std::optional<long> maker_of(const std::string& name) {
-  const std::string mark = kMark + host_name() + "-";
-  const std::size_t at = name.rfind(mark);
-  if (at == std::string::npos) return std::nullopt;
-  const std::string numbers = name.substr(at + mark.size());
-  const std::size_t dash = numbers.find('-');
-  if (dash == std::string::npos || !parse_integer(numbers.substr(dash + 1))) return std::nullopt;
-  const auto process = parse_integer(numbers.substr(0, dash));
-  return process && *process > 0 ? std::optional<long>(long(*process)) : std::nullopt;
+                  fmt::format("{}{}-{}-{}", kTemporaryMark, host_name(), ::getpid(), counter++));
 }
 
 }  // namespace
@@ -132,22 +118,6 @@ void AtomicFile::commit() {
   // Some file systems cannot sync a folder.
   if (problem != 0 && problem != EINVAL && problem != EACCES) {
     fail(final_, "its folder could not be synced", problem);
-  }
-}
-
-void remove_abandoned(const fs::path& path) noexcept {
-  // Nothing depends on it: what cannot be looked at or removed stays.
-  try {
-    const std::string prefix = path.stem().string() + ".";
-    std::error_code ignored;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(path), ignored)) {
-      const std::string name = entry.path().filename().string();
-      if (name.compare(0, prefix.size(), prefix) != 0 && name.find(path.filename().string()) != 0)
-        continue;
-      const auto maker = maker_of(name);
-      if (maker && !process_lives(*maker)) fs::remove(entry.path(), ignored);
-    }
-  } catch (...) {
   }
 }
 

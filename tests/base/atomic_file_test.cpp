@@ -5,12 +5,16 @@
 
 #include "norn/base/error.h"
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -23,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 class AtomicFileTest : public testing::Test {
  protected:
@@ -187,6 +192,48 @@ TEST_F(AtomicFileTest, FullFileSystemIsToldAsSuch) {
   const std::string message = message_for(disk / "model.nc");
   EXPECT_EQ(std::system(("umount " + disk.string()).c_str()), 0);
   EXPECT_THAT(message, AllOf(HasSubstr("model.nc"), HasSubstr("disk is full")));
+}
+
+TEST_F(AtomicFileTest, TemporariesOfProcessesThatHaveEndedAreAbandoned) {
+  const auto abandoned = [&] {
+    std::vector<std::string> names;
+    for (const fs::path& path :
+         abandoned_temporaries(folder_, [](const std::string& name) { return name == "m.nc"; }))
+      names.push_back(path.filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  const pid_t ended = ::fork();
+  if (ended == 0) ::_exit(0);
+  ASSERT_GT(ended, 0);
+  std::string host(256, '\0');
+  ASSERT_EQ(::gethostname(host.data(), host.size()), 0);
+  host.resize(host.find('\0'));
+  const AtomicFile alive(folder_ / "m.nc");
+  write(alive.temporary(), "being written");
+  const std::string mine = fmt::format("m.nc.tmp-{}-{}-0", host, ended);
+  const std::string plain = fmt::format("m.nc.tmp-{}-3", ended);
+  const std::string other = fmt::format("m.nc.tmp-elsewhere-{}-0", ended);
+  for (const std::string& name :
+       {mine, plain, other, std::string("m.nc.tmp-x"), std::string("m.nc.tmp-1-x"),
+        fmt::format("else.nc.tmp-{}-0", ended), std::string("m.nc")})
+    write(folder_ / name, "");
+  // A child that nobody asked about is gone, too.
+  while (abandoned().empty()) ::usleep(1000);
+  EXPECT_THAT(abandoned(), UnorderedElementsAre(mine, plain));
+  ASSERT_EQ(::waitpid(ended, nullptr, 0), ended);
+  EXPECT_THAT(abandoned(), UnorderedElementsAre(mine, plain));
+
+  // On another host: after a day. And a number that a later process has again.
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(25);
+  fs::last_write_time(folder_ / other, old);
+  EXPECT_THAT(abandoned(), UnorderedElementsAre(mine, plain, other));
+  const std::string again = fmt::format("m.nc.tmp-{}-{}-77", host, ::getpid());
+  write(folder_ / again, "");
+  EXPECT_THAT(abandoned(), UnorderedElementsAre(mine, plain, other));
+  fs::last_write_time(folder_ / again, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_THAT(abandoned(), UnorderedElementsAre(mine, plain, other, again));
+  EXPECT_TRUE(abandoned_temporaries(folder_ / "none", [](const auto&) { return true; }).empty());
 }
 
 }  // namespace

@@ -2,12 +2,16 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
 
 /// Files that are complete or absent: written beside their place, synced, then renamed.
 namespace norn {
 
-/// Owns the temporary name of one output file. Write to temporary(), then call commit(); without
-/// commit the temporary file is removed and whatever stood at the final place stays as it was.
+/// Owns the temporary name of one output file, NAME.tmp-<host>-<process>-<number>. Write to
+/// temporary(), then call commit(); without commit the temporary file is removed and whatever stood
+/// at the final place stays as it was.
 class AtomicFile {
  public:
   /// Checks at once that the folder exists and can be written. Throws DataError naming the folder.
@@ -30,8 +34,14 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-/// Removes what a process of this machine that was killed left of `path`, or of files that are
-/// named after it ("model.epoch3.nc" after "model.nc"). What a living process writes stays.
+/// Temporary files that nobody will finish, of the files in a folder whose names `ours` accepts:
+/// the process that made one has ended (on this host), or it was not written to for a day. A name
+/// without a host is taken to be of this one.
+std::vector<std::filesystem::path> abandoned_temporaries(
+    const std::filesystem::path& folder, const std::function<bool(const std::string& name)>& ours);
+
+/// Removes those of `path` and of files that are named after it ("model.epoch3.nc" after
+/// "model.nc"). What a living process writes stays.
 void remove_abandoned(const std::filesystem::path& path) noexcept;
 
 }  // namespace norn
