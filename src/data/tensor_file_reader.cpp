@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model and checkpoint files, ours and DSSTNE's, read as attributes and flat vectors.
 
+#include "file_seal.h"
 #include "netcdf_file.h"
 #include "norn/base/error.h"
 #include "norn/data/tensor_file.h"
@@ -48,8 +49,16 @@ void read_flat(const NetcdfFile& file, const std::string& variable,
 }  // namespace
 
 struct TensorFileReader::State {
+  const bool sealed;
   NetcdfFile file;
-  explicit State(const std::filesystem::path& path) : file(path, NetcdfFile::Mode::read) {}
+  explicit State(const std::filesystem::path& path)
+      : sealed(check_seal(path)), file(path, NetcdfFile::Mode::read) {
+    if (!sealed && file.attribute(kSealedAttribute))
+      throw DataError(fmt::format(
+          "{}: the end of the file is missing: it was cut off, or another program changed it; use "
+          "an older copy of the file",
+          name()));
+  }
 
   [[noreturn]] void fail(const std::string& problem) const {
     throw DataError(

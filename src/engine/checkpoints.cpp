@@ -2,6 +2,7 @@
 // Names, search and removal of checkpoint files.
 #include "src/engine/checkpoints.h"
 
+#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/engine/trainer.h"
@@ -37,22 +38,29 @@ std::optional<std::pair<std::int64_t, std::int64_t>> parse_position(std::string_
   return std::pair(std::int64_t(*epoch), std::int64_t(*batch));
 }
 
+fs::path folder_of(const fs::path& model) {
+  return model.has_parent_path() ? model.parent_path() : fs::path(".");
+}
+
+// The position that a file's name gives, if it is the name of one of the model's checkpoints.
+std::optional<std::pair<std::int64_t, std::int64_t>> position_of(const std::string& name,
+                                                                 const fs::path& model) {
+  const std::string prefix = model.stem().string() + ".";
+  const std::string suffix = model.extension().string();
+  if (name.size() <= prefix.size() + suffix.size() || name.compare(0, prefix.size(), prefix) != 0 ||
+      name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
+    return std::nullopt;
+  return parse_position(
+      std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - suffix.size()));
+}
+
 // Newest first.
 std::vector<Checkpoint> list_checkpoints(const fs::path& model) {
   std::vector<Checkpoint> found;
-  const fs::path folder = model.has_parent_path() ? model.parent_path() : fs::path(".");
-  const std::string prefix = model.stem().string() + ".";
-  const std::string suffix = model.extension().string();
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(model), ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.size() <= prefix.size() + suffix.size() ||
-        name.compare(0, prefix.size(), prefix) != 0 ||
-        name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
-      continue;
-    const std::string_view middle =
-        std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - suffix.size());
-    if (const auto position = parse_position(middle))
+    if (const auto position = position_of(name, model))
       found.push_back({*position, model.parent_path() / name});
   }
   std::sort(found.begin(), found.end(),
@@ -60,15 +68,17 @@ std::vector<Checkpoint> list_checkpoints(const fs::path& model) {
   return found;
 }
 
-// What a file could be resumed from: nothing when it is no complete model with a training state.
-std::optional<TrainingState> resumable_state(const fs::path& path) {
+// What a file could be resumed from: nothing, and a warning, when it is no whole model with a
+// training state.
+std::optional<TrainingState> resumable_state(const fs::path& path, const Log& log) {
   try {
     const TensorFileReader file(path);
-    const ModelInfo info = read_model_info(file);
-    if (!info.has_training_state) return std::nullopt;
     file.verify();
-    return info.state;
-  } catch (const DataError&) {  // damaged: an older one will do
+    const ModelInfo info = read_model_info(file);
+    if (info.has_training_state) return info.state;
+    log.warning(fmt::format("{}: is passed over: it holds no training state", path.string()));
+  } catch (const std::exception& error) {  // of any kind: what a damaged file says is arbitrary
+    log.warning(fmt::format("passed over: {}", error.what()));
   }
   return std::nullopt;
 }
@@ -83,9 +93,13 @@ fs::path checkpoint_path(const fs::path& model, std::int64_t epoch, std::int64_t
       fmt::format("{}.{}{}", model.stem().string(), position, model.extension().string()));
 }
 
-void remove_old_checkpoints(const fs::path& model, int keep) {
+void remove_old_checkpoints(const fs::path& model, int keep, std::int64_t epoch,
+                            std::int64_t batch) {
   if (keep <= 0) return;
-  const std::vector<Checkpoint> checkpoints = list_checkpoints(model);
+  std::vector<Checkpoint> checkpoints = list_checkpoints(model);
+  std::erase_if(checkpoints, [&](const Checkpoint& checkpoint) {
+    return checkpoint.made > std::pair(epoch, batch);
+  });
   for (std::size_t i = std::size_t(keep); i < checkpoints.size(); ++i) {
     std::error_code ignored;  // a checkpoint that cannot be removed does no harm
     fs::remove(checkpoints[i].path, ignored);
@@ -102,11 +116,33 @@ void remove_checkpoints(const fs::path& model) {
   }
 }
 
-std::optional<fs::path> find_checkpoint(const fs::path& model) {
+std::vector<fs::path> remove_abandoned_files(const fs::path& model) {
+  std::error_code ignored;
+  const fs::path target = fs::is_symlink(model, ignored) ? fs::canonical(model, ignored) : model;
+  std::vector<fs::path> found =
+      abandoned_temporaries(folder_of(model), [&](const std::string& name) {
+        return name == model.filename() || position_of(name, model);
+      });
+  if (target != model && !target.empty())  // a link: the model is written beside what it names
+    for (fs::path& path : abandoned_temporaries(
+             folder_of(target), [&](const std::string& name) { return name == target.filename(); }))
+      found.push_back(std::move(path));
+  std::erase_if(found, [](const fs::path& path) {
+    std::error_code error;  // one that cannot be removed does no harm
+    return !fs::remove(path, error);
+  });
+  return found;
+}
+
+bool has_checkpoints(const fs::path& model) {
+  return fs::exists(model) || !list_checkpoints(model).empty();
+}
+
+std::optional<fs::path> find_checkpoint(const fs::path& model, const Log& log) {
   std::optional<fs::path> best;
   std::int64_t best_step = -1;
   const auto consider = [&](const fs::path& path) {
-    const auto state = resumable_state(path);
+    const auto state = resumable_state(path, log);
     if (!state || state->step <= best_step) return false;
     best_step = state->step;
     best = path;

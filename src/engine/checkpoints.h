@@ -11,7 +11,9 @@ namespace norn {
 std::filesystem::path checkpoint_path(const std::filesystem::path& model, std::int64_t epoch,
                                       std::int64_t batch);
 
-/// Removes all but the newest `keep` checkpoints of a model; keep 0 keeps all.
-void remove_old_checkpoints(const std::filesystem::path& model, int keep);
+/// Removes all but the newest `keep` checkpoints of a model; keep 0 keeps all. Later ones than the
+/// one just made, which a run that goes on from an earlier one passed over, neither count nor go.
+void remove_old_checkpoints(const std::filesystem::path& model, int keep, std::int64_t epoch,
+                            std::int64_t batch);
 
 }  // namespace norn

@@ -157,7 +157,7 @@ class Training {
     const std::filesystem::path path = checkpoint_path(policy_.model, state_.epoch, state_.batch);
     save_model(path, network_, state_);
     if (network_.context().communicator.rank() == 0)
-      remove_old_checkpoints(policy_.model, policy_.keep);
+      remove_old_checkpoints(policy_.model, policy_.keep, state_.epoch, state_.batch);
     last_checkpoint_ = Clock::now();
     if (observer_.on_checkpoint) observer_.on_checkpoint(path);
   }

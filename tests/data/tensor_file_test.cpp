@@ -162,6 +162,42 @@ TEST(TensorFile, VerifyNamesTheDamagedVariable) {
               HasSubstr("damaged.nc: variable \"second\" is damaged: its checksum is"));
 }
 
+TEST(TensorFile, NoFlippedByteAndNoCutGoesUnseen) {
+  const unsigned seed = fresh_seed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const TempDir folder;
+  const auto path = folder / "x.nc";
+  {
+    TensorFileWriter writer(path);
+    for (int i = 0; i < 40; ++i) writer.attribute(fmt::format("number{}", i), std::int32_t(i));
+    writer.define_float("some", "someDim", 777);
+    writer.define_float("none", "noneDim", 0);
+    writer.define_int64("whole", "wholeDim", 31);
+    writer.write("some", 0, std::vector<float>(777, 1.25f));
+    writer.write("whole", 0, std::vector<std::int64_t>(31, 7));
+    writer.commit();
+  }
+  const std::string bytes = read_text(path);
+  const auto verify = [&] { TensorFileReader(path).verify(); };
+  EXPECT_EQ(message_of(verify), "no error");
+  constexpr std::size_t kMark = 8;  // the seal's last word: without it the seal is missing
+  for (std::size_t at = random() % 7; at < bytes.size(); at += 1 + random() % 13) {
+    std::string damaged = bytes;
+    damaged[at] = char(damaged[at] ^ (1 << random() % 8));
+    write_text(path, damaged);
+    const std::string message = message_of(verify);
+    ASSERT_THAT(message, HasSubstr("x.nc: ")) << "byte " << at << " of " << bytes.size();
+    if (at + kMark >= bytes.size()) {
+      EXPECT_THAT(message, HasSubstr("the end of the file is missing"));
+    }
+  }
+  for (const std::size_t cut : {1, 8, 21, 100, 1000, 5000}) {
+    write_text(path, bytes.substr(0, bytes.size() - cut));
+    ASSERT_THAT(message_of(verify), HasSubstr("x.nc: ")) << cut;
+  }
+}
+
 TEST(TensorFile, NamesFilesThatAreMissingTruncatedOrTooLarge) {
   const TempDir folder;
   EXPECT_THAT(message_of([&] { TensorFileReader(folder / "none.nc"); }), HasSubstr("no such file"));

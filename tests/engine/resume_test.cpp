@@ -190,7 +190,11 @@ TEST_F(Checkpoints, ThatAreDamagedGiveWayToOlderOnes) {
 
   // Cut off: what a full disk or a copy that was broken off leaves.
   fs::resize_file(newest, fs::file_size(newest) / 2);
-  EXPECT_EQ(find_checkpoint(model_path()).value().filename(), "model.epoch2.nc");
+  std::vector<std::string> said;
+  const Log log([&](LogLevel, const std::string& line) { said.push_back(line); });
+  EXPECT_EQ(find_checkpoint(model_path(), log).value().filename(), "model.epoch2.nc");
+  EXPECT_THAT(said, testing::ElementsAre(testing::AllOf(HasSubstr("passed over: "),
+                                                        HasSubstr("model.epoch2.batch2.nc: "))));
   const std::string message = message_of<DataError>([&] { TensorFileReader file(newest); });
   EXPECT_THAT(message, HasSubstr("model.epoch2.batch2.nc"));
 }
@@ -212,6 +216,28 @@ TEST_F(Checkpoints, WithAFlippedBitAreRefused) {
   const TensorFileReader file(newest);
   const std::string message = message_of<DataError>([&] { file.verify(); });
   EXPECT_THAT(message, HasSubstr("model.epoch2.batch2.nc"));
+}
+
+// The damaged one neither counts as one that stays nor pushes out what is written after it.
+TEST_F(Checkpoints, ThatArePassedOverDoNotPushOutNewOnes) {
+  use(small_recipe(Adam{}));
+  live({.stop_after = 12, .every_epochs = 1});
+  fs::resize_file(folder_ / "model.epoch2.batch2.nc", 100);
+  live({.stop_after = 11, .resume = true, .keep = 1});
+  EXPECT_EQ(files(), (std::vector<std::string>{"data.nc", "model.epoch2.batch1.nc",
+                                               "model.epoch2.batch2.nc"}));
+  EXPECT_EQ(find_checkpoint(model_path()).value().filename(), "model.epoch2.batch1.nc");
+}
+
+TEST_F(Checkpoints, OfKilledRunsLeaveNoTemporaryFiles) {
+  constexpr int kEnded = 0x3fffffff;  // larger than the number of any process
+  const std::string names[] = {"model.nc", "model.epoch3.nc", "model.epoch3.batch7.nc"};
+  for (const std::string& name : names)
+    write_text(folder_ / fmt::format("{}.tmp-{}-0", name, kEnded), "half");
+  const std::string other = fmt::format("model.extra.nc.tmp-{}-0", kEnded);
+  write_text(folder_ / other, "somebody else's");
+  EXPECT_EQ(remove_abandoned_files(model_path()).size(), 3u);
+  EXPECT_EQ(files(), std::vector<std::string>{other});
 }
 
 #ifndef NORN_TEST_ONE_RANK

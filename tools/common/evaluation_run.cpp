@@ -36,7 +36,7 @@ class EvaluationRun {
           fmt::format("--batch {} is out of range: it must be at least 1", options_.batch));
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
-    const ModelInfo info = open_model_info(options_.model);
+    const ModelInfo info = open_model_info(options_.model, *communicator);
     settings_.output_layer = choose_layer(info.network, options_.layer);
     const LayerDescriptor& layer = info.network.layers[std::size_t(settings_.output_layer)];
     if (layer.kind != LayerKind::output)

@@ -4,15 +4,19 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "tools/common/ranks.h"
 
 #include <fmt/format.h>
 
 namespace norn::tools {
 
-ModelInfo open_model_info(const std::filesystem::path& model) {
-  const TensorFileReader file(model);
-  file.verify();
-  return read_model_info(file);
+void verify_model(const std::filesystem::path& model, Communicator& communicator) {
+  rank_0_alone(communicator, [&] { TensorFileReader(model).verify(); });
+}
+
+ModelInfo open_model_info(const std::filesystem::path& model, Communicator& communicator) {
+  verify_model(model, communicator);
+  return read_model_info(TensorFileReader(model));
 }
 
 std::unique_ptr<Network> load_network(const std::filesystem::path& model, const ModelInfo& info,

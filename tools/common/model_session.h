@@ -11,8 +11,13 @@
 /// A trained model, opened to be used.
 namespace norn::tools {
 
-/// Reads what a model file says. Throws DataError when the file is missing or no model.
-ModelInfo open_model_info(const std::filesystem::path& model);
+/// Compares the checksums of a model file. Every rank calls it; rank 0 reads. Throws DataError
+/// naming what is damaged.
+void verify_model(const std::filesystem::path& model, Communicator& communicator);
+
+/// Verifies a model file and reads what it says. Throws DataError when the file is missing, damaged
+/// or no model. Every rank calls it.
+ModelInfo open_model_info(const std::filesystem::path& model, Communicator& communicator);
 
 /// Builds the network for prediction and loads its weights. Every rank calls it.
 std::unique_ptr<Network> load_network(const std::filesystem::path& model, const ModelInfo& info,

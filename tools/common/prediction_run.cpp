@@ -42,7 +42,7 @@ class PredictionRun {
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
     const OutputGuard guard(options_.output, session_.rank());
-    info_ = open_model_info(options_.model);
+    info_ = open_model_info(options_.model, *communicator);
     layer_ = choose_layer(info_.network, options_.layer);
     read_indexes();
     open_requests();

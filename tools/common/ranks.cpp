@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launcher's environment.
+// The launcher's environment; waiting for rank 0.
 #include "tools/common/ranks.h"
 
 #include "norn/base/text.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <exception>
+#include <future>
 
 namespace norn::tools {
 
@@ -17,6 +20,26 @@ int ranks_on_this_host() {
     if (ranks) return int(std::max(1LL, *ranks));
   }
   return 1;
+}
+
+void rank_0_alone(Communicator& communicator, const std::function<void()>& work) {
+  if (communicator.size() == 1) return work();
+  constexpr auto kTurn = std::chrono::milliseconds(200);
+  std::exception_ptr failure;
+  std::future<void> result;
+  if (communicator.rank() == 0)
+    result = std::async(std::launch::async, [&] {
+      try {
+        work();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    });
+  while (communicator.any(result.valid() && result.wait_for(kTurn) != std::future_status::ready)) {
+  }
+  if (!communicator.any(failure != nullptr)) return;
+  if (failure) std::rethrow_exception(failure);
+  communicator.barrier();
 }
 
 }  // namespace norn::tools

@@ -96,8 +96,9 @@ void add_training_options(TrainerOptions& options, CommandLine& line) {
 void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
   line.section("Checkpoints and resuming");
   Option& resume = line.option("--resume", "", "FILE", options.resume,
-                               "go on from this checkpoint; without a file from the newest of "
-                               "--model, or from the start when there is none yet");
+                               "go on from this checkpoint; without a file, or with auto, from "
+                               "the newest of --model that is whole, or from the start when there "
+                               "is none yet");
   resume.bare_value = "auto";
   line.toggle("--force", "", options.force, "replace --model and its checkpoints if they exist");
   line.option("--checkpoint-epochs", "", "N", options.checkpoint_epochs,

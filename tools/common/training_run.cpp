@@ -9,6 +9,7 @@
 #include "norn/engine/trainer.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/descriptor_json.h"
+#include "tools/common/model_session.h"
 #include "tools/common/plan_text.h"
 #include "tools/common/progress.h"
 #include "tools/common/ranks.h"
@@ -56,9 +57,9 @@ class TrainingRun {
     data_memory_ = parse_bytes("--data-memory", options_.data_memory);
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
+    if (!options_.plan && session_.rank() == 0) check_model_path();
+    Beginning beginning = begin(*communicator);
     const OutputGuard guard(options_.model, session_.rank());
-    if (!options_.plan) check_model_path();
-    Beginning beginning = begin();
     DataSources sources{options_.inputs,
                         options_.outputs.empty() ? options_.inputs : options_.outputs,
                         data_memory_};
@@ -80,7 +81,9 @@ class TrainingRun {
  private:
   // Before hours are spent: the model can be written, and nothing of another run is in the way.
   void check_model_path() {
-    if (session_.rank() == 0) const AtomicFile writable(options_.model);
+    { const AtomicFile writable(options_.model); }
+    for (const fs::path& path : remove_abandoned_files(options_.model))
+      console_.info(fmt::format("removed {}, which a run that was killed left", path.string()));
     if (options_.force || !options_.resume.empty()) return;
     if (fs::exists(options_.model))
       throw UsageError(
@@ -94,10 +97,32 @@ class TrainingRun {
           checkpoint->string()));
   }
 
-  Beginning begin() {
+  // Rank 0 looks for the newest checkpoint that is whole, for all: on another host a file system
+  // may not show the same files yet, and it is read but once. Empty: there is none.
+  std::string choose_checkpoint(Communicator& communicator) {
+    std::string chosen;
+    rank_0_alone(communicator, [&] {
+      if (const auto found = find_checkpoint(options_.model, console_.log()))
+        chosen = found->string();
+      else if (has_checkpoints(options_.model))
+        throw DataError(
+            fmt::format("{}: neither the model nor a checkpoint of it is whole and can be resumed "
+                        "from; restore one of them, or start anew with --force instead of --resume",
+                        options_.model.string()));
+    });
+    const std::vector<std::byte> first =
+        communicator.gather_to_all(std::as_bytes(std::span(chosen))).front();
+    return {reinterpret_cast<const char*>(first.data()), first.size()};
+  }
+
+  Beginning begin(Communicator& communicator) {
     if (!options_.resume.empty()) {
-      if (options_.resume != "auto") return resume_from(options_.resume);
-      if (const auto checkpoint = find_checkpoint(options_.model)) return resume_from(*checkpoint);
+      if (options_.resume != "auto") {
+        verify_model(options_.resume, communicator);
+        return resume_from(options_.resume);
+      }
+      const std::string checkpoint = choose_checkpoint(communicator);
+      if (!checkpoint.empty()) return resume_from(checkpoint);
       console_.info(fmt::format("no checkpoint of {} yet: starting from the beginning",
                                 options_.model.string()));
     }
@@ -110,7 +135,7 @@ class TrainingRun {
     beginning.where = options_.config.string();
     if (looks_like_netcdf(options_.config)) {
       beginning.weights = options_.config;
-      beginning.info = read_model_info(TensorFileReader(options_.config));
+      beginning.info = open_model_info(options_.config, communicator);
       beginning.info->has_training_state = false;  // its weights alone
       beginning.network = beginning.info->network;
     } else {
@@ -121,9 +146,9 @@ class TrainingRun {
     return beginning;
   }
 
+  // From a file that has been verified.
   Beginning resume_from(const fs::path& path) {
     const TensorFileReader file(path);
-    file.verify();
     Beginning beginning;
     beginning.where = path.string();
     beginning.weights = path;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/log.h"
 #include "norn/engine/data_binding.h"
 #include "norn/engine/model_file.h"
 
@@ -62,12 +63,21 @@ TrainingEnd train(Network& network, const DataBinding& data, const CheckpointPol
                   const std::atomic<bool>& stop, const TrainingObserver& observer,
                   TrainingState& state, const Verification& verification = {});
 
-/// The newest complete checkpoint of a model, or the model itself when it is newer and can be
-/// resumed from; nothing when there is none.
-std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& model);
+/// The newest whole checkpoint of a model, or the model itself when it is newer and can be resumed
+/// from; nothing when there is none. Its checksums have been verified. What is passed over on the
+/// way is logged as a warning.
+std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& model,
+                                                     const Log& log = {});
+
+/// Whether there is a file that find_checkpoint considers, whole or not.
+bool has_checkpoints(const std::filesystem::path& model);
 
 /// Removes all checkpoints of a model, but not the model: before a run that starts anew. Throws
 /// DataError naming the file that stays.
 void remove_checkpoints(const std::filesystem::path& model);
+
+/// Removes the temporary files of the model and its checkpoints that runs left which were killed
+/// (see abandoned_temporaries), and returns their names.
+std::vector<std::filesystem::path> remove_abandoned_files(const std::filesystem::path& model);
 
 }  // namespace norn
