@@ -9,6 +9,8 @@
 #include <mutex>
 #include <thread>
 
+#include <hdf5.h>
+
 namespace norn {
 
 namespace {
@@ -40,6 +42,9 @@ class NetcdfThread {
 
  private:
   [[noreturn]] void serve() {
+    // Before any other call. At the program's end HDF5 would write out what a full disk has not
+    // taken, and crash on files whose closing failed; ours are closed or given up by then.
+    H5dont_atexit();
     std::unique_lock lock(mutex_);
     while (true) {
       wake_.wait(lock, [this] { return !queue_.empty(); });

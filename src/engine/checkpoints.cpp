@@ -127,6 +127,8 @@ std::vector<fs::path> remove_abandoned_files(const fs::path& model) {
     for (fs::path& path : abandoned_temporaries(
              folder_of(target), [&](const std::string& name) { return name == target.filename(); }))
       found.push_back(std::move(path));
+  if (!model.has_parent_path())  // named as the model is
+    for (fs::path& path : found) path = path.lexically_normal();
   std::erase_if(found, [](const fs::path& path) {
     std::error_code error;  // one that cannot be removed does no harm
     return !fs::remove(path, error);

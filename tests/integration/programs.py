@@ -28,6 +28,19 @@ NETWORK = """{
 }
 """
 
+# Odd widths, two hidden layers, and whatever draws random numbers.
+ODD_NETWORK = """{
+  "Name": "odd", "ErrorFunction": "CrossEntropy", "ShuffleIndices": true, "Denoising": {"p": 0.2},
+  "Training": {"Optimizer": "Adam", "Alpha": 0.002, "Batch": 29, "Lambda": 0.0001, "Lambda1": 0.00001},
+  "Layers": [
+    {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": true},
+    {"Name": "First", "Kind": "Hidden", "N": 67, "Activation": "%s", "pDropout": 0.3},
+    {"Name": "Second", "Kind": "Hidden", "N": 35, "Activation": "Tanh", "pDropout": 0.1},
+    {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "gl_output", "Activation": "%s"}
+  ]
+}
+"""
+
 
 def random_rows(generator, examples, width, groups=5):
     """Rows of units that tend to come from one group each, so that there is something to learn."""

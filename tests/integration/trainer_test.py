@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 from norn_files import model_arrays, write_datasets
-from programs import BIN, LIMIT_SECONDS, NETWORK, ProgramTest, mpirun
+from programs import BIN, LIMIT_SECONDS, NETWORK, ODD_NETWORK, ProgramTest, mpirun, random_rows
 
 EPOCH = re.compile(r"NNNetwork::Train: Epoch (\d+), average error ([\d.]+), average training error ([\d.]+), "
                    r"average regularization error ([\d.]+), elapsed time ([\d.]+)s$")
@@ -130,6 +130,23 @@ class SameBits(ProgramTest):
             self.train("--threads", "1", model=f"ranks{ranks}.nc", prefix=mpirun(ranks))
             self.assertEqual(self.read("alone.nc"), self.read(f"ranks{ranks}.nc"))
 
+    def test_whatever_the_ranks_after_a_thousand_steps(self):
+        if mpirun(1) is None:
+            self.skipTest("mpirun is not installed")
+        width, examples, batch, steps = 133, 167, 29, 1000
+        rows = random_rows(self.random, examples, width)
+        write_datasets(self.path("train.nc"), [("gl_input", width, rows, None), ("gl_output", width, rows, None)])
+        epochs = -(-steps // (examples // batch))
+        environment = {**os.environ, "OMPI_MCA_mpi_yield_when_idle": "1"}
+        for hidden, output in (("Relu", "SoftMax"), ("Sigmoid", "Sigmoid")):
+            self.write("net.json", ODD_NETWORK % (hidden, output))
+            for ranks in (1, 2, 3, 4):
+                self.train("-e", epochs, "--checkpoint-epochs", "0", "--threads", "1", model=f"{output}{ranks}.nc",
+                           prefix=mpirun(ranks), env=environment)
+                attributes = model_arrays(self.path(f"{output}{ranks}.nc"))[1]
+                self.assertGreaterEqual(attributes["norn_step"], steps)
+                self.assertEqual(self.read(f"{output}1.nc"), self.read(f"{output}{ranks}.nc"), f"{output}, {ranks} ranks")
+
 
 class Stopping(ProgramTest):
     EPOCHS = 1000  # their lines do not fit into the pipe, so a run cannot end before it is read
@@ -202,6 +219,47 @@ class Stopping(ProgramTest):
         newest.write_bytes(newest.read_bytes()[:1000])
         self.assertIn("resuming from model.epoch2.nc", self.train("-e", "6", "--resume").stderr)
         self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+
+    def flip(self, name, at):
+        data = bytearray(self.read(name))
+        data[at] ^= 1 << self.random.randrange(8)
+        self.path(name).write_bytes(data)
+
+    def place_of(self, name, array):
+        """Where the middle of an array stands in a file."""
+        values = model_arrays(self.path(name))[0][array].astype("<f4").tobytes()
+        middle = len(values) // 8 * 4
+        return self.read(name).index(values[middle:middle + 64]) + self.random.randrange(64)
+
+    def test_a_flipped_bit_is_named_and_the_checkpoint_before_taken(self):
+        self.train("-e", "8", model="straight.nc")
+        self.train("-e", "8", "--checkpoint-epochs", "2", "--keep", "0")
+        self.path("model.nc").unlink()
+        self.flip("model.epoch6.nc", self.place_of("model.epoch6.nc", "weight1_slot0"))
+        self.flip("model.epoch4.nc", self.random.randrange(48, 512))
+        for options in (["--resume"], ["--resume", "auto"]):
+            done = self.train("-e", "8", *options, "--checkpoint-epochs", "0")
+            self.assertIn('passed over: model.epoch6.nc: variable "weight1_slot0" is damaged: its checksum is ', done.stderr)
+            self.assertIn("passed over: model.epoch4.nc: the header is damaged", done.stderr)
+            self.assertIn("resuming from model.epoch2.nc", done.stderr)
+            self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+            self.path("model.nc").unlink()
+
+    def test_a_damaged_file_that_is_asked_for(self):
+        self.train("-e", "2")
+        place = self.place_of("model.nc", "weight0_weights")
+        self.flip("model.nc", place)
+        damaged = 'model.nc: variable "weight0_weights" is damaged: its checksum is '
+        run = ("trainer", "-c", "net.json", "-i", "train.nc", "-n")
+        self.fail_with(3, damaged, *run, "model.nc", "-e", "4", "--resume", "model.nc")
+        self.fail_with(3, damaged, "trainer", "-c", "model.nc", "-i", "train.nc", "-n", "more.nc", "-e", "4")
+        self.fail_with(3, damaged, "predictor", "-n", "model.nc", "--data", "train.nc", "-o", "features.txt", "-s", "recs.txt")
+        self.fail_with(3, damaged, "evaluator", "--model", "model.nc", "--data", "test.nc")
+        self.fail_with(3, "model.nc: neither the model nor a checkpoint of it is whole and can be resumed from; restore one "
+                       "of them, or start anew with --force instead of --resume", *run, "model.nc", "--resume")
+        if mpirun(1) is not None:
+            self.fail_with(3, damaged, *run, "model.nc", "-e", "4", "--resume", "model.nc", prefix=mpirun(3))
+            self.fail_with(3, "model.nc: neither ", *run, "model.nc", "--resume", "auto", prefix=mpirun(3))
 
     def test_what_cannot_change_when_resumed(self):
         self.train("-e", "2")
@@ -295,15 +353,19 @@ class BadInput(ProgramTest):
         self.write("huge.json", text)
         self.fail_training(4, "this run needs ", "--threads", "1", config="huge.json", preexec_fn=limit)
 
-    def test_a_disk_that_is_full(self):
+    def mount_small(self, size):
         if os.geteuid() != 0:
             self.skipTest("only the superuser can mount a small file system")
         small = self.path("small")
         small.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], capture_output=True)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(small)], capture_output=True)
         if mounted.returncode != 0:
             self.skipTest("a small file system cannot be mounted here: " + mounted.stderr.decode().strip())
         self.addCleanup(subprocess.run, ["umount", str(small)], check=True)
+        return small
+
+    def test_a_disk_that_is_full(self):
+        small = self.mount_small("64k")
         (small / "kept.nc").write_bytes(b"precious")
         text = (NETWORK % "SoftMax").replace('"N": 16', '"N": 1024')
         self.write("wide.json", text)
@@ -311,6 +373,16 @@ class BadInput(ProgramTest):
                        "--force", "-e", "1")
         self.assertEqual((small / "kept.nc").read_bytes(), b"precious")
         self.assertEqual([path.name for path in small.iterdir()], ["kept.nc"])
+
+    def test_a_disk_that_fills_up_while_checkpoints_are_written(self):
+        self.train("-e", "6", model="straight.nc")
+        small = self.mount_small(self.path("straight.nc").stat().st_size * 3 // 2)
+        run = ("-c", "net.json", "-i", "train.nc", "-n", "small/model.nc", "-e", "6", "--checkpoint-epochs", "2", "--keep", "0")
+        self.fail_with(3, "small/model.epoch4.nc: ", "trainer", *run)
+        self.assertEqual([path.name for path in small.iterdir()], ["model.epoch2.nc"])
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        self.assertIn("resuming from small/model.epoch2.nc", self.succeed("trainer", *run, "--resume", "auto").stderr)
+        self.assertEqual((small / "model.nc").read_bytes(), self.read("straight.nc"))
 
     def test_a_folder_that_cannot_be_written(self):
         self.path("closed").mkdir()
