@@ -111,19 +111,39 @@ class Soak(ProgramTest):
             self.assertLess(time.monotonic(), limit, "the run does not go on: " + run.err)
             time.sleep(0.0005)
 
+    def plan(self, kills):
+        """How each kill is to hit: a run that begins, a rank or the launcher at work, one that writes a checkpoint or, last of
+        all, the model."""
+        kinds = ["start", "checkpoint", "rank", "launcher"]
+        self.random.shuffle(kinds)
+        hows = (kinds * kills)[:kills]
+        if kills > len(kinds) or (kills > 0 and self.random.random() < 0.5):
+            hows[-1] = "end"
+        return hows
+
     def kill(self, run, how, at_epoch, ranks):
         """Kills one process of the run and waits until all have ended. Returns what was hit: None when the run was over."""
+        if how == "start":
+            moment = time.monotonic() + self.random.uniform(0.0, 1.0)
+            self.wait_for(lambda: time.monotonic() >= moment or run.epoch >= at_epoch, run)
+            return self.kill_one(run, self.random.choice(descendants(run.process.pid)), ranks)
         self.wait_for(lambda: run.epoch >= at_epoch, run)
         all_of_it = descendants(run.process.pid)
         if len(all_of_it) < ranks + (ranks > 0):
             return None
         victim = all_of_it[0]
         if ranks > 0 and how != "launcher":  # rank 0 writes checkpoints
-            victim = all_of_it[-ranks] if how == "checkpoint" else self.random.choice(all_of_it[-ranks:])
+            victim = self.random.choice(all_of_it[-ranks:]) if how == "rank" else all_of_it[-ranks]
         if how == "checkpoint":
             self.wait_for(self.temporary_files, run)
+        elif how == "end":
+            self.wait_for(lambda: any(name.startswith("soaked.nc") for name in self.temporary_files()), run)
         else:
             time.sleep(self.random.uniform(0.0, 0.15))
+        return self.kill_one(run, victim, ranks)
+
+    def kill_one(self, run, victim, ranks):
+        all_of_it = descendants(run.process.pid)
         try:
             os.kill(victim, signal.SIGKILL)
         except ProcessLookupError:  # it ended just now
@@ -163,8 +183,7 @@ class Soak(ProgramTest):
         subprocess.run(self.command(0, "straight.nc", epochs, "--checkpoint-epochs", "0"), cwd=self.folder, check=True,
                        capture_output=True, timeout=LIMIT_SECONDS)
         counts = collections.Counter()
-        hows = (["checkpoint", "rank", "launcher"] * kills)[:kills]
-        self.random.shuffle(hows)
+        hows = self.plan(kills)
         for number in range(kills + 1):
             ranks = self.random.randint(0, 4)
             left_before = self.temporary_files()
@@ -173,14 +192,16 @@ class Soak(ProgramTest):
             if number == kills:
                 self.assertEqual(run.end(), 0, run.err)
             else:
-                at = EPOCHS_A_KILL * number + self.random.randint(1, EPOCHS_A_KILL)
+                at = epochs if hows[number] == "end" else EPOCHS_A_KILL * number + self.random.randint(1, EPOCHS_A_KILL)
                 hit = self.kill(run, hows[number], at, ranks)
                 self.assertIsNotNone(hit, "the run ended before it was killed: " + run.err)
                 counts[hit] += 1
-                counts["in mid-checkpoint"] += bool(self.temporary_files())
+                if hows[number] in ("start", "end"):
+                    counts["at the " + hows[number]] += 1
+                counts["amid a file"] += bool(self.temporary_files())
                 self.check_mpis_files(hit)
             counts["resumed"] += "resuming from" in run.err
-            for name in left_before:
+            for name in left_before if " of memory" in run.err else ():  # it got as far as that
                 self.assertIn(f"removed {name}", run.err)
         self.assertEqual(self.read("soaked.nc"), self.read("straight.nc"))
         self.check_nothing_is_left("soaked")
