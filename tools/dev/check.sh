@@ -23,7 +23,7 @@ step() {
 
 shell_scripts() {
   local scripts
-  mapfile -t scripts < <(find tools tests .ci -name '*.sh' -o -path .ci/run)
+  mapfile -t scripts < <(find tools tests configs .ci -name '*.sh' -o -name '*.sbatch' -o -path .ci/run)
   local script
   for script in "${scripts[@]}"; do
     bash -n "$script" || return 1
