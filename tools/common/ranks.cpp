@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <exception>
 #include <future>
+#include <string_view>
 
 namespace norn::tools {
 
@@ -16,7 +17,9 @@ int ranks_on_this_host() {
   for (const char* name :
        {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"}) {
     const char* text = std::getenv(name);
-    const auto ranks = text ? parse_integer(text) : std::nullopt;
+    if (text == nullptr) continue;
+    const std::string_view all = text;  // Slurm's may be "4(x2),3": four on each of two hosts
+    const auto ranks = parse_integer(all.substr(0, all.find_first_not_of("0123456789")));
     if (ranks) return int(std::max(1LL, *ranks));
   }
   return 1;

@@ -37,6 +37,8 @@ StopSignals::StopSignals() {
 
 StopSignals::~StopSignals() {
   for (int number : kSignals) install(number, SIG_DFL);
+  // A request that comes when all is done must not turn the exit code into that of a crash.
+  install(SIGUSR1, SIG_IGN);
 }
 
 const std::atomic<bool>& StopSignals::requested() const {
