@@ -6,9 +6,7 @@
 #include "norn/base/text.h"
 #include "src/base/temporary_name.h"
 
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -70,17 +68,14 @@ std::optional<TemporaryName> parse(const std::string& name) {
 /// Seconds since a process of this host began; nothing when it has ended. Where that cannot be
 /// told: for ever.
 std::optional<double> process_age(pid_t process) {
-  if (::kill(process, 0) != 0 && errno == ESRCH) return std::nullopt;
+  if (!process_lives(process)) return std::nullopt;
   constexpr double kForEver = 1e18;
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const std::size_t name_ends = text.rfind(')');  // the name may hold anything
   if (name_ends == std::string::npos) return kForEver;
   std::istringstream fields(text.substr(name_ends + 1));
-  char state = 0;
-  fields >> state;
-  if (state == 'Z' || state == 'X') return std::nullopt;  // ended, but nobody asked how
-  constexpr int kFieldsBetween = 18;                      // state is field 3, starttime field 22
+  constexpr int kFieldsBetween = 19;  // the name is field 2, starttime field 22
   std::string skipped;
   for (int i = 0; i < kFieldsBetween; ++i) fields >> skipped;
   double ticks = 0.0;

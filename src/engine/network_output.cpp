@@ -149,12 +149,10 @@ bool Network::may_fuse_delta(int number) const {
 // The deltas of a block, and the gradient of its biases, where product, cost and delta are one
 // kernel: nothing where they are not.
 std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& target, Range units,
-                                                 Index examples, float scale, double* cost,
-                                                 int lane) {
+                                                 Index examples, float scale, double* cost) {
   UnitLayer& layer = *units_[std::size_t(number)];
   const Compute& compute = context_.compute;
-  Scratch& scratch = scratch_[std::size_t(lane)];
-  if (!may_fuse_delta(number)) return std::nullopt;
+  Scratch& scratch = scratch_[0];
   const Index width = units.count();
   const Index most = units_at_once(layer.partition(), batch_);
   OutputBlock block;
@@ -219,7 +217,7 @@ Index Network::run_fused_output(int number, const TargetView& target, const Weig
     const Range units{partition.units(blocks.begin + b).begin,
                       partition.units(blocks.begin + last).end};
     stage("output forward");
-    const auto delta = fused_delta(number, target, units, examples, step.scale, costs + b, 0);
+    const auto delta = fused_delta(number, target, units, examples, step.scale, costs + b);
     if (!delta) return b;
     backward_block(layer, units, *delta, step, 0, true);
   }

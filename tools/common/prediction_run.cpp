@@ -2,6 +2,7 @@
 // The predictor: requests in, batch by batch, predictions out.
 #include "tools/common/prediction_run.h"
 
+#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/engine/predictor.h"
@@ -41,7 +42,8 @@ class PredictionRun {
     const ScoreFormat checked(options_.score_format.empty() ? "4.3f" : options_.score_format);
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
-    const OutputGuard guard(options_.output, session_.rank());
+    if (session_.rank() == 0) remove_abandoned(options_.output);
+    const OutputGuard guard(options_.output);
     info_ = open_model_info(options_.model, *communicator);
     layer_ = choose_layer(info_.network, options_.layer);
     read_indexes();

@@ -150,9 +150,7 @@ std::unique_ptr<Runtime> RunOptions::make_runtime(int ranks) const {
   return norn::make_runtime(choice, ranks);
 }
 
-OutputGuard::OutputGuard(std::filesystem::path output, int rank) : output_(std::move(output)) {
-  if (rank == 0) remove_abandoned(output_);
-}
+OutputGuard::OutputGuard(std::filesystem::path output) : output_(std::move(output)) {}
 
 OutputGuard::~OutputGuard() {
   if (std::uncaught_exceptions() > 0) remove_abandoned(output_);

@@ -33,11 +33,11 @@ struct RunOptions {
   std::unique_ptr<Runtime> make_runtime(int ranks) const;
 };
 
-/// Removes what killed processes left of a program's output: at the beginning on rank 0, and when
-/// an error ends the run on all ranks, one of which may have been killed while it wrote.
+/// Removes what killed processes left of a program's output when an error ends the run: one of the
+/// ranks may have been killed while it wrote.
 class OutputGuard {
  public:
-  OutputGuard(std::filesystem::path output, int rank);
+  explicit OutputGuard(std::filesystem::path output);
   ~OutputGuard();
   OutputGuard(const OutputGuard&) = delete;
   OutputGuard& operator=(const OutputGuard&) = delete;

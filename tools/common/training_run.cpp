@@ -58,7 +58,7 @@ class TrainingRun {
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
     if (!options_.plan && session_.rank() == 0) check_model_path();
-    const OutputGuard guard(options_.model, session_.rank());
+    const OutputGuard guard(options_.model);
     Beginning beginning = begin(*communicator);
     DataSources sources{options_.inputs,
                         options_.outputs.empty() ? options_.inputs : options_.outputs,

@@ -140,7 +140,7 @@ class Network {
                            double* cost, int lane);
   bool may_fuse_delta(int layer) const;
   std::optional<DenseOperand> fused_delta(int layer, const TargetView& target, Range units,
-                                          Index examples, float scale, double* cost, int lane);
+                                          Index examples, float scale, double* cost);
   void clip_output_deltas(int layer, const TargetView& target, Index examples);
 
   void backward_hidden(int layer, Index examples, const StepPosition& position);
