@@ -171,8 +171,7 @@ __device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int c
     pipeline.multiply(number, consumer, sum);
     pipeline.finish(sum);
     units.judge(sum);
-    if (threadIdx.x % 32 == 0)
-      hopper::barrier_arrive(hopper::shared_address(shared.target_barriers.empty + at.slot));
+    hopper::barrier_arrive(hopper::shared_address(shared.target_barriers.empty + at.slot));
   }
 }
 
@@ -184,7 +183,7 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
   SharedMemory& shared = *reinterpret_cast<SharedMemory*>(bytes);
   Pipeline pipeline(task.operands, shared.barriers, hopper::shared_address(shared.stages));
   if (threadIdx.x == 0) {
-    shared.target_barriers.init(kConsumerThreads / 32);
+    shared.target_barriers.init(kConsumerThreads);
     pipeline.init();
   }
   __syncthreads();

@@ -44,11 +44,12 @@ struct TargetBarriers {
   std::uint64_t full[kTargetSlots];
   std::uint64_t empty[kTargetSlots];
 
-  /// `warps` of a consumer.
-  __device__ void init(std::uint32_t warps) {
+  /// `threads` of a consumer. Each of them arrives for itself: a warp's first lane alone would do,
+  /// but then compute-sanitizer does not see that the others have read.
+  __device__ void init(std::uint32_t threads) {
     for (int s = 0; s < kTargetSlots; ++s) {
       hopper::barrier_init(hopper::shared_address(full + s), 32 * kTargetWarps);
-      hopper::barrier_init(hopper::shared_address(empty + s), warps);
+      hopper::barrier_init(hopper::shared_address(empty + s), threads);
     }
   }
 };

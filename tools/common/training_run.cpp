@@ -60,6 +60,8 @@ class TrainingRun {
     if (!options_.plan && session_.rank() == 0) check_model_path();
     const OutputGuard guard(options_.model);
     Beginning beginning = begin(*communicator);
+    // Data sets may come to stand in its memory, so it outlives them.
+    std::unique_ptr<Runtime> runtime;
     DataSources sources{options_.inputs,
                         options_.outputs.empty() ? options_.inputs : options_.outputs,
                         data_memory_};
@@ -68,7 +70,7 @@ class TrainingRun {
     Graph graph = make_graph(beginning.network, data.shapes(), beginning.where);
     if (const auto reason = why_not_runnable(graph)) throw UsageError(*reason);
 
-    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(communicator->size());
+    runtime = options_.run.make_runtime(communicator->size());
     const Context context = runtime->context(*communicator, console_.log());
     if (plan(graph, data, *runtime, context)) return 0;
     Network network(std::move(graph), data.shapes(), context, beginning.network.training.batch,
