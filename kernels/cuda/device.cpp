@@ -133,6 +133,13 @@ std::string CudaDevice::description() const {
                      version % 1000 / 10);
 }
 
+std::string CudaDevice::identity() const {
+  std::string text = "GPU";
+  for (const char byte : state_->properties.uuid.bytes)
+    text += fmt::format("-{:02x}", unsigned(static_cast<unsigned char>(byte)));
+  return text;
+}
+
 std::int64_t CudaDevice::free_bytes() const {
   std::size_t free = 0;
   std::size_t total = 0;

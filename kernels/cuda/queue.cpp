@@ -31,7 +31,7 @@ DeviceQueue::DeviceQueue(cudaStream_t stream, cudaStream_t ahead, bool graphs, i
 DeviceQueue::~DeviceQueue() {
   for (cudaStream_t used : {copies_, ahead_, stream_, back_}) cudaStreamSynchronize(used);
   cudaEventDestroy(ready_);
-  for (cudaGraphExec_t graph : kept_) cudaGraphExecDestroy(graph);
+  drop_graphs();
   for (Piece& piece : pieces_) {
     cudaEventDestroy(piece.sent);
     if (piece.host) cudaFreeHost(piece.host);
@@ -97,6 +97,12 @@ void DeviceQueue::launch(cudaGraph_t graph) {
   check(cudaGraphInstantiate(&fresh, graph, 0), "cudaGraphInstantiate");
   kept_.insert(kept_.begin(), fresh);
   check(cudaGraphLaunch(fresh, stream_), "cudaGraphLaunch");
+}
+
+// One that the device is at goes when it is done.
+void DeviceQueue::drop_graphs() {
+  for (cudaGraphExec_t graph : kept_) cudaGraphExecDestroy(graph);
+  kept_.clear();
 }
 
 DeviceQueue::Piece& DeviceQueue::next_piece(std::size_t bytes) {

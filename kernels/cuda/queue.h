@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace norn::cuda {
@@ -18,6 +19,9 @@ class DeviceQueue final : public WorkQueue {
   ~DeviceQueue() override;
 
   void run(const std::function<void()>& enqueue) override;
+  bool make_graphs(bool on) override { return std::exchange(graphs_, on); }
+  void drop_graphs() override;
+  void* native_stream() override { return stream_; }
   void upload(void* to, const void* host, std::size_t bytes) override;
   void prepare(const std::function<void()>& enqueue) override;
   void download(void* host, const void* from, std::size_t bytes) override;

@@ -28,15 +28,15 @@ class CudaRecommend final : public RecommendKernels {
   explicit CudaRecommend(const Stream& stream)
       : stream_(stream), product_(stream), usable_(stream.precision == Precision::bf16) {}
 
-  bool fits(const ScoredUnits& units, Index k) const override {
-    return usable_ && !units.x.rounded.empty() && !units.w.rounded.empty() &&
-           units.w.rounded.rows >= kFewestUnits &&
-           TopKProduct::fits(units.x.rounded, units.w.rounded, k);
+  bool fits(const DenseOperand& x, const DenseOperand& w, Index units, Index k) const override {
+    return usable_ && units >= kFewestUnits && x.rounded.data != nullptr &&
+           TopKProduct::fits(x.rounded, w.rounded, k);
   }
 
   void find(const ScoredUnits& units, const Candidates& candidates, TopK& best,
             std::int64_t* gave_up) override {
-    product_.find(units.x.rounded, units.w.rounded, units.bias, 0, candidates, best, gave_up);
+    product_.find(units.x.rounded, units.w.rounded, units.bias, units.first, candidates, best,
+                  gave_up);
   }
 
   void check_lead(const TopK& found, const TopK& best, std::int64_t* gave_up) override {

@@ -335,7 +335,7 @@ bool is_hopper() {
 }  // namespace
 
 bool TopKProduct::fits(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w, Index k) {
-  return is_hopper() && can_map(x) && can_map(w) && x.cols == w.cols &&
+  return is_hopper() && can_map(x) && (w.empty() || (can_map(w) && x.cols == w.cols)) &&
          x.cols <= kMaxBoxes * kDepth && k <= kCandidateRoom - kGroupWidth;
 }
 

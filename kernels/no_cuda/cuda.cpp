@@ -31,6 +31,10 @@ std::string CudaDevice::description() const {
   return {};
 }
 
+std::string CudaDevice::identity() const {
+  return {};
+}
+
 std::int64_t CudaDevice::free_bytes() const {
   return 0;
 }

@@ -7,6 +7,7 @@
 #include "norn/base/text.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/layer.h"
+#include "norn/parallel/collectives.h"
 #include "src/engine/block_group.h"
 #include "src/engine/rounded_rows.h"
 #include "src/engine/target_runs.h"
@@ -57,6 +58,7 @@ class Planner {
       if (takes_part_[std::size_t(layer)]) add_layer(layer);
     for (std::size_t e = 0; e < graph_.edges.size(); ++e) add_edge(int(e));
     add_scratch();
+    add_joining();
     add_data();
     if (settings_.keeps_state)
       count_working("copy of weights and state", plan_.parameter_bytes + plan_.state_bytes);
@@ -184,9 +186,7 @@ class Planner {
       count_working(layer.name + " before dropout", own);
     if (layer.batch_normalization)
       count_working(layer.name + " normalised", own + mine(number) * kFloat);
-    const bool wanted = !graph_.destinations[std::size_t(number)].empty() ||
-                        !graph_.skip_destinations[std::size_t(number)].empty();
-    if (wanted) {
+    if (wants_delta(number)) {
       DeltaSum::Shape shape{settings_.batch, layer.units()};
       for (int edge : graph_.destinations[std::size_t(number)]) {
         const int destination = graph_.edges[std::size_t(edge)].destination;
@@ -196,6 +196,27 @@ class Planner {
       shape.joins = settings_.ranks > 1 || !graph_.skip_destinations[std::size_t(number)].empty();
       count_working(layer.name + " sums of deltas", DeltaSum::bytes_of(shape, !settings_.on_gpu));
     }
+  }
+
+  // GPUs of several ranks send and receive packed columns.
+  void add_joining() {
+    if (!settings_.on_gpu || settings_.ranks == 1) return;
+    Index room = 0;
+    for (int number : graph_.order) {
+      if (!takes_part_[std::size_t(number)] || is_input(number) || is_output(number)) continue;
+      std::vector<Range> shares;
+      for (int r = 0; r < settings_.ranks; ++r)
+        shares.push_back(partition(number).units_of(r, settings_.ranks));
+      const bool rounded = settings_.rounds_operands && training() && !is_softmax(number);
+      const Index matrices = training() && wants_delta(number) ? 2 : 0;
+      room =
+          std::max(room, nccl_room(settings_.batch, shares, rounded ? kRounded : kFloat, matrices));
+    }
+    count_working("columns for other ranks", room);
+  }
+  bool wants_delta(int number) const {
+    return !graph_.destinations[std::size_t(number)].empty() ||
+           !graph_.skip_destinations[std::size_t(number)].empty();
   }
 
   // Network::may_fuse_delta.
@@ -221,7 +242,8 @@ class Planner {
     const Index blocks = partition(number).blocks_of(0, settings_.ranks).count();
     count_working(name + " sums of SoftMax rows",
                   2 * blocks * settings_.batch * kFloat +
-                      settings_.batch * (kFloat + 2 * Index(sizeof(std::int64_t))));
+                      settings_.batch * (kFloat + 2 * Index(sizeof(std::int64_t))) +
+                      (settings_.ranks > 1 ? settings_.ranks * settings_.batch * kFloat : 0));
     if (keeps_z(number))
       count_working(name + " pre-activations", mine(number) * settings_.batch * kFloat);
   }

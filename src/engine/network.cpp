@@ -258,6 +258,8 @@ void Network::build_scratch() {
     if (layer->is_softmax()) {
       state->block_maximum = Matrix<float>(blocks.count(), batch_, context_.compute.memory);
       state->block_sum = Matrix<float>(blocks.count(), batch_, context_.compute.memory);
+      if (const int ranks = context_.communicator.size(); ranks > 1)
+        state->rank_maximum = Matrix<float>(ranks, batch_, context_.compute.memory);
       state->maximum = Buffer<float>(batch_, context_.compute.memory);
       state->total = Buffer<std::int64_t>(batch_, context_.compute.memory);
       state->coupling = Buffer<std::int64_t>(batch_, context_.compute.memory);
@@ -310,8 +312,8 @@ Index Network::working_bytes() const {
   for (const auto& state : outputs_)
     if (state)
       bytes += state->kept_z.bytes() + state->block_maximum.bytes() + state->block_sum.bytes() +
-               state->maximum.bytes() + state->total.bytes() + state->coupling.bytes() +
-               (state->target_runs ? state->target_runs->bytes() : 0);
+               state->rank_maximum.bytes() + state->maximum.bytes() + state->total.bytes() +
+               state->coupling.bytes() + (state->target_runs ? state->target_runs->bytes() : 0);
   for (const auto& shared : shared_)
     if (shared) bytes += shared->sum.bytes() + shared->part.bytes();
   return bytes;

@@ -73,14 +73,27 @@ SoftMaxRows Network::rows_of(const OutputState& state, Index examples) const {
           state.coupling.view().range(0, examples)};
 }
 
+// The largest pre-activation of every row, of all ranks: each gives its own, and takes the largest.
+void Network::join_maxima(OutputState& state, VectorView<float> maximum) {
+  const Index ranks = context_.collectives->size();
+  if (ranks == 1) return;
+  const MatrixView<float> all{state.rank_maximum.view().data, ranks, maximum.size, batch_};
+  std::vector<Range> rows;
+  for (Index r = 0; r < ranks; ++r) rows.push_back({r, r + 1});
+  context_.compute.kernels.pointwise->copy({maximum.data, 1, maximum.size, maximum.size},
+                                           all.row_range(context_.collectives->rank(), 1));
+  context_.collectives->all_gather_rows(all, rows);
+  context_.compute.kernels.cost->softmax_maximum(all, maximum);
+}
+
 // What the blocks of a SoftMax layer must know of each other: maximum and total of every row, and,
 // for a target, the coupling of its deltas.
 void Network::softmax_rows(int number, const TargetView* target, Index examples) {
   UnitLayer& layer = *units_[std::size_t(number)];
   OutputState& state = *outputs_[std::size_t(number)];
   const Compute& compute = context_.compute;
-  Communicator& communicator = context_.communicator;
-  const Range blocks = layer.partition().blocks_of(communicator.rank(), communicator.size());
+  Collectives& collectives = *context_.collectives;
+  const Range blocks = layer.partition().blocks_of(collectives.rank(), collectives.size());
   const auto for_blocks = [&](const auto& body) {
     compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
       body(b, layer.partition().units(blocks.begin + b), lane);
@@ -95,12 +108,12 @@ void Network::softmax_rows(int number, const TargetView* target, Index examples)
   });
   const VectorView<float> maximum = state.maximum.view().range(0, examples);
   compute.kernels.cost->softmax_maximum(maxima, maximum);
-  communicator.all_reduce_max({maximum.data, std::size_t(examples)});
+  join_maxima(state, maximum);
   state.total.fill_zero();
   std::int64_t* out_of_range = outcome().data() + 2 * number + 1;
   compute.kernels.cost->softmax_total(maxima, sums, maximum, state.total.view().range(0, examples),
                                       out_of_range);
-  communicator.all_reduce_sum({state.total.data(), std::size_t(examples)});
+  collectives.all_reduce_sum({state.total.data(), std::size_t(examples)});
   if (!target) return;
 
   const SoftMaxCost cost = softmax_cost(graph_.network);
@@ -117,7 +130,7 @@ void Network::softmax_rows(int number, const TargetView* target, Index examples)
     compute.kernels.cost->softmax_coupling(cost, *target, units.begin, z, rows, coupling,
                                            out_of_range);
   });
-  communicator.all_reduce_sum({coupling.data, std::size_t(examples)});
+  collectives.all_reduce_sum({coupling.data, std::size_t(examples)});
 }
 
 // Delta of a block in place of its pre-activations, rounded too where products read that.

@@ -52,6 +52,7 @@ MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden
 }
 
 MatrixView<const float> Network::in_main_memory(MatrixView<const float> values) {
+  context_.collectives->wait_for_all(*context_.compute.kernels.queue);
   if (host_values_.size() < values.size()) host_values_ = Buffer<float>(values.size());
   context_.compute.memory.read(values.data, host_values_.data(),
                                std::size_t(values.size()) * sizeof(float));

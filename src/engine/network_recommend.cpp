@@ -4,6 +4,8 @@
 #include "norn/engine/network.h"
 #include "src/engine/network_state.h"
 
+#include <algorithm>
+
 namespace norn {
 namespace {
 
@@ -17,44 +19,58 @@ bool keeps_order(const LayerActivation& activation) {
 
 }  // namespace
 
-ScoredUnits Network::scored_units(int output_layer, Index units, Index examples) const {
+// Units that this rank has.
+ScoredUnits Network::scored_units(int output_layer, Range units, Index examples) const {
   const UnitLayer& layer = *unit_layer(output_layer);
-  return {output_of(layer.source_layers[0], examples).dense,
-          layer.connections[0].operand({0, units}), layer.bias.value.view().range(0, units)};
+  return {output_of(layer.source_layers[0], examples).dense, layer.connections[0].operand(units),
+          layer.bias.value.view().range(units.begin - layer.mine().begin, units.count()),
+          units.begin};
 }
 
+// The answer is the same on any number of ranks: it follows from the whole layer.
 bool Network::finds_best(int output_layer, Index units, Index k) const {
   const UnitLayer* found = unit_layer(output_layer);
   if (!context_.compute.kernels.recommend || !found || !found->is_output()) return false;
   const UnitLayer& layer = *found;
-  return context_.communicator.size() == 1 && layer.connections.size() == 1 &&
-         layer.connections[0].begins_with_bias() && units_[std::size_t(layer.source_layers[0])] &&
-         graph_.skips[std::size_t(output_layer)].empty() &&
-         keeps_order(layer.descriptor().activation) &&
-         context_.compute.kernels.recommend->fits(scored_units(output_layer, units, batch_), k);
+  if (layer.connections.size() != 1 || !layer.connections[0].begins_with_bias() ||
+      !units_[std::size_t(layer.source_layers[0])] ||
+      !graph_.skips[std::size_t(output_layer)].empty() ||
+      !keeps_order(layer.descriptor().activation))
+    return false;
+  const ScoredUnits own = scored_units(output_layer, layer.mine(), batch_);
+  return context_.compute.kernels.recommend->fits(own.x, own.w, units, k);
 }
 
-void Network::predict_best(const BoundBatch& batch, int output_layer, const BestSearch& search) {
+void Network::find_best(const BoundBatch& batch, int output_layer, const BestSearch& search) {
   require(batch.examples >= 1 && batch.examples <= batch_,
-          "Network::predict_best: batch is empty or larger than planned");
+          "Network::find_best: batch is empty or larger than planned");
   load(batch, Pass::prediction, StepPosition{});
   const Compute& compute = context_.compute;
   const UnitLayer& layer = *unit_layer(output_layer);
+  const Range own{layer.mine().begin, std::min(layer.mine().end, search.units)};
   compute.kernels.queue->run([&] {
     forward_hidden(batch, Pass::prediction, StepPosition{});
     if (layer.is_softmax()) softmax_rows(output_layer, nullptr, batch.examples);
     search.gave_up.fill_zero();
-    compute.kernels.recommend->find(scored_units(output_layer, search.units, batch.examples),
-                                    search.candidates, search.found, search.gave_up.data());
+    if (own.count() > 0)
+      compute.kernels.recommend->find(scored_units(output_layer, own, batch.examples),
+                                      search.candidates, search.found, search.gave_up.data());
+  });
+}
+
+void Network::score_best(int output_layer, Index examples, const BestSearch& search, TopK& best) {
+  const Compute& compute = context_.compute;
+  const UnitLayer& layer = *unit_layer(output_layer);
+  compute.kernels.queue->run([&] {
     const MatrixView<float> score = search.found.score.view();
     if (layer.is_softmax())
-      compute.kernels.cost->softmax_values(
-          rows_of(*outputs_[std::size_t(output_layer)], batch.examples), score);
+      compute.kernels.cost->softmax_values(rows_of(*outputs_[std::size_t(output_layer)], examples),
+                                           score);
     else
       compute.kernels.pointwise->activate(std::get<Activation>(layer.descriptor().activation),
                                           score);
-    compute.kernels.select->merge(search.found, search.best);
-    compute.kernels.recommend->check_lead(search.found, search.best, search.gave_up.data());
+    compute.kernels.select->merge(search.found, best);
+    compute.kernels.recommend->check_lead(search.found, best, search.gave_up.data());
   });
 }
 

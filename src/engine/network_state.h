@@ -23,6 +23,7 @@ struct Network::OutputState {
       kept_z;  ///< pre-activations of all own blocks, block after block; empty: recomputed
   Matrix<float> block_maximum;            ///< [own blocks x B], SoftMax
   Matrix<float> block_sum;                ///< [own blocks x B]
+  Matrix<float> rank_maximum;             ///< [ranks x B], with several ranks
   Buffer<float> maximum;                  ///< [B]
   Buffer<std::int64_t> total;             ///< [B]
   Buffer<std::int64_t> coupling;          ///< [B]

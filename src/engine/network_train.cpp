@@ -91,7 +91,7 @@ FixedSum Network::finish_step() {
   require(!in_flight_.empty(), "Network::finish_step: no step was begun");
   const InFlight step = in_flight_.front();
   in_flight_.pop_front();
-  context_.compute.kernels.queue->wait(step.done);
+  context_.collectives->wait(*context_.compute.kernels.queue, step.done);
   const auto& layers = graph_.network.layers;
   // One word a layer: bit 0 a cost, bit 1 a delta, bit 2 a sum of SoftMax that is out of range.
   std::vector<std::int64_t> trouble(layers.size(), 0);
@@ -111,7 +111,7 @@ FixedSum Network::finish_step() {
         trouble[at] |= 1;
     }
   }
-  context_.communicator.all_reduce_sum(trouble);
+  const FixedSum all = join_outcome(trouble, cost);
   for (int layer : order_) {
     const std::int64_t of_layer = trouble[std::size_t(layer)];
     if (of_layer == 0) continue;
@@ -124,7 +124,18 @@ FixedSum Network::finish_step() {
         "the last checkpoint",
         layers[std::size_t(layer)].name, what, step.position.step, step.position.epoch + 1));
   }
-  return context_.communicator.all_reduce(cost);
+  return all;
+}
+
+// In one collective, for it is made at every step.
+FixedSum Network::join_outcome(std::vector<std::int64_t>& trouble, const FixedSum& cost) {
+  if (context_.communicator.size() == 1) return cost;
+  for (std::int64_t word : {cost.high(), cost.low(), cost.magnitude()}) trouble.push_back(word);
+  context_.communicator.all_reduce_sum(trouble);
+  const std::size_t at = trouble.size() - 3;
+  const FixedSum all = FixedSum::from_words(trouble[at], trouble[at + 1], trouble[at + 2]);
+  trouble.resize(at);
+  return all;
 }
 
 void Network::forward_hidden(const BoundBatch& batch, Pass pass, const StepPosition& position) {
@@ -199,7 +210,19 @@ void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosi
     stage("activation");
     unit.finish_forward(compute, examples, pass, position);
   }
-  context_.communicator.all_gather_columns(unit.whole(examples), shares_[std::size_t(layer)]);
+  gather_output(unit, examples, pass);
+}
+
+// Every rank's activations of a hidden layer, as products read them.
+void Network::gather_output(UnitLayer& unit, Index examples, Pass pass) {
+  const Compute& compute = context_.compute;
+  const std::vector<Range>& shares = shares_[std::size_t(unit.settings().number)];
+  stage("gather");
+  if (unit.gives_rounded(pass)) {
+    context_.collectives->all_gather_columns(unit.rounded(examples), shares);
+    return;
+  }
+  context_.collectives->all_gather_columns(unit.whole(examples), shares);
   if (unit.is_softmax()) unit.softmax(compute, examples);
   unit.round_output(compute, examples);
   if (pass == Pass::training) unit.turn_output(compute, examples);
@@ -309,20 +332,25 @@ void Network::finish_sparse(UnitLayer& layer, const WeightStep& step) {
 // Joins what all destinations of a hidden layer, on all ranks, say about its activations.
 void Network::receive_delta(int layer, Index examples, const StepPosition& position) {
   UnitLayer& unit = *units_[std::size_t(layer)];
-  Communicator& communicator = context_.communicator;
+  Collectives& collectives = *context_.collectives;
   DeltaSum& sum = unit.delta_sum;
-  const bool alone = communicator.size() == 1;
+  const bool alone = collectives.size() == 1;
   if (!alone) {
     sum.fill_words(context_.compute);
-    communicator.all_reduce_sum(sum.flags());
-    communicator.reduce_scatter_columns(sum.fine(), shares_[std::size_t(layer)]);
-    if (sum.flags()[0] != 0)
-      communicator.reduce_scatter_columns(sum.coarse(), shares_[std::size_t(layer)]);
+    stage("reduce");
+    sum.join(
+        [&](std::span<const MatrixView<std::int64_t>> words) {
+          collectives.reduce_scatter_columns(words, shares_[std::size_t(layer)]);
+        },
+        [&](std::span<std::int64_t> flags) { collectives.all_reduce_sum(flags); });
+    stage("hidden delta");
   }
   unit.take_delta(context_.compute, examples, position, alone);
   if (!alone) {
-    communicator.all_reduce_max(sum.maximum());
+    stage("reduce");
+    collectives.all_reduce_max(sum.maximum());
     sum.adapt(context_.compute);
+    stage("hidden delta");
   }
   if (!unit.is_softmax()) return;
   const SparsenessPenalty& sparseness = unit.settings().sparseness;
@@ -334,7 +362,7 @@ void Network::receive_delta(int layer, Index examples, const StepPosition& posit
   const MatrixView<float> own = rows.view().columns(unit.mine().begin, unit.mine().count());
   PointwiseKernels& pointwise = *context_.compute.kernels.pointwise;
   pointwise.copy(unit.delta(examples), own);
-  communicator.all_gather_columns(rows.view(), shares_[std::size_t(layer)]);
+  collectives.all_gather_columns(rows.view(), shares_[std::size_t(layer)]);
   pointwise.softmax_rows_backward(unit.whole(examples), rows.view());
   pointwise.copy(own, unit.delta(examples));
 }
@@ -372,14 +400,9 @@ void Network::reduce_row_squares(Index examples) {
   // Several lanes, like several ranks, are the host's.
   for (std::size_t lane = 1; lane < scratch_.size(); ++lane)
     for (Index b = 0; b < examples; ++b) sums[b].add(sums[Index(lane) * batch_ + b]);
-  if (context_.communicator.size() == 1) return;
-  std::vector<std::int64_t> words;
-  for (Index b = 0; b < examples; ++b)
-    for (std::int64_t word : {sums[b].high(), sums[b].low(), sums[b].magnitude()})
-      words.push_back(word);
-  context_.communicator.all_reduce_sum(words);
-  for (std::size_t b = 0; b < std::size_t(examples); ++b)
-    sums[b] = FixedSum::from_words(words[3 * b], words[3 * b + 1], words[3 * b + 2]);
+  // Their words may be added as they are.
+  context_.collectives->all_reduce_sum(
+      {reinterpret_cast<std::int64_t*>(sums), FixedSum::kWords * std::size_t(examples)});
 }
 
 void Network::clip_deltas(UnitLayer& unit, Index examples) {
@@ -411,9 +434,9 @@ void Network::add_shared_gradients(UnitLayer& layer) {
     const bool rows = connection.weights().shape().by_destination != connection.transposed();
     const std::vector<Range>& shares = shares_[std::size_t(number)];
     if (rows)
-      context_.communicator.all_gather_rows(part, shares);
+      context_.collectives->all_gather_rows(part, shares);
     else
-      context_.communicator.all_gather_columns(part, shares);
+      context_.collectives->all_gather_columns(part, shares);
     context_.compute.kernels.pointwise->add(
         part, shared_[std::size_t(owner >= 0 ? owner : edge)]->sum.view());
   }

@@ -15,25 +15,25 @@ namespace norn {
 namespace {
 
 // A rank's lists as bytes: counts [B], scores [B x K], units [B x K].
-std::vector<std::byte> pack(const TopK& best) {
+std::vector<std::byte> pack(const Memory& memory, TopK& best) {
   const auto counts = std::size_t(best.count.bytes());
   const auto scores = std::size_t(best.score.bytes());
   const auto units = std::size_t(best.unit.bytes());
   std::vector<std::byte> bytes(counts + scores + units);
-  std::memcpy(bytes.data(), best.count.data(), counts);
-  std::memcpy(bytes.data() + counts, best.score.view().data, scores);
-  std::memcpy(bytes.data() + counts + scores, best.unit.view().data, units);
+  memory.read(best.count.data(), bytes.data(), counts);
+  memory.read(best.score.view().data, bytes.data() + counts, scores);
+  memory.read(best.unit.view().data, bytes.data() + counts + scores, units);
   return bytes;
 }
 
-void unpack(const std::vector<std::byte>& bytes, TopK& best) {
+void unpack(Memory& memory, const std::vector<std::byte>& bytes, TopK& best) {
   const auto counts = std::size_t(best.count.bytes());
   const auto scores = std::size_t(best.score.bytes());
   const auto units = std::size_t(best.unit.bytes());
   require(bytes.size() == counts + scores + units, "Predictor: ranks differ in batch or K");
-  std::memcpy(best.count.data(), bytes.data(), counts);
-  std::memcpy(best.score.view().data, bytes.data() + counts, scores);
-  std::memcpy(best.unit.view().data, bytes.data() + counts + scores, units);
+  memory.write(best.count.data(), bytes.data(), counts);
+  memory.write(best.score.view().data, bytes.data() + counts, scores);
+  memory.write(best.unit.view().data, bytes.data() + counts + scores, units);
 }
 
 // How much longer the lists are that a search inside the product fills: enough for the last score
@@ -65,7 +65,7 @@ Predictor::Predictor(Network& network, int output_layer, Index k, Index units)
   lanes_.resize(lanes);
   scaled_.resize(lanes);
   const Index longer = std::min(longer_list(k_), units_);
-  if (!network.finds_best(layer_, units_, longer)) return;
+  if (network.context().communicator.any(!network.finds_best(layer_, units_, longer))) return;
   found_k_ = longer;
   gave_up_ = Buffer<std::int64_t>(1, network.context().compute.memory);
 }
@@ -82,8 +82,8 @@ const TopK& Predictor::predict(const BoundBatch& batch, const ScoreFilter& filte
   wrote_scores_ = !find_best(batch, where);
   if (!wrote_scores_) return host_best_;
   merge_blocks(batch, where);
+  join_ranks(lanes_[0], k_, batch.examples);
   if (!network_.context().compute.memory.is_host()) return read_best(batch.examples);
-  merge_ranks(batch.examples);
   return lanes_[0];
 }
 
@@ -94,12 +94,16 @@ bool Predictor::find_best(const BoundBatch& batch, const ScoreFilter& where) {
   select.begin(batch.examples, found_k_, found_);
   select.begin(batch.examples, k_, lanes_[0]);
   const Candidates candidates{where.excluded, where.allowed};
-  network_.predict_best(batch, layer_, {units_, candidates, found_, lanes_[0], gave_up_});
-  std::int64_t gave_up = 1;
-  gave_up_.read(&gave_up, 1);
-  times_given_up_ = gave_up != 0 ? times_given_up_ + 1 : 0;
-  if (gave_up == 0) read_best(batch.examples);
-  return gave_up == 0;
+  const Network::BestSearch search{units_, candidates, found_, gave_up_};
+  network_.find_best(batch, layer_, search);
+  join_ranks(found_, found_k_, batch.examples);
+  network_.score_best(layer_, batch.examples, search, lanes_[0]);
+  std::int64_t word = 1;
+  gave_up_.read(&word, 1);
+  const bool gave_up = network_.context().communicator.any(word != 0);
+  times_given_up_ = gave_up ? times_given_up_ + 1 : 0;
+  if (!gave_up) read_best(batch.examples);
+  return !gave_up;
 }
 
 // Scores are written block by block and merged into the lists.
@@ -162,18 +166,19 @@ const TopK& Predictor::read_best(Index examples) {
   return host_best_;
 }
 
-void Predictor::merge_ranks(Index examples) {
-  Communicator& communicator = network_.context().communicator;
-  if (communicator.size() == 1) return;
-  SelectKernels& select = *network_.context().compute.kernels.select;
-  const std::vector<std::byte> mine = pack(lanes_[0]);
-  const auto all = communicator.gather_to_all(mine);
-  TopK other;
+// The lists of all ranks become one, the same on each.
+void Predictor::join_ranks(TopK& list, Index k, Index examples) {
+  const Context& context = network_.context();
+  if (context.communicator.size() == 1) return;
+  context.collectives->wait_for_all(*context.compute.kernels.queue);
+  Memory& memory = context.compute.memory;
+  SelectKernels& select = *context.compute.kernels.select;
+  const auto all = context.communicator.gather_to_all(pack(memory, list));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (int(rank) == communicator.rank()) continue;
-    select.begin(examples, k_, other);
-    unpack(all[rank], other);
-    select.merge(other, lanes_[0]);
+    if (int(rank) == context.communicator.rank()) continue;
+    select.begin(examples, k, other_);
+    unpack(memory, all[rank], other_);
+    select.merge(other_, list);
   }
 }
 

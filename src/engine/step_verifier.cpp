@@ -82,6 +82,8 @@ StepVerifier::Result StepVerifier::compute(const BoundBatch& batch, const StepPo
   Result result;
   const Compute& compute = network_.context().compute;
   Communicator& ranks = network_.context().communicator;
+  // What a rank brings to a collective is read when it is made, so a GPU makes no graph of it.
+  const bool graphs = compute.kernels.queue->make_graphs(ranks.size() == 1);
   ranks.set_trace(&result.brought);
   try {
     result.cost = network_.train_step(batch, position);
@@ -92,6 +94,7 @@ StepVerifier::Result StepVerifier::compute(const BoundBatch& batch, const StepPo
     throw;
   }
   ranks.set_trace(nullptr);
+  compute.kernels.queue->make_graphs(graphs);
   for (Region& region : regions_) {
     sum_.fill_zero();
     compute.kernels.pointwise->checksum({region.data, region.bytes}, sum_.data());

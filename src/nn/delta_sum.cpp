@@ -3,6 +3,7 @@
 #include "norn/nn/delta_sum.h"
 
 #include <algorithm>
+#include <array>
 
 namespace norn {
 
@@ -30,6 +31,11 @@ DeltaSum::DeltaSum(const Shape& shape, Memory& memory)
     fine_ = Matrix<std::int64_t>::zeros(shape.examples, shape.units, memory);
     coarse_ = Matrix<std::int64_t>::zeros(shape.examples, shape.units, memory);
   }
+  if (shape.joins && !host_) {
+    const std::int64_t one = 1;
+    always_ = Buffer<std::int64_t>(1, memory);
+    always_.write(&one, 1);
+  }
   waiting_ = Buffer<float>(places_ * shape.examples * shape.units, memory);
   const FixedFormat format = FixedFormat::for_maximum(1.0, shape.terms);
   format_.write(&format, 1);
@@ -40,11 +46,11 @@ void DeltaSum::begin(Index examples, std::int64_t* flags) {
   used_places_ = 0;
   if (host_) {
     if (flags_ != nullptr && flags_[0] != 0) coarse_.fill_zero();  // the step before used them
-    flags_ = flags;
+    flags_ = coarse_used_ = flags;
     fine_.fill_zero();
     return;
   }
-  flags_ = flags;
+  flags_ = coarse_used_ = flags;
   // A GPU's flags cannot be read here, but coarse words that were taken are 0 again; and as terms
   // come one after the other, the first ones can overwrite the fine words.
   if (!coarse_is_zero_) coarse_.fill_zero();
@@ -79,8 +85,22 @@ void DeltaSum::fill_words(const Compute& compute) {
   fine_is_old_ = false;
 }
 
+void DeltaSum::join(
+    const std::function<void(std::span<const MatrixView<std::int64_t>> words)>& add_words,
+    const std::function<void(std::span<std::int64_t> flags)>& add_flags) {
+  const std::array words{fine(), coarse()};
+  if (host_) {
+    add_flags({flags_, 2});
+    add_words(std::span(words).first(flags_[0] != 0 ? 2 : 1));
+    return;
+  }
+  // A GPU's flags cannot be read here: both words always count.
+  add_words(words);
+  coarse_used_ = always_.data();
+}
+
 FixedMatrixView DeltaSum::view(Index first_unit, Index units) {
-  return {fine().columns(first_unit, units), coarse().columns(first_unit, units), flags_,
+  return {fine().columns(first_unit, units), coarse().columns(first_unit, units), coarse_used_,
           flags_ + 1};
 }
 

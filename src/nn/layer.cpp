@@ -102,7 +102,7 @@ MatrixView<float> UnitLayer::turned_output(Index examples) {
 void UnitLayer::round_output(const Compute& compute, Index examples) {
   // finish_forward() has rounded what is all its own.
   if (!rounded_out_.empty() && (is_softmax() || !owns_all()))
-    compute.kernels.pointwise->round(whole(examples), rounded_out_.first_rows(examples));
+    compute.kernels.pointwise->round(whole(examples), rounded(examples));
 }
 
 void UnitLayer::turn_output(const Compute& compute, Index examples) {
@@ -148,13 +148,14 @@ void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass
     dropout = dropout_mask(position);
     if (!before_dropout_.empty()) before = before_dropout_.first_rows(examples);
   }
-  MatrixView<Bfloat16> rounded;
-  if (!rounded_out_.empty() && owns_all()) rounded = rounded_out_.first_rows(examples);
+  MatrixView<Bfloat16> of_own;
+  if (!rounded_out_.empty() && (owns_all() || gives_rounded(pass)))
+    of_own = rounded(examples).columns(mine().begin, mine().count());
   MatrixView<float> turned;
   if (!turned_out_.empty() && owns_all() && pass == Pass::training)
     turned = turned_output(examples);
   compute.kernels.pointwise->activate(pointwise_activation(descriptor()), dropout, z, before,
-                                      rounded, turned);
+                                      of_own, turned);
 }
 
 void UnitLayer::softmax(const Compute& compute, Index examples) {

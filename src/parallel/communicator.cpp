@@ -26,19 +26,33 @@ std::string Communicator::where() const {
 
 template <typename T>
 void Communicator::trace(MatrixView<T> part) const {
-  if (trace_ == nullptr || size() == 1) return;
+  if (!is_traced()) return;
+  // Every row's sum counts from a number of its own, so that rows cannot change places.
+  const std::size_t bytes = std::size_t(part.cols) * sizeof(T);
+  const std::size_t words = (bytes + sizeof(std::uint32_t) - 1) / sizeof(std::uint32_t);
   std::uint64_t sum = 0;
   for (Index r = 0; r < part.rows; ++r)
-    sum += checksum(part.row(r), std::size_t(part.cols) * sizeof(T),
-                    std::uint64_t(r * part.cols) * (sizeof(T) / sizeof(std::uint32_t)));
+    sum += checksum(part.row(r), bytes, std::uint64_t(r) * words);
   trace_->push_back(sum);
 }
+template void Communicator::trace(MatrixView<float>) const;
+template void Communicator::trace(MatrixView<Bfloat16>) const;
+template void Communicator::trace(MatrixView<std::int64_t>) const;
 
-void Communicator::all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) {
+template <typename T>
+void Communicator::gather_columns(MatrixView<T> whole, std::span<const Range> shares) {
   check_shares(shares, size(), whole.cols);
   const Range mine = shares[std::size_t(rank())];
   trace(whole.columns(mine.begin, mine.count()));
   do_all_gather_columns(whole, shares);
+}
+
+void Communicator::all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) {
+  gather_columns(whole, shares);
+}
+
+void Communicator::all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares) {
+  gather_columns(whole, shares);
 }
 
 void Communicator::all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) {

@@ -81,7 +81,12 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return size_; }
   std::string describe() const override { return fmt::format("MPI, {} ranks", size_); }
 
-  void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override;
+  void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
+    gather_columns(whole, shares);
+  }
+  void do_all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares) override {
+    gather_columns(whole, shares);
+  }
   void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override;
   void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
                                  std::span<const Range> shares) override;
@@ -90,8 +95,11 @@ class MpiCommunicator final : public Communicator {
   std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) override;
   void broadcast(std::span<std::byte> data, int root) override;
   void barrier() override;
+  void wait_for(const std::function<bool()>& done, const char* operation) override;
 
  private:
+  template <typename T>
+  void gather_columns(MatrixView<T> whole, std::span<const Range> shares);
   template <typename T>
   void all_gather(const char* operation, const std::vector<Region<T>>& regions);
   template <typename T>
@@ -204,13 +212,20 @@ std::string MpiCommunicator::late_ranks() const {
 }
 
 void MpiCommunicator::finish(const char* operation) {
+  wait_for(
+      [&] {
+        int done = 0;
+        check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), operation);
+        return done != 0;
+      },
+      operation);
+}
+
+void MpiCommunicator::wait_for(const std::function<bool()>& done, const char* operation) {
   const Clock::time_point start = Clock::now();
   double looked = 0.0;
   std::optional<double> gone_since;
-  for (;;) {
-    int done = 0;
-    check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), operation);
-    if (done != 0) return;
+  while (!done()) {
     const std::chrono::duration<double> waited = Clock::now() - start;
     if (waited.count() > timeout_seconds_) {
       fail(
@@ -261,9 +276,9 @@ void MpiCommunicator::all_gather(const char* operation, const std::vector<Region
   }
 }
 
-void MpiCommunicator::do_all_gather_columns(MatrixView<float> whole,
-                                            std::span<const Range> shares) {
-  std::vector<Region<float>> regions;
+template <typename T>
+void MpiCommunicator::gather_columns(MatrixView<T> whole, std::span<const Range> shares) {
+  std::vector<Region<T>> regions;
   for (const Range& share : shares) regions.push_back({whole.columns(share.begin, share.count())});
   all_gather("all_gather_columns", regions);
 }

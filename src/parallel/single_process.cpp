@@ -4,6 +4,8 @@
 #include "norn/base/error.h"
 #include "norn/parallel/communicator.h"
 
+#include <thread>
+
 namespace norn {
 
 namespace {
@@ -15,6 +17,7 @@ class SingleProcess final : public Communicator {
   std::string describe() const override { return "one process"; }
 
   void do_all_gather_columns(MatrixView<float>, std::span<const Range>) override {}
+  void do_all_gather_columns(MatrixView<Bfloat16>, std::span<const Range>) override {}
   void do_all_gather_rows(MatrixView<float>, std::span<const Range>) override {}
   void do_reduce_scatter_columns(MatrixView<std::int64_t>, std::span<const Range>) override {}
   void do_all_reduce_sum(std::span<std::int64_t>) override {}
@@ -26,6 +29,9 @@ class SingleProcess final : public Communicator {
     require(root == 0, "communicator: the root of a broadcast must be a rank");
   }
   void barrier() override {}
+  void wait_for(const std::function<bool()>& done, const char*) override {
+    while (!done()) std::this_thread::yield();
+  }
 };
 
 }  // namespace

@@ -52,11 +52,13 @@ class Group {
       return;
     }
     all_here_.wait(lock, [&] { return meeting_ != meeting || !ended_.empty(); });
-    if (meeting_ == meeting) {
-      throw CommunicationError(fmt::format("rank {} of {} ({}): {} cannot complete: {}",
-                                           rank.rank(), ranks_, rank.place().text(), operation,
-                                           ended_));
-    }
+    if (meeting_ == meeting) fail(rank, operation);
+  }
+
+  /// Throws CommunicationError when a rank has ended with an error.
+  void require_all(const Communicator& rank, const char* operation) {
+    const std::unique_lock lock(mutex_);
+    if (error_) fail(rank, operation);
   }
 
   /// Rank `rank` leaves for good, with an exception or without one.
@@ -74,6 +76,11 @@ class Group {
   std::vector<Call> calls;  ///< by rank; written before a meeting, read after it
 
  private:
+  [[noreturn]] void fail(const Communicator& rank, const char* operation) const {
+    throw CommunicationError(fmt::format("rank {} of {} ({}): {} cannot complete: {}", rank.rank(),
+                                         ranks_, rank.place().text(), operation, ended_));
+  }
+
   const int ranks_;
   std::mutex mutex_;
   std::condition_variable all_here_;
@@ -92,12 +99,10 @@ class ThreadRank final : public Communicator {
   std::string describe() const override { return fmt::format("threads, {} ranks", size()); }
 
   void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
-    const Call call{"all_gather_columns", whole.rows, whole.cols, shares, &whole};
-    collective(call, [&](int other) {
-      const Range share = shares[std::size_t(other)];
-      copy(view_of<float>(other).columns(share.begin, share.count()),
-           whole.columns(share.begin, share.count()));
-    });
+    gather_columns(whole, shares);
+  }
+  void do_all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares) override {
+    gather_columns(whole, shares);
   }
 
   void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override {
@@ -169,6 +174,13 @@ class ThreadRank final : public Communicator {
     collective({"barrier", 0, 0, {}, nullptr}, [](int) {});
   }
 
+  void wait_for(const std::function<bool()>& done, const char* operation) override {
+    while (!done()) {
+      group_.require_all(*this, operation);
+      std::this_thread::yield();
+    }
+  }
+
  private:
   const Call& call_of(int rank) const { return group_.calls[std::size_t(rank)]; }
 
@@ -177,7 +189,18 @@ class ThreadRank final : public Communicator {
     return *static_cast<const MatrixView<T>*>(call_of(rank).data);
   }
 
-  static void copy(MatrixView<const float> from, MatrixView<float> to) {
+  template <typename T>
+  void gather_columns(MatrixView<T> whole, std::span<const Range> shares) {
+    const Call call{"all_gather_columns", whole.rows, whole.cols, shares, &whole};
+    collective(call, [&](int other) {
+      const Range share = shares[std::size_t(other)];
+      copy(view_of<T>(other).columns(share.begin, share.count()),
+           whole.columns(share.begin, share.count()));
+    });
+  }
+
+  template <typename T>
+  static void copy(MatrixView<T> from, MatrixView<T> to) {
     for (Index r = 0; r < from.rows; ++r) std::copy_n(from.row(r), from.cols, to.row(r));
   }
 

@@ -35,8 +35,8 @@ int run(const Options& options) {
                 : options.device == "cuda" ? DeviceChoice::Kind::cuda
                                            : DeviceChoice::Kind::automatic;
   choice.cuda.precision = precision_named(options.precision).value();
-  const std::unique_ptr<Runtime> runtime = make_runtime(choice, 1);
   const auto one = make_single_process();
+  const std::unique_ptr<Runtime> runtime = make_runtime(choice, *one);
   TrainingShape shape{"predictor", options.inputs, {options.width}, Tanh{}, options.softmax};
   shape.batch = options.batch;
   NetworkDescriptor descriptor = descriptor_of(shape);

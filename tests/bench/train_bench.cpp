@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training steps of whole networks on synthetic power-law data, on the CPU or a GPU: samples a
 // second, share of the floor, memory, and on a GPU where the time goes. The cost of a batch is
-// checked in float64 before anything is timed.
+// checked in float64 before anything is timed. Under mpirun: one network on all ranks.
 #include "norn/base/text.h"
 #include "norn/engine/context.h"
 #include "norn/kernels/named_variant.h"
@@ -54,8 +54,8 @@ double peak_flops(Precision precision) {
 /// A network with a few batches of data for all its data sets.
 class Bench {
  public:
-  Bench(NetworkDescriptor network, Runtime& runtime, Index per_example)
-      : descriptor_(std::move(network)), one_(make_single_process()) {
+  Bench(NetworkDescriptor network, Runtime& runtime, Communicator& ranks, Index per_example)
+      : descriptor_(std::move(network)) {
     batch_ = descriptor_.training.batch;
     std::vector<DatasetShape> shapes;
     for (const LayerDescriptor& layer : descriptor_.layers) {
@@ -75,7 +75,7 @@ class Bench {
       set->gather(few, few_[layer.dataset]);
     }
     network_ = std::make_unique<Network>(make_graph(descriptor_, shapes, "train_bench"), shapes,
-                                         runtime.context(*one_), batch_, Pass::training);
+                                         runtime.context(ranks), batch_, Pass::training);
     network_->initialise(1);
   }
 
@@ -104,15 +104,22 @@ class Bench {
     const MatrixView<const float> y = network_->outputs(batch, last);
     const CsrView target = few_.at(descriptor_.layers.back().dataset).csr();
     const bool softmax = std::holds_alternative<SoftMax>(descriptor_.layers.back().activation);
-    double expected = 0.0;
+    Communicator& ranks = network_->context().communicator;
+    const Range mine = network_->shares(last)[std::size_t(ranks.rank())];
+    double own = 0.0;
     for (Index e = 0; e < kChecked; ++e) {
       if (!softmax)
-        for (Index u = 0; u < y.cols; ++u) expected -= std::log1p(-double(y(e, u)));
+        for (Index u = mine.begin; u < mine.end; ++u) own -= std::log1p(-double(y(e, u)));
       for (RowOffset i = target.row_begin[e]; i < target.row_begin[e + 1]; ++i) {
-        const double p = double(y(e, Index(target.column[i])));
-        expected -= softmax ? std::log(p) : std::log(p) - std::log1p(-p);
+        const auto unit = Index(target.column[i]);
+        if (unit < mine.begin || unit >= mine.end) continue;
+        const double p = double(y(e, unit));
+        own -= softmax ? std::log(p) : std::log(p) - std::log1p(-p);
       }
     }
+    FixedSum sum;
+    sum.add(own);
+    const double expected = ranks.all_reduce(sum).value();
     const double cost = network_->train_step(batch, {0, 0, 1}).value();
     if (std::abs(cost - expected) <= 2e-4 * std::abs(expected)) return {};
     return fmt::format("the cost of {} examples is {}, float64 says {}", kChecked, cost, expected);
@@ -144,7 +151,6 @@ class Bench {
   }
 
   NetworkDescriptor descriptor_;
-  std::unique_ptr<Communicator> one_;
   Index batch_ = 0;
   std::int64_t number_ = 0;
   std::map<std::string, std::vector<HostBatch>> sets_;
@@ -194,7 +200,7 @@ std::vector<Stage> profile(Bench& bench, const std::map<std::string, StageWork>&
 }
 
 Result measure(const std::string& name, const NetworkDescriptor& network, const Options& options,
-               Runtime& runtime) {
+               Runtime& runtime, Communicator& ranks) {
   Result result;
   result.shape = name;
   result.optimizer = name_of(network.training.optimizer);
@@ -202,14 +208,15 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
   NetworkDescriptor plain = network;  // nothing random: the check knows no masks
   plain.denoising = 0.0f;
   for (LayerDescriptor& layer : plain.layers) layer.dropout = 0.0f;
-  result.error = Bench(plain, runtime, options.per_example).check();
+  result.error = Bench(plain, runtime, ranks, options.per_example).check();
   if (!result.error.empty()) return result;
 
-  Bench bench(network, runtime, options.per_example);
+  Bench bench(network, runtime, ranks, options.per_example);
   const double first = bench.steps(kBatches);
   const double one = seconds_of([&] { bench.steps(2); }) / 2.0;
-  const auto count = std::max<Index>(
+  auto count = std::max<Index>(
       kBatches, Index(options.seconds / double(kRepetitions) / one) / kBatches * kBatches);
+  ranks.broadcast(std::as_writable_bytes(std::span(&count, 1)), 0);
   std::vector<double> times;
   double last = 0.0;
   for (int i = 0; i < kRepetitions; ++i)
@@ -266,12 +273,13 @@ void print(const Result& r, const Options& options) {
   std::fflush(stdout);
 }
 
-std::string json_of(const Result& r, const Options& options, const Runtime& runtime) {
+std::string json_of(const Result& r, const Options& options, const Runtime& runtime, int ranks) {
   std::string out = fmt::format(
-      "{{\"shape\": \"{}\", \"error\": \"{}\", \"device\": \"{}\", \"precision\": \"{}\", "
+      "{{\"shape\": \"{}\", \"error\": \"{}\", \"device\": \"{}\", \"ranks\": {}, \"precision\": "
+      "\"{}\", "
       "\"optimizer\": \"{}\", \"batch\": {}, \"samples_per_second\": {:.1f}, \"ms\": {:.5f}, "
       "\"floor_ms\": {:.5f}, \"working_mb\": {:.2f}, \"peak_gb\": {:.3f}, \"stages\": [",
-      r.shape, r.error, runtime.description(), options.precision, r.optimizer, r.batch,
+      r.shape, r.error, runtime.description(), ranks, options.precision, r.optimizer, r.batch,
       r.step_seconds > 0 ? double(r.batch) / r.step_seconds : 0.0, 1e3 * r.step_seconds,
       1e3 * r.floor_seconds, r.working_megabytes, r.peak_gigabytes);
   for (std::size_t i = 0; i < r.stages.size(); ++i)
@@ -288,7 +296,7 @@ void apply(const Options& options, NetworkDescriptor& network) {
     network.training.optimizer = find_named<UpdateRule>(options.optimizer).value();
 }
 
-int run(const Options& options) {
+int run(const Options& options, Communicator& ranks) {
   DeviceChoice choice;
   choice.kind = options.device == "cpu"    ? DeviceChoice::Kind::cpu
                 : options.device == "cuda" ? DeviceChoice::Kind::cuda
@@ -306,14 +314,16 @@ int run(const Options& options) {
     networks.emplace_back(options.config, read_network_json(options.config, [](const auto&) {}));
   bool wrong = false;
   for (auto& [name, network] : networks) {
-    const std::unique_ptr<Runtime> runtime = make_runtime(choice, 1);
-    std::printf("%s\n", runtime->description().c_str());
+    const std::unique_ptr<Runtime> runtime = make_runtime(choice, ranks);
+    const bool speaks = ranks.rank() == 0;
+    if (speaks) std::printf("%s, %s\n", runtime->description().c_str(), ranks.describe().c_str());
     apply(options, network);
-    const Result result = measure(name, network, used, *runtime);
-    print(result, options);
+    const Result result = measure(name, network, used, *runtime, ranks);
+    if (speaks) print(result, options);
     wrong = wrong || !result.error.empty();
-    if (!options.json.empty())
-      std::ofstream(options.json, std::ios::app) << json_of(result, options, *runtime);
+    if (speaks && !options.json.empty())
+      std::ofstream(options.json, std::ios::app)
+          << json_of(result, options, *runtime, ranks.size());
   }
   return wrong ? 1 : 0;
 }
@@ -323,6 +333,7 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace norn;
+  MpiSession session(&argc, &argv);
   bench::Options options;
   std::vector<std::string> names;
   for (const bench::TrainingShape& shape : bench::training_shapes()) names.push_back(shape.name);
@@ -341,9 +352,10 @@ int main(int argc, char** argv) {
   if (options.shapes.empty() && options.config.empty())
     options.shapes = {"debian_packages", "wide27k", "wide500k"};
   try {
-    return bench::run(options);
+    return bench::run(options, *session.world());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "train_bench: %s\n", error.what());
+    if (session.size() > 1) session.abort(1);
     return 1;
   }
 }

@@ -29,14 +29,12 @@ TEST_P(Determinism, OfAnyNumberOfThreads) {
   }
 }
 
-#ifndef NORN_TEST_ONE_RANK
 TEST_P(Determinism, OfAnyNumberOfRanks) {
   for (int ranks : {2, 3, 4}) {
     SCOPED_TRACE(fmt::format("{} ranks", ranks));
     EXPECT_TRUE(same_bits(alone_, run(recipe_, kSteps, ranks, ranks == 2 ? 2 : 1)));
   }
 }
-#endif
 
 TEST_P(Determinism, ButNotOfAnotherSeed) {
   Recipe other = recipe_;
@@ -63,15 +61,12 @@ std::string recipe_name(const testing::TestParamInfo<int>& info) {
 INSTANTIATE_TEST_SUITE_P(Networks, Determinism, testing::Range(0, int(all_recipes().size())),
                          recipe_name);
 
-#ifndef NORN_TEST_ONE_RANK
 TEST(DeterminismOfLongRuns, OfRanksAndThreads) {
   const Recipe recipe = all_recipes().front();
   const Outcome alone = run(recipe, 60, 1, 1);
   EXPECT_TRUE(same_bits(alone, run(recipe, 60, 3, 2)));
 }
-#endif
 
-#ifndef NORN_TEST_ONE_RANK
 // Cut as production cuts it, the network has layers of one block: most ranks own nothing of them.
 TEST(DeterminismOfLongRuns, OfRanksWithoutUnits) {
   Recipe recipe = all_recipes().front();
@@ -79,7 +74,6 @@ TEST(DeterminismOfLongRuns, OfRanksWithoutUnits) {
   const Outcome alone = run(recipe, kSteps, 1, 1);
   EXPECT_TRUE(same_bits(alone, run(recipe, kSteps, 4, 1)));
 }
-#endif
 
 }  // namespace
 }  // namespace norn::test

@@ -33,7 +33,6 @@ TEST_P(LazyRows, HaveTheBitsOfTheDenseRule) {
     }
 }
 
-#ifndef NORN_TEST_ONE_RANK
 TEST_P(LazyRows, AreCaughtUpOnAnyRank) {
   const Recipe recipe = resting_recipe(GetParam());
   const Outcome lazy = run(recipe, 33, 3, 1);
@@ -42,7 +41,6 @@ TEST_P(LazyRows, AreCaughtUpOnAnyRank) {
   });
   EXPECT_TRUE(same_bits(lazy, dense));
 }
-#endif
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, LazyRows, testing::ValuesIn(names_of<UpdateRule>()),
                          [](const auto& named) { return named.param; });

@@ -72,7 +72,8 @@ std::int64_t allocated_by_rank_0(const Recipe& recipe, const PlanSettings& setti
     kernels.rounds_operands = settings.rounds_operands;
     kernels.turns_operands = settings.turns_operands;
     CountingMemory memory;
-    const Context context{Compute{executor, kernels, memory}, communicator, Log()};
+    const Context context{Compute{executor, kernels, memory}, communicator,
+                          make_host_collectives(communicator), Log()};
     Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(), context,
                     recipe.network.training.batch, settings.purpose);
     std::unique_ptr<StepVerifier> verifier;

@@ -260,11 +260,9 @@ TEST(Divergence, NamesLayerAndStep) {
   EXPECT_THAT(message_of_divergence(1), kNamesLayerAndStep);
 }
 
-#ifndef NORN_TEST_ONE_RANK
 TEST(Divergence, NamesLayerAndStepOnSeveralRanks) {
   EXPECT_THAT(message_of_divergence(3), kNamesLayerAndStep);
 }
-#endif
 
 TEST(NetworkRefuses, BatchesLargerThanPlannedAndEmptyOnes) {
   Problem problem = chain();

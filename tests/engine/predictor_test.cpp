@@ -156,7 +156,6 @@ TEST_F(PredictorTest, NeverChoosesUnitsBeyondTheCatalogue) {
   }
 }
 
-#ifndef NORN_TEST_ONE_RANK
 TEST_F(PredictorTest, GivesTheSameOnAnyNumberOfRanks) {
   Engine engine(problem_, Pass::prediction, 1);
   engine.network().initialise(seed_);
@@ -180,7 +179,6 @@ TEST_F(PredictorTest, GivesTheSameOnAnyNumberOfRanks) {
     });
   }
 }
-#endif
 
 TEST_F(PredictorTest, RejectsFiltersOfAnotherShape) {
   Engine engine(problem_, Pass::prediction, 1);

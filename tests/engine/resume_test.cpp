@@ -98,7 +98,7 @@ class Resume : public testing::TestWithParam<std::string> {
       if (communicator.rank() == 0)
         result = {end, state, std::move(weights), std::move(epoch_costs)};
     };
-    if (const int ranks = test_ranks(session.ranks); ranks == 1)
+    if (const int ranks = session.ranks; ranks == 1)
       body(*make_single_process());
     else
       run_thread_group(ranks, body);
@@ -240,7 +240,6 @@ TEST_F(Checkpoints, OfKilledRunsLeaveNoTemporaryFiles) {
   EXPECT_EQ(files(), std::vector<std::string>{other});
 }
 
-#ifndef NORN_TEST_ONE_RANK
 // A rank dies while the model is written: the file of before is still there, whole.
 TEST_F(Checkpoints, ThatALostRankInterruptsLeaveThePreviousFile) {
   use(small_recipe(Sgd{}));
@@ -263,7 +262,6 @@ TEST_F(Checkpoints, ThatALostRankInterruptsLeaveThePreviousFile) {
   EXPECT_EQ(read_text(path), before);
   EXPECT_EQ(files(), names);
 }
-#endif
 
 TEST_F(Checkpoints, OfARunThatIsCompleteNeedNoMoreSteps) {
   use(small_recipe(Sgd{}));

@@ -10,9 +10,6 @@ namespace norn::test {
 /// `threads`: of the CPU. `steps_ahead`: of a GPU; 0 for tests that stop a run at an exact step.
 std::unique_ptr<Runtime> make_test_runtime(int threads, int steps_ahead = 4);
 
-/// `wanted`, or 1 where several ranks cannot compute on the device.
-int test_ranks(int wanted);
-
 /// How far costs and gradients may be from float64's, as a multiple of what the CPU needs: products
 /// on a GPU round their operands unless the precision is fp32.
 double tolerance_factor();

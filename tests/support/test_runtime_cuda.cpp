@@ -29,10 +29,6 @@ std::unique_ptr<Runtime> make_test_runtime(int, int steps_ahead) {
   return std::make_unique<CudaRuntime>(options);
 }
 
-int test_ranks(int) {
-  return 1;
-}
-
 double tolerance_factor() {
   switch (test_precision()) {
     case Precision::fp32:

@@ -48,7 +48,7 @@ class EvaluationRun {
         DataBinding::Layers::inputs_and_outputs);
     open_excluded(layer.units(), data.examples());
     if (!options_.features.empty()) settings_.units = read_label_index(options_.features).size();
-    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(communicator->size());
+    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(*communicator);
     const std::unique_ptr<Network> network = load_network(
         options_.model, info, data.shapes(), runtime->context(*communicator, console_.log()),
         std::min(options_.batch, data.examples()));

@@ -48,7 +48,7 @@ class PredictionRun {
     layer_ = choose_layer(info_.network, options_.layer);
     read_indexes();
     open_requests();
-    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(communicator->size());
+    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(*communicator);
     const std::unique_ptr<Network> network =
         load_network(options_.model, info_, shapes_,
                      runtime->context(*communicator, console_.log()), options_.batch);

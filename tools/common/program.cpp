@@ -104,8 +104,9 @@ int end_with(const Failure& failure, const std::string& program, MpiSession* ses
 void RunOptions::add_to(CommandLine& line) {
   line.section("Running");
   line.choice("--device", "", {"auto", "cpu", "cuda"}, device,
-              "what to compute on; auto: a GPU when there is one and the run has one rank");
-  line.option("--gpu", "", "N", gpu, "which GPU, from 0");
+              "what to compute on; auto: GPUs when there is one where each rank runs");
+  line.option("--gpu", "", "N", gpu,
+              "which GPU, from 0, of all ranks; without it the ranks of a machine take turns");
   line.choice("--precision", "", {"fp32", "tf32", "bf16"}, precision,
               "operands of dense products on a GPU; weights and sums are float32 in each");
   line.option("--threads", "", "N", threads, "threads to compute with on the CPU; 0: one a core");
@@ -126,14 +127,14 @@ LogLevel RunOptions::level() const {
 void RunOptions::check() const {
   if (threads < 0)
     throw UsageError(fmt::format("--threads {} is out of range: it must be at least 0", threads));
-  if (gpu < 0)
-    throw UsageError(fmt::format("--gpu {} is out of range: it must be at least 0", gpu));
+  if (gpu && *gpu < 0)
+    throw UsageError(fmt::format("--gpu {} is out of range: it must be at least 0", *gpu));
   if (!(collective_timeout > 0.0))
     throw UsageError(fmt::format("--collective-timeout {:g} is out of range: it must be above 0",
                                  collective_timeout));
 }
 
-std::unique_ptr<Runtime> RunOptions::make_runtime(int ranks) const {
+std::unique_ptr<Runtime> RunOptions::make_runtime(Communicator& communicator) const {
   const auto off = [](const char* name) {
     const char* word = std::getenv(name);
     return word != nullptr && std::string_view(word) == "off";
@@ -143,11 +144,11 @@ std::unique_ptr<Runtime> RunOptions::make_runtime(int ranks) const {
                 : device == "cuda" ? DeviceChoice::Kind::cuda
                                    : DeviceChoice::Kind::automatic;
   choice.threads = threads;
-  choice.cuda.device = gpu;
+  choice.gpu = gpu;
   choice.cuda.precision = precision_named(precision).value();
   choice.cuda.memory_pool = !off("NORN_CUDA_POOL");
   choice.cuda.graphs = !off("NORN_CUDA_GRAPHS");
-  return norn::make_runtime(choice, ranks);
+  return norn::make_runtime(choice, communicator);
 }
 
 OutputGuard::OutputGuard(std::filesystem::path output) : output_(std::move(output)) {}

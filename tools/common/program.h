@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 /// What every program does around its work: MPI, errors and exit codes, the options that all share.
@@ -16,7 +17,7 @@ namespace norn::tools {
 /// Options of every program that computes.
 struct RunOptions {
   std::string device = "auto";
-  int gpu = 0;
+  std::optional<int> gpu;
   std::string precision = "tf32";
   int threads = 0;
   double collective_timeout = kCollectiveSeconds;
@@ -28,9 +29,10 @@ struct RunOptions {
   LogLevel level() const;
   /// Throws UsageError for values that no run can have.
   void check() const;
-  /// What the options ask for, on one of `ranks` ranks. NORN_CUDA_POOL=off and NORN_CUDA_GRAPHS=off
-  /// in the environment turn the GPU's memory pool and graphs off, for compute-sanitizer.
-  std::unique_ptr<Runtime> make_runtime(int ranks) const;
+  /// What the options ask for, on this rank; all ranks call it together. NORN_CUDA_POOL=off and
+  /// NORN_CUDA_GRAPHS=off in the environment turn the GPU's memory pool and graphs off, for
+  /// compute-sanitizer.
+  std::unique_ptr<Runtime> make_runtime(Communicator& communicator) const;
 };
 
 /// Removes what killed processes left of a program's output when an error ends the run: one of the

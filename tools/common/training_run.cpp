@@ -70,7 +70,7 @@ class TrainingRun {
     Graph graph = make_graph(beginning.network, data.shapes(), beginning.where);
     if (const auto reason = why_not_runnable(graph)) throw UsageError(*reason);
 
-    runtime = options_.run.make_runtime(communicator->size());
+    runtime = options_.run.make_runtime(*communicator);
     const Context context = runtime->context(*communicator, console_.log());
     if (plan(graph, data, *runtime, context)) return 0;
     Network network(std::move(graph), data.shapes(), context, beginning.network.training.batch,

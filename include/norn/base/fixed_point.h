@@ -3,6 +3,7 @@
 
 #include "norn/base/portable.h"
 
+#include <cstddef>
 #include <cstdint>
 
 /// Sums whose result does not depend on the order or grouping of the terms: integers in a
@@ -35,12 +36,15 @@ class FixedSum {
   /// The sum, or NaN.
   NORN_HD double value() const {
     if (!is_finite()) return __builtin_nan("");
-    return double(high_) + double(low_) * 0x1p-52;
+    const std::int64_t fraction = low_ & ((std::int64_t(1) << 52) - 1);
+    return double(high_ + (low_ >> 52)) + double(fraction) * 0x1p-52;
   }
 
   /// The three words, for a collective that adds them over at most 2^10 ranks: from_words takes
-  /// their sums. The value is high + low * 2^-52; magnitude is sum |term| in units of 2^16, by
-  /// which a sum beyond its range shows.
+  /// their sums, and sums that were added up in place, word by word, have the right value too. The
+  /// value is high + low * 2^-52; magnitude is sum |term| in units of 2^16, by which a sum beyond
+  /// its range shows.
+  static constexpr std::size_t kWords = 3;
   NORN_HD std::int64_t high() const { return high_; }
   NORN_HD std::int64_t low() const { return low_; }
   NORN_HD std::int64_t magnitude() const { return magnitude_; }
@@ -71,9 +75,11 @@ class FixedSum {
     high_ = std::int64_t(std::uint64_t(high_) + std::uint64_t(high) + std::uint64_t(low >> 52));
   }
   std::int64_t high_ = 0;
-  std::int64_t low_ = 0;  // in [0, 2^52)
+  std::int64_t low_ = 0;  // in [0, 2^52), but for sums of several such words
   std::int64_t magnitude_ = 0;
 };
+
+static_assert(sizeof(FixedSum) == FixedSum::kWords * sizeof(std::int64_t));
 
 /// The format of one tensor of sums of floats: two 64-bit words an element, a fine and a coarse
 /// one.

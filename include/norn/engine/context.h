@@ -4,9 +4,10 @@
 #include "norn/base/log.h"
 #include "norn/kernels/cuda.h"
 #include "norn/nn/connection.h"
-#include "norn/parallel/communicator.h"
+#include "norn/parallel/collectives.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace norn {
@@ -14,7 +15,8 @@ namespace norn {
 /// What a run computes with, passed to everything that needs it. Nothing is global.
 struct Context {
   Compute compute;
-  Communicator& communicator;
+  Communicator& communicator;                ///< for what stands in main memory
+  std::shared_ptr<Collectives> collectives;  ///< for what stands in the device's
   Log log;
 };
 
@@ -22,6 +24,7 @@ struct Context {
 class Runtime {
  public:
   virtual ~Runtime() = default;
+  /// Of this rank; all ranks call it together. The context must not outlive the runtime.
   virtual Context context(Communicator& communicator, Log log = {}) = 0;
   /// One line for logs: "OpenBLAS 0.3.21 Cooperlake, 16 threads".
   virtual std::string description() const = 0;
@@ -36,7 +39,8 @@ class CpuRuntime final : public Runtime {
   explicit CpuRuntime(int threads = 0)
       : executor_(threads), kernels_(make_cpu_kernels(executor_)) {}
   Context context(Communicator& communicator, Log log = {}) override {
-    return {Compute{executor_, kernels_, host_memory()}, communicator, std::move(log)};
+    return {Compute{executor_, kernels_, host_memory()}, communicator,
+            make_host_collectives(communicator), std::move(log)};
   }
   std::string description() const override;
   std::int64_t available_bytes() const override;
@@ -52,7 +56,7 @@ class CudaRuntime final : public Runtime {
   /// Throws DeviceError when there is no such GPU.
   explicit CudaRuntime(const CudaOptions& options = {})
       : options_(options), device_(options), executor_(1), kernels_(device_.make_kernels()) {}
-  /// Throws UsageError for several ranks, which share no GPU memory yet.
+  /// Several ranks are joined by NCCL where each has a GPU of its own, else through main memory.
   Context context(Communicator& communicator, Log log = {}) override;
   std::string description() const override;
   std::int64_t available_bytes() const override { return device_.free_bytes(); }
@@ -67,12 +71,14 @@ class CudaRuntime final : public Runtime {
 /// What a run shall compute on.
 struct DeviceChoice {
   enum class Kind { automatic, cpu, cuda };
-  Kind kind = Kind::automatic;  ///< automatic: a GPU when there is one
+  Kind kind = Kind::automatic;  ///< automatic: GPUs when there is one on every rank's host
   int threads = 0;              ///< of the CPU
-  CudaOptions cuda;
+  /// Without a number the ranks of a host take its GPUs in turn.
+  std::optional<int> gpu;
+  CudaOptions cuda;  ///< but for the number of the GPU
 };
-/// `ranks`: of the run. Automatic takes the CPU for several ranks. Throws DeviceError when a GPU is
-/// asked for and there is none.
-std::unique_ptr<Runtime> make_runtime(const DeviceChoice& choice, int ranks);
+/// For this rank; all ranks call it together and get the same kind. Throws DeviceError when a GPU
+/// is asked for and there is none.
+std::unique_ptr<Runtime> make_runtime(DeviceChoice choice, Communicator& communicator);
 
 }  // namespace norn

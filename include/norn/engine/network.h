@@ -77,14 +77,17 @@ class Network {
   struct BestSearch {
     Index units;                    ///< the candidates: those below
     const Candidates& candidates;   ///< which of them, in the device's memory
-    TopK& found;                    ///< just begun, longer than `best`: what the product found
-    TopK& best;                     ///< just begun: the best by score
+    TopK& found;                    ///< just begun, longer than the list that is wanted
     Buffer<std::int64_t>& gave_up;  ///< [1] on the device: 1 when the lists are void
   };
   /// Whether the device can search `units` units of an output layer for lists of k.
   bool finds_best(int output_layer, Index units, Index k) const;
-  /// Only where it can.
-  void predict_best(const BoundBatch& batch, int output_layer, const BestSearch& search);
+  /// Fills search.found with those of this rank's units that have the highest pre-activations.
+  /// Only where the device finds them.
+  void find_best(const BoundBatch& batch, int output_layer, const BestSearch& search);
+  /// From the units that were found, on all ranks, to the best by score: `best` has just been
+  /// begun.
+  void score_best(int output_layer, Index examples, const BestSearch& search, TopK& best);
   /// The outputs of an output layer for a batch, [B x width], in main memory, valid until the next
   /// step: the columns of this rank's units.
   MatrixView<const float> outputs(const BoundBatch& batch, int output_layer);
@@ -122,17 +125,20 @@ class Network {
   void forward_hidden(const BoundBatch& batch, Pass pass, const StepPosition& position);
   void catch_up_batch(int input_layer, std::int64_t step);
   void forward_layer(int layer, Index examples, Pass pass, const StepPosition& position);
+  void gather_output(UnitLayer& layer, Index examples, Pass pass);
+  FixedSum join_outcome(std::vector<std::int64_t>& trouble, const FixedSum& cost);
   LayerOutput output_of(int layer, Index examples) const;
   void pre_activation(const UnitLayer& layer, Range units, MatrixView<float> z);
   WeightStep weight_step(const StepPosition& position, Index examples) const;
 
   void enqueue_prediction(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
-  ScoredUnits scored_units(int output_layer, Index units, Index examples) const;
+  ScoredUnits scored_units(int output_layer, Range units, Index examples) const;
   MatrixView<const float> in_main_memory(MatrixView<const float> values);
   Index run_fused_output(int layer, const TargetView& target, const WeightStep& step,
                          Index examples, double* costs);
   void run_output(int layer, const BoundBatch& batch, const StepPosition& position);
   TargetView target_view(int layer, const BoundBatch& batch) const;
+  void join_maxima(OutputState& state, VectorView<float> maximum);
   void softmax_rows(int layer, const TargetView* target, Index examples);
   SoftMaxRows rows_of(const OutputState& state, Index examples) const;
   MatrixView<float> block_z(const UnitLayer& layer, Range units, Index examples, int lane);

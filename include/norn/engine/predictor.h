@@ -42,7 +42,7 @@ class Predictor {
   void merge_blocks(const BoundBatch& batch, const ScoreFilter& where);
   ScoreFilter on_device(const ScoreFilter& filter);
   const TopK& read_best(Index examples);
-  void merge_ranks(Index examples);
+  void join_ranks(TopK& list, Index k, Index examples);
   Network& network_;
   int layer_;
   Index k_;
@@ -53,6 +53,7 @@ class Predictor {
   RowsCopy factors_;
   Buffer<std::uint8_t> allowed_;
   TopK host_best_;     // of lanes_[0], where that is on a GPU
+  TopK other_;         // another rank's lists
   TopK found_;         // longer lists, of a search inside the product
   Index found_k_ = 0;  // their length; 0: there is no such search
   Buffer<std::int64_t> gave_up_;

@@ -40,6 +40,8 @@ class CudaDevice {
   Kernels make_kernels();
   /// "NVIDIA H200, 139.8 GiB, CUDA 13.0".
   std::string description() const;
+  /// Tells this GPU from every other one of its host.
+  std::string identity() const;
   /// Bytes that nobody uses now.
   std::int64_t free_bytes() const;
 

@@ -9,18 +9,20 @@
 /// block.
 namespace norn {
 
-/// An output layer on its way from the activations before it to the best units.
+/// Units of an output layer on their way from the activations before them to the best ones.
 struct ScoredUnits {
   DenseOperand x;                ///< [B x N]
   DenseOperand w;                ///< [W x N]
   VectorView<const float> bias;  ///< [W]
+  Index first = 0;               ///< number of the first one in its layer
 };
 
 class RecommendKernels {
  public:
   virtual ~RecommendKernels() = default;
-  /// Whether find() takes such operands and lists of k.
-  virtual bool fits(const ScoredUnits& units, Index k) const = 0;
+  /// Whether find() takes such operands and lists of k, and it pays for a layer of `units` units,
+  /// of which `w` may be a part.
+  virtual bool fits(const DenseOperand& x, const DenseOperand& w, Index units, Index k) const = 0;
   /// Fills `best`, which has just been begun, with the units of the highest pre-activations
   /// x * w^T + bias, as SelectKernels::merge would from all of them. *gave_up becomes 1, and the
   /// lists are void, for scores that mostly rise with the unit or candidates that are mostly

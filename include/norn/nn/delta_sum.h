@@ -3,6 +3,7 @@
 
 #include "norn/nn/connection.h"
 
+#include <functional>
 #include <span>
 
 /// What a layer's destinations say about its activations, summed so that order and grouping do not
@@ -42,11 +43,10 @@ class DeltaSum {
 
   /// Brings all terms so far into the words.
   void fill_words(const Compute& compute);
-  /// What ranks have to add up between fill_words() and take(): flags by sum, then fine words, and
-  /// coarse words where any rank used them.
-  std::span<std::int64_t> flags() { return {flags_, 2}; }
-  MatrixView<std::int64_t> fine() { return fine_.first_rows(examples_); }
-  MatrixView<std::int64_t> coarse() { return coarse_.first_rows(examples_); }
+  /// What ranks have to add up between fill_words() and take(): flags by sum where the host can
+  /// read them, then the words, of which each rank needs the sums of its own units.
+  void join(const std::function<void(std::span<const MatrixView<std::int64_t>> words)>& add_words,
+            const std::function<void(std::span<std::int64_t> flags)>& add_flags);
 
   /// The sum of units [first_unit, first_unit + delta.cols) as floats; maximum() becomes their
   /// largest magnitude.
@@ -75,6 +75,8 @@ class DeltaSum {
   static bool has_words(const Shape& shape, bool on_host);
   MatrixView<float> place(Index number);
   FixedMatrixView view(Index first_unit, Index units);
+  MatrixView<std::int64_t> fine() { return fine_.first_rows(examples_); }
+  MatrixView<std::int64_t> coarse() { return coarse_.first_rows(examples_); }
   Sum taken(const Compute& compute, Index first_unit, Index units);
   Shape shape_;
   Matrix<std::int64_t> fine_;
@@ -82,12 +84,14 @@ class DeltaSum {
   Buffer<float> waiting_;  // places for terms, [examples x units] each
   Index places_ = 0;
   Index used_places_ = 0;
-  std::int64_t* flags_ = nullptr;  // coarse used, out of range
-  Buffer<FixedFormat> format_;     // one
-  Buffer<float> maximum_;          // one
-  bool host_ = true;               // whether the flags can be read here
-  bool fine_is_old_ = false;       // on a GPU: of the step before, until the first term
-  bool coarse_is_zero_ = true;     // on a GPU: taken whole
+  std::int64_t* flags_ = nullptr;        // coarse used, out of range
+  std::int64_t* coarse_used_ = nullptr;  // the first flag, or one that is always up
+  Buffer<std::int64_t> always_;          // that one
+  Buffer<FixedFormat> format_;           // one
+  Buffer<float> maximum_;                // one
+  bool host_ = true;                     // whether the flags can be read here
+  bool fine_is_old_ = false;             // on a GPU: of the step before, until the first term
+  bool coarse_is_zero_ = true;           // on a GPU: taken whole
   Index examples_ = 0;
 };
 

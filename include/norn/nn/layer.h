@@ -67,6 +67,13 @@ class UnitLayer {
     return whole(examples).columns(mine().begin, mine().count());
   }
   LayerOutput output(Index examples);
+  /// The same rounded for products, [B x width], where the device reads rounded operands.
+  MatrixView<Bfloat16> rounded(Index examples) { return rounded_out_.first_rows(examples); }
+  /// Whether other ranks need no more than rounded() of this layer, of which finish_forward() has
+  /// filled the own columns.
+  bool gives_rounded(Pass pass) const {
+    return !rounded_out_.empty() && pass == Pass::training && !is_softmax();
+  }
   /// Rounds whole() for products, where the device reads rounded operands; once it is complete.
   void round_output(const Compute& compute, Index examples);
   /// Turns whole() over for gradients, where the device reads that; once it is complete.

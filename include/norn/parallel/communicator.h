@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/bfloat16.h"
 #include "norn/base/fixed_point.h"
 #include "norn/tensor/block_partition.h"
 #include "norn/tensor/views.h"
@@ -45,9 +46,15 @@ class Communicator {
   /// From now on the checksum of what this rank brings to each of the five collectives that follow
   /// is appended to `trace`; null: no longer. One rank brings nothing.
   void set_trace(std::vector<std::uint64_t>* trace) { trace_ = trace; }
+  bool is_traced() const { return trace_ != nullptr && size() > 1; }
+  /// Appends the checksum of `part` to the trace, if there is one: for collectives that are not
+  /// this communicator's own.
+  template <typename T>
+  void trace(MatrixView<T> part) const;
 
   /// whole [B x N] becomes complete on every rank: each rank has filled the columns shares[rank()].
   void all_gather_columns(MatrixView<float> whole, std::span<const Range> shares);
+  void all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares);
   /// whole [N x M] becomes complete on every rank: each rank has filled the rows shares[rank()].
   void all_gather_rows(MatrixView<float> whole, std::span<const Range> shares);
   /// The columns shares[rank()] of whole [B x N] become the sum over all ranks; the other columns
@@ -62,6 +69,10 @@ class Communicator {
   virtual void broadcast(std::span<std::byte> data, int root) = 0;
   virtual void barrier() = 0;
 
+  /// Returns when done() says so; it is asked again and again. Throws as a collective does that
+  /// does not complete: the others have to do their part for done() to become true.
+  virtual void wait_for(const std::function<bool()>& done, const char* operation) = 0;
+
   /// True on every rank when it is true on any: for stop requests and errors.
   bool any(bool mine);
   /// Sums in FixedSum's format.
@@ -73,13 +84,14 @@ class Communicator {
 
  private:
   virtual void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) = 0;
+  virtual void do_all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares) = 0;
   virtual void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) = 0;
   virtual void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
                                          std::span<const Range> shares) = 0;
   virtual void do_all_reduce_sum(std::span<std::int64_t> values) = 0;
   virtual void do_all_reduce_max(std::span<float> values) = 0;
   template <typename T>
-  void trace(MatrixView<T> part) const;
+  void gather_columns(MatrixView<T> whole, std::span<const Range> shares);
   Place place_;
   std::vector<std::uint64_t>* trace_ = nullptr;
 };

@@ -23,6 +23,13 @@ class WorkQueue {
   /// is kept and brought up to date when the next piece has the same kernels in the same order.
   /// `enqueue` must not wait for the device.
   virtual void run(const std::function<void()>& enqueue) { enqueue(); }
+  /// Off: from now on run() hands over each kernel by itself, so that `enqueue` may wait for the
+  /// device. Returns whether it was on.
+  virtual bool make_graphs(bool /*on*/) { return false; }
+  /// Gives up what it keeps of earlier pieces, which may refer to what is about to be closed.
+  virtual void drop_graphs() {}
+  /// The device's own handle of the order of its work, a cudaStream_t; null on the CPU.
+  virtual void* native_stream() { return nullptr; }
 
   /// Copies to the device through page-locked memory while earlier work goes on: `host` may be
   /// reused on return; work enqueued later sees the copy. `to` must not be in use by work that is

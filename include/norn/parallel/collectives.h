@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/parallel/communicator.h"
+#include "norn/tensor/buffer.h"
+#include "norn/tensor/work_queue.h"
+
+#include <memory>
+#include <span>
+#include <string>
+
+/// How ranks combine what stands in their devices' memory.
+namespace norn {
+
+/// The collectives of a step, on memory of the device, in the order of the device's other work: the
+/// caller goes on, what is enqueued later sees the result. Every rank calls the same functions in
+/// the same order with the same shapes. `shares` are as for Communicator. One rank is the case
+/// where they do nothing. Sums are of integers: no grouping changes them.
+class Collectives {
+ public:
+  explicit Collectives(Communicator& ranks) : ranks_(ranks) {}
+  virtual ~Collectives() = default;
+  Collectives(const Collectives&) = delete;
+  Collectives& operator=(const Collectives&) = delete;
+  int rank() const { return ranks_.rank(); }
+  int size() const { return ranks_.size(); }
+  /// "NCCL 2.28.3", "through main memory": for logs.
+  virtual std::string describe() const = 0;
+
+  /// whole [B x N] becomes complete on every rank: each rank has filled the columns shares[rank()].
+  void all_gather_columns(MatrixView<float> whole, std::span<const Range> shares);
+  void all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares);
+  /// whole [N x M] becomes complete on every rank: each rank has filled the rows shares[rank()].
+  void all_gather_rows(MatrixView<float> whole, std::span<const Range> shares);
+  /// The columns shares[rank()] of every matrix of `wholes`, [B x N] each, become the sums over all
+  /// ranks; the other columns are undefined after.
+  void reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
+                              std::span<const Range> shares);
+  void all_reduce_sum(std::span<std::int64_t> values);
+  /// Of magnitudes: none is negative. A NaN on any rank is the maximum on all.
+  void all_reduce_max(std::span<float> values);
+
+  /// Waits until the device has come to `mark`. Throws CommunicationError, as a collective of the
+  /// communicator does, when another rank is gone or late; the device's work is given up then.
+  void wait(WorkQueue& queue, WorkQueue::Mark mark);
+  /// The same for all work so far.
+  void wait_for_all(WorkQueue& queue) { wait(queue, queue.mark()); }
+
+ protected:
+  Communicator& ranks() const { return ranks_; }
+
+ private:
+  virtual void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) = 0;
+  virtual void do_all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares) = 0;
+  virtual void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) = 0;
+  virtual void do_reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
+                                         std::span<const Range> shares) = 0;
+  virtual void do_all_reduce_sum(std::span<std::int64_t> values) = 0;
+  virtual void do_all_reduce_max(std::span<float> values) = 0;
+  /// Whether the device has come to `mark`, or an error of the collectives so far.
+  virtual bool reached(WorkQueue& queue, WorkQueue::Mark mark) { return queue.reached(mark); }
+  /// What the device still waits for will not come.
+  virtual void give_up() {}
+  Communicator& ranks_;
+};
+
+/// For devices that compute in main memory: the communicator's own collectives.
+std::unique_ptr<Collectives> make_host_collectives(Communicator& ranks);
+
+/// For a device's `memory`: copied to main memory, combined by the communicator, and copied back.
+/// The copies stand in page-locked memory of `queue`. The caller waits for the device, so the queue
+/// must make no graphs of them.
+std::unique_ptr<Collectives> make_staged_collectives(Communicator& ranks, Memory& memory,
+                                                     WorkQueue& queue);
+
+/// Whether this build can combine GPUs' memory directly.
+bool has_nccl();
+/// For GPUs of which every rank has one of its own, number `device` here: NCCL, as work of `queue`,
+/// packing in `memory`. All ranks call it together. Throws CommunicationError when the GPUs cannot
+/// be joined.
+std::unique_ptr<Collectives> make_nccl_collectives(Communicator& ranks, int device,
+                                                   WorkQueue& queue, Memory& memory);
+/// What NCCL's collectives of a step take of a rank's memory, in bytes: room for packed shares of
+/// the largest of them.
+///   rows        of the matrices
+///   shares      the units of every rank
+///   gathered    bytes of an element of the matrices that are gathered
+///   reduced     matrices of a reduce_scatter_columns(); 0: there is none
+Index nccl_room(Index rows, std::span<const Range> shares, Index gathered, Index reduced);
+
+}  // namespace norn

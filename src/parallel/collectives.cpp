@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all collectives of devices share, and those of devices that compute in main memory.
+
+#include "norn/parallel/collectives.h"
+
+#include "norn/base/error.h"
+#include "shares.h"
+
+#include <algorithm>
+
+namespace norn {
+
+void Collectives::all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) {
+  check_shares(shares, size(), whole.cols);
+  if (size() > 1) do_all_gather_columns(whole, shares);
+}
+
+void Collectives::all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares) {
+  check_shares(shares, size(), whole.cols);
+  if (size() > 1) do_all_gather_columns(whole, shares);
+}
+
+void Collectives::all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) {
+  check_shares(shares, size(), whole.rows);
+  if (size() > 1) do_all_gather_rows(whole, shares);
+}
+
+void Collectives::reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
+                                         std::span<const Range> shares) {
+  for (const MatrixView<std::int64_t>& whole : wholes) {
+    check_shares(shares, size(), whole.cols);
+    require(whole.rows == wholes[0].rows, "collectives: matrices of a sum must have equal shapes");
+  }
+  if (size() > 1 && !wholes.empty()) do_reduce_scatter_columns(wholes, shares);
+}
+
+void Collectives::all_reduce_sum(std::span<std::int64_t> values) {
+  if (size() > 1) do_all_reduce_sum(values);
+}
+
+void Collectives::all_reduce_max(std::span<float> values) {
+  if (size() > 1) do_all_reduce_max(values);
+}
+
+void Collectives::wait(WorkQueue& queue, WorkQueue::Mark mark) {
+  if (size() == 1) return queue.wait(mark);
+  try {
+    ranks_.wait_for([&] { return reached(queue, mark); }, "the device's part of a step");
+  } catch (...) {
+    give_up();
+    throw;
+  }
+}
+
+Index nccl_room(Index rows, std::span<const Range> shares, Index gathered, Index reduced) {
+  Index largest = 0;
+  int owners = 0;
+  for (const Range& share : shares) {
+    largest = std::max(largest, share.count());
+    owners += share.count() > 0;
+  }
+  const Index elements = Index(shares.size()) * rows * largest;
+  const Index gather = owners > 1 ? gathered : 0;  // what one rank has is sent from where it is
+  return elements * std::max(gather, reduced * Index(sizeof(std::int64_t)));
+}
+
+namespace {
+
+class HostCollectives final : public Collectives {
+ public:
+  using Collectives::Collectives;
+  std::string describe() const override { return "in main memory"; }
+
+ private:
+  void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
+    ranks().all_gather_columns(whole, shares);
+  }
+  void do_all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares) override {
+    ranks().all_gather_columns(whole, shares);
+  }
+  void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override {
+    ranks().all_gather_rows(whole, shares);
+  }
+  void do_reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
+                                 std::span<const Range> shares) override {
+    for (const MatrixView<std::int64_t>& whole : wholes)
+      ranks().reduce_scatter_columns(whole, shares);
+  }
+  void do_all_reduce_sum(std::span<std::int64_t> values) override {
+    ranks().all_reduce_sum(values);
+  }
+  void do_all_reduce_max(std::span<float> values) override { ranks().all_reduce_max(values); }
+};
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_host_collectives(Communicator& ranks) {
+  return std::make_unique<HostCollectives>(ranks);
+}
+
+}  // namespace norn

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives of GPUs by NCCL. Shares of columns are packed, sent whole, and unpacked.
+
+#include "norn/base/error.h"
+#include "norn/parallel/collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+namespace norn {
+namespace {
+
+template <typename T>
+constexpr ncclDataType_t kType = ncclFloat32;
+template <>
+constexpr ncclDataType_t kType<Bfloat16> = ncclBfloat16;
+template <>
+constexpr ncclDataType_t kType<std::int64_t> = ncclInt64;
+
+Index largest(std::span<const Range> shares) {
+  Index most = 0;
+  for (const Range& share : shares) most = std::max(most, share.count());
+  return most;
+}
+
+/// The rank that has all units; -1 when there are several with some.
+int only_owner(std::span<const Range> shares) {
+  int owner = -1;
+  for (int r = 0; r < int(shares.size()); ++r) {
+    if (shares[std::size_t(r)].count() == 0) continue;
+    if (owner >= 0) return -1;
+    owner = r;
+  }
+  return std::max(owner, 0);
+}
+
+/// Begun on a thread of its own, since it waits for the other ranks without a limit.
+struct Beginning {
+  std::atomic<bool> done = false;
+  ncclResult_t result = ncclSuccess;
+  ncclComm_t comm = nullptr;
+};
+
+class NcclCollectives final : public Collectives {
+ public:
+  NcclCollectives(Communicator& ranks, int device, WorkQueue& queue, Memory& memory)
+      : Collectives(ranks),
+        queue_(queue),
+        stream_(static_cast<cudaStream_t>(queue.native_stream())),
+        memory_(memory) {
+    // Multicast adds in an order of its own; all connections are made before a graph is captured.
+    setenv("NCCL_NVLS_ENABLE", "0", 1);
+    setenv("NCCL_RUNTIME_CONNECT", "0", 1);
+    ncclUniqueId id{};
+    if (rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    ranks.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
+    const auto beginning = std::make_shared<Beginning>();
+    std::thread([beginning, id, device, rank = rank(), size = size()] {
+      cudaSetDevice(device);
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      beginning->result = ncclCommInitRankConfig(&beginning->comm, size, id, rank, &config);
+      beginning->done.store(true, std::memory_order_release);
+    }).detach();
+    ranks.wait_for([&] { return beginning->done.load(std::memory_order_acquire); },
+                   "joining the GPUs");
+    check(beginning->result, "ncclCommInitRankConfig");
+    comm_ = beginning->comm;
+  }
+  ~NcclCollectives() override {
+    if (comm_ == nullptr) return;
+    // After an error the others may never come to what the stream waits for.
+    if (std::uncaught_exceptions() > 0) {
+      leave();
+      return;
+    }
+    cudaStreamSynchronize(stream_);
+    queue_.drop_graphs();  // NCCL waits for the end of every graph with its work
+    ncclCommDestroy(comm_);
+  }
+  NcclCollectives(const NcclCollectives&) = delete;
+  NcclCollectives& operator=(const NcclCollectives&) = delete;
+
+  std::string describe() const override {
+    int version = 0;
+    ncclGetVersion(&version);
+    return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  }
+
+ private:
+  [[noreturn]] void fail(const char* call, const std::string& what) const {
+    throw CommunicationError(
+        fmt::format("rank {} of {} ({}): {} failed: {}; NCCL_DEBUG=INFO tells more", rank(), size(),
+                    ranks().place().text(), call, what));
+  }
+  void check(ncclResult_t result, const char* call) const {
+    if (result == ncclSuccess) return;
+    const char* detail = ncclGetLastError(comm_);
+    fail(call, fmt::format("{} ({})", ncclGetErrorString(result), detail ? detail : ""));
+  }
+  void check(cudaError_t result, const char* call) const {
+    if (result != cudaSuccess) fail(call, cudaGetErrorString(result));
+  }
+  void begin() const {
+    if (comm_ == nullptr) fail("a collective", "an earlier one did; end the program");
+  }
+
+  template <typename T>
+  T* room(Index elements) {
+    const Index bytes = elements * Index(sizeof(T));
+    if (packed_.size() < bytes) packed_ = Buffer<std::byte>(bytes, memory_);
+    return reinterpret_cast<T*>(packed_.data());
+  }
+  template <typename T>
+  void copy(MatrixView<T> from, MatrixView<T> to) const {
+    if (from.empty()) return;
+    check(
+        cudaMemcpy2DAsync(to.data, std::size_t(to.stride) * sizeof(T), from.data,
+                          std::size_t(from.stride) * sizeof(T), std::size_t(from.cols) * sizeof(T),
+                          std::size_t(from.rows), cudaMemcpyDeviceToDevice, stream_),
+        "cudaMemcpy2DAsync");
+  }
+  /// What this rank brings, for runs whose steps are verified; not while a graph is captured.
+  template <typename T>
+  void trace(MatrixView<T> part) const {
+    if (!ranks().is_traced()) return;
+    std::vector<T> host(std::size_t(part.size()));
+    const MatrixView<T> to{host.data(), part.rows, part.cols, part.cols};
+    memory_.read_rows(part.data, std::size_t(part.stride) * sizeof(T), to.data,
+                      std::size_t(to.stride) * sizeof(T), std::size_t(part.cols) * sizeof(T),
+                      std::size_t(part.rows));
+    ranks().trace(to);
+  }
+
+  template <typename T>
+  void gather_columns(MatrixView<T> whole, std::span<const Range> shares) {
+    begin();
+    const Range mine = shares[std::size_t(rank())];
+    trace(whole.columns(mine.begin, mine.count()));
+    if (whole.empty()) return;
+    if (const int owner = only_owner(shares); owner >= 0 && whole.stride == whole.cols) {
+      check(ncclBroadcast(whole.data, whole.data, std::size_t(whole.size()), kType<T>, owner, comm_,
+                          stream_),
+            "ncclBroadcast");
+      return;
+    }
+    const Index count = whole.rows * largest(shares);
+    T* const all = room<T>(count * size());
+    const auto packed = [&](int r) {
+      const Index width = shares[std::size_t(r)].count();
+      return MatrixView<T>{all + r * count, whole.rows, width, width};
+    };
+    copy(whole.columns(mine.begin, mine.count()), packed(rank()));
+    check(ncclAllGather(all + rank() * count, all, std::size_t(count), kType<T>, comm_, stream_),
+          "ncclAllGather");
+    for (int r = 0; r < size(); ++r) {
+      const Range share = shares[std::size_t(r)];
+      if (r != rank()) copy(packed(r), whole.columns(share.begin, share.count()));
+    }
+  }
+
+  void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
+    gather_columns(whole, shares);
+  }
+  void do_all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares) override {
+    gather_columns(whole, shares);
+  }
+
+  void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override {
+    begin();
+    const Range mine = shares[std::size_t(rank())];
+    trace(whole.row_range(mine.begin, mine.count()));
+    // Rows lie one after the other: every rank's are broadcast where they are, in one go.
+    check(ncclGroupStart(), "ncclGroupStart");
+    for (int r = 0; r < size(); ++r) {
+      const Range share = shares[std::size_t(r)];
+      float* const rows = whole.row(share.begin);
+      if (share.count() == 0 || whole.cols == 0) continue;
+      const Index elements = (share.count() - 1) * whole.stride + whole.cols;
+      check(ncclBroadcast(rows, rows, std::size_t(elements), ncclFloat32, r, comm_, stream_),
+            "ncclBroadcast");
+    }
+    check(ncclGroupEnd(), "ncclGroupEnd");
+  }
+
+  void do_reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
+                                 std::span<const Range> shares) override {
+    begin();
+    for (const MatrixView<std::int64_t>& whole : wholes) trace(whole);
+    if (wholes[0].empty()) return;
+    const Index rows = wholes[0].rows;
+    const Index matrices = Index(wholes.size());
+    const Index most = largest(shares);
+    const Index count = matrices * rows * most;
+    std::int64_t* const all = room<std::int64_t>(count * size());
+    const auto packed = [&](int r, Index m) {
+      const Index width = shares[std::size_t(r)].count();
+      return MatrixView<std::int64_t>{all + r * count + m * rows * most, rows, width, width};
+    };
+    const auto part = [&](int r, Index m) {
+      const Range share = shares[std::size_t(r)];
+      return wholes[std::size_t(m)].columns(share.begin, share.count());
+    };
+    for (int r = 0; r < size(); ++r)
+      for (Index m = 0; m < matrices; ++m) copy(part(r, m), packed(r, m));
+    check(ncclReduceScatter(all, all + rank() * count, std::size_t(count), ncclInt64, ncclSum,
+                            comm_, stream_),
+          "ncclReduceScatter");
+    for (Index m = 0; m < matrices; ++m) copy(packed(rank(), m), part(rank(), m));
+  }
+
+  void do_all_reduce_sum(std::span<std::int64_t> values) override {
+    begin();
+    const Index count = Index(values.size());
+    trace(MatrixView<std::int64_t>{values.data(), 1, count, count});
+    check(ncclAllReduce(values.data(), values.data(), values.size(), ncclInt64, ncclSum, comm_,
+                        stream_),
+          "ncclAllReduce");
+  }
+  // The bits of floats that are not negative grow with them, and those of a NaN are beyond all.
+  void do_all_reduce_max(std::span<float> values) override {
+    begin();
+    const Index count = Index(values.size());
+    trace(MatrixView<float>{values.data(), 1, count, count});
+    check(ncclAllReduce(values.data(), values.data(), values.size(), ncclInt32, ncclMax, comm_,
+                        stream_),
+          "ncclAllReduce");
+  }
+
+  bool reached(WorkQueue& queue, WorkQueue::Mark mark) override {
+    if (queue.reached(mark)) return true;
+    ncclResult_t state = ncclSuccess;
+    check(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
+    if (state != ncclInProgress) check(state, "a collective");
+    return false;
+  }
+  void give_up() override {
+    if (comm_ != nullptr) leave();
+  }
+  /// Ends what the device waits for.
+  void leave() {
+    queue_.drop_graphs();
+    ncclCommAbort(comm_);
+    comm_ = nullptr;
+  }
+
+  ncclComm_t comm_ = nullptr;
+  WorkQueue& queue_;
+  cudaStream_t stream_;
+  Memory& memory_;
+  Buffer<std::byte> packed_;
+};
+
+}  // namespace
+
+bool has_nccl() {
+  return true;
+}
+
+std::unique_ptr<Collectives> make_nccl_collectives(Communicator& ranks, int device,
+                                                   WorkQueue& queue, Memory& memory) {
+  return std::make_unique<NcclCollectives>(ranks, device, queue, memory);
+}
+
+}  // namespace norn
