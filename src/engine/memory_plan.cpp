@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -193,7 +194,8 @@ class Planner {
         if (takes_part_[std::size_t(destination)]) shape.terms += partition(destination).blocks();
       }
       shape.terms += Index(graph_.skip_destinations[std::size_t(number)].size());
-      shape.joins = settings_.ranks > 1 || !graph_.skip_destinations[std::size_t(number)].empty();
+      shape.joins = !graph_.skip_destinations[std::size_t(number)].empty() ||
+                    (settings_.ranks > 1 && !exchanges_terms(number));
       count_working(layer.name + " sums of deltas", DeltaSum::bytes_of(shape, !settings_.on_gpu));
     }
   }
@@ -213,6 +215,24 @@ class Planner {
           std::max(room, nccl_room(settings_.batch, shares, rounded ? kRounded : kFloat, matrices));
     }
     count_working("columns for other ranks", room);
+  }
+  // By rank: Network::terms_of_rank.
+  std::vector<Index> terms(int number) const {
+    std::vector<Index> counts(std::size_t(settings_.ranks), 0);
+    for (int edge : graph_.destinations[std::size_t(number)]) {
+      const int destination = graph_.edges[std::size_t(edge)].destination;
+      if (!takes_part_[std::size_t(destination)]) continue;
+      for (int r = 0; r < settings_.ranks; ++r)
+        counts[std::size_t(r)] += partition(destination).blocks_of(r, settings_.ranks).count();
+    }
+    return counts;
+  }
+  // Network::exchanges_terms, where every rank has a GPU.
+  bool exchanges_terms(int number) const {
+    const std::vector<Index> counts = terms(number);
+    return settings_.on_gpu &&
+           std::accumulate(counts.begin(), counts.end(), Index(0)) <= FixedTerms::kMost &&
+           graph_.skip_destinations[std::size_t(number)].empty();
   }
   bool wants_delta(int number) const {
     return !graph_.destinations[std::size_t(number)].empty() ||

@@ -94,14 +94,14 @@ void Network::build_layers() {
   outputs_.resize(layers);
   shares_.resize(layers);
   const int ranks = context_.communicator.size();
-  std::vector<BlockPartition> partitions(layers);
+  partitions_.resize(layers);
   for (int layer : order_) {
     const auto at = std::size_t(layer);
-    partitions[at] = BlockPartition::make(graph_.network.layers[at].units(), batch_,
-                                          context_.compute.kernels.block_rule);
-    for (int r = 0; r < ranks; ++r) shares_[at].push_back(partitions[at].units_of(r, ranks));
+    partitions_[at] = BlockPartition::make(graph_.network.layers[at].units(), batch_,
+                                           context_.compute.kernels.block_rule);
+    for (int r = 0; r < ranks; ++r) shares_[at].push_back(partitions_[at].units_of(r, ranks));
   }
-  build_outcome(partitions);
+  build_outcome();
   batches_.resize(layers);
   bound_.resize(layers);
   for (int layer : order_) {
@@ -116,34 +116,50 @@ void Network::build_layers() {
     UnitLayer::Settings settings;
     settings.descriptor = &descriptor;
     settings.number = layer;
-    settings.partition = partitions[at];
+    settings.partition = partitions_[at];
     settings.mine = shares_[at][std::size_t(context_.communicator.rank())];
     settings.batch = batch_;
     settings.trainable = purpose_ == Pass::training;
-    for (int edge : graph_.destinations[at]) {
-      const auto destination = std::size_t(graph_.edges[std::size_t(edge)].destination);
-      if (partitions[destination].width() > 0) settings.terms += partitions[destination].blocks();
-    }
+    for (int r = 0; r < ranks; ++r) settings.terms += terms_of_rank(layer, r);
     settings.terms += Index(graph_.skip_destinations[at].size());
-    settings.joins_terms = ranks > 1 || !graph_.skip_destinations[at].empty();
+    settings.joins_terms =
+        !graph_.skip_destinations[at].empty() || (ranks > 1 && !exchanges_terms(layer));
     settings.sparseness = sparseness_of(graph_.network, descriptor);
     units_[at] =
         std::make_unique<UnitLayer>(settings, graph_.network.training.optimizer, context_.compute);
   }
 }
 
+// Blocks of all destinations of a layer that a rank owns: each gives a term of its delta.
+Index Network::terms_of_rank(int layer, int rank) const {
+  Index terms = 0;
+  for (int edge : graph_.destinations[std::size_t(layer)])
+    terms += partitions_[std::size_t(graph_.edges[std::size_t(edge)].destination)]
+                 .blocks_of(rank, context_.communicator.size())
+                 .count();
+  return terms;
+}
+
+// Whether ranks send each other their terms as they are: the same on all ranks.
+bool Network::exchanges_terms(int layer) const {
+  Index terms = 0;
+  for (int r = 0; r < context_.communicator.size(); ++r) terms += terms_of_rank(layer, r);
+  return context_.collectives->exchanges() && terms <= FixedTerms::kMost &&
+         graph_.skip_destinations[std::size_t(layer)].empty();
+}
+
 // Words: two flags a layer (of its delta sum; of an output layer, the second is SoftMax's), then a
 // cost for each own output block.
-void Network::build_outcome(const std::vector<BlockPartition>& partitions) {
+void Network::build_outcome() {
   const Communicator& communicator = context_.communicator;
-  const std::size_t layers = partitions.size();
+  const std::size_t layers = partitions_.size();
   first_cost_.assign(layers, 0);
   Index words = 2 * Index(layers);
   for (int layer : order_) {
     if (graph_.network.layers[std::size_t(layer)].kind != LayerKind::output) continue;
     first_cost_[std::size_t(layer)] = words;
     words +=
-        partitions[std::size_t(layer)].blocks_of(communicator.rank(), communicator.size()).count();
+        partitions_[std::size_t(layer)].blocks_of(communicator.rank(), communicator.size()).count();
   }
   for (Buffer<std::int64_t>& outcome : outcomes_)
     outcome = Buffer<std::int64_t>::zeros(words, context_.compute.memory);

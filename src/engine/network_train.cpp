@@ -329,6 +329,26 @@ void Network::finish_sparse(UnitLayer& layer, const WeightStep& step) {
   }
 }
 
+// Few terms go from rank to rank as they are; more are added up to words, which are reduced.
+void Network::join_terms(UnitLayer& unit) {
+  Collectives& collectives = *context_.collectives;
+  DeltaSum& sum = unit.delta_sum;
+  const int layer = unit.settings().number;
+  const std::vector<Range>& shares = shares_[std::size_t(layer)];
+  if (exchanges_terms(layer)) {
+    std::vector<Index> counts;
+    for (int r = 0; r < collectives.size(); ++r) counts.push_back(terms_of_rank(layer, r));
+    sum.receive(collectives.exchange_columns(sum.waiting(), sum.examples(), counts, shares));
+    return;
+  }
+  sum.fill_words(context_.compute);
+  sum.join(
+      [&](std::span<const MatrixView<std::int64_t>> words) {
+        collectives.reduce_scatter_columns(words, shares);
+      },
+      [&](std::span<std::int64_t> flags) { collectives.all_reduce_sum(flags); });
+}
+
 // Joins what all destinations of a hidden layer, on all ranks, say about its activations.
 void Network::receive_delta(int layer, Index examples, const StepPosition& position) {
   UnitLayer& unit = *units_[std::size_t(layer)];
@@ -336,13 +356,8 @@ void Network::receive_delta(int layer, Index examples, const StepPosition& posit
   DeltaSum& sum = unit.delta_sum;
   const bool alone = collectives.size() == 1;
   if (!alone) {
-    sum.fill_words(context_.compute);
     stage("reduce");
-    sum.join(
-        [&](std::span<const MatrixView<std::int64_t>> words) {
-          collectives.reduce_scatter_columns(words, shares_[std::size_t(layer)]);
-        },
-        [&](std::span<std::int64_t> flags) { collectives.all_reduce_sum(flags); });
+    join_terms(unit);
     stage("hidden delta");
   }
   unit.take_delta(context_.compute, examples, position, alone);

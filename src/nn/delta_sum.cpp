@@ -2,6 +2,8 @@
 // Sums of deltas in fixed point.
 #include "norn/nn/delta_sum.h"
 
+#include "norn/base/error.h"
+
 #include <algorithm>
 #include <array>
 
@@ -44,6 +46,7 @@ DeltaSum::DeltaSum(const Shape& shape, Memory& memory)
 void DeltaSum::begin(Index examples, std::int64_t* flags) {
   examples_ = examples;
   used_places_ = 0;
+  received_.count = 0;
   if (host_) {
     if (flags_ != nullptr && flags_[0] != 0) coarse_.fill_zero();  // the step before used them
     flags_ = coarse_used_ = flags;
@@ -85,6 +88,19 @@ void DeltaSum::fill_words(const Compute& compute) {
   fine_is_old_ = false;
 }
 
+std::span<const MatrixView<const float>> DeltaSum::waiting() {
+  require(!host_ && fine_is_old_, "DeltaSum: terms stand in words already");
+  own_terms_.clear();
+  for (Index i = 0; i < used_places_; ++i) own_terms_.push_back(place(i));
+  return own_terms_;
+}
+
+void DeltaSum::receive(std::span<const MatrixView<const float>> terms) {
+  require(used_places_ + Index(terms.size()) <= FixedTerms::kMost,
+          "DeltaSum: more terms than are added at once");
+  for (const MatrixView<const float>& term : terms) received_.of[received_.count++] = term;
+}
+
 void DeltaSum::join(
     const std::function<void(std::span<const MatrixView<std::int64_t>> words)>& add_words,
     const std::function<void(std::span<std::int64_t> flags)>& add_flags) {
@@ -116,14 +132,15 @@ void DeltaSum::add(const Compute& compute, Index first_unit, MatrixView<const fl
 
 DeltaSum::Sum DeltaSum::taken(const Compute& compute, Index first_unit, Index units) {
   Sum sum;
-  if (used_places_ == 0 && fine_.empty()) {  // nothing was added
+  if (used_places_ + received_.count == 0 && fine_.empty()) {  // nothing was added
     waiting_.fill_zero();
     used_places_ = 1;
   }
-  if (fine_is_old_ && used_places_ > 0) {
+  if (fine_is_old_ && used_places_ + received_.count > 0) {
     sum.words.out_of_range = flags_ + 1;
-    for (; sum.terms.count < used_places_; ++sum.terms.count)
-      sum.terms.of[sum.terms.count] = place(sum.terms.count).columns(first_unit, units);
+    sum.terms = received_;
+    for (Index i = 0; i < used_places_; ++i)
+      sum.terms.of[sum.terms.count++] = place(i).columns(first_unit, units);
     return sum;
   }
   fill_words(compute);

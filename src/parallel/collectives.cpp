@@ -34,6 +34,25 @@ void Collectives::reduce_scatter_columns(std::span<const MatrixView<std::int64_t
   if (size() > 1 && !wholes.empty()) do_reduce_scatter_columns(wholes, shares);
 }
 
+std::vector<MatrixView<const float>> Collectives::exchange_columns(
+    std::span<const MatrixView<const float>> mine, Index rows, std::span<const Index> counts,
+    std::span<const Range> shares) {
+  require(Index(counts.size()) == size() && Index(mine.size()) == counts[std::size_t(rank())],
+          "collectives: every rank must bring as many matrices as it said");
+  for (const MatrixView<const float>& matrix : mine) {
+    require(matrix.rows == rows, "collectives: matrices of an exchange must have equal shapes");
+    check_shares(shares, size(), matrix.cols);
+  }
+  if (size() == 1) return {};
+  return do_exchange_columns(mine, rows, counts, shares);
+}
+
+std::vector<MatrixView<const float>> Collectives::do_exchange_columns(
+    std::span<const MatrixView<const float>>, Index, std::span<const Index>,
+    std::span<const Range>) {
+  throw CommunicationError("collectives " + describe() + " exchange no columns");
+}
+
 void Collectives::all_reduce_sum(std::span<std::int64_t> values) {
   if (size() > 1) do_all_reduce_sum(values);
 }
@@ -62,6 +81,13 @@ Index nccl_room(Index rows, std::span<const Range> shares, Index gathered, Index
   const Index elements = Index(shares.size()) * rows * largest;
   const Index gather = owners > 1 ? gathered : 0;  // what one rank has is sent from where it is
   return elements * std::max(gather, reduced * Index(sizeof(std::int64_t)));
+}
+
+Index nccl_exchange_room(Index rows, std::span<const Index> counts, std::span<const Range> shares) {
+  Index columns = 0;
+  for (std::size_t r = 1; r < shares.size(); ++r)
+    columns += counts[0] * shares[r].count() + counts[r] * shares[0].count();
+  return rows * columns * Index(sizeof(float));
 }
 
 namespace {

@@ -117,7 +117,7 @@ class Network {
   bool store_by_destination(int owner_edge) const;
   void build_shared_gradients();
   void build_scratch();
-  void build_outcome(const std::vector<BlockPartition>& partitions);
+  void build_outcome();
 
   void load(const BoundBatch& batch, Pass pass, const StepPosition& position);
   void stage(const char* name) { context_.compute.kernels.queue->stage(name); }
@@ -150,6 +150,9 @@ class Network {
   void clip_output_deltas(int layer, const TargetView& target, Index examples);
 
   void backward_hidden(int layer, Index examples, const StepPosition& position);
+  Index terms_of_rank(int layer, int rank) const;
+  bool exchanges_terms(int layer) const;
+  void join_terms(UnitLayer& unit);
   void receive_delta(int layer, Index examples, const StepPosition& position);
   void clip_deltas(UnitLayer& layer, Index examples);
   void reduce_row_squares(Index examples);
@@ -174,6 +177,7 @@ class Network {
   UpdateSchedule schedule_;
   std::vector<int> order_;
   std::vector<bool> sparse_input_;                       // by layer
+  std::vector<BlockPartition> partitions_;               // by layer
   std::vector<std::vector<Range>> shares_;               // by layer: units of every rank
   std::vector<std::unique_ptr<InputLayer>> inputs_;      // by layer
   std::vector<std::unique_ptr<UnitLayer>> units_;        // by layer

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <span>
+#include <vector>
 
 /// What a layer's destinations say about its activations, summed so that order and grouping do not
 /// matter.
@@ -31,6 +32,7 @@ class DeltaSum {
   static Index bytes_of(const Shape& shape, bool on_host);
 
   bool allocated() const { return shape_.terms > 0; }
+  Index examples() const { return examples_; }  ///< of this step
   /// Starts a step of `examples` examples. `flags`: two words of the device's memory, 0 when the
   /// step runs: whether coarse words were used, and whether a term was out of range.
   void begin(Index examples, std::int64_t* flags);
@@ -43,6 +45,11 @@ class DeltaSum {
 
   /// Brings all terms so far into the words.
   void fill_words(const Compute& compute);
+  /// The terms so far, where all of them wait and none stands in words.
+  std::span<const MatrixView<const float>> waiting();
+  /// Other ranks' terms, of the units that take() will be asked for: they and the waiting ones are
+  /// at most FixedTerms::kMost.
+  void receive(std::span<const MatrixView<const float>> terms);
   /// What ranks have to add up between fill_words() and take(): flags by sum where the host can
   /// read them, then the words, of which each rank needs the sums of its own units.
   void join(const std::function<void(std::span<const MatrixView<std::int64_t>> words)>& add_words,
@@ -93,6 +100,8 @@ class DeltaSum {
   bool fine_is_old_ = false;             // on a GPU: of the step before, until the first term
   bool coarse_is_zero_ = true;           // on a GPU: taken whole
   Index examples_ = 0;
+  std::vector<MatrixView<const float>> own_terms_;  // what waiting() gave
+  FixedTerms received_;
 };
 
 }  // namespace norn

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 /// How ranks combine what stands in their devices' memory.
 namespace norn {
@@ -36,6 +37,14 @@ class Collectives {
   /// ranks; the other columns are undefined after.
   void reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
                               std::span<const Range> shares);
+  /// Whether it has exchange_columns().
+  virtual bool exchanges() const { return false; }
+  /// The columns shares[rank()] of what the other ranks bring, in rank order: rank r brings
+  /// counts[r] matrices [rows x N], this one `mine`. They stand where the next collective puts its
+  /// own.
+  std::vector<MatrixView<const float>> exchange_columns(
+      std::span<const MatrixView<const float>> mine, Index rows, std::span<const Index> counts,
+      std::span<const Range> shares);
   void all_reduce_sum(std::span<std::int64_t> values);
   /// Of magnitudes: none is negative. A NaN on any rank is the maximum on all.
   void all_reduce_max(std::span<float> values);
@@ -55,6 +64,9 @@ class Collectives {
   virtual void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) = 0;
   virtual void do_reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
                                          std::span<const Range> shares) = 0;
+  virtual std::vector<MatrixView<const float>> do_exchange_columns(
+      std::span<const MatrixView<const float>> mine, Index rows, std::span<const Index> counts,
+      std::span<const Range> shares);
   virtual void do_all_reduce_sum(std::span<std::int64_t> values) = 0;
   virtual void do_all_reduce_max(std::span<float> values) = 0;
   /// Whether the device has come to `mark`, or an error of the collectives so far.
@@ -87,5 +99,7 @@ std::unique_ptr<Collectives> make_nccl_collectives(Communicator& ranks, int devi
 ///   gathered    bytes of an element of the matrices that are gathered
 ///   reduced     matrices of a reduce_scatter_columns(); 0: there is none
 Index nccl_room(Index rows, std::span<const Range> shares, Index gathered, Index reduced);
+/// What an exchange_columns() takes of rank 0's memory, in bytes.
+Index nccl_exchange_room(Index rows, std::span<const Index> counts, std::span<const Range> shares);
 
 }  // namespace norn

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <exception>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -120,7 +121,7 @@ class NcclCollectives final : public Collectives {
     return reinterpret_cast<T*>(packed_.data());
   }
   template <typename T>
-  void copy(MatrixView<T> from, MatrixView<T> to) const {
+  void copy(MatrixView<const T> from, MatrixView<T> to) const {
     if (from.empty()) return;
     check(
         cudaMemcpy2DAsync(to.data, std::size_t(to.stride) * sizeof(T), from.data,
@@ -132,8 +133,8 @@ class NcclCollectives final : public Collectives {
   template <typename T>
   void trace(MatrixView<T> part) const {
     if (!ranks().is_traced()) return;
-    std::vector<T> host(std::size_t(part.size()));
-    const MatrixView<T> to{host.data(), part.rows, part.cols, part.cols};
+    std::vector<std::remove_const_t<T>> host(std::size_t(part.size()));
+    const MatrixView<std::remove_const_t<T>> to{host.data(), part.rows, part.cols, part.cols};
     memory_.read_rows(part.data, std::size_t(part.stride) * sizeof(T), to.data,
                       std::size_t(to.stride) * sizeof(T), std::size_t(part.cols) * sizeof(T),
                       std::size_t(part.rows));
@@ -158,12 +159,12 @@ class NcclCollectives final : public Collectives {
       const Index width = shares[std::size_t(r)].count();
       return MatrixView<T>{all + r * count, whole.rows, width, width};
     };
-    copy(whole.columns(mine.begin, mine.count()), packed(rank()));
+    copy<T>(whole.columns(mine.begin, mine.count()), packed(rank()));
     check(ncclAllGather(all + rank() * count, all, std::size_t(count), kType<T>, comm_, stream_),
           "ncclAllGather");
     for (int r = 0; r < size(); ++r) {
       const Range share = shares[std::size_t(r)];
-      if (r != rank()) copy(packed(r), whole.columns(share.begin, share.count()));
+      if (r != rank()) copy<T>(packed(r), whole.columns(share.begin, share.count()));
     }
   }
 
@@ -210,11 +211,51 @@ class NcclCollectives final : public Collectives {
       return wholes[std::size_t(m)].columns(share.begin, share.count());
     };
     for (int r = 0; r < size(); ++r)
-      for (Index m = 0; m < matrices; ++m) copy(part(r, m), packed(r, m));
+      for (Index m = 0; m < matrices; ++m) copy<std::int64_t>(part(r, m), packed(r, m));
     check(ncclReduceScatter(all, all + rank() * count, std::size_t(count), ncclInt64, ncclSum,
                             comm_, stream_),
           "ncclReduceScatter");
-    for (Index m = 0; m < matrices; ++m) copy(packed(rank(), m), part(rank(), m));
+    for (Index m = 0; m < matrices; ++m) copy<std::int64_t>(packed(rank(), m), part(rank(), m));
+  }
+
+  bool exchanges() const override { return true; }
+  std::vector<MatrixView<const float>> do_exchange_columns(
+      std::span<const MatrixView<const float>> mine, Index rows, std::span<const Index> counts,
+      std::span<const Range> shares) override {
+    begin();
+    for (const MatrixView<const float>& matrix : mine) trace(matrix);
+    const auto me = std::size_t(rank());
+    const auto elements = [&](std::size_t from, std::size_t to) {
+      return counts[from] * rows * shares[to].count();
+    };
+    Index all = 0;
+    for (std::size_t r = 0; r < shares.size(); ++r)
+      if (r != me) all += elements(me, r) + elements(r, me);
+    float* at = room<float>(all);
+    std::vector<MatrixView<const float>> received;
+    check(ncclGroupStart(), "ncclGroupStart");
+    for (std::size_t r = 0; r < shares.size(); ++r) {
+      if (r == me) continue;
+      const auto peer = int(r);
+      const Range theirs = shares[r];
+      float* const sent = at;
+      for (const MatrixView<const float>& matrix : mine) {
+        copy<float>(matrix.columns(theirs.begin, theirs.count()),
+                    MatrixView<float>{at, rows, theirs.count(), theirs.count()});
+        at += rows * theirs.count();
+      }
+      if (elements(me, r) > 0)
+        check(ncclSend(sent, std::size_t(elements(me, r)), ncclFloat32, peer, comm_, stream_),
+              "ncclSend");
+      if (elements(r, me) > 0)
+        check(ncclRecv(at, std::size_t(elements(r, me)), ncclFloat32, peer, comm_, stream_),
+              "ncclRecv");
+      const Index width = shares[me].count();
+      for (Index m = 0; m < counts[r]; ++m, at += rows * width)
+        received.push_back({at, rows, width, width});
+    }
+    check(ncclGroupEnd(), "ncclGroupEnd");
+    return received;
   }
 
   void do_all_reduce_sum(std::span<std::int64_t> values) override {
