@@ -24,6 +24,7 @@ struct BlockRule {
   Index gradient_elements = Index(1) << 18;  ///< of a weight gradient's tile that stays in cache
   Index most_blocks = Index(1) << 40;  ///< beyond which blocks become wider, up to maximum_width
   Index round = 1;                     ///< blocks that are wider than this become a multiple of it
+  Index joined_elements = Index(1) << 20;  ///< batch x width of a layer that is worth not joining
 };
 
 /// A layer's units cut into blocks. A function of the width, the batch size and the device kind's

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sharing out by source or by destination units.
+#include "src/engine/sharding.h"
+
+namespace norn {
+namespace {
+
+constexpr Index kClearlyWider = 4;
+
+class Chooser {
+ public:
+  Chooser(const Graph& graph, const std::vector<bool>& takes_part)
+      : graph_(graph), takes_part_(takes_part), shares_(graph.edges.size(), false) {
+    for (std::size_t e = 0; e < graph.edges.size(); ++e) {
+      const int owner = graph.edges[e].shared_with;
+      if (owner >= 0) shares_[e] = shares_[std::size_t(owner)] = true;
+    }
+  }
+
+  bool by_source(int layer, Index batch, const BlockRule& rule) const {
+    const LayerDescriptor& source = layer_of(layer);
+    if (!takes_part_[std::size_t(layer)] || source.kind != LayerKind::hidden ||
+        std::holds_alternative<SoftMax>(source.activation))
+      return false;
+    Index destinations = 0;
+    for (int edge : graph_.destinations[std::size_t(layer)]) {
+      const int destination = graph_.edges[std::size_t(edge)].destination;
+      if (!takes_part_[std::size_t(destination)]) continue;
+      if (shares_[std::size_t(edge)] || layer_of(destination).weight_norm > 0.0f) return false;
+      destinations += layer_of(destination).units();
+    }
+    return destinations > 0 && source.units() >= kClearlyWider * destinations &&
+           source.units() >= (rule.joined_elements + batch - 1) / batch;
+  }
+
+ private:
+  const LayerDescriptor& layer_of(int layer) const {
+    return graph_.network.layers[std::size_t(layer)];
+  }
+  const Graph& graph_;
+  const std::vector<bool>& takes_part_;
+  std::vector<bool> shares_;  // by edge: its weights with another
+};
+
+}  // namespace
+
+Sharding choose_sharding(const Graph& graph, const std::vector<bool>& takes_part, Index batch,
+                         const BlockRule& rule) {
+  const Chooser chooser(graph, takes_part);
+  Sharding sharding;
+  sharding.by_source.assign(graph.edges.size(), false);
+  for (std::size_t layer = 0; layer < graph.network.layers.size(); ++layer) {
+    const bool by_source = chooser.by_source(int(layer), batch, rule);
+    sharding.joins.push_back(!by_source);
+    if (!by_source) continue;
+    for (int edge : graph.destinations[layer])
+      sharding.by_source[std::size_t(edge)] =
+          takes_part[std::size_t(graph.edges[std::size_t(edge)].destination)];
+  }
+  return sharding;
+}
+
+}  // namespace norn
