@@ -10,6 +10,7 @@
 #include "norn/parallel/collectives.h"
 #include "src/engine/block_group.h"
 #include "src/engine/rounded_rows.h"
+#include "src/engine/sharding.h"
 #include "src/engine/target_runs.h"
 
 #include <algorithm>
@@ -46,6 +47,7 @@ class Planner {
       partitions_[i] = BlockPartition::make(graph.network.layers[i].units(), settings.batch,
                                             settings.block_rule);
     find_participants();
+    sharding_ = choose_sharding(graph, takes_part_, settings.batch, settings.block_rule);
     sparse_input_.assign(layers, false);
     for (std::size_t i = 0; i < layers; ++i)
       for (const DatasetInfo& set : settings.sets)
@@ -152,6 +154,7 @@ class Planner {
         if (graph_.edges[std::size_t(e)].shared_with < 0)
           entry.weights += layer.units() * layer_of(graph_.edges[std::size_t(e)].source).units();
       add_unit_vectors(number);
+      add_source_sum(number);
       is_output(number) ? add_output(number) : add_hidden(number);
     }
     plan_.weights += entry.weights;
@@ -166,6 +169,25 @@ class Planner {
     count(&MemoryPlan::state_bytes, layer.name + " state of biases and scales",
           bytes * slots_ * (norm ? 3 : 1));
     if (training()) count_working(layer.name + " gradients of biases", 2 * bytes);
+  }
+
+  bool by_source(int edge) const { return sharding_.by_source[std::size_t(edge)]; }
+
+  // As Network::build_source_sums.
+  void add_source_sum(int number) {
+    const LayerDescriptor& layer = layer_of(number);
+    DeltaSum::Shape shape{settings_.batch, layer.units()};
+    for (int edge : graph_.sources[std::size_t(number)])
+      if (by_source(edge))
+        shape.terms += partition(graph_.edges[std::size_t(edge)].source).blocks();
+    if (shape.terms == 0) return;
+    shape.joins = settings_.ranks > 1;
+    const Index whole = settings_.batch * layer.units();
+    count_working(layer.name + " sums over sources", DeltaSum::bytes_of(shape, !settings_.on_gpu) +
+                                                         settings_.batch * mine(number) * kFloat);
+    if (training())
+      count_working(layer.name + " deltas of all units",
+                    whole * (kFloat + (settings_.rounds_operands ? kRounded : 0)));
   }
 
   void add_hidden(int number) {
@@ -188,14 +210,16 @@ class Planner {
     if (layer.batch_normalization)
       count_working(layer.name + " normalised", own + mine(number) * kFloat);
     if (wants_delta(number)) {
-      DeltaSum::Shape shape{settings_.batch, layer.units()};
+      const bool joins = sharding_.joins[std::size_t(number)];
+      DeltaSum::Shape shape{settings_.batch, joins ? layer.units() : mine(number)};
       for (int edge : graph_.destinations[std::size_t(number)]) {
         const int destination = graph_.edges[std::size_t(edge)].destination;
-        if (takes_part_[std::size_t(destination)]) shape.terms += partition(destination).blocks();
+        if (takes_part_[std::size_t(destination)])
+          shape.terms += by_source(edge) ? 1 : partition(destination).blocks();
       }
+      const bool skipped = !graph_.skip_destinations[std::size_t(number)].empty();
       shape.terms += Index(graph_.skip_destinations[std::size_t(number)].size());
-      shape.joins = !graph_.skip_destinations[std::size_t(number)].empty() ||
-                    (settings_.ranks > 1 && !exchanges_terms(number));
+      shape.joins = skipped || (settings_.ranks > 1 && joins && !exchanges_terms(number));
       count_working(layer.name + " sums of deltas", DeltaSum::bytes_of(shape, !settings_.on_gpu));
     }
   }
@@ -245,7 +269,7 @@ class Planner {
     if (!settings_.on_gpu || edges.size() != 1) return false;
     const Edge& edge = graph_.edges[std::size_t(edges[0])];
     return (settings_.rounds_operands || settings_.turns_operands) &&
-           !sparse_input_[std::size_t(edge.source)] &&
+           !sparse_input_[std::size_t(edge.source)] && !by_source(edges[0]) &&
            stored_by_destination(owner(edges[0])) != edge.transposed &&
            graph_.skips[std::size_t(number)].empty() && layer_of(number).delta_norm == 0.0f &&
            !is_softmax(number);
@@ -274,13 +298,17 @@ class Planner {
     const int owned = owner(number);
     const Edge& first = graph_.edges[std::size_t(owned)];
     const bool replicated = users(owned) > 1;
-    const Index sources = layer_of(first.source).units();
-    const Index destinations =
-        replicated ? layer_of(first.destination).units() : mine(first.destination);
+    const Index sources = by_source(owned) ? mine(first.source) : layer_of(first.source).units();
+    const Index destinations = replicated || by_source(owned) ? layer_of(first.destination).units()
+                                                              : mine(first.destination);
     const Index bytes = sources * destinations * kFloat;
     const std::string name = layer_of(edge.source).name + " -> " + layer_of(edge.destination).name;
     if (replicated && training())
       count_working(name + " gradient of shared weights", bytes * (owned == number ? 2 : 1));
+    plan_.edges.push_back({layer_of(edge.source).name, layer_of(edge.destination).name,
+                           replicated         ? EdgePlan::Sharding::whole
+                           : by_source(owned) ? EdgePlan::Sharding::by_source
+                                              : EdgePlan::Sharding::by_destination});
     if (edge.shared_with >= 0) return;
     count(&MemoryPlan::parameter_bytes, name + " weights", bytes);
     count(&MemoryPlan::state_bytes, name + " optimizer state", bytes * slots_);
@@ -294,16 +322,18 @@ class Planner {
   Index gradient_tile(int edge) const {
     const Edge& e = graph_.edges[std::size_t(edge)];
     if (sparse_input_[std::size_t(e.source)] || users(owner(edge)) > 1) return 0;
-    const Index sources = layer_of(e.source).units();
+    const int cut = by_source(edge) ? e.source : e.destination;
+    const Index columns = layer_of(by_source(edge) ? e.destination : e.source).units();
     const BlockRule& rule = settings_.block_rule;
     const Index wanted =
-        std::max<Index>(128, rule.gradient_elements / sources / rule.multiple * rule.multiple);
-    return std::min(partition(e.destination).block_width(), wanted) * sources;
+        std::max<Index>(128, rule.gradient_elements / columns / rule.multiple * rule.multiple);
+    return std::min(partition(cut).block_width(), wanted) * columns;
   }
 
   // Every lane has room for the largest connection.
   void add_scratch() {
     Index widest_z = 0;
+    Index widest_part = 0;
     Index widest_source = 0;
     Index gradient = 0;
     Index widest_delta = 0;
@@ -311,7 +341,10 @@ class Planner {
       if (!takes_part_[std::size_t(number)] || is_input(number)) continue;
       for (int e : graph_.sources[std::size_t(number)]) {
         const int source = graph_.edges[std::size_t(e)].source;
-        if (!is_input(source)) widest_source = std::max(widest_source, layer_of(source).units());
+        if (by_source(e)) widest_part = std::max(widest_part, layer_of(number).units());
+        if (!is_input(source))
+          widest_source = std::max(widest_source, by_source(e) ? partition(source).block_width()
+                                                               : layer_of(source).units());
         gradient = std::max(gradient, gradient_tile(e));
       }
       if (!is_output(number)) continue;
@@ -328,9 +361,11 @@ class Planner {
     };
     if (settings_.on_gpu) count_working("workspace of products", kGpuWorkspace);
     each_lane("pre-activations of a block", settings_.batch * ((widest_z + 7) / 8 * 8) * kFloat);
+    if (!settings_.on_gpu) {
+      const Index widest = training() ? std::max(widest_source, widest_part) : widest_part;
+      each_lane("input deltas of a block", settings_.batch * widest * kFloat);
+    }
     if (!training()) return;
-    if (!settings_.on_gpu)
-      each_lane("input deltas of a block", settings_.batch * widest_source * kFloat);
     each_lane("gradient of a tile", gradient * kFloat);
     if (settings_.turns_operands)
       each_lane("deltas of a block, turned over",
@@ -378,7 +413,10 @@ class Planner {
     if (!edge_takes_part(number)) return;
     const Edge& edge = graph_.edges[std::size_t(number)];
     const double batch = double(settings_.batch);
-    const double units = double(mine(edge.destination));
+    const double units = by_source(number) ? double(layer_of(edge.destination).units())
+                                           : double(mine(edge.destination));
+    const double sources =
+        double(by_source(number) ? mine(edge.source) : layer_of(edge.source).units());
     if (sparse_input_[std::size_t(edge.source)]) {
       const DatasetInfo* set = set_of(edge.source);
       const double entries = set ? batch * entries_per_example(*set) : 0.0;
@@ -388,11 +426,11 @@ class Planner {
       work.bytes += 2.0 * kFloat * entries * units + touched * units * step_bytes();
       return;
     }
-    const double product = 2.0 * batch * double(layer_of(edge.source).units()) * units;
-    const bool twice =
-        is_softmax(edge.destination) && is_output(edge.destination) && !keeps_z(edge.destination);
+    const double product = 2.0 * batch * sources * units;
+    const bool twice = is_softmax(edge.destination) && is_output(edge.destination) &&
+                       !keeps_z(edge.destination) && !by_source(number);
     work.dense_flops += product * (2.0 + (twice ? 1.0 : 0.0) + (is_input(edge.source) ? 0.0 : 1.0));
-    const double weights = double(layer_of(edge.source).units()) * units;
+    const double weights = sources * units;
     const double passes = 1.0 + (twice ? 1.0 : 0.0) + (is_input(edge.source) ? 0.0 : 1.0);
     work.updated_weights += weights;
     work.bytes += weights * (passes * double(settings_.rounds_operands ? kRounded : kFloat) +
@@ -403,6 +441,7 @@ class Planner {
   const PlanSettings& settings_;
   std::vector<BlockPartition> partitions_;
   std::vector<bool> takes_part_;
+  Sharding sharding_;
   std::vector<bool> sparse_input_;
   int slots_ = 0;
   MemoryPlan plan_;

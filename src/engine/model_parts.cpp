@@ -13,21 +13,32 @@ namespace {
 
 constexpr Index kRunElements = Index(1) << 23;  // 32 MiB of floats
 
-// Destination units of this rank, and every rank's, of the layer that an edge's own matrix leads
-// to.
-const std::vector<Range>& destination_shares(Network& network, int edge) {
-  return network.shares(network.graph().edges[std::size_t(edge)].destination);
+// Where the source units of each rank stand in a run of `count` source rows from `first` on.
+std::vector<Range> source_shares(Network& network, int edge, Index first, Index count) {
+  std::vector<Range> shares = network.shares(network.graph().edges[std::size_t(edge)].source);
+  for (Range& share : shares)
+    share = {std::clamp<Index>(share.begin - first, 0, count),
+             std::clamp<Index>(share.end - first, 0, count)};
+  return shares;
 }
 
-// Source rows [first, first + rows) of this rank's weights, in main memory as they are stored: all
-// of it when that is where they are.
+// The part of these source rows that a rank stores: all of them, but for weights by source.
+Range stored_rows(const WeightShape& shape, Index first, Index count) {
+  if (!shape.by_source) return {first, first + count};
+  const Index begin = std::clamp(shape.mine.begin, first, first + count);
+  return {begin, std::clamp(shape.mine.end, begin, first + count)};
+}
+
+// Source rows of this rank's weights, in main memory as they are stored: all of it when that is
+// where they are.
 class OwnRows {
  public:
-  OwnRows(const WeightShape& shape, Memory& memory, MatrixView<float> stored, Index first,
-          Index count)
+  OwnRows(const WeightShape& shape, Memory& memory, MatrixView<float> stored, Range rows)
       : memory_(memory),
-        device_(shape.by_destination ? stored.columns(first, count)
-                                     : stored.row_range(first, count)),
+        device_(shape.by_destination
+                    ? stored.columns(rows.begin, rows.count())
+                    : stored.row_range(rows.begin - (shape.by_source ? shape.mine.begin : 0),
+                                       rows.count())),
         host_(device_) {
     if (memory.is_host()) return;
     copy_ = Matrix<float>(device_.rows, device_.cols);
@@ -53,10 +64,10 @@ class OwnRows {
   Matrix<float> copy_;
 };
 
-// Between this rank's weights as stored and whole source rows.
+// Between this rank's weights as stored and the same rows whole.
 void copy_own(const WeightShape& shape, MatrixView<float> stored, MatrixView<float> rows,
               bool to_rows) {
-  const Range mine = shape.mine;
+  const Range mine = shape.by_source ? Range{0, shape.destinations} : shape.mine;
   for (Index r = 0; r < rows.rows; ++r)
     for (Index d = 0; d < mine.count(); ++d) {
       float& weight = shape.by_destination ? stored(d, r) : stored(r, d);
@@ -112,13 +123,18 @@ void scatter_units(Network& network, int layer, const std::vector<float>& whole,
 void gather_rows(Network& network, int edge, int part,
                  const std::function<void(Index, MatrixView<const float>)>& take) {
   Weights& weights = *network.weights(edge);
+  const WeightShape& shape = weights.shape();
+  Communicator& communicator = network.context().communicator;
   for_runs(network, edge, [&](Index first, MatrixView<float> rows) {
-    OwnRows own(weights.shape(), network.context().compute.memory, weights.part(part), first,
-                rows.rows);
+    const Range here = stored_rows(shape, first, rows.rows);
+    OwnRows own(shape, network.context().compute.memory, weights.part(part), here);
     own.read();
-    copy_own(weights.shape(), own.host(), rows, true);
-    if (!weights.shape().replicated)
-      network.context().communicator.all_gather_columns(rows, destination_shares(network, edge));
+    copy_own(shape, own.host(), rows.row_range(here.begin - first, here.count()), true);
+    if (shape.by_source)
+      communicator.all_gather_rows(rows, source_shares(network, edge, first, rows.rows));
+    else if (!shape.replicated)
+      communicator.all_gather_columns(
+          rows, network.shares(network.graph().edges[std::size_t(edge)].destination));
     take(first, rows);
   });
 }
@@ -131,9 +147,9 @@ void scatter_rows(Network& network, int edge, int part,
     if (communicator.rank() == 0) give(first, rows);
     communicator.broadcast(
         {reinterpret_cast<std::byte*>(rows.data), std::size_t(rows.size()) * sizeof(float)}, 0);
-    OwnRows own(weights.shape(), network.context().compute.memory, weights.part(part), first,
-                rows.rows);
-    copy_own(weights.shape(), own.host(), rows, false);
+    const Range here = stored_rows(weights.shape(), first, rows.rows);
+    OwnRows own(weights.shape(), network.context().compute.memory, weights.part(part), here);
+    copy_own(weights.shape(), own.host(), rows.row_range(here.begin - first, here.count()), false);
     own.write();
   });
   weights.round(network.context().compute);

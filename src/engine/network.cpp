@@ -6,6 +6,7 @@
 #include "src/engine/block_group.h"
 #include "src/engine/network_state.h"
 #include "src/engine/rounded_rows.h"
+#include "src/engine/sharding.h"
 
 #include <algorithm>
 
@@ -32,6 +33,32 @@ UpdateSchedule make_schedule(const NetworkDescriptor& network) {
   return schedule;
 }
 
+// What the connections of a network need of a lane's scratch memory.
+struct Widest {
+  Index part = 0;      // columns of sums over sources
+  Index dx = 0;        // columns
+  Index gradient = 0;  // elements
+};
+
+Widest widest_connections(const Network& network) {
+  Widest widest;
+  for (int number : network.order()) {
+    const UnitLayer* layer = network.unit_layer(number);
+    for (std::size_t c = 0; layer && c < layer->connections.size(); ++c) {
+      const Connection& connection = layer->connections[c];
+      const UnitLayer* source = network.unit_layer(layer->source_layers[c]);
+      const bool by_source = connection.by_source();
+      const Index width = (by_source ? source : layer)->partition().block_width();
+      if (by_source) widest.part = std::max(widest.part, layer->partition().width());
+      if (source) widest.dx = std::max(widest.dx, by_source ? width : connection.sources());
+      widest.gradient =
+          std::max(widest.gradient,
+                   connection.gradient_tile(network.context().compute.kernels.block_rule, width));
+    }
+  }
+  return widest;
+}
+
 }  // namespace
 
 Network::Network(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context,
@@ -48,6 +75,7 @@ Network::Network(Graph graph, const std::vector<DatasetShape>& shapes, const Con
   select_layers();
   build_layers();
   build_weights();
+  build_source_sums();
   build_scratch();
 }
 
@@ -85,6 +113,8 @@ void Network::select_layers() {
   }
   for (int layer : graph_.order)
     if (used[std::size_t(layer)]) order_.push_back(layer);
+  sharding_ = std::make_unique<Sharding>(
+      choose_sharding(graph_, used, batch_, context_.compute.kernels.block_rule));
 }
 
 void Network::build_layers() {
@@ -120,17 +150,23 @@ void Network::build_layers() {
     settings.mine = shares_[at][std::size_t(context_.communicator.rank())];
     settings.batch = batch_;
     settings.trainable = purpose_ == Pass::training;
-    for (int r = 0; r < ranks; ++r) settings.terms += terms_of_rank(layer, r);
+    for (int edge : graph_.destinations[at]) {
+      const auto destination = std::size_t(graph_.edges[std::size_t(edge)].destination);
+      if (partitions_[destination].width() == 0) continue;
+      settings.terms +=
+          sharding_->by_source[std::size_t(edge)] ? 1 : partitions_[destination].blocks();
+    }
     settings.terms += Index(graph_.skip_destinations[at].size());
-    settings.joins_terms =
-        !graph_.skip_destinations[at].empty() || (ranks > 1 && !exchanges_terms(layer));
+    settings.is_joined = sharding_->joins[at];
+    settings.joins_terms = !graph_.skip_destinations[at].empty() ||
+                           (ranks > 1 && settings.is_joined && !exchanges_terms(layer));
     settings.sparseness = sparseness_of(graph_.network, descriptor);
     units_[at] =
         std::make_unique<UnitLayer>(settings, graph_.network.training.optimizer, context_.compute);
   }
 }
 
-// Blocks of all destinations of a layer that a rank owns: each gives a term of its delta.
+// Blocks of all destinations of a joined layer that a rank owns: each gives a term of its delta.
 Index Network::terms_of_rank(int layer, int rank) const {
   Index terms = 0;
   for (int edge : graph_.destinations[std::size_t(layer)])
@@ -148,8 +184,8 @@ bool Network::exchanges_terms(int layer) const {
          graph_.skip_destinations[std::size_t(layer)].empty();
 }
 
-// Words: two flags a layer (of its delta sum; of an output layer, the second is SoftMax's), then a
-// cost for each own output block.
+// Words: two flags a layer (of its delta sum; of an output layer, the second is SoftMax's), a cost
+// for each own output block, then two flags for each source sum.
 void Network::build_outcome() {
   const Communicator& communicator = context_.communicator;
   const std::size_t layers = partitions_.size();
@@ -160,6 +196,13 @@ void Network::build_outcome() {
     first_cost_[std::size_t(layer)] = words;
     words +=
         partitions_[std::size_t(layer)].blocks_of(communicator.rank(), communicator.size()).count();
+  }
+  first_sum_flag_ = words;
+  for (int layer : order_) {
+    const std::vector<int>& edges = graph_.sources[std::size_t(layer)];
+    if (std::any_of(edges.begin(), edges.end(),
+                    [&](int edge) { return sharding_->by_source[std::size_t(edge)]; }))
+      words += 2;
   }
   for (Buffer<std::int64_t>& outcome : outcomes_)
     outcome = Buffer<std::int64_t>::zeros(words, context_.compute.memory);
@@ -204,8 +247,9 @@ void Network::build_weights() {
     WeightShape shape;
     shape.sources = graph_.network.layers[std::size_t(edge.source)].units();
     shape.destinations = graph_.network.layers[std::size_t(edge.destination)].units();
-    shape.mine = units_[std::size_t(edge.destination)]->mine();
-    shape.by_destination = store_by_destination(int(e));
+    shape.by_source = sharding_->by_source[e];
+    shape.mine = units_[std::size_t(shape.by_source ? edge.source : edge.destination)]->mine();
+    shape.by_destination = !shape.by_source && store_by_destination(int(e));
     shape.replicated = users > 1;
     weights_[e] =
         std::make_unique<Weights>(shape, rule, purpose_ == Pass::training, context_.compute);
@@ -244,21 +288,14 @@ void Network::build_shared_gradients() {
 
 void Network::build_scratch() {
   const auto rank = std::size_t(context_.communicator.rank());
+  const Widest widest = widest_connections(*this);
   Index widest_z = 0;
-  Index widest_source = 0;
-  Index gradient = 0;
   Index widest_delta = 0;
   bool clips = false;
   for (int number : order_) {
     const UnitLayer* layer = unit_layer(number);
     if (!layer) continue;
     const Index width = layer->partition().block_width();
-    for (std::size_t c = 0; c < layer->connections.size(); ++c) {
-      if (units_[std::size_t(layer->source_layers[c])])
-        widest_source = std::max(widest_source, layer->connections[c].sources());
-      gradient = std::max(gradient, layer->connections[c].gradient_tile(
-                                        context_.compute.kernels.block_rule, width));
-    }
     clips = clips || layer->descriptor().delta_norm > 0.0f;
     if (!layer->is_output()) continue;
     const bool fuses = purpose_ == Pass::training && may_fuse_delta(number);
@@ -286,10 +323,12 @@ void Network::build_scratch() {
   scratch_.resize(std::size_t(context_.compute.executor.lanes()));
   for (Scratch& scratch : scratch_) {
     scratch.z = Matrix<float>(batch_, (widest_z + 7) / 8 * 8, context_.compute.memory);
-    if (purpose_ != Pass::training) continue;
+    const bool trains = purpose_ == Pass::training;
     if (context_.compute.memory.is_host())
-      scratch.dx = Matrix<float>(batch_, widest_source, context_.compute.memory);
-    scratch.gradient = Buffer<float>(gradient, context_.compute.memory);
+      scratch.dx = Matrix<float>(batch_, trains ? std::max(widest.dx, widest.part) : widest.part,
+                                 context_.compute.memory);
+    if (!trains) continue;
+    scratch.gradient = Buffer<float>(widest.gradient, context_.compute.memory);
     if (context_.compute.kernels.rounds_operands)
       scratch.delta =
           Matrix<Bfloat16>(batch_, rounded_stride(widest_delta), context_.compute.memory);
@@ -307,7 +346,7 @@ void Network::initialise(std::uint64_t seed) {
     const auto destination = std::size_t(graph_.edges[e].destination);
     WeightPlace place;
     place.by_destination = shape.by_destination;
-    place.first_destination = shape.mine.begin;
+    (shape.by_source ? place.first_source : place.first_destination) = shape.mine.begin;
     place.sources = shape.sources;
     place.destinations = shape.destinations;
     context_.compute.kernels.update->initialise(
@@ -319,7 +358,8 @@ void Network::initialise(std::uint64_t seed) {
 }
 
 Index Network::working_bytes() const {
-  Index bytes = outcomes_[0].bytes() + outcomes_[1].bytes() + row_squares_.bytes();
+  Index bytes = outcomes_[0].bytes() + outcomes_[1].bytes() + row_squares_.bytes() +
+                prediction_flags_.bytes();
   for (const auto& layer : units_)
     if (layer) bytes += layer->working_bytes();
   for (const Scratch& scratch : scratch_)
@@ -330,6 +370,10 @@ Index Network::working_bytes() const {
       bytes += state->kept_z.bytes() + state->block_maximum.bytes() + state->block_sum.bytes() +
                state->rank_maximum.bytes() + state->maximum.bytes() + state->total.bytes() +
                state->coupling.bytes() + (state->target_runs ? state->target_runs->bytes() : 0);
+  for (const auto& sum : source_sums_)
+    if (sum)
+      bytes +=
+          sum->parts.bytes() + sum->z.bytes() + sum->delta.bytes() + sum->rounded_delta.bytes();
   for (const auto& shared : shared_)
     if (shared) bytes += shared->sum.bytes() + shared->part.bytes();
   return bytes;

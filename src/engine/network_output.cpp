@@ -38,7 +38,9 @@ void Network::pre_activation(const UnitLayer& layer, Range units, MatrixView<flo
   else
     compute.kernels.pointwise->set_rows(bias, z);
   for (std::size_t c = at_once ? 1 : 0; c < layer.connections.size(); ++c)
-    layer.connections[c].forward(compute, output_of(layer.source_layers[c], z.rows), units, z);
+    if (!layer.connections[c].by_source())
+      layer.connections[c].forward(compute, output_of(layer.source_layers[c], z.rows), units, z);
+  add_source_sum(layer, units, z);
   for (int skip : graph_.skips[std::size_t(layer.settings().number)])
     compute.kernels.pointwise->add(
         output_of(skip, z.rows).dense.values.columns(units.begin, units.count()), z);
@@ -244,6 +246,7 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
   const TargetView target = target_view(number, batch);
   const WeightStep step = weight_step(position, batch.examples);
   const float limit = layer.descriptor().delta_norm;
+  sum_source_parts(number, batch.examples);
   stage("softmax rows");
   if (layer.is_softmax()) softmax_rows(number, &target, batch.examples);
   if (limit > 0.0f) clip_output_deltas(number, target, batch.examples);
@@ -267,10 +270,12 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
     for (int skip : graph_.skips[std::size_t(number)])
       if (units_[std::size_t(skip)])
         units_[std::size_t(skip)]->delta_sum.add(compute, units.begin, z);
+    keep_delta_by_source(layer, units, z);
     backward_block(layer, units, delta, step, lane, true);
     stage("bias update");
     layer.sum_bias_gradient(compute, step, units, delta);
   });
+  send_delta_by_source(layer, batch.examples, step);
   finish_sparse(layer, step);
   add_shared_gradients(layer);
 }

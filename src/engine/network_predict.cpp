@@ -14,12 +14,15 @@ void Network::predict(const BoundBatch& batch, int output_layer, const BlockVisi
           "Network::predict: batch is empty or larger than planned");
   load(batch, Pass::prediction, StepPosition{});
   context_.compute.kernels.queue->run([&] { enqueue_prediction(batch, output_layer, visit); });
+  require_sums_in_range();
 }
 
 void Network::enqueue_prediction(const BoundBatch& batch, int output_layer,
                                  const BlockVisitor& visit) {
   UnitLayer* layer = unit_layer(output_layer);
+  begin_prediction(batch.examples);
   forward_hidden(batch, Pass::prediction, StepPosition{});
+  sum_source_parts(output_layer, batch.examples);
   OutputState& state = *outputs_[std::size_t(output_layer)];
   if (layer->is_softmax()) softmax_rows(output_layer, nullptr, batch.examples);
   const Compute& compute = context_.compute;
@@ -45,7 +48,14 @@ MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden
           "Network::activations: batch is empty or larger than planned");
   load(batch, Pass::prediction, StepPosition{});
   const Compute& compute = context_.compute;
-  compute.kernels.queue->run([&] { forward_hidden(batch, Pass::prediction, StepPosition{}); });
+  compute.kernels.queue->run([&] {
+    begin_prediction(batch.examples);
+    forward_hidden(batch, Pass::prediction, StepPosition{});
+    if (!layer->settings().is_joined)  // no other layer needed them all
+      context_.communicator.all_gather_columns(layer->whole(batch.examples),
+                                               shares_[std::size_t(hidden_layer)]);
+  });
+  require_sums_in_range();
   const MatrixView<float> values = layer->whole(batch.examples);
   if (compute.memory.is_host()) return values;
   return in_main_memory(values);
@@ -76,7 +86,9 @@ double Network::regularization_cost() {
   for (std::size_t e = 0; e < weights_.size(); ++e) {
     if (!weights_[e]) continue;
     Weights& weights = *weights_[e];
-    const BlockPartition& partition = units_[std::size_t(graph_.edges[e].destination)]->partition();
+    const Edge& edge = graph_.edges[e];
+    const int cut = weights.shape().by_source ? edge.source : edge.destination;
+    const BlockPartition& partition = units_[std::size_t(cut)]->partition();
     const Range blocks = partition.blocks_of(context_.communicator.rank(), ranks);
     Buffer<double> sums(2 * blocks.count(), context_.compute.memory);
     context_.compute.executor.for_each(blocks.count(), [&](Index b, int) {

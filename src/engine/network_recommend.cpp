@@ -49,6 +49,7 @@ void Network::find_best(const BoundBatch& batch, int output_layer, const BestSea
   const UnitLayer& layer = *unit_layer(output_layer);
   const Range own{layer.mine().begin, std::min(layer.mine().end, search.units)};
   compute.kernels.queue->run([&] {
+    begin_prediction(batch.examples);
     forward_hidden(batch, Pass::prediction, StepPosition{});
     if (layer.is_softmax()) softmax_rows(output_layer, nullptr, batch.examples);
     search.gave_up.fill_zero();
@@ -72,6 +73,7 @@ void Network::score_best(int output_layer, Index examples, const BestSearch& sea
     compute.kernels.select->merge(search.found, best);
     compute.kernels.recommend->check_lead(search.found, best, search.gave_up.data());
   });
+  require_sums_in_range();
 }
 
 }  // namespace norn

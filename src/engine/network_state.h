@@ -7,7 +7,7 @@
 
 #include <optional>
 
-/// What a Network keeps for output layers and for shared weights.
+/// What a Network keeps for output layers, for shared weights and for edges by source.
 namespace norn {
 
 /// The gradient that one connection gives to weights that it shares with others.
@@ -28,6 +28,15 @@ struct Network::OutputState {
   Buffer<std::int64_t> total;             ///< [B]
   Buffer<std::int64_t> coupling;          ///< [B]
   std::optional<TargetRuns> target_runs;  ///< where fused_delta() may take blocks
+};
+
+/// What joins a layer to sources whose weights are shared out by source units.
+struct Network::SourceSum {
+  DeltaSum parts;       ///< [B x all units] of pre-activations, one term for each block of a source
+  Matrix<float> z;      ///< [B x own units] their sum
+  Matrix<float> delta;  ///< [B x all units], in training
+  Matrix<Bfloat16> rounded_delta;  ///< [B x all units], where products read it
+  Index first_flag = 0;            ///< of two, among those of all sums
 };
 
 }  // namespace norn

@@ -68,11 +68,12 @@ void Network::load(const BoundBatch& batch, Pass pass, const StepPosition& posit
 
 void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position) {
   stage("batch");
-  forward_hidden(batch, Pass::training, position);
   for (int layer : order_)
     if (UnitLayer* unit = unit_layer(layer); unit && unit->delta_sum.allocated())
       unit->delta_sum.begin(batch.examples, outcome().data() + 2 * layer);
+  begin_source_sums(batch.examples, outcome().data() + first_sum_flag_);
   outcome().fill_zero();
+  forward_hidden(batch, Pass::training, position);
   if (context_.compute.kernels.fused) context_.compute.kernels.fused->begin_totals();
   stage("other");
   for (int layer : order_)
@@ -94,13 +95,16 @@ FixedSum Network::finish_step() {
   context_.collectives->wait(*context_.compute.kernels.queue, step.done);
   const auto& layers = graph_.network.layers;
   // One word a layer: bit 0 a cost, bit 1 a delta, bit 2 a sum of SoftMax that is out of range.
-  std::vector<std::int64_t> trouble(layers.size(), 0);
+  // Then one a layer for its source sum.
+  std::vector<std::int64_t> trouble(2 * layers.size(), 0);
   FixedSum cost;
   const Communicator& ranks = context_.communicator;
   for (int layer : order_) {
     const auto at = std::size_t(layer);
     const bool flagged = step.words[2 * at + 1] != 0;
     if (units_[at] && flagged) trouble[at] = outputs_[at] ? 4 : 2;
+    if (const auto& sum = source_sums_[at])
+      trouble[layers.size() + at] = step.words[first_sum_flag_ + sum->first_flag + 1];
     if (!outputs_[at]) continue;
     const Range blocks = units_[at]->partition().blocks_of(ranks.rank(), ranks.size());
     for (Index b = 0; b < blocks.count(); ++b) {
@@ -112,29 +116,23 @@ FixedSum Network::finish_step() {
     }
   }
   const FixedSum all = join_outcome(trouble, cost);
-  for (int layer : order_) {
-    const std::int64_t of_layer = trouble[std::size_t(layer)];
-    if (of_layer == 0) continue;
-    const char* what = !outputs_[std::size_t(layer)] ? "a delta is not finite"
-                       : of_layer % 4 == 0
-                           ? "a sum over its units is beyond 2^26, check the targets' values,"
-                           : "the cost is not finite";
-    throw DivergenceError(fmt::format(
+  const auto divergence = [&](int layer, const char* what) {
+    return DivergenceError(fmt::format(
         "layer \"{}\": {} at step {} (epoch {}); lower the learning rate and resume from "
         "the last checkpoint",
         layers[std::size_t(layer)].name, what, step.position.step, step.position.epoch + 1));
+  };
+  for (int layer : order_)  // these come first in a step
+    if (trouble[layers.size() + std::size_t(layer)] != 0)
+      throw divergence(layer, "a pre-activation is not finite or beyond 2^34");
+  for (int layer : order_) {
+    const std::int64_t of_layer = trouble[std::size_t(layer)];
+    if (of_layer == 0) continue;
+    throw divergence(layer, !outputs_[std::size_t(layer)] ? "a delta is not finite"
+                            : of_layer % 4 == 0
+                                ? "a sum over its units is beyond 2^26, check the targets' values,"
+                                : "the cost is not finite");
   }
-  return all;
-}
-
-// In one collective, for it is made at every step.
-FixedSum Network::join_outcome(std::vector<std::int64_t>& trouble, const FixedSum& cost) {
-  if (context_.communicator.size() == 1) return cost;
-  for (std::int64_t word : {cost.high(), cost.low(), cost.magnitude()}) trouble.push_back(word);
-  context_.communicator.all_reduce_sum(trouble);
-  const std::size_t at = trouble.size() - 3;
-  const FixedSum all = FixedSum::from_words(trouble[at], trouble[at + 1], trouble[at + 2]);
-  trouble.resize(at);
   return all;
 }
 
@@ -183,7 +181,7 @@ void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosi
   const auto connection_forward = [&](Range units, bool sparse) {
     for (std::size_t c = 0; c < unit.connections.size(); ++c) {
       const Connection& connection = unit.connections[c];
-      if (connection.sparse_source() != sparse) continue;
+      if (connection.sparse_source() != sparse || connection.by_source()) continue;
       const LayerOutput x = output_of(unit.source_layers[c], examples);
       if (&connection == with_bias)
         unit.begin_with_product(compute, connection, x, units, examples);
@@ -192,6 +190,7 @@ void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosi
                            unit.whole(examples).columns(units.begin, units.count()));
     }
   };
+  sum_source_parts(layer, examples);
   if (unit.mine().count() > 0) {
     stage("sparse forward");
     if (!with_bias) unit.begin_forward(compute, examples);
@@ -202,6 +201,7 @@ void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosi
     compute.executor.for_each(blocks.count(), [&](Index b, int) {
       connection_forward(unit.partition().units(blocks.begin + b), false);
     });
+    add_source_sum(unit, unit.mine(), unit.own(examples));
     for (int skip : graph_.skips[std::size_t(layer)]) {
       const LayerOutput source = output_of(skip, examples);
       compute.kernels.pointwise->add(
@@ -211,21 +211,6 @@ void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosi
     unit.finish_forward(compute, examples, pass, position);
   }
   gather_output(unit, examples, pass);
-}
-
-// Every rank's activations of a hidden layer, as products read them.
-void Network::gather_output(UnitLayer& unit, Index examples, Pass pass) {
-  const Compute& compute = context_.compute;
-  const std::vector<Range>& shares = shares_[std::size_t(unit.settings().number)];
-  stage("gather");
-  if (unit.gives_rounded(pass)) {
-    context_.collectives->all_gather_columns(unit.rounded(examples), shares);
-    return;
-  }
-  context_.collectives->all_gather_columns(unit.whole(examples), shares);
-  if (unit.is_softmax()) unit.softmax(compute, examples);
-  unit.round_output(compute, examples);
-  if (pass == Pass::training) unit.turn_output(compute, examples);
 }
 
 LayerOutput Network::output_of(int layer, Index examples) const {
@@ -244,6 +229,7 @@ void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& 
                              const WeightStep& step, int lane, bool with_sparse) {
   for (std::size_t c = 0; c < layer.connections.size(); ++c) {
     const Connection& connection = layer.connections[c];
+    if (connection.by_source()) continue;
     const LayerOutput x = output_of(layer.source_layers[c], delta.rows());
     const auto source = std::size_t(layer.source_layers[c]);
     if (units_[source])
@@ -329,59 +315,6 @@ void Network::finish_sparse(UnitLayer& layer, const WeightStep& step) {
   }
 }
 
-// Few terms go from rank to rank as they are; more are added up to words, which are reduced.
-void Network::join_terms(UnitLayer& unit) {
-  Collectives& collectives = *context_.collectives;
-  DeltaSum& sum = unit.delta_sum;
-  const int layer = unit.settings().number;
-  const std::vector<Range>& shares = shares_[std::size_t(layer)];
-  if (exchanges_terms(layer)) {
-    std::vector<Index> counts;
-    for (int r = 0; r < collectives.size(); ++r) counts.push_back(terms_of_rank(layer, r));
-    sum.receive(collectives.exchange_columns(sum.waiting(), sum.examples(), counts, shares));
-    return;
-  }
-  sum.fill_words(context_.compute);
-  sum.join(
-      [&](std::span<const MatrixView<std::int64_t>> words) {
-        collectives.reduce_scatter_columns(words, shares);
-      },
-      [&](std::span<std::int64_t> flags) { collectives.all_reduce_sum(flags); });
-}
-
-// Joins what all destinations of a hidden layer, on all ranks, say about its activations.
-void Network::receive_delta(int layer, Index examples, const StepPosition& position) {
-  UnitLayer& unit = *units_[std::size_t(layer)];
-  Collectives& collectives = *context_.collectives;
-  DeltaSum& sum = unit.delta_sum;
-  const bool alone = collectives.size() == 1;
-  if (!alone) {
-    stage("reduce");
-    join_terms(unit);
-    stage("hidden delta");
-  }
-  unit.take_delta(context_.compute, examples, position, alone);
-  if (!alone) {
-    stage("reduce");
-    collectives.all_reduce_max(sum.maximum());
-    sum.adapt(context_.compute);
-    stage("hidden delta");
-  }
-  if (!unit.is_softmax()) return;
-  const SparsenessPenalty& sparseness = unit.settings().sparseness;
-  if (sparseness.beta > 0.0f)
-    context_.compute.kernels.normalization->sparseness_penalty(
-        sparseness.p, sparseness.beta, unit.own(examples), unit.delta(examples));
-  // The Jacobian of SoftMax joins all units of a row: every rank forms the whole rows.
-  Matrix<float> rows(examples, unit.partition().width(), context_.compute.memory);
-  const MatrixView<float> own = rows.view().columns(unit.mine().begin, unit.mine().count());
-  PointwiseKernels& pointwise = *context_.compute.kernels.pointwise;
-  pointwise.copy(unit.delta(examples), own);
-  collectives.all_gather_columns(rows.view(), shares_[std::size_t(layer)]);
-  pointwise.softmax_rows_backward(unit.whole(examples), rows.view());
-  pointwise.copy(own, unit.delta(examples));
-}
-
 void Network::backward_hidden(int layer, Index examples, const StepPosition& position) {
   UnitLayer& unit = *units_[std::size_t(layer)];
   if (!unit.delta_sum.allocated()) return;
@@ -402,22 +335,12 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
     const DenseOperand part = delta.columns(units.begin - unit.mine().begin, units.count());
     backward_block(unit, units, part, step, lane, false);
   });
+  keep_delta_by_source(unit, unit.mine(), delta.values);
+  send_delta_by_source(unit, examples, step);
   stage("sparse update");
   update_sparse(unit, delta, step);
   finish_sparse(unit, step);
   add_shared_gradients(unit);
-}
-
-// Sums of squares of a row over all blocks and ranks, in fixed point: the lanes' sums, joined in
-// the first lane's place.
-void Network::reduce_row_squares(Index examples) {
-  FixedSum* sums = row_squares_.data();
-  // Several lanes, like several ranks, are the host's.
-  for (std::size_t lane = 1; lane < scratch_.size(); ++lane)
-    for (Index b = 0; b < examples; ++b) sums[b].add(sums[Index(lane) * batch_ + b]);
-  // Their words may be added as they are.
-  context_.collectives->all_reduce_sum(
-      {reinterpret_cast<std::int64_t*>(sums), FixedSum::kWords * std::size_t(examples)});
 }
 
 void Network::clip_deltas(UnitLayer& unit, Index examples) {
@@ -434,27 +357,6 @@ void Network::clip_deltas(UnitLayer& unit, Index examples) {
   reduce_row_squares(examples);
   if (unit.mine().count() > 0)
     kernels.clip_rows(unit.descriptor().delta_norm, squares, unit.delta(examples));
-}
-
-// A layer that uses shared weights has filled its own part of their gradient: complete it and add
-// it up.
-void Network::add_shared_gradients(UnitLayer& layer) {
-  const int number = layer.settings().number;
-  for (std::size_t c = 0; c < layer.connections.size(); ++c) {
-    const Connection& connection = layer.connections[c];
-    if (!connection.shared()) continue;
-    const int edge = graph_.sources[std::size_t(number)][c];
-    const int owner = graph_.edges[std::size_t(edge)].shared_with;
-    const MatrixView<float> part = shared_gradient(layer, c).part.view();
-    const bool rows = connection.weights().shape().by_destination != connection.transposed();
-    const std::vector<Range>& shares = shares_[std::size_t(number)];
-    if (rows)
-      context_.collectives->all_gather_rows(part, shares);
-    else
-      context_.collectives->all_gather_columns(part, shares);
-    context_.compute.kernels.pointwise->add(
-        part, shared_[std::size_t(owner >= 0 ? owner : edge)]->sum.view());
-  }
 }
 
 // All layers' at once: nothing reads a bias between its gradient and the end of the step, and

@@ -20,40 +20,43 @@ Weights::Weights(const WeightShape& shape, const UpdateRule& rule, bool trainabl
     : shape_(shape), slots_(trainable ? norn::slots_of(rule) : 0) {
   if (shape_.replicated) shape_.mine = {0, shape_.destinations};
   const Index mine = shape_.mine.count();
-  const Index rows = shape_.by_destination ? mine : shape_.sources;
-  const Index cols = shape_.by_destination ? shape_.sources : mine;
+  const bool rows_are_mine = shape_.by_destination || shape_.by_source;
+  const Index rows = rows_are_mine ? mine : shape_.sources;
+  const Index cols = shape_.by_source        ? shape_.destinations
+                     : shape_.by_destination ? shape_.sources
+                                             : mine;
   Memory& memory = compute.memory;
   values_ = Matrix<float>::zeros(rows, cols, memory);
   for (int s = 0; s < slots_; ++s) slot_[std::size_t(s)] = Matrix<float>::zeros(rows, cols, memory);
-  if (trainable && !shape_.by_destination)
+  if (trainable && !rows_are_mine)
     steps_done_ = Buffer<std::int64_t>::zeros(shape_.sources, memory);
-  if (shape_.by_destination && compute.kernels.rounds_operands)
+  if (rows_are_mine && compute.kernels.rounds_operands)
     rounded_ = Matrix<Bfloat16>::zeros(rows, cols, memory);
 }
 
 template <typename T>
-MatrixView<T> Weights::cut(MatrixView<T> whole, Range destinations) const {
-  const Index first = destinations.begin - shape_.mine.begin;
-  return shape_.by_destination ? whole.row_range(first, destinations.count())
-                               : whole.columns(first, destinations.count());
+MatrixView<T> Weights::cut(MatrixView<T> whole, Range units) const {
+  const Index first = units.begin - shape_.mine.begin;
+  return shape_.by_destination || shape_.by_source ? whole.row_range(first, units.count())
+                                                   : whole.columns(first, units.count());
 }
 
-MatrixView<float> Weights::values_of(Range destinations) {
-  return cut(values_.view(), destinations);
+MatrixView<float> Weights::values_of(Range units) {
+  return cut(values_.view(), units);
 }
 
-MatrixView<Bfloat16> Weights::rounded_of(Range destinations) {
-  return rounded_.empty() ? MatrixView<Bfloat16>{} : cut(rounded_.view(), destinations);
+MatrixView<Bfloat16> Weights::rounded_of(Range units) {
+  return rounded_.empty() ? MatrixView<Bfloat16>{} : cut(rounded_.view(), units);
 }
 
 void Weights::round(const Compute& compute) {
   if (!rounded_.empty()) compute.kernels.pointwise->round(values_.view(), rounded_.view());
 }
 
-std::array<MatrixView<float>, 2> Weights::slots_of(Range destinations) {
+std::array<MatrixView<float>, 2> Weights::slots_of(Range units) {
   std::array<MatrixView<float>, 2> result;
   for (int s = 0; s < slots_; ++s)
-    result[std::size_t(s)] = cut(slot_[std::size_t(s)].view(), destinations);
+    result[std::size_t(s)] = cut(slot_[std::size_t(s)].view(), units);
   return result;
 }
 
@@ -78,12 +81,13 @@ Index Connection::sources() const {
   return transposed_ ? weights_->shape().destinations : weights_->shape().sources;
 }
 
-// The part of a stored matrix that belongs to destination units of this connection.
+// The part of a stored matrix that belongs to these units of this connection: destination units, or
+// source units where it is shared out by those.
 template <typename T>
 MatrixView<T> Connection::view(MatrixView<T> stored, Range units) const {
   const Index first = units.begin - (transposed_ ? 0 : weights_->shape().mine.begin);
-  return rows_are_destinations() ? stored.row_range(first, units.count())
-                                 : stored.columns(first, units.count());
+  return rows_are_destinations() || by_source() ? stored.row_range(first, units.count())
+                                                : stored.columns(first, units.count());
 }
 
 DenseOperand Connection::operand(Range units) const {
@@ -172,8 +176,27 @@ void Connection::gradient(const Compute& compute, float scale, const LayerOutput
     compute.kernels.dense->gradient(x.dense, delta, scale, g);
 }
 
+void Connection::forward_part(const Compute& compute, const DenseOperand& x, Range units,
+                              MatrixView<float> z) const {
+  compute.kernels.dense->multiply(x, operand(units), z);
+}
+
+void Connection::source_delta(const Compute& compute, const DenseOperand& delta, Range units,
+                              MatrixView<float> dx) const {
+  compute.kernels.dense->multiply_transposed(delta, operand(units), dx, Existing::overwrite);
+}
+
+// Rows of the weights are source units here, so activations and deltas change their parts.
+void Connection::update_by_source(const Compute& compute, const WeightStep& step,
+                                  const DenseOperand& x, const DenseOperand& delta, Range units,
+                                  Scratch& scratch) const {
+  update(compute, step, {false, delta, {}, nullptr}, x, units, scratch);
+}
+
 Index Connection::gradient_tile(const BlockRule& rule, Index block_width) const {
-  return sparse_source_ || shared() ? 0 : tile_rows(rule, block_width, sources()) * sources();
+  if (sparse_source_ || shared()) return 0;
+  const Index columns = by_source() ? weights_->shape().destinations : sources();
+  return tile_rows(rule, block_width, columns) * columns;
 }
 
 UnitParameters::UnitParameters(Index units, int state_arrays, Memory& memory)

@@ -19,8 +19,14 @@ bool DeltaSum::has_words(const Shape& shape, bool on_host) {
 
 Index DeltaSum::bytes_of(const Shape& shape, bool on_host) {
   const Index of_words = has_words(shape, on_host) ? 2 * Index(sizeof(std::int64_t)) : 0;
-  return shape.examples * shape.units *
-         (of_words + places_of(shape, on_host) * Index(sizeof(float)));
+  return shape.examples * (shape.units * of_words +
+                           place_stride(shape) * places_of(shape, on_host) * Index(sizeof(float)));
+}
+
+// Rows begin where tensor cores can write them, however many of a layer's units a rank has:
+// products take other ways where they cannot, with other bits.
+Index DeltaSum::place_stride(const Shape& shape) {
+  return (shape.units + 7) / 8 * 8;
 }
 
 DeltaSum::DeltaSum(const Shape& shape, Memory& memory)
@@ -38,8 +44,8 @@ DeltaSum::DeltaSum(const Shape& shape, Memory& memory)
     always_ = Buffer<std::int64_t>(1, memory);
     always_.write(&one, 1);
   }
-  waiting_ = Buffer<float>(places_ * shape.examples * shape.units, memory);
-  const FixedFormat format = FixedFormat::for_maximum(1.0, shape.terms);
+  waiting_ = Buffer<float>(places_ * shape.examples * place_stride(shape), memory);
+  const FixedFormat format = shape.format.value_or(FixedFormat::for_maximum(1.0, shape.terms));
   format_.write(&format, 1);
 }
 
@@ -62,8 +68,8 @@ void DeltaSum::begin(Index examples, std::int64_t* flags) {
 }
 
 MatrixView<float> DeltaSum::place(Index number) {
-  return {waiting_.data() + number * shape_.examples * shape_.units, examples_, shape_.units,
-          shape_.units};
+  const Index stride = place_stride(shape_);
+  return {waiting_.data() + number * shape_.examples * stride, examples_, shape_.units, stride};
 }
 
 MatrixView<float> DeltaSum::next_term(const Compute& compute) {
@@ -77,7 +83,7 @@ void DeltaSum::fill_words(const Compute& compute) {
   FixedTerms terms;
   for (; terms.count < used_places_; ++terms.count) terms.of[terms.count] = place(terms.count);
   used_places_ = 0;
-  const FixedMatrixView sum = view(0, shape_.units);
+  const FixedMatrixView sum = view(shape_.first, shape_.units);
   coarse_is_zero_ = coarse_is_zero_ && terms.count == 0;
   if (fine_is_old_ && terms.count == 0)
     fine_.fill_zero();
@@ -116,8 +122,8 @@ void DeltaSum::join(
 }
 
 FixedMatrixView DeltaSum::view(Index first_unit, Index units) {
-  return {fine().columns(first_unit, units), coarse().columns(first_unit, units), coarse_used_,
-          flags_ + 1};
+  const Index first = first_unit - shape_.first;
+  return {fine().columns(first, units), coarse().columns(first, units), coarse_used_, flags_ + 1};
 }
 
 void DeltaSum::add(const Compute& compute, Index first_unit, MatrixView<const float> term) {
@@ -140,7 +146,7 @@ DeltaSum::Sum DeltaSum::taken(const Compute& compute, Index first_unit, Index un
     sum.words.out_of_range = flags_ + 1;
     sum.terms = received_;
     for (Index i = 0; i < used_places_; ++i)
-      sum.terms.of[sum.terms.count++] = place(i).columns(first_unit, units);
+      sum.terms.of[sum.terms.count++] = place(i).columns(first_unit - shape_.first, units);
     return sum;
   }
   fill_words(compute);

@@ -84,8 +84,13 @@ UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Com
   }
   delta_ = Matrix<float>(settings.batch, units, memory);
   if (rounds) rounded_delta_ = Matrix<Bfloat16>(settings.batch, units, memory);
-  if (settings.terms > 0)
-    delta_sum = DeltaSum({settings.batch, width, settings.terms, settings.joins_terms}, memory);
+  if (settings.terms == 0) return;
+  DeltaSum::Shape shape{settings.batch, width, settings.terms, settings.joins_terms};
+  if (!settings.is_joined) {
+    shape.units = units;
+    shape.first = settings.mine.begin;
+  }
+  delta_sum = DeltaSum(shape, memory);
 }
 
 LayerOutput UnitLayer::output(Index examples) {
@@ -100,14 +105,12 @@ MatrixView<float> UnitLayer::turned_output(Index examples) {
 }
 
 void UnitLayer::round_output(const Compute& compute, Index examples) {
-  // finish_forward() has rounded what is all its own.
-  if (!rounded_out_.empty() && (is_softmax() || !owns_all()))
+  if (!rounded_out_.empty() && !finishes_output())  // or finish_forward() has rounded them
     compute.kernels.pointwise->round(whole(examples), rounded(examples));
 }
 
 void UnitLayer::turn_output(const Compute& compute, Index examples) {
-  // finish_forward() has turned over what is all its own.
-  if (!turned_out_.empty() && (is_softmax() || !owns_all()))
+  if (!turned_out_.empty() && !finishes_output())  // or finish_forward() has turned them over
     compute.kernels.dense->turn(whole(examples), turned_output(examples));
 }
 
@@ -149,11 +152,11 @@ void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass
     if (!before_dropout_.empty()) before = before_dropout_.first_rows(examples);
   }
   MatrixView<Bfloat16> of_own;
-  if (!rounded_out_.empty() && (owns_all() || gives_rounded(pass)))
+  if (!rounded_out_.empty() && (finishes_output() || gives_rounded(pass)))
     of_own = rounded(examples).columns(mine().begin, mine().count());
   MatrixView<float> turned;
-  if (!turned_out_.empty() && owns_all() && pass == Pass::training)
-    turned = turned_output(examples);
+  if (!turned_out_.empty() && finishes_output() && pass == Pass::training)
+    turned = turned_output(examples).row_range(mine().begin, mine().count());
   compute.kernels.pointwise->activate(pointwise_activation(descriptor()), dropout, z, before,
                                       of_own, turned);
 }

@@ -167,15 +167,31 @@ TEST(FixedFormat, ExtremeMaximaAndCountsGiveValidScales) {
   }
 }
 
+TEST(FixedFormat, OfAnyStepTakesWhatPreActivationsAre) {
+  for (std::int64_t terms : {1, 2, 8, 200, 256, 257, 5000, 200'000}) {
+    const FixedFormat format = FixedFormat::of_any_step(terms);
+    EXPECT_GE(std::ldexp(1.0, format.term_bits), double(terms)) << terms;
+    EXPECT_GE(format.fine_limit(), 0x1p10) << terms;
+    EXPECT_GE(format.coarse_limit(), 0x1p34) << terms;
+    EXPECT_EQ(format.coarse_limit(), format.fine_limit() * 0x1p24) << terms;
+    EXPECT_GE(format.fine_bits, terms <= 256 ? 44 : 34) << terms;
+    // Bits of a term that is just too large for the fine words.
+    EXPECT_GE(std::log2(format.fine_limit() * format.coarse_scale()), terms <= 256 ? 24 : 20);
+  }
+  EXPECT_GE(std::log2(1e-6 * FixedFormat::of_any_step(256).fine_scale()), 24);
+}
+
 TEST_F(RandomTerms, OfTheLargestAllowedSizeAndCountFitTheWords) {
   constexpr std::int64_t kTerms = 1000;
-  const FixedFormat format = FixedFormat::for_maximum(3.7, kTerms);
-  const double largest = std::nextafter(format.fine_limit(), 0.0);
-  std::int64_t sum = 0;
-  for (std::int64_t i = 0; i < kTerms; ++i) {
-    ASSERT_FALSE(__builtin_add_overflow(sum, std::llrint(largest * format.fine_scale()), &sum));
+  for (const FixedFormat& format :
+       {FixedFormat::for_maximum(3.7, kTerms), FixedFormat::of_any_step(kTerms)}) {
+    const double largest = std::nextafter(format.fine_limit(), 0.0);
+    std::int64_t sum = 0;
+    for (std::int64_t i = 0; i < kTerms; ++i) {
+      ASSERT_FALSE(__builtin_add_overflow(sum, std::llrint(largest * format.fine_scale()), &sum));
+    }
+    EXPECT_LE(sum, std::int64_t(1) << 62);
   }
-  EXPECT_LE(sum, std::int64_t(1) << 62);
 }
 
 TEST_F(RandomTerms, OfFloatsSumInAFormatToFloatAccuracy) {

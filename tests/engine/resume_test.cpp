@@ -163,6 +163,16 @@ TEST_F(Checkpoints, MayBeStoppedAgainAndAgain) {
   EXPECT_EQ(last.weights, straight.weights);
 }
 
+TEST_F(Checkpoints, OfEdgesBySourceAreResumedOnAnyNumberOfRanks) {
+  use(by_source_recipe("resume", Adam{}, 0.003f));
+  const Result straight = live({});
+  live({.stop_after = 2, .ranks = 3});
+  live({.stop_after = 3, .resume = true, .ranks = 5});
+  live({.stop_after = 11, .resume = true});
+  const Result last = live({.resume = true, .ranks = 2});
+  EXPECT_EQ(last.weights, straight.weights);
+}
+
 TEST_F(Checkpoints, OfEveryEpochKeepTheNewest) {
   use(small_recipe(Momentum{}));
   recipe_.network.training.epochs = 6;

@@ -80,6 +80,30 @@ TEST(NetworkGradient, OfSkips) {
   EXPECT_TRUE(engine_agrees(problem, 32));
 }
 
+// Weights that are shared out by source units.
+TEST(NetworkGradient, OfWideLayersThatFeedNarrowOnes) {
+  for (const DataKind& kind : {kBoolean, kDense})
+    for (const LayerActivation& output : {LayerActivation(SoftMax{}), kSigmoid}) {
+      SCOPED_TRACE(kind.name);
+      Problem problem;
+      problem.network.layers = {input_layer("In", 9),
+                                hidden_layer("Wide", 25, {"In"}, Activation(Elu{})),
+                                hidden_layer("Narrow", 4, {"Wide"}),
+                                hidden_layer("Wide2", 25, {"Narrow"}, kSigmoid),
+                                output_layer("Near", 2, {"Wide", "In"}, kSigmoid),
+                                output_layer("Far", 6, {"Wide2"}, output)};
+      problem.network.layers[3].skips = {"Wide"};
+      problem.set_data("In", kind, kExamples, 33);
+      problem.set_data("Near", kBoolean, kExamples, 34);
+      problem.set_data("Far", kBoolean, kExamples, 35);
+      EXPECT_TRUE(engine_agrees(problem, 36));
+      problem.network.layers[1].dropout = 0.3f;
+      problem.network.layers[2].batch_normalization = true;
+      problem.network.layers[4].delta_norm = 0.3f;
+      EXPECT_TRUE(engine_agrees(problem, 37));
+    }
+}
+
 TEST(NetworkGradient, OfSeveralOutputs) {
   for (const LayerActivation& first : {LayerActivation(SoftMax{}), kSigmoid}) {
     Problem problem;

@@ -13,8 +13,14 @@
 /// Small networks with random data and parameters, and the engine beside the reference.
 namespace norn::test {
 
-/// Blocks of a few units, so that small layers have several.
-inline constexpr BlockRule kSmallBlocks = {1 << 19, 3, 4096, 1, 4};
+/// Blocks of a few units, so that small layers have several, and edges by source between small
+/// layers.
+inline constexpr BlockRule kSmallBlocks = {.delta_elements = 1 << 19,
+                                           .minimum_width = 3,
+                                           .maximum_width = 4096,
+                                           .multiple = 1,
+                                           .wanted_blocks = 4,
+                                           .joined_elements = 1};
 
 /// How a set of random examples looks.
 struct DataKind {

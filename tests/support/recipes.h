@@ -37,6 +37,39 @@ inline Recipe deep_recipe(std::string name, const UpdateRule& optimizer, float r
   return recipe;
 }
 
+/// Wide layers that feed narrow ones, so that weights are shared out by source units: a chain of
+/// them, one beside a sparse input, a layer that a skip passes by, a hidden and an output layer
+/// that one source feeds.
+inline Recipe by_source_recipe(std::string name, const UpdateRule& optimizer, float rate) {
+  Recipe recipe = recipe_base(std::move(name), optimizer, rate);
+  recipe.network.layers = {input_layer("In", 333),
+                           hidden_layer("Wide", 407, {"In"}, Activation(Relu{})),
+                           hidden_layer("Narrow", 61, {"Wide"}),
+                           hidden_layer("Narrower", 15, {"Narrow", "In"}),
+                           hidden_layer("Wide2", 407, {"Narrower"}, Activation(Selu{})),
+                           output_layer("Near", 37, {"Wide", "In"}, Activation(Sigmoid{})),
+                           output_layer("Far", 101, {"Wide2"}, SoftMax{})};
+  recipe.network.layers[1].dropout = 0.2f;
+  recipe.network.layers[2].batch_normalization = true;
+  recipe.network.layers[4].skips = {"Wide"};
+  recipe.blocks.joined_elements = 1;
+  return recipe;
+}
+
+/// The caps and penalties of the others, in layers that edges by source lead to or from.
+inline Recipe by_source_recipe_with_penalties() {
+  Recipe recipe = by_source_recipe("by source with penalties", AdaGrad{}, 0.01f);
+  recipe.network.layers[1].sparse = true;
+  recipe.network.layers[1].activation = Activation(Sigmoid{});
+  recipe.network.layers[2].delta_norm = 0.05f;
+  recipe.network.layers[3].dropout = 0.2f;
+  recipe.network.layers[4].batch_normalization = true;
+  recipe.network.layers[5].delta_norm = 0.4f;
+  recipe.network.layers[6].delta_norm = 0.4f;
+  recipe.network.sparseness = {0.3f, 0.01f};
+  return recipe;
+}
+
 inline std::vector<Recipe> all_recipes() {
   std::vector<Recipe> all;
   all.push_back(deep_recipe("softmax", Adam{}, 0.003f, SoftMax{}));
@@ -84,6 +117,10 @@ inline std::vector<Recipe> all_recipes() {
   all.back().network.layers[0].normalize = InputNormalization::l2;
   all.back().network.loss = SquaredError{};
   all.back().inputs = {.name = "dense", .sparse = false};
+
+  all.push_back(by_source_recipe("by source", Adam{}, 0.003f));
+
+  all.push_back(by_source_recipe_with_penalties());
   return all;
 }
 

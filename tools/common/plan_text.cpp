@@ -17,6 +17,21 @@ std::string memory_line(const char* what, std::int64_t bytes, const std::string&
                      note.empty() ? "" : "  ", note);
 }
 
+// Whose units the ranks share out between them, when there are several.
+std::string sharding_text(const MemoryPlan& plan, const PlanSettings& settings) {
+  if (settings.ranks == 1) return {};
+  std::string out = "\nweights shared out over the ranks\n";
+  for (const EdgePlan& edge : plan.edges) {
+    const std::string name = edge.source + " -> " + edge.destination;
+    using enum EdgePlan::Sharding;
+    out += edge.sharding == whole
+               ? fmt::format("    {:<44}all on every rank\n", name)
+               : fmt::format("    {:<44}by units of {}\n", name,
+                             edge.sharding == by_source ? edge.source : edge.destination);
+  }
+  return out;
+}
+
 std::string step_line(const PlanSettings& settings, const WorkPlan& work, double seconds) {
   return fmt::format(
       "\none step: {:.3g} GFLOP dense, {:.3g} GFLOP sparse; about {:.3g} ms, {} examples/s\n",
@@ -43,6 +58,7 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
       fmt::format("\nweights {}, batch {}, {} rank{}, {} thread{}\n", with_thousands(plan.weights),
                   settings.batch, settings.ranks, settings.ranks == 1 ? "" : "s", settings.lanes,
                   settings.lanes == 1 ? "" : "s");
+  out += sharding_text(plan, settings);
   out += "\nmemory of one rank\n";
   std::vector<BufferPlan> buffers = plan.buffers;
   std::stable_sort(buffers.begin(), buffers.end(),

@@ -99,12 +99,22 @@ struct FixedFormat {
   /// terms (up to 2^40). A maximum of 0 or one that is not finite counts as 1.
   NORN_HD static FixedFormat for_maximum(double maximum, std::int64_t terms) {
     FixedFormat format;
-    format.term_bits = 1;
-    while (format.term_bits < kMaximumTermBits && (std::int64_t(1) << format.term_bits) < terms)
-      ++format.term_bits;
+    format.term_bits = bits_of(terms);
     const int bits = kWordBits - format.term_bits - kHeadroomBits - exponent_above(maximum);
     format.fine_bits = bits > kMaximumFineBits ? kMaximumFineBits : bits;
     if (format.fine_bits < -kMaximumFineBits) format.fine_bits = -kMaximumFineBits;
+    return format;
+  }
+
+  /// A format that knows of no step before, for sums of at most `terms` terms (up to 2^40). With up
+  /// to 2^8 terms, terms from 2^-21 to 2^34 keep all bits of a float, smaller ones what is above
+  /// 2^-45; every term more than that takes a bit of the small ones, down to 2^-35 with 2^18.
+  NORN_HD static FixedFormat of_any_step(std::int64_t terms) {
+    FixedFormat format;
+    format.term_bits = bits_of(terms);
+    // Fine words hold terms up to 2^10 at least, coarse ones up to 2^34.
+    const int bits = kWordBits - format.term_bits - 10;
+    format.fine_bits = bits > 44 ? 44 : bits;
     return format;
   }
 
@@ -127,6 +137,13 @@ struct FixedFormat {
   static constexpr int kMaximumTermBits = 40;
   // Wider than float's 2^-149..2^128, and every exponent stays valid for power().
   static constexpr int kMaximumFineBits = 512;
+
+  /// The least n from 1 to kMaximumTermBits with 2^n >= terms, or kMaximumTermBits.
+  NORN_HD static int bits_of(std::int64_t terms) {
+    int bits = 1;
+    while (bits < kMaximumTermBits && (std::int64_t(1) << bits) < terms) ++bits;
+    return bits;
+  }
 
   /// The least e with 2^e >= |value|, from its bits; of a subnormal number one that is too large,
   /// but beyond kMaximumFineBits all the same; 0 for 0 and what is not finite.

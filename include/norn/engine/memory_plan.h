@@ -38,6 +38,14 @@ struct LayerPlan {
   Index weights = 0;  ///< into this layer, without shared ones, plus biases
 };
 
+/// By which units the ranks share out the weights between two layers.
+struct EdgePlan {
+  enum class Sharding { by_destination, by_source, whole };
+  std::string source;
+  std::string destination;
+  Sharding sharding = Sharding::by_destination;  ///< whole: on every rank (SharedWeights)
+};
+
 /// One array, or several of the same use.
 struct BufferPlan {
   std::string name;  ///< "Hidden1 -> Output weights", "Hidden1 activations"
@@ -47,6 +55,7 @@ struct BufferPlan {
 /// Bytes are those of rank 0, which owns the most.
 struct MemoryPlan {
   std::vector<LayerPlan> layers;    ///< those that take part
+  std::vector<EdgePlan> edges;      ///< between them
   std::vector<BufferPlan> buffers;  ///< what the bytes below consist of
   Index weights = 0;                ///< of all layers, over all ranks
   std::int64_t parameter_bytes = 0;

@@ -29,6 +29,8 @@ class InputLayer;
 /// Batches on their way to the device.
 class DeviceBatch;
 struct BatchView;
+/// By which units the ranks share out every edge's weights (src/engine/sharding.h).
+struct Sharding;
 
 class Network {
  public:
@@ -109,6 +111,7 @@ class Network {
  private:
   struct SharedGradient;
   struct OutputState;
+  struct SourceSum;
 
   void select_layers();
   void check_runnable() const;
@@ -118,6 +121,7 @@ class Network {
   void build_shared_gradients();
   void build_scratch();
   void build_outcome();
+  void build_source_sums();
 
   void load(const BoundBatch& batch, Pass pass, const StepPosition& position);
   void stage(const char* name) { context_.compute.kernels.queue->stage(name); }
@@ -128,8 +132,19 @@ class Network {
   void gather_output(UnitLayer& layer, Index examples, Pass pass);
   FixedSum join_outcome(std::vector<std::int64_t>& trouble, const FixedSum& cost);
   LayerOutput output_of(int layer, Index examples) const;
+  Range own_blocks(const UnitLayer& layer) const;
   void pre_activation(const UnitLayer& layer, Range units, MatrixView<float> z);
   WeightStep weight_step(const StepPosition& position, Index examples) const;
+
+  void begin_source_sums(Index examples, std::int64_t* flags);
+  void begin_prediction(Index examples);
+  void require_sums_in_range() const;
+  void sum_source_parts(int layer, Index examples);
+  void add_source_sum(const UnitLayer& layer, Range units, MatrixView<float> z);
+  void keep_delta_by_source(const UnitLayer& layer, Range units, MatrixView<const float> delta);
+  void send_delta_by_source(const UnitLayer& layer, Index examples, const WeightStep& step);
+  void backward_by_source(const Connection& connection, int source, const DenseOperand& delta,
+                          const WeightStep& step, bool of_output);
 
   void enqueue_prediction(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
   ScoredUnits scored_units(int output_layer, Range units, Index examples) const;
@@ -153,6 +168,7 @@ class Network {
   Index terms_of_rank(int layer, int rank) const;
   bool exchanges_terms(int layer) const;
   void join_terms(UnitLayer& unit);
+  void join_words(DeltaSum& sum, std::span<const Range> shares);
   void receive_delta(int layer, Index examples, const StepPosition& position);
   void clip_deltas(UnitLayer& layer, Index examples);
   void reduce_row_squares(Index examples);
@@ -176,6 +192,7 @@ class Network {
   Pass purpose_;
   UpdateSchedule schedule_;
   std::vector<int> order_;
+  std::unique_ptr<const Sharding> sharding_;
   std::vector<bool> sparse_input_;                       // by layer
   std::vector<BlockPartition> partitions_;               // by layer
   std::vector<std::vector<Range>> shares_;               // by layer: units of every rank
@@ -184,6 +201,8 @@ class Network {
   std::vector<std::unique_ptr<Weights>> weights_;        // by edge
   std::vector<std::unique_ptr<SharedGradient>> shared_;  // by edge that uses shared weights
   std::vector<std::unique_ptr<OutputState>> outputs_;    // by layer
+  std::vector<std::unique_ptr<SourceSum>> source_sums_;  // by layer with edges by source
+  Buffer<std::int64_t> prediction_flags_;                // of source sums, two each
   std::vector<std::unique_ptr<DeviceBatch>> batches_;    // by layer that is bound to a data set
   std::vector<bool> loaded_;                             // by layer: whether this step has one
   std::vector<BatchView> bound_;                         // by layer: the batch of this step
@@ -191,8 +210,9 @@ class Network {
   Buffer<FixedSum> row_squares_;                         // [lanes x B], with DeltaNorm
   Buffer<float> host_values_;                            // of outputs() and activations()
 
-  // What the host learns of a step, as words in the device's memory: flags of the layers, then one
-  // cost for each output block. Each step in flight has a place in main memory to copy them to.
+  // What the host learns of a step, as words in the device's memory: flags of the layers, one cost
+  // for each output block, flags of the source sums. Each step in flight has a place in main memory
+  // to copy them to.
   struct InFlight {
     StepPosition position;
     std::int64_t* words = nullptr;
@@ -202,6 +222,7 @@ class Network {
   std::array<Buffer<std::int64_t>, 2> outcomes_;  // in turn: one is downloaded beside the next step
   std::size_t outcome_ = 0;
   std::vector<Index> first_cost_;  // by layer: word of the first own block's cost
+  Index first_sum_flag_ = 0;       // word of the first source sum's flags
   std::vector<std::int64_t*> places_;
   std::size_t next_place_ = 0;
   std::deque<InFlight> in_flight_;

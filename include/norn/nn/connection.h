@@ -34,6 +34,7 @@ struct WeightShape {
   Range mine;  ///< destination units stored here
   bool by_destination =
       true;  ///< stored [mine x sources] (dense source) or [sources x mine] (sparse source)
+  bool by_source = false;  ///< shared out by source units: those are mine, [mine x destinations]
   bool replicated =
       false;  ///< every rank stores all destinations (matrices that several connections share)
 };
@@ -50,16 +51,16 @@ class Weights {
   const WeightShape& shape() const { return shape_; }
   MatrixView<float> values() { return values_.view(); }
   MatrixView<const float> values() const { return values_.view(); }
-  /// The weights to these destination units (global numbers): rows or columns of values(), as
-  /// stored.
-  MatrixView<float> values_of(Range destinations);
-  std::array<MatrixView<float>, 2> slots_of(Range destinations);
+  /// The weights to these destination units, or those of these source units where they are shared
+  /// out so (global numbers): rows or columns of values(), as stored.
+  MatrixView<float> values_of(Range units);
+  std::array<MatrixView<float>, 2> slots_of(Range units);
   /// The weights rounded for products, [as values()], or an empty view. Updates keep them in step;
   /// after anything else has changed values(), call round().
   MatrixView<Bfloat16> rounded() {
     return rounded_.empty() ? MatrixView<Bfloat16>{} : rounded_.view();
   }
-  MatrixView<Bfloat16> rounded_of(Range destinations);
+  MatrixView<Bfloat16> rounded_of(Range units);
   void round(const Compute& compute);
   int slots() const { return slots_; }
   /// 0: values, 1 and 2: the state arrays.
@@ -77,13 +78,13 @@ class Weights {
 
  private:
   template <typename T>
-  MatrixView<T> cut(MatrixView<T> whole, Range destinations) const;
+  MatrixView<T> cut(MatrixView<T> whole, Range units) const;
   WeightShape shape_;
   int slots_ = 0;
   Matrix<float> values_;
   std::array<Matrix<float>, 2> slot_;
   Matrix<Bfloat16> rounded_;
-  Buffer<std::int64_t> steps_done_;  // [sources], stored by source only
+  Buffer<std::int64_t> steps_done_;  // [sources], of sparse sources only
 };
 
 /// One step's settings for the weights.
@@ -99,7 +100,7 @@ struct Scratch {
   Matrix<float> z;         ///< [B x widest output block]
   Matrix<Bfloat16> delta;  ///< [B x widest block], deltas rounded for products; or empty
   Matrix<float> turned;    ///< [widest block x B, rounded up], deltas turned over; or empty
-  Matrix<float> dx;        ///< [B x widest dense source]
+  Matrix<float> dx;        ///< [B x widest dense source or sum over one]
   Buffer<float> gradient;  ///< one tile of a weight gradient
 };
 
@@ -114,6 +115,8 @@ class Connection {
   bool transposed() const { return transposed_; }
   bool sparse_source() const { return sparse_source_; }
   bool shared() const { return weights_->users > 1; }
+  /// Shared out by source units: then only the functions that say so apply.
+  bool by_source() const { return weights_->shape().by_source; }
   Index sources() const;
 
   /// z += x * w for destination units `units`.   z [B x units]
@@ -139,7 +142,19 @@ class Connection {
   /// are stored in).
   void gradient(const Compute& compute, float scale, const LayerOutput& x,
                 const DenseOperand& delta, Range units, MatrixView<float> whole) const;
-  /// Elements of Scratch::gradient that update() needs for blocks of that width.
+
+  /// By source: z = x * w, these source units' part of all destinations' pre-activations.
+  ///   x [B x units],  z [B x M]
+  void forward_part(const Compute& compute, const DenseOperand& x, Range units,
+                    MatrixView<float> z) const;
+  /// By source: dx = delta * w^T, all that this connection says about these source units.
+  ///   delta [B x M],  dx [B x units]
+  void source_delta(const Compute& compute, const DenseOperand& delta, Range units,
+                    MatrixView<float> dx) const;
+  /// By source: gradient and update of the weights of these source units, as update().
+  void update_by_source(const Compute& compute, const WeightStep& step, const DenseOperand& x,
+                        const DenseOperand& delta, Range units, Scratch& scratch) const;
+  /// Elements of Scratch::gradient that updates need for blocks of that width.
   Index gradient_tile(const BlockRule& rule, Index block_width) const;
 
  private:

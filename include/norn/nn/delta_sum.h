@@ -4,6 +4,7 @@
 #include "norn/nn/connection.h"
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,7 +14,8 @@ namespace norn {
 
 /// d cost / d activation of a layer [B x N], a sum over the blocks of all its destinations, in
 /// fixed point. The format follows from the largest value of the step before, which is part of a
-/// checkpoint.
+/// checkpoint. Pre-activations that are summed over the blocks of their sources are the same kind
+/// of sum, in a format that is given.
 ///
 /// On a GPU a few whole terms wait where products wrote them and are added together; where there
 /// are no more than those, their sum never stands in memory as words.
@@ -24,6 +26,8 @@ class DeltaSum {
     Index units = 0;
     Index terms = 0;     ///< the largest number in a step: blocks of all destinations
     bool joins = false;  ///< with other ranks, or terms of some units only
+    Index first = 0;     ///< of the units: those from here on are summed here, the others elsewhere
+    std::optional<FixedFormat> format = std::nullopt;  ///< kept for good
   };
   DeltaSum() = default;
   /// Everything stands in `memory`.
@@ -36,8 +40,8 @@ class DeltaSum {
   /// Starts a step of `examples` examples. `flags`: two words of the device's memory, 0 when the
   /// step runs: whether coarse words were used, and whether a term was out of range.
   void begin(Index examples, std::int64_t* flags);
-  /// Where the next whole term [B x N] may be written for add() to take it as it stands; empty
-  /// where there is no such place.
+  /// Where the next term of all units that are summed here may be written for add() to take it as
+  /// it stands; empty where there is no such place.
   MatrixView<float> next_term(const Compute& compute);
   /// Adds one term to the columns from `first_unit` on. Several lanes may do so at a time (of the
   /// CPU: a GPU has one).
@@ -80,6 +84,7 @@ class DeltaSum {
   };
   static Index places_of(const Shape& shape, bool on_host);
   static bool has_words(const Shape& shape, bool on_host);
+  static Index place_stride(const Shape& shape);
   MatrixView<float> place(Index number);
   FixedMatrixView view(Index first_unit, Index units);
   MatrixView<std::int64_t> fine() { return fine_.first_rows(examples_); }
@@ -88,7 +93,7 @@ class DeltaSum {
   Shape shape_;
   Matrix<std::int64_t> fine_;
   Matrix<std::int64_t> coarse_;
-  Buffer<float> waiting_;  // places for terms, [examples x units] each
+  Buffer<float> waiting_;  // places for terms, [examples x units, padded] each
   Index places_ = 0;
   Index used_places_ = 0;
   std::int64_t* flags_ = nullptr;        // coarse used, out of range

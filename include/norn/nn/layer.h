@@ -40,6 +40,7 @@ class UnitLayer {
     Index batch = 1;
     Index terms = 0;           ///< of the delta sum; 0: no delta is wanted
     bool joins_terms = false;  ///< DeltaSum::Shape::joins
+    bool is_joined = true;     ///< ranks gather its activations and add up its delta
     bool trainable = true;
     SparsenessPenalty sparseness;  ///< beta 0: off
   };
@@ -61,7 +62,8 @@ class UnitLayer {
   Buffer<float> running_variance;
   DeltaSum delta_sum;  ///< hidden layers in training
 
-  /// Hidden layers: activations [B x width] of all ranks' units once they are gathered.
+  /// Hidden layers: activations [B x width], of all ranks' units once they are gathered. Those of a
+  /// layer that is not joined are as a rule this rank's alone.
   MatrixView<float> whole(Index examples) { return out_.first_rows(examples); }
   MatrixView<float> own(Index examples) {
     return whole(examples).columns(mine().begin, mine().count());
@@ -121,7 +123,10 @@ class UnitLayer {
 
  private:
   DropoutMask dropout_mask(const StepPosition& position) const;
-  bool owns_all() const { return mine().count() == partition().width(); }
+  /// Whether outputs are final once this rank's units are: nothing is gathered.
+  bool finishes_output() const {
+    return !is_softmax() && (mine().count() == partition().width() || !settings_.is_joined);
+  }
   MatrixView<float> turned_output(Index examples);
   void undo_dropout(const Compute& compute, Index examples, const StepPosition& position);
   MatrixView<const float> activation_values(Index examples);

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Edges by source: the same bits on any number of ranks, the numbers of edges by destination, and
+// no number that is out of range.
+#include "norn/base/error.h"
+#include "norn/kernels/named_variant.h"
+#include "tests/data/support.h"
+#include "tests/support/recipes.h"
+#include "tests/support/test_runtime.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <mutex>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+namespace norn::test {
+namespace {
+
+constexpr int kWide = 1;  // layers of by_source_recipe()
+constexpr int kNarrow = 2;
+constexpr int kNear = 5;
+constexpr int kFar = 6;
+
+Recipe recipe_of(const UpdateRule& optimizer) {
+  return by_source_recipe("by source", optimizer, 0.003f);
+}
+
+// The same network, all of it by destination.
+Recipe by_destination(Recipe recipe) {
+  recipe.blocks.joined_elements = Index(1) << 40;
+  return recipe;
+}
+
+using Body = std::function<void(Network&, RecipeData&, Communicator&)>;
+
+void with_network(const Recipe& recipe, int ranks, const Body& body) {
+  const auto of_rank = [&](Communicator& communicator) {
+    const std::unique_ptr<Runtime> runtime = make_test_runtime(1);
+    const Context context = runtime->context(communicator);
+    context.compute.kernels.block_rule = recipe.blocks;
+    Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
+                    context, recipe.network.training.batch, Pass::training);
+    network.initialise(1);
+    RecipeData data(recipe);
+    body(network, data, communicator);
+  };
+  if (ranks == 1)
+    of_rank(*make_single_process());
+  else
+    run_thread_group(ranks, of_rank);
+}
+
+std::vector<bool> edges_by_source(const Recipe& recipe) {
+  std::vector<bool> by_source;
+  with_network(recipe, 1, [&](Network& network, RecipeData&, Communicator&) {
+    for (std::size_t e = 0; e < network.graph().edges.size(); ++e)
+      by_source.push_back(network.weights(int(e))->shape().by_source);
+  });
+  return by_source;
+}
+
+TEST(SourceEdges, AreThoseFromWideLayersToNarrowOnes) {
+  //                          In -> Wide -> Narrow -> Narrower <- In, Narrower -> Wide2,
+  const std::vector<bool> expected = {false, true, true, false, false,
+                                      //  Wide -> Near <- In, Wide2 -> Far
+                                      true, false, true};
+  EXPECT_EQ(edges_by_source(recipe_of(Sgd{})), expected);
+  for (bool by_source : edges_by_source(by_destination(recipe_of(Sgd{})))) EXPECT_FALSE(by_source);
+}
+
+// Float32 rounds elsewhere; the first steps of the two are near each other all the same.
+TEST(SourceEdges, TrainAsEdgesByDestinationDo) {
+  const Recipe recipe = recipe_of(Momentum{});
+  const Outcome by_source = run(recipe, 3, 1, 1);
+  const Outcome reference = run(by_destination(recipe), 3, 1, 1);
+  ASSERT_EQ(by_source.state.size(), reference.state.size());
+  const double tolerance = 1e-5 * tolerance_factor();
+  for (std::size_t i = 0; i < reference.costs.size(); ++i)
+    EXPECT_NEAR(by_source.costs[i], reference.costs[i], tolerance * reference.costs[i]);
+  double worst = 0.0;
+  for (std::size_t i = 0; i < reference.state.size(); ++i)
+    worst = std::max(worst, double(std::abs(by_source.state[i] - reference.state[i])));
+  EXPECT_LT(worst, tolerance);
+  worst = 0.0;
+  for (std::size_t i = 0; i < reference.output.size(); ++i)
+    worst = std::max(worst, double(std::abs(by_source.output[i] - reference.output[i])));
+  EXPECT_LT(worst, tolerance);
+}
+
+// Every rank's columns of the wide layer's activations and of both outputs.
+std::vector<float> predictions(const Recipe& recipe, int ranks) {
+  std::vector<float> all;
+  std::mutex mutex;
+  with_network(recipe, ranks, [&](Network& network, RecipeData& data, Communicator& communicator) {
+    const BoundBatch batch = data.batch(0);
+    std::vector<float> mine;
+    const MatrixView<const float> wide = network.activations(batch, kWide);
+    mine.insert(mine.end(), wide.data, wide.data + wide.size());
+    for (int layer : {kNear, kFar}) {
+      const MatrixView<const float> y = network.outputs(batch, layer);
+      Matrix<float> whole(y.rows, y.cols);
+      for (Index r = 0; r < y.rows; ++r) std::copy_n(y.row(r), y.cols, whole.view().row(r));
+      communicator.all_gather_columns(whole.view(), network.shares(layer));
+      mine.insert(mine.end(), whole.view().data, whole.view().data + whole.view().size());
+    }
+    const std::lock_guard lock(mutex);
+    if (all.empty()) all = mine;
+    EXPECT_EQ(std::memcmp(all.data(), mine.data(), all.size() * sizeof(float)), 0);
+  });
+  return all;
+}
+
+#ifndef NORN_TEST_ONE_RANK
+TEST(SourceEdges, GiveTheSameBitsOnAnyNumberOfRanksWithEveryOptimizer) {
+  constexpr int kSteps = 4;
+  for (const std::string& name : names_of<UpdateRule>()) {
+    const Recipe recipe = recipe_of(*find_named<UpdateRule>(name));
+    const Outcome alone = run(recipe, kSteps, 1, 1);
+    for (int ranks : {2, 5}) {
+      SCOPED_TRACE(fmt::format("{}, {} ranks", name, ranks));
+      EXPECT_TRUE(same_bits(alone, run(recipe, kSteps, ranks, 1)));
+    }
+  }
+}
+
+TEST(SourceEdges, GiveTheSameBitsOnMoreRanksThanBlocks) {
+  Recipe recipe = recipe_of(Adam{});
+  recipe.blocks = BlockRule{};  // narrow layers have one block, wide ones five
+  recipe.blocks.joined_elements = 1;
+  const Outcome alone = run(recipe, 6, 1, 1);
+  for (int ranks : {3, 5, 7}) {
+    SCOPED_TRACE(fmt::format("{} ranks", ranks));
+    EXPECT_TRUE(same_bits(alone, run(recipe, 6, ranks, 1)));
+  }
+}
+
+TEST(SourceEdges, PredictTheSameOnAnyNumberOfRanks) {
+  const Recipe recipe = recipe_of(Adam{});
+  const std::vector<float> alone = predictions(recipe, 1);
+  ASSERT_EQ(alone.size(), 37u * (407 + 37 + 101));
+  for (int ranks : {2, 3, 4, 5}) {
+    SCOPED_TRACE(fmt::format("{} ranks", ranks));
+    EXPECT_EQ(predictions(recipe, ranks), alone);
+  }
+}
+#endif
+
+// Multiplies the weights from Wide to Narrow.
+void scale_weights(Network& network, float factor) {
+  for (std::size_t e = 0; e < network.graph().edges.size(); ++e) {
+    if (network.graph().edges[e].destination != kNarrow) continue;
+    network.context().compute.kernels.pointwise->scale(factor, network.weights(int(e))->values());
+    network.weights(int(e))->round(network.context().compute);
+  }
+}
+
+// Batch normalisation takes the size of pre-activations away: what is left is their precision.
+TEST(SourceEdges, KeepTheirPrecisionFromTinyToHugePreActivations) {
+  const Recipe recipe = recipe_of(Sgd{});
+  const auto cost = [&](const Recipe& of, float factor) {
+    double sum = 0.0;
+    with_network(of, 3, [&](Network& network, RecipeData& data, Communicator& communicator) {
+      scale_weights(network, factor);
+      const double mine = network.train_step(data.batch(0), data.position(0)).value();
+      if (communicator.rank() == 0) sum = mine;
+    });
+    return sum;
+  };
+  for (float factor : {0x1p-20f, 0x1p-6f, 1.0f, 0x1p10f, 0x1p20f, 0x1p30f}) {
+    SCOPED_TRACE(factor);
+    const double expected = cost(by_destination(recipe), factor);
+    EXPECT_NEAR(cost(recipe, factor), expected, 1e-6 * tolerance_factor() * expected);
+  }
+}
+
+TEST(SourceEdges, OfPreActivationsOutOfRangeEndTheStepOnAllRanks) {
+  const Recipe recipe = recipe_of(Sgd{});
+  for (int ranks : {1, 3})
+    for (float factor : {0x1p45f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      SCOPED_TRACE(fmt::format("{} ranks, factor {}", ranks, factor));
+      int diverged = 0;
+      int refused = 0;
+      std::mutex mutex;
+      with_network(recipe, ranks, [&](Network& network, RecipeData& data, Communicator&) {
+        scale_weights(network, factor);
+        const BoundBatch batch = data.batch(0);
+        const std::string refusal =
+            message_of<DivergenceError>([&] { network.outputs(batch, kFar); });
+        const std::string divergence =
+            message_of<DivergenceError>([&] { network.train_step(batch, data.position(0)); });
+        const std::lock_guard lock(mutex);
+        refused += refusal.find("layer \"Narrow\": a pre-activation is") != std::string::npos;
+        diverged += divergence.find("layer \"Narrow\": a pre-activation is") != std::string::npos;
+      });
+      EXPECT_EQ(refused, ranks);
+      EXPECT_EQ(diverged, ranks);
+    }
+}
+
+// What one prediction left in the coarse words is not part of the next.
+TEST(SourceEdges, ForgetTheLargePreActivationsOfTheStepBefore) {
+  const Recipe recipe = recipe_of(Sgd{});
+  with_network(recipe, 3, [&](Network& network, RecipeData& data, Communicator&) {
+    const BoundBatch batch = data.batch(0);
+    const auto outputs = [&] {
+      const MatrixView<const float> y = network.outputs(batch, kFar);
+      return std::vector<float>(y.data, y.data + y.size());
+    };
+    const Range mine = network.unit_layer(kFar)->mine();
+    const std::vector<float> before = outputs();
+    scale_weights(network, 0x1p20f);
+    const std::vector<float> large = outputs();
+    scale_weights(network, 0x1p-20f);
+    const std::vector<float> after = outputs();
+    bool differs = false;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const Index unit = Index(i) % 101;
+      if (unit < mine.begin || unit >= mine.end) continue;
+      EXPECT_EQ(before[i], after[i]);
+      differs = differs || before[i] != large[i];
+    }
+    EXPECT_TRUE(differs || mine.count() == 0);
+  });
+}
+
+}  // namespace
+}  // namespace norn::test
