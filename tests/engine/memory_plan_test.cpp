@@ -149,6 +149,26 @@ TEST(MemoryPlan, OfAHundredMillionUnitsNeedsNoMemoryToMake) {
   EXPECT_GT(plan.total_bytes(), std::int64_t(8) << 40);
 }
 
+TEST(MemoryPlan, SaysHowWeightsAreSharedOut) {
+  const auto shardings = [](const Recipe& recipe) {
+    const Graph graph = make_graph(recipe.network, recipe.shapes(), "test");
+    std::vector<std::string> edges;
+    for (const EdgePlan& edge : plan_memory(graph, settings_of(recipe, 2, 1, Pass::training)).edges)
+      edges.push_back(edge.source + " -> " + edge.destination +
+                      (edge.sharding == EdgePlan::Sharding::whole       ? " whole"
+                       : edge.sharding == EdgePlan::Sharding::by_source ? " by source"
+                                                                        : ""));
+    return edges;
+  };
+  EXPECT_THAT(
+      shardings(by_source_recipe("test", Sgd{}, 0.1f)),
+      testing::ElementsAre("In -> Wide", "Wide -> Narrow by source", "Narrow -> Narrower by source",
+                           "In -> Narrower", "Narrower -> Wide2", "Wide -> Near by source",
+                           "In -> Near", "Wide2 -> Far by source"));
+  EXPECT_THAT(shardings(all_recipes()[2]),
+              testing::ElementsAre("In -> Hidden whole", "Hidden -> Out whole"));
+}
+
 TEST(MemoryPlan, ThatDoesNotFitIsRefusedWithTheNumbers) {
   const Recipe recipe = all_recipes()[0];
   const Graph graph = make_graph(recipe.network, recipe.shapes(), "test");

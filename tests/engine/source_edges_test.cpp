@@ -35,13 +35,14 @@ Recipe by_destination(Recipe recipe) {
 
 using Body = std::function<void(Network&, RecipeData&, Communicator&)>;
 
-void with_network(const Recipe& recipe, int ranks, const Body& body) {
+void with_network(const Recipe& recipe, int ranks, const Body& body,
+                  Pass purpose = Pass::training) {
   const auto of_rank = [&](Communicator& communicator) {
     const std::unique_ptr<Runtime> runtime = make_test_runtime(1);
     const Context context = runtime->context(communicator);
     context.compute.kernels.block_rule = recipe.blocks;
     Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
-                    context, recipe.network.training.batch, Pass::training);
+                    context, recipe.network.training.batch, purpose);
     network.initialise(1);
     RecipeData data(recipe);
     body(network, data, communicator);
@@ -90,10 +91,10 @@ TEST(SourceEdges, TrainAsEdgesByDestinationDo) {
 }
 
 // Every rank's columns of the wide layer's activations and of both outputs.
-std::vector<float> predictions(const Recipe& recipe, int ranks) {
+std::vector<float> predictions(const Recipe& recipe, int ranks, Pass purpose) {
   std::vector<float> all;
   std::mutex mutex;
-  with_network(recipe, ranks, [&](Network& network, RecipeData& data, Communicator& communicator) {
+  const Body body = [&](Network& network, RecipeData& data, Communicator& communicator) {
     const BoundBatch batch = data.batch(0);
     std::vector<float> mine;
     const MatrixView<const float> wide = network.activations(batch, kWide);
@@ -108,7 +109,8 @@ std::vector<float> predictions(const Recipe& recipe, int ranks) {
     const std::lock_guard lock(mutex);
     if (all.empty()) all = mine;
     EXPECT_EQ(std::memcmp(all.data(), mine.data(), all.size() * sizeof(float)), 0);
-  });
+  };
+  with_network(recipe, ranks, body, purpose);
   return all;
 }
 
@@ -138,11 +140,12 @@ TEST(SourceEdges, GiveTheSameBitsOnMoreRanksThanBlocks) {
 
 TEST(SourceEdges, PredictTheSameOnAnyNumberOfRanks) {
   const Recipe recipe = recipe_of(Adam{});
-  const std::vector<float> alone = predictions(recipe, 1);
+  const std::vector<float> alone = predictions(recipe, 1, Pass::training);
   ASSERT_EQ(alone.size(), 37u * (407 + 37 + 101));
   for (int ranks : {2, 3, 4, 5}) {
     SCOPED_TRACE(fmt::format("{} ranks", ranks));
-    EXPECT_EQ(predictions(recipe, ranks), alone);
+    EXPECT_EQ(predictions(recipe, ranks, Pass::training), alone);
+    EXPECT_EQ(predictions(recipe, ranks, Pass::prediction), alone);
   }
 }
 #endif

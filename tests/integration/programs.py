@@ -41,6 +41,19 @@ ODD_NETWORK = """{
 }
 """
 
+# Wide enough, with a batch of 160, for the weights between the hidden layers to be shared out by source units.
+WIDE_NETWORK = """{
+  "Name": "wide", "ErrorFunction": "CrossEntropy",
+  "Training": {"Optimizer": "Adam", "Alpha": 0.002, "Batch": 160, "Epochs": 3, "Lambda": 0.0001},
+  "Layers": [
+    {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": true},
+    {"Name": "Wide", "Kind": "Hidden", "N": 6601, "Activation": "Relu", "pDropout": 0.1},
+    {"Name": "Narrow", "Kind": "Hidden", "N": 35, "Activation": "Tanh"},
+    {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "gl_output", "Activation": "SoftMax"}
+  ]
+}
+"""
+
 
 def random_rows(generator, examples, width, groups=5):
     """Rows of units that tend to come from one group each, so that there is something to learn."""

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import unittest
 
-from norn_files import model_arrays, write_datasets
-from programs import BIN, LIMIT_SECONDS, NETWORK, ODD_NETWORK, ProgramTest, mpirun, random_rows
+from norn_files import model_arrays, write_datasets, write_text
+from programs import BIN, LIMIT_SECONDS, NETWORK, ODD_NETWORK, WIDE_NETWORK, ProgramTest, mpirun, random_rows
 
 EPOCH = re.compile(r"NNNetwork::Train: Epoch (\d+), average error ([\d.]+), average training error ([\d.]+), "
                    r"average regularization error ([\d.]+), elapsed time ([\d.]+)s$")
@@ -129,6 +129,25 @@ class SameBits(ProgramTest):
         for ranks in (1, 2, 3):
             self.train("--threads", "1", model=f"ranks{ranks}.nc", prefix=mpirun(ranks))
             self.assertEqual(self.read("alone.nc"), self.read(f"ranks{ranks}.nc"))
+
+    def test_whatever_the_ranks_where_weights_are_shared_out_by_source(self):
+        if mpirun(1) is None:
+            self.skipTest("mpirun is not installed")
+        self.write("net.json", WIDE_NETWORK)
+        plan = self.train("--plan", prefix=mpirun(2)).stdout
+        self.assertRegex(plan, r"Input -> Wide +by units of Wide\n")
+        self.assertRegex(plan, r"Wide -> Narrow +by units of Wide\n")
+        self.assertRegex(plan, r"Narrow -> Output +by units of Output\n")
+        self.train(model="alone.nc")
+        for ranks in (2, 3):
+            self.train("--threads", "1", "--verify", "2", model=f"ranks{ranks}.nc", prefix=mpirun(ranks))
+            self.assertEqual(self.read("alone.nc"), self.read(f"ranks{ranks}.nc"))
+        write_text(self.path("requests.txt"), self.known, self.names, self.examples)
+        predict = ("predictor", "-n", "alone.nc", "-r", "requests.txt", "-i", "features.txt", "-o", "features.txt", "-k", "5",
+                   "-b", "160")
+        self.succeed(*predict, "-s", "alone.txt")
+        self.succeed(*predict, "-s", "ranks.txt", "--threads", "1", prefix=mpirun(3))
+        self.assertEqual(self.read("alone.txt"), self.read("ranks.txt"))
 
     def test_whatever_the_ranks_after_a_thousand_steps(self):
         if mpirun(1) is None:
