@@ -169,6 +169,62 @@ std::vector<float> predictions(const Recipe& recipe, int ranks, Pass purpose) {
   return all;
 }
 
+// Passes everything on and notes how wide the matrices are that ranks join.
+class WidthsNoted final : public Communicator {
+ public:
+  explicit WidthsNoted(Communicator& inner) : inner_(inner) {}
+  Index widest() const { return widest_; }
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  std::string describe() const override { return inner_.describe(); }
+  std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) override {
+    return inner_.gather_to_all(mine);
+  }
+  void broadcast(std::span<std::byte> data, int root) override { inner_.broadcast(data, root); }
+  void barrier() override { inner_.barrier(); }
+
+ private:
+  void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
+    widest_ = std::max(widest_, whole.cols);
+    inner_.all_gather_columns(whole, shares);
+  }
+  void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override {
+    inner_.all_gather_rows(whole, shares);
+  }
+  void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
+                                 std::span<const Range> shares) override {
+    widest_ = std::max(widest_, whole.cols);
+    inner_.reduce_scatter_columns(whole, shares);
+  }
+  void do_all_reduce_sum(std::span<std::int64_t> values) override { inner_.all_reduce_sum(values); }
+  void do_all_reduce_max(std::span<float> values) override { inner_.all_reduce_max(values); }
+  Communicator& inner_;
+  Index widest_ = 0;
+};
+
+Index widest_joined(const Recipe& recipe) {
+  Index widest = 0;
+  run_thread_group(2, [&](Communicator& communicator) {
+    WidthsNoted noted(communicator);
+    const std::unique_ptr<Runtime> runtime = make_test_runtime(1);
+    const Context context = runtime->context(noted);
+    context.compute.kernels.block_rule = recipe.blocks;
+    Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
+                    context, recipe.network.training.batch, Pass::training);
+    network.initialise(1);
+    RecipeData data(recipe);
+    network.train_step(data.batch(0), data.position(0));
+    if (communicator.rank() == 0) widest = noted.widest();
+    communicator.barrier();
+  });
+  return widest;
+}
+
+TEST(SourceEdges, MoveNothingOfTheWideLayers) {
+  EXPECT_EQ(widest_joined(by_destination(recipe_of(Sgd{}))), 407);
+  EXPECT_EQ(widest_joined(recipe_of(Sgd{})), 101);
+}
+
 TEST(SourceEdges, GiveTheSameBitsOnAnyNumberOfRanksWithEveryOptimizer) {
   constexpr int kSteps = 4;
   for (const std::string& name : names_of<UpdateRule>()) {
