@@ -228,17 +228,25 @@ class Planner {
   void add_joining() {
     if (!settings_.on_gpu || settings_.ranks == 1) return;
     Index room = 0;
-    for (int number : graph_.order) {
-      if (!takes_part_[std::size_t(number)] || is_input(number) || is_output(number)) continue;
-      std::vector<Range> shares;
-      for (int r = 0; r < settings_.ranks; ++r)
-        shares.push_back(partition(number).units_of(r, settings_.ranks));
-      const bool rounded = settings_.rounds_operands && training() && !is_softmax(number);
-      const Index matrices = training() && wants_delta(number) ? 2 : 0;
-      room =
-          std::max(room, nccl_room(settings_.batch, shares, rounded ? kRounded : kFloat, matrices));
-    }
+    for (int number : graph_.order)
+      if (takes_part_[std::size_t(number)] && !is_input(number))
+        room = std::max(room, joining_room(number));
     count_working("columns for other ranks", room);
+  }
+  Index joining_room(int number) const {
+    std::vector<Range> shares;
+    for (int r = 0; r < settings_.ranks; ++r)
+      shares.push_back(partition(number).units_of(r, settings_.ranks));
+    Index room = 0;
+    for (int edge : graph_.sources[std::size_t(number)])
+      if (by_source(edge)) room = nccl_room(settings_.batch, shares, kFloat, 2);
+    if (is_output(number) || !sharding_.joins[std::size_t(number)]) return room;
+    const bool rounded = settings_.rounds_operands && training() && !is_softmax(number);
+    const bool sums = training() && wants_delta(number);
+    if (sums && exchanges_terms(number))
+      room = std::max(room, nccl_exchange_room(settings_.batch, terms(number), shares));
+    return std::max(room, nccl_room(settings_.batch, shares, rounded ? kRounded : kFloat,
+                                    sums && !exchanges_terms(number) ? 2 : 0));
   }
   // By rank: Network::terms_of_rank.
   std::vector<Index> terms(int number) const {

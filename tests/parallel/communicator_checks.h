@@ -3,6 +3,7 @@
 // same seed, and throws when a rank sees something else than the expected values.
 #pragma once
 
+#include "norn/base/bfloat16.h"
 #include "norn/base/error.h"
 #include "norn/base/philox.h"
 #include "norn/parallel/communicator.h"
@@ -99,6 +100,25 @@ inline void gather(Communicator& ranks, std::uint64_t seed, Axis axis) {
 
 inline void all_gather_columns(Communicator& ranks, std::uint64_t seed) {
   gather(ranks, seed, Axis::columns);
+}
+
+inline void all_gather_rounded_columns(Communicator& ranks, std::uint64_t) {
+  const auto value = [](Index r, Index c) { return Bfloat16{std::uint16_t(1000 * r + c)}; };
+  for (const Shape& shape : kShapes) {
+    for (const auto& shares : cuts(ranks.size(), shape.cols, 5)) {
+      const Index stride = shape.cols + shape.padding;
+      std::vector<Bfloat16> data(std::size_t(shape.rows * stride), Bfloat16{0xBEEF});
+      const MatrixView<Bfloat16> whole{data.data(), shape.rows, shape.cols, stride};
+      const Range mine = shares[std::size_t(ranks.rank())];
+      for (Index r = 0; r < whole.rows; ++r)
+        for (Index c = mine.begin; c < mine.end; ++c) whole(r, c) = value(r, c);
+      ranks.all_gather_columns(whole, shares);
+      for (Index r = 0; r < whole.rows; ++r)
+        for (Index c = 0; c < stride; ++c)
+          expect(whole(r, c).bits == (c < whole.cols ? value(r, c) : Bfloat16{0xBEEF}).bits, ranks,
+                 "wrong columns");
+    }
+  }
 }
 
 inline void all_gather_rows(Communicator& ranks, std::uint64_t seed) {
@@ -247,15 +267,17 @@ inline void PrintTo(const Check& check, std::ostream* out) {
   *out << check.name;
 }
 
-inline constexpr std::array kChecks = {Check{"all_gather_columns", all_gather_columns},
-                                       Check{"all_gather_rows", all_gather_rows},
-                                       Check{"reduce_scatter_columns", reduce_scatter_columns},
-                                       Check{"all_reduce_sum", all_reduce_sum},
-                                       Check{"all_reduce_max", all_reduce_max},
-                                       Check{"gather_to_all", gather_to_all},
-                                       Check{"broadcast", broadcast},
-                                       Check{"barriers_and_any", barriers_and_any},
-                                       Check{"fixed_sums", fixed_sums},
-                                       Check{"wrong_shares_are_refused", wrong_shares_are_refused}};
+inline constexpr std::array kChecks = {
+    Check{"all_gather_columns", all_gather_columns},
+    Check{"all_gather_rounded_columns", all_gather_rounded_columns},
+    Check{"all_gather_rows", all_gather_rows},
+    Check{"reduce_scatter_columns", reduce_scatter_columns},
+    Check{"all_reduce_sum", all_reduce_sum},
+    Check{"all_reduce_max", all_reduce_max},
+    Check{"gather_to_all", gather_to_all},
+    Check{"broadcast", broadcast},
+    Check{"barriers_and_any", barriers_and_any},
+    Check{"fixed_sums", fixed_sums},
+    Check{"wrong_shares_are_refused", wrong_shares_are_refused}};
 
 }  // namespace norn::checks

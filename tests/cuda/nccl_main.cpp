@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The common checks of collectives on GPUs, under mpirun with a GPU for each rank, and how a rank
+// that dies ends a wait. Arguments: collectives | dead-rank. Prints "passed" as its last line.
+
+#include "norn/engine/context.h"
+#include "tests/parallel/collectives_checks.h"
+
+#include <csignal>
+#include <cstdio>
+#include <random>
+
+namespace {
+
+using namespace norn;
+
+void check_collectives(Communicator& world) {
+  std::uint64_t seed = std::random_device{}();
+  world.broadcast(std::as_writable_bytes(std::span(&seed, 1)), 0);
+  const std::unique_ptr<Runtime> runtime = make_runtime({DeviceChoice::Kind::cuda}, world);
+  const Context context = runtime->context(world);
+  if (world.rank() == 0)
+    std::printf("%s, seed %llu\n", context.collectives->describe().c_str(),
+                static_cast<unsigned long long>(seed));
+  checks::ThroughCollectives through(world, *context.collectives, context.compute.memory);
+  for (const checks::Check& check : checks::kChecks) {
+    check.run(through, seed);
+    if (world.rank() == 0) std::printf("%s\n", check.name);
+  }
+}
+
+/// Rank 0 dies: rank 1's device waits for what will not come, and is given up.
+void check_dead_rank(MpiSession& session, Communicator& world) {
+  const std::unique_ptr<Runtime> runtime = make_runtime({DeviceChoice::Kind::cuda}, world);
+  const Context context = runtime->context(world);
+  Buffer<std::int64_t> word = Buffer<std::int64_t>::zeros(1, context.compute.memory);
+  context.collectives->all_reduce_sum({word.data(), 1});
+  context.collectives->wait_for_all(*context.compute.kernels.queue);
+  world.barrier();
+  if (world.rank() == 0) std::raise(SIGKILL);
+  std::signal(SIGTERM, SIG_IGN);
+  std::string message = "no error";
+  WorkQueue& queue = *context.compute.kernels.queue;
+  queue.run([&] { context.collectives->all_reduce_sum({word.data(), 1}); });
+  try {
+    context.collectives->wait_for_all(queue);
+  } catch (const CommunicationError& error) {
+    message = error.what();
+  }
+  checks::expect(message.find("is gone") != std::string::npos, world, message);
+  queue.wait_for_all();  // the device is free again
+  std::printf("noticed that rank 0 is gone\n");
+  std::fflush(stdout);
+  session.abort(int(ExitCode::communication));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  MpiSession session(&argc, &argv);
+  try {
+    const std::unique_ptr<Communicator> world = session.world(60);
+    if (world->any(cuda_device_count() < world->size())) {
+      if (session.rank() == 0) std::printf("skipped: fewer GPUs than ranks\n");
+      return 0;
+    }
+    if (what == "collectives") check_collectives(*world);
+    if (what == "dead-rank") check_dead_rank(session, *world);
+    if (session.rank() == 0) std::printf("passed\n");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    session.abort(1);
+  }
+  return 0;
+}

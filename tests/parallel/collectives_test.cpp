@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives of devices, as far as main memory can stand for a device's: the common checks.
+
+#include "norn/parallel/collectives.h"
+
+#include "collectives_checks.h"
+
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace norn {
+namespace {
+
+class CollectivesChecks : public testing::TestWithParam<checks::Check> {
+ protected:
+  const std::uint64_t seed_ = std::random_device{}();
+  const testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
+};
+
+TEST_P(CollectivesChecks, HoldForTheCommunicatorsOwn) {
+  for (int ranks : {1, 2, 3, 5}) {
+    EXPECT_NO_THROW(run_thread_group(ranks, [&](Communicator& communicator) {
+      const auto collectives = make_host_collectives(communicator);
+      checks::ThroughCollectives through(communicator, *collectives, host_memory());
+      GetParam().run(through, seed_);
+    })) << ranks;
+  }
+}
+
+TEST_P(CollectivesChecks, HoldThroughMainMemory) {
+  for (int ranks : {2, 3, 5}) {
+    EXPECT_NO_THROW(run_thread_group(ranks, [&](Communicator& communicator) {
+      WorkQueue queue;
+      const auto collectives = make_staged_collectives(communicator, host_memory(), queue);
+      checks::ThroughCollectives through(communicator, *collectives, host_memory());
+      GetParam().run(through, seed_);
+    })) << ranks;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Collectives, CollectivesChecks, testing::ValuesIn(checks::kChecks),
+                         [](const auto& check) { return std::string(check.param.name); });
+
+TEST(Collectives, WaitsForTheDeviceUntilARankFails) {
+  class NeverReached final : public WorkQueue {
+    bool reached(Mark) override { return false; }
+  };
+  try {
+    run_thread_group(2, [](Communicator& communicator) {
+      if (communicator.rank() == 1) throw DataError("no such file");
+      NeverReached queue;
+      communicator.set_place({"training", 1, 2});
+      make_staged_collectives(communicator, host_memory(), queue)->wait(queue, 0);
+      FAIL() << "the device never came so far";
+    });
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(), "no such file");
+  }
+}
+
+TEST(Collectives, RefusesAnExchangeWithoutWhatWasAnnounced) {
+  const auto one = make_single_process();
+  const auto collectives = make_host_collectives(*one);
+  const std::vector<Range> shares{{0, 4}};
+  const std::vector<Index> counts{1};
+  EXPECT_THROW(collectives->exchange_columns({}, 3, counts, shares), ShapeError);
+  std::vector<float> data(12);
+  const std::vector<MatrixView<const float>> mine{{data.data(), 3, 4, 4}};
+  EXPECT_TRUE(collectives->exchange_columns(mine, 3, counts, shares).empty());
+}
+
+// Room for rank 0 of two, of 8 rows: shares of 10 and 6 units.
+TEST(Collectives, RoomForPackedColumns) {
+  const std::vector<Range> shares{{0, 10}, {10, 16}};
+  EXPECT_EQ(nccl_room(8, shares, 4, 0), 2 * 8 * 10 * 4);
+  EXPECT_EQ(nccl_room(8, shares, 2, 2), 2 * 8 * 10 * 16);
+  const std::vector<Range> one_owner{{0, 16}, {16, 16}};
+  EXPECT_EQ(nccl_room(8, one_owner, 4, 0), 0);
+  const std::vector<Index> counts{3, 1};
+  EXPECT_EQ(nccl_exchange_room(8, counts, shares), 8 * (3 * 6 + 1 * 10) * 4);
+}
+
+}  // namespace
+}  // namespace norn
