@@ -13,10 +13,16 @@ namespace {
 
 using namespace norn;
 
+DeviceChoice gpus() {
+  DeviceChoice choice;
+  choice.kind = DeviceChoice::Kind::cuda;
+  return choice;
+}
+
 void check_collectives(Communicator& world) {
   std::uint64_t seed = std::random_device{}();
   world.broadcast(std::as_writable_bytes(std::span(&seed, 1)), 0);
-  const std::unique_ptr<Runtime> runtime = make_runtime({DeviceChoice::Kind::cuda}, world);
+  const std::unique_ptr<Runtime> runtime = make_runtime(gpus(), world);
   const Context context = runtime->context(world);
   if (world.rank() == 0)
     std::printf("%s, seed %llu\n", context.collectives->describe().c_str(),
@@ -30,7 +36,7 @@ void check_collectives(Communicator& world) {
 
 /// Rank 0 dies: rank 1's device waits for what will not come, and is given up.
 void check_dead_rank(MpiSession& session, Communicator& world) {
-  const std::unique_ptr<Runtime> runtime = make_runtime({DeviceChoice::Kind::cuda}, world);
+  const std::unique_ptr<Runtime> runtime = make_runtime(gpus(), world);
   const Context context = runtime->context(world);
   Buffer<std::int64_t> word = Buffer<std::int64_t>::zeros(1, context.compute.memory);
   context.collectives->all_reduce_sum({word.data(), 1});
