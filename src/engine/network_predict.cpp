@@ -52,7 +52,7 @@ MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden
     begin_prediction(batch.examples);
     forward_hidden(batch, Pass::prediction, StepPosition{});
     if (!layer->settings().is_joined)  // no other layer needed them all
-      context_.communicator.all_gather_columns(layer->whole(batch.examples),
+      context_.collectives->all_gather_columns(layer->whole(batch.examples),
                                                shares_[std::size_t(hidden_layer)]);
   });
   require_sums_in_range();

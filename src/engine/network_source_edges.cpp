@@ -96,8 +96,11 @@ void Network::sum_source_parts(int number, Index examples) {
       parts.add(compute, 0, part);
     });
   }
+  if (context_.collectives->size() > 1) {
+    stage("reduce");
+    join_words(parts, shares_[std::size_t(number)]);
+  }
   stage("fixed point");
-  if (context_.collectives->size() > 1) join_words(parts, shares_[std::size_t(number)]);
   parts.take(compute, layer.mine().begin, sum->z.first_rows(examples));
 }
 
@@ -126,6 +129,7 @@ void Network::send_delta_by_source(const UnitLayer& layer, Index examples, const
   if (!sum) return;
   const Compute& compute = context_.compute;
   const MatrixView<float> whole = sum->delta.first_rows(examples);
+  stage("gather");
   context_.collectives->all_gather_columns(whole, shares_[std::size_t(number)]);
   DenseOperand delta(whole);
   if (!sum->rounded_delta.empty()) {
