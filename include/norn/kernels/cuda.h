@@ -26,6 +26,9 @@ struct CudaOptions {
 /// GPUs that this process may use; 0 where there is no driver or the build has no CUDA.
 int cuda_device_count();
 
+/// How wide blocks of a GPU are, on any GPU: a plan of a run there may be made where there is none.
+BlockRule cuda_block_rule();
+
 /// One GPU with its memory, its queue of work and its kernels. Used by one thread at a time.
 class CudaDevice {
  public:
