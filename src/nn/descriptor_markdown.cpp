@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference of descriptors in Markdown, from the table of keys.
+// The references of descriptors and of machines in Markdown, from the tables of keys.
 #include "norn/base/text.h"
 #include "norn/nn/descriptor_json.h"
+#include "norn/nn/machine.h"
 #include "src/nn/key_check.h"
 
 #include <fmt/format.h>
@@ -51,6 +52,29 @@ Rules:
   train or run them.
 )";
 
+constexpr const char* kMachines = R"(# Machines
+
+This page is generated from the program's table of keys (`tools/dev/write_reference.sh`); do not edit it.
+`trainer --plan --machine FILE` plans a run for the machine that FILE describes, which need not be at hand:
+[parallel.md](parallel.md) says how. [configs/machines](../configs/machines) has descriptions to start from:
+
+- h200.json: NVIDIA H200 GPUs, 8 a node. Its device and its links inside a node were measured.
+- cpu_cluster.json: nodes of 64 cores with 100 Gb/s between them. Typical numbers, not measured.
+
+A description is a JSON object by the same rules as a [network's](descriptor.md): comments are allowed, keys are matched
+without regard to case, and whatever is not understood is an error. Its schema is
+[machine.schema.json](../configs/schema/machine.schema.json).
+
+**Computation.** A stage of a step takes the time of its products, plus the time of its bytes, plus what its calls cost. The shares
+were chosen so that the H200's description predicts the measured steps of [performance.md](performance.md) within 15 %.
+
+**Collectives.** n ranks of one node take `Start + (n - 1) Step + bytes (n - 1) / n / GBPerSecond` for an all-gather or a
+reduce-scatter, twice the steps and bytes for an all-reduce (or, around a tree, twice log2 n steps and all bytes twice). On several
+nodes the ranks that stand at the same place in theirs exchange their part between nodes first or last, all of them side by side, and
+the ranks of a node the whole.
+
+)";
+
 std::string cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
     text.replace(at, 1, "\\|");
@@ -89,8 +113,8 @@ void add_row(std::string& text, const Key& key, const std::string& prefix, bool 
   text += fmt::format("| {}{} |", prefix, names_of_key(key));
   if (layers) text += fmt::format(" {} |", prefix.empty() ? keys::legal_phrase(key) : "");
   const bool composed = !key.members.empty();
-  text += fmt::format(" {} | {} | {} |\n", cell(value), composed ? "none" : default_text(key),
-                      cell(key.help));
+  text += fmt::format(" {} | {} | {} |\n", cell(value),
+                      composed && !key.required ? "none" : default_text(key), cell(key.help));
   for (const Key& member : key.members)
     add_row(text, member, fmt::format("{}`{}` . ", prefix, key.name), layers);
 }
@@ -136,6 +160,13 @@ std::string descriptor_reference_markdown() {
   text += "\n## Refused\n\nKeys and words that DSSTNE's documents name:\n\n";
   add_refusals(text, keys::network_keys());
   add_refusals(text, keys::layer_keys());
+  return text;
+}
+
+std::string machine_reference_markdown() {
+  std::string text = kMachines;
+  text += "## Keys\n\n| key | value | default | meaning |\n|---|---|---|---|\n";
+  for (const Key& key : keys::machine_keys()) add_row(text, key, "", false);
   return text;
 }
 

@@ -3,13 +3,12 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/nn/descriptor_json.h"
-#include "src/nn/json_text.h"
 #include "src/nn/key_check.h"
+#include "src/nn/key_reader.h"
 #include "src/nn/naming.h"
 
 #include <algorithm>
 #include <fstream>
-#include <map>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -19,35 +18,16 @@ namespace {
 
 using keys::Draft;
 using keys::Key;
-using keys::ValueType;
+using keys::Member;
+using keys::Place;
 
-struct Member {
-  std::string spelling;
-  const Key* key = nullptr;  ///< null when unknown
-  const Json::Value* value = nullptr;
-};
-
-/// Where an object stands: what messages begin with, and which keys are legal there.
-struct Place {
-  std::string prefix;            ///< `layer "Hidden1": ` or empty, then `WeightInit: ` or empty
-  const LayerDescriptor* layer;  ///< null outside of layers
-  bool kind_known = true;        ///< false after an unknown Kind: legality cannot be told
-};
-
-class Reader {
+class Reader final : public keys::KeyReader {
  public:
-  explicit Reader(JsonText& text) : text_(text) {}
+  using KeyReader::KeyReader;
   NetworkDescriptor read();
 
  private:
-  std::vector<Member> members_of(const Json::Value& object, const std::vector<Key>& keys,
-                                 const Place& place);
-  void drop_repetitions(std::vector<Member>& members, const Place& place) const;
-  void report_unknown(const Member& member, const std::vector<Key>& keys, const Place& place);
-  bool read_member(const Member& member, const Place& place);
-  void read_members(const Json::Value& object, const Key& key, const Place& place);
-  void read_entries(const Member& member, const Place& place);
-  void read_layers(const Json::Value& layers);
+  void read_layers(const Json::Value& layers) override;
   void read_layer(const Json::Value& layer, std::size_t index, std::size_t count);
   void check_layer(int line_of_size, const Place& place);
   void note_idle_keys(int line, const Place& place) const;
@@ -55,138 +35,8 @@ class Reader {
   void note_idle_objects() const;
   void check_names();
 
-  JsonText& text_;
-  Draft draft_;
   std::vector<int> layer_lines_;
 };
-
-// Members in the order in which they are read: Kind and Type first, because they say which keys are
-// legal, Layers last, because they take what the network gives; otherwise as in the text.
-int reading_rank(const Member& member) {
-  if (!member.key) return 2;
-  if (member.key->name == "Kind") return 0;
-  if (member.key->name == "Type") return 1;
-  return member.key->type == ValueType::layers ? 3 : 2;
-}
-
-std::vector<Member> Reader::members_of(const Json::Value& object, const std::vector<Key>& keys,
-                                       const Place& place) {
-  std::vector<Member> members;
-  for (const std::string& spelling : object.getMemberNames())
-    members.push_back({spelling, keys::find_key(keys, spelling), &object[spelling]});
-  std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
-    return a.value->getOffsetStart() < b.value->getOffsetStart();
-  });
-  drop_repetitions(members, place);
-  std::stable_sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
-    return reading_rank(a) < reading_rank(b);
-  });
-  return members;
-}
-
-// One key in several spellings: the last one counts.
-void Reader::drop_repetitions(std::vector<Member>& members, const Place& place) const {
-  std::map<const Key*, std::string> seen;
-  for (auto member = members.rbegin(); member != members.rend(); ++member) {
-    if (!member->key) continue;
-    const auto [last, is_new] = seen.emplace(member->key, member->spelling);
-    if (is_new) continue;
-    text_.note(text_.line_of_key(*member->value),
-               fmt::format("{}{} is given again as {}; the last one counts", place.prefix,
-                           member->spelling, last->second));
-    member->value = nullptr;
-  }
-  std::erase_if(members, [](const Member& member) { return !member.value; });
-}
-
-void Reader::report_unknown(const Member& member, const std::vector<Key>& keys,
-                            const Place& place) {
-  std::vector<std::string> known;
-  for (const Key& key : keys)
-    if (key.refusal.empty() &&
-        (!place.layer || key.legal_for(place.layer->kind, place.layer->type)))
-      known.push_back(key.name);
-  std::vector<std::string> near = known;
-  for (const Key& key : keys)
-    for (const keys::Spelling& alias : key.aliases)
-      if (alias.note.empty()) near.push_back(alias.name);
-  std::string hint = did_you_mean(member.spelling, near);
-  if (hint.empty()) hint = fmt::format(". Known: {}", join(known));
-  text_.error(text_.line_of_key(*member.value),
-              fmt::format("{}unknown key {}{}", place.prefix, keys::shown(member.spelling), hint));
-}
-
-// Whether the member is right.
-bool Reader::read_member(const Member& member, const Place& place) {
-  const Key& key = *member.key;
-  const int line = text_.line_of_key(*member.value);
-  const auto fail = [&](const std::string& what) {
-    text_.error(line, fmt::format("{}{} {}", place.prefix, member.spelling, what));
-    return false;
-  };
-  if (!key.refusal.empty()) return fail(key.refusal);
-  if (place.layer && place.kind_known && !key.legal_for(place.layer->kind, place.layer->type)) {
-    const bool type = (key.kinds >> int(place.layer->kind) & 1u) != 0;
-    return fail(fmt::format("is not a key of {}; it belongs to {}",
-                            type ? fmt::format("a {} layer", keys::type_name(place.layer->type))
-                                 : keys::kind_phrase(place.layer->kind),
-                            keys::legal_phrase(key)));
-  }
-  const keys::Checked checked = keys::check_value(key, *member.value);
-  if (!checked.fault.empty()) return fail(checked.fault);
-  if (const keys::Spelling* alias = keys::alias_of(key, member.spelling))
-    if (!alias->note.empty())
-      text_.note(line, fmt::format("{}{} {}", place.prefix, member.spelling, alias->note));
-  if (!checked.note.empty())
-    text_.note(line, fmt::format("{}{} {} {}", place.prefix, member.spelling,
-                                 keys::shown(*member.value), checked.note));
-  if (!key.has_effect)
-    text_.note(line,
-               fmt::format("{}{} is accepted, but has no effect", place.prefix, member.spelling));
-  const Place inner{fmt::format("{}{}: ", place.prefix, member.spelling), nullptr, true};
-  if (key.type == ValueType::layers) {
-    read_layers(*member.value);
-  } else if (key.type == ValueType::objects) {
-    read_entries(member, inner);
-  } else if (key.type == ValueType::object && member.value->isObject()) {
-    read_members(*member.value, key, inner);
-  } else {
-    key.set(draft_, checked.value);
-  }
-  return true;
-}
-
-void Reader::read_members(const Json::Value& object, const Key& key, const Place& place) {
-  std::vector<const Key*> given;
-  for (const Member& member : members_of(object, key.members, place)) {
-    if (!member.key) {
-      report_unknown(member, key.members, place);
-      continue;
-    }
-    given.push_back(member.key);
-    read_member(member, place);
-  }
-  for (const Key& member : key.members)
-    if (member.required && std::find(given.begin(), given.end(), &member) == given.end())
-      text_.error(text_.line_of(object), fmt::format("{}{} is missing; expected {}", place.prefix,
-                                                     member.name, keys::expected_phrase(member)));
-}
-
-void Reader::read_entries(const Member& member, const Place& place) {
-  const auto read_entry = [&](const Json::Value& entry) {
-    if (!entry.isObject()) {
-      text_.error(text_.line_of(entry),
-                  fmt::format("{}{} is not an object; expected {}", place.prefix,
-                              keys::shown(entry), keys::expected_phrase(*member.key)));
-      return;
-    }
-    member.key->begin_entry(draft_);
-    read_members(entry, *member.key, place);
-    member.key->end_entry(draft_);
-  };
-  if (member.value->isObject()) return read_entry(*member.value);
-  for (const Json::Value& entry : *member.value) read_entry(entry);
-}
 
 void Reader::read_layers(const Json::Value& layers) {
   if (layers.isObject()) return read_layer(layers, 0, 1);

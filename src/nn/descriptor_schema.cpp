@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON schema (draft 7) of descriptors, from the table of keys.
+// The JSON schemas (draft 7) of descriptors and machines, from the tables of keys.
 #include "norn/nn/descriptor_json.h"
+#include "norn/nn/machine.h"
 #include "src/nn/key_check.h"
 
 #include <cctype>
@@ -136,7 +137,7 @@ Json::Value schema_of_key(const Key& key) {
   Json::Value schema = schema_of_value(key);
   schema["description"] = key.help;
   const Json::Value standard = keys::default_of(key);
-  if (key.default_text.empty() && !standard.isNull() && key.members.empty())
+  if (key.default_text.empty() && !standard.isNull() && key.members.empty() && !key.required)
     schema["default"] = standard;
   return schema;
 }
@@ -187,18 +188,28 @@ Json::Value layer_rules() {
   return rules;
 }
 
-}  // namespace
-
-std::string descriptor_json_schema() {
-  Json::Value schema = object_schema(keys::network_keys());
+std::string text_of(Json::Value schema) {
   schema["$schema"] = "http://json-schema.org/draft-07/schema#";
-  schema["title"] = "Norn network descriptor";
-  schema["definitions"]["layer"] = object_schema(keys::layer_keys());
-  schema["definitions"]["layer"]["allOf"] = layer_rules();
   Json::StreamWriterBuilder builder;
   builder["indentation"] = "  ";
   builder["precision"] = 9;
   return Json::writeString(builder, schema) + "\n";
+}
+
+}  // namespace
+
+std::string descriptor_json_schema() {
+  Json::Value schema = object_schema(keys::network_keys());
+  schema["title"] = "Norn network descriptor";
+  schema["definitions"]["layer"] = object_schema(keys::layer_keys());
+  schema["definitions"]["layer"]["allOf"] = layer_rules();
+  return text_of(std::move(schema));
+}
+
+std::string machine_json_schema() {
+  Json::Value schema = object_schema(keys::machine_keys());
+  schema["title"] = "Norn machine description";
+  return text_of(std::move(schema));
 }
 
 }  // namespace norn

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "norn/nn/descriptor.h"
+#include "norn/nn/machine.h"
 
 #include <functional>
 #include <limits>
@@ -29,7 +30,7 @@ struct MarginParameters {
   std::optional<float> zero_scale;
 };
 
-/// What keys read into and write from: the network and the layer at hand.
+/// What keys read into and write from: the network and the layer at hand, or a machine.
 struct Draft {
   NetworkDescriptor network;
   ActivationParameters activation;  ///< the network's, for layers that do not say
@@ -43,6 +44,10 @@ struct Draft {
   std::optional<float> layer_sparseness_p;
   std::optional<float> layer_sparseness_beta;
   SharedWeights shared;  ///< the entry of SharedWeights at hand
+
+  MachineDescription machine;
+  ProductRates products;  ///< the entry at hand
+  LinkWay link;           ///< the entry at hand
 
   /// Makes room for the next layer.
   void begin_layer(LayerKind kind);
@@ -130,6 +135,7 @@ struct Key {
 /// The tables, in the order in which documents list the keys.
 const std::vector<Key>& network_keys();
 const std::vector<Key>& layer_keys();
+const std::vector<Key>& machine_keys();
 /// Parts of the tables.
 std::vector<Key> network_objects();
 Key training_key();

@@ -13,6 +13,9 @@ namespace norn::keys {
 
 /// A float as the shortest decimal number that reads back to it.
 Json::Value json_of(float value);
+inline Json::Value json_of(double value) {
+  return value;
+}
 inline Json::Value json_of(bool value) {
   return value;
 }
@@ -38,6 +41,7 @@ T from_json(const Json::Value& value) {
     return value.isBool() ? value.asBool() : value.asInt() != 0;
   if constexpr (std::is_same_v<T, float> || std::is_same_v<T, std::optional<float>>)
     return float(value.asDouble());
+  if constexpr (std::is_same_v<T, double>) return value.asDouble();
   if constexpr (std::is_same_v<T, std::uint64_t>) return value.asUInt64();
   if constexpr (std::is_same_v<T, int> || std::is_same_v<T, Index>) return T(value.asInt64());
   if constexpr (std::is_same_v<T, std::string>) return value.asString();

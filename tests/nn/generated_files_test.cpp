@@ -2,6 +2,7 @@
 // The files that are made from the table of keys: up to date, and a schema that tells right from
 // wrong.
 #include "norn/nn/descriptor_json.h"
+#include "norn/nn/machine.h"
 
 #include <array>
 #include <cstdio>
@@ -32,6 +33,13 @@ TEST(GeneratedFiles, SchemaIsCurrent) {
       << "configs/schema/network.schema.json is stale; run tools/dev/write_reference.sh";
 }
 
+TEST(GeneratedFiles, ReferenceAndSchemaOfMachinesAreCurrent) {
+  EXPECT_TRUE(contents("docs/machines.md") == machine_reference_markdown())
+      << "docs/machines.md is stale; run tools/dev/write_reference.sh";
+  EXPECT_TRUE(contents("configs/schema/machine.schema.json") == machine_json_schema())
+      << "configs/schema/machine.schema.json is stale; run tools/dev/write_reference.sh";
+}
+
 TEST(GeneratedFiles, ReferenceNamesWhatCanBeChosen) {
   const std::string text = descriptor_reference_markdown();
   for (const char* word : {"`LRelu` = `LeakyRectifiedLinear`", "`SoftMax`", "`RMSProp`",
@@ -39,12 +47,13 @@ TEST(GeneratedFiles, ReferenceNamesWhatCanBeChosen) {
     EXPECT_THAT(text, testing::HasSubstr(word));
 }
 
-TEST(GeneratedFiles, SchemaAcceptsTheShippedNetworksAndRefusesWrongCopies) {
+// The schema accepts the files of these folders and refuses wrong copies of them.
+void check_schema(const char* schema, std::initializer_list<const char*> folders) {
   const std::filesystem::path root = NORN_SOURCE_DIR;
   if (!std::filesystem::exists("/usr/bin/python3")) GTEST_SKIP() << "/usr/bin/python3 is missing";
   std::string command = "/usr/bin/python3 '" + (root / "tests/nn/schema_check.py").string() +
-                        "' '" + (root / "configs/schema/network.schema.json").string() + "'";
-  for (const char* folder : {"configs", "configs/dsstne", "configs/recipes"})
+                        "' '" + (root / "configs/schema" / schema).string() + "'";
+  for (const char* folder : folders)
     for (const auto& entry : std::filesystem::directory_iterator(root / folder))
       if (entry.path().extension() == ".json") command += " '" + entry.path().string() + "'";
   FILE* pipe = popen((command + " 2>&1").c_str(), "r");
@@ -57,6 +66,14 @@ TEST(GeneratedFiles, SchemaAcceptsTheShippedNetworksAndRefusesWrongCopies) {
   if (WEXITSTATUS(status) == 77) GTEST_SKIP() << output;
   EXPECT_EQ(WEXITSTATUS(status), 0) << output;
   EXPECT_THAT(output, testing::HasSubstr("wrong copies rejected"));
+}
+
+TEST(GeneratedFiles, SchemaAcceptsTheShippedNetworksAndRefusesWrongCopies) {
+  check_schema("network.schema.json", {"configs", "configs/dsstne", "configs/recipes"});
+}
+
+TEST(GeneratedFiles, SchemaAcceptsTheShippedMachinesAndRefusesWrongCopies) {
+  check_schema("machine.schema.json", {"configs/machines"});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the JSON schema against networks: each is valid, and a copy with one member made wrong is
+"""Checks a JSON schema against networks or machines: each is valid, and a copy with one member made wrong is
 not. Prints what is wrong; exit code 77 when python3-jsonschema is missing.
 usage: schema_check.py SCHEMA CONFIG..."""
 import copy
@@ -49,7 +49,7 @@ def mutated(config):
             wrong = copy.deepcopy(config)
             parent(wrong, path)[path[-1]] = value
             yield f"{value} at {path}", wrong
-    for index, layer in enumerate(config["Layers"]):
+    for index, layer in enumerate(config.get("Layers", ())):
         for key, value in (("N", 0), ("N", "wide"), ("pDropout", 1), ("Kind", "Hiden"), ("Sparse", 2)):
             wrong = copy.deepcopy(config)
             wrong["Layers"][index][key] = value
@@ -71,11 +71,11 @@ for name in sys.argv[2:]:
     problems += [f"{name}: {error.message}" for error in validator.iter_errors(config)]
     other_case = json.loads(json.dumps(config).replace('"Kind"', '"kIND"').replace('"Relu"', '"RELU"'))
     problems += [f"{name} in other case: {error.message}" for error in validator.iter_errors(other_case)]
-    if len(config["Layers"]) > MOST_LAYERS:
+    if len(config.get("Layers", ())) > MOST_LAYERS:
         continue
     for what, wrong in mutated(config):
         if validator.is_valid(wrong):
             problems.append(f"{name}: accepted: {what}")
         rejected += 1
-print("\n".join(problems) or f"{len(sys.argv) - 2} networks valid, {rejected} wrong copies rejected")
+print("\n".join(problems) or f"{len(sys.argv) - 2} files valid, {rejected} wrong copies rejected")
 sys.exit(bool(problems))

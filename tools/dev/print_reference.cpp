@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the reference of descriptors, as Markdown or as JSON schema, from the table of keys.
+// Prints the references of descriptors and machines, as Markdown or as JSON schema, from the tables
+// of keys.
 #include "norn/nn/descriptor_json.h"
+#include "norn/nn/machine.h"
 
 #include <cstdio>
 #include <string>
 
 int main(int argc, char** argv) {
   const std::string what = argc == 2 ? argv[1] : "";
-  if (what != "markdown" && what != "schema") {
-    std::fputs("usage: descriptor_reference markdown|schema\n", stderr);
+  std::string text;
+  if (what == "markdown")
+    text = norn::descriptor_reference_markdown();
+  else if (what == "schema")
+    text = norn::descriptor_json_schema();
+  else if (what == "machine-markdown")
+    text = norn::machine_reference_markdown();
+  else if (what == "machine-schema")
+    text = norn::machine_json_schema();
+  if (text.empty()) {
+    std::fputs("usage: descriptor_reference markdown|schema|machine-markdown|machine-schema\n",
+               stderr);
     return 2;
   }
-  const std::string text =
-      what == "markdown" ? norn::descriptor_reference_markdown() : norn::descriptor_json_schema();
   return std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0;
 }
