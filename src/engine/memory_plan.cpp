@@ -9,13 +9,12 @@
 #include "norn/nn/layer.h"
 #include "norn/parallel/collectives.h"
 #include "src/engine/block_group.h"
+#include "src/engine/plan_facts.h"
 #include "src/engine/rounded_rows.h"
-#include "src/engine/sharding.h"
 #include "src/engine/target_runs.h"
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -24,8 +23,6 @@ namespace {
 
 constexpr Index kFloat = Index(sizeof(float));
 constexpr Index kRounded = Index(sizeof(Bfloat16));
-// As in Network: pre-activations that SoftMax keeps between its passes.
-constexpr Index kKeptElements = Index(1) << 24;
 constexpr Index kBatchesHeld = 4;                  // two read ahead, one in use, one being filled
 constexpr Index kBatchesOnGpu = 2;                 // one in use, one being copied and prepared
 constexpr Index kGpuReserve = Index(1) << 30;      // left free beside data sets on the GPU
@@ -38,23 +35,9 @@ std::string activation_name(const LayerDescriptor& layer) {
 }
 
 // What Network's constructor decides, as numbers.
-class Planner {
+class Planner : private PlanFacts {
  public:
-  Planner(const Graph& graph, const PlanSettings& settings) : graph_(graph), settings_(settings) {
-    const std::size_t layers = graph.network.layers.size();
-    partitions_.resize(layers);
-    for (std::size_t i = 0; i < layers; ++i)
-      partitions_[i] = BlockPartition::make(graph.network.layers[i].units(), settings.batch,
-                                            settings.block_rule);
-    find_participants();
-    sharding_ = choose_sharding(graph, takes_part_, settings.batch, settings.block_rule);
-    sparse_input_.assign(layers, false);
-    for (std::size_t i = 0; i < layers; ++i)
-      for (const DatasetInfo& set : settings.sets)
-        if (set.name == graph.network.layers[i].dataset)
-          sparse_input_[i] = set.gives_sparse_batches();
-    slots_ = training() ? slots_of(graph.network.training.optimizer) : 0;
-  }
+  using PlanFacts::PlanFacts;
 
   MemoryPlan plan() {
     for (int layer : graph_.order)
@@ -78,28 +61,6 @@ class Planner {
   }
 
  private:
-  bool training() const { return settings_.purpose == Pass::training; }
-  const LayerDescriptor& layer_of(int layer) const {
-    return graph_.network.layers[std::size_t(layer)];
-  }
-  bool is_input(int layer) const { return layer_of(layer).kind == LayerKind::input; }
-  bool is_output(int layer) const { return layer_of(layer).kind == LayerKind::output; }
-  bool is_softmax(int layer) const {
-    return std::holds_alternative<SoftMax>(layer_of(layer).activation);
-  }
-  const BlockPartition& partition(int layer) const { return partitions_[std::size_t(layer)]; }
-  Index mine(int layer) const { return partition(layer).units_of(0, settings_.ranks).count(); }
-  bool keeps_z(int layer) const {
-    return is_softmax(layer) && partition(layer).width() * settings_.batch <= kKeptElements;
-  }
-  int owner(int edge) const {
-    const int shared = graph_.edges[std::size_t(edge)].shared_with;
-    return shared >= 0 ? shared : edge;
-  }
-  bool edge_takes_part(int edge) const {
-    return takes_part_[std::size_t(graph_.edges[std::size_t(edge)].destination)];
-  }
-
   // Adds to one of the plan's sums, under a name.
   void count(std::int64_t MemoryPlan::*sum, std::string name, Index bytes) {
     if (bytes == 0) return;
@@ -108,35 +69,6 @@ class Planner {
   }
   void count_working(std::string name, Index bytes) {
     count(&MemoryPlan::working_bytes, std::move(name), bytes);
-  }
-
-  void find_participants() {
-    const auto& layers = graph_.network.layers;
-    takes_part_.assign(layers.size(), false);
-    bool any = false;
-    for (std::size_t i = 0; i < layers.size(); ++i)
-      any = (takes_part_[i] = layers[i].kind == LayerKind::output) || any;
-    if (!any) takes_part_.assign(layers.size(), true);
-    for (auto it = graph_.order.rbegin(); it != graph_.order.rend(); ++it) {
-      if (!takes_part_[std::size_t(*it)]) continue;
-      for (int edge : graph_.sources[std::size_t(*it)])
-        takes_part_[std::size_t(graph_.edges[std::size_t(edge)].source)] = true;
-      for (int skip : graph_.skips[std::size_t(*it)]) takes_part_[std::size_t(skip)] = true;
-    }
-  }
-
-  int users(int edge) const {
-    int count = 0;
-    for (std::size_t e = 0; e < graph_.edges.size(); ++e)
-      count += owner(int(e)) == edge && edge_takes_part(int(e));
-    return count;
-  }
-
-  bool stored_by_destination(int edge) const {
-    for (std::size_t e = 0; e < graph_.edges.size(); ++e)
-      if (owner(int(e)) == edge && sparse_input_[std::size_t(graph_.edges[e].source)])
-        return int(e) != edge && graph_.edges[e].transposed;
-    return true;
   }
 
   void add_layer(int number) {
@@ -170,8 +102,6 @@ class Planner {
           bytes * slots_ * (norm ? 3 : 1));
     if (training()) count_working(layer.name + " gradients of biases", 2 * bytes);
   }
-
-  bool by_source(int edge) const { return sharding_.by_source[std::size_t(edge)]; }
 
   // As Network::build_source_sums.
   void add_source_sum(int number) {
@@ -210,16 +140,11 @@ class Planner {
     if (layer.batch_normalization)
       count_working(layer.name + " normalised", own + mine(number) * kFloat);
     if (wants_delta(number)) {
-      const bool joins = sharding_.joins[std::size_t(number)];
-      DeltaSum::Shape shape{settings_.batch, joins ? layer.units() : mine(number)};
-      for (int edge : graph_.destinations[std::size_t(number)]) {
-        const int destination = graph_.edges[std::size_t(edge)].destination;
-        if (takes_part_[std::size_t(destination)])
-          shape.terms += by_source(edge) ? 1 : partition(destination).blocks();
-      }
+      const bool is_joined = joins(number);
+      DeltaSum::Shape shape{settings_.batch, is_joined ? layer.units() : mine(number),
+                            delta_terms(number)};
       const bool skipped = !graph_.skip_destinations[std::size_t(number)].empty();
-      shape.terms += Index(graph_.skip_destinations[std::size_t(number)].size());
-      shape.joins = skipped || (settings_.ranks > 1 && joins && !exchanges_terms(number));
+      shape.joins = skipped || (settings_.ranks > 1 && is_joined && !exchanges_terms(number));
       count_working(layer.name + " sums of deltas", DeltaSum::bytes_of(shape, !settings_.on_gpu));
     }
   }
@@ -240,47 +165,13 @@ class Planner {
     Index room = 0;
     for (int edge : graph_.sources[std::size_t(number)])
       if (by_source(edge)) room = nccl_room(settings_.batch, shares, kFloat, 2);
-    if (is_output(number) || !sharding_.joins[std::size_t(number)]) return room;
+    if (is_output(number) || !joins(number)) return room;
     const bool rounded = settings_.rounds_operands && training() && !is_softmax(number);
-    const bool sums = training() && wants_delta(number);
+    const bool sums = wants_delta(number);
     if (sums && exchanges_terms(number))
-      room = std::max(room, nccl_exchange_room(settings_.batch, terms(number), shares));
+      room = std::max(room, nccl_exchange_room(settings_.batch, terms_by_rank(number), shares));
     return std::max(room, nccl_room(settings_.batch, shares, rounded ? kRounded : kFloat,
                                     sums && !exchanges_terms(number) ? 2 : 0));
-  }
-  // By rank: Network::terms_of_rank.
-  std::vector<Index> terms(int number) const {
-    std::vector<Index> counts(std::size_t(settings_.ranks), 0);
-    for (int edge : graph_.destinations[std::size_t(number)]) {
-      const int destination = graph_.edges[std::size_t(edge)].destination;
-      if (!takes_part_[std::size_t(destination)]) continue;
-      for (int r = 0; r < settings_.ranks; ++r)
-        counts[std::size_t(r)] += partition(destination).blocks_of(r, settings_.ranks).count();
-    }
-    return counts;
-  }
-  // Network::exchanges_terms, where every rank has a GPU.
-  bool exchanges_terms(int number) const {
-    const std::vector<Index> counts = terms(number);
-    return settings_.on_gpu &&
-           std::accumulate(counts.begin(), counts.end(), Index(0)) <= FixedTerms::kMost &&
-           graph_.skip_destinations[std::size_t(number)].empty();
-  }
-  bool wants_delta(int number) const {
-    return !graph_.destinations[std::size_t(number)].empty() ||
-           !graph_.skip_destinations[std::size_t(number)].empty();
-  }
-
-  // Network::may_fuse_delta.
-  bool may_fuse_delta(int number) const {
-    const std::vector<int>& edges = graph_.sources[std::size_t(number)];
-    if (!settings_.on_gpu || edges.size() != 1) return false;
-    const Edge& edge = graph_.edges[std::size_t(edges[0])];
-    return (settings_.rounds_operands || settings_.turns_operands) &&
-           !sparse_input_[std::size_t(edge.source)] && !by_source(edges[0]) &&
-           stored_by_destination(owner(edges[0])) != edge.transposed &&
-           graph_.skips[std::size_t(number)].empty() && layer_of(number).delta_norm == 0.0f &&
-           !is_softmax(number);
   }
 
   void add_output(int number) {
@@ -403,17 +294,6 @@ class Planner {
       count(&MemoryPlan::data_bytes, "data sets", held);
   }
 
-  static double entries_per_example(const DatasetInfo& set) {
-    if (!set.sparse) return 1.0;  // class labels
-    return set.unique_examples > 0 ? double(set.entries) / double(set.unique_examples) : 0.0;
-  }
-
-  const DatasetInfo* set_of(int layer) const {
-    for (const DatasetInfo& set : settings_.sets)
-      if (set.name == layer_of(layer).dataset) return &set;
-    return nullptr;
-  }
-
   // A step of one weight: it and its state are read and written.
   double step_bytes() const { return 2.0 * double(kFloat) * (1.0 + double(slots_)); }
 
@@ -445,13 +325,6 @@ class Planner {
                              step_bytes() + (settings_.rounds_operands ? kRounded : 0));
   }
 
-  const Graph& graph_;
-  const PlanSettings& settings_;
-  std::vector<BlockPartition> partitions_;
-  std::vector<bool> takes_part_;
-  Sharding sharding_;
-  std::vector<bool> sparse_input_;
-  int slots_ = 0;
   MemoryPlan plan_;
 };
 
