@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/engine/memory_plan.h"
+#include "norn/nn/machine.h"
+
+#include <string>
+#include <vector>
+
+/// The time of a training step on any number of ranks of a machine that is described, stage by
+/// stage, without a rank of it at hand: docs/parallel.md says what such predictions are worth.
+namespace norn {
+
+/// A collective of a step.
+struct CollectivePlan {
+  enum class Kind { all_gather, reduce_scatter, all_reduce };
+  std::string stage;
+  Kind kind = Kind::all_gather;
+  double bytes = 0.0;  ///< of the whole array
+  double moved = 1.0;  ///< part of them that each rank passes on: uneven shares move more
+  int count = 1;       ///< how often in a step
+};
+
+/// All collectives of a training step in the order of their stages; none for one rank.
+std::vector<CollectivePlan> plan_collectives(const Graph& graph, const PlanSettings& settings);
+
+/// Of one such collective: between nodes first or last, among ranks at the same place of their
+/// node, and inside each node.
+double collective_seconds(const CollectivePlan& collective, const MachineDescription& machine,
+                          int ranks, int nodes);
+
+/// Work of one kind on the rank that has the most of it, or a kind of collective.
+struct StagePlan {
+  std::string name;  ///< as Network names it where it is computed
+  double flops = 0.0;
+  double bytes = 0.0;  ///< of memory, or of whole arrays that ranks exchange
+  double seconds = 0.0;
+  bool communicates = false;
+};
+
+struct StepPlan {
+  int ranks = 1;
+  int nodes = 1;
+  Index batch = 1;
+  std::vector<StagePlan> stages;
+  double compute_seconds = 0.0;
+  double communication_seconds = 0.0;  ///< all of it
+  double overlapped_seconds = 0.0;     ///< of it, beside computation
+  double seconds() const { return compute_seconds + communication_seconds - overlapped_seconds; }
+  double examples_per_second() const { return double(batch) / seconds(); }
+};
+
+/// `settings.ranks` ranks on `nodes` nodes. Settings as from settings_on().
+StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
+                   const MachineDescription& machine, int nodes);
+
+/// Communication alone, of a step whose computation was measured to take `compute_seconds`.
+StepPlan plan_communication(const Graph& graph, const PlanSettings& settings,
+                            const MachineDescription& machine, int nodes, double compute_seconds);
+
+/// The settings with what a device of the machine, computing in that precision, decides. Throws
+/// UsageError when it has no products in that precision; a CPU computes in fp32 whatever is asked.
+PlanSettings settings_on(const MachineDescription& machine, Precision precision,
+                         PlanSettings settings);
+
+/// Bytes that a rank may take.
+std::int64_t memory_of_rank(const MachineDescription& machine);
+
+/// Nodes that so many ranks need.
+int nodes_of(const MachineDescription& machine, int ranks);
+
+/// Plans for 1, 2, 4 ... ranks up to `most`, and `most`.
+struct ScalingPlan {
+  StepPlan step;
+  std::int64_t memory_bytes = 0;  ///< of the rank that needs the most
+};
+std::vector<ScalingPlan> plan_scaling(const Graph& graph, PlanSettings settings,
+                                      const MachineDescription& machine, int most);
+
+/// A doubling of ranks that makes a step shorter by less than this part does not pay.
+constexpr double kLeastGain = 0.1;
+/// The number of ranks after which the next doubling does not pay: the largest of `plans` when all
+/// do.
+int ranks_that_pay(const std::vector<ScalingPlan>& plans);
+
+}  // namespace norn

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stages of a training step on one rank of a machine that is described: work as Network does
+// it, time by the description's rates.
+#include "norn/engine/step_plan.h"
+
+#include "norn/kernels/cuda.h"
+#include "src/engine/block_group.h"
+#include "src/engine/plan_facts.h"
+#include "src/engine/row_touches.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace norn {
+namespace {
+
+constexpr double kFloat = sizeof(float);
+constexpr double kRounded = sizeof(Bfloat16);
+constexpr double kWord = sizeof(std::int64_t);
+
+Precision precision_of(const PlanSettings& settings) {
+  return settings.rounds_operands  ? Precision::bf16
+         : settings.turns_operands ? Precision::tf32
+                                   : Precision::fp32;
+}
+
+// Work and time of the rank with the most blocks.
+class StepModel : private PlanFacts {
+ public:
+  StepModel(const Graph& graph, const PlanSettings& settings, const MachineDescription& machine)
+      : PlanFacts(graph, settings),
+        device_(machine.device),
+        rates_(machine.products_in(precision_of(settings))) {}
+
+  std::vector<StagePlan> stages() {
+    for (int layer : graph_.order)
+      if (takes_part(layer) && !is_input(layer)) is_output(layer) ? output(layer) : forward(layer);
+    for (auto it = graph_.order.rbegin(); it != graph_.order.rend(); ++it)
+      if (takes_part(*it) && !is_input(*it) && !is_output(*it) && wants_delta(*it)) backward(*it);
+    for (int layer : graph_.order)
+      if (takes_part(layer) && !is_input(layer)) update_biases(layer);
+    for (std::size_t e = 0; e < graph_.edges.size(); ++e)
+      if (users(int(e)) > 1) update_shared(int(e));
+    return std::move(stages_);
+  }
+
+ private:
+  // Time of a stage: of its calls, and of its work at rates that are given in 10^9 a second.
+  void add(const char* stage, double seconds, double flops, double bytes) {
+    if (seconds == 0.0) return;
+    auto found = std::find_if(stages_.begin(), stages_.end(),
+                              [&](const StagePlan& s) { return s.name == stage; });
+    if (found == stages_.end()) found = stages_.insert(found, StagePlan{stage, 0, 0, 0, false});
+    found->seconds += seconds;
+    found->flops += flops;
+    found->bytes += bytes;
+  }
+  double flop_seconds(double flops, double share) const {
+    return 1e-12 * flops / (rates_.teraflops * share);
+  }
+  double byte_seconds(double bytes) const { return 1e-9 * bytes / device_.gigabytes; }
+
+  double batch() const { return double(settings_.batch); }
+  double rows_of(int layer) const { return batch() * double(mine(layer)); }
+  double source_units(int edge) const {
+    return double(layer_of(graph_.edges[std::size_t(edge)].source).units());
+  }
+  double own_weights(int edge) const {
+    return source_units(edge) * double(mine(graph_.edges[std::size_t(edge)].destination));
+  }
+  double operand() const { return settings_.rounds_operands ? kRounded : kFloat; }
+  // A weight, and its state, read and written.
+  double update_bytes() const { return 2.0 * kFloat * (1.0 + double(slots_)); }
+  bool is_shared(int edge) const { return users(owner(edge)) > 1; }
+
+  // Element-wise work on whole arrays.
+  void pointwise(const char* stage, double bytes, double calls = 1.0) {
+    add(stage, byte_seconds(bytes) + calls * 1e-6 * device_.calls.other_microseconds, 0.0, bytes);
+  }
+
+  // Products read their weights once; where those are few examples', that takes longer.
+  void product(const char* stage, int edge, double calls) {
+    const double flops = 2.0 * batch() * own_weights(edge);
+    const double bytes = own_weights(edge) * operand();
+    add(stage,
+        std::max(flop_seconds(flops, rates_.product_share), byte_seconds(bytes)) +
+            calls * 1e-6 * device_.calls.product_microseconds,
+        flops, bytes);
+  }
+
+  // A GPU takes a hidden layer's blocks together.
+  double calls_for(int layer) const {
+    return settings_.on_gpu && !is_output(layer) ? 1.0 : double(my_blocks(layer));
+  }
+
+  struct SparseWork {
+    double entries = 0.0;
+    RowTouches rows;
+  };
+  SparseWork sparse_work(int edge) const {
+    const int source = graph_.edges[std::size_t(edge)].source;
+    const DatasetInfo* set = set_of(source);
+    SparseWork work;
+    work.entries = set ? batch() * entries_per_example(*set) : 0.0;
+    work.rows = expected_touches(work.entries, layer_of(source).units());
+    return work;
+  }
+
+  bool catches_rows_up() const {
+    const TrainingDescriptor& training = graph_.network.training;
+    return training.lambda != 0.0f || training.lambda1 != 0.0f ||
+           !std::visit([](const auto& rule) { return rule.rests_without_gradient; },
+                       training.optimizer);
+  }
+
+  double row_seconds(double bytes) const {
+    return 1e-9 * bytes / (device_.gigabytes * device_.row_share);
+  }
+  double other_call() const { return 1e-6 * device_.calls.other_microseconds; }
+
+  void sparse_forward(int edge, int layer) {
+    const SparseWork work = sparse_work(edge);
+    const double units = double(mine(layer));
+    if (catches_rows_up() && !is_shared(edge)) {
+      const double bytes = work.rows.returned * units * update_bytes();
+      add("rows caught up", row_seconds(bytes) + other_call(), 0.0, bytes);
+    }
+    const double once = work.rows.touched * units * kFloat;
+    const double gathered = work.entries * units * kFloat;
+    add("sparse forward",
+        byte_seconds(once) + 1e-9 * gathered / device_.cache_gigabytes + other_call(),
+        2.0 * work.entries * units, once);
+  }
+
+  void sparse_update(int edge, int layer) {
+    const SparseWork work = sparse_work(edge);
+    const double units = double(mine(layer));
+    const double bytes = work.rows.touched * units * update_bytes();
+    const double gathered = work.entries * units * operand();
+    add("sparse update",
+        row_seconds(bytes) + 1e-9 * gathered / device_.cache_gigabytes + 3.0 * other_call(),
+        2.0 * work.entries * units, bytes);
+  }
+
+  void forward(int layer) {
+    for (int edge : graph_.sources[std::size_t(layer)])
+      if (is_sparse_source(edge))
+        sparse_forward(edge, layer);
+      else
+        product("hidden forward", edge, calls_for(layer));
+    const LayerDescriptor& descriptor = layer_of(layer);
+    double each = 2.0 * kFloat;  // of an own unit: read and written
+    if (keeps_outputs_before_dropout(descriptor, sparseness_of(graph_.network, descriptor)))
+      each += kFloat;
+    if (descriptor.batch_normalization) each += 4.0 * kFloat;
+    double whole = 0.0;  // of any unit: what products read
+    if (settings_.rounds_operands) whole += kFloat + kRounded;
+    if (settings_.turns_operands) whole += 2.0 * kFloat;
+    if (is_softmax(layer)) whole += 2.0 * kFloat;
+    const double skips = double(graph_.skips[std::size_t(layer)].size());
+    pointwise("activation",
+              rows_of(layer) * (each + 3.0 * kFloat * skips) +
+                  batch() * double(descriptor.units()) * whole,
+              whole > 0.0 ? 2.0 : 1.0);
+  }
+
+  // Product, cost and delta of the own units of an output layer.
+  void judge(int layer) {
+    const double units = rows_of(layer);
+    const double judging = 1e-9 * units / device_.giga_outputs;
+    if (may_fuse_delta(layer)) {
+      const int edge = graph_.sources[std::size_t(layer)][0];
+      const double flops = 2.0 * batch() * own_weights(edge);
+      const double bytes = own_weights(edge) * operand();
+      const Index at_once = blocks_at_once(settings_.batch, partition(layer).block_width());
+      const double calls = std::ceil(double(my_blocks(layer)) / double(at_once));
+      add("output forward",
+          std::max(flop_seconds(flops, rates_.output_share), byte_seconds(bytes)) + judging +
+              calls * 1e-6 * device_.calls.output_microseconds,
+          flops, bytes);
+      return;
+    }
+    if (!is_softmax(layer) || !keeps_z(layer)) pre_activations("output forward", layer);
+    const double bytes = units * (2.0 * kFloat + (settings_.rounds_operands ? kRounded : 0.0));
+    add("output delta", byte_seconds(bytes) + judging + calls_for(layer) * other_call(), 0.0,
+        bytes);
+  }
+
+  void pre_activations(const char* stage, int layer) {
+    for (int edge : graph_.sources[std::size_t(layer)])
+      if (is_sparse_source(edge))
+        sparse_forward(edge, layer);
+      else
+        product(stage, edge, calls_for(layer));
+  }
+
+  void output(int layer) {
+    if (is_softmax(layer)) {
+      pre_activations("softmax rows", layer);
+      pointwise("softmax rows", 2.0 * rows_of(layer) * kFloat, calls_for(layer));
+    }
+    if (layer_of(layer).delta_norm > 0.0f) {
+      pre_activations("norms of deltas", layer);
+      pointwise("norms of deltas", 3.0 * rows_of(layer) * kFloat, 2.0 * calls_for(layer));
+    }
+    judge(layer);
+    for (int edge : graph_.sources[std::size_t(layer)]) {
+      send_delta("output input delta", edge, layer);
+      update("output update", edge, layer);
+    }
+  }
+
+  // The blocks' parts of a source's delta, and their sum in fixed point: a GPU adds a few at a
+  // time.
+  void send_delta(const char* stage, int edge, int layer) {
+    const int source = graph_.edges[std::size_t(edge)].source;
+    if (is_input(source)) return;
+    product(stage, edge, calls_for(layer));
+    const double terms = double(my_blocks(layer));
+    const double each = batch() * source_units(edge);
+    const double at_once = settings_.on_gpu ? double(FixedTerms::kMost) : 1.0;
+    const double sums = std::ceil(terms / at_once);
+    pointwise("fixed point", each * (terms * kFloat + sums * 2.0 * kWord), sums);
+  }
+
+  void update(const char* stage, int edge, int layer) {
+    if (is_sparse_source(edge)) return sparse_update(edge, layer);
+    const double weights = own_weights(edge);
+    const double flops = 2.0 * batch() * weights;
+    double bytes = weights * kFloat;  // of the gradient alone, where weights are shared
+    if (!is_shared(edge))
+      bytes = weights * (update_bytes() + (settings_.rounds_operands ? kRounded : 0.0));
+    add(stage,
+        flop_seconds(flops, rates_.update_share) + byte_seconds(bytes) +
+            calls_for(layer) * 1e-6 * device_.calls.update_microseconds,
+        flops, bytes);
+  }
+
+  void backward(int layer) {
+    const LayerDescriptor& descriptor = layer_of(layer);
+    double each = kWord + 3.0 * kFloat;
+    if (settings_.rounds_operands) each += kRounded;
+    if (descriptor.batch_normalization) each += 6.0 * kFloat;
+    if (descriptor.delta_norm > 0.0f) each += 3.0 * kFloat;
+    each += (kFloat + 2.0 * kWord) * double(graph_.skips[std::size_t(layer)].size());
+    pointwise("hidden delta", rows_of(layer) * each, settings_.ranks > 1 ? 3.0 : 1.0);
+    for (int edge : graph_.sources[std::size_t(layer)]) {
+      send_delta("hidden input delta", edge, layer);
+      update("hidden update", edge, layer);
+    }
+  }
+
+  void update_biases(int layer) {
+    const double gradients = is_output(layer) ? 0.0 : rows_of(layer) * kFloat;
+    pointwise("bias update", gradients + double(mine(layer)) * (update_bytes() + 2.0 * kFloat));
+  }
+
+  // Every rank has the whole of them.
+  void update_shared(int edge) {
+    const Edge& e = graph_.edges[std::size_t(edge)];
+    const double weights = source_units(edge) * double(layer_of(e.destination).units());
+    pointwise("shared weights",
+              weights * (update_bytes() + 2.0 * kFloat + 3.0 * kFloat * double(users(edge))),
+              1.0 + double(users(edge)));
+  }
+
+  const DeviceDescription& device_;
+  const ProductRates& rates_;
+  std::vector<StagePlan> stages_;
+};
+
+void add_communication(StepPlan& plan, const Graph& graph, const PlanSettings& settings,
+                       const MachineDescription& machine) {
+  const std::size_t first = plan.stages.size();
+  for (const CollectivePlan& collective : plan_collectives(graph, settings)) {
+    auto found = std::find_if(plan.stages.begin() + std::ptrdiff_t(first), plan.stages.end(),
+                              [&](const StagePlan& s) { return s.name == collective.stage; });
+    if (found == plan.stages.end())
+      found = plan.stages.insert(found, StagePlan{collective.stage, 0, 0, 0, true});
+    const double seconds =
+        collective.count * collective_seconds(collective, machine, plan.ranks, plan.nodes);
+    found->seconds += seconds;
+    found->bytes += collective.count * collective.bytes;
+    plan.communication_seconds += seconds;
+  }
+  plan.overlapped_seconds =
+      std::min(machine.overlap * plan.communication_seconds, plan.compute_seconds);
+}
+
+}  // namespace
+
+StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
+                   const MachineDescription& machine, int nodes) {
+  StepPlan plan{settings.ranks, nodes, settings.batch, {}, 0.0, 0.0, 0.0};
+  plan.stages = StepModel(graph, settings, machine).stages();
+  for (const StagePlan& stage : plan.stages) plan.compute_seconds += stage.seconds;
+  add_communication(plan, graph, settings, machine);
+  return plan;
+}
+
+StepPlan plan_communication(const Graph& graph, const PlanSettings& settings,
+                            const MachineDescription& machine, int nodes, double compute_seconds) {
+  StepPlan plan{settings.ranks, nodes, settings.batch, {}, compute_seconds, 0.0, 0.0};
+  add_communication(plan, graph, settings, machine);
+  return plan;
+}
+
+PlanSettings settings_on(const MachineDescription& machine, Precision precision,
+                         PlanSettings settings) {
+  const DeviceDescription& device = machine.device;
+  if (!device.is_gpu) precision = Precision::fp32;
+  machine.products_in(precision);
+  settings.on_gpu = device.is_gpu;
+  settings.lanes = device.is_gpu ? 1 : device.threads;
+  settings.block_rule = device.is_gpu ? cuda_block_rule() : BlockRule{};
+  settings.rounds_operands = precision == Precision::bf16;
+  settings.turns_operands = precision == Precision::tf32;
+  return settings;
+}
+
+std::int64_t memory_of_rank(const MachineDescription& machine) {
+  return std::int64_t(machine.device.memory_gib * 0x1p30);
+}
+
+int nodes_of(const MachineDescription& machine, int ranks) {
+  return (ranks + machine.ranks_per_node - 1) / machine.ranks_per_node;
+}
+
+std::vector<ScalingPlan> plan_scaling(const Graph& graph, PlanSettings settings,
+                                      const MachineDescription& machine, int most) {
+  std::vector<ScalingPlan> plans;
+  for (int ranks = 1;; ranks = std::min(2 * ranks, most)) {
+    settings.ranks = ranks;
+    plans.push_back({plan_step(graph, settings, machine, nodes_of(machine, ranks)),
+                     plan_memory(graph, settings).total_bytes()});
+    if (ranks == most) return plans;
+  }
+}
+
+int ranks_that_pay(const std::vector<ScalingPlan>& plans) {
+  for (std::size_t i = 1; i < plans.size(); ++i)
+    if (plans[i].step.seconds() > (1.0 - kLeastGain) * plans[i - 1].step.seconds())
+      return plans[i - 1].step.ranks;
+  return plans.back().step.ranks;
+}
+
+}  // namespace norn
