@@ -2,6 +2,7 @@
 // The collectives of a training step, as network_train.cpp and network_output.cpp call them, and
 // what each takes.
 #include "norn/engine/step_plan.h"
+#include "norn/kernels/cost.h"
 #include "src/engine/plan_facts.h"
 
 #include <algorithm>
@@ -62,8 +63,9 @@ class Collectives : private PlanFacts {
   void of_output(int layer) {
     const double rows = double(settings_.batch);
     if (is_softmax(layer)) {
+      const SoftMaxCost cost{graph_.network.loss, graph_.network.target_weight};
       add_sum("sum SoftMax rows", rows * kFloat);
-      add_sum("sum SoftMax rows", rows * kWord, 2);
+      add_sum("sum SoftMax rows", rows * kWord, CostKernels::coupling_from_targets(cost) ? 1 : 2);
     }
     if (layer_of(layer).delta_norm > 0.0f) add_sum("sum norms of deltas", 3.0 * rows * kWord);
   }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives of a plan against those that training really calls.
+#include "norn/engine/step_plan.h"
+#include "tests/support/recipes.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+namespace norn::test {
+namespace {
+
+using Kind = CollectivePlan::Kind;
+
+// Passes everything on to another one, and counts bytes of whole arrays by kind.
+class CountingCommunicator final : public Communicator {
+ public:
+  explicit CountingCommunicator(Communicator& inner) : inner_(inner) {}
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  std::string describe() const override { return inner_.describe(); }
+  std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) override {
+    return inner_.gather_to_all(mine);
+  }
+  void broadcast(std::span<std::byte> data, int root) override { inner_.broadcast(data, root); }
+  void barrier() override { inner_.barrier(); }
+
+  std::map<Kind, double> bytes;
+  std::map<Kind, int> calls;
+
+ private:
+  void count(Kind kind, double elements, double size) {
+    bytes[kind] += elements * size;
+    ++calls[kind];
+  }
+  void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
+    count(Kind::all_gather, double(whole.size()), sizeof(float));
+    inner_.all_gather_columns(whole, shares);
+  }
+  void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override {
+    count(Kind::all_gather, double(whole.size()), sizeof(float));
+    inner_.all_gather_rows(whole, shares);
+  }
+  void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
+                                 std::span<const Range> shares) override {
+    count(Kind::reduce_scatter, double(whole.size()), sizeof(std::int64_t));
+    inner_.reduce_scatter_columns(whole, shares);
+  }
+  void do_all_reduce_sum(std::span<std::int64_t> values) override {
+    count(Kind::all_reduce, double(values.size()), sizeof(std::int64_t));
+    inner_.all_reduce_sum(values);
+  }
+  void do_all_reduce_max(std::span<float> values) override {
+    count(Kind::all_reduce, double(values.size()), sizeof(float));
+    inner_.all_reduce_max(values);
+  }
+
+  Communicator& inner_;
+};
+
+TEST(CollectivePlan, IsWhatTrainingExchanges) {
+  constexpr int kRanks = 3;
+  constexpr std::int64_t kSteps = 3;  // the first may need coarse words, too
+  for (const Recipe& recipe : all_recipes()) {
+    std::map<Kind, double> bytes;
+    std::map<Kind, int> calls;
+    run_thread_group(kRanks, [&](Communicator& communicator) {
+      CountingCommunicator counting(communicator);
+      Executor executor(1);
+      Kernels kernels = make_cpu_kernels(executor);
+      kernels.block_rule = recipe.blocks;
+      const Context context{Compute{executor, kernels, host_memory()}, counting, Log()};
+      Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(), context,
+                      recipe.network.training.batch, Pass::training);
+      network.initialise(1);
+      RecipeData data(recipe);
+      for (std::int64_t step = 0; step < kSteps; ++step) {
+        counting.bytes.clear();
+        counting.calls.clear();
+        network.train_step(data.batch(step), data.position(step));
+      }
+      if (communicator.rank() == 0) {
+        bytes = counting.bytes;
+        calls = counting.calls;
+      }
+      communicator.barrier();
+    });
+
+    PlanSettings settings;
+    settings.batch = recipe.network.training.batch;
+    settings.ranks = kRanks;
+    settings.block_rule = recipe.blocks;
+    std::map<Kind, double> planned;
+    std::map<Kind, int> planned_calls;
+    for (const CollectivePlan& collective :
+         plan_collectives(make_graph(recipe.network, recipe.shapes(), "test"), settings)) {
+      planned[collective.kind] += collective.count * collective.bytes;
+      planned_calls[collective.kind] += collective.count;
+    }
+    EXPECT_EQ(planned[Kind::all_gather], bytes[Kind::all_gather]) << recipe.name;
+    EXPECT_EQ(planned_calls[Kind::all_gather], calls[Kind::all_gather]) << recipe.name;
+    EXPECT_EQ(planned[Kind::reduce_scatter], bytes[Kind::reduce_scatter]) << recipe.name;
+    // The trainer asks once more, whether to stop.
+    EXPECT_EQ(planned_calls[Kind::all_reduce], calls[Kind::all_reduce] + 1) << recipe.name;
+  }
+}
+
+}  // namespace
+}  // namespace norn::test
