@@ -247,9 +247,16 @@ StepTime measure_step(const Graph& graph, const PlanSettings& settings, const Co
     time.bytes = 2.0 * double(x.bytes()) /
                  seconds_each(queue, [&] { compute.kernels.pointwise->copy(x.view(), z.view()); });
   }
-  const WorkPlan work = plan_work(graph, settings);
-  time.floor_seconds = std::max(work.dense_flops / time.dense_flops, work.bytes / time.bytes);
-  time.seconds = predicted_step(graph, settings, context);
+  const auto floor_of = [&](const WorkPlan& work) {
+    return std::max(work.dense_flops / time.dense_flops, work.bytes / time.bytes);
+  };
+  time.floor_seconds = floor_of(plan_work(graph, settings));
+  // The steps are those of one rank that owns all blocks.
+  PlanSettings alone = settings;
+  alone.ranks = 1;
+  const auto one = make_single_process();
+  time.seconds = predicted_step(graph, alone, {context.compute, *one, context.log}) *
+                 time.floor_seconds / floor_of(plan_work(graph, alone));
   return time;
 }
 

@@ -58,6 +58,10 @@ TEST(Machine, ShippedDescriptionsAreRead) {
   EXPECT_EQ(cpu.device.products.size(), 1u);
 }
 
+TEST(Machine, TheOneThatNeedsNoFileIsTheShippedH200) {
+  EXPECT_EQ(h200_machine(), read_machine_json(shipped("h200.json")));
+}
+
 TEST(Machine, ErrorsSayWhereAndWhatIsKnown) {
   EXPECT_EQ(error_of(with("\"MemoryGiB\"", "\"MemoryGib2\"")),
             "machine.json:6: Device: MemoryGiB is missing; expected a number above 0\n"

@@ -14,6 +14,8 @@
 namespace norn::tools {
 namespace {
 
+constexpr int kMostRanks = 1 << 20;  // that a plan is made for
+
 // The setting of a rule that has one of that name. Returns whether there is one.
 bool set_mu(UpdateRule& rule, float value) {
   return std::visit(
@@ -112,6 +114,17 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
   line.section("Planning");
   line.toggle("--plan", "", options.plan,
               "print layers, memory and the predicted time of a step, and exit");
+  line.option(
+      "--ranks", "", "N", options.plan_ranks,
+      "with --plan: predict for so many ranks of a machine, stage by stage; neither they nor "
+      "a GPU need be at hand");
+  line.option("--nodes", "", "N", options.plan_nodes,
+              "with --plan: nodes that the ranks stand on; without it as many as they fill");
+  line.option("--machine", "", "FILE", options.machine,
+              "with --plan: description of the machine (docs/machines.md), such as "
+              "configs/machines/h200.json, which is also what --ranks takes without it");
+  line.choice("--plan-format", "", {"table", "json"}, options.plan_format,
+              "of a plan with --ranks or --machine on stdout");
 }
 
 }  // namespace
@@ -121,6 +134,31 @@ void TrainerOptions::add_to(CommandLine& line) {
   add_training_options(*this, line);
   add_checkpoint_options(*this, line);
   run.add_to(line);
+}
+
+void TrainerOptions::check_plan() const {
+  const auto only_with = [](bool given, const char* option, bool other, const char* instead) {
+    if (given && !other) throw UsageError(fmt::format("{} {}", option, instead));
+  };
+  const char* with_plan = "belongs to --plan; give that too, or leave it out";
+  only_with(plan_ranks.has_value(), "--ranks", plan,
+            "plans for ranks that are not there: give --plan too; to train on several ranks start "
+            "the trainer with mpirun -n N");
+  only_with(plan_nodes.has_value(), "--nodes", plan, with_plan);
+  only_with(!machine.empty(), "--machine", plan, with_plan);
+  only_with(plan_format != "table", "--plan-format json", plan, with_plan);
+  only_with(plan_format != "table", "--plan-format json", plans_machine(),
+            "is for plans of a machine; give --ranks or --machine too");
+  only_with(plan_nodes.has_value(), "--nodes", plans_machine(),
+            "is for plans of a machine; give --ranks or --machine too");
+  for (const auto& [option, value] : {std::pair{"--ranks", plan_ranks}, {"--nodes", plan_nodes}})
+    if (value && (*value < 1 || *value > kMostRanks))
+      throw UsageError(fmt::format("{} {} is out of range: it must be from 1 to {}", option, *value,
+                                   kMostRanks));
+  if (plan_ranks && machine.empty() && run.device == "cpu")
+    throw UsageError(
+        "--ranks with --device cpu needs --machine: without it the plan is for NVIDIA H200; "
+        "describe your nodes as configs/machines/cpu_cluster.json does");
 }
 
 void TrainerOptions::check() const {
@@ -142,6 +180,7 @@ void TrainerOptions::check() const {
   not_negative("--keep", keep);
   not_negative("--verify", double(verify));
   run.check();
+  check_plan();
   if (force && !resume.empty())
     throw UsageError("--force starts anew and --resume goes on: give one of the two");
 }
@@ -199,6 +238,9 @@ CommandLine trainer_command_line(TrainerOptions& options) {
       "Other settings than the descriptor's");
   line.example("trainer -c net.json -i train.nc -n model.nc --plan",
                "See memory and time of a step before training");
+  line.example(
+      "trainer -c net.json -i train.nc -n model.nc --plan --ranks 64 --nodes 8 --precision bf16",
+      "What 64 H200 would do, and at which number of ranks more of them stop paying");
   line.example("trainer -c net.json -i train.nc -n model.nc --resume",
                "A job that may be stopped and started again: goes on where it was");
   line.example("mpirun -n 4 trainer -c net.json -i train.nc -n model.nc --threads 4",

@@ -40,15 +40,24 @@ struct TrainerOptions {
   std::string data_memory = "8G";
   std::string data_on_gpu = "auto";
   bool plan = false;
+  std::optional<int> plan_ranks;  ///< instead of those of the run
+  std::optional<int> plan_nodes;
+  std::filesystem::path machine;  ///< empty: none is named
+  std::string plan_format = "table";
   RunOptions run;
 
   void add_to(CommandLine& line);
   /// Throws UsageError for values that no run can have.
   void check() const;
   DataOnGpu data_place() const;
+  /// Whether the plan is for a machine that is described, or on several ranks for their links.
+  bool plans_machine() const { return plan && (plan_ranks || !machine.empty()); }
   /// Puts the settings that were given into the descriptor; those that have no effect with its
   /// update rule are warned of.
   void apply_to(TrainingDescriptor& training, Console& console) const;
+
+ private:
+  void check_plan() const;
 };
 
 /// "8G", "512M", "1.5T", "1000000": bytes, in powers of 1024. Throws UsageError naming the option.

@@ -9,6 +9,7 @@
 #include "norn/engine/trainer.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/descriptor_json.h"
+#include "tools/common/machine_plan.h"
 #include "tools/common/model_session.h"
 #include "tools/common/plan_text.h"
 #include "tools/common/progress.h"
@@ -54,6 +55,14 @@ class TrainingRun {
 
   int run() {
     options_.check();
+    if (options_.plan_ranks && session_.size() > 1)
+      throw UsageError(
+          "--ranks plans for ranks that are not there: leave it out to plan for the ranks of this "
+          "run, or start the trainer without mpirun");
+    if (options_.plan_format == "json" && session_.size() > 1)
+      throw UsageError(
+          "--plan-format json is for plans of ranks that are not there: start the trainer without "
+          "mpirun, and give --ranks");
     data_memory_ = parse_bytes("--data-memory", options_.data_memory);
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
@@ -70,6 +79,10 @@ class TrainingRun {
     Graph graph = make_graph(beginning.network, data.shapes(), beginning.where);
     if (const auto reason = why_not_runnable(graph)) throw UsageError(*reason);
 
+    if (options_.plans_machine() && session_.size() == 1) {
+      plan_machine(graph, data);
+      return 0;
+    }
     runtime = options_.run.make_runtime(*communicator);
     const Context context = runtime->context(*communicator, console_.log());
     if (plan(graph, data, *runtime, context)) return 0;
@@ -195,31 +208,52 @@ class TrainingRun {
     batch = data.examples();
   }
 
-  // True when the plan was all that was asked for.
-  bool plan(const Graph& graph, DataBinding& data, const Runtime& runtime, const Context& context) {
+  // What a plan depends on wherever it is for.
+  PlanSettings plan_settings(const Graph& graph, const DataBinding& data) const {
     PlanSettings settings;
     settings.batch = graph.network.training.batch;
     settings.ranks = session_.size();
+    settings.keeps_state = options_.verify > 0;
+    for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
+    settings.data_memory_bytes = data_memory_;
+    return settings;
+  }
+
+  MachineDescription machine() {
+    if (options_.machine.empty()) return h200_machine();
+    return read_machine_json(options_.machine,
+                             [this](const std::string& note) { console_.warning(note); });
+  }
+
+  // A plan for a machine that is described: nothing is measured, and nothing large is allocated.
+  void plan_machine(const Graph& graph, const DataBinding& data) {
+    PlanSettings settings = plan_settings(graph, data);
+    settings.ranks = options_.plan_ranks.value_or(1);
+    const MachineDescription described = machine();
+    const MachinePlan plan = plan_on_machine(
+        graph, settings, described, precision_named(options_.run.precision).value(),
+        choose_nodes(options_.plan_nodes, settings.ranks, described), options_.data_place());
+    const std::string text =
+        options_.plan_format == "json" ? machine_plan_json(plan) : machine_plan_text(plan);
+    std::fputs(text.c_str(), stdout);
+    require_memory(plan.memory, plan.settings, plan.available_bytes);
+  }
+
+  // True when the plan was all that was asked for.
+  bool plan(const Graph& graph, DataBinding& data, const Runtime& runtime, const Context& context) {
+    PlanSettings settings = plan_settings(graph, data);
     settings.lanes = context.compute.executor.lanes();
     settings.block_rule = context.compute.kernels.block_rule;
     settings.on_gpu = !context.compute.memory.is_host();
     settings.rounds_operands = context.compute.kernels.rounds_operands;
     settings.turns_operands = context.compute.kernels.turns_operands;
-    settings.keeps_state = options_.verify > 0;
-    for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
-    settings.data_memory_bytes = data_memory_;
     const std::int64_t free = runtime.available_bytes();
     settings.data_on_gpu = choose_data_on_gpu(graph, settings, options_.data_place(), free);
     const MemoryPlan plan = plan_memory(graph, settings);
     // The data sets are open: what they hold of main memory is taken already.
     const std::int64_t available =
         settings.on_gpu ? free : free / ranks_on_this_host() + plan.data_bytes;
-    if (options_.plan && session_.rank() == 0) {
-      std::fputs(plan_text(plan, settings, available).c_str(), stdout);
-      const bool fits = plan.total_bytes() <= available;
-      if (fits || !settings.on_gpu)
-        std::fputs(time_of_step(graph, settings, context).c_str(), stdout);
-    }
+    if (options_.plan) print_plan(graph, plan, settings, available, context);
     require_memory(plan, settings, available);
     if (options_.plan) return true;
     console_.info(fmt::format("{} weights, {} of memory{}, {}, {}", with_thousands(plan.weights),
@@ -230,12 +264,54 @@ class TrainingRun {
     return false;
   }
 
-  static std::string time_of_step(const Graph& graph, const PlanSettings& settings,
-                                  const Context& context) {
+  // Ranks measure together how fast they exchange data; rank 0 alone what it computes.
+  void print_plan(const Graph& graph, const MemoryPlan& plan, const PlanSettings& settings,
+                  std::int64_t available, const Context& context) {
+    MachineDescription links;
+    const bool asks = settings.ranks > 1 && options_.machine.empty();
+    if (asks) {
+      context.communicator.set_place({"measuring"});
+      const LinkWay way = measure_link(context);
+      links.name = fmt::format("measured: {:.3g} us a collective, {:.3g} GB/s",
+                               way.start_microseconds, way.gigabytes);
+      links.inside_node = links.between_nodes = {way};
+    } else if (settings.ranks > 1) {
+      links = machine();
+    }
+    if (session_.rank() != 0) return;
+    std::fputs(plan_text(plan, settings, available).c_str(), stdout);
+    if (plan.total_bytes() > available && settings.on_gpu) return;
+    const TimedStep step = time_step(graph, settings, context);
+    std::fputs(step.text.c_str(), stdout);
+    if (settings.ranks == 1) return;
+    const int nodes = asks ? 1
+                      : options_.plan_nodes
+                          ? choose_nodes(options_.plan_nodes, settings.ranks, links)
+                          : hosts();
+    std::fputs(communication_text(plan_communication(graph, settings, links, nodes, step.seconds),
+                                  links.name)
+                   .c_str(),
+               stdout);
+  }
+
+  int hosts() const {
+    const int each = ranks_on_this_host();
+    return (session_.size() + each - 1) / each;
+  }
+
+  struct TimedStep {
+    double seconds = 0.0;
+    std::string text;
+  };
+  static TimedStep time_step(const Graph& graph, const PlanSettings& settings,
+                             const Context& context) {
     const WorkPlan work = plan_work(graph, settings);
-    return settings.on_gpu
-               ? step_text(settings, work, measure_step(graph, settings, context))
-               : step_text(settings, work, measure_rates(context.compute, graph, settings.batch));
+    if (settings.on_gpu) {
+      const StepTime time = measure_step(graph, settings, context);
+      return {time.seconds, step_text(settings, work, time)};
+    }
+    const WorkRates rates = measure_rates(context.compute, graph, settings.batch);
+    return {predicted_seconds(work, rates), step_text(settings, work, rates)};
   }
 
   void load(const Beginning& beginning, Network& network) {

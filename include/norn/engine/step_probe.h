@@ -2,9 +2,10 @@
 #pragma once
 
 #include "norn/engine/memory_plan.h"
+#include "norn/nn/machine.h"
 
-/// How long a training step will take on a GPU, by making a few of a network that is no wider than
-/// needed to tell.
+/// What is measured for plans: how long a training step will take on a GPU, by making a few of a
+/// network that is no wider than needed to tell, and how fast ranks exchange data.
 namespace norn {
 
 struct StepTime {
@@ -16,7 +17,11 @@ struct StepTime {
 
 /// Measures for about a second. Wide layers are cut to a few of their blocks, and the stages that
 /// work on them scaled up; data are synthetic, of the sets' mean density, items drawn by a power
-/// law.
+/// law. Of several ranks one measures, without the others; the time is that of its computation.
 StepTime measure_step(const Graph& graph, const PlanSettings& settings, const Context& context);
+
+/// How fast the ranks of this run exchange data: a few small and a few large collectives, whose
+/// steps are part of the start. All ranks call it together.
+LinkWay measure_link(const Context& context);
 
 }  // namespace norn

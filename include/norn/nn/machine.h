@@ -19,6 +19,7 @@ struct ProductRates {
   double output_share = 1.0;   ///< of them: products whose results are judged where they are made
   double product_share = 1.0;  ///< of them: products with nothing more
   double update_share = 1.0;   ///< of them: gradients of weights, beside the bytes of the update
+  bool operator==(const ProductRates&) const = default;
 };
 
 /// One way in which ranks may exchange what a collective needs: each step costs, and each byte.
@@ -26,6 +27,7 @@ struct LinkWay {
   double start_microseconds = 0.0;
   double step_microseconds = 0.0;
   double gigabytes = 0.0;  ///< of 10^9 bytes, a second, that leave a rank
+  bool operator==(const LinkWay&) const = default;
 };
 
 /// What a call of a kernel costs besides its work.
@@ -34,6 +36,7 @@ struct CallTimes {
   double product_microseconds = 0.0;
   double update_microseconds = 0.0;
   double other_microseconds = 0.0;
+  bool operator==(const CallTimes&) const = default;
 };
 
 /// One rank's share of a machine.
@@ -47,6 +50,7 @@ struct DeviceDescription {
   double giga_outputs = 0.0;     ///< output units of examples that are judged, 10^9 a second
   CallTimes calls;
   std::vector<ProductRates> products;
+  bool operator==(const DeviceDescription&) const = default;
 };
 
 struct MachineDescription {
@@ -59,6 +63,7 @@ struct MachineDescription {
 
   /// Throws UsageError naming those that there are.
   const ProductRates& products_in(Precision precision) const;
+  bool operator==(const MachineDescription&) const = default;
 };
 
 /// Reads a description, with the same rules as network descriptors. All errors of a text are
@@ -67,6 +72,9 @@ MachineDescription parse_machine_json(const std::string& text, const std::string
                                       const std::function<void(const std::string&)>& note = {});
 MachineDescription read_machine_json(const std::filesystem::path& file,
                                      const std::function<void(const std::string&)>& note = {});
+
+/// configs/machines/h200.json, for plans that name no machine.
+MachineDescription h200_machine();
 
 /// docs/machines.md and configs/schema/machine.schema.json, from the table of keys.
 std::string machine_reference_markdown();

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""trainer --plan for machines and ranks that are not here."""
+import json
+import os
+import resource
+import unittest
+
+from programs import SOURCE, ProgramTest, mpirun
+
+H200 = SOURCE / "configs/machines/h200.json"
+CPU = SOURCE / "configs/machines/cpu_cluster.json"
+WIDE = """{
+  "ErrorFunction": "ScaledMarginalCrossEntropy", "Training": {"Optimizer": "Adam", "Batch": 128},
+  "Layers": [
+    {"Name": "Input", "Kind": "Input", "N": %d, "DataSet": "gl_input", "Sparse": true},
+    {"Name": "Hidden", "Kind": "Hidden", "N": %d, "Activation": "Relu"},
+    {"Name": "Output", "Kind": "Output", "N": %d, "DataSet": "gl_output", "Activation": "Sigmoid"}
+  ]
+}
+"""
+
+
+def little_memory():
+    """For a child: address space that weights of a wide network would not fit in. Sanitizers need more themselves."""
+    if not os.environ.get("NORN_SANITIZE"):
+        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+
+
+class PlanTest(ProgramTest):
+    def plan(self, *arguments, config="net.json", **more):
+        return self.succeed("trainer", "-c", config, "-i", "train.nc", "-n", "model.nc", "--plan", *arguments, **more)
+
+    def plan_json(self, *arguments, **more):
+        return json.loads(self.plan("--plan-format", "json", *arguments, **more).stdout)
+
+    def refuse(self, message, *arguments, plan=True, **more):
+        options = ("--plan",) if plan else ()
+        return self.fail_with(2, message, "trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", *options,
+                              *arguments, **more)
+
+    def wide(self, width, hidden):
+        self.write("wide.json", WIDE % (width, hidden, width))
+        return "wide.json"
+
+    def test_a_hundred_million_units_on_64_ranks_need_no_gpu_and_no_memory(self):
+        config = self.wide(100_000_000, 128)
+        done = self.plan("--ranks", "64", "--nodes", "8", "--machine", H200, "--precision", "bf16", "--optimizer",
+                         "SGD", config=config, preexec_fn=little_memory)
+        self.assertIn("64 ranks on 8 nodes, bf16", done.stdout)
+        self.assertIn("machine: NVIDIA H200", done.stdout)
+        for stage in ("sparse forward", "output forward", "output update", "gather activations", "reduce deltas"):
+            self.assertIn(stage, done.stdout)
+        self.assertRegex(done.stdout, "model parallelism (pays up to|stops paying at) ")
+        self.assertFalse(self.path("model.nc").exists())
+
+    def test_the_h200_needs_no_file(self):
+        config = self.wide(10_000_000, 256)
+        named = self.plan("--ranks", "16", "--machine", H200, config=config).stdout
+        self.assertEqual(self.plan("--ranks", "16", config=config).stdout, named)
+
+    def test_json_says_the_same_of_every_number_of_ranks(self):
+        config = self.wide(10_000_000, 256)
+        plan = self.plan_json("--ranks", "64", "--precision", "bf16", config=config)
+        self.assertEqual((plan["precision"], plan["batch"]), ("bf16", 128))
+        self.assertEqual((plan["plan"]["ranks"], plan["plan"]["nodes"]), (64, 8))
+        by_ranks = {entry["ranks"]: entry for entry in plan["scaling"]}
+        self.assertEqual(sorted(by_ranks)[:4], [1, 2, 4, 8])
+        self.assertEqual(by_ranks[64], plan["plan"])
+        self.assertEqual(by_ranks[1]["speedup"], 1)
+        self.assertEqual(by_ranks[1]["communication_seconds"], 0)
+        self.assertLess(by_ranks[8]["step_seconds"], by_ranks[1]["step_seconds"])
+        stages = sum(stage["seconds"] for stage in plan["stages"])
+        self.assertAlmostEqual(stages, plan["plan"]["step_seconds"], places=7)
+        said = sum(stage["seconds"] for stage in plan["stages"] if stage["communication"])
+        self.assertAlmostEqual(said, plan["plan"]["communication_seconds"], places=7)
+        self.assertIn(plan["ranks_that_pay"], by_ranks)
+        self.assertTrue(plan["memory"]["fits"])
+
+    def test_one_rank_of_a_cpu_cluster(self):
+        done = self.plan("--machine", CPU, "--device", "cpu")
+        self.assertIn("1 rank on 1 node, fp32", done.stdout)
+        self.assertIn("64 threads", done.stdout)
+
+    def test_what_does_not_fit_is_planned_and_refused(self):
+        config = self.wide(100_000_000, 4096)
+        done = self.run_program("trainer", "-c", config, "-i", "train.nc", "-n", "model.nc", "--plan", "--ranks", "2")
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("does not fit", done.stdout)
+        self.assertIn("this run needs", done.stderr)
+
+    def test_wrong_options(self):
+        self.refuse("--ranks plans for ranks that are not there: give --plan too", "--ranks", "4", plan=False)
+        self.refuse("--machine belongs to --plan", "--machine", CPU, plan=False)
+        self.refuse("--nodes belongs to --plan", "--nodes", "2", plan=False)
+        self.refuse("--nodes is for plans of a machine; give --ranks or --machine too", "--nodes", "2")
+        self.refuse("--plan-format json is for plans of a machine", "--plan-format", "json")
+        self.refuse("--ranks 0 is out of range: it must be from 1", "--ranks", "0")
+        self.refuse("--nodes 5 does not divide 12 ranks", "--ranks", "12", "--nodes", "5")
+        self.refuse("--nodes 4: 16 ranks would stand on each", "--ranks", "64", "--nodes", "4")
+        self.refuse("--ranks with --device cpu needs --machine", "--ranks", "4", "--device", "cpu")
+
+    def test_wrong_machines(self):
+        self.refuse("none.json: cannot be read; expected the description of a machine", "--machine", "none.json")
+        text = CPU.read_text()
+        self.write("machine.json", text.replace('"MemoryGiB": 240', '"MemoryGib2": 240'))
+        done = self.run_program("trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "--plan", "--machine",
+                                "machine.json")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('machine.json:9: Device: unknown key "MemoryGib2"; did you mean "MemoryGiB"?', done.stderr)
+        self.write("fp32.json", H200.read_text().replace('"bf16"', '"tf32"').replace('"tf32"', '"fp64"', 1))
+        self.assertIn('Precision "fp64" is unknown', self.run_program(
+            "trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "--plan", "--machine", "fp32.json").stderr)
+
+    def test_ranks_of_the_run_measure_how_they_exchange(self):
+        prefix = mpirun(2)
+        if prefix is None:
+            self.skipTest("mpirun is missing")
+        arguments = ("-c", "net.json", "-i", "train.nc", "-n", "model.nc", "--plan", "--threads", "1")
+        done = self.succeed("trainer", *arguments, prefix=prefix)
+        self.assertEqual(done.stdout.count("gather activations"), 1)
+        self.assertIn("us a collective", done.stdout)
+        self.assertIn("one step:", done.stdout)
+        done = self.succeed("trainer", *arguments, "--machine", CPU, prefix=prefix)
+        self.assertIn("CPU nodes of 64 cores", done.stdout)
+        done = self.run_program("trainer", *arguments, "--ranks", "2", prefix=prefix)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--ranks plans for ranks that are not there: leave it out", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
