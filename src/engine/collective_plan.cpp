@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kWord = sizeof(std::int64_t);
 constexpr double kFloat = sizeof(float);
-constexpr int kSmallSums = 3;  // of a step: its cost, its errors, whether to stop
+constexpr double kRounded = sizeof(Bfloat16);
+constexpr int kSmallSums = 2;  // of a step: its cost and its errors, whether to stop
 
 using Kind = CollectivePlan::Kind;
 
@@ -31,7 +32,7 @@ class Collectives : private PlanFacts {
       if (takes_part(*it) && !is_output(*it) && wants_delta(*it)) receive_delta(*it);
     for (std::size_t e = 0; e < graph_.edges.size(); ++e)
       if (edge_takes_part(int(e)) && users(owner(int(e))) > 1) gather_gradient(int(e));
-    add("end of the step", Kind::all_reduce, 3.0 * kWord, 1.0, kSmallSums);
+    add_sum("end of the step", 3.0 * kWord, kSmallSums);
     return std::move(plans_);
   }
 
@@ -40,24 +41,25 @@ class Collectives : private PlanFacts {
     return double(settings_.batch) * double(layer_of(layer).units());
   }
 
-  // What passes a rank: all but the smallest share of the whole.
-  double moved(int layer) const {
-    const BlockPartition& blocks = partition(layer);
-    const Range last = blocks.units_of(settings_.ranks - 1, settings_.ranks);
-    return 1.0 - double(last.count()) / double(blocks.width());
+  double largest_share(int layer) const {
+    return double(mine(layer)) / double(layer_of(layer).units());
   }
-
-  void add(const char* stage, Kind kind, double bytes, double moved, int count = 1) {
-    plans_.push_back({stage, kind, bytes, moved, count});
+  // Uneven shares: one rank's goes around as it stands, and so it does on CPUs, which need not fill
+  // up the small ones.
+  void add_gather(const char* stage, int layer, double bytes) {
+    const double all = double(settings_.ranks) * largest_share(layer);
+    const bool one_owner = mine(layer) == layer_of(layer).units();
+    const bool passed_on = one_owner || (!settings_.on_gpu && all > 1.0);
+    plans_.push_back({stage, Kind::all_gather, bytes, passed_on ? bytes : bytes * all, passed_on});
   }
   void add_sum(const char* stage, double bytes, int count = 1) {
-    add(stage, Kind::all_reduce, bytes, 1.0 - 1.0 / double(settings_.ranks), count);
+    plans_.push_back({stage, Kind::all_reduce, bytes, bytes, false, count});
   }
 
   // Ranks exchange activations as the products read them.
   void gather(int layer) {
-    add("gather activations", Kind::all_gather,
-        elements(layer) * (settings_.rounds_operands ? 2.0 : kFloat), moved(layer));
+    const bool rounded = settings_.rounds_operands && training() && !is_softmax(layer);
+    add_gather("gather activations", layer, elements(layer) * (rounded ? kRounded : kFloat));
   }
 
   void of_output(int layer) {
@@ -71,19 +73,22 @@ class Collectives : private PlanFacts {
   }
 
   void receive_delta(int layer) {
-    add_sum("formats of deltas", 2.0 * kWord, 2);
-    add("reduce deltas", Kind::reduce_scatter, elements(layer) * kWord, moved(layer));
-    if (is_softmax(layer))
-      add("gather SoftMax deltas", Kind::all_gather, elements(layer) * kFloat, moved(layer));
+    // CPUs look first whether coarse words were used; a GPU adds up both.
+    const double words = settings_.on_gpu ? 2.0 : 1.0;
+    const double bytes = elements(layer) * kWord * words;
+    add_sum("formats of deltas", 2.0 * kWord, settings_.on_gpu ? 1 : 2);
+    plans_.push_back({"reduce deltas", Kind::reduce_scatter, bytes,
+                      bytes * double(settings_.ranks) * largest_share(layer)});
+    if (is_softmax(layer)) add_gather("gather SoftMax deltas", layer, elements(layer) * kFloat);
     if (layer_of(layer).delta_norm > 0.0f)
       add_sum("sum norms of deltas", 3.0 * double(settings_.batch) * kWord);
   }
 
   void gather_gradient(int edge) {
     const Edge& e = graph_.edges[std::size_t(edge)];
-    add("gather shared gradients", Kind::all_gather,
-        double(layer_of(e.source).units()) * double(layer_of(e.destination).units()) * kFloat,
-        moved(e.destination));
+    add_gather(
+        "gather shared gradients", e.destination,
+        double(layer_of(e.source).units()) * double(layer_of(e.destination).units()) * kFloat);
   }
 
   std::vector<CollectivePlan> plans_;
@@ -99,11 +104,14 @@ double fastest(const std::vector<LinkWay>& ways, double steps, double bytes) {
 }
 
 // Among `ranks` ranks that are linked alike.
-double phase(Kind kind, const std::vector<LinkWay>& ways, int ranks, double bytes, double moved) {
+double phase(const CollectivePlan& plan, const std::vector<LinkWay>& ways, int ranks,
+             double bytes) {
   if (ranks == 1) return 0.0;
-  const double around = double(ranks - 1);
-  if (kind != Kind::all_reduce) return fastest(ways, around, bytes * moved);
-  const double ring = fastest(ways, 2.0 * around, 2.0 * bytes * around / double(ranks));
+  const double steps = double(ranks - 1);
+  const double others = steps / double(ranks);
+  if (plan.kind != Kind::all_reduce)
+    return fastest(ways, steps, plan.passed_on ? bytes : bytes * others);
+  const double ring = fastest(ways, 2.0 * steps, 2.0 * bytes * others);
   const double tree = fastest(ways, 2.0 * std::ceil(std::log2(double(ranks))), 2.0 * bytes);
   return std::min(ring, tree);
 }
@@ -117,9 +125,8 @@ std::vector<CollectivePlan> plan_collectives(const Graph& graph, const PlanSetti
 double collective_seconds(const CollectivePlan& collective, const MachineDescription& machine,
                           int ranks, int nodes) {
   const int of_node = (ranks + nodes - 1) / nodes;
-  const double part = collective.bytes / double(of_node);
-  return phase(collective.kind, machine.between_nodes, nodes, part, collective.moved) +
-         phase(collective.kind, machine.inside_node, of_node, collective.bytes, collective.moved);
+  return phase(collective, machine.between_nodes, nodes, collective.sent / double(of_node)) +
+         phase(collective, machine.inside_node, of_node, collective.sent);
 }
 
 }  // namespace norn

@@ -254,9 +254,8 @@ StepTime measure_step(const Graph& graph, const PlanSettings& settings, const Co
   // The steps are those of one rank that owns all blocks.
   PlanSettings alone = settings;
   alone.ranks = 1;
-  const auto one = make_single_process();
-  time.seconds = predicted_step(graph, alone, {context.compute, *one, context.log}) *
-                 time.floor_seconds / floor_of(plan_work(graph, alone));
+  time.seconds = predicted_step(graph, alone, context) * time.floor_seconds /
+                 floor_of(plan_work(graph, alone));
   return time;
 }
 

@@ -17,8 +17,10 @@ struct CollectivePlan {
   std::string stage;
   Kind kind = Kind::all_gather;
   double bytes = 0.0;  ///< of the whole array
-  double moved = 1.0;  ///< part of them that each rank passes on: uneven shares move more
-  int count = 1;       ///< how often in a step
+  double sent = 0.0;   ///< of all ranks' shares as they are sent: all as large as the largest
+  /// Whether every rank passes on the whole of it, such as what one rank has for all.
+  bool passed_on = false;
+  int count = 1;  ///< how often in a step
 };
 
 /// All collectives of a training step in the order of their stages; none for one rank.
