@@ -19,7 +19,7 @@ constexpr int kSmallSums = 2;  // of a step: its cost and its errors, whether to
 
 using Kind = CollectivePlan::Kind;
 
-class Collectives : private PlanFacts {
+class StepCollectives : private PlanFacts {
  public:
   using PlanFacts::PlanFacts;
 
@@ -72,13 +72,32 @@ class Collectives : private PlanFacts {
     if (layer_of(layer).delta_norm > 0.0f) add_sum("sum norms of deltas", 3.0 * rows * kWord);
   }
 
-  void receive_delta(int layer) {
-    // CPUs look first whether coarse words were used; a GPU adds up both.
-    const double words = settings_.on_gpu ? 2.0 : 1.0;
-    const double bytes = elements(layer) * kWord * words;
-    add_sum("formats of deltas", 2.0 * kWord, settings_.on_gpu ? 1 : 2);
-    plans_.push_back({"reduce deltas", Kind::reduce_scatter, bytes,
+  // CPUs look first whether coarse words were used; a GPU adds up both.
+  void add_words(const char* stage, int layer) {
+    const double bytes = elements(layer) * kWord * (settings_.on_gpu ? 2.0 : 1.0);
+    if (!settings_.on_gpu) add_sum(stage, 2.0 * kWord);
+    plans_.push_back({stage, Kind::reduce_scatter, bytes,
                       bytes * double(settings_.ranks) * largest_share(layer)});
+  }
+
+  // Each rank sends its terms to the owners of their columns; rank 0 has the most of both.
+  void exchange_terms(int layer) {
+    const double own = largest_share(layer);
+    const auto mine = double(terms_by_rank(layer)[0]);
+    const auto all = double(delta_terms(layer));
+    const double term = elements(layer) * kFloat;
+    const double busiest = term * std::max(mine * (1.0 - own), (all - mine) * own);
+    const auto ranks = double(settings_.ranks);
+    plans_.push_back(
+        {"reduce deltas", Kind::exchange, term * all, busiest * ranks / (ranks - 1.0)});
+  }
+
+  void receive_delta(int layer) {
+    add_sum("formats of deltas", kFloat);
+    if (exchanges_terms(layer))
+      exchange_terms(layer);
+    else
+      add_words("reduce deltas", layer);
     if (is_softmax(layer)) add_gather("gather SoftMax deltas", layer, elements(layer) * kFloat);
     if (layer_of(layer).delta_norm > 0.0f)
       add_sum("sum norms of deltas", 3.0 * double(settings_.batch) * kWord);
@@ -119,7 +138,7 @@ double phase(const CollectivePlan& plan, const std::vector<LinkWay>& ways, int r
 }  // namespace
 
 std::vector<CollectivePlan> plan_collectives(const Graph& graph, const PlanSettings& settings) {
-  return Collectives(graph, settings).plan();
+  return StepCollectives(graph, settings).plan();
 }
 
 double collective_seconds(const CollectivePlan& collective, const MachineDescription& machine,

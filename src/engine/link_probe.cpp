@@ -3,6 +3,7 @@
 #include "norn/engine/step_probe.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 
@@ -18,14 +19,15 @@ constexpr Index kMuch = 1 << 14;  // columns of all ranks: 4 and 8 MiB
 template <typename Work>
 double least_seconds(const Context& context, const Work& work) {
   using Clock = std::chrono::steady_clock;
+  WorkQueue& queue = *context.compute.kernels.queue;
   double least = std::numeric_limits<double>::infinity();
   work();
   for (int i = 0; i < kTries; ++i) {
-    context.compute.kernels.queue->wait_for_all();
+    context.collectives->wait_for_all(queue);
     context.communicator.barrier();
     const Clock::time_point start = Clock::now();
     work();
-    context.compute.kernels.queue->wait_for_all();
+    context.collectives->wait_for_all(queue);
     least = std::min(least, std::chrono::duration<double>(Clock::now() - start).count());
   }
   return least;
@@ -44,11 +46,11 @@ Exchange exchange(const Context& context, Index columns) {
   Matrix<std::int64_t> words =
       Matrix<std::int64_t>::zeros(kRows, ranks * columns, context.compute.memory);
   Exchange result;
+  const std::array wholes{words.view()};
   result.seconds =
       least_seconds(context,
-                    [&] { context.communicator.all_gather_columns(values.view(), shares); }) +
-      least_seconds(context,
-                    [&] { context.communicator.reduce_scatter_columns(words.view(), shares); });
+                    [&] { context.collectives->all_gather_columns(values.view(), shares); }) +
+      least_seconds(context, [&] { context.collectives->reduce_scatter_columns(wholes, shares); });
   result.bytes = double(values.bytes() + words.bytes()) * double(ranks - 1) / double(ranks);
   return result;
 }

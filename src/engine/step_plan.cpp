@@ -165,11 +165,12 @@ class StepModel : private PlanFacts {
     pack(layer, operand());
   }
 
-  // GPUs send columns packed: every owner's share is copied for itself.
-  void pack(int layer, double bytes) {
+  // GPUs send columns packed: every owner's share is copied for itself. `bytes` of an element.
+  void pack(int layer, double bytes, double matrices = 1.0) {
     if (!settings_.on_gpu || settings_.ranks == 1) return;
     const double owners = double(std::min<Index>(settings_.ranks, partition(layer).blocks()));
-    pointwise("columns packed", 2.0 * bytes * batch() * double(layer_of(layer).units()), owners);
+    pointwise("columns packed", 2.0 * matrices * bytes * batch() * double(layer_of(layer).units()),
+              matrices * owners);
   }
 
   // Product, cost and delta of the own units of an output layer.
@@ -251,7 +252,10 @@ class StepModel : private PlanFacts {
     if (descriptor.batch_normalization) each += 6.0 * kFloat;
     if (descriptor.delta_norm > 0.0f) each += 3.0 * kFloat;
     each += (kFloat + 2.0 * kWord) * double(graph_.skips[std::size_t(layer)].size());
-    pack(layer, 2.0 * kWord);
+    if (exchanges_terms(layer))
+      pack(layer, kFloat, double(terms_by_rank(layer)[0]));
+    else
+      pack(layer, kWord, 2.0);
     pointwise("hidden delta", rows_of(layer) * each, settings_.ranks > 1 ? 3.0 : 1.0);
     for (int edge : graph_.sources[std::size_t(layer)]) {
       send_delta("hidden input delta", edge, layer);

@@ -254,8 +254,10 @@ StepTime measure_step(const Graph& graph, const PlanSettings& settings, const Co
   // The steps are those of one rank that owns all blocks.
   PlanSettings alone = settings;
   alone.ranks = 1;
-  time.seconds = predicted_step(graph, alone, context) * time.floor_seconds /
-                 floor_of(plan_work(graph, alone));
+  const auto one = make_single_process();
+  const Context of_one{compute, *one, make_host_collectives(*one), context.log};
+  time.seconds =
+      predicted_step(graph, alone, of_one) * time.floor_seconds / floor_of(plan_work(graph, alone));
   return time;
 }
 

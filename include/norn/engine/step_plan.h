@@ -13,11 +13,14 @@ namespace norn {
 
 /// A collective of a step.
 struct CollectivePlan {
-  enum class Kind { all_gather, reduce_scatter, all_reduce };
+  /// exchange: of terms of a sum, from every rank to every other
+  enum class Kind { all_gather, reduce_scatter, exchange, all_reduce };
   std::string stage;
   Kind kind = Kind::all_gather;
   double bytes = 0.0;  ///< of the whole array
-  double sent = 0.0;   ///< of all ranks' shares as they are sent: all as large as the largest
+  /// Of all ranks' shares as they are sent: all as large as the largest, as if all ranks sent as
+  /// much as the busiest.
+  double sent = 0.0;
   /// Whether every rank passes on the whole of it, such as what one rank has for all.
   bool passed_on = false;
   int count = 1;  ///< how often in a step
