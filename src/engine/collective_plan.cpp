@@ -58,15 +58,26 @@ class StepCollectives : private PlanFacts {
 
   // Ranks exchange activations as the products read them.
   void gather(int layer) {
+    sum_sources(layer);
+    if (!joins(layer)) return;
     const bool rounded = settings_.rounds_operands && training() && !is_softmax(layer);
     add_gather("gather activations", layer, elements(layer) * (rounded ? kRounded : kFloat));
   }
 
+  // Edges by source: parts of pre-activations are added up, deltas gathered.
+  void sum_sources(int layer) {
+    if (!sums_over_sources(layer)) return;
+    add_words("sum over sources", layer);
+    if (training()) add_gather("gather deltas", layer, elements(layer) * kFloat);
+  }
+
   void of_output(int layer) {
+    sum_sources(layer);
     const double rows = double(settings_.batch);
     if (is_softmax(layer)) {
       const SoftMaxCost cost{graph_.network.loss, graph_.network.target_weight};
-      add_sum("sum SoftMax rows", rows * kFloat);
+      const double maxima = double(settings_.ranks) * rows * kFloat;
+      plans_.push_back({"sum SoftMax rows", Kind::all_gather, maxima, maxima});
       add_sum("sum SoftMax rows", rows * kWord, CostKernels::coupling_from_targets(cost) ? 1 : 2);
     }
     if (layer_of(layer).delta_norm > 0.0f) add_sum("sum norms of deltas", 3.0 * rows * kWord);
@@ -94,10 +105,8 @@ class StepCollectives : private PlanFacts {
 
   void receive_delta(int layer) {
     add_sum("formats of deltas", kFloat);
-    if (exchanges_terms(layer))
-      exchange_terms(layer);
-    else
-      add_words("reduce deltas", layer);
+    if (joins(layer))
+      exchanges_terms(layer) ? exchange_terms(layer) : add_words("reduce deltas", layer);
     if (is_softmax(layer)) add_gather("gather SoftMax deltas", layer, elements(layer) * kFloat);
     if (layer_of(layer).delta_norm > 0.0f)
       add_sum("sum norms of deltas", 3.0 * double(settings_.batch) * kWord);

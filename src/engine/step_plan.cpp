@@ -66,7 +66,9 @@ class StepModel : private PlanFacts {
     return double(layer_of(graph_.edges[std::size_t(edge)].source).units());
   }
   double own_weights(int edge) const {
-    return source_units(edge) * double(mine(graph_.edges[std::size_t(edge)].destination));
+    const Edge& e = graph_.edges[std::size_t(edge)];
+    if (by_source(edge)) return double(mine(e.source)) * double(layer_of(e.destination).units());
+    return source_units(edge) * double(mine(e.destination));
   }
   double operand() const { return settings_.rounds_operands ? kRounded : kFloat; }
   // A weight, and its state, read and written.
@@ -142,12 +144,30 @@ class StepModel : private PlanFacts {
         2.0 * work.entries * units, bytes);
   }
 
+  // Every own block of a source by source has a part of all pre-activations.
+  void sum_sources(const char* stage, int layer) {
+    for (int edge : graph_.sources[std::size_t(layer)]) {
+      if (!by_source(edge)) continue;
+      const double terms = double(my_blocks(graph_.edges[std::size_t(edge)].source));
+      product(stage, edge, terms);
+      add_terms(batch() * double(layer_of(layer).units()), terms);
+    }
+    if (sums_over_sources(layer)) {
+      pack(layer, kWord, 2.0);
+      pack(layer, kFloat);
+    }
+  }
+
+  // Sums in fixed point: a GPU adds a few terms at a time.
+  void add_terms(double elements, double terms) {
+    const double at_once = settings_.on_gpu ? double(FixedTerms::kMost) : 1.0;
+    const double sums = std::ceil(terms / at_once);
+    pointwise("fixed point", elements * (terms * kFloat + sums * 2.0 * kWord), sums);
+  }
+
   void forward(int layer) {
-    for (int edge : graph_.sources[std::size_t(layer)])
-      if (is_sparse_source(edge))
-        sparse_forward(edge, layer);
-      else
-        product("hidden forward", edge, calls_for(layer));
+    sum_sources("hidden forward", layer);
+    pre_activations("hidden forward", layer);
     const LayerDescriptor& descriptor = layer_of(layer);
     double each = 2.0 * kFloat;  // of an own unit: read and written
     if (keeps_outputs_before_dropout(descriptor, sparseness_of(graph_.network, descriptor)))
@@ -162,7 +182,7 @@ class StepModel : private PlanFacts {
               rows_of(layer) * (each + 3.0 * kFloat * skips) +
                   batch() * double(descriptor.units()) * whole,
               whole > 0.0 ? 2.0 : 1.0);
-    pack(layer, operand());
+    if (joins(layer)) pack(layer, operand());
   }
 
   // GPUs send columns packed: every owner's share is copied for itself. `bytes` of an element.
@@ -199,11 +219,12 @@ class StepModel : private PlanFacts {
     for (int edge : graph_.sources[std::size_t(layer)])
       if (is_sparse_source(edge))
         sparse_forward(edge, layer);
-      else
+      else if (!by_source(edge))
         product(stage, edge, calls_for(layer));
   }
 
   void output(int layer) {
+    sum_sources("output forward", layer);
     if (is_softmax(layer)) {
       pre_activations("softmax rows", layer);
       pointwise("softmax rows", 2.0 * rows_of(layer) * kFloat, calls_for(layer));
@@ -219,17 +240,21 @@ class StepModel : private PlanFacts {
     }
   }
 
-  // The blocks' parts of a source's delta, and their sum in fixed point: a GPU adds a few at a
-  // time.
+  // Blocks whose products are made one by one.
+  double calls_of(int edge, int layer) const {
+    return by_source(edge) ? double(my_blocks(graph_.edges[std::size_t(edge)].source))
+                           : calls_for(layer);
+  }
+
+  // The blocks' parts of a source's delta, and their sum in fixed point.
   void send_delta(const char* stage, int edge, int layer) {
     const int source = graph_.edges[std::size_t(edge)].source;
     if (is_input(source)) return;
-    product(stage, edge, calls_for(layer));
-    const double terms = double(my_blocks(layer));
-    const double each = batch() * source_units(edge);
-    const double at_once = settings_.on_gpu ? double(FixedTerms::kMost) : 1.0;
-    const double sums = std::ceil(terms / at_once);
-    pointwise("fixed point", each * (terms * kFloat + sums * 2.0 * kWord), sums);
+    product(stage, edge, calls_of(edge, layer));
+    if (by_source(edge))
+      add_terms(rows_of(source), 1.0);
+    else
+      add_terms(batch() * source_units(edge), double(my_blocks(layer)));
   }
 
   void update(const char* stage, int edge, int layer) {
@@ -241,7 +266,7 @@ class StepModel : private PlanFacts {
       bytes = weights * (update_bytes() + (settings_.rounds_operands ? kRounded : 0.0));
     add(stage,
         flop_seconds(flops, rates_.update_share) + byte_seconds(bytes) +
-            calls_for(layer) * 1e-6 * device_.calls.update_microseconds,
+            calls_of(edge, layer) * 1e-6 * device_.calls.update_microseconds,
         flops, bytes);
   }
 
@@ -252,9 +277,9 @@ class StepModel : private PlanFacts {
     if (descriptor.batch_normalization) each += 6.0 * kFloat;
     if (descriptor.delta_norm > 0.0f) each += 3.0 * kFloat;
     each += (kFloat + 2.0 * kWord) * double(graph_.skips[std::size_t(layer)].size());
-    if (exchanges_terms(layer))
+    if (joins(layer) && exchanges_terms(layer))
       pack(layer, kFloat, double(terms_by_rank(layer)[0]));
-    else
+    else if (joins(layer))
       pack(layer, kWord, 2.0);
     pointwise("hidden delta", rows_of(layer) * each, settings_.ranks > 1 ? 3.0 : 1.0);
     for (int edge : graph_.sources[std::size_t(layer)]) {

@@ -164,6 +164,18 @@ TEST(StepPlan, ExchangesWhatTheNetworkDoes) {
   EXPECT_EQ(stage_of(tf32, "gather activations")->bytes, 3 * 1024.0 * 1536 * 4);
 }
 
+TEST(StepPlan, FromAWideLayerToANarrowOneTheNarrowOneMoves) {
+  const auto layer = [](const char* name, int units) {
+    return fmt::format(R"({{"Name": "{}", "N": {}, "Activation": "Relu"}},)", name, units);
+  };
+  const Shape shape{layer("Wide", 20'000) + layer("Narrow", 128), 27'278, 1024, 144, "Adam"};
+  const StepPlan plan = step_of(shape, machine("h200.json"), Precision::bf16, 4);
+  ASSERT_NE(stage_of(plan, "sum over sources"), nullptr);
+  EXPECT_EQ(stage_of(plan, "sum over sources")->bytes, 1024.0 * 128 * 16);
+  EXPECT_EQ(stage_of(plan, "gather deltas")->bytes, 1024.0 * 128 * 4);
+  EXPECT_EQ(stage_of(plan, "gather activations")->bytes, 1024.0 * 128 * 2);
+}
+
 TEST(StepPlan, TakesTheRankWithTheMostBlocks) {
   const MachineDescription h200 = machine("h200.json");
   // 4 blocks of 8448: 3 ranks own 2, 1 and 1, so the step is as long as on 2.
