@@ -69,9 +69,9 @@ without regard to case, and whatever is not understood is an error. Its schema i
 were chosen so that the H200's description predicts the measured steps of [performance.md](performance.md) within 15 %.
 
 **Collectives.** n ranks of one node take `Start + (n - 1) Step + bytes (n - 1) / n / GBPerSecond` for an all-gather or a
-reduce-scatter, twice the steps and bytes for an all-reduce (or, around a tree, twice log2 n steps and all bytes twice). On several
-nodes the ranks that stand at the same place in theirs exchange their part between nodes first or last, all of them side by side, and
-the ranks of a node the whole.
+reduce-scatter, twice the steps and bytes for an all-reduce (or, around a tree, twice log2 n steps and all bytes twice). The bytes are
+those of all ranks' shares, each as large as the largest. On several nodes the ranks that stand at the same place in theirs exchange
+their part between nodes first or last, all of them side by side, and the ranks of a node the whole.
 
 )";
 
