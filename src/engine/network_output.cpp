@@ -226,7 +226,7 @@ Index Network::run_fused_output(int number, const TargetView& target, const Weig
   const BlockPartition& partition = layer.partition();
   const Range blocks =
       partition.blocks_of(context_.communicator.rank(), context_.communicator.size());
-  const Index most = blocks_at_once(batch_, partition.block_width());
+  const Index most = blocks_at_once(partition, batch_);
   for (Index b = 0; b < blocks.count(); b += most) {
     const Index last = std::min(b + most, blocks.count()) - 1;
     const Range units{partition.units(blocks.begin + b).begin,
