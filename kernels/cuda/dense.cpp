@@ -296,7 +296,13 @@ class CudaDense final : public DenseKernels {
 
   void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) override {
     if (dx.empty()) return;
-    product(side_of(w, false, second_), side_of(delta, false, first_), 1.0f, 0.0f, dx);
+    Side a = side_of(w, false, second_);
+    Side b = side_of(delta, false, first_);
+    // Zeros instead of an edge that would be a product of its own.
+    const Index depth = round_up(w.rows(), 16 / element_bytes());
+    if (rounds() && w.rows() > 0 && w.rows() + std::min(w.zero_rows, delta.zero_cols) >= depth)
+      a.cols = b.rows = depth;
+    product(a, b, 1.0f, 0.0f, dx);
   }
 
   void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,

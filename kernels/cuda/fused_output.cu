@@ -367,6 +367,14 @@ TileOperands operands_of(const OutputBlock& block) {
   return operands;
 }
 
+/// Units beyond the layer have no delta: theirs are the zeros behind the others.
+CUtensorMap map_delta(const OutputBlock& block) {
+  MatrixView<const Bfloat16> delta = block.rounded_delta;
+  const Index padded = (delta.cols + 7) / 8 * 8;
+  if (padded <= delta.stride) delta.cols = padded;
+  return map_boxes(delta);
+}
+
 template <class Judge>
 void launch(const Stream& stream, const OutputTask<Judge>& task) {
   static const int resident = resident_clusters(output_delta_kernel<Judge>, kTileThreads,
@@ -393,8 +401,8 @@ bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const O
   std::visit(
       [&](const auto& j) {
         using Judge = std::remove_cvref_t<decltype(j)>;
-        launch(stream, OutputTask<Judge>{operands_of(block), map_boxes(block.rounded_delta), j,
-                                         targets, block.target.sparse.value, boost_one, boost_zero,
+        launch(stream, OutputTask<Judge>{operands_of(block), map_delta(block), j, targets,
+                                         block.target.sparse.value, boost_one, boost_zero,
                                          totals.tile_cost, totals.tile_gradient});
       },
       *judge);

@@ -212,7 +212,8 @@ class Planner : private PlanFacts {
     count(&MemoryPlan::parameter_bytes, name + " weights", bytes);
     count(&MemoryPlan::state_bytes, name + " optimizer state", bytes * slots_);
     if (stored_by_destination(number) && settings_.rounds_operands)
-      count(&MemoryPlan::state_bytes, name + " weights, rounded", bytes / kFloat * kRounded);
+      count(&MemoryPlan::state_bytes, name + " weights, rounded",
+            sources * Weights::rounded_rows(destinations) * kRounded);
     if (training() && !stored_by_destination(number))
       count(&MemoryPlan::state_bytes, name + " steps of the rows",
             sources * Index(sizeof(std::int64_t)));

@@ -194,6 +194,7 @@ std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& t
   if (!compute.kernels.fused->output_delta(block)) return std::nullopt;
   DenseOperand delta(MatrixView<const float>(block.delta), block.rounded_delta);
   delta.turned = block.turned_delta;
+  if (block.rounded_delta.data) delta.zero_cols = round_up_to_eight(width) - width;
   return delta;
 }
 

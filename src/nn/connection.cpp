@@ -31,7 +31,7 @@ Weights::Weights(const WeightShape& shape, const UpdateRule& rule, bool trainabl
   if (trainable && !rows_are_mine)
     steps_done_ = Buffer<std::int64_t>::zeros(shape_.sources, memory);
   if (rows_are_mine && compute.kernels.rounds_operands)
-    rounded_ = Matrix<Bfloat16>::zeros(rows, cols, memory);
+    rounded_ = Matrix<Bfloat16>::zeros(rounded_rows(rows), cols, memory);
 }
 
 template <typename T>
@@ -46,11 +46,11 @@ MatrixView<float> Weights::values_of(Range units) {
 }
 
 MatrixView<Bfloat16> Weights::rounded_of(Range units) {
-  return rounded_.empty() ? MatrixView<Bfloat16>{} : cut(rounded_.view(), units);
+  return rounded_.empty() ? MatrixView<Bfloat16>{} : cut(rounded(), units);
 }
 
 void Weights::round(const Compute& compute) {
-  if (!rounded_.empty()) compute.kernels.pointwise->round(values_.view(), rounded_.view());
+  if (!rounded_.empty()) compute.kernels.pointwise->round(values_.view(), rounded());
 }
 
 std::array<MatrixView<float>, 2> Weights::slots_of(Range units) {
@@ -93,7 +93,10 @@ MatrixView<T> Connection::view(MatrixView<T> stored, Range units) const {
 DenseOperand Connection::operand(Range units) const {
   const MatrixView<const float> values = view(weights_->values(), units);
   if (weights_->rounded().empty()) return values;
-  return {values, view(weights_->rounded(), units)};
+  DenseOperand w{values, view(weights_->rounded(), units)};
+  if (rows_are_destinations() && units.end == weights_->shape().mine.end)
+    w.zero_rows = weights_->zero_rows();
+  return w;
 }
 
 void Connection::forward(const Compute& compute, const LayerOutput& x, Range units,

@@ -70,6 +70,17 @@ class DensePrecisionTest : public ::testing::TestWithParam<Precision> {
     for (Index r = 0; r < result.rows; ++r)
       for (Index c = result.cols; c < result.stride; ++c) ASSERT_TRUE(std::isnan(result(r, c)));
   }
+  /// Rounded copy of a matrix, on the GPU: zeros behind its rows and columns, NaN behind those.
+  Buffer<Bfloat16> with_zeros(Matrix& m, Index zero_rows, Index zero_cols, Index stride) {
+    std::vector<Bfloat16> host(std::size_t((m.rows + zero_rows) * stride), Bfloat16{0x7FC1});
+    for (Index r = 0; r < m.rows + zero_rows; ++r)
+      for (Index c = 0; c < m.cols + zero_cols; ++c)
+        host[std::size_t(r * stride + c)] =
+            r < m.rows && c < m.cols ? Bfloat16::rounded(m(r, c)) : Bfloat16{};
+    Buffer<Bfloat16> gpu(Index(host.size()), memory_);
+    gpu.write(host.data(), gpu.size());
+    return gpu;
+  }
   std::unique_ptr<DenseKernels> kernels() {
     return cuda::make_dense({nullptr, memory_, GetParam(), 132});
   }
@@ -117,6 +128,27 @@ TEST_P(DensePrecisionTest, EdgesThatAreNoWholeRunsAreProductsToo) {
     dense->gradient(delta.view(), both, 0.25f, g.view(), Existing::add);
     g.fetch();
     EXPECT_EQ(std::memcmp(one.data(), g.host.data(), one.size() * sizeof(float)), 0);
+  }
+}
+
+TEST_P(DensePrecisionTest, ZerosBehindOperandsMayBeTakenAlong) {
+  const auto dense = kernels();
+  const Index b = 515, m = 1021, n = 520, delta_stride = 1032, w_stride = 528;
+  Matrix delta = make(b, m), w = make(m, n), dx = make(b, n);
+  const Buffer<Bfloat16> delta_copy = with_zeros(delta, 0, 3, delta_stride);
+  const Buffer<Bfloat16> w_copy = with_zeros(w, 3, 0, w_stride);
+  for (const bool told : {true, false}) {
+    DenseOperand left(delta.view(), {delta_copy.data(), b, m, delta_stride});
+    DenseOperand right(w.view(), {w_copy.data(), m, n, w_stride});
+    left.zero_cols = right.zero_rows = told ? 3 : 0;
+    dense->multiply(left, right, dx.view());
+    expect_product(dx, {}, m, 1.0, 0.0, [&](Index r, Index k, Index c) {
+      return double(delta(r, k)) * double(w(k, c));
+    });
+    dense->multiply(left.columns(0, 1000), right.row_range(0, 1000), dx.view());
+    expect_product(dx, {}, 1000, 1.0, 0.0, [&](Index r, Index k, Index c) {
+      return double(delta(r, k)) * double(w(k, c));
+    });
   }
 }
 

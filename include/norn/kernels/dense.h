@@ -17,6 +17,10 @@ struct DenseOperand {
   MatrixView<const float> values;
   MatrixView<const Bfloat16> rounded;
   MatrixView<const float> turned;  ///< [cols x rows, rounded up to a multiple of 4], or empty
+  /// Zeros that lie behind `rounded`: products may take them along where that makes whole runs of
+  /// 16 bytes of the sums over its rows or columns.
+  Index zero_rows = 0;
+  Index zero_cols = 0;
 
   DenseOperand() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a matrix is an operand
@@ -32,11 +36,16 @@ struct DenseOperand {
     DenseOperand part{values.data ? values.columns(first, count) : none,
                       rounded.data ? rounded.columns(first, count) : MatrixView<const Bfloat16>{}};
     if (turned.data) part.turned = turned.row_range(first, count);
+    part.zero_rows = zero_rows;
+    part.zero_cols = first + count == cols() ? zero_cols : 0;
     return part;
   }
   DenseOperand row_range(Index first, Index count) const {
-    return {values.row_range(first, count),
-            rounded.data ? rounded.row_range(first, count) : MatrixView<const Bfloat16>{}};
+    DenseOperand part{values.row_range(first, count), rounded.data ? rounded.row_range(first, count)
+                                                                   : MatrixView<const Bfloat16>{}};
+    part.zero_rows = first + count == rows() ? zero_rows : 0;
+    part.zero_cols = zero_cols;
+    return part;
   }
 };
 

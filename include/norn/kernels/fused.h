@@ -23,7 +23,8 @@ struct OutputBlock {
   ColumnRuns target_runs;
   /// [B x W]; where the stride leaves room, up to a multiple of 4 columns may be written.
   MatrixView<float> delta;
-  MatrixView<Bfloat16> rounded_delta;  ///< [B x W] or empty
+  /// [B x W] or empty; where the stride leaves room, columns up to a multiple of 8 become zero.
+  MatrixView<Bfloat16> rounded_delta;
   /// [W x B, rounded up to a multiple of 4] or empty: the deltas turned over, zeros behind them.
   MatrixView<float> turned_delta;
   double* cost = nullptr;  ///< [blocks] each block's summed cost, as CostKernels::delta gives it

@@ -58,8 +58,12 @@ class Weights {
   /// The weights rounded for products, [as values()], or an empty view. Updates keep them in step;
   /// after anything else has changed values(), call round().
   MatrixView<Bfloat16> rounded() {
-    return rounded_.empty() ? MatrixView<Bfloat16>{} : rounded_.view();
+    return rounded_.empty() ? MatrixView<Bfloat16>{} : rounded_.view().row_range(0, values_.rows());
   }
+  /// Rows of the rounded copy of `rows`: whole runs of 16 bytes along them.
+  static constexpr Index rounded_rows(Index rows) { return (rows + 7) / 8 * 8; }
+  /// Rows of zeros behind those of rounded().
+  Index zero_rows() const { return rounded_.empty() ? 0 : rounded_.rows() - values_.rows(); }
   MatrixView<Bfloat16> rounded_of(Range units);
   void round(const Compute& compute);
   int slots() const { return slots_; }
