@@ -213,7 +213,8 @@ class Planner : private PlanFacts {
     count(&MemoryPlan::state_bytes, name + " optimizer state", bytes * slots_);
     if (stored_by_destination(number) && settings_.rounds_operands)
       count(&MemoryPlan::state_bytes, name + " weights, rounded",
-            sources * Weights::rounded_rows(destinations) * kRounded);
+            kRounded * (by_source(owned) ? Weights::rounded_rows(sources) * destinations
+                                         : sources * Weights::rounded_rows(destinations)));
     if (training() && !stored_by_destination(number))
       count(&MemoryPlan::state_bytes, name + " steps of the rows",
             sources * Index(sizeof(std::int64_t)));

@@ -201,7 +201,7 @@ class StepModel : private PlanFacts {
       const int edge = graph_.sources[std::size_t(layer)][0];
       const double flops = 2.0 * batch() * own_weights(edge);
       const double bytes = own_weights(edge) * operand();
-      const Index at_once = blocks_at_once(settings_.batch, partition(layer).block_width());
+      const Index at_once = blocks_at_once(partition(layer), settings_.batch);
       const double calls = std::ceil(double(my_blocks(layer)) / double(at_once));
       add("output forward",
           std::max(flop_seconds(flops, rates_.output_share), byte_seconds(bytes)) + judging +
