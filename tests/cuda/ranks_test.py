@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Training and predicting on several GPUs: the same bytes as on one, in every precision, resumed on another number too.
+
+The network is small, with odd widths and whatever draws random numbers, and trained for 1000 steps and more. NORN_BIN:
+folder of the programs. NORN_TEST_SEED: of the data. Ranks beyond the GPUs share the first one."""
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+BIN = pathlib.Path(os.environ.get("NORN_BIN", "build/cuda/bin")).resolve()
+PRECISIONS = ("fp32", "tf32", "bf16")
+ITEMS, EXAMPLES, BATCH, STEPS = 20011, 2100, 256, 1000
+EPOCHS = -(-STEPS // (EXAMPLES // BATCH))
+NETWORK = """{
+  "Name": "odd", "ErrorFunction": "%s", "ShuffleIndices": true, "Denoising": {"p": 0.2},
+  "Training": {"Optimizer": "Adam", "Alpha": 0.001, "Batch": %d, "Lambda": 0.0001, "Lambda1": 0.00001},
+  "Layers": [
+    {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "items_input", "Sparse": true},
+    {"Name": "First", "Kind": "Hidden", "N": 601, "Activation": "Relu", "pDropout": 0.3},
+    {"Name": "Second", "Kind": "Hidden", "N": 259, "Activation": "Tanh", "pDropout": 0.1},
+    {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "items_output", "Activation": "%s", "Sparse": true}
+  ]
+}
+"""
+
+
+def gpus():
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return 0
+    return sum(line.startswith("GPU ") for line in listed.splitlines())
+
+
+@unittest.skipIf(gpus() == 0, "there is no GPU here")
+@unittest.skipIf(shutil.which("mpirun") is None, "mpirun is not installed")
+class Ranks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="norn-ranks-"))
+        seed = int(os.environ.get("NORN_TEST_SEED", random.SystemRandom().randrange(2**31)))
+        print(f"seed {seed}, {gpus()} GPUs", flush=True)
+        generator = random.Random(seed)
+        # Power-law items, so that a few are in most examples; every item once, so that the width is known.
+        with open(cls.folder / "items.txt", "w") as text:
+            for e in range(EXAMPLES):
+                row = {min(ITEMS - 1, int(generator.paretovariate(0.4)) - 1) for _ in range(generator.randint(3, 15))}
+                row |= set(range(e, ITEMS, EXAMPLES))
+                text.write(f"e{e}\t" + ":".join(f"i{u}" for u in sorted(row)) + "\n")
+        cls.run_program("importer", "--input", cls.folder / "items.txt", "--output", cls.folder / "items.nc",
+                        "--features", cls.folder / "features.txt", "--name", "items")
+        with open(cls.folder / "items.txt") as text, open(cls.folder / "requests.txt", "w") as requests:
+            requests.writelines(text.readlines()[:300])
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    @classmethod
+    def run_program(cls, name, *arguments, ranks=1):
+        command = [str(BIN / name), *map(str, arguments), "--quiet"]
+        if ranks > 1:
+            command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *command]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, cwd=cls.folder)
+        if done.returncode != 0:
+            raise AssertionError(f"{name} on {ranks} ranks ended with {done.returncode}:\n{done.stderr[-3000:]}")
+        return done.stdout
+
+    def train(self, model, precision, ranks, *options, epochs=EPOCHS):
+        self.run_program("trainer", "-c", "net.json", "-i", "items.nc", "-n", model, "--device", "cuda", "--precision",
+                         precision, "--epochs", epochs, "--checkpoint-epochs", 0, *options, ranks=ranks)
+
+    def read(self, name):
+        return (self.folder / name).read_bytes()
+
+    def write_network(self, activation):
+        error = "ScaledMarginalCrossEntropy" if activation == "Sigmoid" else "CrossEntropy"
+        (self.folder / "net.json").write_text(NETWORK % (error, BATCH, activation))
+
+    def test_the_same_bytes_on_any_number_of_gpus(self):
+        for activation in ("Sigmoid", "SoftMax"):
+            self.write_network(activation)
+            for precision in PRECISIONS:
+                self.train("1.nc", precision, 1, "--force")
+                for ranks in range(2, gpus() + 1):
+                    self.train(f"{ranks}.nc", precision, ranks, "--force")
+                    self.assertTrue(self.read("1.nc") == self.read(f"{ranks}.nc"), f"{activation}, {precision}, {ranks} GPUs")
+
+    def test_the_same_bytes_on_ranks_that_share_a_gpu(self):
+        self.write_network("Sigmoid")
+        few = -(-EPOCHS // 10)
+        for precision in PRECISIONS:
+            self.train("1.nc", precision, 1, "--force", epochs=few)
+            self.train("3.nc", precision, 3, "--force", "--gpu", 0, epochs=few)
+            self.assertTrue(self.read("1.nc") == self.read("3.nc"), precision)
+
+    def test_resumed_on_another_number_of_ranks(self):
+        self.write_network("SoftMax")
+        self.train("whole.nc", "bf16", 1, "--force", epochs=8)
+        self.train("parts.nc", "bf16", 2, "--force", epochs=3)
+        self.train("parts.nc", "bf16", 1, "--resume", epochs=5)
+        self.train("parts.nc", "bf16", 3, "--resume", epochs=8)
+        self.assertTrue(self.read("whole.nc") == self.read("parts.nc"))
+
+    def test_recommendations_are_the_same(self):
+        self.write_network("Sigmoid")
+        for precision in PRECISIONS:
+            self.train("model.nc", precision, 1, "--force", epochs=3)
+            for ranks in (1, 2, 3):
+                self.run_program("predictor", "-n", "model.nc", "-d", "items", "-i", "features.txt", "-o", "features.txt",
+                                 "-r", "requests.txt", "-s", f"{ranks}.txt", "-k", 25, "-p", "9.8f", "--device", "cuda",
+                                 "--precision", precision, ranks=ranks)
+            self.assertEqual(self.read("1.txt"), self.read("2.txt"), precision)
+            self.assertEqual(self.read("1.txt"), self.read("3.txt"), precision)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
