@@ -3,6 +3,7 @@
 
 #include "kernels/common/shape_text.h"
 #include "kernels/cpu/families.h"
+#include "norn/tensor/block_partition.h"
 
 #include <algorithm>
 #include <limits>
@@ -34,6 +35,29 @@ blasint stride_of(const MatrixView<T>& m) {
   return blas_size(std::max({m.stride, m.cols, Index(1)}));
 }
 
+/// One side of a result cut into runs of at most `tile`, none of which crosses from one block to
+/// the next. Some may be empty.
+class Cuts {
+ public:
+  Cuts(Index size, Index block, Index tile)
+      : size_(size),
+        block_(block > 0 ? block : std::max<Index>(size, 1)),
+        tile_(tile),
+        per_block_((block_ + tile - 1) / tile) {}
+  Index count() const { return (size_ + block_ - 1) / block_ * per_block_; }
+  Range at(Index i) const {
+    const Index block_end = std::min((i / per_block_ + 1) * block_, size_);
+    const Index begin = i / per_block_ * block_ + i % per_block_ * tile_;
+    return {std::min(begin, block_end), std::min(begin + tile_, block_end)};
+  }
+
+ private:
+  Index size_;
+  Index block_;
+  Index tile_;
+  Index per_block_;
+};
+
 class CpuDense final : public DenseKernels {
  public:
   explicit CpuDense(Executor& executor) : executor_(executor) {
@@ -43,56 +67,67 @@ class CpuDense final : public DenseKernels {
   }
 
  private:
-  /// Calls product(tile, first row, first column) for every tile of the result.
+  /// Calls product(tile, first row, first column) for every tile of the result, whose rows or
+  /// columns are in blocks.
   template <typename Product>
-  void for_each_tile(MatrixView<float> result, const Product& product) {
-    const Index down = (result.rows + kTileRows - 1) / kTileRows;
-    const Index across = (result.cols + kTileCols - 1) / kTileCols;
-    executor_.for_each(down * across, [&](Index tile, int) {
-      const Index r = tile / across * kTileRows;
-      const Index c = tile % across * kTileCols;
-      product(result.row_range(r, std::min(kTileRows, result.rows - r))
-                  .columns(c, std::min(kTileCols, result.cols - c)),
-              r, c);
+  void for_each_tile(MatrixView<float> result, Index block_rows, Index block_cols,
+                     const Product& product) {
+    const Cuts down(result.rows, block_rows, kTileRows), across(result.cols, block_cols, kTileCols);
+    executor_.for_each(down.count() * across.count(), [&](Index tile, int) {
+      const Range rows = down.at(tile / across.count()), cols = across.at(tile % across.count());
+      if (rows.count() > 0 && cols.count() > 0)
+        product(result.row_range(rows.begin, rows.count()).columns(cols.begin, cols.count()),
+                rows.begin, cols.begin);
     });
   }
 
   void do_multiply_transposed(DenseOperand xs, DenseOperand ws, MatrixView<float> z,
-                              Existing existing) override {
+                              Existing existing, Index block) override {
     const MatrixView<const float> x = xs.values, w = ws.values;
     const float keep = existing == Existing::add ? 1.0f : 0.0f;
     const blasint n = blas_size(x.cols), stride_x = stride_of(x), stride_w = stride_of(w);
-    for_each_tile(z, [&](MatrixView<float> tile, Index r, Index c) {
+    for_each_tile(z, 0, block, [&](MatrixView<float> tile, Index r, Index c) {
       cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, blasint(tile.rows), blasint(tile.cols),
                   n, 1.0f, x.row(r), stride_x, w.row(c), stride_w, keep, tile.data,
                   stride_of(tile));
     });
   }
 
-  void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
-                 MatrixView<float> z) override {
+  void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias, MatrixView<float> z,
+                 Index block) override {
     executor_.for_ranges(z.rows, 16, [&](Index begin, Index end, int) {
       for (Index r = begin; r < end; ++r) std::copy(bias.begin(), bias.end(), z.row(r));
     });
-    do_multiply_transposed(x, w, z, Existing::add);
+    do_multiply_transposed(x, w, z, Existing::add, block);
   }
 
-  void do_multiply(DenseOperand deltas, DenseOperand ws, MatrixView<float> dx) override {
+  void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) override {
+    do_multiply_each(delta, w, 0, {&dx, 1});
+  }
+
+  void do_multiply_each(DenseOperand deltas, DenseOperand ws, Index block,
+                        std::span<const MatrixView<float>> dx) override {
     const MatrixView<const float> delta = deltas.values, w = ws.values;
-    const blasint m = blas_size(delta.cols), stride_d = stride_of(delta), stride_w = stride_of(w);
-    for_each_tile(dx, [&](MatrixView<float> tile, Index r, Index c) {
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blasint(tile.rows), blasint(tile.cols),
-                  m, 1.0f, delta.row(r), stride_d, w.data + c, stride_w, 0.0f, tile.data,
-                  stride_of(tile));
-    });
+    const Index each = block > 0 ? block : delta.cols;
+    const blasint stride_d = stride_of(delta), stride_w = stride_of(w);
+    Index first = 0;
+    for (const MatrixView<float>& part : dx) {
+      const blasint m = blas_size(std::min(each, delta.cols - first));
+      for_each_tile(part, 0, 0, [&](MatrixView<float> tile, Index r, Index c) {
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blasint(tile.rows),
+                    blasint(tile.cols), m, 1.0f, delta.row(r) + first, stride_d, w.row(first) + c,
+                    stride_w, 0.0f, tile.data, stride_of(tile));
+      });
+      first += each;
+    }
   }
 
   void do_gradient(DenseOperand deltas, DenseOperand xs, float scale, MatrixView<float> g,
-                   Existing existing) override {
+                   Existing existing, Index block) override {
     const float keep = existing == Existing::add ? 1.0f : 0.0f;
     const MatrixView<const float> delta = deltas.values, x = xs.values;
     const blasint b = blas_size(delta.rows), stride_d = stride_of(delta), stride_x = stride_of(x);
-    for_each_tile(g, [&](MatrixView<float> tile, Index r, Index c) {
+    for_each_tile(g, block, 0, [&](MatrixView<float> tile, Index r, Index c) {
       cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, blasint(tile.rows), blasint(tile.cols),
                   b, scale, delta.data + r, stride_d, x.data + c, stride_x, keep, tile.data,
                   stride_of(tile));

@@ -140,6 +140,10 @@ struct TermSums {
     __device__ Reader(const FixedFormat& format, const TermSums& source)
         : source_(source),
           rounding_(format),
+          scale_(float(format.fine_scale())),
+          limit_(scale_ >= 0x1p-126f && scale_ <= 0x1p127f
+                     ? float(format.fine_limit() * format.fine_scale())
+                     : 0.0f),
           fine_unit_(1.0 / format.fine_scale()),
           coarse_unit_(1.0 / format.coarse_scale()) {}
     template <int n, int kStep = 1>
@@ -156,9 +160,10 @@ struct TermSums {
 #pragma unroll
         for (int t = 0; t < kTerms; ++t) {
           if (t >= source_.terms.count) break;
-          const double x = double(loaded.of[t].value[i]);
-          all_fine = all_fine && std::fabs(x) < rounding_.fine_limit;
-          fine += __double2ll_rn(x * rounding_.fine_scale);
+          // Scaled by a power of 2, which is exact where there is anything left of it.
+          const float x = loaded.of[t].value[i] * scale_;
+          all_fine = all_fine && std::fabs(x) < limit_;
+          fine += __float2ll_rn(x);
         }
         out.value[i] = float(double(fine) * fine_unit_);
       }
@@ -192,6 +197,8 @@ struct TermSums {
 
     const TermSums& source_;
     TermRounding rounding_;
+    float scale_;  ///< of fine words
+    float limit_;  ///< of scaled terms; 0 where the scale is no float
     double fine_unit_;
     double coarse_unit_;
   };
@@ -373,7 +380,10 @@ class CudaFixed final : public FixedKernels {
     for (const MatrixView<const float>& term : terms.of) packed = packed && is_packable<4>(term);
     with_sums(sum, terms, [&](const auto& sums) {
       using Sums = std::remove_cvref_t<decltype(sums)>;
-      const Launch l = unit_launch<Sums::kRows>(stream_, mask, delta.rows, delta.cols);
+      Launch l = unit_launch<Sums::kRows>(stream_, mask, delta.rows, delta.cols);
+      // No more blocks than run at a time: they meet at the end.
+      const Index down = Index(Sums::kBlocks) * stream_.multiprocessors / l.grid.x;
+      l.grid.y = std::min(l.grid.y, unsigned(std::max<Index>(1, down)));
       std::visit(
           [&](const auto& function) {
             using Work = DeltaWork<std::remove_cvref_t<decltype(function)>>;

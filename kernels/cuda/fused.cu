@@ -40,23 +40,20 @@ class CudaFused final : public FusedKernels {
   void add_totals() override { cuda::add_totals(stream_, output_scratch_); }
   bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta, DenseOperand x,
               float scale, MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
-              MatrixView<Bfloat16> rounded) override {
+              MatrixView<Bfloat16> rounded, Index block) override {
     if (stream_.precision != Precision::bf16)
-      return update_in_product(rule, step, delta, x, scale, w);
+      return update_in_product(rule, step, delta, x, scale, w, block);
+    // The tiles of our own kernel do not know of each other, whatever blocks they are of.
     return usable_ &&
            update_bfloat16(stream_, rule, step, delta.rounded, x.rounded, scale, w, slot, rounded);
   }
 
-  /// The tiles of our own kernel do not know of each other; the library may choose another product
-  /// for another shape.
-  bool takes_any_units() const override { return usable_ && stream_.precision == Precision::bf16; }
-
  private:
   /// A step of gradient descent without regularisation is the product itself: w += -rate * g.
   bool update_in_product(const UpdateRule& rule, const UpdateStep& step, const DenseOperand& delta,
-                         const DenseOperand& x, float scale, MatrixView<float> w) {
+                         const DenseOperand& x, float scale, MatrixView<float> w, Index block) {
     if (!std::holds_alternative<Sgd>(rule) || step.l1 != 0.0f || step.l2 != 0.0f) return false;
-    dense_->gradient(delta, x, -step.rate * scale, w, Existing::add);
+    dense_->gradient(delta, x, -step.rate * scale, w, Existing::add, block);
     return true;
   }
 

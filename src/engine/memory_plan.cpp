@@ -133,8 +133,9 @@ class Planner : private PlanFacts {
     if (settings_.turns_operands)
       count_working(layer.name + " activations, turned over",
                     (settings_.batch + 7) / 8 * 8 * layer.units() * kFloat);
-    count_working(layer.name + " deltas", own);
-    count_working(layer.name + " deltas, rounded", rounded(own));
+    const Index deltas = settings_.batch * delta_stride(mine(number)) * kFloat;
+    count_working(layer.name + " deltas", deltas);
+    count_working(layer.name + " deltas, rounded", rounded(deltas));
     if (keeps_outputs_before_dropout(layer, sparseness_of(graph_.network, layer)))
       count_working(layer.name + " before dropout", own);
     if (layer.batch_normalization)
@@ -223,12 +224,21 @@ class Planner : private PlanFacts {
   Index gradient_tile(int edge) const {
     const Edge& e = graph_.edges[std::size_t(edge)];
     if (sparse_input_[std::size_t(e.source)] || users(owner(edge)) > 1) return 0;
-    const int cut = by_source(edge) ? e.source : e.destination;
-    const Index columns = layer_of(by_source(edge) ? e.destination : e.source).units();
-    const BlockRule& rule = settings_.block_rule;
-    const Index wanted =
-        std::max<Index>(128, rule.gradient_elements / columns / rule.multiple * rule.multiple);
-    return std::min(partition(cut).block_width(), wanted) * columns;
+    const bool is_by_source = by_source(edge);
+    const int cut = is_by_source ? e.source : e.destination;
+    const Index columns = layer_of(is_by_source ? e.destination : e.source).units();
+    const Index width = partition(cut).block_width();
+    const Index block = partition(cut).blocks() > 1 && !is_by_source ? width : 0;
+    Index most_units = is_by_source ? width : at_once(cut);
+    if (settings_.on_gpu && !is_by_source && !is_output(cut)) most_units = mine(cut);
+    return gradient_units(settings_.block_rule, block, most_units, columns) * columns;
+  }
+
+  // Units of an output layer, or of a block, that a call may have.
+  Index at_once(int number) const {
+    return is_output(number) && training() && may_fuse_delta(number)
+               ? units_at_once(partition(number), settings_.batch)
+               : partition(number).block_width();
   }
 
   // Every lane has room for the largest connection.
@@ -250,12 +260,9 @@ class Planner : private PlanFacts {
       }
       if (!is_output(number)) continue;
       const Index width = partition(number).block_width();
-      const Index at_once = training() && may_fuse_delta(number)
-                                ? units_at_once(partition(number), settings_.batch)
-                                : width;
-      widest_delta = std::max(widest_delta, at_once);
+      widest_delta = std::max(widest_delta, at_once(number));
       if (!keeps_z(number))
-        widest_z = std::max(widest_z, settings_.turns_operands ? at_once : width);
+        widest_z = std::max(widest_z, settings_.turns_operands ? at_once(number) : width);
     }
     const auto each_lane = [&](const char* name, Index bytes) {
       count_working(name, bytes * settings_.lanes);

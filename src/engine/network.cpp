@@ -40,7 +40,9 @@ struct Widest {
   Index gradient = 0;  // elements
 };
 
-Widest widest_connections(const Network& network) {
+// `most_units`: of a layer, in one call.
+template <typename MostUnits>
+Widest widest_connections(const Network& network, const MostUnits& most_units) {
   Widest widest;
   for (int number : network.order()) {
     const UnitLayer* layer = network.unit_layer(number);
@@ -51,9 +53,10 @@ Widest widest_connections(const Network& network) {
       const Index width = (by_source ? source : layer)->partition().block_width();
       if (by_source) widest.part = std::max(widest.part, layer->partition().width());
       if (source) widest.dx = std::max(widest.dx, by_source ? width : connection.sources());
-      widest.gradient =
-          std::max(widest.gradient,
-                   connection.gradient_tile(network.context().compute.kernels.block_rule, width));
+      widest.gradient = std::max(
+          widest.gradient, connection.gradient_tile(network.context().compute.kernels.block_rule,
+                                                    by_source ? 0 : layer->block(),
+                                                    by_source ? width : most_units(*layer)));
     }
   }
   return widest;
@@ -127,8 +130,8 @@ void Network::build_layers() {
   partitions_.resize(layers);
   for (int layer : order_) {
     const auto at = std::size_t(layer);
-    partitions_[at] = BlockPartition::make(graph_.network.layers[at].units(), batch_,
-                                           context_.compute.kernels.block_rule);
+    partitions_[at] =
+        partition_of(graph_.network.layers[at], batch_, context_.compute.kernels.block_rule);
     for (int r = 0; r < ranks; ++r) shares_[at].push_back(partitions_[at].units_of(r, ranks));
   }
   build_outcome();
@@ -288,7 +291,17 @@ void Network::build_shared_gradients() {
 
 void Network::build_scratch() {
   const auto rank = std::size_t(context_.communicator.rank());
-  const Widest widest = widest_connections(*this);
+  const auto output_units_at_once = [&](const UnitLayer& layer) {
+    return purpose_ == Pass::training && may_fuse_delta(layer.settings().number)
+               ? units_at_once(layer.partition(), batch_)
+               : layer.partition().block_width();
+  };
+  // A GPU's hidden layers take all their blocks at once.
+  const bool is_together = !context_.compute.memory.is_host();
+  const Widest widest = widest_connections(*this, [&](const UnitLayer& layer) {
+    if (layer.is_output()) return output_units_at_once(layer);
+    return is_together ? layer.mine().count() : layer.partition().block_width();
+  });
   Index widest_z = 0;
   Index widest_delta = 0;
   bool clips = false;
@@ -299,7 +312,7 @@ void Network::build_scratch() {
     clips = clips || layer->descriptor().delta_norm > 0.0f;
     if (!layer->is_output()) continue;
     const bool fuses = purpose_ == Pass::training && may_fuse_delta(number);
-    const Index at_once = fuses ? units_at_once(layer->partition(), batch_) : width;
+    const Index at_once = output_units_at_once(*layer);
     widest_delta = std::max(widest_delta, at_once);
     auto state = std::make_unique<OutputState>();
     const Index mine = shares_[std::size_t(number)][rank].count();

@@ -34,12 +34,12 @@ void Network::pre_activation(const UnitLayer& layer, Range units, MatrixView<flo
   const bool at_once = !layer.connections.empty() && layer.connections[0].begins_with_bias();
   if (at_once)
     layer.connections[0].forward_from_bias(compute, output_of(layer.source_layers[0], z.rows),
-                                           units, bias, z);
+                                           units, 0, bias, z);
   else
     compute.kernels.pointwise->set_rows(bias, z);
   for (std::size_t c = at_once ? 1 : 0; c < layer.connections.size(); ++c)
     if (!layer.connections[c].by_source())
-      layer.connections[c].forward(compute, output_of(layer.source_layers[c], z.rows), units, z);
+      layer.connections[c].forward(compute, output_of(layer.source_layers[c], z.rows), units, 0, z);
   add_source_sum(layer, units, z);
   for (int skip : graph_.skips[std::size_t(layer.settings().number)])
     compute.kernels.pointwise->add(

@@ -162,9 +162,9 @@ void Network::catch_up_batch(int input_layer, std::int64_t step) {
   }
 }
 
-// Sparse sources and element-wise work take all own units at once: their sums do not depend on
-// blocks. Products with dense sources go block by block, so that their bits do not depend on how
-// many blocks a rank owns.
+// All own units at once. Sums over sparse sources do not depend on blocks; products with dense
+// sources are told where the blocks are, so that their bits do not depend on how many of them a
+// rank owns.
 void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosition& position) {
   UnitLayer& unit = *units_[std::size_t(layer)];
   const Compute& compute = context_.compute;
@@ -178,29 +178,24 @@ void Network::forward_layer(int layer, Index examples, Pass pass, const StepPosi
     with_bias = &*first_sparse;
   else if (!unit.connections.empty() && unit.connections[0].begins_with_bias())
     with_bias = &unit.connections[0];
-  const auto connection_forward = [&](Range units, bool sparse) {
+  const auto connection_forward = [&](bool sparse) {
     for (std::size_t c = 0; c < unit.connections.size(); ++c) {
       const Connection& connection = unit.connections[c];
       if (connection.sparse_source() != sparse || connection.by_source()) continue;
       const LayerOutput x = output_of(unit.source_layers[c], examples);
       if (&connection == with_bias)
-        unit.begin_with_product(compute, connection, x, units, examples);
+        unit.begin_with_product(compute, connection, x, examples);
       else
-        connection.forward(compute, x, units,
-                           unit.whole(examples).columns(units.begin, units.count()));
+        connection.forward(compute, x, unit.mine(), unit.block(), unit.own(examples));
     }
   };
   sum_source_parts(layer, examples);
   if (unit.mine().count() > 0) {
     stage("sparse forward");
     if (!with_bias) unit.begin_forward(compute, examples);
-    if (has_sparse) connection_forward(unit.mine(), true);
+    if (has_sparse) connection_forward(true);
     stage("hidden forward");
-    const Range blocks =
-        unit.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
-    compute.executor.for_each(blocks.count(), [&](Index b, int) {
-      connection_forward(unit.partition().units(blocks.begin + b), false);
-    });
+    connection_forward(false);
     add_source_sum(unit, unit.mine(), unit.own(examples));
     for (int skip : graph_.skips[std::size_t(layer)]) {
       const LayerOutput source = output_of(skip, examples);
@@ -223,8 +218,7 @@ Network::SharedGradient& Network::shared_gradient(const UnitLayer& layer, std::s
 }
 
 // The delta of one block, or of several one after the other, goes down to the sources, then into
-// the weights: in that order, because the sources must see the weights as they were. The library's
-// products are made for each block, since their bits may depend on how many units they have.
+// the weights: in that order, because the sources must see the weights as they were.
 void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& delta,
                              const WeightStep& step, int lane, bool with_sparse) {
   for (std::size_t c = 0; c < layer.connections.size(); ++c) {
@@ -232,23 +226,18 @@ void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& 
     if (connection.by_source()) continue;
     const LayerOutput x = output_of(layer.source_layers[c], delta.rows());
     const auto source = std::size_t(layer.source_layers[c]);
-    if (units_[source])
-      for_blocks_of(layer, units, [&](Range part) {
-        send_delta(layer, connection, *units_[source],
-                   delta.columns(part.begin - units.begin, part.count()), part, lane);
-      });
+    if (units_[source]) send_delta(layer, connection, *units_[source], delta, units, lane);
     if (x.is_sparse && !with_sparse) continue;
     stage(layer.is_output() ? "output update" : "hidden update");
-    const bool is_one = units.count() <= layer.partition().block_width();
-    if (is_one || !connection.update_any_units(context_.compute, step, x, delta, units))
+    if (connection.shared())
       for_blocks_of(layer, units, [&](Range part) {
-        const DenseOperand own = delta.columns(part.begin - units.begin, part.count());
-        if (connection.shared())
-          connection.gradient(context_.compute, step.scale, x, own, part,
-                              shared_gradient(layer, c).part.view());
-        else
-          connection.update(context_.compute, step, x, own, part, scratch_[std::size_t(lane)]);
+        connection.gradient(context_.compute, step.scale, x,
+                            delta.columns(part.begin - units.begin, part.count()), part,
+                            shared_gradient(layer, c).part.view());
       });
+    else
+      connection.update(context_.compute, step, x, delta, units, layer.block(),
+                        scratch_[std::size_t(lane)]);
     const float limit = layer.descriptor().weight_norm;
     if (limit > 0.0f && !x.is_sparse && !connection.shared())
       clip_weights(connection.weights(), units, limit);
@@ -262,18 +251,27 @@ void Network::for_blocks_of(const UnitLayer& layer, Range units,
     body({first, std::min(first + width, units.end)});
 }
 
-// A block's part of the delta of one source.
+// Each block's part of the delta of one source.
 void Network::send_delta(const UnitLayer& layer, const Connection& connection, UnitLayer& source,
                          const DenseOperand& delta, Range units, int lane) {
   const Compute& compute = context_.compute;
-  stage(layer.is_output() ? "output input delta" : "hidden input delta");
-  MatrixView<float> dx = source.delta_sum.next_term(compute);
-  if (dx.data == nullptr)
-    dx = {scratch_[std::size_t(lane)].dx.view().data, delta.rows(), connection.sources(),
-          connection.sources()};
-  connection.input_delta(compute, delta, units, dx);
-  stage("fixed point");
-  source.delta_sum.add(compute, 0, dx);
+  const Index width = layer.partition().block_width();
+  for (Index first = units.begin; first < units.end;) {
+    stage(layer.is_output() ? "output input delta" : "hidden input delta");
+    DeltaSum::Places dx =
+        source.delta_sum.next_terms(compute, (units.end - first + width - 1) / width);
+    if (dx.count == 0) {
+      dx.of[0] = {scratch_[std::size_t(lane)].dx.view().data, delta.rows(), connection.sources(),
+                  connection.sources()};
+      dx.count = 1;
+    }
+    const Range part{first, std::min(first + dx.count * width, units.end)};
+    connection.input_delta(compute, delta.columns(first - units.begin, part.count()), part,
+                           layer.block(), dx.all());
+    stage("fixed point");
+    for (const MatrixView<float>& term : dx.all()) source.delta_sum.add(compute, 0, term);
+    first = part.end;
+  }
 }
 
 void Network::clip_weights(Weights& weights, Range units, float limit) {
@@ -291,7 +289,7 @@ void Network::update_sparse(UnitLayer& layer, const DenseOperand& delta, const W
     const LayerOutput x = output_of(layer.source_layers[c], delta.rows());
     if (!x.is_sparse) continue;
     if (!connection.shared()) {
-      connection.update(context_.compute, step, x, delta, layer.mine(), scratch_[0]);
+      connection.update(context_.compute, step, x, delta, layer.mine(), 0, scratch_[0]);
       continue;
     }
     connection.gradient(context_.compute, step.scale, x, delta, layer.mine(),
@@ -328,13 +326,17 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
     for (int skip : graph_.skips[std::size_t(layer)])
       if (units_[std::size_t(skip)])
         units_[std::size_t(skip)]->delta_sum.add(context_.compute, unit.mine().begin, delta.values);
+  // Lanes share the blocks; a GPU takes them all at once.
   const Range blocks =
       unit.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
-  context_.compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
-    const Range units = unit.partition().units(blocks.begin + b);
-    const DenseOperand part = delta.columns(units.begin - unit.mine().begin, units.count());
-    backward_block(unit, units, part, step, lane, false);
-  });
+  if (!context_.compute.memory.is_host() && blocks.count() > 0)
+    backward_block(unit, unit.mine(), delta, step, 0, false);
+  else
+    context_.compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
+      const Range units = unit.partition().units(blocks.begin + b);
+      const DenseOperand part = delta.columns(units.begin - unit.mine().begin, units.count());
+      backward_block(unit, units, part, step, lane, false);
+    });
   keep_delta_by_source(unit, unit.mine(), delta.values);
   send_delta_by_source(unit, examples, step);
   stage("sparse update");

@@ -18,8 +18,7 @@ PlanFacts::PlanFacts(const Graph& graph, const PlanSettings& settings)
   const std::size_t layers = graph.network.layers.size();
   partitions_.resize(layers);
   for (std::size_t i = 0; i < layers; ++i)
-    partitions_[i] =
-        BlockPartition::make(graph.network.layers[i].units(), settings.batch, settings.block_rule);
+    partitions_[i] = partition_of(graph.network.layers[i], settings.batch, settings.block_rule);
   find_participants();
   sharding_ = choose_sharding(graph, takes_part_, settings.batch, settings.block_rule);
   sparse_input_.assign(layers, false);

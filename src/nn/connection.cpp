@@ -7,13 +7,22 @@
 namespace norn {
 namespace {
 
-// Rows of a gradient tile: the tile stays in a cache between its product and its update.
-Index tile_rows(const BlockRule& rule, Index rows, Index cols) {
-  const Index fitting = rule.gradient_elements / std::max<Index>(1, cols);
-  return std::min(rows, std::max<Index>(128, fitting / rule.multiple * rule.multiple));
+// Calls body(first, count) for one block of `units` units after the other.
+template <typename Body>
+void for_blocks(Index units, Index block, const Body& body) {
+  const Index each = block > 0 ? block : units;
+  for (Index first = 0; first < units; first += each) body(first, std::min(each, units - first));
 }
 
 }  // namespace
+
+// What is made together stays in a cache between its product and its update.
+Index gradient_units(const BlockRule& rule, Index block, Index units, Index sources) {
+  const Index fitting = rule.gradient_elements / std::max<Index>(1, sources);
+  const Index tile = std::max<Index>(128, fitting / rule.multiple * rule.multiple);
+  if (block == 0 || tile < block) return std::min(units, tile);
+  return std::min(units, std::max<Index>(1, fitting / block) * block);
+}
 
 Weights::Weights(const WeightShape& shape, const UpdateRule& rule, bool trainable,
                  const Compute& compute)
@@ -99,73 +108,76 @@ DenseOperand Connection::operand(Range units) const {
   return w;
 }
 
-void Connection::forward(const Compute& compute, const LayerOutput& x, Range units,
+void Connection::forward(const Compute& compute, const LayerOutput& x, Range units, Index block,
                          MatrixView<float> z) const {
   const DenseOperand w = operand(units);
   if (x.is_sparse) {
     compute.kernels.sparse->multiply(x.sparse, w.values, z);
-  } else if (rows_are_destinations()) {
-    compute.kernels.dense->multiply_transposed(x.dense, w, z, Existing::add);
-  } else {
-    Matrix<float> product(z.rows, z.cols, compute.memory);
-    compute.kernels.dense->multiply(x.dense, w, product.view());
-    compute.kernels.pointwise->add(product.view(), z);
+    return;
   }
+  if (rows_are_destinations()) {
+    compute.kernels.dense->multiply_transposed(x.dense, w, z, Existing::add, block);
+    return;
+  }
+  Matrix<float> product(z.rows, z.cols, compute.memory);
+  for_blocks(z.cols, block, [&](Index first, Index count) {
+    compute.kernels.dense->multiply(x.dense, w.columns(first, count),
+                                    product.view().columns(first, count));
+  });
+  compute.kernels.pointwise->add(product.view(), z);
 }
 
 void Connection::forward_from_bias(const Compute& compute, const LayerOutput& x, Range units,
-                                   VectorView<const float> bias, MatrixView<float> z) const {
+                                   Index block, VectorView<const float> bias,
+                                   MatrixView<float> z) const {
   if (x.is_sparse)
     compute.kernels.sparse->affine(x.sparse, operand(units).values, bias, z);
   else
-    compute.kernels.dense->affine(x.dense, operand(units), bias, z);
+    compute.kernels.dense->affine(x.dense, operand(units), bias, z, block);
 }
 
 void Connection::input_delta(const Compute& compute, const DenseOperand& delta, Range units,
-                             MatrixView<float> dx) const {
+                             Index block, std::span<const MatrixView<float>> dx) const {
   const DenseOperand w = operand(units);
-  if (rows_are_destinations())
-    compute.kernels.dense->multiply(delta, w, dx);
-  else
-    compute.kernels.dense->multiply_transposed(delta, w, dx, Existing::overwrite);
-}
-
-bool Connection::update_any_units(const Compute& compute, const WeightStep& step,
-                                  const LayerOutput& x, const DenseOperand& delta,
-                                  Range units) const {
-  return !shared() && !x.is_sparse && compute.kernels.fused &&
-         compute.kernels.fused->takes_any_units() &&
-         update_in_product(compute, step, x, delta, units);
-}
-
-bool Connection::update_in_product(const Compute& compute, const WeightStep& step,
-                                   const LayerOutput& x, const DenseOperand& delta,
-                                   Range units) const {
-  return compute.kernels.fused &&
-         compute.kernels.fused->update(step.rule, step.schedule.at(step.step), delta, x.dense,
-                                       step.scale, weights_->values_of(units),
-                                       weights_->slots_of(units), weights_->rounded_of(units));
+  if (rows_are_destinations()) {
+    compute.kernels.dense->multiply_each(delta, w, block, dx);
+    return;
+  }
+  std::size_t i = 0;
+  for_blocks(units.count(), block, [&](Index first, Index count) {
+    compute.kernels.dense->multiply_transposed(delta.columns(first, count), w.columns(first, count),
+                                               dx[i++], Existing::overwrite);
+  });
 }
 
 void Connection::update(const Compute& compute, const WeightStep& step, const LayerOutput& x,
-                        const DenseOperand& delta, Range units, Scratch& scratch) const {
+                        const DenseOperand& delta, Range units, Index block,
+                        Scratch& scratch) const {
   if (x.is_sparse) {
     compute.kernels.sparse->update_rows(step.rule, step.schedule, step.step, *x.transposed, delta,
                                         step.scale, weights_->row_state(units));
     return;
   }
-  if (update_in_product(compute, step, x, delta, units)) return;
   const UpdateStep now = step.schedule.at(step.step);
-  const Index sources_count = x.dense.cols();
-  const Index tile = tile_rows(compute.kernels.block_rule, units.count(), sources_count);
-  for (Index first = 0; first < units.count(); first += tile) {
-    const Index count = std::min(tile, units.count() - first);
-    const Range part{units.begin + first, units.begin + first + count};
-    const MatrixView<float> g{scratch.gradient.data(), count, sources_count, sources_count};
-    compute.kernels.dense->gradient(delta.columns(first, count), x.dense, step.scale, g);
-    compute.kernels.update->update(step.rule, now, weights_->values_of(part), g,
-                                   weights_->slots_of(part), weights_->rounded_of(part));
-  }
+  if (compute.kernels.fused &&
+      compute.kernels.fused->update(step.rule, now, delta, x.dense, step.scale,
+                                    weights_->values_of(units), weights_->slots_of(units),
+                                    weights_->rounded_of(units), block))
+    return;
+  const Index n = x.dense.cols();
+  const Index together = gradient_units(compute.kernels.block_rule, block, units.count(), n);
+  // A part of a block is a product by itself, and ends where the block does.
+  const bool whole = together >= std::min(block, units.count());
+  for_blocks(units.count(), std::max(block, together), [&](Index begin, Index length) {
+    for_blocks(length, together, [&](Index first, Index count) {
+      const Range part{units.begin + begin + first, units.begin + begin + first + count};
+      const MatrixView<float> g{scratch.gradient.data(), count, n, n};
+      compute.kernels.dense->gradient(delta.columns(begin + first, count), x.dense, step.scale, g,
+                                      Existing::overwrite, whole ? block : 0);
+      compute.kernels.update->update(step.rule, now, weights_->values_of(part), g,
+                                     weights_->slots_of(part), weights_->rounded_of(part));
+    });
+  });
 }
 
 void Connection::gradient(const Compute& compute, float scale, const LayerOutput& x,
@@ -193,13 +205,13 @@ void Connection::source_delta(const Compute& compute, const DenseOperand& delta,
 void Connection::update_by_source(const Compute& compute, const WeightStep& step,
                                   const DenseOperand& x, const DenseOperand& delta, Range units,
                                   Scratch& scratch) const {
-  update(compute, step, {false, delta, {}, nullptr}, x, units, scratch);
+  update(compute, step, {false, delta, {}, nullptr}, x, units, 0, scratch);
 }
 
-Index Connection::gradient_tile(const BlockRule& rule, Index block_width) const {
+Index Connection::gradient_tile(const BlockRule& rule, Index block, Index units) const {
   if (sparse_source_ || shared()) return 0;
   const Index columns = by_source() ? weights_->shape().destinations : sources();
-  return tile_rows(rule, block_width, columns) * columns;
+  return gradient_units(rule, block, units, columns) * columns;
 }
 
 UnitParameters::UnitParameters(Index units, int state_arrays, Memory& memory)

@@ -72,10 +72,13 @@ MatrixView<float> DeltaSum::place(Index number) {
   return {waiting_.data() + number * shape_.examples * stride, examples_, shape_.units, stride};
 }
 
-MatrixView<float> DeltaSum::next_term(const Compute& compute) {
-  if (places_ == 0) return {};
+DeltaSum::Places DeltaSum::next_terms(const Compute& compute, Index wanted) {
+  Places next;
+  if (places_ == 0) return next;
   if (used_places_ == places_) fill_words(compute);
-  return place(used_places_);
+  for (; next.count < std::min(wanted, places_ - used_places_); ++next.count)
+    next.of[next.count] = place(used_places_ + next.count);
+  return next;
 }
 
 void DeltaSum::fill_words(const Compute& compute) {

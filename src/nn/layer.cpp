@@ -43,6 +43,11 @@ SparsenessPenalty sparseness_of(const NetworkDescriptor& network, const LayerDes
   return layer.sparseness.value_or(network.sparseness);
 }
 
+BlockPartition partition_of(const LayerDescriptor& layer, Index batch, const BlockRule& rule) {
+  return BlockPartition::make(layer.units(), batch,
+                              layer.kind == LayerKind::hidden ? rule.of_hidden() : rule);
+}
+
 bool keeps_outputs_before_dropout(const LayerDescriptor& layer,
                                   const SparsenessPenalty& sparseness) {
   const auto* f = std::get_if<Activation>(&layer.activation);
@@ -82,8 +87,8 @@ UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Com
     normalised_ = Matrix<float>(settings.batch, units, memory);
     inverse_deviation_ = Buffer<float>(units, memory);
   }
-  delta_ = Matrix<float>(settings.batch, units, memory);
-  if (rounds) rounded_delta_ = Matrix<Bfloat16>(settings.batch, units, memory);
+  delta_ = Matrix<float>(settings.batch, delta_stride(units), memory);
+  if (rounds) rounded_delta_ = Matrix<Bfloat16>(settings.batch, delta_stride(units), memory);
   if (settings.terms == 0) return;
   DeltaSum::Shape shape{settings.batch, width, settings.terms, settings.joins_terms};
   if (!settings.is_joined) {
@@ -116,7 +121,7 @@ void UnitLayer::turn_output(const Compute& compute, Index examples) {
 
 DenseOperand UnitLayer::delta_operand(const Compute& compute, Index examples) {
   if (rounded_delta_.empty()) return delta(examples);
-  const MatrixView<Bfloat16> rounded = rounded_delta_.first_rows(examples);
+  const MatrixView<Bfloat16> rounded = rounded_delta(examples);
   if (!takes_all_at_once()) compute.kernels.pointwise->round(delta(examples), rounded);
   return {delta(examples), rounded};
 }
@@ -126,10 +131,8 @@ void UnitLayer::begin_forward(const Compute& compute, Index examples) {
 }
 
 void UnitLayer::begin_with_product(const Compute& compute, const Connection& connection,
-                                   const LayerOutput& x, Range units, Index examples) {
-  connection.forward_from_bias(compute, x, units,
-                               bias.value.view().range(units.begin - mine().begin, units.count()),
-                               whole(examples).columns(units.begin, units.count()));
+                                   const LayerOutput& x, Index examples) {
+  connection.forward_from_bias(compute, x, mine(), block(), bias.value.view(), own(examples));
 }
 
 void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass,
@@ -197,7 +200,7 @@ void UnitLayer::take_delta(const Compute& compute, Index examples, const StepPos
   // What was left out is 0, and so is Relu's slope there: only the factor remains to be undone.
   if (std::holds_alternative<Relu>(slope.f)) slope.dropout.p = 0.0f;
   MatrixView<Bfloat16> rounded;
-  if (takes_all_at_once() && !rounded_delta_.empty()) rounded = rounded_delta_.first_rows(examples);
+  if (takes_all_at_once() && !rounded_delta_.empty()) rounded = rounded_delta(examples);
   delta_sum.take_delta(compute, mine().begin, slope, d, rounded, alone);
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/memory.h"
 #include "norn/kernels/dense.h"
+#include "norn/kernels/pointwise.h"
 
 #include <cmath>
 #include <cstring>
@@ -152,9 +153,133 @@ TEST_P(DensePrecisionTest, ZerosBehindOperandsMayBeTakenAlong) {
   }
 }
 
+/// Blocks of a layer, some of which a rank owns: weights and deltas are its own, pre-activations
+/// and parts of the source's delta have the places that they have for all.
+class DenseBlocksTest : public DensePrecisionTest {
+ protected:
+  struct Layer {
+    Index block, blocks;
+    Matrix x, w, delta, bias;
+  };
+  struct Results {
+    Matrix z, sum, g;
+    std::vector<float> dx;
+  };
+  /// Columns or rows [first, first + count) by themselves; columns in rows of whole 16 bytes.
+  Matrix cut(Matrix& from, Index first_row, Index rows, Index first_col, Index cols) {
+    Matrix m{rows, cols, (cols + 7) / 8 * 8, {}, {}};
+    m.host.resize(std::size_t(rows * m.stride));
+    for (Index r = 0; r < rows; ++r)
+      for (Index c = 0; c < cols; ++c) m(r, c) = from(first_row + r, first_col + c);
+    m.gpu = Buffer<float>(rows * m.stride, memory_);
+    m.gpu.write(m.host.data(), m.gpu.size());
+    return m;
+  }
+  struct Operand {
+    Operand(Matrix& m, PointwiseKernels& pointwise, bool rounds, Memory& memory)
+        : rounded(rounds ? m.rows * m.stride : 0, memory), view(m.view()) {
+      if (!rounds) return;
+      const MatrixView<Bfloat16> to{rounded.data(), m.rows, m.cols, m.stride};
+      pointwise.round(m.view(), to);
+      view.rounded = to;
+    }
+    Buffer<Bfloat16> rounded;
+    DenseOperand view;
+  };
+  /// `runs`: how many blocks each rank owns.
+  Results run(DenseKernels& dense, Layer& layer, const std::vector<Index>& runs) {
+    const Index batch = layer.x.rows, m = layer.w.rows, n = layer.w.cols;
+    const bool rounds = GetParam() == Precision::bf16;
+    Results results{make(batch, m), make(batch, m), make(m, n), {}};
+    const Index distance = batch * ((n + 3) / 4 * 4);
+    Buffer<float> dx(layer.blocks * distance, memory_);
+    const Operand x(layer.x, *pointwise_, rounds, memory_);
+    Index block = 0;
+    for (const Index owned : runs) {
+      const Index first = block * layer.block;
+      const Index units = std::min(owned * layer.block, m - first);
+      Matrix own_w = cut(layer.w, first, units, 0, n);
+      Matrix own_delta = cut(layer.delta, 0, batch, first, units);
+      const Operand w(own_w, *pointwise_, rounds, memory_);
+      const Operand delta(own_delta, *pointwise_, rounds, memory_);
+      const MatrixView<float> z = results.z.view().columns(first, units);
+      dense.affine(x.view, w.view, {layer.bias.gpu.data() + first, units}, z, layer.block);
+      const MatrixView<float> sum = results.sum.view().columns(first, units);
+      pointwise_->copy(z, sum);
+      dense.multiply_transposed(x.view, w.view, sum, Existing::add, layer.block);
+      std::vector<MatrixView<float>> parts;
+      for (Index i = 0; i < owned; ++i)
+        parts.push_back({dx.data() + block++ * distance, batch, n, (n + 3) / 4 * 4});
+      dense.multiply_each(delta.view, w.view, layer.block, parts);
+      dense.gradient(delta.view, x.view, 0.5f, results.g.view().row_range(first, units),
+                     Existing::overwrite, layer.block);
+      cuda::check(cudaDeviceSynchronize(), "products of blocks");
+    }
+    for (Matrix* result : {&results.z, &results.sum, &results.g}) result->fetch();
+    results.dx.resize(std::size_t(dx.size()));
+    dx.read(results.dx.data(), dx.size());
+    return results;
+  }
+  static bool same_bits(Matrix& a, Matrix& b) {
+    for (Index r = 0; r < a.rows; ++r)
+      if (std::memcmp(&a(r, 0), &b(r, 0), std::size_t(a.cols) * sizeof(float)) != 0) return false;
+    return true;
+  }
+  /// The parts of dx have no padding where n is a multiple of 4.
+  static void expect_same_bits(Results& a, Results& b, const std::string& what) {
+    EXPECT_TRUE(same_bits(a.z, b.z)) << what;
+    EXPECT_TRUE(same_bits(a.sum, b.sum)) << what;
+    EXPECT_TRUE(same_bits(a.g, b.g)) << what;
+    EXPECT_EQ(std::memcmp(a.dx.data(), b.dx.data(), a.dx.size() * sizeof(float)), 0) << what;
+  }
+  const std::unique_ptr<PointwiseKernels> pointwise_ =
+      cuda::make_pointwise({nullptr, memory_, GetParam(), 132});
+};
+
+TEST_P(DenseBlocksTest, HaveTheSameBitsWhateverOthersAreInTheCall) {
+  const auto dense = kernels();
+  struct Case {
+    Index examples, units, width, block;
+  };
+  for (const Case& c :
+       {Case{1024, 1536, 1536, 384}, Case{1024, 1024, 512, 256}, Case{512, 256, 1024, 64},
+        Case{300, 1000, 260, 256}, Case{256, 257, 1000, 96}, Case{100, 256, 64, 64},
+        Case{64, 384, 2048, 96}, Case{2048, 512, 128, 128}}) {
+    SCOPED_TRACE(c.units);
+    Layer layer{c.block,
+                (c.units + c.block - 1) / c.block,
+                make(c.examples, c.width),
+                make(c.units, c.width),
+                make(c.examples, c.units),
+                make(1, c.units)};
+    Results alone = run(*dense, layer, std::vector<Index>(std::size_t(layer.blocks), 1));
+    if (layer.blocks == 4)
+      for (const std::vector<Index>& runs : {std::vector<Index>{4}, {2, 2}, {3, 1}, {1, 3}}) {
+        Results results = run(*dense, layer, runs);
+        expect_same_bits(alone, results, std::to_string(runs[0]) + " first");
+      }
+    Results whole = run(*dense, layer, {layer.blocks});
+    expect_same_bits(alone, whole, "all");
+    expect_product(whole.z, std::vector<float>(whole.z.host.size(), 0.0f), c.width, 1.0, 0.0,
+                   [&](Index r, Index k, Index col) {
+                     return double(layer.x(r, k)) * double(layer.w(col, k)) +
+                            (k == 0 ? double(layer.bias(0, col)) : 0.0);
+                   });
+    expect_product(whole.g, {}, c.examples, 0.5, 0.0, [&](Index r, Index k, Index col) {
+      return double(layer.delta(k, r)) * double(layer.x(k, col));
+    });
+  }
+}
+
+std::string precision_name(const testing::TestParamInfo<Precision>& info) {
+  return std::string(name_of(info.param));
+}
+
 INSTANTIATE_TEST_SUITE_P(Precisions, DensePrecisionTest,
-                         testing::Values(Precision::tf32, Precision::bf16),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+                         testing::Values(Precision::tf32, Precision::bf16), precision_name);
+INSTANTIATE_TEST_SUITE_P(Precisions, DenseBlocksTest,
+                         testing::Values(Precision::fp32, Precision::tf32, Precision::bf16),
+                         precision_name);
 
 }  // namespace
 }  // namespace norn

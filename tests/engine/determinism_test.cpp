@@ -67,6 +67,17 @@ TEST(DeterminismOfLongRuns, OfRanksAndThreads) {
   EXPECT_TRUE(same_bits(alone, run(recipe, 60, 3, 2)));
 }
 
+// As on a GPU: output layers are one block, hidden layers of 50 and more units are several.
+TEST(DeterminismOfLongRuns, OfRanksThatShareHiddenLayersOnly) {
+  for (const Recipe& each : all_recipes()) {
+    SCOPED_TRACE(each.name);
+    Recipe recipe = each;
+    recipe.blocks.minimum_width = recipe.blocks.maximum_width = 4096;
+    recipe.blocks.wanted_blocks = 4;
+    recipe.blocks.minimum_hidden_width = recipe.blocks.hidden_multiple = 8;
+    EXPECT_TRUE(same_bits(run(recipe, 6, 1, 1), run(recipe, 6, 3, 1)));
+  }
+}
 // Cut as production cuts it, the network has layers of one block: most ranks own nothing of them.
 TEST(DeterminismOfLongRuns, OfRanksWithoutUnits) {
   Recipe recipe = all_recipes().front();

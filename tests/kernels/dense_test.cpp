@@ -107,6 +107,93 @@ TEST_F(DenseTest, AddKeepsWhatTheResultHeld) {
   }
 }
 
+/// Batch, destination units, source units, units of a block.
+std::vector<std::array<Index, 4>> block_shapes() {
+  return {{7, 5, 3, 8},      {7, 40, 33, 8},   {1, 12, 1, 3},      {33, 257, 64, 96},
+          {0, 10, 4, 5},     {5, 10, 0, 5},    {64, 256, 128, 64}, {300, 1000, 40, 256},
+          {128, 70, 96, 10}, {16, 600, 9, 576}};
+}
+
+TEST_F(DenseTest, ProductsOfBlocksAgreeWithFloat64) {
+  Executor executor(2);
+  const auto kernels = samples::make_dense(executor);
+  for (const auto& [batch, m, n, block] : block_shapes()) {
+    SCOPED_TRACE(fmt::format("B {} M {} N {} in blocks of {}", batch, m, n, block));
+    auto x = random_matrix(batch, n), w = random_matrix(m, n), delta = random_matrix(batch, m);
+    auto bias = random_matrix(1, m), z = random_matrix(batch, m), g = random_matrix(m, n);
+    const auto forward = [&](const auto& start) {
+      expect_product(
+          z.view(), n, 1.0, [&](Index r, Index k) { return x(r, k); },
+          [&](Index k, Index c) { return w(c, k); }, start);
+    };
+    PaddedMatrix<float> before = z;
+    kernels->multiply_transposed(x.view(), w.view(), z.view(), Existing::add, block);
+    forward([&](Index r, Index c) { return double(before(r, c)); });
+    kernels->affine(x.view(), w.view(), {bias.view().row(0), m}, z.view(), block);
+    forward([&](Index, Index c) { return double(bias(0, c)); });
+    kernels->gradient(delta.view(), x.view(), 0.25f, g.view(), Existing::overwrite, block);
+    expect_product(
+        g.view(), batch, 0.25, [&](Index r, Index k) { return delta(k, r); },
+        [&](Index k, Index c) { return x(k, c); }, kZero);
+    EXPECT_TRUE(z.padding_is_intact() && g.padding_is_intact());
+  }
+}
+
+TEST_F(DenseTest, EachBlockHasItsOwnPartOfTheSourcesDelta) {
+  Executor executor(2);
+  const auto kernels = samples::make_dense(executor);
+  for (const auto& [batch, m, n, block] : block_shapes())
+    for (const Index behind : {0, 3}) {  // rows between the parts
+      SCOPED_TRACE(fmt::format("B {} M {} N {} in blocks of {}", batch, m, n, block));
+      auto w = random_matrix(m, n), delta = random_matrix(batch, m);
+      const Index blocks = (m + block - 1) / block;
+      PaddedMatrix<float> all(blocks * (batch + behind), n);
+      std::vector<MatrixView<float>> parts;
+      for (Index b = 0; b < blocks; ++b)
+        parts.push_back(all.view().row_range(b * (batch + behind), batch));
+      kernels->multiply_each(delta.view(), w.view(), block, parts);
+      for (Index b = 0; b < blocks; ++b)
+        expect_product(
+            parts[std::size_t(b)], std::min(block, m - b * block), 1.0,
+            [&](Index r, Index k) { return delta(r, b * block + k); },
+            [&](Index k, Index c) { return w(b * block + k, c); }, kZero);
+      EXPECT_TRUE(all.padding_is_intact());
+    }
+}
+
+TEST_F(DenseTest, ABlockHasTheSameBitsWhateverOthersAreInTheCall) {
+  Executor executor(2);
+  const auto kernels = samples::make_dense(executor);
+  for (const auto& [batch, m, n, block] : std::vector<std::array<Index, 4>>{
+           {64, 256, 256, 64}, {300, 1000, 128, 256}, {96, 257, 40, 96}, {512, 512, 100, 128}}) {
+    SCOPED_TRACE(fmt::format("B {} M {} N {} in blocks of {}", batch, m, n, block));
+    auto x = random_matrix(batch, n), w = random_matrix(m, n), delta = random_matrix(batch, m);
+    const Index blocks = (m + block - 1) / block;
+    const auto run = [&](Index at_once) {
+      PaddedMatrix<float> z(batch, m), dx(blocks * batch, n), g(m, n);
+      for (Index b = 0; b < blocks; b += at_once) {
+        const Index first = b * block, units = std::min(at_once * block, m - first);
+        const MatrixView<float> own = MatrixView<float>(w.view()).row_range(first, units);
+        const MatrixView<float> deltas = MatrixView<float>(delta.view()).columns(first, units);
+        std::vector<MatrixView<float>> parts;
+        for (Index p = b; p < std::min(b + at_once, blocks); ++p)
+          parts.push_back(dx.view().row_range(p * batch, batch));
+        kernels->multiply_transposed(x.view(), own, z.view().columns(first, units),
+                                     Existing::overwrite, block);
+        kernels->multiply_each(deltas, own, block, parts);
+        kernels->gradient(deltas, x.view(), 0.5f, g.view().row_range(first, units),
+                          Existing::overwrite, block);
+      }
+      std::vector<std::uint32_t> bits = samples::bits_of(z.view());
+      samples::append(bits, samples::bits_of(dx.view()));
+      samples::append(bits, samples::bits_of(g.view()));
+      return bits;
+    };
+    const auto alone = run(1);
+    for (const Index at_once : {2, 3, 4}) EXPECT_TRUE(alone == run(at_once)) << at_once;
+  }
+}
+
 TEST_F(DenseTest, TurnsMatricesOverWithZerosBehind) {
   Executor executor(2);
   const auto kernels = samples::make_dense(executor);
@@ -164,6 +251,14 @@ TEST_F(DenseTest, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW(kernels->multiply(c.view(), b.view(), wrong.view()), ShapeError);
   EXPECT_THROW(kernels->gradient(c.view(), a.view(), 1.0f, wrong.view()), ShapeError);
   EXPECT_THROW(kernels->turn(a.view(), c.view()), ShapeError);
+  PaddedMatrix<float> parts(9, 4);
+  const auto part = [&](Index row) { return parts.view().row_range(row, 3); };
+  for (const std::vector<MatrixView<float>>& dx : {std::vector<MatrixView<float>>{part(0), part(3)},
+                                                   {part(0), part(3), wrong.view()},
+                                                   {part(0), part(3), part(5)}})
+    EXPECT_THROW(kernels->multiply_each(c.view(), b.view(), 2, dx), ShapeError);
+  EXPECT_THROW(kernels->gradient(c.view(), a.view(), 1.0f, b.view(), Existing::overwrite, -1),
+               ShapeError);
   try {
     kernels->multiply(c.view(), b.view(), wrong.view());
   } catch (const ShapeError& error) {

@@ -4,6 +4,8 @@
 #include "norn/base/bfloat16.h"
 #include "norn/tensor/views.h"
 
+#include <span>
+
 /// Products of dense matrices. Weights of a dense source are stored [M x N]: one row per
 /// destination unit.
 namespace norn {
@@ -55,6 +57,10 @@ enum class Existing { overwrite, add };
 /// Sums run in an order that the shapes alone fix, so a block's product has the same bits wherever
 /// it is computed. On the CPU, runs of whole tiles (256 rows x 512 columns of the result) have the
 /// bits that they have in the product of the whole.
+///
+/// A call may take several blocks of units: `block` says how many units each has, the last one
+/// perhaps fewer. Then the bits of a block depend on `block` and on its own shape, not on which
+/// other blocks are in the call. 0: all units are one product, whose bits may be others.
 class DenseKernels {
  public:
   virtual ~DenseKernels() = default;
@@ -62,18 +68,25 @@ class DenseKernels {
   /// z = x * w^T (or z += x * w^T).
   ///   x [B x N] activations of the source,  w [M x N] weights of a block of units,  z [B x M]
   /// Throws ShapeError unless the shapes fit. Cost: 2*B*M*N flops.
-  void multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z, Existing existing);
+  void multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z, Existing existing,
+                           Index block = 0);
 
   /// z = x * w^T + bias, bias [M] added to every row.
-  void affine(DenseOperand x, DenseOperand w, VectorView<const float> bias, MatrixView<float> z);
+  void affine(DenseOperand x, DenseOperand w, VectorView<const float> bias, MatrixView<float> z,
+              Index block = 0);
   /// dx = delta * w: one block's part of the source's delta.
   ///   delta [B x M],  w [M x N],  dx [B x N] overwritten
   void multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx);
+  /// dx[i] = delta * w over the units of block i alone: its part of the source's delta. The parts
+  /// have one stride and are equally far apart, by a multiple of it.
+  ///   delta [B x M],  w [M x N],  dx [blocks] of [B x N] overwritten
+  void multiply_each(DenseOperand delta, DenseOperand w, Index block,
+                     std::span<const MatrixView<float>> dx);
 
   /// g = scale * delta^T * x (or g += it): the weight gradient of a block.
   ///   delta [B x M],  x [B x N],  g [M x N]
   void gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
-                Existing existing = Existing::overwrite);
+                Existing existing = Existing::overwrite, Index block = 0);
 
   /// turned(c, r) = x(r, c), and zero in its columns beyond the rows of x.
   ///   x [B x N],  turned [N x at least B]
@@ -81,12 +94,14 @@ class DenseKernels {
 
  private:
   virtual void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
-                                      Existing existing) = 0;
+                                      Existing existing, Index block) = 0;
   virtual void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
-                         MatrixView<float> z) = 0;
+                         MatrixView<float> z, Index block) = 0;
   virtual void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) = 0;
+  virtual void do_multiply_each(DenseOperand delta, DenseOperand w, Index block,
+                                std::span<const MatrixView<float>> dx) = 0;
   virtual void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
-                           Existing existing) = 0;
+                           Existing existing, Index block) = 0;
   virtual void do_turn(MatrixView<const float> x, MatrixView<float> turned) = 0;
 };
 

@@ -50,12 +50,12 @@ class FusedKernels {
   virtual void add_totals() = 0;
   /// One step of the rule for w with the gradient scale * delta^T * x, which is not stored.
   ///   delta [B x W],  x [B x N],  w, slot, rounded as for UpdateKernels::update
-  /// May depend on how many units there are in the call, unless takes_any_units().
+  /// `block` as for DenseKernels: the bits of a block are the same whatever other blocks are in the
+  /// call. Returns false, and does nothing, for what it does not support, whatever the blocks.
   virtual bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta,
                       DenseOperand x, float scale, MatrixView<float> w,
-                      std::array<MatrixView<float>, 2> slot, MatrixView<Bfloat16> rounded) = 0;
-  /// Whether update() gives a unit the same bits whatever other units are in the call.
-  virtual bool takes_any_units() const = 0;
+                      std::array<MatrixView<float>, 2> slot, MatrixView<Bfloat16> rounded,
+                      Index block = 0) = 0;
 };
 
 }  // namespace norn

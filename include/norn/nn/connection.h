@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 /// Weight matrices and the connections that use them. Nothing here knows of ranks beyond "which
@@ -108,7 +109,12 @@ struct Scratch {
   Buffer<float> gradient;  ///< one tile of a weight gradient
 };
 
-/// A weight matrix as seen from one destination layer.
+/// How many units' weight gradients are made together: as many whole blocks of `block` units as
+/// stay in a cache, of `units` that there are; or a part of one.
+Index gradient_units(const BlockRule& rule, Index block, Index units, Index sources);
+
+/// A weight matrix as seen from one destination layer. `block` is the width of that layer's blocks,
+/// of which a call may take several (DenseKernels); 0 where the layer is one block.
 class Connection {
  public:
   /// `transposed`: the matrix is used the other way round than its owner does.
@@ -124,24 +130,21 @@ class Connection {
   Index sources() const;
 
   /// z += x * w for destination units `units`.   z [B x units]
-  void forward(const Compute& compute, const LayerOutput& x, Range units,
+  void forward(const Compute& compute, const LayerOutput& x, Range units, Index block,
                MatrixView<float> z) const;
   /// z = bias + x * w in one pass. Only when begins_with_bias(), or x is sparse.   bias [units]
-  void forward_from_bias(const Compute& compute, const LayerOutput& x, Range units,
+  void forward_from_bias(const Compute& compute, const LayerOutput& x, Range units, Index block,
                          VectorView<const float> bias, MatrixView<float> z) const;
   /// The weights to `units`, rows or columns as stored, for products.
   DenseOperand operand(Range units) const;
   bool begins_with_bias() const { return !sparse_source_ && rows_are_destinations(); }
-  /// dx = delta * w^T: these units' part of the source's delta.   delta [B x units],  dx [B x N]
-  void input_delta(const Compute& compute, const DenseOperand& delta, Range units,
-                   MatrixView<float> dx) const;
-  /// Gradient and update of the weights to `units` at once, where the device can do so without a
-  /// unit's bits depending on the others. Returns false, and does nothing, where it cannot.
-  bool update_any_units(const Compute& compute, const WeightStep& step, const LayerOutput& x,
-                        const DenseOperand& delta, Range units) const;
-  /// Gradient and update of the weights to `units`, tile by tile, never stored whole.
+  /// dx[i] = delta * w^T over block i of these units: its part of the source's delta.
+  ///   delta [B x units],  dx [blocks] of [B x N], equally far apart
+  void input_delta(const Compute& compute, const DenseOperand& delta, Range units, Index block,
+                   std::span<const MatrixView<float>> dx) const;
+  /// Gradient and update of the weights to `units`, some units at a time, never stored whole.
   void update(const Compute& compute, const WeightStep& step, const LayerOutput& x,
-              const DenseOperand& delta, Range units, Scratch& scratch) const;
+              const DenseOperand& delta, Range units, Index block, Scratch& scratch) const;
   /// The gradient of the weights to `units` into their place in `whole` (the shape that the weights
   /// are stored in).
   void gradient(const Compute& compute, float scale, const LayerOutput& x,
@@ -158,12 +161,10 @@ class Connection {
   /// By source: gradient and update of the weights of these source units, as update().
   void update_by_source(const Compute& compute, const WeightStep& step, const DenseOperand& x,
                         const DenseOperand& delta, Range units, Scratch& scratch) const;
-  /// Elements of Scratch::gradient that updates need for blocks of that width.
-  Index gradient_tile(const BlockRule& rule, Index block_width) const;
+  /// Elements of Scratch::gradient that update() needs for calls of up to `units` units.
+  Index gradient_tile(const BlockRule& rule, Index block, Index units) const;
 
  private:
-  bool update_in_product(const Compute& compute, const WeightStep& step, const LayerOutput& x,
-                         const DenseOperand& delta, Range units) const;
   bool rows_are_destinations() const { return weights_->shape().by_destination != transposed_; }
   template <typename T>
   MatrixView<T> view(MatrixView<T> stored, Range units) const;

@@ -40,9 +40,15 @@ class DeltaSum {
   /// Starts a step of `examples` examples. `flags`: two words of the device's memory, 0 when the
   /// step runs: whether coarse words were used, and whether a term was out of range.
   void begin(Index examples, std::int64_t* flags);
-  /// Where the next term of all units that are summed here may be written for add() to take it as
-  /// it stands; empty where there is no such place.
-  MatrixView<float> next_term(const Compute& compute);
+  /// Where up to `wanted` terms, at least one, of all units that are summed here may be written for
+  /// add() to take them as they stand, one after the other. None where there are no such places.
+  struct Places {
+    MatrixView<float> of[FixedTerms::kMost];
+    Index count = 0;
+    std::span<const MatrixView<float>> all() const { return {of, std::size_t(count)}; }
+  };
+  Places next_terms(const Compute& compute, Index wanted);
+  MatrixView<float> next_term(const Compute& compute) { return next_terms(compute, 1).of[0]; }
   /// Adds one term to the columns from `first_unit` on. Several lanes may do so at a time (of the
   /// CPU: a GPU has one).
   void add(const Compute& compute, Index first_unit, MatrixView<const float> term);

@@ -28,6 +28,14 @@ SparsenessPenalty sparseness_of(const NetworkDescriptor& network, const LayerDes
 bool keeps_outputs_before_dropout(const LayerDescriptor& layer,
                                   const SparsenessPenalty& sparseness);
 
+/// The blocks of a layer with units.
+BlockPartition partition_of(const LayerDescriptor& layer, Index batch, const BlockRule& rule);
+/// Columns of a hidden layer's deltas as they are stored: rows begin at 16 bytes for products,
+/// whichever units are this rank's.
+constexpr Index delta_stride(Index units) {
+  return (units + 7) / 8 * 8;
+}
+
 /// A hidden layer or an output layer: bias, batch normalisation, activations and deltas of the
 /// units of this rank.
 class UnitLayer {
@@ -50,6 +58,8 @@ class UnitLayer {
   const Settings& settings() const { return settings_; }
   const BlockPartition& partition() const { return settings_.partition; }
   Range mine() const { return settings_.mine; }
+  /// The width of its blocks, as products want it: 0 where the layer is one block.
+  Index block() const { return partition().blocks() > 1 ? partition().block_width() : 0; }
   bool is_output() const { return descriptor().kind == LayerKind::output; }
   bool is_softmax() const { return std::holds_alternative<SoftMax>(descriptor().activation); }
 
@@ -83,10 +93,9 @@ class UnitLayer {
 
   /// own() = bias.
   void begin_forward(const Compute& compute, Index examples);
-  /// own() = bias + product with x, for units of a connection that begins_with_bias() or whose x
-  /// is sparse.
+  /// own() = bias + product with x, for a connection that begins_with_bias() or whose x is sparse.
   void begin_with_product(const Compute& compute, const Connection& connection,
-                          const LayerOutput& x, Range units, Index examples);
+                          const LayerOutput& x, Index examples);
   /// own() = dropout(f(norm(own()))), for pre-activations that are complete. SoftMax waits for
   /// softmax().
   void finish_forward(const Compute& compute, Index examples, Pass pass,
@@ -95,7 +104,9 @@ class UnitLayer {
   void softmax(const Compute& compute, Index examples);
 
   /// [B x own units] d cost / d activation, then d cost / d pre-activation.
-  MatrixView<float> delta(Index examples) { return delta_.first_rows(examples); }
+  MatrixView<float> delta(Index examples) {
+    return delta_.first_rows(examples).columns(0, mine().count());
+  }
   /// delta() from delta_sum: d cost / d activation, or where nothing stands between them d cost /
   /// d pre-activation at once. `alone`: there are no other ranks, whose maximum must be joined to
   /// this one's before delta_sum adapts to it.
@@ -128,6 +139,9 @@ class UnitLayer {
     return !is_softmax() && (mine().count() == partition().width() || !settings_.is_joined);
   }
   MatrixView<float> turned_output(Index examples);
+  MatrixView<Bfloat16> rounded_delta(Index examples) {
+    return rounded_delta_.first_rows(examples).columns(0, mine().count());
+  }
   void undo_dropout(const Compute& compute, Index examples, const StepPosition& position);
   MatrixView<const float> activation_values(Index examples);
   /// Whether delta_sum gives the delta behind the activation, and whether it is final.
@@ -141,11 +155,11 @@ class UnitLayer {
   Matrix<float> out_;                // [batch x width], hidden layers
   Matrix<Bfloat16> rounded_out_;     // [batch x width], where products read it
   Matrix<float> turned_out_;         // [width x batch, rounded up], where gradients read it
-  Matrix<Bfloat16> rounded_delta_;   // [batch x mine], where products read it
+  Matrix<Bfloat16> rounded_delta_;   // [batch x delta_stride(mine)], where products read it
   Matrix<float> before_dropout_;     // [batch x mine], where they are kept
   Matrix<float> normalised_;         // [batch x mine], with batch normalisation
   Buffer<float> inverse_deviation_;  // [mine]
-  Matrix<float> delta_;              // [batch x mine], hidden layers in training
+  Matrix<float> delta_;              // [batch x delta_stride(mine)], hidden layers in training
   Buffer<float> gradient_;           // [mine]
   Buffer<float> gradient2_;          // [mine]
 };

@@ -25,6 +25,17 @@ struct BlockRule {
   Index most_blocks = Index(1) << 40;  ///< beyond which blocks become wider, up to maximum_width
   Index round = 1;                     ///< blocks that are wider than this become a multiple of it
   Index joined_elements = Index(1) << 20;  ///< batch x width of a layer that is worth not joining
+  /// Where the minimum and the multiple are others for hidden layers; 0: they are not.
+  Index minimum_hidden_width = 0;
+  Index hidden_multiple = 0;
+
+  /// The rule for hidden layers.
+  BlockRule of_hidden() const {
+    BlockRule rule = *this;
+    if (minimum_hidden_width > 0) rule.minimum_width = minimum_hidden_width;
+    if (hidden_multiple > 0) rule.multiple = hidden_multiple;
+    return rule;
+  }
 };
 
 /// A layer's units cut into blocks. A function of the width, the batch size and the device kind's

@@ -12,19 +12,19 @@ using staged::TestDevice;
 class StagedDense final : public DenseKernels {
  private:
   void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
-                              Existing existing) override {
+                              Existing existing, Index block) override {
     StagedMatrix a(x.values), b(w.values);
     StagedMatrix c(z);
-    kernels_->multiply_transposed(a.view(), b.view(), c.view(), existing);
+    kernels_->multiply_transposed(a.view(), b.view(), c.view(), existing, block);
     TestDevice::get().finish();
     c.back();
   }
-  void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
-                 MatrixView<float> z) override {
+  void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias, MatrixView<float> z,
+                 Index block) override {
     StagedMatrix a(x.values), b(w.values);
     staged::StagedVector v(bias);
     StagedMatrix c(z);
-    kernels_->affine(a.view(), b.view(), v.view(), c.view());
+    kernels_->affine(a.view(), b.view(), v.view(), c.view(), block);
     TestDevice::get().finish();
     c.back();
   }
@@ -35,11 +35,28 @@ class StagedDense final : public DenseKernels {
     TestDevice::get().finish();
     c.back();
   }
+  // Parts that lie one after the other are one matrix to be copied.
+  void do_multiply_each(DenseOperand delta, DenseOperand w, Index block,
+                        std::span<const MatrixView<float>> dx) override {
+    if (dx.empty()) return;
+    StagedMatrix a(delta.values), b(w.values);
+    MatrixView<float> all = dx[0];
+    const Index apart =
+        dx.size() > 1 && dx[0].stride > 0 ? (dx[1].data - dx[0].data) / dx[0].stride : dx[0].rows;
+    all.rows += (Index(dx.size()) - 1) * apart;
+    StagedMatrix c(all);
+    std::vector<MatrixView<float>> parts;
+    for (std::size_t i = 0; i < dx.size(); ++i)
+      parts.push_back(c.view().row_range(Index(i) * apart, dx[i].rows));
+    kernels_->multiply_each(a.view(), b.view(), block, parts);
+    TestDevice::get().finish();
+    c.back();
+  }
   void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
-                   Existing existing) override {
+                   Existing existing, Index block) override {
     StagedMatrix a(delta.values), b(x.values);
     StagedMatrix c(g);
-    kernels_->gradient(a.view(), b.view(), scale, c.view(), existing);
+    kernels_->gradient(a.view(), b.view(), scale, c.view(), existing, block);
     TestDevice::get().finish();
     c.back();
   }

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of deltas: the same bits wherever the terms wait and however they come.
+#include "norn/nn/delta_sum.h"
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace norn {
+namespace {
+
+constexpr Index kExamples = 5;
+constexpr Index kUnits = 7;
+
+// Main memory that passes for a GPU's, where terms wait in places.
+class DeviceLikeMemory final : public Memory {
+ public:
+  void* allocate(std::size_t bytes) override { return host_memory().allocate(bytes); }
+  void release(void* data, std::size_t bytes) noexcept override {
+    host_memory().release(data, bytes);
+  }
+  void fill_zero(void* data, std::size_t bytes) override { host_memory().fill_zero(data, bytes); }
+  bool is_host() const override { return false; }
+};
+
+class DeltaSumTest : public testing::Test {
+ protected:
+  std::vector<Matrix<float>> random_terms(Index count) {
+    std::vector<Matrix<float>> terms;
+    for (Index i = 0; i < count; ++i) {
+      terms.emplace_back(kExamples, kUnits);
+      for (Index e = 0; e < terms.back().view().size(); ++e)
+        terms.back().view().data[e] = std::normal_distribution<float>(0.0f, 1.0f)(random_);
+    }
+    return terms;
+  }
+  /// Takes the sum of the terms, which come `at_once` at a time.
+  std::vector<float> sum(DeltaSum& sum, std::vector<Matrix<float>>& terms, Index at_once) {
+    std::int64_t flags[2] = {0, 0};
+    sum.begin(kExamples, flags);
+    for (Index i = 0; i < Index(terms.size());) {
+      const Index wanted = std::min(at_once, Index(terms.size()) - i);
+      const DeltaSum::Places places = sum.next_terms(compute_, wanted);
+      EXPECT_LE(places.count, wanted);
+      for (const MatrixView<float>& place : places.all()) {
+        EXPECT_EQ(place.data - places.of[0].data,
+                  (&place - places.all().data()) * kExamples * place.stride);
+        for (Index r = 0; r < kExamples; ++r)
+          std::copy_n(terms[std::size_t(i)].view().row(r), kUnits, place.row(r));
+        ++i;
+      }
+      for (const MatrixView<float>& place : places.all()) sum.add(compute_, 0, place);
+      if (places.count == 0) sum.add(compute_, 0, terms[std::size_t(i++)].view());
+    }
+    Matrix<float> result(kExamples, kUnits);
+    sum.take(compute_, 0, result.view());
+    EXPECT_EQ(flags[1], 0);
+    return {result.view().data, result.view().data + kExamples * kUnits};
+  }
+
+  std::mt19937 random_{std::random_device{}()};
+  Executor executor_{1};
+  Kernels kernels_ = make_cpu_kernels(executor_);
+  DeviceLikeMemory device_;
+  Compute compute_{executor_, kernels_, device_};
+};
+
+TEST_F(DeltaSumTest, HasTheSameBitsHoweverTermsCome) {
+  for (Index count : {1, 3, 4, 5, 9}) {
+    SCOPED_TRACE(count);
+    std::vector<Matrix<float>> terms = random_terms(count);
+    DeltaSum on_host({kExamples, kUnits, count, false}, host_memory());
+    const std::vector<float> expected = sum(on_host, terms, 1);
+    for (Index e = 0; e < kExamples * kUnits; ++e) {
+      double exact = 0.0;
+      for (Matrix<float>& term : terms) exact += double(term.view().data[e]);
+      ASSERT_NEAR(expected[std::size_t(e)], exact, 1e-6);
+    }
+    for (bool joins : {false, true})
+      for (Index at_once : {1, 2, 3, 4, 9}) {
+        DeltaSum on_device({kExamples, kUnits, count, joins}, device_);
+        for (int step = 0; step < 2; ++step)
+          EXPECT_EQ(sum(on_device, terms, at_once), expected) << at_once;
+      }
+  }
+}
+
+TEST_F(DeltaSumTest, NeedsNoWordsForFourTermsOfOneRank) {
+  const Index words = 2 * kExamples * kUnits * Index(sizeof(std::int64_t));
+  const auto bytes = [&](Index terms, bool joins) {
+    const DeltaSum::Shape shape{kExamples, kUnits, terms, joins};
+    EXPECT_EQ(DeltaSum(shape, device_).bytes(), DeltaSum::bytes_of(shape, false));
+    return DeltaSum::bytes_of(shape, false);
+  };
+  const Index place = bytes(1, false);
+  EXPECT_LT(place, words);
+  EXPECT_EQ(bytes(4, false), 4 * place);
+  EXPECT_EQ(bytes(4, true), 4 * place + words);
+  EXPECT_EQ(bytes(5, false), 4 * place + words);
+}
+
+}  // namespace
+}  // namespace norn
