@@ -94,15 +94,16 @@ FixedSum Network::finish_step() {
   in_flight_.pop_front();
   context_.collectives->wait(*context_.compute.kernels.queue, step.done);
   const auto& layers = graph_.network.layers;
-  // One word a layer: bit 0 a cost, bit 1 a delta, bit 2 a sum of SoftMax that is out of range.
-  // Then one a layer for its source sum.
+  // One word a layer, which ranks add up: costs that are not finite, or deltas of a hidden layer,
+  // count 1, sums of SoftMax that are out of range 2^32. Then one a layer for its source sum.
+  constexpr std::int64_t kSumOutOfRange = std::int64_t(1) << 32;
   std::vector<std::int64_t> trouble(2 * layers.size(), 0);
   FixedSum cost;
   const Communicator& ranks = context_.communicator;
   for (int layer : order_) {
     const auto at = std::size_t(layer);
     const bool flagged = step.words[2 * at + 1] != 0;
-    if (units_[at] && flagged) trouble[at] = outputs_[at] ? 4 : 2;
+    if (units_[at] && flagged) trouble[at] = outputs_[at] ? kSumOutOfRange : 1;
     if (const auto& sum = source_sums_[at])
       trouble[layers.size() + at] = step.words[first_sum_flag_ + sum->first_flag + 1];
     if (!outputs_[at]) continue;
@@ -112,7 +113,7 @@ FixedSum Network::finish_step() {
       if (std::isfinite(part))
         cost.add(part);
       else
-        trouble[at] |= 1;
+        trouble[at] += 1;
     }
   }
   const FixedSum all = join_outcome(trouble, cost);
@@ -129,7 +130,7 @@ FixedSum Network::finish_step() {
     const std::int64_t of_layer = trouble[std::size_t(layer)];
     if (of_layer == 0) continue;
     throw divergence(layer, !outputs_[std::size_t(layer)] ? "a delta is not finite"
-                            : of_layer % 4 == 0
+                            : of_layer % kSumOutOfRange == 0
                                 ? "a sum over its units is beyond 2^26, check the targets' values,"
                                 : "the cost is not finite");
   }
