@@ -289,6 +289,17 @@ void Network::build_shared_gradients() {
   }
 }
 
+void Network::build_softmax_rows(Index blocks, OutputState& state) {
+  Memory& memory = context_.compute.memory;
+  state.block_maximum = Matrix<float>(blocks, batch_, memory);
+  state.block_sum = Matrix<float>(blocks, batch_, memory);
+  if (const int ranks = context_.communicator.size(); ranks > 1)
+    state.rank_maximum = Matrix<float>(ranks, batch_, memory);
+  state.maximum = Buffer<float>(batch_, memory);
+  state.total = Buffer<std::int64_t>(batch_, memory);
+  state.coupling = Buffer<std::int64_t>(batch_, memory);
+}
+
 void Network::build_scratch() {
   const auto rank = std::size_t(context_.communicator.rank());
   const auto output_units_at_once = [&](const UnitLayer& layer) {
@@ -321,15 +332,7 @@ void Network::build_scratch() {
     if (keep) state->kept_z = Buffer<float>(mine * batch_, context_.compute.memory);
     if (!keep)
       widest_z = std::max(widest_z, context_.compute.kernels.turns_operands ? at_once : width);
-    if (layer->is_softmax()) {
-      state->block_maximum = Matrix<float>(blocks.count(), batch_, context_.compute.memory);
-      state->block_sum = Matrix<float>(blocks.count(), batch_, context_.compute.memory);
-      if (const int ranks = context_.communicator.size(); ranks > 1)
-        state->rank_maximum = Matrix<float>(ranks, batch_, context_.compute.memory);
-      state->maximum = Buffer<float>(batch_, context_.compute.memory);
-      state->total = Buffer<std::int64_t>(batch_, context_.compute.memory);
-      state->coupling = Buffer<std::int64_t>(batch_, context_.compute.memory);
-    }
+    if (layer->is_softmax()) build_softmax_rows(blocks.count(), *state);
     if (fuses) state->target_runs.emplace(shares_[std::size_t(number)][rank], width, batch_);
     outputs_[std::size_t(number)] = std::move(state);
   }

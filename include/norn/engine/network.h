@@ -120,6 +120,7 @@ class Network {
   bool store_by_destination(int owner_edge) const;
   void build_shared_gradients();
   void build_scratch();
+  void build_softmax_rows(Index blocks, OutputState& state);
   void build_outcome();
   void build_source_sums();
 
