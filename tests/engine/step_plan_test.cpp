@@ -222,8 +222,9 @@ TEST(StepPlan, SaysWhereMoreRanksStopPaying) {
     EXPECT_EQ(plans.front().step.ranks, 1);
     EXPECT_EQ(plans.back().step.ranks, 256);
     EXPECT_EQ(plans.back().step.nodes, 32);
+    // Two ranks have words for what they join where one has none.
     for (std::size_t i = 1; i < plans.size(); ++i)
-      EXPECT_LE(plans[i].memory_bytes, std::int64_t(1.1 * double(plans[i - 1].memory_bytes)));
+      EXPECT_LE(plans[i].memory_bytes, std::int64_t(1.2 * double(plans[i - 1].memory_bytes)));
     return ranks_that_pay(plans);
   };
   const int small = pay(ml20m("Adam"), Precision::bf16);
