@@ -119,7 +119,9 @@ class CudaDense final : public DenseKernels {
     if (result.empty()) return;
     const Extents all = extents(task);
     if (all.depth == 0) {
-      if (task.keep == 0.0f) fill_zero(task);
+      if (task.keep != 0.0f) return;
+      MatrixView<float> block = result;
+      for (Index i = 0; i < task.blocks; ++i, block.data += task.step) fill_zero(block);
       return;
     }
     const Extents whole = whole_runs(task, all);
@@ -142,15 +144,11 @@ class CudaDense final : public DenseKernels {
     part_of(0, all.columns, whole.rows, all.rows - whole.rows, 0, all.depth, true);
   }
 
-  void fill_zero(const DensePlans::Task& task) {
-    MatrixView<float> m = task.result;
-    for (Index block = 0; block < task.blocks; ++block) {
-      check(cudaMemset2DAsync(m.data, std::size_t(m.stride) * sizeof(float), 0,
-                              std::size_t(m.cols) * sizeof(float), std::size_t(m.rows),
-                              stream_.stream),
-            "cudaMemset2DAsync");
-      m.data += task.step;
-    }
+  void fill_zero(MatrixView<float> m) {
+    check(
+        cudaMemset2DAsync(m.data, std::size_t(m.stride) * sizeof(float), 0,
+                          std::size_t(m.cols) * sizeof(float), std::size_t(m.rows), stream_.stream),
+        "cudaMemset2DAsync");
   }
 
   void multiply_transposed(DenseOperand x, DenseOperand w, const float* bias, MatrixView<float> z,
@@ -187,6 +185,10 @@ class CudaDense final : public DenseKernels {
   void do_multiply_each(DenseOperand delta, DenseOperand w, Index block,
                         std::span<const MatrixView<float>> dx) override {
     if (dx.empty() || dx[0].empty()) return;
+    if (w.rows() == 0) {  // sums of nothing
+      for (const MatrixView<float>& part : dx) fill_zero(part);
+      return;
+    }
     const Side all_w = side_of(w, false, second_), all_deltas = side_of(delta, false, first_);
     const double each = double(dx[0].rows) * double(dx[0].cols);
     const Index step = dx.size() > 1 ? dx[1].data - dx[0].data : round_up(dx[0].size(), 4);

@@ -3,6 +3,7 @@
 
 #include "norn/base/error.h"
 #include "norn/parallel/collectives.h"
+#include "src/parallel/nccl/copy_rows.h"
 
 #include <algorithm>
 #include <array>
@@ -123,11 +124,10 @@ class NcclCollectives final : public Collectives {
   template <typename T>
   void copy(MatrixView<const T> from, MatrixView<T> to) const {
     if (from.empty()) return;
-    check(
-        cudaMemcpy2DAsync(to.data, std::size_t(to.stride) * sizeof(T), from.data,
-                          std::size_t(from.stride) * sizeof(T), std::size_t(from.cols) * sizeof(T),
-                          std::size_t(from.rows), cudaMemcpyDeviceToDevice, stream_),
-        "cudaMemcpy2DAsync");
+    const auto bytes = [](Index elements) { return elements * std::int64_t(sizeof(T)); };
+    check(copy_rows({to.data, bytes(to.stride)}, {const_cast<T*>(from.data), bytes(from.stride)},
+                    bytes(from.cols), from.rows, stream_),
+          "copy_rows");
   }
   /// What this rank brings, for runs whose steps are verified; not while a graph is captured.
   template <typename T>
