@@ -46,6 +46,14 @@ struct Beginning {
   bool resumed = false;
 };
 
+// "one process", "MPI, 2 ranks", "MPI, 2 ranks, NCCL 2.28.9".
+std::string joined_by(const Context& context) {
+  std::string text = context.communicator.describe();
+  if (context.communicator.size() > 1 && !context.compute.memory.is_host())
+    text += ", " + context.collectives->describe();
+  return text;
+}
+
 class TrainingRun {
  public:
   TrainingRun(const TrainerOptions& options, MpiSession& session)
@@ -259,7 +267,7 @@ class TrainingRun {
     console_.info(fmt::format("{} weights, {} of memory{}, {}, {}", with_thousands(plan.weights),
                               human_bytes(double(plan.total_bytes())),
                               settings.data_on_gpu ? ", data on the GPU" : "",
-                              runtime.description(), context.communicator.describe()));
+                              runtime.description(), joined_by(context)));
     if (settings.data_on_gpu) data.move_to(context.compute.memory);
     return false;
   }
