@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of a plan against those that training really calls.
 #include "norn/engine/step_plan.h"
+#include "tests/support/passing_communicator.h"
 #include "tests/support/recipes.h"
 
 #include <map>
@@ -12,22 +13,10 @@ namespace {
 
 using Kind = CollectivePlan::Kind;
 
-// Passes everything on to another one, and counts bytes of whole arrays by kind.
-class CountingCommunicator final : public Communicator {
+// Counts bytes of whole arrays by kind.
+class CountingCommunicator final : public test::PassingCommunicator {
  public:
-  explicit CountingCommunicator(Communicator& inner) : inner_(inner) {}
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
-  std::string describe() const override { return inner_.describe(); }
-  std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) override {
-    return inner_.gather_to_all(mine);
-  }
-  void broadcast(std::span<std::byte> data, int root) override { inner_.broadcast(data, root); }
-  void barrier() override { inner_.barrier(); }
-  void wait_for(const std::function<bool()>& done, const char* operation) override {
-    inner_.wait_for(done, operation);
-  }
-
+  using PassingCommunicator::PassingCommunicator;
   std::map<Kind, double> bytes;
   std::map<Kind, int> calls;
 
@@ -38,31 +27,29 @@ class CountingCommunicator final : public Communicator {
   }
   void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
     count(Kind::all_gather, double(whole.size()), sizeof(float));
-    inner_.all_gather_columns(whole, shares);
+    PassingCommunicator::do_all_gather_columns(whole, shares);
   }
   void do_all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares) override {
     count(Kind::all_gather, double(whole.size()), sizeof(Bfloat16));
-    inner_.all_gather_columns(whole, shares);
+    PassingCommunicator::do_all_gather_columns(whole, shares);
   }
   void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override {
     count(Kind::all_gather, double(whole.size()), sizeof(float));
-    inner_.all_gather_rows(whole, shares);
+    PassingCommunicator::do_all_gather_rows(whole, shares);
   }
   void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
                                  std::span<const Range> shares) override {
     count(Kind::reduce_scatter, double(whole.size()), sizeof(std::int64_t));
-    inner_.reduce_scatter_columns(whole, shares);
+    PassingCommunicator::do_reduce_scatter_columns(whole, shares);
   }
   void do_all_reduce_sum(std::span<std::int64_t> values) override {
     count(Kind::all_reduce, double(values.size()), sizeof(std::int64_t));
-    inner_.all_reduce_sum(values);
+    PassingCommunicator::do_all_reduce_sum(values);
   }
   void do_all_reduce_max(std::span<float> values) override {
     count(Kind::all_reduce, double(values.size()), sizeof(float));
-    inner_.all_reduce_max(values);
+    PassingCommunicator::do_all_reduce_max(values);
   }
-
-  Communicator& inner_;
 };
 
 TEST(CollectivePlan, IsWhatTrainingExchanges) {

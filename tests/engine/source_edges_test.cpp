@@ -4,6 +4,8 @@
 #include "norn/base/error.h"
 #include "norn/kernels/named_variant.h"
 #include "tests/data/support.h"
+#include "tests/support/device_like_memory.h"
+#include "tests/support/passing_communicator.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
 
@@ -90,17 +92,6 @@ TEST(SourceEdges, TrainAsEdgesByDestinationDo) {
   EXPECT_LT(worst, tolerance);
 }
 
-// Main memory that passes for a device's: terms of sums wait in it as they do on a GPU.
-class DeviceLikeMemory final : public Memory {
- public:
-  void* allocate(std::size_t bytes) override { return host_memory().allocate(bytes); }
-  void release(void* data, std::size_t bytes) noexcept override {
-    host_memory().release(data, bytes);
-  }
-  void fill_zero(void* data, std::size_t bytes) override { host_memory().fill_zero(data, bytes); }
-  bool is_host() const override { return false; }
-};
-
 // On the CPU, whatever other tests compute on.
 Outcome run_in(Memory& memory, const Recipe& recipe, int ranks) {
   constexpr std::int64_t kSteps = 7;
@@ -171,43 +162,26 @@ std::vector<float> predictions(const Recipe& recipe, int ranks, Pass purpose) {
   return all;
 }
 
-// Passes everything on and notes how wide the matrices are that ranks join.
-class WidthsNoted final : public Communicator {
+// Notes how wide the matrices are that ranks join.
+class WidthsNoted final : public PassingCommunicator {
  public:
-  explicit WidthsNoted(Communicator& inner) : inner_(inner) {}
+  using PassingCommunicator::PassingCommunicator;
   Index widest() const { return widest_; }
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
-  std::string describe() const override { return inner_.describe(); }
-  std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) override {
-    return inner_.gather_to_all(mine);
-  }
-  void broadcast(std::span<std::byte> data, int root) override { inner_.broadcast(data, root); }
-  void barrier() override { inner_.barrier(); }
-  void wait_for(const std::function<bool()>& done, const char* operation) override {
-    inner_.wait_for(done, operation);
-  }
 
  private:
   void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
     widest_ = std::max(widest_, whole.cols);
-    inner_.all_gather_columns(whole, shares);
+    PassingCommunicator::do_all_gather_columns(whole, shares);
   }
   void do_all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares) override {
     widest_ = std::max(widest_, whole.cols);
-    inner_.all_gather_columns(whole, shares);
-  }
-  void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override {
-    inner_.all_gather_rows(whole, shares);
+    PassingCommunicator::do_all_gather_columns(whole, shares);
   }
   void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
                                  std::span<const Range> shares) override {
     widest_ = std::max(widest_, whole.cols);
-    inner_.reduce_scatter_columns(whole, shares);
+    PassingCommunicator::do_reduce_scatter_columns(whole, shares);
   }
-  void do_all_reduce_sum(std::span<std::int64_t> values) override { inner_.all_reduce_sum(values); }
-  void do_all_reduce_max(std::span<float> values) override { inner_.all_reduce_max(values); }
-  Communicator& inner_;
   Index widest_ = 0;
 };
 

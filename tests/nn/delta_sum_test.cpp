@@ -2,6 +2,8 @@
 // Sums of deltas: the same bits wherever the terms wait and however they come.
 #include "norn/nn/delta_sum.h"
 
+#include "tests/support/device_like_memory.h"
+
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -11,19 +13,10 @@
 namespace norn {
 namespace {
 
+using test::DeviceLikeMemory;
+
 constexpr Index kExamples = 5;
 constexpr Index kUnits = 7;
-
-// Main memory that passes for a GPU's, where terms wait in places.
-class DeviceLikeMemory final : public Memory {
- public:
-  void* allocate(std::size_t bytes) override { return host_memory().allocate(bytes); }
-  void release(void* data, std::size_t bytes) noexcept override {
-    host_memory().release(data, bytes);
-  }
-  void fill_zero(void* data, std::size_t bytes) override { host_memory().fill_zero(data, bytes); }
-  bool is_host() const override { return false; }
-};
 
 class DeltaSumTest : public testing::Test {
  protected:
