@@ -123,6 +123,8 @@ class Training {
     EpochReport report;
     report.epoch = state_.epoch + 1;
     report.epochs = settings_.epochs;
+    report.step = state_.step;
+    report.rate = network_.rate_at(state_.step - 1);
     report.training_cost = state_.epoch_cost.value() / double(state_.epoch_examples);
     report.examples = state_.epoch_examples;
     if (settings_.lambda > 0.0f || settings_.lambda1 > 0.0f) {

@@ -23,6 +23,7 @@ class Console {
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
 
+  int rank() const { return rank_; }
   /// For the library. The console must outlive it.
   Log log();
   /// For the program, whose ranks all say the same: rank 0 speaks.

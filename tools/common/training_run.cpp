@@ -2,23 +2,20 @@
 // The trainer: from options to a trained model.
 #include "tools/common/training_run.h"
 
-#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/engine/memory_plan.h"
 #include "norn/engine/trainer.h"
 #include "norn/kernels/named_variant.h"
-#include "norn/nn/descriptor_json.h"
 #include "tools/common/machine_plan.h"
 #include "tools/common/model_session.h"
 #include "tools/common/plan_text.h"
-#include "tools/common/progress.h"
 #include "tools/common/ranks.h"
 #include "tools/common/stop_signals.h"
+#include "tools/common/training_reports.h"
+#include "tools/common/training_start.h"
 
-#include <array>
 #include <cstdio>
-#include <fstream>
 
 #include <fmt/format.h>
 
@@ -26,25 +23,6 @@ namespace norn::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Whether a file begins as NetCDF files do: classic "CDF", or HDF5.
-bool looks_like_netcdf(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::array<char, 4> head{};
-  in.read(head.data(), head.size());
-  const std::string_view start(head.data(), std::size_t(in.gcount()));
-  return start.substr(0, 3) == "CDF" || start == "\x89HDF";
-}
-
-// Where the run begins: a descriptor alone, weights to go on from, or a checkpoint.
-struct Beginning {
-  NetworkDescriptor network;
-  std::string where;                // names the descriptor in messages
-  std::optional<fs::path> weights;  // file to load weights from
-  std::optional<ModelInfo> info;    // of that file
-  TrainingState state;              // all zero unless resumed
-  bool resumed = false;
-};
 
 // "one process", "MPI, 2 ranks", "MPI, 2 ranks, NCCL 2.28.9".
 std::string joined_by(const Context& context) {
@@ -74,17 +52,17 @@ class TrainingRun {
     data_memory_ = parse_bytes("--data-memory", options_.data_memory);
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
-    if (!options_.plan && session_.rank() == 0) check_model_path();
+    if (!options_.plan && session_.rank() == 0) check_model_path(options_, console_);
     const OutputGuard guard(options_.model);
-    Beginning beginning = begin(*communicator);
+    TrainingStart start = start_training(options_, *communicator, console_);
     // Data sets may come to stand in its memory, so it outlives them.
     std::unique_ptr<Runtime> runtime;
     DataSources sources{options_.inputs,
                         options_.outputs.empty() ? options_.inputs : options_.outputs,
                         data_memory_};
-    DataBinding data(beginning.network, sources, DataBinding::Layers::inputs_and_outputs);
-    fit_batch(beginning, data);
-    Graph graph = make_graph(beginning.network, data.shapes(), beginning.where);
+    DataBinding data(start.network, sources, DataBinding::Layers::inputs_and_outputs);
+    fit_batch(start, options_, data.examples(), console_);
+    Graph graph = make_graph(start.network, data.shapes(), start.where);
     if (const auto reason = why_not_runnable(graph)) throw UsageError(*reason);
 
     if (options_.plans_machine() && session_.size() == 1) {
@@ -94,128 +72,14 @@ class TrainingRun {
     runtime = options_.run.make_runtime(*communicator);
     const Context context = runtime->context(*communicator, console_.log());
     if (plan(graph, data, *runtime, context)) return 0;
-    Network network(std::move(graph), data.shapes(), context, beginning.network.training.batch,
+    Network network(std::move(graph), data.shapes(), context, start.network.training.batch,
                     Pass::training);
-    load(beginning, network);
+    load(start, network);
     if (options_.force && session_.rank() == 0) remove_checkpoints(options_.model);
-    return train_and_save(network, data, beginning, {options_.verify, runtime->description()});
+    return train_and_save(network, data, start, {options_.verify, runtime->description()});
   }
 
  private:
-  // Before hours are spent: the model can be written, and nothing of another run is in the way.
-  void check_model_path() {
-    { const AtomicFile writable(options_.model); }
-    for (const fs::path& path : remove_abandoned_files(options_.model))
-      console_.info(fmt::format("removed {}, which a run that was killed left", path.string()));
-    if (options_.force || !options_.resume.empty()) return;
-    if (fs::exists(options_.model))
-      throw UsageError(
-          fmt::format("{}: the network file exists already; give another --model (-n), --force to "
-                      "replace it, or --resume to go on with its training",
-                      options_.model.string()));
-    if (const auto checkpoint = find_checkpoint(options_.model))
-      throw UsageError(fmt::format(
-          "{}: a checkpoint of an earlier run exists; give --resume to go on from it, --force to "
-          "start anew, or another --model (-n)",
-          checkpoint->string()));
-  }
-
-  // Rank 0 looks for the newest checkpoint that is whole, for all: on another host a file system
-  // may not show the same files yet, and it is read but once. Empty: there is none.
-  std::string choose_checkpoint(Communicator& communicator) {
-    std::string chosen;
-    rank_0_alone(communicator, [&] {
-      if (const auto found = find_checkpoint(options_.model, console_.log()))
-        chosen = found->string();
-      else if (has_checkpoints(options_.model))
-        throw DataError(
-            fmt::format("{}: neither the model nor a checkpoint of it is whole and can be resumed "
-                        "from; restore one of them, or start anew with --force instead of --resume",
-                        options_.model.string()));
-    });
-    const std::vector<std::byte> first =
-        communicator.gather_to_all(std::as_bytes(std::span(chosen))).front();
-    return {reinterpret_cast<const char*>(first.data()), first.size()};
-  }
-
-  Beginning begin(Communicator& communicator) {
-    if (!options_.resume.empty()) {
-      if (options_.resume != "auto") {
-        verify_model(options_.resume, communicator);
-        return resume_from(options_.resume);
-      }
-      const std::string checkpoint = choose_checkpoint(communicator);
-      if (!checkpoint.empty()) return resume_from(checkpoint);
-      console_.info(fmt::format("no checkpoint of {} yet: starting from the beginning",
-                                options_.model.string()));
-    }
-    if (!fs::exists(options_.config))
-      throw UsageError(
-          fmt::format("--config: the file {} does not exist; name a network "
-                      "descriptor (JSON) or a model",
-                      options_.config.string()));
-    Beginning beginning;
-    beginning.where = options_.config.string();
-    if (looks_like_netcdf(options_.config)) {
-      beginning.weights = options_.config;
-      beginning.info = open_model_info(options_.config, communicator);
-      beginning.info->has_training_state = false;  // its weights alone
-      beginning.network = beginning.info->network;
-    } else {
-      beginning.network = read_network_json(
-          options_.config, [this](const std::string& note) { console_.warning(note); });
-    }
-    options_.apply_to(beginning.network.training, console_);
-    return beginning;
-  }
-
-  // From a file that has been verified.
-  Beginning resume_from(const fs::path& path) {
-    const TensorFileReader file(path);
-    Beginning beginning;
-    beginning.where = path.string();
-    beginning.weights = path;
-    beginning.info = read_model_info(file);
-    if (!beginning.info->has_training_state)
-      throw DataError(
-          fmt::format("{}: holds no training state to resume from; give it as --config "
-                      "to start a new run with its weights",
-                      path.string()));
-    beginning.network = beginning.info->network;
-    beginning.state = beginning.info->state;
-    beginning.resumed = true;
-    const TrainingDescriptor before = beginning.network.training;
-    TrainingDescriptor& now = beginning.network.training;
-    options_.apply_to(now, console_);
-    const auto require_same = [&](bool same, const char* option, const std::string& value) {
-      if (!same)
-        throw UsageError(
-            fmt::format("{} cannot change when a run is resumed: {} was trained with "
-                        "{}; leave the option out",
-                        option, path.string(), value));
-    };
-    require_same(now.batch == before.batch, "--batch", fmt::format("{}", before.batch));
-    require_same(now.seed == before.seed, "--seed", fmt::format("{}", before.seed));
-    require_same(now.optimizer.index() == before.optimizer.index(), "--optimizer",
-                 std::string(name_of(before.optimizer)));
-    console_.info(fmt::format("resuming from {}: {} of {} epochs done", path.string(),
-                              beginning.state.epoch, now.epochs));
-    return beginning;
-  }
-
-  // A batch that was asked for must fit; the default shrinks to the data.
-  void fit_batch(Beginning& beginning, const DataBinding& data) {
-    Index& batch = beginning.network.training.batch;
-    if (batch <= data.examples()) return;
-    if (options_.batch || beginning.resumed)
-      throw UsageError(fmt::format(
-          "--batch {} is larger than the {} examples of the data; give --batch {} or less", batch,
-          data.examples(), data.examples()));
-    console_.warning(
-        fmt::format("batch {} is lowered to the {} examples of the data", batch, data.examples()));
-    batch = data.examples();
-  }
-
   // What a plan depends on wherever it is for.
   PlanSettings plan_settings(const Graph& graph, const DataBinding& data) const {
     PlanSettings settings;
@@ -322,61 +186,33 @@ class TrainingRun {
     return {predicted_seconds(work, rates), step_text(settings, work, rates)};
   }
 
-  void load(const Beginning& beginning, Network& network) {
-    if (!beginning.weights) {
-      network.initialise(beginning.network.training.seed);
+  void load(const TrainingStart& start, Network& network) {
+    if (!start.weights) {
+      network.initialise(start.network.training.seed);
       return;
     }
     std::unique_ptr<TensorFileReader> file;
-    if (session_.rank() == 0) file = std::make_unique<TensorFileReader>(*beginning.weights);
-    load_weights(file.get(), *beginning.info, network);
+    if (session_.rank() == 0) file = std::make_unique<TensorFileReader>(*start.weights);
+    load_weights(file.get(), *start.info, network);
   }
 
-  TrainingObserver observe(Progress& progress, Index first_examples, Index examples) {
-    TrainingObserver observer;
-    const bool speaks = session_.rank() == 0;
-    observer.on_step = [this, &progress, speaks, first_examples,
-                        examples](const StepReport& report) {
-      if (!speaks) return;
-      progress.update(report.epoch * examples + report.examples - first_examples,
-                      fmt::format("epoch {}/{} batch {}/{} cost {:.6g}", report.epoch + 1, epochs_,
-                                  report.batch, report.batches, report.cost));
-    };
-    observer.on_epoch = [this, speaks](const EpochReport& report) {
-      if (!speaks) return;
-      console_.set_status("");
-      // DSSTNE's line: its users' scripts read it.
-      const std::string line = fmt::format(
-          "NNNetwork::Train: Epoch {}, average error {:f}, average training error {:f}, average "
-          "regularization error {:f}, elapsed time {:f}s\n",
-          report.epoch, report.training_cost + report.regularization_cost, report.training_cost,
-          report.regularization_cost, report.seconds);
-      std::fputs(line.c_str(), stdout);
-      std::fflush(stdout);
-    };
-    observer.on_checkpoint = [this](const fs::path& path) {
-      if (session_.rank() == 0) console_.info(fmt::format("checkpoint {}", path.string()));
-    };
-    return observer;
-  }
-
-  int train_and_save(Network& network, const DataBinding& data, const Beginning& beginning,
+  int train_and_save(Network& network, const DataBinding& data, const TrainingStart& start,
                      const Verification& verification) {
-    epochs_ = network.descriptor().training.epochs;
-    TrainingState state = beginning.state;
-    if (beginning.resumed && state.epoch >= epochs_)
+    const std::int64_t epochs = network.descriptor().training.epochs;
+    TrainingState state = start.state;
+    if (start.resumed && state.epoch >= epochs)
       console_.warning(
-          fmt::format("all {} epochs are done already; give --epochs for more", epochs_));
+          fmt::format("all {} epochs are done already; give --epochs for more", epochs));
     const Index first = state.epoch * data.examples() + state.epoch_examples;
     const CheckpointPolicy policy{options_.model, options_.checkpoint_epochs,
                                   options_.checkpoint_minutes, options_.keep};
     TrainingEnd end;
     double seconds = 0.0;
     {
-      Progress progress(console_, epochs_ * data.examples() - first, "examples");
-      end = train(network, data, policy, signals_.requested(),
-                  observe(progress, first, data.examples()), state, verification);
-      seconds = progress.seconds();
+      TrainingReports reports(console_, {epochs, data.examples(), first});
+      end = train(network, data, policy, signals_.requested(), reports.observer(), state,
+                  verification);
+      seconds = reports.seconds();
     }
     const Index trained = state.epoch * data.examples() + state.epoch_examples - first;
     const std::string speed = fmt::format(
@@ -398,7 +234,6 @@ class TrainingRun {
   Console console_;
   StopSignals signals_;  // from the beginning: a signal while data are read stops at the first step
   std::int64_t data_memory_ = 0;
-  Index epochs_ = 0;
 };
 
 }  // namespace

@@ -47,6 +47,8 @@ class Network {
   const NetworkDescriptor& descriptor() const { return graph_.network; }
   Index batch() const { return batch_; }
   const Context& context() const { return context_; }
+  /// The learning rate of step t = 0, 1, 2 ...
+  float rate_at(std::int64_t t) const { return schedule_.rate_at(t); }
 
   /// Draws initial weights from the seed; biases take their layers' initial value.
   void initialise(std::uint64_t seed);

@@ -3,6 +3,7 @@
 
 #include "norn/base/log.h"
 #include "norn/engine/data_binding.h"
+#include "norn/engine/metrics.h"
 #include "norn/engine/model_file.h"
 
 #include <atomic>
@@ -40,16 +41,33 @@ struct StepReport {
 struct EpochReport {
   std::int64_t epoch = 0;  ///< counted from 1
   std::int64_t epochs = 0;
+  std::int64_t step = 0;  ///< steps so far, of all epochs
+  double rate = 0.0;      ///< learning rate of the epoch's last step
   double training_cost = 0.0;
   double regularization_cost = 0.0;
   double seconds = 0.0;
   Index examples = 0;
 };
 
+/// What held-out examples came to after an epoch, and where that leaves the search for the best.
+struct ValidationReport {
+  std::int64_t epoch = 0;  ///< counted from 1
+  std::int64_t step = 0;
+  double cost = 0.0;                ///< mean over the held-out examples, summed over units
+  std::vector<MetricsAtK> metrics;  ///< by K, as they were asked for
+  Index examples = 0;               ///< held-out examples with units to find
+  std::string watched;              ///< what decides which model is the best: "ndcg@20", "loss"
+  double value = 0.0;               ///< of what is watched
+  bool best = false;                ///< better than all before
+  std::int64_t since_best = 0;      ///< validations since the best one
+  double seconds = 0.0;             ///< that validating took
+};
+
 /// Whoever wants to know how training goes. Called on every rank.
 struct TrainingObserver {
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
+  std::function<void(const ValidationReport&)> on_validation;
   std::function<void(const std::filesystem::path&)> on_checkpoint;
 };
 

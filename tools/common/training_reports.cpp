@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer's reports to its user.
+#include "tools/common/training_reports.h"
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+
+TrainingReports::TrainingReports(Console& console, const ReportedRun& run)
+    : console_(console),
+      run_(run),
+      progress_(console, run.epochs * run.examples - run.first_examples, "examples") {}
+
+TrainingObserver TrainingReports::observer() {
+  TrainingObserver observer;
+  if (console_.rank() != 0) return observer;
+  observer.on_step = [this](const StepReport& report) { step(report); };
+  observer.on_epoch = [this](const EpochReport& report) { epoch(report); };
+  observer.on_checkpoint = [this](const std::filesystem::path& path) {
+    console_.info(fmt::format("checkpoint {}", path.string()));
+  };
+  return observer;
+}
+
+void TrainingReports::step(const StepReport& report) {
+  progress_.update(report.epoch * run_.examples + report.examples - run_.first_examples,
+                   fmt::format("epoch {}/{} batch {}/{} cost {:.6g}", report.epoch + 1, run_.epochs,
+                               report.batch, report.batches, report.cost));
+}
+
+void TrainingReports::epoch(const EpochReport& report) {
+  console_.set_status("");
+  // DSSTNE's line: its users' scripts read it.
+  const std::string line = fmt::format(
+      "NNNetwork::Train: Epoch {}, average error {:f}, average training error {:f}, average "
+      "regularization error {:f}, elapsed time {:f}s\n",
+      report.epoch, report.training_cost + report.regularization_cost, report.training_cost,
+      report.regularization_cost, report.seconds);
+  std::fputs(line.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace norn::tools
