@@ -146,6 +146,7 @@ MpiCommunicator::MpiCommunicator(double timeout_seconds, std::shared_ptr<WorldSt
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  set_place(world_->place);
   check(MPI_Comm_idup(MPI_COMM_WORLD, &comm_, &request_), "MPI_Comm_idup");
   finish("MPI_Comm_idup");
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);

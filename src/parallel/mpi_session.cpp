@@ -6,10 +6,13 @@
 #include "norn/base/error.h"
 #include "norn/parallel/communicator.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include <fmt/format.h>
@@ -28,6 +31,22 @@ bool launched_by_mpi() {
     if (std::getenv(name) != nullptr) return true;
   }
   return false;
+}
+
+/// How many processes the launcher says that it started together; 1 when it does not say.
+int launched_together() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (const char* text = std::getenv(name)) return std::max(1, std::atoi(text));
+  return 1;
+}
+
+/// "Open MPI v4.1.4", of the library that is running.
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string_view whole(text.data(), std::size_t(length));
+  return std::string(whole.substr(0, whole.find_first_of(",\n")));
 }
 
 bool is_initialised() {
@@ -53,12 +72,28 @@ MpiSession::MpiSession(int* argc, char*** argv) : world_(std::make_shared<WorldS
   }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  const int launched = launched_together();
+  if (size_ == launched || size_ > 1) return;
+  MPI_Finalize();
+  begun_ = false;
+  throw CommunicationError(fmt::format(
+      "the launcher started {} processes, but MPI tells this one that it is alone, and each of "
+      "them "
+      "would write the same files: launch with the mpirun of the MPI that this program is linked "
+      "with ({}), or with srun --mpi=pmix",
+      launched, mpi_library()));
 }
 
 MpiSession::~MpiSession() {
   // MPI_Finalize waits for the others. After a failure they may never come; a process that ends
   // without it makes the launcher end them.
   if (begun_ && !world_->broken && std::uncaught_exceptions() == 0) MPI_Finalize();
+}
+
+void MpiSession::finish() {
+  if (!begun_ || size_ == 1 || world_->broken) return;
+  world_->place = {"ending"};
+  world(timeout_)->barrier();
 }
 
 void MpiSession::abort(int exit_code) {
@@ -83,6 +118,7 @@ Place MpiSession::place() const {
 }
 
 std::unique_ptr<Communicator> MpiSession::world(double timeout_seconds) {
+  timeout_ = timeout_seconds;
   if (size_ == 1) return make_single_process();
   return make_mpi_world(timeout_seconds, world_);
 }

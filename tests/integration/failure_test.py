@@ -113,6 +113,18 @@ class Dying(RanksTest):
                        "-i", "train.nc", "-n", "model.nc", "--collective-timeout", "0")
 
 
+class Launching(RanksTest):
+    def test_processes_that_mpi_does_not_join_are_told_so(self):
+        # What another MPI's mpirun, or srun without --mpi, leaves in the environment.
+        for name in ("PMI_SIZE", "SLURM_STEP_NUM_TASKS"):
+            others = {"PMI_RANK": "0"} if name == "PMI_SIZE" else {"SLURM_PROCID": "0"}
+            done = subprocess.run([f"{BIN}/trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc"], cwd=self.folder,
+                                  capture_output=True, text=True, timeout=60, env={**os.environ, name: "3", **others})
+            self.assertEqual(done.returncode, 5, done.stderr)
+            self.assertIn("the launcher started 3 processes, but MPI tells this one that it is alone", done.stderr)
+            self.assertFalse(self.path("model.nc").exists())
+
+
 class Failing(RanksTest):
     def test_an_error_on_one_rank_ends_all_with_its_code_and_one_message(self):
         # Rank 1 alone finds another file where the others find their data.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common checks under mpirun, and what a late or failing rank does to the others.
-// Arguments: collectives RANKS | time-limit | failing-rank | dead-rank |
+// Arguments: collectives RANKS | time-limit | late-end | failing-rank | dead-rank |
 // ended-run. Prints "passed" as its last line.
 
 #include "communicator_checks.h"
@@ -79,6 +79,22 @@ void check_time_limit(MpiSession& session) {
   session.abort(int(ExitCode::communication));
 }
 
+/// Rank 0 never comes to its end: rank 1 does not wait for it for ever.
+void check_late_end(MpiSession& session) {
+  session.world(0.5)->barrier();
+  if (session.rank() == 0)
+    std::this_thread::sleep_for(std::chrono::seconds(20));  // ended by rank 1
+  std::string message = "no error";
+  try {
+    session.finish();
+  } catch (const CommunicationError& error) {
+    message = error.what();
+  }
+  std::printf("%s\n", message.c_str());
+  std::fflush(stdout);
+  session.abort(int(ExitCode::communication));
+}
+
 /// Rank 0 dies without a word: the others notice long before their time is up, and name it. Where
 /// the launcher ends them first, it has named it.
 void check_dead_rank(MpiSession& session) {
@@ -133,6 +149,7 @@ int main(int argc, char** argv) {
     MpiSession session(&argc, &argv);
     if (what == "collectives") check_collectives(session, std::stoi(argv[2]));
     if (what == "time-limit") check_time_limit(session);
+    if (what == "late-end") check_late_end(session);
     if (what == "dead-rank") check_dead_rank(session);
     if (what == "ended-run") check_ended_run(session);
     if (what == "failing-rank") check_failing_rank(session);

@@ -163,6 +163,7 @@ int run_program(int argc, char** argv, const std::string& program,
     MpiSession session(&argc, &argv);
     try {
       const int code = body(session);
+      session.finish();
       if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         throw DataError("standard output: could not be written; is the disk full?");
       return code;

@@ -122,10 +122,16 @@ constexpr double kCollectiveSeconds = 300.0;
 /// by the others when their time is up; theirs throw CommunicationError.
 class MpiSession {
  public:
+  /// Throws CommunicationError when a launcher started several processes and MPI says that they are
+  /// alone.
   MpiSession(int* argc, char*** argv);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
+  /// Waits until all ranks are done with their work, at most as long as the last world() said: MPI
+  /// itself waits for ever for a rank that never comes to its end. All ranks call it together,
+  /// last. Throws CommunicationError.
+  void finish();
   /// Ends all ranks at once with that exit code: the answer to an error on one of them.
   [[noreturn]] void abort(int exit_code);
   /// Waits so long for another rank to call abort(); its exit code if one has. For a rank that
@@ -144,6 +150,7 @@ class MpiSession {
   int rank_ = 0;
   int size_ = 1;
   bool begun_ = false;
+  double timeout_ = kCollectiveSeconds;
   std::shared_ptr<WorldState> world_;  ///< shared with the communicators
 };
 
