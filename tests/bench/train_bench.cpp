@@ -2,9 +2,11 @@
 // Training steps of whole networks on synthetic power-law data, on the CPU or a GPU: samples a
 // second, share of the floor, memory, and on a GPU where the time goes. The cost of a batch is
 // checked in float64 before anything is timed. Under mpirun: one network on all ranks.
+#include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/engine/context.h"
 #include "norn/kernels/named_variant.h"
+#include "tests/bench/plain_sums.h"
 #include "tests/bench/training_shape.h"
 
 #include <algorithm>
@@ -35,6 +37,7 @@ struct Options {
   Index per_example = 100;
   double seconds = 2.0;
   bool stages = true;
+  bool plain_sums = false;
   std::string json;
 };
 
@@ -316,7 +319,14 @@ int run(const Options& options, Communicator& ranks) {
   for (auto& [name, network] : networks) {
     const std::unique_ptr<Runtime> runtime = make_runtime(choice, ranks);
     const bool speaks = ranks.rank() == 0;
-    if (speaks) std::printf("%s, %s\n", runtime->description().c_str(), ranks.describe().c_str());
+    if (options.plain_sums) {
+      const Context context = runtime->context(ranks);
+      context.compute.kernels.fixed =
+          make_plain_sums(context.compute.kernels, context.compute.memory);
+    }
+    if (speaks)
+      std::printf("%s, %s%s\n", runtime->description().c_str(), ranks.describe().c_str(),
+                  options.plain_sums ? ", plain sums" : "");
     apply(options, network);
     const Result result = measure(name, network, used, *runtime, ranks);
     if (speaks) print(result, options);
@@ -347,11 +357,14 @@ int main(int argc, char** argv) {
   app.add_option("--per-example", options.per_example, "entries an example, with --config");
   app.add_option("--seconds", options.seconds, "how long to time a network");
   app.add_flag("!--no-stages", options.stages, "leave out the table of stages");
+  app.add_flag("--plain-sums", options.plain_sums,
+               "sum deltas over blocks in float32 instead of fixed point, to see what that costs");
   app.add_option("--json", options.json, "append a line of JSON for every network");
   CLI11_PARSE(app, argc, argv);
   if (options.shapes.empty() && options.config.empty())
     options.shapes = {"debian_packages", "wide27k", "wide500k"};
   try {
+    if (options.plain_sums && session.size() > 1) throw UsageError("--plain-sums is for one rank");
     return bench::run(options, *session.world());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "train_bench: %s\n", error.what());

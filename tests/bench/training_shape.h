@@ -38,6 +38,7 @@ inline const std::vector<TrainingShape>& training_shapes() {
       {"ml20m", 27278, {1536, 1536, 1536}, Relu{}, false, Sgd{}, 1024, 144, 0.37f},
       {"shop500k", 500000, {1024}, Relu{}, false, Sgd{}, 1024, 100},
       {"shop10m", 10000000, {256}, Relu{}, false, Sgd{}, 1024, 100},
+      {"shop100m", 100000000, {128}, Relu{}, false, Sgd{}, 1024, 100},
   };
   return all;
 }

@@ -7,6 +7,7 @@ folder of the programs. NORN_TEST_SEED: of the data. Ranks beyond the GPUs share
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,7 +23,7 @@ NETWORK = """{
   "Layers": [
     {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "items_input", "Sparse": true},
     {"Name": "First", "Kind": "Hidden", "N": 601, "Activation": "Relu", "pDropout": 0.3},
-    {"Name": "Second", "Kind": "Hidden", "N": 259, "Activation": "Tanh", "pDropout": 0.1},
+    {"Name": "Second", "Kind": "Hidden", "N": %d, "Activation": "Tanh", "pDropout": 0.1},
     {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "items_output", "Activation": "%s", "Sparse": true}
   ]
 }
@@ -62,14 +63,14 @@ class Ranks(unittest.TestCase):
         shutil.rmtree(cls.folder, ignore_errors=True)
 
     @classmethod
-    def run_program(cls, name, *arguments, ranks=1):
-        command = [str(BIN / name), *map(str, arguments), "--quiet"]
+    def run_program(cls, name, *arguments, ranks=1, said="--quiet"):
+        command = [str(BIN / name), *map(str, arguments), said]
         if ranks > 1:
             command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *command]
         done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, cwd=cls.folder)
         if done.returncode != 0:
             raise AssertionError(f"{name} on {ranks} ranks ended with {done.returncode}:\n{done.stderr[-3000:]}")
-        return done.stdout
+        return done.stdout if said == "--quiet" else done.stderr
 
     def train(self, model, precision, ranks, *options, epochs=EPOCHS):
         self.run_program("trainer", "-c", "net.json", "-i", "items.nc", "-n", model, "--device", "cuda", "--precision",
@@ -78,9 +79,9 @@ class Ranks(unittest.TestCase):
     def read(self, name):
         return (self.folder / name).read_bytes()
 
-    def write_network(self, activation):
+    def write_network(self, activation, second=259):
         error = "ScaledMarginalCrossEntropy" if activation == "Sigmoid" else "CrossEntropy"
-        (self.folder / "net.json").write_text(NETWORK % (error, BATCH, activation))
+        (self.folder / "net.json").write_text(NETWORK % (error, BATCH, second, activation))
 
     def test_the_same_bytes_on_any_number_of_gpus(self):
         for activation in ("Sigmoid", "SoftMax"):
@@ -117,6 +118,30 @@ class Ranks(unittest.TestCase):
                                  "--precision", precision, ranks=ranks)
             self.assertEqual(self.read("1.txt"), self.read("2.txt"), precision)
             self.assertEqual(self.read("1.txt"), self.read("3.txt"), precision)
+
+    def test_the_search_inside_the_product_finds_the_same(self):
+        self.write_network("Sigmoid", second=128)
+        self.train("model.nc", "bf16", 1, "--force", epochs=3)
+        for ranks in (1, 2, 3):
+            said = self.run_program("predictor", "-n", "model.nc", "-d", "items", "-i", "features.txt", "-o", "features.txt",
+                                    "-r", "requests.txt", "-s", f"{ranks}.txt", "-k", 25, "-p", "9.8f", "--device", "cuda",
+                                    "--precision", "bf16", ranks=ranks, said="--log-level=debug")
+            ranked = re.search(r"(\d+) of (\d+) batches were ranked without writing their scores", said)
+            self.assertIsNotNone(ranked, said)
+            self.assertEqual(ranked[1], ranked[2], said)
+        self.assertEqual(self.read("1.txt"), self.read("2.txt"))
+        self.assertEqual(self.read("1.txt"), self.read("3.txt"))
+
+    def test_metrics_are_the_same(self):
+        for second in (259, 128):  # without and with the search inside the product
+            self.write_network("SoftMax", second)
+            for precision in PRECISIONS:
+                self.train("model.nc", precision, 1, "--force", epochs=3)
+                first, *others = [self.run_program("evaluator", "-n", "model.nc", "-i", "items.nc", "--keep-seen", "--format",
+                                                   "json", "--top", "5,20", "--device", "cuda", "--precision", precision,
+                                                   ranks=ranks) for ranks in (1, 2, 3)]
+                self.assertIn("ndcg", first)
+                self.assertEqual([first, first], others, precision)
 
 
 if __name__ == "__main__":

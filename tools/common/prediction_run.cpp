@@ -196,10 +196,16 @@ class PredictionRun {
     if (!options_.allow.empty()) filters.allow(options_.allow, *output_features_, console_);
     if (session_.rank() == 0) filters.report(console_);
     Predictor predictor(network, layer_, options_.k, units_);
+    Index batches = 0;
+    Index written = 0;
     for_batches(network, signals, [&](const RequestBatch& batch) {
       const TopK& best = predictor.predict(batch.bound, filters.of(batch));
+      ++batches;
+      written += predictor.wrote_scores();
       if (writer_) writer_->write_ranked(batch.labels, best);
     });
+    console_.log().debug(fmt::format("{} of {} batches were ranked without writing their scores",
+                                     batches - written, batches));
   }
 
   void embed(Network& network, const StopSignals& signals) {
