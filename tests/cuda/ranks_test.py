@@ -140,7 +140,7 @@ class Ranks(unittest.TestCase):
                 first, *others = [self.run_program("evaluator", "-n", "model.nc", "-i", "items.nc", "--keep-seen", "--format",
                                                    "json", "--top", "5,20", "--device", "cuda", "--precision", precision,
                                                    ranks=ranks) for ranks in (1, 2, 3)]
-                self.assertIn("ndcg", first)
+                self.assertIn("NDCG", first)
                 self.assertEqual([first, first], others, precision)
 
 
