@@ -20,6 +20,7 @@ namespace norn {
 namespace {
 
 using graph_parts::Faults;
+using graph_parts::KnownSizes;
 
 bool is_computed_size(const LayerDescriptor& layer) {
   return layer.type != LayerType::fully_connected && layer.kind != LayerKind::input;
@@ -32,14 +33,15 @@ std::vector<std::string> names_of_layers(const NetworkDescriptor& network) {
 }
 
 // The number of a layer named by Source or Skip, or -1 with an error.
-int resolve(const Graph& graph, const LayerDescriptor& layer, const char* key,
-            const std::string& name, Faults& faults) {
+int find_layer(const Graph& graph, const LayerDescriptor& layer, const char* key,
+               const std::string& name, Faults& faults) {
   const int found = graph.layer(name);
   if (found >= 0) return found;
   const std::vector<std::string> names = names_of_layers(graph.network);
   const std::string hint = did_you_mean(name, names);
-  faults.add(layer, fmt::format("{} \"{}\" is not a layer{} Layers: {}", key, name,
-                                hint.empty() ? "." : hint, join(names)));
+  faults.add(layer, key,
+             fmt::format("{} \"{}\" is not a layer{} Layers: {}", key, name,
+                         hint.empty() ? "." : hint, join(names)));
   return -1;
 }
 
@@ -52,12 +54,13 @@ void connect(Graph& graph, Faults& faults) {
   for (std::size_t i = 0; i < count; ++i) {
     const LayerDescriptor& layer = graph.network.layers[i];
     if (layer.kind != LayerKind::input && layer.sources.empty())
-      faults.add(layer, "has no Source; the first layer is an Input layer, or names its source");
+      faults.add(layer, "",
+                 "has no Source; the first layer is an Input layer, or names its source");
     std::set<std::string> seen;
     for (const std::string& name : layer.sources) {
       if (!seen.insert(name).second)
-        faults.add(layer, fmt::format("Source names \"{}\" twice", name));
-      const int source = resolve(graph, layer, "Source", name, faults);
+        faults.add(layer, "Source", fmt::format("Source names \"{}\" twice", name));
+      const int source = find_layer(graph, layer, "Source", name, faults);
       if (source < 0) continue;
       const int edge = int(graph.edges.size());
       graph.edges.push_back({source, int(i), -1, false});
@@ -65,7 +68,7 @@ void connect(Graph& graph, Faults& faults) {
       graph.destinations[std::size_t(source)].push_back(edge);
     }
     for (const std::string& name : layer.skips) {
-      const int source = resolve(graph, layer, "Skip", name, faults);
+      const int source = find_layer(graph, layer, "Skip", name, faults);
       if (source < 0) continue;
       graph.skips[i].push_back(source);
       graph.skip_destinations[std::size_t(source)].push_back(int(i));
@@ -125,19 +128,30 @@ void sort_layers(Graph& graph, Faults& faults) {
   if (graph.order.size() < count) report_cycle(graph, done, faults);
 }
 
-void infer_shapes(Graph& graph, Faults& faults) {
+// Sizes of Convolutional and Pooling layers, as far as their sources' are known. What follows from
+// a wrong size is no error of its own.
+void infer_shapes(Graph& graph, KnownSizes& known, Faults& faults) {
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const LayerDescriptor& layer = graph.network.layers[i];
+    known[i] = !layer.auto_size && !is_computed_size(layer) && extent_fault(layer).empty();
+  }
   for (int number : graph.order) {
-    LayerDescriptor& layer = graph.network.layers[std::size_t(number)];
-    if (is_computed_size(layer)) {
-      std::vector<const LayerDescriptor*> sources;
-      for (int edge : graph.sources[std::size_t(number)])
-        sources.push_back(
-            &graph.network.layers[std::size_t(graph.edges[std::size_t(edge)].source)]);
-      std::string fault = infer_shape(layer, sources);
-      if (fault.empty()) fault = extent_fault(layer);
-      // What follows from a wrong size is no error of its own.
-      if (!fault.empty()) return faults.add(layer, fault);
+    const auto at = std::size_t(number);
+    LayerDescriptor& layer = graph.network.layers[at];
+    if (!is_computed_size(layer)) continue;
+    std::vector<const LayerDescriptor*> sources;
+    bool complete = layer.sources.size() == graph.sources[at].size();
+    for (int edge : graph.sources[at]) {
+      const auto source = std::size_t(graph.edges[std::size_t(edge)].source);
+      complete = complete && known[source];
+      sources.push_back(&graph.network.layers[source]);
     }
+    if (!complete) continue;
+    std::string fault = infer_shape(layer, sources);
+    if (fault.empty()) fault = extent_fault(layer);
+    if (!fault.empty())
+      faults.add(layer, layer.type == LayerType::pooling ? "Function" : "Kernel", fault);
+    known[at] = fault.empty();
   }
 }
 
@@ -148,7 +162,7 @@ void check_names(const NetworkDescriptor& network, Faults& faults) {
   for (const LayerDescriptor& layer : network.layers) {
     input = input || layer.kind == LayerKind::input;
     if (!seen.insert(layer.name).second)
-      faults.add(layer, "Name is that of another layer, too; names of layers must differ");
+      faults.add(layer, "Name", "Name is that of another layer, too; names of layers must differ");
   }
   if (!input) faults.add("the network has no Input layer");
 }
@@ -168,6 +182,61 @@ void find_unused(Graph& graph) {
     if (!used[i]) graph.unused.push_back(int(i));
 }
 
+// Layers that can be described, but not computed.
+void find_idle_kinds(const Graph& graph, Faults& faults) {
+  const auto& layers = graph.network.layers;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const LayerDescriptor& layer = layers[i];
+    if (is_computed_size(layer))
+      faults.add(layer, "Type",
+                 fmt::format("Type {} can be read and checked, but this build has no kernels to "
+                             "train or run it; it runs networks of FullyConnected layers",
+                             keys::type_name(layer.type)));
+    if (layer.kind == LayerKind::target)
+      faults.add(layer, "Kind", "Kind Target has no meaning in training or prediction; use Output");
+    const bool feeds = !graph.destinations[i].empty();
+    if (layer.kind != LayerKind::output || (!feeds && graph.skip_destinations[i].empty())) continue;
+    const int fed = feeds ? graph.edges[std::size_t(graph.destinations[i][0])].destination
+                          : graph.skip_destinations[i][0];
+    faults.add(layer, "Kind",
+               fmt::format("an Output layer cannot feed layer \"{}\": its values are used up block "
+                           "by block and never kept whole; make it a Hidden layer, or feed layer "
+                           "\"{}\" from its sources",
+                           layers[std::size_t(fed)].name, layers[std::size_t(fed)].name));
+  }
+}
+
+// Whether every source that is named has been found.
+bool is_connected(const Graph& graph) {
+  for (std::size_t i = 0; i < graph.sources.size(); ++i)
+    if (graph.sources[i].size() != graph.network.layers[i].sources.size()) return false;
+  return true;
+}
+
+// All that is wrong at once: each stage looks at what the ones before it have left whole. Without
+// data sets whatever depends on them is passed over.
+void resolve(Graph& graph, const std::vector<DatasetShape>* datasets, const std::string& where) {
+  Faults faults(where, graph.network.layers);
+  fill_names_and_sources(graph.network);
+  for (const std::string& fault : keys::descriptor_faults(graph.network)) faults.add(fault);
+  check_names(graph.network, faults);
+  faults.throw_any();
+  connect(graph, faults);
+  if (datasets) graph_parts::bind_datasets(graph, *datasets, faults);
+  for (const LayerDescriptor& layer : graph.network.layers)
+    if (const std::string fault = extent_fault(layer); !fault.empty())
+      faults.add(layer, "N", fault);
+  sort_layers(graph, faults);
+  KnownSizes known(graph.network.layers.size());
+  infer_shapes(graph, known, faults);
+  const std::vector<DatasetShape> none;
+  graph_parts::check_widths(graph, datasets ? *datasets : none, known, faults);
+  graph_parts::check_skips(graph, datasets ? *datasets : none, known, faults);
+  // A connection whose source is misspelt is missing, which is no error of its own.
+  if (is_connected(graph)) graph_parts::resolve_shared_weights(graph, known, faults);
+  faults.throw_any();
+}
+
 }  // namespace
 
 int Graph::layer(const std::string& name) const {
@@ -178,55 +247,42 @@ int Graph::layer(const std::string& name) const {
 
 Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& datasets,
                  const std::string& where) {
-  Faults faults(where);
   Graph graph;
   graph.network = std::move(network);
-  fill_names_and_sources(graph.network);
-  for (const std::string& fault : keys::descriptor_faults(graph.network)) faults.add(fault);
-  check_names(graph.network, faults);
-  faults.throw_any();
-  connect(graph, faults);
-  graph_parts::bind_datasets(graph, datasets, faults);
-  for (const LayerDescriptor& layer : graph.network.layers)
-    if (const std::string fault = extent_fault(layer); !fault.empty()) faults.add(layer, fault);
-  faults.throw_any();
-  sort_layers(graph, faults);
-  faults.throw_any();
-  infer_shapes(graph, faults);
-  faults.throw_any();
-  graph_parts::check_widths(graph, datasets, faults);
-  graph_parts::check_skips(graph, datasets, faults);
-  graph_parts::resolve_shared_weights(graph, faults);
-  faults.throw_any();
+  resolve(graph, &datasets, where);
   find_unused(graph);
   return graph;
 }
 
-std::optional<std::string> why_not_runnable(const Graph& graph) {
-  const auto& layers = graph.network.layers;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const LayerDescriptor& layer = layers[i];
-    if (is_computed_size(layer))
-      return fmt::format(
-          "layer \"{}\": Type {} can be read and checked, but this build has no kernels to train "
-          "or run it; it runs networks of FullyConnected layers",
-          layer.name, keys::type_name(layer.type));
-    if (layer.kind == LayerKind::target)
-      return fmt::format(
-          "layer \"{}\": Kind Target has no meaning in training or prediction; use Output",
-          layer.name);
-    const bool feeds = !graph.destinations[i].empty();
-    if (layer.kind == LayerKind::output && (feeds || !graph.skip_destinations[i].empty())) {
-      const int fed = feeds ? graph.edges[std::size_t(graph.destinations[i][0])].destination
-                            : graph.skip_destinations[i][0];
-      return fmt::format(
-          "layer \"{}\": an Output layer cannot feed layer \"{}\": its values are used up block by "
-          "block and never kept whole; make it a Hidden layer, or feed layer \"{}\" from its "
-          "sources",
-          layer.name, layers[std::size_t(fed)].name, layers[std::size_t(fed)].name);
-    }
+void check_network(const NetworkDescriptor& network, const std::string& where) {
+  Graph graph;
+  graph.network = network;
+  resolve(graph, nullptr, where);
+}
+
+std::vector<Problem> graph_parts::unknown_names(const NetworkDescriptor& network,
+                                                const std::string& where) {
+  Graph graph;
+  graph.network = network;
+  Faults faults(where, graph.network.layers);
+  for (const LayerDescriptor& layer : graph.network.layers) {
+    for (const std::string& name : layer.sources) find_layer(graph, layer, "Source", name, faults);
+    for (const std::string& name : layer.skips) find_layer(graph, layer, "Skip", name, faults);
   }
-  return std::nullopt;
+  return faults.problems();
+}
+
+void require_runnable(const Graph& graph, const std::string& where) {
+  Faults faults(where, graph.network.layers);
+  find_idle_kinds(graph, faults);
+  faults.throw_any();
+}
+
+std::optional<std::string> why_not_runnable(const Graph& graph) {
+  Faults faults("", graph.network.layers);
+  find_idle_kinds(graph, faults);
+  if (faults.problems().empty()) return std::nullopt;
+  return faults.problems().front().message;
 }
 
 }  // namespace norn

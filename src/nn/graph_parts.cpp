@@ -48,25 +48,29 @@ std::string edge_text(const Graph& graph, const Edge& edge) {
 }
 
 void share(Graph& graph, const LayerDescriptor& layer, const SharedWeights& shared,
-           Faults& faults) {
+           const KnownSizes& known, Faults& faults) {
+  const auto fail = [&](const std::string& message) {
+    faults.add(layer, "SharedWeights", "SharedWeights: " + message);
+  };
   const int own = find_edge(graph, shared.input_layer, layer.name);
   if (own < 0)
-    return faults.add(
-        layer, fmt::format("SharedWeights: InputLayer \"{}\" is not a source of it; sources: {}",
-                           shared.input_layer, join(layer.sources)));
+    return fail(fmt::format("InputLayer \"{}\" is not a source of it; sources: {}",
+                            shared.input_layer, join(layer.sources)));
   const int from = find_edge(graph, shared.source_input_layer, shared.source_output_layer);
   if (from < 0)
-    return faults.add(layer, fmt::format("SharedWeights: there is no connection {} -> {} to share; "
-                                         "SourceInputLayer must be a source of SourceOutputLayer",
-                                         shared.source_input_layer, shared.source_output_layer));
+    return fail(
+        fmt::format("there is no connection {} -> {} to share; SourceInputLayer must be a source "
+                    "of SourceOutputLayer",
+                    shared.source_input_layer, shared.source_output_layer));
   Edge& edge = graph.edges[std::size_t(own)];
   const Edge& source = graph.edges[std::size_t(from)];
   if (own == from)
-    return faults.add(layer, fmt::format("SharedWeights: {} -> {} would share its own weights",
-                                         shared.input_layer, layer.name));
+    return fail(
+        fmt::format("{} -> {} would share its own weights", shared.input_layer, layer.name));
   if (edge.shared_with >= 0)
-    return faults.add(
-        layer, fmt::format("SharedWeights: InputLayer \"{}\" is given twice", shared.input_layer));
+    return fail(fmt::format("InputLayer \"{}\" is given twice", shared.input_layer));
+  for (const int end : {edge.source, edge.destination, source.source, source.destination})
+    if (!known[std::size_t(end)]) return;  // its size cannot be told, or is wrong itself
   const Index rows = layer_at(graph, edge.source).units();
   const Index columns = layer_at(graph, edge.destination).units();
   const Index source_rows = layer_at(graph, source.source).units();
@@ -75,13 +79,11 @@ void share(Graph& graph, const LayerDescriptor& layer, const SharedWeights& shar
   const bool turned = rows == source_columns && columns == source_rows;
   if (!(shared.transposed ? turned : straight)) {
     const bool other_way = shared.transposed ? straight : turned;
-    return faults.add(
-        layer,
-        fmt::format("SharedWeights: {} cannot use the weights of {}{}; {}", edge_text(graph, edge),
-                    edge_text(graph, source), shared.transposed ? " transposed" : "",
-                    other_way
-                        ? (shared.transposed ? "remove \"Transposed\"" : "add \"Transposed\": true")
-                        : "the sizes must be the same"));
+    return fail(fmt::format(
+        "{} cannot use the weights of {}{}; {}", edge_text(graph, edge), edge_text(graph, source),
+        shared.transposed ? " transposed" : "",
+        other_way ? (shared.transposed ? "remove \"Transposed\"" : "add \"Transposed\": true")
+                  : "the sizes must be the same"));
   }
   edge.shared_with = from;
   edge.transposed = shared.transposed;
@@ -89,19 +91,33 @@ void share(Graph& graph, const LayerDescriptor& layer, const SharedWeights& shar
 
 }  // namespace
 
+void Faults::add(const LayerDescriptor& layer, const std::string& key, const std::string& message) {
+  Problem problem{where_, 0, 0, {}, fmt::format("layer \"{}\": {}", layer.name, message)};
+  for (const std::string& name : {key, std::string()}) {
+    const auto found = layer.places.find(name);
+    if (found == layer.places.end()) continue;
+    problem.line = found->second.line;
+    problem.column = found->second.column;
+    break;
+  }
+  problem.key = fmt::format("Layers[{}]{}{}", &layer - layers_.data(), key.empty() ? "" : ".", key);
+  problems_.push_back(std::move(problem));
+}
+
 void bind_datasets(Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults) {
   for (LayerDescriptor& layer : graph.network.layers) {
     if (!layer.auto_size) continue;
     if (layer.dataset.empty()) {
-      faults.add(layer,
+      faults.add(layer, "N",
                  "N \"auto\" needs a DataSet to take the width from; name one, or give a number of "
                  "units");
       continue;
     }
     const DatasetShape* dataset = find_dataset(datasets, layer.dataset);
     if (!dataset) {
-      faults.add(layer, fmt::format("N \"auto\": DataSet \"{}\" is not among the data{}",
-                                    layer.dataset, known_datasets(layer.dataset, datasets)));
+      faults.add(layer, "DataSet",
+                 fmt::format("N \"auto\": DataSet \"{}\" is not among the data{}", layer.dataset,
+                             known_datasets(layer.dataset, datasets)));
       continue;
     }
     layer.dimensions = dataset->dimensions;
@@ -110,47 +126,52 @@ void bind_datasets(Graph& graph, const std::vector<DatasetShape>& datasets, Faul
   }
 }
 
-void check_widths(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults) {
-  for (const LayerDescriptor& layer : graph.network.layers) {
+void check_widths(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                  const KnownSizes& known, Faults& faults) {
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const LayerDescriptor& layer = graph.network.layers[i];
     const DatasetShape* dataset = find_dataset(datasets, layer.dataset);
-    if (layer.dataset.empty() || !dataset) continue;
+    if (layer.dataset.empty() || !dataset || !known[i]) continue;
     const std::string units = extent_text(layer.extent.data(), layer.dimensions);
     const std::string width = extent_text(dataset->extent.data(), dataset->dimensions);
     if (layer.units() < units_of(*dataset))
-      faults.add(layer,
+      faults.add(layer, "N",
                  fmt::format("N is {}, but data set \"{}\" is {} wide; N must not be smaller "
                              "(\"auto\" takes the data set's width)",
                              units, dataset->name, width));
     else if (layer.dimensions > 1 && dataset->dimensions > 1 &&
              !std::equal(dataset->extent.begin(), dataset->extent.end(), layer.extent.begin()))
-      faults.add(layer,
+      faults.add(layer, "N",
                  fmt::format("N is {}, but data set \"{}\" is {}; they must be the same, or N "
                              "\"auto\"",
                              units, dataset->name, width));
   }
 }
 
-void check_skips(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults) {
+void check_skips(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                 const KnownSizes& known, Faults& faults) {
   for (std::size_t i = 0; i < graph.skips.size(); ++i)
     for (int skip : graph.skips[i]) {
       const LayerDescriptor& layer = layer_at(graph, int(i));
       const LayerDescriptor& from = layer_at(graph, skip);
-      if (from.units() != layer.units())
-        faults.add(layer,
+      if (known[i] && known[std::size_t(skip)] && from.units() != layer.units())
+        faults.add(layer, "Skip",
                    fmt::format("Skip \"{}\" has {} units, this layer has {}; they must be the "
                                "same",
                                from.name, from.units(), layer.units()));
       const DatasetShape* dataset = find_dataset(datasets, from.dataset);
       if (from.kind == LayerKind::input && dataset && dataset->gives_sparse_batches)
-        faults.add(layer, fmt::format("Skip \"{}\" is an Input layer with sparse data; only dense "
-                                      "activations can be added",
-                                      from.name));
+        faults.add(layer, "Skip",
+                   fmt::format("Skip \"{}\" is an Input layer with sparse data; only dense "
+                               "activations can be added",
+                               from.name));
     }
 }
 
-void resolve_shared_weights(Graph& graph, Faults& faults) {
+void resolve_shared_weights(Graph& graph, const KnownSizes& known, Faults& faults) {
   for (const LayerDescriptor& layer : graph.network.layers)
-    for (const SharedWeights& shared : layer.shared_weights) share(graph, layer, shared, faults);
+    for (const SharedWeights& shared : layer.shared_weights)
+      share(graph, layer, shared, known, faults);
   const std::vector<Edge> direct = graph.edges;
   for (std::size_t e = 0; e < graph.edges.size(); ++e) {
     int owner = int(e);
@@ -162,7 +183,7 @@ void resolve_shared_weights(Graph& graph, Faults& faults) {
       ++steps;
     }
     if (steps > direct.size()) {
-      faults.add(layer_at(graph, direct[e].destination),
+      faults.add(layer_at(graph, direct[e].destination), "SharedWeights",
                  "SharedWeights lead round in a circle; one connection must own the weights");
       return;
     }

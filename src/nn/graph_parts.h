@@ -2,7 +2,7 @@
 // The parts of make_graph() that look at data sets, skips and shared weights.
 #pragma once
 
-#include "norn/base/error.h"
+#include "norn/base/problem.h"
 #include "norn/base/text.h"
 #include "norn/nn/graph.h"
 
@@ -13,29 +13,41 @@
 
 namespace norn::graph_parts {
 
-/// Errors so far, each with the place of the descriptor.
+/// Errors so far, each with its place in the descriptor. `layers` are those of the graph at hand;
+/// they must stay where they are.
 class Faults {
  public:
-  explicit Faults(std::string where) : where_(std::move(where)) {}
-  void add(const std::string& message) { lines_.push_back(fmt::format("{}: {}", where_, message)); }
-  void add(const LayerDescriptor& layer, const std::string& message) {
-    add(fmt::format("layer \"{}\": {}", layer.name, message));
-  }
+  Faults(std::string where, const std::vector<LayerDescriptor>& layers)
+      : where_(std::move(where)), layers_(layers) {}
+  /// An error of the network as a whole.
+  void add(const std::string& message) { problems_.push_back({where_, 0, 0, {}, message}); }
+  /// An error of a layer of the graph: of its key, or with an empty one of the layer itself.
+  void add(const LayerDescriptor& layer, const std::string& key, const std::string& message);
+  const std::vector<Problem>& problems() const { return problems_; }
   void throw_any() const {
-    if (!lines_.empty()) throw UsageError(join(lines_, "\n"));
+    if (!problems_.empty()) throw ProblemsError(problems_);
   }
 
  private:
   std::string where_;
-  std::vector<std::string> lines_;
+  const std::vector<LayerDescriptor>& layers_;
+  std::vector<Problem> problems_;
 };
 
+/// Which layers have a size that is a number: not those that are "auto" while the data are unknown,
+/// nor those whose windows do not fit.
+using KnownSizes = std::vector<bool>;
+
+/// Sources and skips that are no layers.
+std::vector<Problem> unknown_names(const NetworkDescriptor& network, const std::string& where);
 /// Gives "N": "auto" its extent; the size is a number from then on.
 void bind_datasets(Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
 /// Layers at least as wide as their data; of the data's very shape when both have several axes.
-void check_widths(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
-void check_skips(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
+void check_widths(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                  const KnownSizes& known, Faults& faults);
+void check_skips(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                 const KnownSizes& known, Faults& faults);
 /// Sets shared_with and transposed of edges; chains lead to the edge that owns the weights.
-void resolve_shared_weights(Graph& graph, Faults& faults);
+void resolve_shared_weights(Graph& graph, const KnownSizes& known, Faults& faults);
 
 }  // namespace norn::graph_parts

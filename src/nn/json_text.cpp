@@ -74,6 +74,7 @@ JsonText::JsonText(std::string text, std::string source,
   }
   const std::vector<SyntaxError> errors = split_errors(report);
   if (errors.empty()) throw UsageError(fmt::format("{}: not JSON: {}", source_, report));
+  // What follows the first is often its consequence.
   throw UsageError(fmt::format("{}:{}:{}: not JSON: {}", source_, errors[0].line, errors[0].column,
                                errors[0].message));
 }
@@ -86,49 +87,43 @@ void JsonText::note_repeated_keys() const {
     return;
   for (const SyntaxError& error : split_errors(report))
     if (error.message.starts_with("Duplicate key: "))
-      note(error.line,
+      note({error.line, error.column},
            fmt::format("key {} is given more than once; the last one counts",
                        error.message.substr(std::string_view("Duplicate key: ").size())));
 }
 
-int JsonText::line_at(std::size_t offset) const {
+TextPlace JsonText::place_at(std::size_t offset) const {
   const auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
-  return int(after - line_starts_.begin());
+  return {int(after - line_starts_.begin()), int(offset - *(after - 1)) + 1};
 }
 
-int JsonText::line_of(const Json::Value& value) const {
-  return line_at(std::size_t(value.getOffsetStart()));
+TextPlace JsonText::place_of(const Json::Value& value) const {
+  return place_at(std::size_t(value.getOffsetStart()));
 }
 
-int JsonText::line_of_key(const Json::Value& member) const {
-  // Backward over `: ` to the key's closing quote, unless a comment stands between.
+TextPlace JsonText::place_of_key(const Json::Value& member) const {
+  // Backward over `: ` to the key's closing quote, unless a comment stands between, and on to the
+  // opening one.
   const std::string_view before =
       std::string_view(text_).substr(0, std::size_t(member.getOffsetStart()));
   const std::size_t colon = before.find_last_not_of(" \t\r\n");
-  if (colon == std::string_view::npos || before[colon] != ':') return line_of(member);
+  if (colon == std::string_view::npos || before[colon] != ':') return place_of(member);
   const std::size_t quote = before.substr(0, colon).find_last_not_of(" \t\r\n");
-  return line_at(quote == std::string_view::npos ? colon : quote);
+  if (quote == std::string_view::npos || before[quote] != '"') return place_at(colon);
+  const std::size_t open = before.substr(0, quote).rfind('"');
+  return place_at(open == std::string_view::npos ? quote : open);
 }
 
-std::string JsonText::place(int line) const {
-  return line > 0 ? fmt::format("{}:{}", source_, line) : source_;
+void JsonText::error(TextPlace place, const std::string& key, const std::string& message) {
+  errors_.push_back({source_, place.line, place.column, key, message});
 }
 
-void JsonText::error(int line, const std::string& message) {
-  errors_.push_back({line, fmt::format("{}: {}", place(line), message)});
+void JsonText::note(TextPlace place, const std::string& message) const {
+  if (note_) note_(Problem{source_, place.line, place.column, {}, message}.text());
 }
 
-void JsonText::note(int line, const std::string& message) const {
-  if (note_) note_(fmt::format("{}: {}", place(line), message));
-}
-
-void JsonText::throw_errors() {
-  if (errors_.empty()) return;
-  std::stable_sort(errors_.begin(), errors_.end(),
-                   [](const Problem& a, const Problem& b) { return a.line < b.line; });
-  std::vector<std::string> lines;
-  for (const Problem& problem : errors_) lines.push_back(problem.text);
-  throw UsageError(join(lines, "\n"));
+void JsonText::throw_errors() const {
+  if (!errors_.empty()) throw ProblemsError(errors_);
 }
 
 }  // namespace norn

@@ -2,6 +2,9 @@
 // A JSON text, parsed, with the lines of its values and the remarks and errors made on it.
 #pragma once
 
+#include "norn/base/problem.h"
+#include "norn/nn/descriptor.h"
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,26 +20,22 @@ class JsonText {
 
   const Json::Value& root() const { return root_; }
 
-  /// The line of a value, from 1.
-  int line_of(const Json::Value& value) const;
-  /// The line of the key of a member of an object.
-  int line_of_key(const Json::Value& member) const;
+  /// Where a value begins.
+  TextPlace place_of(const Json::Value& value) const;
+  /// Where the key of a member of an object begins.
+  TextPlace place_of_key(const Json::Value& member) const;
 
-  void error(int line, const std::string& message);
-  /// An error of the text as a whole.
-  void error(const std::string& message) { error(0, message); }
-  void note(int line, const std::string& message) const;
-  /// Throws a UsageError with all errors, by line, if there were any.
-  void throw_errors();
+  /// `key` is the way to what is wrong: "Layers[1].Activation", or empty.
+  void error(TextPlace place, const std::string& key, const std::string& message);
+  void note(TextPlace place, const std::string& message) const;
+  const std::string& source() const { return source_; }
+  const std::vector<Problem>& errors() const { return errors_; }
+  /// Throws a ProblemsError with all errors, by line, if there were any.
+  void throw_errors() const;
 
  private:
-  struct Problem {
-    int line;
-    std::string text;
-  };
   void note_repeated_keys() const;
-  std::string place(int line) const;
-  int line_at(std::size_t offset) const;
+  TextPlace place_at(std::size_t offset) const;
 
   std::string text_;
   std::string source_;

@@ -46,7 +46,7 @@ void KeyReader::drop_repetitions(std::vector<Member>& members, const Place& plac
     if (!member->key) continue;
     const auto [last, is_new] = seen.emplace(member->key, member->spelling);
     if (is_new) continue;
-    text_.note(text_.line_of_key(*member->value),
+    text_.note(text_.place_of_key(*member->value),
                fmt::format("{}{} is given again as {}; the last one counts", place.prefix,
                            member->spelling, last->second));
     member->value = nullptr;
@@ -67,16 +67,17 @@ void KeyReader::report_unknown(const Member& member, const std::vector<Key>& key
       if (alias.note.empty()) near.push_back(alias.name);
   std::string hint = did_you_mean(member.spelling, near);
   if (hint.empty()) hint = fmt::format(". Known: {}", join(known));
-  text_.error(text_.line_of_key(*member.value),
+  text_.error(text_.place_of_key(*member.value), place.path + member.spelling,
               fmt::format("{}unknown key {}{}", place.prefix, shown(member.spelling), hint));
 }
 
 // Whether the member is right.
 bool KeyReader::read_member(const Member& member, const Place& place) {
   const Key& key = *member.key;
-  const int line = text_.line_of_key(*member.value);
+  const TextPlace at = text_.place_of_key(*member.value);
   const auto fail = [&](const std::string& what) {
-    text_.error(line, fmt::format("{}{} {}", place.prefix, member.spelling, what));
+    text_.error(at, place.path + key.name,
+                fmt::format("{}{} {}", place.prefix, member.spelling, what));
     return false;
   };
   if (!key.refusal.empty()) return fail(key.refusal);
@@ -91,14 +92,15 @@ bool KeyReader::read_member(const Member& member, const Place& place) {
   if (!checked.fault.empty()) return fail(checked.fault);
   if (const Spelling* alias = alias_of(key, member.spelling))
     if (!alias->note.empty())
-      text_.note(line, fmt::format("{}{} {}", place.prefix, member.spelling, alias->note));
+      text_.note(at, fmt::format("{}{} {}", place.prefix, member.spelling, alias->note));
   if (!checked.note.empty())
-    text_.note(line, fmt::format("{}{} {} {}", place.prefix, member.spelling, shown(*member.value),
-                                 checked.note));
+    text_.note(at, fmt::format("{}{} {} {}", place.prefix, member.spelling, shown(*member.value),
+                               checked.note));
   if (!key.has_effect)
-    text_.note(line,
+    text_.note(at,
                fmt::format("{}{} is accepted, but has no effect", place.prefix, member.spelling));
-  const Place inner{fmt::format("{}{}: ", place.prefix, member.spelling), nullptr, true};
+  const Place inner{fmt::format("{}{}: ", place.prefix, member.spelling), nullptr, true,
+                    fmt::format("{}{}.", place.path, key.name)};
   if (key.type == ValueType::layers) {
     read_layers(*member.value);
   } else if (key.type == ValueType::objects) {
@@ -123,14 +125,15 @@ void KeyReader::read_members(const Json::Value& object, const Key& key, const Pl
   }
   for (const Key& member : key.members)
     if (member.required && std::find(given.begin(), given.end(), &member) == given.end())
-      text_.error(text_.line_of(object), fmt::format("{}{} is missing; expected {}", place.prefix,
-                                                     member.name, expected_phrase(member)));
+      text_.error(text_.place_of(object), place.path + member.name,
+                  fmt::format("{}{} is missing; expected {}", place.prefix, member.name,
+                              expected_phrase(member)));
 }
 
 void KeyReader::read_entries(const Member& member, const Place& place) {
   const auto read_entry = [&](const Json::Value& entry) {
     if (!entry.isObject()) {
-      text_.error(text_.line_of(entry),
+      text_.error(text_.place_of(entry), place.path.substr(0, place.path.size() - 1),
                   fmt::format("{}{} is not an object; expected {}", place.prefix, shown(entry),
                               expected_phrase(*member.key)));
       return;

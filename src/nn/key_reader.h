@@ -21,6 +21,7 @@ struct Place {
   std::string prefix;                      ///< `layer "Hidden1": ` or empty, then `WeightInit: `
   const LayerDescriptor* layer = nullptr;  ///< null outside of layers
   bool kind_known = true;                  ///< false after an unknown Kind: legality cannot be told
+  std::string path;                        ///< "Layers[1]." or empty, then "WeightInit."
 };
 
 /// Reads objects into a draft and reports whatever is wrong with them to the text.

@@ -21,7 +21,8 @@ class MachineReader final : public keys::KeyReader {
   MachineDescription read() {
     const Json::Value& root = text_.root();
     if (!root.isObject()) {
-      text_.error(1, fmt::format("{} is not a machine; expected a JSON object", keys::shown(root)));
+      text_.error({1, 1}, {},
+                  fmt::format("{} is not a machine; expected a JSON object", keys::shown(root)));
       text_.throw_errors();
     }
     keys::Key machine;
@@ -47,21 +48,24 @@ class MachineReader final : public keys::KeyReader {
   void check(const Json::Value& root) {
     const DeviceDescription& device = draft_.machine.device;
     const Json::Value& products = member(member(root, "Device"), "Products");
-    const int line = text_.line_of_key(products);
+    const TextPlace at = text_.place_of_key(products);
+    const std::string key = "Device.Products";
     if (device.products.empty())
-      text_.error(line, "Device: Products is empty; expected an entry for each precision");
+      text_.error(at, key, "Device: Products is empty; expected an entry for each precision");
     for (std::size_t i = 0; i < device.products.size(); ++i) {
       const Precision precision = device.products[i].precision;
       if (!device.is_gpu && precision != Precision::fp32)
-        text_.error(line, fmt::format("Device: Products: a CPU computes in fp32, not in {}",
-                                      name_of(precision)));
+        text_.error(
+            at, key,
+            fmt::format("Device: Products: a CPU computes in fp32, not in {}", name_of(precision)));
       for (std::size_t j = 0; j < i; ++j)
         if (device.products[j].precision == precision)
-          text_.error(line, fmt::format("Device: Products: {} is given twice", name_of(precision)));
+          text_.error(at, key,
+                      fmt::format("Device: Products: {} is given twice", name_of(precision)));
     }
     for (const char* name : {"InsideNode", "BetweenNodes"})
       if (const Json::Value& links = member(root, name); links.empty())
-        text_.error(text_.line_of_key(links),
+        text_.error(text_.place_of_key(links), name,
                     fmt::format("{} is empty; expected one way or several", name));
   }
 };

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The messages for descriptors that are wrong: file, line, layer, key, value, what was expected.
+#include "norn/base/problem.h"
 #include "tests/nn/descriptor_text.h"
 
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace norn {
@@ -236,6 +238,46 @@ TEST(DescriptorErrors, AllAreReportedAtOnceInTheOrderOfLines) {
             "least 0 and below 1\n"
             "net.json:7: unknown key \"Nmae\"; did you mean \"Name\"?\n"
             "net.json:8: Decay -1 is out of range; expected a number of at least 0");
+}
+
+TEST(DescriptorErrors, NamesThatNoLayerHasAreReportedBesideOtherErrors) {
+  EXPECT_EQ(read("{\"Layers\": [\n{\"N\": 0, \"Name\": \"In\"},\n{\"Source\": \"Inn\"}]}").error,
+            "net.json:2: layer \"In\": N 0 is out of range; expected a whole number from 1 to "
+            "4294967295, an array of 1 to 4 of them, or \"auto\"\n"
+            "net.json:3: layer \"Output1\": Source \"Inn\" is not a layer; did you mean \"In\"? "
+            "Layers: In, Output1");
+}
+
+TEST(DescriptorErrors, ManyAreCutAndCounted) {
+  std::string keys;
+  for (int i = 0; i < 45; ++i) keys += fmt::format("\"q{}\": 1,\n", i);
+  const std::string error = read("{\n" + keys + "\"Layers\": [{}, {}]}").error;
+  EXPECT_THAT(error, testing::StartsWith("net.json:2: unknown key \"q0\". Known: "));
+  EXPECT_THAT(error, testing::HasSubstr("\nnet.json:41: unknown key \"q39\". Known: "));
+  EXPECT_THAT(error, testing::EndsWith("\n5 more errors are not shown; mend these first"));
+}
+
+TEST(DescriptorErrors, HavePlacesAndKeysInParts) {
+  try {
+    parse_network_json(
+        "{\"Layers\": [{},\n  {\"Source\": \"Input0\", \"Activation\" : \"Tahn\",\n"
+        "\"WeightInit\": {\"Sheme\": 1}, \"SharedWeights\": [{}]}]}",
+        "net.json");
+    ADD_FAILURE();
+  } catch (const ProblemsError& error) {
+    using Place = std::tuple<int, int, std::string, std::string>;
+    std::vector<Place> places;
+    for (const Problem& problem : error.problems()) {
+      EXPECT_EQ(problem.file, "net.json");
+      places.emplace_back(problem.line, problem.column, problem.key, problem.suggestion());
+    }
+    EXPECT_THAT(places, testing::ElementsAre(
+                            Place{2, 24, "Layers[1].Activation", "Tanh"},
+                            Place{3, 16, "Layers[1].WeightInit.Sheme", "Scheme"},
+                            Place{3, 47, "Layers[1].SharedWeights.InputLayer", ""},
+                            Place{3, 47, "Layers[1].SharedWeights.SourceInputLayer", ""},
+                            Place{3, 47, "Layers[1].SharedWeights.SourceOutputLayer", ""}));
+  }
 }
 
 TEST(DescriptorErrors, NamesOfLayersMustDiffer) {

@@ -2,7 +2,7 @@
 // Resolving descriptors: order, edges, sizes from data, shared weights, and what is refused.
 #include "norn/nn/graph.h"
 
-#include "norn/base/error.h"
+#include "norn/base/problem.h"
 #include "norn/nn/descriptor_json.h"
 
 #include <random>
@@ -120,16 +120,16 @@ TEST(Graph, UnknownNamesAreErrors) {
   EXPECT_EQ(
       fault_of(R"({"Name": "Input"}, {"Name": "Hidden1", "Source": "Inptu"},
                         {"Name": "Output", "Source": ["Hidden1", "xyzzyx"], "Skip": "Hiden1"})"),
-      "net: layer \"Hidden1\": Source \"Inptu\" is not a layer; did you mean \"Input\"? Layers: "
+      "net:1: layer \"Hidden1\": Source \"Inptu\" is not a layer; did you mean \"Input\"? Layers: "
       "Input, Hidden1, Output\n"
-      "net: layer \"Output\": Source \"xyzzyx\" is not a layer. Layers: Input, Hidden1, Output\n"
-      "net: layer \"Output\": Skip \"Hiden1\" is not a layer; did you mean \"Hidden1\"? Layers: "
+      "net:2: layer \"Output\": Source \"xyzzyx\" is not a layer. Layers: Input, Hidden1, Output\n"
+      "net:2: layer \"Output\": Skip \"Hiden1\" is not a layer; did you mean \"Hidden1\"? Layers: "
       "Input, Hidden1, Output");
   EXPECT_EQ(fault_of(R"({}, {"Source": ["Input0", "Input0"]})"),
-            "net: layer \"Output1\": Source names \"Input0\" twice");
+            "net:1: layer \"Output1\": Source names \"Input0\" twice");
   EXPECT_EQ(
       fault_of(R"({"Kind": "Hidden"}, {"Kind": "Input"}, {"Source": "Input1"})"),
-      "net: layer \"Hidden0\": has no Source; the first layer is an Input layer, or names its "
+      "net:1: layer \"Hidden0\": has no Source; the first layer is an Input layer, or names its "
       "source");
   EXPECT_EQ(fault_of(R"({"Kind": "Hidden"}, {"Kind": "Output"})"),
             "net: the network has no Input layer");
@@ -150,11 +150,11 @@ TEST(Graph, CyclesAreNamed) {
 TEST(Graph, AutoNeedsItsDataSet) {
   EXPECT_EQ(
       fault_of(R"({"N": "auto", "DataSet": "user"}, {})"),
-      "net: layer \"Input0\": N \"auto\": DataSet \"user\" is not among the data; did you mean "
+      "net:1: layer \"Input0\": N \"auto\": DataSet \"user\" is not among the data; did you mean "
       "\"users\"? Data sets: users, items, images");
   EXPECT_EQ(
       fault_of(R"({"N": "auto", "DataSet": "users"}, {})", {}),
-      "net: layer \"Input0\": N \"auto\": DataSet \"users\" is not among the data; there are no "
+      "net:1: layer \"Input0\": N \"auto\": DataSet \"users\" is not among the data; there are no "
       "data sets");
   const Graph graph = graph_of(R"({"N": "auto", "DataSet": "images"}, {"N": 5})");
   EXPECT_EQ(graph.network.layers[0].dimensions, 3);
@@ -165,25 +165,26 @@ TEST(Graph, LayersMayBeWiderThanTheirDataButNotNarrower) {
   EXPECT_EQ(graph_of(R"({"N": 128, "DataSet": "users"}, {})").network.layers[0].units(), 128);
   EXPECT_EQ(
       fault_of(R"({"N": 9, "DataSet": "users"}, {"N": 19, "DataSet": "items"})"),
-      "net: layer \"Input0\": N is 9, but data set \"users\" is 10 wide; N must not be smaller "
+      "net:1: layer \"Input0\": N is 9, but data set \"users\" is 10 wide; N must not be smaller "
       "(\"auto\" takes the data set's width)\n"
-      "net: layer \"Output1\": N is 19, but data set \"items\" is 20 wide; N must not be smaller "
+      "net:1: layer \"Output1\": N is 19, but data set \"items\" is 20 wide; N must not be smaller "
       "(\"auto\" takes the data set's width)");
   EXPECT_EQ(graph_of(R"({"N": 3072, "DataSet": "images"}, {})").network.layers[0].units(), 3072);
-  EXPECT_EQ(fault_of(R"({"N": [32, 3, 32], "DataSet": "images"}, {})"),
-            "net: layer \"Input0\": N is 32 x 3 x 32, but data set \"images\" is 32 x 32 x 3; they "
-            "must be the same, or N \"auto\"");
+  EXPECT_EQ(
+      fault_of(R"({"N": [32, 3, 32], "DataSet": "images"}, {})"),
+      "net:1: layer \"Input0\": N is 32 x 3 x 32, but data set \"images\" is 32 x 32 x 3; they "
+      "must be the same, or N \"auto\"");
   EXPECT_EQ(graph_of(R"({"N": 4, "DataSet": "elsewhere"}, {})").network.layers[0].units(), 4);
 }
 
 TEST(Graph, SkipsMustHaveTheSameSizeAndBeDense) {
   EXPECT_EQ(
       fault_of(R"({"N": 4}, {"N": 3}, {"N": 4, "Skip": ["Hidden1", "Input0"]})"),
-      "net: layer \"Output2\": Skip \"Hidden1\" has 3 units, this layer has 4; they must be the "
+      "net:1: layer \"Output2\": Skip \"Hidden1\" has 3 units, this layer has 4; they must be the "
       "same");
   EXPECT_EQ(
       fault_of(R"({"N": 10, "DataSet": "users"}, {"N": 10, "Skip": "Input0"})"),
-      "net: layer \"Output1\": Skip \"Input0\" is an Input layer with sparse data; only dense "
+      "net:1: layer \"Output1\": Skip \"Input0\" is an Input layer with sparse data; only dense "
       "activations can be added");
 }
 
@@ -215,26 +216,27 @@ TEST(Graph, SharedWeightsThatDoNotFitAreErrors) {
                        {"Name": "O", "N": 6, "SharedWeights": )" +
                     entry + "}");
   };
-  EXPECT_EQ(shared(R"({"InputLayer": "I", "SourceInputLayer": "I", "SourceOutputLayer": "H"})"),
-            "net: layer \"O\": SharedWeights: InputLayer \"I\" is not a source of it; sources: H");
+  EXPECT_EQ(
+      shared(R"({"InputLayer": "I", "SourceInputLayer": "I", "SourceOutputLayer": "H"})"),
+      "net:2: layer \"O\": SharedWeights: InputLayer \"I\" is not a source of it; sources: H");
   EXPECT_EQ(shared(R"({"InputLayer": "H", "SourceInputLayer": "H", "SourceOutputLayer": "I"})"),
-            "net: layer \"O\": SharedWeights: there is no connection H -> I to share; "
+            "net:2: layer \"O\": SharedWeights: there is no connection H -> I to share; "
             "SourceInputLayer must be a source of SourceOutputLayer");
   EXPECT_EQ(shared(R"({"InputLayer": "H", "SourceInputLayer": "H", "SourceOutputLayer": "O"})"),
-            "net: layer \"O\": SharedWeights: H -> O would share its own weights");
+            "net:2: layer \"O\": SharedWeights: H -> O would share its own weights");
   EXPECT_EQ(
       shared(R"({"InputLayer": "H", "SourceInputLayer": "I", "SourceOutputLayer": "H"})"),
-      "net: layer \"O\": SharedWeights: H -> O (3 x 6) cannot use the weights of I -> H (6 x 3); "
+      "net:2: layer \"O\": SharedWeights: H -> O (3 x 6) cannot use the weights of I -> H (6 x 3); "
       "add \"Transposed\": true");
   const std::string twice =
       R"({"InputLayer": "H", "SourceInputLayer": "I", "SourceOutputLayer": "H", "Transposed": true})";
   EXPECT_EQ(shared("[" + twice + ", " + twice + "]"),
-            "net: layer \"O\": SharedWeights: InputLayer \"H\" is given twice");
+            "net:2: layer \"O\": SharedWeights: InputLayer \"H\" is given twice");
   EXPECT_EQ(
       fault_of(R"({"Name": "I", "N": 6}, {"Name": "H", "N": 3}, {"Name": "O", "N": 7,
         "SharedWeights": {"InputLayer": "H", "SourceInputLayer": "I", "SourceOutputLayer": "H",
                           "Transposed": true}})"),
-      "net: layer \"O\": SharedWeights: H -> O (3 x 7) cannot use the weights of I -> H (6 x 3) "
+      "net:2: layer \"O\": SharedWeights: H -> O (3 x 7) cannot use the weights of I -> H (6 x 3) "
       "transposed; the sizes must be the same");
   EXPECT_THAT(
       fault_of(R"({"Name": "I", "N": 3}, {"Name": "A", "N": 3, "SharedWeights":
@@ -242,6 +244,81 @@ TEST(Graph, SharedWeightsThatDoNotFitAreErrors) {
          {"Name": "B", "N": 3, "SharedWeights":
           {"InputLayer": "A", "SourceInputLayer": "I", "SourceOutputLayer": "A"}}, {"Name": "O"})"),
       HasSubstr("SharedWeights lead round in a circle; one connection must own the weights"));
+}
+
+// The whole of what is wrong, with lines: nothing hides behind something else, and nothing is said
+// that only follows from it.
+TEST(Graph, AllThatIsWrongIsSaidAtOnce) {
+  const std::string layers = R"(
+{"Name": "I", "N": 9, "DataSet": "users"},
+{"Name": "H", "N": 3,
+ "Source": ["I", "J"]},
+{"Name": "A", "N": 4, "Source": "B"},
+{"Name": "B", "N": 4, "Source": "A", "Skip": "H"},
+{"Name": "O", "N": "auto", "DataSet": "item", "Source": "H", "SharedWeights":
+  {"InputLayer": "I", "SourceInputLayer": "I", "SourceOutputLayer": "H"}})";
+  EXPECT_EQ(fault_of(layers),
+            "net: the layers form a cycle: A -> B -> A; remove one of these connections\n"
+            "net:2: layer \"I\": N is 9, but data set \"users\" is 10 wide; N must not be smaller "
+            "(\"auto\" takes the data set's width)\n"
+            "net:4: layer \"H\": Source \"J\" is not a layer. Layers: I, H, A, B, O\n"
+            "net:6: layer \"B\": Skip \"H\" has 3 units, this layer has 4; they must be the same\n"
+            "net:7: layer \"O\": N \"auto\": DataSet \"item\" is not among the data; did you mean "
+            "\"items\"? Data sets: users, items, images");
+}
+
+TEST(Graph, CheckedWithoutDataWhateverDependsOnThemIsPassedOver) {
+  const auto fault = [](const std::string& layers) -> std::string {
+    try {
+      check_network(parse_network_json("{\"Layers\": [\n" + layers + "]}", "net.json"), "net.json");
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(fault(R"({"N": "auto", "DataSet": "x"}, {"N": 3},
+                     {"N": "auto", "DataSet": "y", "Skip": "Input0"})"),
+            "none");
+  EXPECT_EQ(fault(R"({"N": "auto", "DataSet": "x"}, {"N": 3, "Skip": "Hiden2"},
+{"Name": "Hidden2", "N": 4, "Skip": "Hidden1"}, {"N": 2})"),
+            "net.json:2: layer \"Hidden1\": Skip \"Hiden2\" is not a layer; did you mean "
+            "\"Hidden2\"? Layers: Input0, Hidden1, Hidden2, Output3\n"
+            "net.json:3: layer \"Hidden2\": Skip \"Hidden1\" has 3 units, this layer has 4; they "
+            "must be the same");
+}
+
+TEST(Graph, ProblemsHaveTheirPlacesInParts) {
+  try {
+    graph_of("{},\n{\n  \"Source\":\n\"Inptu0\"}");
+    ADD_FAILURE();
+  } catch (const ProblemsError& error) {
+    ASSERT_EQ(error.problems().size(), 1u);
+    const Problem& problem = error.problems()[0];
+    EXPECT_EQ(problem.file, "net");
+    EXPECT_EQ(problem.line, 3);
+    EXPECT_EQ(problem.column, 3);
+    EXPECT_EQ(problem.key, "Layers[1].Source");
+    EXPECT_EQ(problem.suggestion(), "Input0");
+    EXPECT_EQ(problem.message,
+              "layer \"Output1\": Source \"Inptu0\" is not a layer; did you mean \"Input0\"? "
+              "Layers: Input0, Output1");
+  }
+}
+
+TEST(Graph, EveryLayerThatCannotRunIsNamed) {
+  const Graph graph = graph_of(R"({"Type": "Convolutional", "N": [8, 8, 3]},
+                      {"Type": "Convolutional", "N": 4, "Kernel": [3, 3]}, {"Kind": "Target"})");
+  try {
+    require_runnable(graph, "net.json");
+    ADD_FAILURE();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "net.json:2: layer \"Hidden1\": Type Convolutional can be read and checked, but this build "
+        "has no kernels to train or run it; it runs networks of FullyConnected layers\n"
+        "net.json:2: layer \"Target2\": Kind Target has no meaning in training or prediction; use "
+        "Output");
+  }
 }
 
 TEST(Graph, LayersThatLeadToNoOutputAreUnused) {

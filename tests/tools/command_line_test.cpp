@@ -107,10 +107,31 @@ TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_EQ(error_of(s.line, {"--count", "99999999999999999999"}),
             "--count: \"99999999999999999999\" is no whole number");
   EXPECT_EQ(error_of(s.line, {"-c", "1", "-c", "2"}), "--count is given 2 times; give it once");
-  EXPECT_THAT(error_of(s.line, {"--count"}), HasSubstr("--count: its value is missing"));
-  EXPECT_THAT(error_of(s.line, {"--mode", "qiuck"}),
-              HasSubstr("--mode: \"qiuck\" is unknown; did you mean \"Quick\"?"));
-  EXPECT_THAT(error_of(s.line, {"stray"}), HasSubstr("\"stray\" is not expected here"));
+  EXPECT_THAT(error_of(s.line, {"--count"}),
+              HasSubstr("--count: its value is missing; program --help lists all options"));
+  EXPECT_THAT(
+      error_of(s.line, {"--mode", "qiuck"}),
+      HasSubstr("--mode: \"qiuck\" is unknown; did you mean \"Quick\"? Known: slow, Quick"));
+  EXPECT_EQ(error_of(s.line, {"--mode", "xyz"}), "--mode: \"xyz\" is unknown. Known: slow, Quick");
+  EXPECT_EQ(error_of(s.line, {"--errors", "yaml"}),
+            "--errors: \"yaml\" is unknown. Known: text, json");
+  EXPECT_EQ(error_of(s.line, {"stray"}),
+            "\"stray\" is not expected here: every file and value has its option; program --help "
+            "lists them");
+}
+
+TEST(CommandLine, SaysAllThatIsWrongAtOnce) {
+  Sample s;
+  std::string name;
+  s.line.option("--name", "-n", "NAME", name, "who").required = true;
+  s.line.option("--place", "", "NAME", name, "where").required = true;
+  EXPECT_EQ(error_of(s.line, {"--count", "x", "--seed", "-1", "--nmae", "y", "stray"}),
+            "unknown option \"--nmae\"; did you mean \"--name\"? program --help lists all options\n"
+            "\"stray\" is not expected here: every file and value has its option; program --help "
+            "lists them\n"
+            "--count: \"x\" is no whole number\n"
+            "--seed: \"-1\" is no number from 0 on\n"
+            "--place is missing; program --help shows examples");
 }
 
 TEST(CommandLine, NamesAllRequiredOptionsThatAreMissing) {

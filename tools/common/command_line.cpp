@@ -22,6 +22,16 @@ std::string spellings(const Option& option) {
   return option.flag.size() == 2 ? option.name + "," + option.flag : option.name;
 }
 
+// The one of `words` that is given. Throws UsageError.
+std::string chosen_word(const std::string& option, const std::vector<std::string>& words,
+                        const std::string& given) {
+  for (const std::string& word : words)
+    if (equal_ignoring_case(word, given)) return word;
+  const std::string hint = did_you_mean(given, words);
+  throw UsageError(fmt::format("{}: \"{}\" is unknown{} Known: {}", option, given,
+                               hint.empty() ? "." : hint, join(words)));
+}
+
 void print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
@@ -29,7 +39,25 @@ void print(const std::string& text) {
 }  // namespace
 
 CommandLine::CommandLine(std::string program, std::string summary, std::string usage)
-    : program_(std::move(program)), summary_(std::move(summary)), usage_(std::move(usage)) {}
+    : program_(std::move(program)), summary_(std::move(summary)), usage_(std::move(usage)) {
+  const auto common = [this](const char* name, const char* flag, const char* value,
+                             const char* text) -> Option& {
+    Option option;
+    option.name = name;
+    option.flag = flag;
+    option.value = value;
+    option.text = text;
+    option.section = "Help";
+    return common_.emplace_back(std::move(option));
+  };
+  common("--help", "-h", "", "show this and exit");
+  common("--version", "", "", "show the version and exit");
+  Option& errors = common("--errors", "", "text|json",
+                          "how errors are told on stderr: a line each, or one JSON document "
+                          "(docs/errors.md)");
+  errors.default_text = "text";
+  errors.words = {"text", "json"};
+}
 
 Option& CommandLine::add(Option option) {
   option.section = section_;
@@ -56,14 +84,9 @@ Option& CommandLine::choice(const std::string& name, const std::string& flag,
   option.value = fmt::format("{}", fmt::join(words, "|"));
   option.text = text;
   option.default_text = target;
+  option.words = words;
   option.set = [name, words = std::move(words), &target](const std::string& given) {
-    for (const std::string& word : words) {
-      if (!equal_ignoring_case(word, given)) continue;
-      target = word;
-      return;
-    }
-    throw UsageError(fmt::format("{}: \"{}\" is unknown{}; known: {}", name, given,
-                                 did_you_mean(given, words), join(words)));
+    target = chosen_word(name, words, given);
   };
   return add(std::move(option));
 }
@@ -89,58 +112,97 @@ std::vector<std::string> CommandLine::long_spellings(int argc, const char* const
   return words;
 }
 
-void CommandLine::reject_unknown(const std::string& word) const {
-  if (word.empty() || word[0] != '-')
-    throw UsageError(
-        fmt::format("\"{}\" is not expected here: every file and value has its option; "
-                    "{} --help lists them",
-                    word, program_));
-  const std::string head = word.substr(0, word.find('='));
-  std::vector<std::string> known = {"--help", "--version"};
-  for (const Option& option : options_) {
-    known.push_back(option.name);
-    if (option.flag.size() > 2) known.push_back(option.flag);
-  }
-  const std::string guess = did_you_mean(head, known);
-  throw UsageError(fmt::format("unknown option \"{}\"{}{} {} --help lists all options", head, guess,
-                               guess.empty() ? ";" : "", program_));
+std::vector<const Option*> CommandLine::every_option() const {
+  std::vector<const Option*> all;
+  for (const auto* table : {&options_, &common_})
+    for (const Option& option : *table) all.push_back(&option);
+  return all;
 }
 
-void CommandLine::apply(const std::vector<std::vector<std::string>>& values) const {
+Problem CommandLine::unknown_word(const std::string& word) const {
+  Problem problem;
+  if (word.empty() || word[0] != '-') {
+    problem.message = fmt::format(
+        "\"{}\" is not expected here: every file and value has its option; {} --help lists them",
+        word, program_);
+    return problem;
+  }
+  const std::string head = word.substr(0, word.find('='));
+  std::vector<std::string> known;
+  for (const Option* option : every_option()) {
+    known.push_back(option->name);
+    if (option->flag.size() > 2) known.push_back(option->flag);
+  }
+  const std::string guess = did_you_mean(head, known);
+  problem.key = head;
+  problem.message = fmt::format("unknown option \"{}\"{}{} {} --help lists all options", head,
+                                guess, guess.empty() ? ";" : "", program_);
+  return problem;
+}
+
+// The value of an unknown option is no error of its own.
+std::vector<Problem> CommandLine::unknown_words(const std::vector<std::string>& rest) const {
+  std::vector<Problem> problems;
+  bool after_option = false;
+  for (const std::string& word : rest) {
+    const bool is_option = !word.empty() && word[0] == '-';
+    if (is_option || !after_option) problems.push_back(unknown_word(word));
+    after_option = is_option && word.find('=') == std::string::npos;
+  }
+  return problems;
+}
+
+// All that is wrong at once; what could be read is in the targets.
+void CommandLine::apply(const Values& values, const std::vector<std::string>& rest) const {
+  std::vector<Problem> problems = unknown_words(rest);
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < options_.size(); ++i) {
     const Option& option = options_[i];
-    if (values[i].size() > 1 && !option.repeatable && !option.value.empty())
-      throw UsageError(
-          fmt::format("{} is given {} times; give it once", option.name, values[i].size()));
-    for (const std::string& value : values[i]) option.set(value);
-    if (option.required && values[i].empty())
+    if (values[i].size() > 1 && !option.repeatable && !option.value.empty()) {
+      problems.push_back(
+          {{},
+           0,
+           0,
+           option.name,
+           fmt::format("{} is given {} times; give it once", option.name, values[i].size())});
+      continue;
+    }
+    try {
+      for (const std::string& value : values[i]) option.set(value);
+    } catch (const UsageError& error) {
+      problems.push_back({{}, 0, 0, option.name, error.what()});
+    }
+    const bool meant = std::any_of(problems.begin(), problems.end(), [&](const Problem& problem) {
+      return problem.suggestion() == option.name;
+    });
+    if (option.required && values[i].empty() && !meant)
       missing.push_back(option.flag.empty() ? option.name
                                             : fmt::format("{} ({})", option.name, option.flag));
   }
   if (!missing.empty())
-    throw UsageError(fmt::format("{} {} missing; {} --help shows examples", join(missing),
-                                 missing.size() == 1 ? "is" : "are", program_));
+    problems.push_back({{},
+                        0,
+                        0,
+                        missing.front().substr(0, missing.front().find(' ')),
+                        fmt::format("{} {} missing; {} --help shows examples", join(missing),
+                                    missing.size() == 1 ? "is" : "are", program_)});
+  if (!problems.empty()) throw ProblemsError(std::move(problems));
 }
 
-CommandLine::Outcome CommandLine::parse(int argc, const char* const* argv) const {
-  std::vector<std::string> words = long_spellings(argc, argv);
+// CLI11 takes the words apart; those that it does not know are returned.
+std::vector<std::string> CommandLine::read_words(std::vector<std::string> words,
+                                                 Values& values) const {
   CLI::App app(summary_, program_);
   app.set_help_flag();
   app.allow_extras();
-  bool wants_help = false;
-  bool wants_version = false;
-  app.add_flag("-h,--help", wants_help);
-  app.add_flag("--version", wants_version);
-  std::vector<std::vector<std::string>> values(options_.size());
-  for (std::size_t i = 0; i < options_.size(); ++i) {
+  const std::vector<const Option*> all = every_option();
+  values.resize(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
     std::vector<std::string>& given = values[i];
-    if (options_[i].value.empty())
-      app.add_flag_callback(spellings(options_[i]), [&given] { given.emplace_back(); });
+    if (all[i]->value.empty())
+      app.add_flag_callback(spellings(*all[i]), [&given] { given.emplace_back(); });
     else
-      app.add_option(spellings(options_[i]), given)
-          ->allow_extra_args(false)
-          ->type_name(options_[i].value);
+      app.add_option(spellings(*all[i]), given)->allow_extra_args(false)->type_name(all[i]->value);
   }
   std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
   try {
@@ -152,11 +214,30 @@ CommandLine::Outcome CommandLine::parse(int argc, const char* const* argv) const
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}; {} --help lists all options", error.what(), program_));
   }
-  if (wants_help) print(help());
-  if (wants_version) print(version_line(program_) + "\n");
-  if (wants_help || wants_version) return Outcome::answered;
-  if (const std::vector<std::string> rest = app.remaining(); !rest.empty()) reject_unknown(rest[0]);
-  apply(values);
+  return app.remaining();
+}
+
+// What is asked of every program. Returns whether that was all.
+bool CommandLine::answer(const Values& values) const {
+  const auto given = [&](const std::string& name) -> const std::vector<std::string>& {
+    std::size_t i = 0;
+    while (common_[i].name != name) ++i;
+    return values[options_.size() + i];
+  };
+  for (const std::string& word : given("--errors"))
+    chosen_word("--errors", {"text", "json"}, word);  // error_format() has read it
+  const bool help = !given("--help").empty();
+  const bool version = !given("--version").empty();
+  if (help) print(this->help());
+  if (version) print(version_line(program_) + "\n");
+  return help || version;
+}
+
+CommandLine::Outcome CommandLine::parse(int argc, const char* const* argv) const {
+  Values values;
+  const std::vector<std::string> rest = read_words(long_spellings(argc, argv), values);
+  if (answer(values)) return Outcome::answered;
+  apply(values, rest);
   return Outcome::run;
 }
 

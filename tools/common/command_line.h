@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/problem.h"
 #include "norn/base/types.h"
 
 #include <filesystem>
@@ -22,7 +23,8 @@ struct Option {
   std::string section;
   bool required = false;
   bool repeatable = false;
-  std::string bare_value;  ///< not empty: `--name` alone means `--name=bare_value`
+  std::string bare_value;          ///< not empty: `--name` alone means `--name=bare_value`
+  std::vector<std::string> words;  ///< what a choice is between
   std::function<void(const std::string& value)> set;
 };
 
@@ -60,23 +62,33 @@ class CommandLine {
 
   enum class Outcome { run, answered };
   /// Reads the command line into the targets. `answered`: --help or --version was asked for and has
-  /// been printed to stdout. Throws UsageError naming the option, its value and what was expected.
+  /// been printed to stdout. Throws a UsageError for all that is wrong, naming option, value and
+  /// what was expected.
   Outcome parse(int argc, const char* const* argv) const;
 
   std::string help() const;
+  /// Those of the program, and after them those that every program has: --help and the like.
   const std::vector<Option>& options() const { return options_; }
+  const std::vector<Option>& common_options() const { return common_; }
 
  private:
+  /// Values of each option, in the order of every_option().
+  using Values = std::vector<std::vector<std::string>>;
   Option& add(Option option);
+  std::vector<const Option*> every_option() const;
   std::vector<std::string> long_spellings(int argc, const char* const* argv) const;
-  void apply(const std::vector<std::vector<std::string>>& values) const;
-  [[noreturn]] void reject_unknown(const std::string& word) const;
+  std::vector<std::string> read_words(std::vector<std::string> words, Values& values) const;
+  bool answer(const Values& values) const;
+  void apply(const Values& values, const std::vector<std::string>& rest) const;
+  Problem unknown_word(const std::string& word) const;
+  std::vector<Problem> unknown_words(const std::vector<std::string>& rest) const;
 
   std::string program_;
   std::string summary_;
   std::string usage_;
   std::string section_ = "Options";
   std::vector<Option> options_;
+  std::vector<Option> common_;
   std::vector<Example> examples_;
   std::vector<std::string> remarks_;
 };

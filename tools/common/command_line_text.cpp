@@ -78,8 +78,8 @@ std::string CommandLine::help() const {
     for (const Option& option : options_)
       if (option.section == section) out += help_entry(option);
   }
-  out += fmt::format("\nHelp\n{:<{}}{}\n{:<{}}{}\n", "  -h, --help", kColumn, "show this and exit",
-                     "  --version", kColumn, "show the version and exit");
+  out += "\nHelp\n";
+  for (const Option& option : common_) out += help_entry(option);
   for (const std::string& remark : remarks_) out += fmt::format("\n{}\n", wrap(remark, 0));
   if (!examples_.empty()) out += "\nExamples\n";
   for (const Example& example : examples_)

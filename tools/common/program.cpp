@@ -5,14 +5,13 @@
 #include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
 #include "norn/base/host.h"
-#include "tools/common/stop_signals.h"
+#include "tools/common/error_report.h"
 
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <new>
 #include <optional>
 #include <thread>
 
@@ -21,51 +20,16 @@
 namespace norn::tools {
 namespace {
 
-struct Failure {
-  std::string message;
-  int exit_code = int(ExitCode::unforeseen);
-  int signal = 0;        // not 0: ends as this signal would
-  bool is_told = false;  // by another rank
-};
-
-// Only to be called while an exception is handled.
-Failure describe_exception() {
-  try {
-    throw;
-  } catch (const Interrupted& stop) {
-    return {"stopped by a signal; what was not complete has been removed", 128 + stop.signal(),
-            stop.signal()};
-  } catch (const RunEnded& error) {
-    return {error.what(), error.exit_code(), 0, true};
-  } catch (const Error& error) {
-    return {error.what(), error.exit_code()};
-  } catch (const std::bad_alloc&) {
-    return {"there is not enough memory; use a smaller --batch, fewer threads or a larger machine",
-            int(ExitCode::device)};
-  } catch (const std::exception& error) {
-    return {fmt::format("unforeseen: {}", error.what())};
-  } catch (...) {
-    return {"unforeseen: an exception of unknown type"};
-  }
-}
-
-// A message may hold several errors, a line each.
-void print_error(const std::string& program, int rank, const std::string& message) {
-  const std::string mark = rank == 0 ? std::string() : fmt::format("[rank {}] ", rank);
-  std::string text;
-  std::size_t at = 0;
-  while (at <= message.size()) {
-    const std::size_t end = std::min(message.find('\n', at), message.size());
-    if (end > at || at == 0)
-      text += fmt::format("{}: error: {}{}\n", program, mark, message.substr(at, end - at));
-    at = end + 1;
-  }
+void print_failure(const Failure& failure, const Speaker& speaker, ErrorFormat format) {
+  const std::string text =
+      format == ErrorFormat::json ? failure_json(failure, speaker) : failure_text(failure, speaker);
   std::fflush(stdout);
   std::fputs(text.c_str(), stderr);
 }
 
 // One of several ranks ends all of them, and says why, unless another one does.
-[[noreturn]] void end_all(const Failure& failure, const std::string& program, MpiSession& session) {
+[[noreturn]] void end_all(const Failure& failure, Speaker speaker, ErrorFormat format,
+                          MpiSession& session) {
   std::signal(SIGTERM, SIG_IGN);  // the launcher ends those that are left when a rank has died
   const int rank = session.rank();
   // Ranks take turns; an error of the command line or of a file strikes all alike, and then rank 0
@@ -79,24 +43,38 @@ void print_error(const std::string& program, int rank, const std::string& messag
     std::this_thread::sleep_for(std::chrono::seconds(3));  // until the launcher ends this rank
     std::_Exit(*told);
   }
-  std::string message = failure.message;
   const Place place = session.place();
+  speaker.rank = rank;
+  speaker.ranks = session.size();
   const bool is_named = failure.exit_code == int(ExitCode::communication);
-  if (!is_named && place.text() != Place().text())
-    message +=
-        fmt::format(" [rank {} of {} on {}: {}]", rank, session.size(), host_name(), place.text());
-  print_error(program, rank, message);
+  if (!is_named && place.text() != Place().text()) {
+    speaker.host = host_name();
+    speaker.place = place.text();
+  }
+  print_failure(failure, speaker, format);
   session.abort(failure.exit_code);
 }
 
-int end_with(const Failure& failure, const std::string& program, MpiSession* session) {
-  if (session && session->size() > 1) end_all(failure, program, *session);
-  print_error(program, 0, failure.message);
+int end_with(const Failure& failure, const std::string& program, ErrorFormat format,
+             MpiSession* session) {
+  if (session && session->size() > 1) end_all(failure, {program}, format, *session);
+  print_failure(failure, {program}, format);
   if (failure.signal != 0) {
     std::signal(failure.signal, SIG_DFL);
     std::raise(failure.signal);
   }
   return failure.exit_code;
+}
+
+// A stop after a checkpoint is no error: the console has said so in words, and programs are told in
+// their way.
+void tell_of_stop(const std::string& program, const MpiSession& session) {
+  if (session.rank() != 0) return;
+  const Problem problem{
+      {}, 0, 0, {}, "stopped by a signal after a checkpoint; run the same command with --resume"};
+  Speaker speaker{program};
+  speaker.ranks = session.size();
+  print_failure({{problem}, int(ExitCode::stopped)}, speaker, ErrorFormat::json);
 }
 
 }  // namespace
@@ -159,6 +137,7 @@ OutputGuard::~OutputGuard() {
 
 int run_program(int argc, char** argv, const std::string& program,
                 const std::function<int(MpiSession&)>& body) {
+  const ErrorFormat format = error_format(argc, argv);
   try {
     MpiSession session(&argc, &argv);
     try {
@@ -166,12 +145,14 @@ int run_program(int argc, char** argv, const std::string& program,
       session.finish();
       if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         throw DataError("standard output: could not be written; is the disk full?");
+      if (code == int(ExitCode::stopped) && format == ErrorFormat::json)
+        tell_of_stop(program, session);
       return code;
     } catch (...) {
-      return end_with(describe_exception(), program, &session);
+      return end_with(describe_exception(), program, format, &session);
     }
   } catch (...) {
-    return end_with(describe_exception(), program, nullptr);
+    return end_with(describe_exception(), program, format, nullptr);
   }
 }
 

@@ -49,7 +49,8 @@ class OutputGuard {
 };
 
 /// Runs `body` and returns the exit code of main(). The one place where exceptions are caught: each
-/// error becomes a line `trainer: error: ...` on stderr and its exit code. When one rank of several
+/// error becomes a line `trainer: error: ...` on stderr, or with --errors=json a JSON document, and
+/// its exit code. When one rank of several
 /// fails, all are ended.
 int run_program(int argc, char** argv, const std::string& program,
                 const std::function<int(MpiSession&)>& body);

@@ -63,7 +63,7 @@ class TrainingRun {
     DataBinding data(start.network, sources, DataBinding::Layers::inputs_and_outputs);
     fit_batch(start, options_, data.examples(), console_);
     Graph graph = make_graph(start.network, data.shapes(), start.where);
-    if (const auto reason = why_not_runnable(graph)) throw UsageError(*reason);
+    require_runnable(graph, start.where);
 
     if (options_.plans_machine() && session_.size() == 1) {
       plan_machine(graph, data);

@@ -6,6 +6,7 @@
 #include "norn/base/error.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/descriptor_json.h"
+#include "norn/nn/graph.h"
 #include "tools/common/model_session.h"
 #include "tools/common/ranks.h"
 
@@ -127,6 +128,7 @@ TrainingStart start_training(const TrainerOptions& options, Communicator& commun
   } else {
     start.network = read_network_json(
         options.config, [&console](const std::string& note) { console.warning(note); });
+    check_network(start.network, start.where);
   }
   options.apply_to(start.network.training, console);
   return start;

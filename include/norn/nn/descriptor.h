@@ -6,6 +6,7 @@
 #include "norn/kernels/update_rule.h"
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -59,6 +60,12 @@ struct SharedWeights {
   bool transposed = false;
 };
 
+/// A place in a text; 0: not known. The column counts bytes from 1.
+struct TextPlace {
+  int line = 0;
+  int column = 0;
+};
+
 struct LayerDescriptor {
   std::string name;
   LayerKind kind = LayerKind::hidden;
@@ -86,6 +93,10 @@ struct LayerDescriptor {
   std::array<Index, 3> stride = {1, 1, 1};
   std::array<Index, 3> padding = {0, 0, 0};  ///< computed by make_graph()
   int kernel_dimensions = 0;
+
+  /// Where its keys, and under "" the layer itself, stand in the text that it was read from, for
+  /// messages; empty when there is none.
+  std::map<std::string, TextPlace> places;
 
   Index units() const { return extent[0] * extent[1] * extent[2] * extent[3]; }
 };

@@ -46,14 +46,20 @@ struct Graph {
 /// that a text could not have said either, unknown or missing sources, cycles (named), `auto`
 /// without its data set, layers narrower than their data, windows that do not fit, skips of another
 /// size, shared weights that do not fit, layers of zero width, and networks without an input.
-/// `where` names the descriptor in messages. In the graph's descriptor every size is a number:
-/// "auto" is the data set's, and Convolutional and Pooling layers have those that follow from their
-/// sources and windows.
+/// `where` names the descriptor in messages, which give the line where a text was read. In the
+/// graph's descriptor every size is a number: "auto" is the data set's, and Convolutional and
+/// Pooling layers have those that follow from their sources and windows.
 Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& datasets,
                  const std::string& where);
+
+/// The same checks as far as they need no data sets, before those are opened. Throws as
+/// make_graph().
+void check_network(const NetworkDescriptor& network, const std::string& where);
 
 /// The reason why this network cannot be trained or run by this build, or nothing: convolution and
 /// pooling layers, output layers that feed others, layers of kind Target.
 std::optional<std::string> why_not_runnable(const Graph& graph);
+/// Throws a UsageError with all such reasons, with their places.
+void require_runnable(const Graph& graph, const std::string& where);
 
 }  // namespace norn

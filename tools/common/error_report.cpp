@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors as lines and as JSON.
+#include "tools/common/error_report.h"
+
+#include "norn/base/text.h"
+#include "tools/common/json_text.h"
+#include "tools/common/stop_signals.h"
+
+#include <exception>
+#include <new>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+const char* kind_of(int exit_code) {
+  switch (ExitCode(exit_code)) {
+    case ExitCode::done:
+    case ExitCode::unforeseen:
+      break;
+    case ExitCode::usage:
+      return "usage";
+    case ExitCode::data:
+      return "data";
+    case ExitCode::device:
+      return "device";
+    case ExitCode::communication:
+      return "communication";
+    case ExitCode::divergence:
+      return "divergence";
+    case ExitCode::stopped:
+      return "stopped";
+  }
+  return exit_code > 128 ? "signal" : "unforeseen";
+}
+
+// A message may hold several errors, a line each.
+std::vector<Problem> problems_of(std::string_view message) {
+  std::vector<Problem> problems;
+  for (std::size_t at = 0; at <= message.size();) {
+    const std::size_t end = std::min(message.find('\n', at), message.size());
+    if (end > at || at == 0) problems.push_back(problem_of(message.substr(at, end - at)));
+    at = end + 1;
+  }
+  return problems;
+}
+
+// "[rank 1 of 4 on node7: epoch 3, batch 7]".
+std::string whereabouts(const Speaker& speaker) {
+  if (speaker.place.empty()) return {};
+  return fmt::format(" [rank {} of {} on {}: {}]", speaker.rank, speaker.ranks, speaker.host,
+                     speaker.place);
+}
+
+std::string problem_json(const Problem& problem) {
+  std::string out = fmt::format("{{\"message\": {}", json_string(problem.message));
+  const auto add = [&](const char* name, const std::string& text) {
+    if (!text.empty()) out += fmt::format(", \"{}\": {}", name, json_string(text));
+  };
+  add("file", problem.file);
+  if (problem.line > 0) out += fmt::format(", \"line\": {}", problem.line);
+  if (problem.column > 0) out += fmt::format(", \"column\": {}", problem.column);
+  add("key", problem.key);
+  add("suggestion", problem.suggestion());
+  return out + '}';
+}
+
+}  // namespace
+
+ErrorFormat error_format(int argc, const char* const* argv) {
+  ErrorFormat format = ErrorFormat::text;
+  constexpr std::string_view kOption = "--errors";
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    std::string_view value;
+    if (word == kOption && i + 1 < argc)
+      value = argv[i + 1];
+    else if (word.starts_with(kOption) && word.substr(kOption.size(), 1) == "=")
+      value = word.substr(kOption.size() + 1);
+    if (equal_ignoring_case(value, "json")) format = ErrorFormat::json;
+    if (equal_ignoring_case(value, "text")) format = ErrorFormat::text;
+  }
+  return format;
+}
+
+Failure describe_exception() {
+  try {
+    throw;
+  } catch (const Interrupted& stop) {
+    return {problems_of("stopped by a signal; what was not complete has been removed"),
+            128 + stop.signal(), stop.signal()};
+  } catch (const RunEnded& error) {
+    return {problems_of(error.what()), error.exit_code(), 0, true};
+  } catch (const ProblemsError& error) {
+    return {error.problems(), error.exit_code()};
+  } catch (const Error& error) {
+    return {problems_of(error.what()), error.exit_code()};
+  } catch (const std::bad_alloc&) {
+    return {
+        problems_of("there is not enough memory; use a smaller --batch, fewer threads or a larger "
+                    "machine"),
+        int(ExitCode::device)};
+  } catch (const std::exception& error) {
+    return {{{{}, 0, 0, {}, fmt::format("unforeseen: {}", error.what())}}};
+  } catch (...) {
+    return {{{{}, 0, 0, {}, "unforeseen: an exception of unknown type"}}};
+  }
+}
+
+std::string failure_text(const Failure& failure, const Speaker& speaker) {
+  const std::string mark =
+      speaker.rank == 0 ? std::string() : fmt::format("[rank {}] ", speaker.rank);
+  std::string text;
+  const auto say = [&](const std::string& message) {
+    text +=
+        fmt::format("{}: error: {}{}{}\n", speaker.program, mark, message, whereabouts(speaker));
+  };
+  std::size_t shown = 0;
+  for (const Problem& problem : failure.problems) {
+    if (shown == ProblemsError::kMostShown) {
+      say(fmt::format("{} more errors are not shown; mend these first",
+                      failure.problems.size() - shown));
+      break;
+    }
+    say(problem.text());
+    ++shown;
+  }
+  return text;
+}
+
+std::string failure_json(const Failure& failure, const Speaker& speaker) {
+  std::string out =
+      fmt::format("{{\"program\": {}, \"version\": {}, \"exit_code\": {}, \"kind\": \"{}\"",
+                  json_string(speaker.program), json_string(NORN_VERSION), failure.exit_code,
+                  kind_of(failure.exit_code));
+  if (speaker.ranks > 1)
+    out += fmt::format(", \"rank\": {}, \"ranks\": {}", speaker.rank, speaker.ranks);
+  if (!speaker.host.empty()) out += fmt::format(", \"host\": {}", json_string(speaker.host));
+  if (!speaker.place.empty()) out += fmt::format(", \"place\": {}", json_string(speaker.place));
+  out += ", \"errors\": [";
+  for (std::size_t i = 0; i < failure.problems.size(); ++i)
+    out += (i == 0 ? "" : ", ") + problem_json(failure.problems[i]);
+  return out + "]}\n";
+}
+
+}  // namespace norn::tools
