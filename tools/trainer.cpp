@@ -4,10 +4,15 @@
 
 int main(int argc, char** argv) {
   using namespace norn::tools;
-  return run_program(argc, argv, "trainer", [&](norn::MpiSession& session) {
+  RunFolder folder;
+  const auto body = [&](norn::MpiSession& session) {
     TrainerOptions options;
     const CommandLine line = trainer_command_line(options);
     if (line.parse(argc, argv) == CommandLine::Outcome::answered) return 0;
-    return run_training(options, session);
-  });
+    return run_training(options, session, folder);
+  };
+  const auto failed = [&](const std::string& message, int exit_code) {
+    folder.failed(message, exit_code);
+  };
+  return run_program(argc, argv, "trainer", body, failed);
 }

@@ -132,6 +132,18 @@ class ProgramTest(unittest.TestCase):
     def train(self, *arguments, model="model.nc", config="net.json", **more):
         return self.succeed("trainer", "-c", config, "-i", "train.nc", "-n", model, *arguments, **more)
 
+    def mount_small(self, size):
+        """A folder on a file system of that size, such as "64k"; skips the test where none can be had."""
+        if os.geteuid() != 0:
+            self.skipTest("only the superuser can mount a small file system")
+        small = self.path("small")
+        small.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(small)], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("a small file system cannot be mounted here: " + mounted.stderr.decode().strip())
+        self.addCleanup(subprocess.run, ["umount", str(small)], check=True)
+        return small
+
 
 def mpirun(ranks):
     """The words before a command that start it on that many ranks, or None without Open MPI."""

@@ -372,17 +372,6 @@ class BadInput(ProgramTest):
         self.write("huge.json", text)
         self.fail_training(4, "this run needs ", "--threads", "1", config="huge.json", preexec_fn=limit)
 
-    def mount_small(self, size):
-        if os.geteuid() != 0:
-            self.skipTest("only the superuser can mount a small file system")
-        small = self.path("small")
-        small.mkdir()
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(small)], capture_output=True)
-        if mounted.returncode != 0:
-            self.skipTest("a small file system cannot be mounted here: " + mounted.stderr.decode().strip())
-        self.addCleanup(subprocess.run, ["umount", str(small)], check=True)
-        return small
-
     def test_a_disk_that_is_full(self):
         small = self.mount_small("64k")
         (small / "kept.nc").write_bytes(b"precious")

@@ -109,6 +109,15 @@ Failure describe_exception() {
   }
 }
 
+std::string failure_message(const Failure& failure, const Speaker& speaker) {
+  std::string text;
+  for (const Problem& problem : failure.problems) {
+    if (!text.empty()) text += '\n';
+    text += problem.text();
+  }
+  return text + whereabouts(speaker);
+}
+
 std::string failure_text(const Failure& failure, const Speaker& speaker) {
   const std::string mark =
       speaker.rank == 0 ? std::string() : fmt::format("[rank {}] ", speaker.rank);

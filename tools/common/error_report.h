@@ -35,6 +35,8 @@ struct Speaker {
   std::string place = {};  ///< what the rank was at: "epoch 3, batch 7"; empty: not said
 };
 
+/// What is wrong, a line for each problem, and where.
+std::string failure_message(const Failure& failure, const Speaker& speaker);
 /// `trainer: error: MESSAGE`, a line for each problem.
 std::string failure_text(const Failure& failure, const Speaker& speaker);
 /// One line: {"program", "version", "exit_code", "kind", "errors": [{"message", "file", "line",

@@ -20,15 +20,22 @@
 namespace norn::tools {
 namespace {
 
-void print_failure(const Failure& failure, const Speaker& speaker, ErrorFormat format) {
-  const std::string text =
-      format == ErrorFormat::json ? failure_json(failure, speaker) : failure_text(failure, speaker);
+// Who is told of a failure, and how.
+struct Listeners {
+  ErrorFormat format = ErrorFormat::text;
+  const FailureSink& failed;
+};
+
+void tell(const Failure& failure, const Speaker& speaker, const Listeners& listeners) {
+  if (listeners.failed) listeners.failed(failure_message(failure, speaker), failure.exit_code);
+  const std::string text = listeners.format == ErrorFormat::json ? failure_json(failure, speaker)
+                                                                 : failure_text(failure, speaker);
   std::fflush(stdout);
   std::fputs(text.c_str(), stderr);
 }
 
 // One of several ranks ends all of them, and says why, unless another one does.
-[[noreturn]] void end_all(const Failure& failure, Speaker speaker, ErrorFormat format,
+[[noreturn]] void end_all(const Failure& failure, Speaker speaker, const Listeners& listeners,
                           MpiSession& session) {
   std::signal(SIGTERM, SIG_IGN);  // the launcher ends those that are left when a rank has died
   const int rank = session.rank();
@@ -51,14 +58,14 @@ void print_failure(const Failure& failure, const Speaker& speaker, ErrorFormat f
     speaker.host = host_name();
     speaker.place = place.text();
   }
-  print_failure(failure, speaker, format);
+  tell(failure, speaker, listeners);
   session.abort(failure.exit_code);
 }
 
-int end_with(const Failure& failure, const std::string& program, ErrorFormat format,
+int end_with(const Failure& failure, const std::string& program, const Listeners& listeners,
              MpiSession* session) {
-  if (session && session->size() > 1) end_all(failure, {program}, format, *session);
-  print_failure(failure, {program}, format);
+  if (session && session->size() > 1) end_all(failure, {program}, listeners, *session);
+  tell(failure, {program}, listeners);
   if (failure.signal != 0) {
     std::signal(failure.signal, SIG_DFL);
     std::raise(failure.signal);
@@ -74,7 +81,7 @@ void tell_of_stop(const std::string& program, const MpiSession& session) {
       {}, 0, 0, {}, "stopped by a signal after a checkpoint; run the same command with --resume"};
   Speaker speaker{program};
   speaker.ranks = session.size();
-  print_failure({{problem}, int(ExitCode::stopped)}, speaker, ErrorFormat::json);
+  std::fputs(failure_json({{problem}, int(ExitCode::stopped)}, speaker).c_str(), stderr);
 }
 
 }  // namespace
@@ -136,8 +143,8 @@ OutputGuard::~OutputGuard() {
 }
 
 int run_program(int argc, char** argv, const std::string& program,
-                const std::function<int(MpiSession&)>& body) {
-  const ErrorFormat format = error_format(argc, argv);
+                const std::function<int(MpiSession&)>& body, const FailureSink& failed) {
+  const Listeners listeners{error_format(argc, argv), failed};
   try {
     MpiSession session(&argc, &argv);
     try {
@@ -145,14 +152,14 @@ int run_program(int argc, char** argv, const std::string& program,
       session.finish();
       if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
         throw DataError("standard output: could not be written; is the disk full?");
-      if (code == int(ExitCode::stopped) && format == ErrorFormat::json)
+      if (code == int(ExitCode::stopped) && listeners.format == ErrorFormat::json)
         tell_of_stop(program, session);
       return code;
     } catch (...) {
-      return end_with(describe_exception(), program, format, &session);
+      return end_with(describe_exception(), program, listeners, &session);
     }
   } catch (...) {
-    return end_with(describe_exception(), program, format, nullptr);
+    return end_with(describe_exception(), program, listeners, nullptr);
   }
 }
 

@@ -48,11 +48,14 @@ class OutputGuard {
   std::filesystem::path output_;
 };
 
+/// Called on the rank that tells an error, with its message and the exit code.
+using FailureSink = std::function<void(const std::string& message, int exit_code)>;
+
 /// Runs `body` and returns the exit code of main(). The one place where exceptions are caught: each
 /// error becomes a line `trainer: error: ...` on stderr, or with --errors=json a JSON document, and
-/// its exit code. When one rank of several
-/// fails, all are ended.
+/// its exit code, and is passed to `failed`, if there is one. When one rank of several fails, all
+/// are ended.
 int run_program(int argc, char** argv, const std::string& program,
-                const std::function<int(MpiSession&)>& body);
+                const std::function<int(MpiSession&)>& body, const FailureSink& failed = {});
 
 }  // namespace norn::tools

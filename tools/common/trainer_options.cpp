@@ -111,6 +111,9 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
   line.option("--verify", "", "N", options.verify,
               "compute every Nth step twice and end the run when the hardware gave two results; "
               "doubles the memory of weights and state; the model is the same; 0: none");
+  line.section("Records");
+  line.option("--run-dir", "", "FOLDER", options.run_dir,
+              "record the run there: log.jsonl with its events, a line each; docs/run_folder.md");
   line.section("Planning");
   line.toggle("--plan", "", options.plan,
               "print layers, memory and the predicted time of a step, and exit");

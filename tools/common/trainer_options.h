@@ -36,6 +36,7 @@ struct TrainerOptions {
   Index checkpoint_epochs = 10;
   double checkpoint_minutes = 0.0;
   int keep = 3;
+  std::filesystem::path run_dir;  ///< empty: nothing is recorded
   Index verify = 0;
   std::string data_memory = "8G";
   std::string data_on_gpu = "auto";

@@ -7,6 +7,26 @@
 #include <fmt/format.h>
 
 namespace norn::tools {
+namespace {
+
+template <typename Report>
+std::function<void(const Report&)> both_of(std::function<void(const Report&)> first,
+                                           std::function<void(const Report&)> second) {
+  if (!first) return second;
+  if (!second) return first;
+  return [first, second](const Report& report) {
+    first(report);
+    second(report);
+  };
+}
+
+}  // namespace
+
+TrainingObserver both(TrainingObserver first, TrainingObserver second) {
+  return {both_of(first.on_step, second.on_step), both_of(first.on_epoch, second.on_epoch),
+          both_of(first.on_validation, second.on_validation),
+          both_of(first.on_checkpoint, second.on_checkpoint)};
+}
 
 TrainingReports::TrainingReports(Console& console, const ReportedRun& run)
     : console_(console),

@@ -31,4 +31,7 @@ class TrainingReports {
   Progress progress_;
 };
 
+/// Tells the first one, then the other.
+TrainingObserver both(TrainingObserver first, TrainingObserver second);
+
 }  // namespace norn::tools

@@ -34,10 +34,11 @@ std::string joined_by(const Context& context) {
 
 class TrainingRun {
  public:
-  TrainingRun(const TrainerOptions& options, MpiSession& session)
+  TrainingRun(const TrainerOptions& options, MpiSession& session, RunFolder& folder)
       : options_(options),
         session_(session),
-        console_("trainer", session.rank(), options.run.level()) {}
+        console_("trainer", session.rank(), options.run.level()),
+        folder_(folder) {}
 
   int run() {
     options_.check();
@@ -53,6 +54,7 @@ class TrainingRun {
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
     if (!options_.plan && session_.rank() == 0) check_model_path(options_, console_);
+    if (!options_.plan) folder_.open(options_.run_dir, earlier_run(), console_);
     const OutputGuard guard(options_.model);
     TrainingStart start = start_training(options_, *communicator, console_);
     // Data sets may come to stand in its memory, so it outlives them.
@@ -128,6 +130,7 @@ class TrainingRun {
     if (options_.plan) print_plan(graph, plan, settings, available, context);
     require_memory(plan, settings, available);
     if (options_.plan) return true;
+    weights_ = plan.weights;
     console_.info(fmt::format("{} weights, {} of memory{}, {}, {}", with_thousands(plan.weights),
                               human_bytes(double(plan.total_bytes())),
                               settings.data_on_gpu ? ", data on the GPU" : "",
@@ -196,6 +199,36 @@ class TrainingRun {
     load_weights(file.get(), *start.info, network);
   }
 
+  RunFolder::Earlier earlier_run() const {
+    if (!options_.resume.empty()) return RunFolder::Earlier::continued;
+    return options_.force ? RunFolder::Earlier::replaced : RunFolder::Earlier::refused;
+  }
+
+  RunFacts run_facts(const Network& network, const DataBinding& data, const TrainingStart& start,
+                     const std::string& device_name) const {
+    const TrainingDescriptor& training = network.descriptor().training;
+    const Compute& compute = network.context().compute;
+    RunFacts facts;
+    facts.program = "trainer";
+    facts.version = NORN_VERSION;
+    facts.model = options_.model;
+    facts.resumed = start.resumed;
+    facts.epoch = start.state.epoch;
+    facts.step = start.state.step;
+    facts.epochs = training.epochs;
+    facts.batch = training.batch;
+    facts.examples = data.examples();
+    facts.weights = weights_;
+    facts.ranks = session_.size();
+    const bool on_cpu = compute.memory.is_host();
+    facts.device = on_cpu ? "cpu" : "cuda";
+    facts.device_name = device_name;
+    facts.precision = on_cpu ? "fp32" : options_.run.precision;
+    facts.threads = on_cpu ? compute.executor.lanes() : 0;
+    facts.seed = training.seed;
+    return facts;
+  }
+
   int train_and_save(Network& network, const DataBinding& data, const TrainingStart& start,
                      const Verification& verification) {
     const std::int64_t epochs = network.descriptor().training.epochs;
@@ -206,12 +239,13 @@ class TrainingRun {
     const Index first = state.epoch * data.examples() + state.epoch_examples;
     const CheckpointPolicy policy{options_.model, options_.checkpoint_epochs,
                                   options_.checkpoint_minutes, options_.keep};
+    folder_.begin(run_facts(network, data, start, verification.device), state);
     TrainingEnd end;
     double seconds = 0.0;
     {
       TrainingReports reports(console_, {epochs, data.examples(), first});
-      end = train(network, data, policy, signals_.requested(), reports.observer(), state,
-                  verification);
+      end = train(network, data, policy, signals_.requested(),
+                  both(reports.observer(), folder_.observer()), state, verification);
       seconds = reports.seconds();
     }
     const Index trained = state.epoch * data.examples() + state.epoch_examples - first;
@@ -219,12 +253,14 @@ class TrainingRun {
         "{} examples in {}, {} examples/s", with_thousands(trained), human_seconds(seconds),
         with_thousands((long long)(seconds > 0.0 ? double(trained) / seconds : 0.0)));
     if (end == TrainingEnd::stopped) {
+      folder_.end("stopped", state.epoch, {});
       console_.warning(fmt::format(
           "stopped by a signal after {}; run the same command with --resume to go on", speed));
       return int(ExitCode::stopped);
     }
     network.context().communicator.set_place({"writing the model"});
     save_model(options_.model, network, state);
+    folder_.end("completed", state.epoch, options_.model);
     console_.info(fmt::format("{}; model {}", speed, options_.model.string()));
     return 0;
   }
@@ -233,13 +269,15 @@ class TrainingRun {
   MpiSession& session_;
   Console console_;
   StopSignals signals_;  // from the beginning: a signal while data are read stops at the first step
+  RunFolder& folder_;
   std::int64_t data_memory_ = 0;
+  Index weights_ = 0;
 };
 
 }  // namespace
 
-int run_training(const TrainerOptions& options, MpiSession& session) {
-  return TrainingRun(options, session).run();
+int run_training(const TrainerOptions& options, MpiSession& session, RunFolder& folder) {
+  return TrainingRun(options, session, folder).run();
 }
 
 }  // namespace norn::tools

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tools/common/run_folder.h"
 #include "tools/common/trainer_options.h"
 
 /// What the trainer does with its options.
 namespace norn::tools {
 
 /// Trains, or prints the plan. Returns the exit code: 0, or 75 when a signal stopped the run after
-/// a checkpoint.
-int run_training(const TrainerOptions& options, MpiSession& session);
+/// a checkpoint. What happens is recorded in `folder`, which learns of a failure from the caller.
+int run_training(const TrainerOptions& options, MpiSession& session, RunFolder& folder);
 
 }  // namespace norn::tools
