@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `trainer`: trains a network.
+#include "tools/common/doctor_run.h"
 #include "tools/common/training_run.h"
 
 int main(int argc, char** argv) {
@@ -9,6 +10,7 @@ int main(int argc, char** argv) {
     TrainerOptions options;
     const CommandLine line = trainer_command_line(options);
     if (line.parse(argc, argv) == CommandLine::Outcome::answered) return 0;
+    if (options.doctor) return run_doctor(options, session);
     return run_training(options, session, folder);
   };
   const auto failed = [&](const std::string& message, int exit_code) {

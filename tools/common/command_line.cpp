@@ -156,6 +156,7 @@ std::vector<Problem> CommandLine::unknown_words(const std::vector<std::string>& 
 void CommandLine::apply(const Values& values, const std::vector<std::string>& rest) const {
   std::vector<Problem> problems = unknown_words(rest);
   std::vector<std::string> missing;
+  bool alone = false;
   for (std::size_t i = 0; i < options_.size(); ++i) {
     const Option& option = options_[i];
     if (values[i].size() > 1 && !option.repeatable && !option.value.empty()) {
@@ -172,6 +173,7 @@ void CommandLine::apply(const Values& values, const std::vector<std::string>& re
     } catch (const UsageError& error) {
       problems.push_back({{}, 0, 0, option.name, error.what()});
     }
+    alone = alone || (option.stands_alone && !values[i].empty());
     const bool meant = std::any_of(problems.begin(), problems.end(), [&](const Problem& problem) {
       return problem.suggestion() == option.name;
     });
@@ -179,7 +181,7 @@ void CommandLine::apply(const Values& values, const std::vector<std::string>& re
       missing.push_back(option.flag.empty() ? option.name
                                             : fmt::format("{} ({})", option.name, option.flag));
   }
-  if (!missing.empty())
+  if (!missing.empty() && !alone)
     problems.push_back({{},
                         0,
                         0,

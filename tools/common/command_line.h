@@ -25,6 +25,7 @@ struct Option {
   bool repeatable = false;
   std::string bare_value;          ///< not empty: `--name` alone means `--name=bare_value`
   std::vector<std::string> words;  ///< what a choice is between
+  bool stands_alone = false;       ///< where it is given, nothing else is required
   std::function<void(const std::string& value)> set;
 };
 

@@ -130,12 +130,24 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
               "of a plan with --ranks or --machine on stdout");
 }
 
+void add_doctor_options(TrainerOptions& options, CommandLine& line) {
+  line.section("Checking the machine");
+  line.toggle("--doctor", "", options.doctor,
+              "check what makes training slow or wrong on this machine, say what to do, and exit: "
+              "0, or 4 when there is a problem; needs no network or data, takes about 10 seconds, "
+              "and changes nothing (docs/doctor.md)")
+      .stands_alone = true;
+  line.choice("--doctor-format", "", {"table", "json"}, options.doctor_format,
+              "of the doctor's report on stdout");
+}
+
 }  // namespace
 
 void TrainerOptions::add_to(CommandLine& line) {
   add_data_options(*this, line);
   add_training_options(*this, line);
   add_checkpoint_options(*this, line);
+  add_doctor_options(*this, line);
   run.add_to(line);
 }
 
@@ -184,6 +196,10 @@ void TrainerOptions::check() const {
   not_negative("--verify", double(verify));
   run.check();
   check_plan();
+  if (doctor_format != "table" && !doctor)
+    throw UsageError("--doctor-format json belongs to --doctor; give that too, or leave it out");
+  if (doctor && plan)
+    throw UsageError("--doctor looks at the machine and --plan at a network: give one of the two");
   if (force && !resume.empty())
     throw UsageError("--force starts anew and --resume goes on: give one of the two");
 }
@@ -246,6 +262,8 @@ CommandLine trainer_command_line(TrainerOptions& options) {
       "What 64 H200 would do, and at which number of ranks more of them stop paying");
   line.example("trainer -c net.json -i train.nc -n model.nc --resume",
                "A job that may be stopped and started again: goes on where it was");
+  line.example("mpirun -n 4 --bind-to none trainer --doctor --model /data/model.nc",
+               "See what would slow this machine, its GPUs, ranks and disk down");
   line.example("mpirun -n 4 trainer -c net.json -i train.nc -n model.nc --threads 4",
                "On four ranks; the model has the same bits as on one");
   line.remark(

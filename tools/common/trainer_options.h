@@ -45,6 +45,8 @@ struct TrainerOptions {
   std::optional<int> plan_nodes;
   std::filesystem::path machine;  ///< empty: none is named
   std::string plan_format = "table";
+  bool doctor = false;
+  std::string doctor_format = "table";
   RunOptions run;
 
   void add_to(CommandLine& line);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+/// What ranks are joined with: MPI and NCCL, as they are on this machine.
+namespace norn {
+
+struct MpiFacts {
+  std::string library;                   ///< "Open MPI v4.1.4"
+  std::optional<bool> takes_gpu_memory;  ///< whether it was built for CUDA; empty: it does not say
+};
+MpiFacts mpi_facts();
+
+struct NcclFacts {
+  std::string version;        ///< "2.28.9"
+  std::string error;          ///< of the test; empty: it went well
+  double microseconds = 0.0;  ///< of an all-reduce of one GPU
+};
+/// An all-reduce of one GPU with itself: shows that NCCL loads and runs. Empty in builds without
+/// it.
+std::optional<NcclFacts> try_nccl(int device);
+
+}  // namespace norn

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the MPI library says of itself; it need not be begun for that.
+
+#include "mpi_c_api.h"
+#include "norn/parallel/join_facts.h"
+
+#include <array>
+
+#if defined(OPEN_MPI) && OPEN_MPI
+#include <mpi-ext.h>
+#endif
+
+namespace norn {
+
+MpiFacts mpi_facts() {
+  MpiFacts facts;
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) == MPI_SUCCESS) facts.library = text.data();
+  facts.library = facts.library.substr(0, facts.library.find_first_of(",\n"));
+#if defined(MPIX_CUDA_AWARE_SUPPORT)
+  facts.takes_gpu_memory = MPIX_Query_cuda_support() != 0;
+#endif
+  return facts;
+}
+
+}  // namespace norn

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tries NCCL on one GPU.
+
+#include "norn/parallel/join_facts.h"
+
+#include <chrono>
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+namespace norn {
+namespace {
+
+constexpr std::size_t kElements = std::size_t(1) << 20;
+constexpr int kTries = 10;
+
+/// What the test makes; given back whatever happens.
+struct Parts {
+  Parts() = default;
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+  ~Parts() {
+    if (comm) ncclCommDestroy(comm);
+    if (memory) cudaFree(memory);
+    if (stream) cudaStreamDestroy(stream);
+  }
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  float* memory = nullptr;
+};
+
+std::string failure(cudaError_t status) {
+  return status == cudaSuccess ? std::string() : cudaGetErrorString(status);
+}
+std::string failure(ncclResult_t status) {
+  return status == ncclSuccess ? std::string() : ncclGetErrorString(status);
+}
+
+// An empty text when all went well.
+std::string all_reduce_alone(int device, double& microseconds) {
+  using Clock = std::chrono::steady_clock;
+  Parts parts;
+  std::string error = failure(cudaSetDevice(device));
+  if (error.empty()) error = failure(cudaStreamCreate(&parts.stream));
+  if (error.empty())
+    error = failure(cudaMalloc(reinterpret_cast<void**>(&parts.memory), kElements * sizeof(float)));
+  if (error.empty()) error = failure(ncclCommInitAll(&parts.comm, 1, &device));
+  Clock::time_point start;
+  for (int i = 0; i <= kTries && error.empty(); ++i) {
+    if (i == 1) {
+      error = failure(cudaStreamSynchronize(parts.stream));
+      start = Clock::now();
+    }
+    if (error.empty())
+      error = failure(ncclAllReduce(parts.memory, parts.memory, kElements, ncclFloat32, ncclSum,
+                                    parts.comm, parts.stream));
+  }
+  if (error.empty()) error = failure(cudaStreamSynchronize(parts.stream));
+  microseconds = 1e6 * std::chrono::duration<double>(Clock::now() - start).count() / kTries;
+  return error;
+}
+
+}  // namespace
+
+std::optional<NcclFacts> try_nccl(int device) {
+  NcclFacts facts;
+  int version = 0;
+  ncclGetVersion(&version);
+  facts.version = fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
+  facts.error = all_reduce_alone(device, facts.microseconds);
+  return facts;
+}
+
+}  // namespace norn

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// A build without NCCL has nothing to try.
+#include "norn/parallel/join_facts.h"
+
+namespace norn {
+
+std::optional<NcclFacts> try_nccl(int) {
+  return std::nullopt;
+}
+
+}  // namespace norn

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The doctor's report, for people and for scripts.
+#include "tools/common/command_line.h"
+#include "tools/common/doctor.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+constexpr std::size_t kColumns = 110;
+constexpr std::size_t kIndent = 15;
+
+// The words behind a label, in lines of at most kColumns.
+std::string wrapped(const std::string& label, const std::string& text) {
+  std::istringstream words(text);
+  std::string out;
+  std::string line = std::string(kIndent, ' ') + label;
+  const std::string indent(line.size(), ' ');
+  std::string word;
+  bool empty = true;
+  while (words >> word) {
+    if (!empty && line.size() + 1 + word.size() > kColumns) {
+      out += line + "\n";
+      line = indent;
+      empty = true;
+    }
+    line += (empty ? "" : " ") + word;
+    empty = false;
+  }
+  return out + line + "\n";
+}
+
+std::string lines_of(const Finding& finding) {
+  std::string out =
+      fmt::format("  {:<11}  {:<19}  {}", word_of(finding.health), finding.name, finding.value);
+  const bool off = finding.health == Health::warning || finding.health == Health::problem;
+  if (!off)
+    return out +
+           (finding.expected.empty() ? "\n" : fmt::format(" (expected: {})\n", finding.expected));
+  return out + "\n" + wrapped("expected: ", finding.expected) + wrapped("do: ", finding.advice);
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20)
+      out += fmt::format("\\u{:04x}", int(c));
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+std::string counted(int count, const char* one) {
+  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+const char* word_of(Health health) {
+  switch (health) {
+    case Health::ok:
+      return "ok";
+    case Health::warning:
+      return "warning";
+    case Health::problem:
+      return "problem";
+    case Health::not_checked:
+      return "not checked";
+  }
+  return "";
+}
+
+int DoctorReport::count(Health health) const {
+  return int(std::count_if(findings.begin(), findings.end(),
+                           [&](const Finding& f) { return f.health == health; }));
+}
+
+std::string doctor_table(const DoctorReport& report) {
+  std::string out;
+  std::string host;
+  std::string area;
+  const bool several = std::any_of(
+      report.findings.begin(), report.findings.end(),
+      [&](const Finding& f) { return !f.host.empty() && f.host != report.findings.front().host; });
+  for (const Finding& finding : report.findings) {
+    if (several && finding.host != host && !finding.host.empty())
+      out += fmt::format("{}== {} ==\n", out.empty() ? "" : "\n", finding.host);
+    if (finding.area != area || finding.host != host) out += finding.area + "\n";
+    host = finding.host;
+    area = finding.area;
+    out += lines_of(finding);
+  }
+  return out + fmt::format("\n{}, {}; {} ok, {} not checked; {:.1f} s\n",
+                           counted(report.count(Health::problem), "problem"),
+                           counted(report.count(Health::warning), "warning"),
+                           report.count(Health::ok), report.count(Health::not_checked),
+                           report.seconds);
+}
+
+std::string doctor_json(const DoctorReport& report) {
+  std::string out = fmt::format(
+      "{{\n  \"program\": {},\n  \"summary\": {{\"ok\": {}, \"warnings\": {}, \"problems\": {}, "
+      "\"not_checked\": {}}},\n  \"seconds\": {:.3f},\n  \"checks\": [",
+      quoted(version_line("trainer")), report.count(Health::ok), report.count(Health::warning),
+      report.count(Health::problem), report.count(Health::not_checked), report.seconds);
+  for (std::size_t i = 0; i < report.findings.size(); ++i) {
+    const Finding& f = report.findings[i];
+    out += fmt::format(
+        "{}\n    {{\"host\": {}, \"area\": {}, \"check\": {}, \"state\": \"{}\", \"value\": {}, "
+        "\"expected\": {}, \"do\": {}}}",
+        i == 0 ? "" : ",", quoted(f.host), quoted(f.area), quoted(f.name), word_of(f.health),
+        quoted(f.value), quoted(f.expected), quoted(f.advice));
+  }
+  return out + "\n  ]\n}\n";
+}
+
+void look_at(std::span<const Check> checks, const Examination& machine, Findings& findings) {
+  for (const Check& check : checks) {
+    findings.begin(check.area, check.name);
+    check.look(machine, findings);
+  }
+}
+
+void look_at_host(const Examination& machine, Findings& findings) {
+  look_at(cpu_checks(), machine, findings);
+  look_at(memory_checks(), machine, findings);
+  look_at(disk_checks(), machine, findings);
+  look_at(driver_checks(), machine, findings);
+  for (const ExaminedGpu& gpu : machine.gpus) {
+    const std::string area = fmt::format("GPU {} ({})", gpu.shape.device, gpu.shape.name);
+    for (const auto checks : {gpu_state_checks(), gpu_rate_checks()})
+      for (const GpuCheck& check : checks) {
+        findings.begin(area, check.name);
+        check.look(gpu, machine, findings);
+      }
+  }
+  look_at(link_checks(), machine, findings);
+}
+
+}  // namespace norn::tools
