@@ -8,6 +8,7 @@
 #include "norn/engine/trainer.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -93,6 +94,12 @@ fs::path checkpoint_path(const fs::path& model, std::int64_t epoch, std::int64_t
       fmt::format("{}.{}{}", model.stem().string(), position, model.extension().string()));
 }
 
+fs::path best_model(const fs::path& model) {
+  fs::path path = model;
+  return path.replace_filename(
+      fmt::format("{}.best{}", model.stem().string(), model.extension().string()));
+}
+
 void remove_old_checkpoints(const fs::path& model, int keep, std::int64_t epoch,
                             std::int64_t batch) {
   if (keep <= 0) return;
@@ -107,7 +114,9 @@ void remove_old_checkpoints(const fs::path& model, int keep, std::int64_t epoch,
 }
 
 void remove_checkpoints(const fs::path& model) {
-  for (const Checkpoint& checkpoint : list_checkpoints(model)) {
+  std::vector<Checkpoint> all = list_checkpoints(model);
+  all.push_back({{}, best_model(model)});
+  for (const Checkpoint& checkpoint : all) {
     std::error_code error;
     fs::remove(checkpoint.path, error);
     if (error)
@@ -121,7 +130,8 @@ std::vector<fs::path> remove_abandoned_files(const fs::path& model) {
   const fs::path target = fs::is_symlink(model, ignored) ? fs::canonical(model, ignored) : model;
   std::vector<fs::path> found =
       abandoned_temporaries(folder_of(model), [&](const std::string& name) {
-        return name == model.filename() || position_of(name, model);
+        return name == model.filename() || name == best_model(model).filename() ||
+               position_of(name, model);
       });
   if (target != model && !target.empty())  // a link: the model is written beside what it names
     for (fs::path& path : abandoned_temporaries(
@@ -137,23 +147,29 @@ std::vector<fs::path> remove_abandoned_files(const fs::path& model) {
 }
 
 bool has_checkpoints(const fs::path& model) {
-  return fs::exists(model) || !list_checkpoints(model).empty();
+  return fs::exists(model) || fs::exists(best_model(model)) || !list_checkpoints(model).empty();
 }
 
 std::optional<fs::path> find_checkpoint(const fs::path& model, const Log& log) {
-  std::optional<fs::path> best;
-  std::int64_t best_step = -1;
+  std::optional<fs::path> newest;
+  std::pair<std::int64_t, std::int64_t> latest(-1, 0);
   const auto consider = [&](const fs::path& path) {
     const auto state = resumable_state(path, log);
-    if (!state || state->step <= best_step) return false;
-    best_step = state->step;
-    best = path;
+    if (!state) return false;
+    std::pair<std::int64_t, std::int64_t> reached(state->epoch, state->batch);
+    // The best model of a run that ended later, unless one has gone on from there.
+    if (path == model && state->search.ended_epoch > 0 && !fs::exists(best_model(model)))
+      reached = {state->search.ended_epoch, std::numeric_limits<std::int64_t>::max()};
+    if (reached <= latest) return false;
+    latest = reached;
+    newest = path;
     return true;
   };
   for (const Checkpoint& checkpoint : list_checkpoints(model))
     if (consider(checkpoint.path)) break;
-  if (fs::exists(model)) consider(model);
-  return best;
+  for (const fs::path& other : {best_model(model), model})
+    if (fs::exists(other)) consider(other);
+  return newest;
 }
 
 }  // namespace norn

@@ -50,7 +50,7 @@ const DatasetInfo& choose(const std::vector<Listed>& all, const LayerDescriptor&
 }
 
 // Memory that the contents take when they are held.
-std::int64_t held_bytes(const DatasetInfo& info) {
+std::int64_t bytes_of_contents(const DatasetInfo& info) {
   if (!info.gives_sparse_batches())
     return info.unique_examples * info.width() * std::int64_t(sizeof(float));
   const std::int64_t entry =
@@ -75,7 +75,7 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
       throw UsageError(fmt::format("layer \"{}\" names no DataSet; an {} layer needs one",
                                    layer.name, input ? "Input" : "Output"));
     chosen.emplace_back(int(i), &choose(all, layer));
-    total += held_bytes(*chosen.back().second);
+    total += bytes_of_contents(*chosen.back().second);
   }
   for (const auto& [layer, info] : chosen) {
     const DatasetInfo& first = *chosen.front().second;
@@ -92,6 +92,49 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
     bound_.push_back({layer, open_dataset(*info, residency, role)});
     examples_ = info->examples;
   }
+  if (total <= sources.memory_bytes) held_bytes_ = total;
+}
+
+ValidationData DataBinding::hold_out(const NetworkDescriptor& network, const HoldOutRule& rule,
+                                     int layer) {
+  std::vector<HoldOutSet> sets;
+  std::size_t target = bound_.size();
+  for (std::size_t i = 0; i < bound_.size(); ++i) {
+    const LayerKind kind = network.layers[std::size_t(bound_[i].layer)].kind;
+    sets.push_back({bound_[i].set, kind == LayerKind::input});
+    if (bound_[i].layer == layer) target = i;
+  }
+  require(target < sets.size(), "DataBinding::hold_out: the layer has no data set");
+  const DatasetInfo& sought = sets[target].set->info();
+  const auto is_alike = [&](const HoldOutSet& other) {
+    const DatasetInfo& info = other.set->info();
+    return other.is_input && info.gives_sparse_batches() && info.width() == sought.width();
+  };
+  constexpr const char* kInstead =
+      "validate by user, or with data sets of their own (--validation-input)";
+  if (rule.by == HoldOutBy::entry && !sought.gives_sparse_batches())
+    throw UsageError(
+        fmt::format("{}: data set \"{}\" is dense: it has no entries that could be hidden; {}",
+                    sought.file.string(), sought.name, kInstead));
+  if (rule.by == HoldOutBy::entry && !std::any_of(sets.begin(), sets.end(), is_alike))
+    throw UsageError(
+        fmt::format("{}: data set \"{}\" is {} units wide, and no sparse input is: entries that "
+                    "are hidden must "
+                    "be hidden from an input, too; {}",
+                    sought.file.string(), sought.name, sought.width(), kInstead));
+  HeldOutViews views = norn::hold_out(rule, sets, target);
+  ValidationData held_out;
+  held_out.data.reset(new DataBinding());
+  held_out.data->layers_ = layers_;
+  held_out.data->examples_ = views.validation.front()->info().examples;
+  for (std::size_t i = 0; i < bound_.size(); ++i) {
+    bound_[i].set = std::move(views.training[i]);
+    held_out.data->bound_.push_back({bound_[i].layer, std::move(views.validation[i])});
+  }
+  examples_ = bound_.front().set->info().examples;
+  if (views.trained_targets) held_out.seen.push_back(std::move(views.trained_targets));
+  held_out.unseen_only = true;
+  return held_out;
 }
 
 std::vector<DatasetShape> DataBinding::shapes() const {

@@ -21,7 +21,7 @@ bool has_values(const DatasetInfo& info) {
 
 }  // namespace
 
-DeviceDataset::DeviceDataset(std::unique_ptr<Dataset> set, Memory& memory)
+DeviceDataset::DeviceDataset(std::shared_ptr<Dataset> set, Memory& memory)
     : Dataset(set->info()), set_(std::move(set)) {
   if (info_.gives_sparse_batches()) {
     const RowOffset entries = set_->row_entries();

@@ -13,7 +13,7 @@ namespace norn {
 class DeviceDataset final : public Dataset {
  public:
   /// Copies all stored rows. Throws DeviceError when there is no room.
-  DeviceDataset(std::unique_ptr<Dataset> set, Memory& memory);
+  DeviceDataset(std::shared_ptr<Dataset> set, Memory& memory);
 
   void gather(std::span<const Index> examples, HostBatch& batch) override;
   void locate(std::span<const Index> examples, HostBatch& batch) override {
@@ -28,7 +28,7 @@ class DeviceDataset final : public Dataset {
   void copy_sparse(Memory& memory);
   void copy_dense(Memory& memory);
 
-  std::unique_ptr<Dataset> set_;
+  std::shared_ptr<Dataset> set_;
   Buffer<RowOffset> row_begin_;
   Buffer<Column> column_;
   Buffer<float> value_;  // of sparse entries, or of dense rows

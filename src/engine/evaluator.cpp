@@ -39,8 +39,9 @@ void append_row(const CsrView& from, Index r, Rows& to) {
 }
 
 // The data set bound to a layer, of those that the binding opened in the order of the layers.
-const DatasetInfo& target_info(const NetworkDescriptor& network, const DataBinding& data,
-                               int layer) {
+// `sparse`: it has to be.
+const DatasetInfo& target_info(const NetworkDescriptor& network, const DataBinding& data, int layer,
+                               bool sparse) {
   const std::string& name = network.layers[std::size_t(layer)].dataset;
   const DatasetInfo* found = nullptr;
   for (const Dataset* set : data.sets())
@@ -48,7 +49,7 @@ const DatasetInfo& target_info(const NetworkDescriptor& network, const DataBindi
   if (!found)
     throw DataError(fmt::format("layer \"{}\": its data set \"{}\" is not open",
                                 network.layers[std::size_t(layer)].name, name));
-  if (!found->gives_sparse_batches())
+  if (sparse && !found->gives_sparse_batches())
     throw DataError(fmt::format(
         "{}: data set \"{}\" is dense, but ranking metrics need the held-out units of each "
         "example as a sparse set",
@@ -62,10 +63,13 @@ class Evaluator {
   using Rank = std::function<void(const BoundBatch& batch, const CsrView& excluded,
                                   const std::function<void(Index, std::span<const Index>)>& take)>;
 
+  using Cost = std::function<FixedSum(const BoundBatch& batch)>;
+
   Evaluator(const NetworkDescriptor& network, const DataBinding& data,
             const EvaluationSettings& settings)
       : network_(network), data_(data), settings_(settings) {
-    const DatasetInfo& target = target_info(network, data, settings.output_layer);
+    const DatasetInfo& target =
+        target_info(network, data, settings.output_layer, !settings.ks.empty());
     target_ = &target;
     units_ = settings.units > 0 ? settings.units : target.width();
     const Index width = network.layers[std::size_t(settings.output_layer)].units();
@@ -80,8 +84,10 @@ class Evaluator {
 
   Index units() const { return units_; }
 
-  Evaluation run(Index batch, const Rank& rank) {
+  /// `rank` and `cost` may be empty.
+  Evaluation run(Index batch, const Rank& rank, const Cost& cost = {}) {
     RankingMetrics metrics(settings_.ks, units_);
+    FixedSum total;
     std::vector<Dataset*> sets = data_.sets();
     const std::size_t bound_sets = sets.size();
     sets.insert(sets.end(), settings_.also_seen.begin(), settings_.also_seen.end());
@@ -90,18 +96,23 @@ class Evaluator {
     Index done = 0;
     while (const LoadedBatch* loaded = loader.next()) {
       const BoundBatch bound = data_.bind(*loaded);
-      gather(bound, *loaded, bound_sets);
-      rank(bound, excluded_.view(units_),
-           [&](Index r, std::span<const Index> ranked) { metrics.add(ranked, held_out_.row(r)); });
+      if (rank) {
+        gather(bound, *loaded, bound_sets);
+        rank(bound, excluded_.view(units_), [&](Index r, std::span<const Index> ranked) {
+          metrics.add(ranked, held_out_.row(r));
+        });
+      }
+      if (cost) total.add(cost(bound));
       done += bound.examples;
       if (settings_.on_batch) settings_.on_batch(done);
     }
-    if (metrics.examples() == 0)
+    if (rank && metrics.examples() == 0)
       throw DataError(
           fmt::format("{}: data set \"{}\" holds nothing to be found: every example of "
                       "it is empty; use the held-out part of a split",
                       target_->file.string(), target_->name));
-    return {metrics.result(), units_, metrics.examples(), metrics.skipped(), hidden_};
+    return {metrics.result(),  units_,  metrics.examples(),
+            metrics.skipped(), hidden_, total.value() / double(data_.examples())};
   }
 
  private:
@@ -135,11 +146,18 @@ class Evaluator {
       std::sort(begin, excluded_.column.end());
       excluded_.column.erase(std::unique(begin, excluded_.column.end()), excluded_.column.end());
       excluded_.end_row();
-      append_row(target, r, held_out_);
-      held_out_.end_row();
       const std::span<const Column> known = excluded_.row(r);
-      for (Column unit : held_out_.row(r))
-        hidden_ += std::binary_search(known.begin(), known.end(), unit);
+      const auto is_known = [&](Column unit) {
+        return std::binary_search(known.begin(), known.end(), unit);
+      };
+      const std::size_t sought = held_out_.column.size();
+      append_row(target, r, held_out_);
+      if (settings_.unseen_only)
+        held_out_.column.erase(std::remove_if(held_out_.column.begin() + std::ptrdiff_t(sought),
+                                              held_out_.column.end(), is_known),
+                               held_out_.column.end());
+      held_out_.end_row();
+      for (Column unit : held_out_.row(r)) hidden_ += is_known(unit);
     }
   }
 
@@ -181,13 +199,18 @@ std::vector<Index> popularity_order(Dataset& training, Index units) {
 
 Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationSettings& settings) {
   Evaluator evaluator(network.descriptor(), data, settings);
+  Evaluator::Cost cost;
+  if (settings.with_cost) cost = [&](const BoundBatch& batch) { return network.cost(batch); };
+  if (settings.ks.empty()) return evaluator.run(network.batch(), {}, cost);
   Predictor predictor(network, settings.output_layer, largest(settings.ks), evaluator.units());
-  return evaluator.run(network.batch(),
-                       [&](const BoundBatch& batch, const CsrView& excluded, const auto& take) {
-                         const TopK& best = predictor.predict(batch, {excluded, {}, {}});
-                         for (Index r = 0; r < batch.examples; ++r)
-                           take(r, {best.unit.view().row(r), std::size_t(best.count.data()[r])});
-                       });
+  return evaluator.run(
+      network.batch(),
+      [&](const BoundBatch& batch, const CsrView& excluded, const auto& take) {
+        const TopK& best = predictor.predict(batch, {excluded, {}, {}});
+        for (Index r = 0; r < batch.examples; ++r)
+          take(r, {best.unit.view().row(r), std::size_t(best.count.data()[r])});
+      },
+      cost);
 }
 
 Evaluation evaluate_popularity(const Network& network, const DataBinding& data, Dataset& training,

@@ -131,6 +131,19 @@ NetworkDescriptor read_attributes(const TensorFileReader& file) {
   return network;
 }
 
+void read_search(const TensorFileReader& file, TrainingState& state) {
+  state.watched = file.text_or("norn_search_watched", "");
+  if (state.watched.empty()) return;
+  SearchState& search = state.search;
+  search.validated_epoch = file.integer("norn_search_validated_epoch");
+  search.best = file.number("norn_search_best");
+  search.best_epoch = file.integer("norn_search_best_epoch");
+  search.best_step = file.integer("norn_search_best_step");
+  search.since_best = file.integer("norn_search_since_best");
+  search.ended_epoch = file.integer("norn_search_ended_epoch");
+  search.ended_since_best = file.integer("norn_search_ended_since_best");
+}
+
 }  // namespace
 
 ModelInfo read_model_info(const TensorFileReader& file) {
@@ -164,6 +177,7 @@ ModelInfo read_model_info(const TensorFileReader& file) {
                                                file.integer("norn_epoch_cost_low"),
                                                file.integer("norn_epoch_cost_magnitude"));
   info.state.epoch_examples = file.integer("norn_epoch_examples");
+  read_search(file, info.state);
   return info;
 }
 

@@ -143,6 +143,7 @@ class ModelWriter {
     file.attribute("norn_epoch_cost_low", state_->epoch_cost.low());
     file.attribute("norn_epoch_cost_magnitude", state_->epoch_cost.magnitude());
     file.attribute("norn_epoch_examples", state_->epoch_examples);
+    describe_search(file);
   }
 
   /// `file` is null except on rank 0.
@@ -172,6 +173,19 @@ class ModelWriter {
   }
 
  private:
+  void describe_search(TensorFileWriter& file) const {
+    if (state_->watched.empty()) return;
+    const SearchState& search = state_->search;
+    file.attribute("norn_search_watched", state_->watched);
+    file.attribute("norn_search_validated_epoch", search.validated_epoch);
+    file.attribute("norn_search_best", search.best);
+    file.attribute("norn_search_best_epoch", search.best_epoch);
+    file.attribute("norn_search_best_step", search.best_step);
+    file.attribute("norn_search_since_best", search.since_best);
+    file.attribute("norn_search_ended_epoch", search.ended_epoch);
+    file.attribute("norn_search_ended_since_best", search.ended_since_best);
+  }
+
   int parts(int edge) const { return state_ ? network_.weights(edge)->slots() : 0; }
   static std::string weight_item(std::size_t w, int part) {
     return part == 0 ? fmt::format("weight{}_weights", w)

@@ -40,12 +40,13 @@ void Network::begin_step(const BoundBatch& batch, const StepPosition& position) 
 
 // Puts the batch where the kernels can read it, prepared for the first layers; predictions need no
 // targets.
-void Network::load(const BoundBatch& batch, Pass pass, const StepPosition& position) {
+void Network::load(const BoundBatch& batch, Pass pass, const StepPosition& position,
+                   bool with_targets) {
   loaded_.assign(batches_.size(), false);
   for (int layer : order_) {
     const auto at = std::size_t(layer);
     if (!batches_[at] || !batch.of_layer[at]) continue;
-    if (pass == Pass::prediction && !inputs_[at]) continue;
+    if (pass == Pass::prediction && !inputs_[at] && !with_targets) continue;
     batches_[at]->load(context_.compute, *batch.of_layer[at]);
     loaded_[at] = true;
   }

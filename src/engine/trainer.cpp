@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "src/engine/checkpoints.h"
+#include "src/engine/model_search.h"
 #include "src/engine/step_verifier.h"
 
 #include <chrono>
@@ -21,11 +22,15 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// Thrown out of a validation when the run is to stop.
+struct Interrupted {};
+
 // One run of train(): what its steps share.
 class Training {
  public:
   Training(Network& network, const DataBinding& data, const CheckpointPolicy& policy,
-           const TrainingObserver& observer, TrainingState& state, const Verification& verification)
+           const TrainingObserver& observer, TrainingState& state, const Verification& verification,
+           const Validation& validation)
       : network_(network),
         data_(data),
         policy_(policy),
@@ -41,28 +46,77 @@ class Training {
       verify_every_ = verification.every;
       verifier_ = std::make_unique<StepVerifier>(network, verification.device);
     }
+    if (validation.data && validation.data->data)
+      search_ = std::make_unique<ModelSearch>(network, validation, policy.model, state);
   }
 
   TrainingEnd run(const std::atomic<bool>& stop) {
-    if (state_.epoch >= settings_.epochs) return TrainingEnd::completed;
-    BatchLoader loader(data_.sets(), order_, state_.epoch, state_.batch, settings_.epochs);
-    epoch_start_ = last_checkpoint_ = Clock::now();
+    if (search_ && search_->ended_before()) return *search_->ended_before();
+    last_checkpoint_ = Clock::now();
+    while (true) {
+      if (validation_due()) {
+        if (!validate(stop)) return stopped();
+        if (search_->is_exhausted()) return TrainingEnd::early_stopped;
+        if (checkpoint_due(true)) checkpoint();
+      }
+      if (search_ && search_->is_exhausted()) return TrainingEnd::early_stopped;
+      if (state_.epoch >= settings_.epochs) return TrainingEnd::completed;
+      if (!train_epochs(search_ ? search_->next_epoch() : settings_.epochs, stop)) return stopped();
+    }
+  }
+
+  // Of a run that was not stopped.
+  void finish() {
+    if (search_) search_->take_best();
+  }
+
+ private:
+  bool validation_due() const { return search_ && search_->due(); }
+
+  bool stop_is_wanted(const std::atomic<bool>& stop) {
+    return network_.context().communicator.any(stop.load(std::memory_order_relaxed));
+  }
+
+  // Up to the end of so many epochs; false when the run is to stop. The loader ends with them:
+  // validations may read the same data sets.
+  bool train_epochs(std::int64_t last, const std::atomic<bool>& stop) {
+    BatchLoader loader(data_.sets(), order_, state_.epoch, state_.batch, last);
+    epoch_start_ = Clock::now();
     while (const LoadedBatch* batch = loader.next()) {
       step(*batch);
       const bool epoch_ends = state_.batch == order_.batches();
       if (epoch_ends) end_epoch();
-      Communicator& communicator = network_.context().communicator;
-      if (communicator.any(stop.load(std::memory_order_relaxed))) {
-        finish_steps(0);
-        if (!policy_.model.empty()) checkpoint();
-        return state_.epoch >= settings_.epochs ? TrainingEnd::completed : TrainingEnd::stopped;
-      }
-      if (checkpoint_due(epoch_ends)) checkpoint();
+      if (stop_is_wanted(stop)) return false;
+      if (!validation_due() && checkpoint_due(epoch_ends)) checkpoint();
     }
-    return TrainingEnd::completed;
+    return true;
   }
 
- private:
+  // What is still to be validated is validated first when the run is resumed.
+  TrainingEnd stopped() {
+    finish_steps(0);
+    if (!policy_.model.empty()) checkpoint();
+    return state_.epoch >= settings_.epochs && !validation_due() ? TrainingEnd::completed
+                                                                 : TrainingEnd::stopped;
+  }
+
+  // False when the run is to stop, and the validation was broken off.
+  bool validate(const std::atomic<bool>& stop) {
+    const Clock::time_point start = Clock::now();
+    network_.context().communicator.set_place({"validating", state_.epoch, 0});
+    network_.catch_up(state_.step);
+    try {
+      ValidationReport report = search_->validate([&] {
+        if (stop_is_wanted(stop)) throw Interrupted();
+      });
+      report.seconds = seconds_since(start);
+      if (observer_.on_validation) observer_.on_validation(report);
+    } catch (const Interrupted&) {
+      return false;
+    }
+    return true;
+  }
+
   // A GPU is kept a few steps behind: steps are reported when they are done.
   void step(const LoadedBatch& batch) {
     network_.context().communicator.set_place({"training", state_.epoch + 1, state_.batch + 1});
@@ -173,7 +227,8 @@ class Training {
   BatchOrder order_;
   std::unique_ptr<StepVerifier> verifier_;  // or none
   std::int64_t verify_every_ = 0;
-  std::deque<Begun> begun_;  // and not yet reported
+  std::unique_ptr<ModelSearch> search_;  // or none
+  std::deque<Begun> begun_;              // and not yet reported
   Clock::time_point epoch_start_;
   Clock::time_point last_checkpoint_;
 };
@@ -182,10 +237,12 @@ class Training {
 
 TrainingEnd train(Network& network, const DataBinding& data, const CheckpointPolicy& checkpoints,
                   const std::atomic<bool>& stop, const TrainingObserver& observer,
-                  TrainingState& state, const Verification& verification) {
-  Training training(network, data, checkpoints, observer, state, verification);
+                  TrainingState& state, const Verification& verification,
+                  const Validation& validation) {
+  Training training(network, data, checkpoints, observer, state, verification, validation);
   const TrainingEnd end = training.run(stop);
   network.catch_up(state.step);
+  if (end != TrainingEnd::stopped) training.finish();
   return end;
 }
 

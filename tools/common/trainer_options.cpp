@@ -146,6 +146,7 @@ void add_doctor_options(TrainerOptions& options, CommandLine& line) {
 void TrainerOptions::add_to(CommandLine& line) {
   add_data_options(*this, line);
   add_training_options(*this, line);
+  validation.add_to(line);
   add_checkpoint_options(*this, line);
   add_doctor_options(*this, line);
   run.add_to(line);
@@ -194,6 +195,7 @@ void TrainerOptions::check() const {
   not_negative("--checkpoint-minutes", checkpoint_minutes);
   not_negative("--keep", keep);
   not_negative("--verify", double(verify));
+  validation.check();
   run.check();
   check_plan();
   if (doctor_format != "table" && !doctor)
@@ -217,6 +219,7 @@ void TrainerOptions::apply_to(TrainingDescriptor& training, Console& console) co
   if (lambda) training.lambda = *lambda;
   if (lambda1) training.lambda1 = *lambda1;
   if (seed) training.seed = *seed;
+  validation.apply_to(training.validation);
   if (!optimizer.empty() && !equal_ignoring_case(optimizer, name_of(training.optimizer)))
     training.optimizer = find_named<UpdateRule>(optimizer).value();
   if (mu && !set_mu(training.optimizer, *mu))
@@ -264,6 +267,9 @@ CommandLine trainer_command_line(TrainerOptions& options) {
                "A job that may be stopped and started again: goes on where it was");
   line.example("mpirun -n 4 --bind-to none trainer --doctor --model /data/model.nc",
                "See what would slow this machine, its GPUs, ranks and disk down");
+  line.example(
+      "trainer -c net.json -i train.nc -n model.nc --validation-split 0.1 --early-stop ndcg@20",
+      "Validate on a tenth of the examples, stop in time, and keep the best model");
   line.example("mpirun -n 4 trainer -c net.json -i train.nc -n model.nc --threads 4",
                "On four ranks; the model has the same bits as on one");
   line.remark(

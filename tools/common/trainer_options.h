@@ -4,6 +4,7 @@
 #include "norn/engine/memory_plan.h"
 #include "norn/nn/descriptor.h"
 #include "tools/common/program.h"
+#include "tools/common/validation_options.h"
 
 #include <filesystem>
 #include <optional>
@@ -47,6 +48,7 @@ struct TrainerOptions {
   std::string plan_format = "table";
   bool doctor = false;
   std::string doctor_format = "table";
+  ValidationOptions validation;
   RunOptions run;
 
   void add_to(CommandLine& line);

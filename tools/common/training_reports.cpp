@@ -38,6 +38,7 @@ TrainingObserver TrainingReports::observer() {
   if (console_.rank() != 0) return observer;
   observer.on_step = [this](const StepReport& report) { step(report); };
   observer.on_epoch = [this](const EpochReport& report) { epoch(report); };
+  observer.on_validation = [this](const ValidationReport& report) { validation(report); };
   observer.on_checkpoint = [this](const std::filesystem::path& path) {
     console_.info(fmt::format("checkpoint {}", path.string()));
   };
@@ -60,6 +61,20 @@ void TrainingReports::epoch(const EpochReport& report) {
       report.regularization_cost, report.seconds);
   std::fputs(line.c_str(), stdout);
   std::fflush(stdout);
+}
+
+void TrainingReports::validation(const ValidationReport& report) {
+  std::string line =
+      fmt::format("validation after epoch {}: loss {:.6g}", report.epoch, report.cost);
+  for (const MetricsAtK& at : report.metrics)
+    line += fmt::format(
+        "; at {}: recall {:.4f}, precision {:.4f}, ndcg {:.4f}, map {:.4f}, mrr {:.4f}, hit_rate "
+        "{:.4f}, coverage {:.4f}",
+        at.k, at.recall, at.precision, at.ndcg, at.map, at.mrr, at.hit_rate, at.coverage);
+  line += report.best ? fmt::format("; best {} so far", report.watched)
+                      : fmt::format("; best {} was {} validation{} ago", report.watched,
+                                    report.since_best, report.since_best == 1 ? "" : "s");
+  console_.info(line);
 }
 
 }  // namespace norn::tools

@@ -26,6 +26,7 @@ class TrainingReports {
  private:
   void step(const StepReport& report);
   void epoch(const EpochReport& report);
+  void validation(const ValidationReport& report);
   Console& console_;
   ReportedRun run_;
   Progress progress_;

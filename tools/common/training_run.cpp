@@ -14,6 +14,7 @@
 #include "tools/common/stop_signals.h"
 #include "tools/common/training_reports.h"
 #include "tools/common/training_start.h"
+#include "tools/common/validation_data.h"
 
 #include <cstdio>
 
@@ -63,9 +64,11 @@ class TrainingRun {
                         options_.outputs.empty() ? options_.inputs : options_.outputs,
                         data_memory_};
     DataBinding data(start.network, sources, DataBinding::Layers::inputs_and_outputs);
+    const RunValidation validation = open_validation(options_, start.network, data);
     fit_batch(start, options_, data.examples(), console_);
     Graph graph = make_graph(start.network, data.shapes(), start.where);
     require_runnable(graph, start.where);
+    check_validation(validation, graph.network, data);
 
     if (options_.plans_machine() && session_.size() == 1) {
       plan_machine(graph, data);
@@ -78,7 +81,8 @@ class TrainingRun {
                     Pass::training);
     load(start, network);
     if (options_.force && session_.rank() == 0) remove_checkpoints(options_.model);
-    return train_and_save(network, data, start, {options_.verify, runtime->description()});
+    return train_and_save(network, data, start, {options_.verify, runtime->description()},
+                          validation.view());
   }
 
  private:
@@ -230,7 +234,7 @@ class TrainingRun {
   }
 
   int train_and_save(Network& network, const DataBinding& data, const TrainingStart& start,
-                     const Verification& verification) {
+                     const Verification& verification, const Validation& validation) {
     const std::int64_t epochs = network.descriptor().training.epochs;
     TrainingState state = start.state;
     if (start.resumed && state.epoch >= epochs)
@@ -245,10 +249,13 @@ class TrainingRun {
     {
       TrainingReports reports(console_, {epochs, data.examples(), first});
       end = train(network, data, policy, signals_.requested(),
-                  both(reports.observer(), folder_.observer()), state, verification);
+                  both(reports.observer(), folder_.observer()), state, verification, validation);
       seconds = reports.seconds();
     }
-    const Index trained = state.epoch * data.examples() + state.epoch_examples - first;
+    // The best model may be of an earlier epoch than the last.
+    const bool ended = state.search.ended_epoch != start.state.search.ended_epoch;
+    const Index last = ended ? state.search.ended_epoch : state.epoch;
+    const Index trained = last * data.examples() + state.epoch_examples - first;
     const std::string speed = fmt::format(
         "{} examples in {}, {} examples/s", with_thousands(trained), human_seconds(seconds),
         with_thousands((long long)(seconds > 0.0 ? double(trained) / seconds : 0.0)));
@@ -260,9 +267,27 @@ class TrainingRun {
     }
     network.context().communicator.set_place({"writing the model"});
     save_model(options_.model, network, state);
-    folder_.end("completed", state.epoch, options_.model);
+    if (session_.rank() == 0) fs::remove(best_model(options_.model));
+    if (validation.data->data) tell_best(end, state, network.descriptor().training.validation);
+    folder_.end(end == TrainingEnd::early_stopped ? "early_stop" : "completed", last,
+                options_.model);
     console_.info(fmt::format("{}; model {}", speed, options_.model.string()));
     return 0;
+  }
+
+  void tell_best(TrainingEnd end, const TrainingState& state, const ValidationDescriptor& asked) {
+    const SearchState& search = state.search;
+    if (end == TrainingEnd::early_stopped)
+      console_.info(fmt::format("stopped early: {} validation{} without a better {}",
+                                search.ended_since_best, search.ended_since_best == 1 ? "" : "s",
+                                state.watched));
+    const bool kept = !asked.early_stop.empty() || !asked.keep_best.empty();
+    console_.info(fmt::format("best {} {:.6g} after epoch {}; the model is {}", state.watched,
+                              search.best, search.best_epoch,
+                              kept ? "of that epoch"
+                              : search.best_epoch == state.epoch
+                                  ? "of that epoch, the last"
+                                  : "of the last epoch: --keep-best would keep the best"));
   }
 
   const TrainerOptions& options_;

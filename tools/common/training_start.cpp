@@ -75,6 +75,10 @@ TrainingStart resume_from(const fs::path& path, const TrainerOptions& options, C
   };
   require_same(now.batch == before.batch, "--batch", fmt::format("{}", before.batch));
   require_same(now.seed == before.seed, "--seed", fmt::format("{}", before.seed));
+  require_same(now.validation.split == before.validation.split, "--validation-split",
+               fmt::format("{:g}", before.validation.split));
+  require_same(now.validation.split == 0.0f || now.validation.by == before.validation.by,
+               "--validation-by", before.validation.by == ValidationBy::user ? "user" : "entry");
   require_same(now.optimizer.index() == before.optimizer.index(), "--optimizer",
                std::string(name_of(before.optimizer)));
   console.info(fmt::format("resuming from {}: {} of {} epochs done", path.string(),

@@ -18,6 +18,7 @@ enum class RandomPurpose : std::uint32_t {
   denoising = 3,
   shuffle = 4,
   split = 5,
+  validation = 6,
   test = 99
 };
 

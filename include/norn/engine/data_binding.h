@@ -2,6 +2,7 @@
 #pragma once
 
 #include "norn/data/batch_loader.h"
+#include "norn/data/hold_out.h"
 #include "norn/engine/network.h"
 
 #include <filesystem>
@@ -22,6 +23,8 @@ struct DataSources {
   std::int64_t memory_bytes = std::int64_t(8) << 30;
 };
 
+struct ValidationData;
+
 /// The data sets of a network's input and output layers, opened, checked against each other and
 /// bound by name.
 class DataBinding {
@@ -39,6 +42,12 @@ class DataBinding {
   /// Copies the contents of all sets to a GPU's memory, once and for all: their batches name rows
   /// from then on. No BatchLoader may be reading them.
   void move_to(Memory& memory);
+  /// Takes out a part to validate with, and leaves the rest to train on. `layer`: the output layer
+  /// whose targets are to be found. Before move_to(); of the two parts only one at a time may be
+  /// read. Throws UsageError when there is nothing that could be held back.
+  ValidationData hold_out(const NetworkDescriptor& network, const HoldOutRule& rule, int layer);
+  /// Bytes of main memory that the contents take; 0 when they are streamed.
+  std::int64_t held_bytes() const { return held_bytes_; }
   /// What a BatchLoader reads, in its order.
   std::vector<Dataset*> sets() const;
   /// The layers' view of a loaded batch. `layers` is the number of layers of the network.
@@ -49,11 +58,21 @@ class DataBinding {
  private:
   struct BoundSet {
     int layer = 0;
-    std::unique_ptr<Dataset> set;
+    std::shared_ptr<Dataset> set;
   };
+  DataBinding() = default;
   std::vector<BoundSet> bound_;
   std::size_t layers_ = 0;
   Index examples_ = 0;
+  std::int64_t held_bytes_ = 0;
+};
+
+/// What a network is validated with.
+struct ValidationData {
+  std::unique_ptr<DataBinding> data;           ///< null: nothing
+  std::vector<std::unique_ptr<Dataset>> seen;  ///< more sets of units that nobody looks for
+  /// Whether what is to be found are the targets without what was seen, or all targets.
+  bool unseen_only = false;
 };
 
 }  // namespace norn

@@ -18,9 +18,11 @@ enum class SeenUnits {
 
 struct EvaluationSettings {
   int output_layer = 0;
-  std::vector<Index> ks = {10, 20, 100};
+  std::vector<Index> ks = {10, 20, 100};  ///< none: nothing is ranked, and any target will do
   SeenUnits seen = SeenUnits::leave_out;
-  Index units = 0;  ///< only units below this are candidates; 0: the held-out set's width
+  bool unseen_only = false;  ///< units that are left out as seen do not count as held out
+  bool with_cost = false;    ///< also the cost of the targets, of all output layers
+  Index units = 0;           ///< only units below this are candidates; 0: the held-out set's width
   std::vector<Dataset*>
       also_seen;  ///< sets whose units are left out too; their examples pair by position
   std::function<void(Index examples)> on_batch;  ///< examples done so far; may be empty
@@ -32,10 +34,12 @@ struct Evaluation {
   Index examples = 0;  ///< with held-out units
   Index skipped = 0;   ///< without
   Index hidden = 0;    ///< held-out units that are left out as seen: nothing can recommend them
+  double cost = 0.0;   ///< mean over all examples, summed over units
 };
 
 /// Ranks all units for every example of the data, whose output sets hold the held-out units.
-/// Throws DataError when the layer's data set is dense or has no held-out units.
+/// Throws DataError when the layer's data set is dense or has no held-out units, and
+/// DivergenceError when the cost is not finite.
 Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationSettings& settings);
 
 /// The same for the ranking by popularity: the number of examples of `training` that hold the unit,

@@ -6,10 +6,23 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 /// Model files: DSSTNE's layout, with a format number, the state of training and everything that a
 /// resumed run needs. docs/formats.md has the items.
 namespace norn {
+
+/// Where the search for a run's best model stands. Epochs are counted from 1; 0: none.
+struct SearchState {
+  std::int64_t validated_epoch = 0;  ///< the last one
+  double best = 0.0;                 ///< value of what is watched
+  std::int64_t best_epoch = 0;
+  std::int64_t best_step = 0;
+  std::int64_t since_best = 0;  ///< validations
+  // Of a model that is the best of a run that went on: where that ended.
+  std::int64_t ended_epoch = 0;
+  std::int64_t ended_since_best = 0;
+};
 
 /// Where a run stands between two steps.
 struct TrainingState {
@@ -18,6 +31,8 @@ struct TrainingState {
   std::int64_t batch = 0;  ///< batches made of the current epoch
   FixedSum epoch_cost;     ///< summed over the examples of the current epoch so far
   std::int64_t epoch_examples = 0;
+  std::string watched;  ///< the metric that the search goes by; empty: it has not begun
+  SearchState search;
 };
 
 /// What a model file says besides weights.

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,11 @@ class Network {
   /// up.
   double regularization_cost();
 
+  /// The cost of a batch's targets as the network is, summed over its examples and all output
+  /// layers: nothing is dropped and nothing learnt. Weights must have caught up, and no step may be
+  /// in flight. Throws DivergenceError when it is not finite.
+  FixedSum cost(const BoundBatch& batch);
+
   /// Called with the outputs of each block of this rank, from several lanes at a time. On a GPU
   /// they stand in its memory, and what the visitor does must be work for its queue.
   using BlockVisitor = std::function<void(Range units, MatrixView<const float> y, int lane)>;
@@ -126,7 +132,8 @@ class Network {
   void build_outcome();
   void build_source_sums();
 
-  void load(const BoundBatch& batch, Pass pass, const StepPosition& position);
+  void load(const BoundBatch& batch, Pass pass, const StepPosition& position,
+            bool with_targets = false);
   void stage(const char* name) { context_.compute.kernels.queue->stage(name); }
   void enqueue_step(const BoundBatch& batch, const StepPosition& position);
   void forward_hidden(const BoundBatch& batch, Pass pass, const StepPosition& position);
@@ -149,6 +156,8 @@ class Network {
   void backward_by_source(const Connection& connection, int source, const DenseOperand& delta,
                           const WeightStep& step, bool of_output);
 
+  void enqueue_cost(int output_layer, const BoundBatch& batch);
+  FixedSum read_cost(std::span<const std::int64_t> words);
   void enqueue_prediction(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
   ScoredUnits scored_units(int output_layer, Range units, Index examples) const;
   MatrixView<const float> in_main_memory(MatrixView<const float> values);

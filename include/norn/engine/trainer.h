@@ -71,15 +71,29 @@ struct TrainingObserver {
   std::function<void(const std::filesystem::path&)> on_checkpoint;
 };
 
-enum class TrainingEnd { completed, stopped };
+/// early_stopped: what is watched has not become better for so long as was asked for.
+enum class TrainingEnd { completed, early_stopped, stopped };
+
+/// What a run is validated with, as network.training.validation says; data null: it is not.
+struct Validation {
+  const ValidationData* data = nullptr;
+  int output_layer = 0;  ///< whose targets are to be found
+};
 
 /// Trains the network from `state` (all zero at the start) until network.training.epochs epochs are
-/// complete or `stop` becomes true on any rank; then a checkpoint is written that --resume goes on
-/// from, if the policy names a model. `state` is where the run stands after it. Throws DeviceError
-/// when a step that was verified gave two results.
+/// complete, the search for the best model ends, or `stop` becomes true on any rank; then a
+/// checkpoint is written that --resume goes on from, if the policy names a model. `state` is where
+/// the run stands after it. When the best model is to be kept, it stands beside the policy's model
+/// while the run lasts (best_model), and network and state are the best model's after it, unless it
+/// was stopped. Validating does not change what is trained. Throws DeviceError when a step that was
+/// verified gave two results, and UsageError when a metric does not exist for the data.
 TrainingEnd train(Network& network, const DataBinding& data, const CheckpointPolicy& checkpoints,
                   const std::atomic<bool>& stop, const TrainingObserver& observer,
-                  TrainingState& state, const Verification& verification = {});
+                  TrainingState& state, const Verification& verification = {},
+                  const Validation& validation = {});
+
+/// Where the best model of a run stands that has not ended; a run can be resumed from it, too.
+std::filesystem::path best_model(const std::filesystem::path& model);
 
 /// The newest whole checkpoint of a model, or the model itself when it is newer and can be resumed
 /// from; nothing when there is none. Its checksums have been verified. What is passed over on the
@@ -90,8 +104,8 @@ std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path
 /// Whether there is a file that find_checkpoint considers, whole or not.
 bool has_checkpoints(const std::filesystem::path& model);
 
-/// Removes all checkpoints of a model, but not the model: before a run that starts anew. Throws
-/// DataError naming the file that stays.
+/// Removes all checkpoints of a model and its best model, but not the model: before a run that
+/// starts anew. Throws DataError naming the file that stays.
 void remove_checkpoints(const std::filesystem::path& model);
 
 /// Removes the temporary files of the model and its checkpoints that runs left which were killed

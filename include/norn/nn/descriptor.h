@@ -101,6 +101,20 @@ struct LayerDescriptor {
   Index units() const { return extent[0] * extent[1] * extent[2] * extent[3]; }
 };
 
+enum class ValidationBy { user, entry };
+
+/// How a run is validated, and what follows from it.
+struct ValidationDescriptor {
+  float split = 0.0f;  ///< share of the data that is held back; 0: none
+  ValidationBy by = ValidationBy::user;
+  Index every = 1;                ///< epochs
+  std::string metrics_at = "20";  ///< lengths of the lists
+  std::string early_stop;         ///< the metric that stops the run; empty: none
+  std::string keep_best;          ///< the metric by which the best model is the result; empty: none
+  Index patience = 5;             ///< validations without improvement before the run stops
+  float min_delta = 0.0f;         ///< what counts as one must be larger
+};
+
 /// How to train. Command line options win over it; the effective values are saved with the model.
 struct TrainingDescriptor {
   UpdateRule optimizer = Sgd{};
@@ -110,6 +124,7 @@ struct TrainingDescriptor {
   float lambda = 0.0001f;  ///< L2 regularisation
   float lambda1 = 0.0f;    ///< L1 regularisation
   std::uint64_t seed = 12134;
+  ValidationDescriptor validation;
 };
 
 struct NetworkDescriptor {

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Validations of a run and its best model.
+#include "src/engine/model_search.h"
+
+#include "norn/base/error.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+ModelSearch::ModelSearch(Network& network, const Validation& validation,
+                         const std::filesystem::path& model, TrainingState& state)
+    : network_(network),
+      validation_(validation),
+      model_(model),
+      state_(state),
+      training_(network.descriptor().training) {
+  const ValidationDescriptor& asked = training_.validation;
+  keeps_best_ = !asked.early_stop.empty() || !asked.keep_best.empty();
+  require(!keeps_best_ || !model_.empty(), "train: the best model needs a path to be kept at");
+  choose_metrics();
+  continue_search();
+  if (keeps_best_) secure_best();
+}
+
+void ModelSearch::choose_metrics() {
+  const ValidationDescriptor& asked = training_.validation;
+  const LayerDescriptor& layer =
+      network_.descriptor().layers[std::size_t(validation_.output_layer)];
+  bool ranks = false;
+  for (const Dataset* set : validation_.data->data->sets())
+    if (set->info().name == layer.dataset) ranks = set->info().gives_sparse_batches();
+  if (ranks) ks_ = parse_metrics_at(asked.metrics_at);
+  const std::string& wish = asked.early_stop.empty() ? asked.keep_best : asked.early_stop;
+  if (!asked.early_stop.empty() && !asked.keep_best.empty() &&
+      parse_watched_metric(asked.early_stop).name != parse_watched_metric(asked.keep_best).name)
+    throw UsageError(fmt::format(
+        "the run is to stop early by \"{}\" but to keep the best model by \"{}\"; name one metric",
+        asked.early_stop, asked.keep_best));
+  const std::string standard = ranks ? fmt::format("ndcg@{}", ks_.front()) : "loss";
+  watched_ = parse_watched_metric(wish.empty() ? standard : wish);
+  if (watched_.is_loss()) return;
+  if (!ranks)
+    throw UsageError(
+        fmt::format("layer \"{}\": its targets are dense, so there is no \"{}\" to watch; watch "
+                    "the loss",
+                    layer.name, watched_.name));
+  if (std::find(ks_.begin(), ks_.end(), watched_.k) == ks_.end()) ks_.push_back(watched_.k);
+}
+
+void ModelSearch::continue_search() {
+  SearchState& search = state_.search;
+  if (!state_.watched.empty() && state_.watched != watched_.name) {
+    network_.context().log.warning(
+        fmt::format("the run went by {} and goes by {} from here on: the search for its best model "
+                    "begins anew",
+                    state_.watched, watched_.name));
+    search = SearchState{};
+  }
+  state_.watched = watched_.name;
+  if (search.ended_epoch == 0) return;
+  const ValidationDescriptor& asked = training_.validation;
+  if (training_.epochs <= search.ended_epoch)
+    ended_before_ = TrainingEnd::completed;
+  else if (!asked.early_stop.empty() && asked.patience <= search.ended_since_best)
+    ended_before_ = TrainingEnd::early_stopped;
+  else
+    search.ended_epoch = search.ended_since_best = 0;
+}
+
+// The best model so far must be there at the end. A run that goes on from that model itself may
+// find it nowhere else: then it is written again.
+void ModelSearch::secure_best() {
+  const SearchState& search = state_.search;
+  if (search.best_epoch == 0 || ended_before_) return;
+  const bool is_here = state_.step == search.best_step;
+  Communicator& communicator = network_.context().communicator;
+  const std::filesystem::path path = best_model(model_);
+  bool found = true;
+  if (communicator.rank() == 0) {
+    std::int64_t step = -1;
+    if (std::filesystem::exists(path)) step = read_model_info(TensorFileReader(path)).state.step;
+    found = step == search.best_step;
+    if (!found && !is_here)
+      throw DataError(fmt::format(
+          "{}: the best model so far, of epoch {}, is {}; put it back, resume from the newest "
+          "checkpoint, or start anew with --force",
+          path.string(), search.best_epoch, step < 0 ? "not there" : "not what stands there"));
+  }
+  if (communicator.any(!found)) save_model(path, network_, state_);
+}
+
+bool ModelSearch::due() const {
+  if (state_.batch != 0 || state_.epoch == 0 || state_.search.validated_epoch >= state_.epoch)
+    return false;
+  return state_.epoch % training_.validation.every == 0 || state_.epoch >= training_.epochs;
+}
+
+std::int64_t ModelSearch::next_epoch() const {
+  const std::int64_t every = training_.validation.every;
+  return std::min<std::int64_t>((state_.epoch / every + 1) * every, training_.epochs);
+}
+
+bool ModelSearch::is_exhausted() const {
+  const ValidationDescriptor& asked = training_.validation;
+  return !asked.early_stop.empty() && state_.search.since_best >= asked.patience;
+}
+
+EvaluationSettings ModelSearch::settings(const std::function<void()>& poll) const {
+  EvaluationSettings settings;
+  settings.output_layer = validation_.output_layer;
+  settings.ks = ks_;
+  settings.unseen_only = validation_.data->unseen_only;
+  settings.with_cost = true;
+  for (const auto& set : validation_.data->seen) settings.also_seen.push_back(set.get());
+  settings.on_batch = [&](Index) { poll(); };
+  return settings;
+}
+
+ValidationReport ModelSearch::validate(const std::function<void()>& poll) {
+  const Evaluation evaluation = evaluate(network_, *validation_.data->data, settings(poll));
+  if (evaluation.hidden > 0 && !warned_)
+    network_.context().log.warning(fmt::format(
+        "{} units of the validation's targets are in its inputs, too, so nothing can find them; "
+        "the targets should be the held-out part alone",
+        evaluation.hidden));
+  warned_ = true;
+  SearchState& search = state_.search;
+  ValidationReport report;
+  report.epoch = state_.epoch;
+  report.step = state_.step;
+  report.cost = evaluation.cost;
+  report.metrics = evaluation.metrics;
+  report.examples = ks_.empty() ? validation_.data->data->examples() : evaluation.examples;
+  report.watched = watched_.name;
+  report.value = watched_.value_of(report.metrics, report.cost);
+  report.best = search.best_epoch == 0 ||
+                watched_.is_better(report.value, search.best, training_.validation.min_delta);
+  search.validated_epoch = state_.epoch;
+  search.since_best = report.best ? 0 : search.since_best + 1;
+  report.since_best = search.since_best;
+  if (!report.best) return report;
+  search.best = report.value;
+  search.best_epoch = state_.epoch;
+  search.best_step = state_.step;
+  if (keeps_best_) save_model(best_model(model_), network_, state_);
+  return report;
+}
+
+void ModelSearch::take_best() {
+  if (!keeps_best_ || state_.search.best_epoch == 0 || ended_before_) return;
+  const SearchState last = state_.search;
+  if (state_.step != last.best_step) restore();
+  state_.search.ended_epoch = last.validated_epoch;
+  state_.search.ended_since_best = last.since_best;
+}
+
+void ModelSearch::restore() {
+  Communicator& communicator = network_.context().communicator;
+  communicator.set_place({"taking the best model"});
+  std::unique_ptr<TensorFileReader> file;
+  SearchState search;
+  if (communicator.rank() == 0) {
+    file = std::make_unique<TensorFileReader>(best_model(model_));
+    search = read_model_info(*file).state.search;
+  }
+  communicator.broadcast(std::as_writable_bytes(std::span(&search, 1)), 0);
+  ModelInfo info;
+  info.has_training_state = true;
+  info.state.step = search.best_step;
+  info.state.epoch = search.best_epoch;
+  info.state.watched = state_.watched;
+  info.state.search = search;
+  load_weights(file.get(), info, network_);
+  state_ = info.state;
+}
+
+}  // namespace norn

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of metrics.
+#include "norn/engine/watched_metric.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+constexpr std::array<std::pair<const char*, double MetricsAtK::*>, 7> kMetrics = {
+    {{"recall", &MetricsAtK::recall},
+     {"precision", &MetricsAtK::precision},
+     {"ndcg", &MetricsAtK::ndcg},
+     {"map", &MetricsAtK::map},
+     {"mrr", &MetricsAtK::mrr},
+     {"hit_rate", &MetricsAtK::hit_rate},
+     {"coverage", &MetricsAtK::coverage}}};
+
+std::vector<std::string> metric_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, member] : kMetrics) names.emplace_back(name);
+  return names;
+}
+
+}  // namespace
+
+double WatchedMetric::value_of(const std::vector<MetricsAtK>& metrics, double cost) const {
+  if (is_loss()) return cost;
+  const auto found =
+      std::find_if(metrics.begin(), metrics.end(), [this](const auto& at) { return at.k == k; });
+  require(found != metrics.end(), "WatchedMetric: the validation does not hold its K");
+  return (*found).*metric;
+}
+
+bool WatchedMetric::is_better(double value, double than, double min_delta) const {
+  return is_loss() ? value < than - min_delta : value > than + min_delta;
+}
+
+WatchedMetric parse_watched_metric(const std::string& text) {
+  const std::string lower = lower_case(text);
+  if (lower == "loss") return {lower, nullptr, 0};
+  const std::size_t at = lower.find('@');
+  const std::string name = lower.substr(0, at);
+  const auto found = std::find_if(kMetrics.begin(), kMetrics.end(), [&](const auto& metric) {
+    return name == metric.first || (name == "hitrate" && metric.second == &MetricsAtK::hit_rate);
+  });
+  const auto k = at == std::string::npos ? std::nullopt : parse_integer(lower.substr(at + 1));
+  if (found == kMetrics.end() || !k || *k < 1)
+    throw UsageError(fmt::format(
+        "\"{}\" is no metric to watch{}; write loss, or one of {} with its K, such as ndcg@20",
+        text, found == kMetrics.end() ? did_you_mean(name, metric_names()) : std::string(),
+        join(metric_names())));
+  return {fmt::format("{}@{}", found->first, *k), found->second, Index(*k)};
+}
+
+std::vector<Index> parse_metrics_at(const std::string& text) {
+  std::vector<Index> ks;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const auto value = parse_integer(text.substr(at, end - at));
+    if (!value || *value < 1)
+      throw UsageError(
+          fmt::format("\"{}\" is no list of numbers from 1 on; write for example 10,20", text));
+    ks.push_back(*value);
+    at = end + 1;
+  }
+  return ks;
+}
+
+}  // namespace norn

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of keys: "Training".
+#include "src/nn/key_builders.h"
+
+namespace norn::keys {
+namespace {
+
+// mu or mu1 of the update rule: read when the rule is known, written when it is not the rule's own.
+template <typename Pending, typename Member>
+Key rule_key(std::string name, Pending pending, Member member, std::string standard,
+             std::string help) {
+  Key key = number_key(std::move(name), pending, from_to_below(0, 1), std::move(help));
+  key.default_text = std::move(standard);
+  key.get = [member](const Draft& d) {
+    return std::visit(
+        [&](const auto& rule) {
+          using Rule = std::remove_cvref_t<decltype(rule)>;
+          const std::optional<float> value = member(rule);
+          return value == member(Rule{}) ? Json::Value() : json_of(value);
+        },
+        d.network.training.optimizer);
+  };
+  return key;
+}
+
+std::optional<float> mu_of(const auto& rule) {
+  if constexpr (requires { rule.mu; }) return rule.mu;
+  return {};
+}
+std::optional<float> mu1_of(const auto& rule) {
+  if constexpr (requires { rule.mu1; }) return rule.mu1;
+  return {};
+}
+
+void add_validation_keys(std::vector<Key>& members) {
+  members.push_back(number_key(
+      "ValidationSplit", [](auto& d) -> auto& { return d.network.training.validation.split; },
+      from_to_below(0, 1),
+      "Share of the data that is held back to validate with; 0: none. docs/validation.md."));
+  members.push_back(enum_key<ValidationBy>(
+      "ValidationBy", {{"User", ValidationBy::user}, {"Entry", ValidationBy::entry}},
+      [](auto& d) -> auto& { return d.network.training.validation.by; },
+      "What is held back: whole examples, or entries of every example."));
+  members.push_back(integer_key(
+      "ValidateEvery", [](auto& d) -> auto& { return d.network.training.validation.every; },
+      from_to(1, kMostUnits), "Epochs between validations."));
+  members.push_back(text_key(
+      "MetricsAt", [](auto& d) -> auto& { return d.network.training.validation.metrics_at; },
+      "Lengths of the lists that are judged: \"10,20\"."));
+  members.push_back(text_key(
+      "EarlyStop", [](auto& d) -> auto& { return d.network.training.validation.early_stop; },
+      "Metric that ends the run when it has not become better, such as \"ndcg@20\" or \"loss\"; "
+      "the best model is kept. Empty: none."));
+  members.push_back(integer_key(
+      "Patience", [](auto& d) -> auto& { return d.network.training.validation.patience; },
+      from_to(1, kMostUnits), "Validations without a better value before EarlyStop ends the run."));
+  members.push_back(number_key(
+      "MinDelta", [](auto& d) -> auto& { return d.network.training.validation.min_delta; },
+      at_least(0), "A better value is better by more than this."));
+  members.push_back(text_key(
+      "KeepBest", [](auto& d) -> auto& { return d.network.training.validation.keep_best; },
+      "Metric by which the best model is kept instead of the last one. Empty: none."));
+}
+
+}  // namespace
+
+Key training_key() {
+  std::vector<Key> members;
+  members.push_back(variant_key<UpdateRule>(
+      "Optimizer", [](auto& d) -> auto& { return d.network.training.optimizer; },
+      "Update rule of all weights."));
+  members.push_back(
+      with_aliases(number_key(
+                       "Alpha", [](auto& d) -> auto& { return d.network.training.rate; }, above(0),
+                       "Learning rate."),
+                   {{"Rate", {}}}));
+  members.push_back(
+      with_aliases(integer_key(
+                       "Batch", [](auto& d) -> auto& { return d.network.training.batch; },
+                       from_to(1, kMostUnits), "Examples of a step."),
+                   {{"MiniBatch", {}}}));
+  members.push_back(integer_key(
+      "Epochs", [](auto& d) -> auto& { return d.network.training.epochs; }, from_to(0, kMostUnits),
+      "Passes over the data."));
+  members.push_back(number_key(
+      "Lambda", [](auto& d) -> auto& { return d.network.training.lambda; }, at_least(0),
+      "L2 regularisation of weights, not of biases."));
+  members.push_back(number_key(
+      "Lambda1", [](auto& d) -> auto& { return d.network.training.lambda1; }, at_least(0),
+      "L1 regularisation of weights, not of biases."));
+  members.push_back(rule_key(
+      "Mu", [](auto& d) -> auto& { return d.mu; }, [](const auto& rule) { return mu_of(rule); },
+      "0.9", "Momentum of the rule, or its decay of averages; beta1 of Adam."));
+  members.push_back(rule_key(
+      "Mu1", [](auto& d) -> auto& { return d.mu1; }, [](const auto& rule) { return mu1_of(rule); },
+      "0.999", "beta2 of Adam."));
+  members.push_back(integer_key(
+      "Seed", [](auto& d) -> auto& { return d.network.training.seed; }, from_to_below(0, 0x1p64),
+      "Seed of all random numbers."));
+  add_validation_keys(members);
+  return object_key("Training", std::move(members),
+                    "How to train; command line options win over it. Norn's own.");
+}
+
+}  // namespace norn::keys

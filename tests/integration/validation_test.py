@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validating while training, as a user sees it: what is said, which model is written, ranks, resuming, bad input."""
+import json
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+from norn_files import model_arrays, write_datasets
+from programs import BIN, NETWORK, ProgramTest, mpirun, random_rows
+
+REPORT = re.compile(r"trainer: validation after epoch (\d+): loss ([\d.e+-]+)((?:; at .*?)*); best (\S+) (so far|was .*)$")
+AT = re.compile(r"at (\d+): recall ([\d.]+), precision ([\d.]+), ndcg ([\d.]+), map ([\d.]+), mrr ([\d.]+), "
+                r"hit_rate ([\d.]+), coverage ([\d.]+)")
+SPLIT = ("--validation-split", "0.2")
+RANKS = mpirun(1)
+
+
+def reports(text):
+    """(epoch, loss, {K: metrics as printed}, watched, whether it is the best) of each validation."""
+    found = []
+    for line in text.splitlines():
+        if match := REPORT.match(line):
+            lists = {int(at[0]): at[1:] for at in AT.findall(match.group(3))}
+            found.append((int(match.group(1)), match.group(2), lists, match.group(4), match.group(5) == "so far"))
+    return found
+
+
+class Validation(ProgramTest):
+    def test_with_files_of_its_own_says_what_the_evaluator_says_of_the_model(self):
+        done = self.train("-e", "3", "--validation-input", "test.nc", "--metrics-at", "5,10")
+        found = reports(done.stderr)
+        self.assertEqual([report[0] for report in found], [1, 2, 3])
+        self.assertEqual(len(done.stdout.splitlines()), 3)
+        told = self.succeed("evaluator", "--model", "model.nc", "--data", "test.nc", "--top", "5,10", "--format", "json")
+        for at in json.loads(told.stdout)["model"]:
+            names = ("Recall", "Precision", "NDCG", "MAP", "MRR", "HitRate", "Coverage")
+            self.assertEqual(found[-1][2][at["K"]], tuple(f"{at[name]:.4f}" for name in names))
+        self.assertIn("best ndcg@5", done.stderr)
+
+    def test_does_not_change_the_model(self):
+        self.train("-e", "4", model="plain.nc")
+        self.train("-e", "4", "--validation-input", "test.nc", model="validated.nc")
+        plain, validated = (model_arrays(self.path(name))[0] for name in ("plain.nc", "validated.nc"))
+        for name, values in plain.items():
+            self.assertEqual(values.tobytes(), validated[name].tobytes(), name)
+
+    def test_early_stop_writes_the_model_of_the_best_epoch(self):
+        settings = ("-alpha", "0.05", "-e", "200", *SPLIT, "--early-stop", "ndcg@10", "--patience", "4", "--metrics-at", "5")
+        done = self.train(*settings)
+        found = reports(done.stderr)
+        self.assertLess(found[-1][0], 200)
+        best = max(epoch for epoch, _, _, _, is_best in found if is_best)
+        self.assertEqual(found[-1][0], best + 4)
+        self.assertEqual(sorted(found[0][2]), [5, 10])
+        self.assertIn("stopped early: 4 validations without a better ndcg@10", done.stderr)
+        self.assertRegex(done.stderr, rf"best ndcg@10 [\d.]+ after epoch {best}; the model is of that epoch")
+        self.assertFalse(self.path("model.best.nc").exists())
+        self.assertEqual(model_arrays(self.path("model.nc"))[1]["norn_epoch"], best)
+        again = self.succeed("trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", *settings, "--resume")
+        self.assertEqual(reports(again.stderr), [])  # that run has ended
+        more = self.train(*settings[:-4], "--patience", "6", "--metrics-at", "5", "--resume")
+        self.assertEqual(reports(more.stderr)[0][0], best + 1)
+
+    @unittest.skipIf(RANKS is None, "needs mpirun")
+    def test_the_same_bytes_and_words_on_any_number_of_ranks(self):
+        for by in ("user", "entry"):
+            seen = []
+            for ranks in (1, 2, 3):
+                done = self.train("-e", "6", *SPLIT, "--validation-by", by, "--keep-best", "loss", "--threads", "1",
+                                  model=f"{by}{ranks}.nc", prefix=mpirun(ranks))
+                seen.append((reports(done.stderr), self.read(f"{by}{ranks}.nc")))
+            self.assertEqual(len(seen[0][0]), 6)
+            self.assertEqual(seen[0], seen[1])
+            self.assertEqual(seen[0], seen[2])
+
+    def test_killed_and_resumed_is_never_stopped(self):
+        settings = ("-e", "100", *SPLIT, "--validation-by", "entry", "--keep-best", "--checkpoint-epochs", "5")
+        self.train(*settings, model="straight.nc")
+        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", *settings, "--resume"]
+        for sign, pause in ((signal.SIGUSR1, 0.3), (signal.SIGKILL, 0.5)):
+            with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+                time.sleep(pause + self.random.random() / 4)
+                process.send_signal(sign)
+                process.communicate(timeout=60)
+                self.assertIn(process.returncode, (75, -9, 0))
+        self.succeed(*("trainer", *command[1:]))
+        self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+
+    def test_settings_of_the_descriptor_are_kept_with_the_model(self):
+        self.write("net.json", (NETWORK % "SoftMax").replace(
+            '"Lambda": 0.0001}', '"Lambda": 0.0001, "ValidationSplit": 0.25, "ValidationBy": "Entry", "KeepBest": "map@7", '
+            '"ValidateEvery": 2, "MetricsAt": "3"}'))
+        found = reports(self.train("-e", "4").stderr)
+        self.assertEqual([report[0] for report in found], [2, 4])
+        self.assertEqual((sorted(found[0][2]), found[0][3]), ([3, 7], "map@7"))
+        training = json.loads(model_arrays(self.path("model.nc"))[1]["norn_descriptor"])["Training"]
+        self.assertEqual((training["ValidationSplit"], training["ValidationBy"], training["KeepBest"]), (0.25, "Entry", "map@7"))
+
+    def test_a_split_is_not_changed_when_a_run_is_resumed(self):
+        self.train("-e", "2", *SPLIT)
+        self.fail_with(2, "--validation-split cannot change when a run is resumed: model.nc was trained with 0.2; leave the "
+                       "option out", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "--resume",
+                       "--validation-split", "0.3")
+
+    def test_labels_of_another_width_are_all_to_be_found(self):
+        labels = [[row[0] % 7] if row else [] for row in self.rows]
+        write_datasets(self.path("train.nc"), [("gl_input", self.width, self.rows, None), ("gl_output", 7, labels, None)])
+        found = reports(self.train("-e", "60", *SPLIT, "--metrics-at", "1").stderr)
+        self.assertGreater(float(found[-1][2][1][0]), 0.5)  # recall of the label itself
+        self.fail_with(2, f"train.nc: data set \"gl_output\" is 7 units wide, and no sparse input is: entries that are hidden "
+                       "must be hidden from an input, too; validate by user, or with data sets of their own "
+                       "(--validation-input)", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "other.nc", *SPLIT,
+                       "--validation-by", "entry")
+
+    def test_wrong_wishes_are_refused(self):
+        base = ("trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc")
+        for wrong, message in (
+                (("--early-stop", "ndcg@20"), "--early-stop ndcg@20 needs data to validate with; give --validation-split 0.1, "
+                 "or --validation-input"),
+                ((*SPLIT, "--early-stop", "ndgc@20"), "--early-stop: \"ndgc@20\" is no metric to watch; did you mean \"ndcg\"?; "
+                 "write loss, or one of recall, precision, ndcg, map, mrr, hit_rate, coverage with its K, such as ndcg@20"),
+                ((*SPLIT, "--early-stop", "ndcg"), "--early-stop: \"ndcg\" is no metric to watch; write loss, or one of"),
+                ((*SPLIT, "--early-stop", "loss", "--keep-best", "map@20"), "the run is to stop early by \"loss\" but to keep "
+                 "the best model by \"map@20\"; name one metric"),
+                (("--validation-split", "1"), "--validation-split 1 is out of range: it must be at least 0 and below 1"),
+                ((*SPLIT, "--validation-input", "test.nc"), "--validation-split holds back a part of the training data"),
+                (("--validation-output", "test.nc"), "--validation-output needs --validation-input; give that too"),
+                ((*SPLIT, "--patience", "0"), "--patience 0 is out of range: it must be at least 1"),
+                ((*SPLIT, "--metrics-at", "10;20"), "--metrics-at: \"10;20\" is no list of numbers from 1 on; write for example")):
+            self.fail_with(2, message, *base, *wrong)
+        self.assertFalse(self.path("model.nc").exists())
+
+    def test_data_of_another_catalogue_are_refused(self):
+        rows = random_rows(self.random, 30, 50)
+        write_datasets(self.path("wide.nc"), [("gl_input", 50, rows, None), ("gl_output", 50, rows, None)])
+        done = self.run_program("trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "--validation-input", "wide.nc")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('--validation-input: layer "Input": N is 40, but data set "gl_input" is 50 wide', done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
