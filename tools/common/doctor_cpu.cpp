@@ -118,19 +118,26 @@ void check_blas(const Examination& machine, Findings& findings) {
   const bool wide = has_flag(flags, "avx512f") && has_flag(flags, "avx512dq") &&
                     has_flag(flags, "avx512bw") && has_flag(flags, "avx512vl");
   std::string expected;
-  if (wide && !uses({"SkylakeX", "Cooperlake", "SapphireRapids"}))
+  const char* right = "";
+  if (wide && !uses({"SkylakeX", "Cooperlake", "SapphireRapids"})) {
     expected = "SkylakeX, Cooperlake or newer: the processor has AVX-512";
-  else if (has_flag(flags, "avx2") && uses({"Prescott", "Core2", "Nehalem", "Sandybridge",
-                                            "Barcelona", "Bulldozer", "Piledriver", "Generic"}))
+    right = "SkylakeX";
+  } else if (has_flag(flags, "avx2") && uses({"Prescott", "Core2", "Nehalem", "Sandybridge",
+                                              "Barcelona", "Bulldozer", "Piledriver", "Generic"})) {
     expected = "Haswell, Zen or newer: the processor has AVX2";
+    right = "Haswell";
+  }
   if (expected.empty()) return findings.ok(machine.blas);
   const auto forced = machine.variable("OPENBLAS_CORETYPE");
   findings.warning(
       machine.blas, expected,
-      forced ? fmt::format("OPENBLAS_CORETYPE is set to {}, which costs up to half of the speed of "
-                           "products: env -u OPENBLAS_CORETYPE trainer ...",
-                           *forced)
-             : std::string("OpenBLAS did not know the processor: use a newer OpenBLAS"));
+      forced
+          ? fmt::format("OPENBLAS_CORETYPE is set to {}, which costs up to half of the speed of "
+                        "products: env -u OPENBLAS_CORETYPE trainer ...",
+                        *forced)
+          : fmt::format("this OpenBLAS does not know the processor: name it, OPENBLAS_CORETYPE={} "
+                        "trainer ..., or use a newer OpenBLAS; the model's last bits change",
+                        right));
 }
 
 void check_product(const Examination& machine, Findings& findings) {

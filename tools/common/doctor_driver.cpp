@@ -126,6 +126,7 @@ struct ParameterRule {
   const char* expected;
   const char* advice;
   bool in_virtual_machines_only = false;
+  bool of_several_gpus_only = false;
 };
 
 constexpr std::array kParameters = {
@@ -137,11 +138,10 @@ constexpr std::array kParameters = {
     ParameterRule{"EnableMSI", [](long long v) { return v == 0; }, "1",
                   "interrupts go a slow way: put options nvidia NVreg_EnableMSI=1 into "
                   "/etc/modprobe.d"},
-    ParameterRule{"EnablePCIeGen3", [](long long v) { return v == 0; }, "not 0",
-                  "older drivers then keep the link at PCIe 2: leave it out of /etc/modprobe.d"},
     ParameterRule{"NvLinkDisable", [](long long v) { return v == 1; }, "0",
                   "GPUs exchange data over PCIe instead of NVLink: leave it out of "
-                  "/etc/modprobe.d"},
+                  "/etc/modprobe.d",
+                  false, true},
     ParameterRule{"UsePageAttributeTable", [](long long v) { return v == 0; }, "1",
                   "writes to the GPU's memory are not combined: leave it out of /etc/modprobe.d"},
 };
@@ -164,6 +164,7 @@ void check_parameters(const Examination& machine, Findings& findings) {
     // All bits set: the driver decides.
     if (!value || *value == -1 || *value == 4294967295LL || !rule.is_bad(*value)) continue;
     if (rule.in_virtual_machines_only && !virtually) continue;
+    if (rule.of_several_gpus_only && machine.driver.gpus.size() < 2) continue;
     good = false;
     findings.warning(fmt::format("NVreg_{}={}", rule.name, *value), rule.expected, rule.advice);
   }

@@ -49,7 +49,7 @@ void check_round_trip(const ExaminedGpu& gpu, const Examination&, Findings& find
 
 // Gigabytes a second that a PCIe link of that generation and width carries, after its overhead.
 double link_rate(const ExaminedGpu& gpu) {
-  static constexpr std::array<double, 7> kLane = {0, 0.2, 0.4, 0.78, 1.56, 3.1, 6.2};
+  static constexpr std::array<double, 7> kLane = {0, 0.2, 0.4, 0.78, 1.6, 3.4, 6.8};
   const GpuMoment& busy = gpu.copying;
   const unsigned generation =
       busy.pcie_generation.value_or(gpu.facts ? gpu.facts->pcie_generation_most.value_or(3) : 3);

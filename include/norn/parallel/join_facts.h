@@ -14,9 +14,8 @@ struct MpiFacts {
 MpiFacts mpi_facts();
 
 struct NcclFacts {
-  std::string version;        ///< "2.28.9"
-  std::string error;          ///< of the test; empty: it went well
-  double microseconds = 0.0;  ///< of an all-reduce of one GPU
+  std::string version;  ///< "2.28.9"
+  std::string error;    ///< of the test; empty: it went well
 };
 /// An all-reduce of one GPU with itself: shows that NCCL loads and runs. Empty in builds without
 /// it.
