@@ -13,3 +13,12 @@ run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE} -B ${WORK}/consumer -D CMAKE_PREFIX_P
   -D CMAKE_CXX_COMPILER=${COMPILER})
 run(${CMAKE_COMMAND} --build ${WORK}/consumer)
 run(${WORK}/consumer/consumer)
+# What shells and man look for beside the programs.
+foreach(name importer trainer predictor evaluator)
+  foreach(page man/man1/${name}.1 bash-completion/completions/${name} zsh/site-functions/_${name}
+      fish/vendor_completions.d/${name}.fish)
+    if(NOT EXISTS ${WORK}/prefix/share/${page})
+      message(FATAL_ERROR "share/${page} has not been installed")
+    endif()
+  endforeach()
+endforeach()

@@ -5,6 +5,8 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "tools/common/command_line_pages.h"
+#include "tools/common/version.h"
 
 #include <algorithm>
 #include <cmath>
@@ -51,7 +53,15 @@ CommandLine::CommandLine(std::string program, std::string summary, std::string u
     return common_.emplace_back(std::move(option));
   };
   common("--help", "-h", "", "show this and exit");
-  common("--version", "", "", "show the version and exit");
+  common("--version", "", "", "show versions, of the program and of what it uses, and exit");
+  common("--explain", "", "NAME",
+         "explain a key of a descriptor (Activation, Training.Alpha), an option (--epochs) or an "
+         "exit code (75), and exit; alone: list the keys")
+      .bare_value = "list";
+  Option& completion = common("--print-completion", "", "bash|zsh|fish",
+                              "print what makes a shell complete this program's options, and exit");
+  completion.words = {"bash", "zsh", "fish"};
+  common("--print-man", "", "", "print the manual page (roff), and exit");
   Option& errors = common("--errors", "", "text|json",
                           "how errors are told on stderr: a line each, or one JSON document "
                           "(docs/errors.md)");
@@ -98,14 +108,18 @@ std::vector<std::string> CommandLine::long_spellings(int argc, const char* const
     std::string word = argv[i];
     const std::size_t equals = word.find('=');
     const std::string head = word.substr(0, equals);
-    for (const Option& option : options_) {
-      const bool flag = option.flag.size() > 2 && head == option.flag;
-      if (flag) word.replace(0, head.size(), option.name);
-      // No word stands alone on a command line: one that follows is the value.
-      const bool bare = i + 1 == argc || argv[i + 1][0] == '-';
-      if (bare && !option.bare_value.empty() && word == option.name)
-        word += "=" + option.bare_value;
-      if (flag) break;
+    for (const Option* option : every_option()) {
+      const bool flag = option->flag.size() > 2 && head == option->flag;
+      if (flag) word.replace(0, head.size(), option->name);
+      if (option->bare_value.empty() || word != option->name) continue;
+      // No word stands alone on a command line: one that follows is the value. What is explained
+      // may be an option.
+      const bool last = i + 1 == argc;
+      if (option->name == "--explain" && !last)
+        word += std::string("=") + argv[++i];
+      else if (last || argv[i + 1][0] == '-')
+        word += "=" + option->bare_value;
+      break;
     }
     words.push_back(std::move(word));
   }
@@ -230,9 +244,16 @@ bool CommandLine::answer(const Values& values) const {
     chosen_word("--errors", {"text", "json"}, word);  // error_format() has read it
   const bool help = !given("--help").empty();
   const bool version = !given("--version").empty();
+  const bool man = !given("--print-man").empty();
   if (help) print(this->help());
-  if (version) print(version_line(program_) + "\n");
-  return help || version;
+  if (version) print(version_text(program_));
+  for (const std::string& name : given("--explain")) print(explanation(*this, name));
+  for (const std::string& shell : given("--print-completion"))
+    print(completion_script(*this,
+                            chosen_word("--print-completion", {"bash", "zsh", "fish"}, shell)));
+  if (man) print(man_page(*this));
+  return help || version || man || !given("--explain").empty() ||
+         !given("--print-completion").empty();
 }
 
 CommandLine::Outcome CommandLine::parse(int argc, const char* const* argv) const {
@@ -241,10 +262,6 @@ CommandLine::Outcome CommandLine::parse(int argc, const char* const* argv) const
   if (answer(values)) return Outcome::answered;
   apply(values, rest);
   return Outcome::run;
-}
-
-std::string version_line(const std::string& program) {
-  return fmt::format("{} {} (Norn)", program, NORN_VERSION);
 }
 
 namespace detail {

@@ -62,15 +62,20 @@ class CommandLine {
   void remark(const std::string& text) { remarks_.push_back(text); }
 
   enum class Outcome { run, answered };
-  /// Reads the command line into the targets. `answered`: --help or --version was asked for and has
-  /// been printed to stdout. Throws a UsageError for all that is wrong, naming option, value and
-  /// what was expected.
+  /// Reads the command line into the targets. `answered`: --help, --version or the like was asked
+  /// for and has been printed to stdout. Throws a UsageError for all that is wrong, naming option,
+  /// value and what was expected.
   Outcome parse(int argc, const char* const* argv) const;
 
   std::string help() const;
   /// Those of the program, and after them those that every program has: --help and the like.
   const std::vector<Option>& options() const { return options_; }
   const std::vector<Option>& common_options() const { return common_; }
+  const std::string& program() const { return program_; }
+  const std::string& summary() const { return summary_; }
+  const std::string& usage() const { return usage_; }
+  const std::vector<Example>& examples() const { return examples_; }
+  const std::vector<std::string>& remarks() const { return remarks_; }
 
  private:
   /// Values of each option, in the order of every_option().
@@ -93,9 +98,6 @@ class CommandLine {
   std::vector<Example> examples_;
   std::vector<std::string> remarks_;
 };
-
-/// Number and version of the program: "trainer 0.1.0 (Norn)".
-std::string version_line(const std::string& program);
 
 namespace detail {
 /// Reads one value. Throws UsageError: `--epochs: "ten" is no whole number`.

@@ -9,6 +9,7 @@
 #include "norn/engine/step_probe.h"
 #include "tools/common/doctor_files.h"
 #include "tools/common/doctor_look.h"
+#include "tools/common/version.h"
 
 #include <algorithm>
 #include <array>

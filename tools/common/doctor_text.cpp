@@ -2,6 +2,7 @@
 // The doctor's report, for people and for scripts.
 #include "tools/common/command_line.h"
 #include "tools/common/doctor.h"
+#include "tools/common/version.h"
 
 #include <algorithm>
 #include <sstream>

@@ -3,6 +3,7 @@
 #include "tools/common/error_report.h"
 
 #include "norn/base/text.h"
+#include "tools/common/command_line_pages.h"
 #include "tools/common/json_text.h"
 #include "tools/common/stop_signals.h"
 
@@ -16,23 +17,8 @@ namespace norn::tools {
 namespace {
 
 const char* kind_of(int exit_code) {
-  switch (ExitCode(exit_code)) {
-    case ExitCode::done:
-    case ExitCode::unforeseen:
-      break;
-    case ExitCode::usage:
-      return "usage";
-    case ExitCode::data:
-      return "data";
-    case ExitCode::device:
-      return "device";
-    case ExitCode::communication:
-      return "communication";
-    case ExitCode::divergence:
-      return "divergence";
-    case ExitCode::stopped:
-      return "stopped";
-  }
+  for (const ExitCodeText& code : exit_codes())
+    if (code.code == exit_code) return code.kind;
   return exit_code > 128 ? "signal" : "unforeseen";
 }
 

@@ -4,6 +4,7 @@
 #include "norn/base/error.h"
 #include "norn/parallel/collectives.h"
 #include "src/parallel/nccl/copy_rows.h"
+#include "src/parallel/nccl_version.h"
 
 #include <algorithm>
 #include <array>
@@ -91,11 +92,7 @@ class NcclCollectives final : public Collectives {
   NcclCollectives(const NcclCollectives&) = delete;
   NcclCollectives& operator=(const NcclCollectives&) = delete;
 
-  std::string describe() const override {
-    int version = 0;
-    ncclGetVersion(&version);
-    return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
-  }
+  std::string describe() const override { return "NCCL " + nccl_version(); }
 
  private:
   [[noreturn]] void fail(const char* call, const std::string& what) const {

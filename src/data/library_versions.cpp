@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What data sets are read with.
+#include "norn/base/library_version.h"
+
+#include <fmt/format.h>
+#include <hdf5.h>
+#include <netcdf.h>
+#include <zlib.h>
+
+namespace norn {
+
+std::vector<LibraryVersion> data_libraries() {
+  // "4.9.0 of Aug  5 2022 08:41:13 $"
+  const std::string netcdf = nc_inq_libvers();
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  const bool known = H5get_libversion(&major, &minor, &release) >= 0;
+  return {{"NetCDF", netcdf.substr(0, netcdf.find(' '))},
+          {"HDF5", known ? fmt::format("{}.{}.{}", major, minor, release) : "unknown"},
+          {"zlib", zlibVersion()}};
+}
+
+}  // namespace norn

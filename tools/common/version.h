@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/library_version.h"
+
+#include <string>
+#include <vector>
+
+/// What this build is made of.
+namespace norn::tools {
+
+/// "0.1.0".
+std::string program_version();
+/// Commit of the sources, "70f2f4e1a2b3" or "70f2f4e1a2b3, modified"; "unknown" outside of git.
+std::string source_version();
+/// Libraries that this build uses, as they are at run time: CUDA, NCCL, MPI, BLAS, NetCDF, ...
+std::vector<LibraryVersion> library_versions();
+
+/// Program, version and commit: "trainer 0.1.0 (Norn) 70f2f4e1a2b3".
+std::string version_line(const std::string& program);
+
+/// What --version prints. The first line is version_line().
+std::string version_text(const std::string& program);
+
+}  // namespace norn::tools
