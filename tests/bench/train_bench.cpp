@@ -6,6 +6,7 @@
 #include "norn/base/text.h"
 #include "norn/engine/context.h"
 #include "norn/kernels/named_variant.h"
+#include "src/engine/device_dataset.h"
 #include "tests/bench/plain_sums.h"
 #include "tests/bench/training_shape.h"
 
@@ -38,6 +39,8 @@ struct Options {
   double seconds = 2.0;
   bool stages = true;
   bool plain_sums = false;
+  bool data_on_gpu = false;
+  std::vector<Index> blocks;
   std::string json;
 };
 
@@ -57,15 +60,24 @@ double peak_flops(Precision precision) {
 /// A network with a few batches of data for all its data sets.
 class Bench {
  public:
-  Bench(NetworkDescriptor network, Runtime& runtime, Communicator& ranks, Index per_example)
+  Bench(NetworkDescriptor network, Runtime& runtime, Communicator& ranks, const Options& options)
       : descriptor_(std::move(network)) {
+    Memory& memory = runtime.context(ranks).compute.memory;
     batch_ = descriptor_.training.batch;
     std::vector<DatasetShape> shapes;
     for (const LayerDescriptor& layer : descriptor_.layers) {
       if (layer.dataset.empty() || sets_.contains(layer.dataset)) continue;
       shapes.push_back({layer.dataset, 1, {layer.units(), 1, 1}, true});
-      const auto set = power_law_dataset(layer.dataset, batch_ * kBatches, layer.units(),
-                                         per_example, 7 + sets_.size());
+      std::shared_ptr<Dataset> set = power_law_dataset(
+          layer.dataset, batch_ * kBatches, layer.units(), options.per_example, 7 + sets_.size());
+      std::vector<Index> few(kChecked);
+      std::iota(few.begin(), few.end(), Index(0));
+      set->gather(few, few_[layer.dataset]);
+      if (sets_.empty()) density_ = density_of(*set, batch_);
+      if (options.data_on_gpu) {
+        set = std::make_shared<DeviceDataset>(std::move(set), memory);
+        on_gpu_.push_back(set);
+      }
       std::vector<HostBatch>& batches = sets_[layer.dataset];
       batches.resize(kBatches);
       for (Index b = 0; b < kBatches; ++b) {
@@ -73,9 +85,6 @@ class Bench {
         std::iota(examples.begin(), examples.end(), b * batch_);
         set->gather(examples, batches[std::size_t(b)]);
       }
-      std::vector<Index> few(kChecked);
-      std::iota(few.begin(), few.end(), Index(0));
-      set->gather(few, few_[layer.dataset]);
     }
     network_ = std::make_unique<Network>(make_graph(descriptor_, shapes, "train_bench"), shapes,
                                          runtime.context(ranks), batch_, Pass::training);
@@ -131,13 +140,18 @@ class Bench {
   Network& network() { return *network_; }
   const NetworkDescriptor& descriptor() const { return descriptor_; }
   /// Entries of a batch of the first data set, and how many units they touch.
-  std::pair<double, double> density() const {
-    const CsrView rows = sets_.at(descriptor_.layers.front().dataset).front().csr();
+  std::pair<double, double> density() const { return density_; }
+
+ private:
+  static std::pair<double, double> density_of(Dataset& set, Index examples) {
+    std::vector<Index> all(static_cast<std::size_t>(examples));
+    std::iota(all.begin(), all.end(), Index(0));
+    HostBatch batch;
+    set.gather(all, batch);
+    const CsrView rows = batch.csr();
     const std::set<Column> units(rows.column, rows.column + rows.entries());
     return {double(rows.entries()), double(units.size())};
   }
-
- private:
   template <typename Find>
   void bind(BoundBatch& bound, const Find& find) const {
     for (const LayerDescriptor& layer : descriptor_.layers) {
@@ -158,6 +172,8 @@ class Bench {
   std::int64_t number_ = 0;
   std::map<std::string, std::vector<HostBatch>> sets_;
   std::map<std::string, HostBatch> few_;
+  std::vector<std::shared_ptr<Dataset>> on_gpu_;
+  std::pair<double, double> density_;
   std::unique_ptr<Network> network_;
 };
 
@@ -211,10 +227,10 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
   NetworkDescriptor plain = network;  // nothing random: the check knows no masks
   plain.denoising = 0.0f;
   for (LayerDescriptor& layer : plain.layers) layer.dropout = 0.0f;
-  result.error = Bench(plain, runtime, ranks, options.per_example).check();
+  result.error = Bench(plain, runtime, ranks, options).check();
   if (!result.error.empty()) return result;
 
-  Bench bench(network, runtime, ranks, options.per_example);
+  Bench bench(network, runtime, ranks, options);
   const double first = bench.steps(kBatches);
   const double one = seconds_of([&] { bench.steps(2); }) / 2.0;
   auto count = std::max<Index>(
@@ -324,6 +340,12 @@ int run(const Options& options, Communicator& ranks) {
       context.compute.kernels.fixed =
           make_plain_sums(context.compute.kernels, context.compute.memory);
     }
+    if (!options.blocks.empty()) {
+      BlockRule& rule = runtime->context(ranks).compute.kernels.block_rule;
+      rule.delta_elements = options.blocks.at(0);
+      if (options.blocks.size() > 1) rule.minimum_width = options.blocks[1];
+      if (options.blocks.size() > 2) rule.round = options.blocks[2];
+    }
     if (speaks)
       std::printf("%s, %s%s\n", runtime->description().c_str(), ranks.describe().c_str(),
                   options.plain_sums ? ", plain sums" : "");
@@ -359,6 +381,11 @@ int main(int argc, char** argv) {
   app.add_flag("!--no-stages", options.stages, "leave out the table of stages");
   app.add_flag("--plain-sums", options.plain_sums,
                "sum deltas over blocks in float32 instead of fixed point, to see what that costs");
+  app.add_flag("--data-on-gpu", options.data_on_gpu,
+               "gather batches on the GPU, as the trainer does where data fit");
+  app.add_option("--blocks", options.blocks,
+                 "batch x width, least width and rounding of blocks, instead of the device's")
+      ->delimiter(',');
   app.add_option("--json", options.json, "append a line of JSON for every network");
   CLI11_PARSE(app, argc, argv);
   if (options.shapes.empty() && options.config.empty())
