@@ -126,6 +126,12 @@ void TextIngest::number_labels(const TextRow& row, FeatureIndex& features) {
                       "take them as names with --libsvm-labels names",
                       text_->place(), row.labels[i]));
     }
+    const auto header = text_->header();
+    if (header && *number >= header->labels)
+      throw DataError(
+          fmt::format("{}: the label {} is out of range, the header announces {} labels, from 0; "
+                      "correct it or the header line",
+                      text_->place(), *number, header->labels));
     columns_.push_back(features.number(Column(*number)).value_or(LabelIndex::kUnknown));
   }
   drop_unknown({}, 0);
@@ -204,6 +210,16 @@ void TextIngest::add_lines(FeatureIndex& features, RowTable& rows) {
   lines_.clear();
 }
 
+// A file that was cut off has fewer than its header says.
+void TextIngest::compare_with_header(const TextReader& text, Index examples) const {
+  const auto header = text.header();
+  if (!header || header->examples == examples) return;
+  log_.warning(
+      fmt::format("{}: {} examples were read, but the header announces {}: the file may be "
+                  "cut off",
+                  text.name(), with_thousands(examples), with_thousands(header->examples)));
+}
+
 void TextIngest::show_progress(const char* stage, Index entries) {
   if (!rules_.progress) return;
   rules_.progress({stage, text_->bytes_read(), text_->bytes_total(), entries});
@@ -216,7 +232,8 @@ void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
   columns_.clear();
   values_.clear();
   TextRow row;
-  for (Index line = 0; text.next(row); ++line) {
+  Index line = 0;
+  for (; text.next(row); ++line) {
     if (line % kRowsBetweenProgress == 0) show_progress("reading", rows.entries());
     if (pieces) {
       lines_.add(row);
@@ -240,6 +257,7 @@ void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
   const RowNames names{[this](Column example) { return std::string(examples_.label(example)); },
                        [&features](Column feature) { return features.name(feature); }};
   rows.finish(pieces ? RepeatedExamples::merge : rules_.repeated, cleaner_, names);
+  compare_with_header(text, line + text.malformed());
   counts_.malformed += text.malformed();
   if (text.malformed() > 0) {
     log_.warning(fmt::format("{} malformed lines were passed over; the first: {}", text.malformed(),

@@ -94,6 +94,7 @@ class TextIngest {
   void close_piece(const FeatureIndex& features, RowTable& rows);
   [[noreturn]] void fail_duplicate(const FeatureIndex& features, std::size_t entry,
                                    const std::string& place) const;
+  void compare_with_header(const TextReader& text, Index examples) const;
   void show_progress(const char* stage, Index entries);
 
   const ImportRules& rules_;

@@ -130,7 +130,9 @@ class PredictionRun {
     TextRequestSettings settings;
     settings.file = options_.requests;
     settings.format = text_format(options_.request_format);
-    settings.with_values = options_.values;
+    settings.values = options_.values == "yes"  ? RequestValues::yes
+                      : options_.values == "no" ? RequestValues::no
+                                                : RequestValues::automatic;
     settings.features = input_features_ ? &*input_features_ : nullptr;
     settings.layers = info_.network.layers.size();
     settings.input_layer = input_layer();

@@ -21,8 +21,11 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
               "or .gz");
   line.choice("--request-format", "", {"automatic", "dsstne", "libsvm", "csv", "tsv"},
               options.request_format, "format of --requests");
-  line.toggle("--values", "", options.values,
-              "the features of --requests have values: feature,value");
+  line.choice(
+          "--values", "", {"auto", "yes", "no"}, options.values,
+          "whether the features of --requests have values (feature,value); without a word: yes; "
+          "auto: those of libsvm text")
+      .bare_value = "yes";
   line.option("--data", "", "FILE", options.data,
               "data sets (NetCDF) instead of --requests, for any number of input layers");
   line.option("--input-features", "-i", "FILE", options.input_features,
@@ -84,7 +87,7 @@ void PredictorOptions::check() const {
   if (batch < 1)
     throw UsageError(fmt::format("--batch {} is out of range: it must be at least 1", batch));
   run.check();
-  if (values && requests.empty())
+  if (values != "auto" && requests.empty())
     throw UsageError("--values is for --requests; --data has its own");
   if (!filter.empty() && output_features.empty())
     throw UsageError("--filter (-f) names features: give the feature index --output-features (-o)");

@@ -16,7 +16,7 @@ struct PredictorOptions {
   std::filesystem::path requests;
   std::vector<std::filesystem::path> data;
   std::string request_format = "automatic";
-  bool values = false;
+  std::string values = "auto";
   std::filesystem::path input_features;
   std::filesystem::path output_features;
 

@@ -14,8 +14,9 @@ class TextRequests final : public RequestSource {
  public:
   explicit TextRequests(const TextRequestSettings& settings)
       : settings_(settings),
-        reader_(settings.file, options(settings)),
-        rows_(settings.with_values) {}
+        text_(options(settings)),
+        reader_(settings.file, text_),
+        rows_(text_.values != TextValues::ignore) {}
 
   bool next(RequestBatch& batch) override {
     rows_.clear();
@@ -50,7 +51,15 @@ class TextRequests final : public RequestSource {
   static TextOptions options(const TextRequestSettings& settings) {
     TextOptions options;
     options.format = settings.format;
-    options.values = settings.with_values ? TextValues::require : TextValues::ignore;
+    options.values =
+        settings.values == RequestValues::yes ? TextValues::require : TextValues::ignore;
+    if (settings.values != RequestValues::automatic) return options;
+    if (options.format == TextFormat::automatic)
+      options.format = TextReader(settings.file, options).format();
+    if (options.format == TextFormat::libsvm) {
+      options.values = TextValues::optional;
+      options.missing_value = 1.0f;
+    }
     return options;
   }
 
@@ -107,6 +116,7 @@ class TextRequests final : public RequestSource {
   }
 
   TextRequestSettings settings_;
+  TextOptions text_;
   TextReader reader_;
   TextRow row_;
   SparseRows rows_;

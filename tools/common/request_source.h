@@ -31,10 +31,14 @@ class RequestSource {
   virtual void report(Console& console) const = 0;
 };
 
+/// Whether features of requests have values. Automatic: those of LibSVM text, as importer takes
+/// them.
+enum class RequestValues { automatic, yes, no };
+
 struct TextRequestSettings {
   std::filesystem::path file;
   TextFormat format = TextFormat::automatic;
-  bool with_values = false;
+  RequestValues values = RequestValues::automatic;
   const LabelIndex* features = nullptr;    ///< of the input layer; null: the text has numbers
   const LabelIndex* seen_units = nullptr;  ///< labels of the output units, to tell the seen ones
   std::size_t layers = 0;                  ///< of the network
