@@ -252,6 +252,12 @@ const std::vector<Case> kDriverCases = {
        s.gpu();
        s.machine.cuda.error = "unknown error";
      }},
+    {"toolkit", kOk, "build for CUDA 13.0",
+     [](Scene& s) {
+       s.gpu();
+       s.machine.cuda.error = "no CUDA-capable device is detected";
+       s.variables["CUDA_VISIBLE_DEVICES"] = "";
+     }},
     {"toolkit", kNotChecked, "no NVIDIA GPU", [](Scene&) {}},
     {"visible GPUs", kOk, "1 of 1 GPUs", [](Scene& s) { s.gpu(); }},
     {"visible GPUs", kWarning, "nvidia-smi -L",

@@ -87,7 +87,8 @@ void check_toolkit(const Examination& machine, Findings& findings) {
   if (driver / 1000 < cuda.runtime / 1000)
     return findings.problem(value, "a driver for " + cuda_text(cuda.runtime),
                             "update the driver, or build Norn with an older toolkit");
-  if (!cuda.error.empty())
+  // A list that hides all GPUs is the next check's.
+  if (!cuda.error.empty() && !machine.variable("CUDA_VISIBLE_DEVICES"))
     return findings.problem(fmt::format("{}: {}", value, cuda.error), "CUDA finds the GPU",
                             "see dmesg for the driver's messages; nvidia-smi must list the GPU");
   if (driver < cuda.runtime)
