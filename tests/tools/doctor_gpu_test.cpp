@@ -2,7 +2,7 @@
 // The doctor's checks of GPUs, their links and ranks, by answers and measurements of any kind; and
 // its report.
 #include "tests/tools/doctor_cases.h"
-#include "tools/common/command_line.h"
+#include "tools/common/version.h"
 
 namespace norn::tools {
 namespace {
