@@ -135,9 +135,13 @@ class Validation(ProgramTest):
     def test_data_of_another_catalogue_are_refused(self):
         rows = random_rows(self.random, 30, 50)
         write_datasets(self.path("wide.nc"), [("gl_input", 50, rows, None), ("gl_output", 50, rows, None)])
-        done = self.run_program("trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "--validation-input", "wide.nc")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn('--validation-input: layer "Input": N is 40, but data set "gl_input" is 50 wide', done.stderr)
+        self.fail_with(3, '--validation-input: data set "gl_input" is 50 units wide, but layer "Input" has 40; import both data '
+                       "with the same feature index", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc",
+                       "--validation-input", "wide.nc")
+        values = [[0.5] * len(row) for row in self.known]
+        write_datasets(self.path("valued.nc"), [("gl_input", self.width, self.known, values),
+                                                ("gl_output", self.width, self.held_out, None)])
+        self.train("-e", "1", "--validation-input", "valued.nc")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
-#include "norn/nn/graph.h"
 
 #include <algorithm>
 
@@ -70,10 +69,14 @@ RunValidation open_validation(const TrainerOptions& options, const NetworkDescri
 void check_validation(const RunValidation& validation, const NetworkDescriptor& network,
                       const DataBinding& training) {
   if (!validation.data.data) return;
-  NetworkDescriptor fits = network;  // which it did with the training data: lines say nothing here
-  for (LayerDescriptor& layer : fits.layers) layer.places.clear();
-  make_graph(fits, validation.data.data->shapes(), "--validation-input");
-  for (const DatasetShape& shape : validation.data.data->shapes())
+  for (const DatasetShape& shape : validation.data.data->shapes()) {
+    const Index width = shape.extent[0] * shape.extent[1] * shape.extent[2];
+    for (const LayerDescriptor& layer : network.layers)
+      if (layer.dataset == shape.name && width > layer.units())
+        throw DataError(fmt::format(
+            "--validation-input: data set \"{}\" is {} units wide, but layer \"{}\" has {}; import "
+            "both data with the same feature index",
+            shape.name, width, layer.name, layer.units()));
     for (const DatasetShape& trained : training.shapes())
       if (trained.name == shape.name && trained.gives_sparse_batches != shape.gives_sparse_batches)
         throw DataError(
@@ -82,6 +85,7 @@ void check_validation(const RunValidation& validation, const NetworkDescriptor& 
                         "both in the same way",
                         shape.name, shape.gives_sparse_batches ? "sparse" : "dense",
                         trained.gives_sparse_batches ? "sparse" : "dense"));
+  }
 }
 
 }  // namespace norn::tools
