@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
     const CommandLine line = trainer_command_line(options);
     if (line.parse(argc, argv) == CommandLine::Outcome::answered) return 0;
     if (options.doctor) return run_doctor(options, session);
+    options.command.assign(argv, argv + argc);
     return run_training(options, session, folder);
   };
   const auto failed = [&](const std::string& message, int exit_code) {

@@ -51,6 +51,17 @@ class Planner : private PlanFacts {
     return std::move(plan_);
   }
 
+  std::vector<EdgeWork> edge_work() const {
+    std::vector<EdgeWork> edges;
+    for (std::size_t e = 0; e < graph_.edges.size(); ++e) {
+      if (!edge_takes_part(int(e))) continue;
+      const Edge& edge = graph_.edges[e];
+      edges.push_back({layer_of(edge.source).name, layer_of(edge.destination).name, {}});
+      add_work(int(e), edges.back().work);
+    }
+    return edges;
+  }
+
   WorkPlan work() const {
     WorkPlan work;
     for (std::size_t e = 0; e < graph_.edges.size(); ++e) add_work(int(e), work);
@@ -345,6 +356,10 @@ MemoryPlan plan_memory(const Graph& graph, const PlanSettings& settings) {
 
 WorkPlan plan_work(const Graph& graph, const PlanSettings& settings) {
   return Planner(graph, settings).work();
+}
+
+std::vector<EdgeWork> plan_edges(const Graph& graph, const PlanSettings& settings) {
+  return Planner(graph, settings).edge_work();
 }
 
 bool choose_data_on_gpu(const Graph& graph, PlanSettings settings, DataOnGpu wish,

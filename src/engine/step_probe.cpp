@@ -220,44 +220,51 @@ double predicted_step(const Graph& graph, const PlanSettings& settings, const Co
 
 }  // namespace
 
+DeviceRates measure_device(const Compute& compute) {
+  WorkQueue& queue = *compute.kernels.queue;
+  constexpr Index kSide = 8192;
+  // Not zeros: with those a GPU is less hot, and faster, than with any data.
+  Matrix<float> x(kSide, kSide, compute.memory);
+  WeightPlace place;
+  place.sources = place.destinations = kSide;
+  compute.kernels.update->initialise(UniformInit{}, Philox::stream(1, RandomPurpose::test), place,
+                                     x.view());
+  Matrix<float> z = Matrix<float>::zeros(kSide, kSide, compute.memory);
+  Matrix<Bfloat16> rounded;
+  DenseOperand operand(x.view());
+  if (compute.kernels.rounds_operands) {
+    rounded = Matrix<Bfloat16>(kSide, kSide, compute.memory);
+    compute.kernels.pointwise->round(x.view(), rounded.view());
+    operand.rounded = rounded.view();
+  }
+  DeviceRates rates;
+  rates.dense_flops =
+      2.0 * std::pow(double(kSide), 3) / seconds_each(queue, [&] {
+        compute.kernels.dense->multiply_transposed(operand, operand, z.view(), Existing::overwrite);
+      });
+  rates.bytes = 2.0 * double(x.bytes()) /
+                seconds_each(queue, [&] { compute.kernels.pointwise->copy(x.view(), z.view()); });
+  return rates;
+}
+
+double floor_seconds(const WorkPlan& work, const DeviceRates& rates) {
+  return std::max(work.dense_flops / rates.dense_flops, work.bytes / rates.bytes);
+}
+
 StepTime measure_step(const Graph& graph, const PlanSettings& settings, const Context& context) {
   StepTime time;
   const Compute& compute = context.compute;
-  WorkQueue& queue = *compute.kernels.queue;
-  {
-    constexpr Index kSide = 8192;
-    // Not zeros: with those a GPU is less hot, and faster, than with any data.
-    Matrix<float> x(kSide, kSide, compute.memory);
-    WeightPlace place;
-    place.sources = place.destinations = kSide;
-    compute.kernels.update->initialise(UniformInit{}, Philox::stream(1, RandomPurpose::test), place,
-                                       x.view());
-    Matrix<float> z = Matrix<float>::zeros(kSide, kSide, compute.memory);
-    Matrix<Bfloat16> rounded;
-    DenseOperand operand(x.view());
-    if (compute.kernels.rounds_operands) {
-      rounded = Matrix<Bfloat16>(kSide, kSide, compute.memory);
-      compute.kernels.pointwise->round(x.view(), rounded.view());
-      operand.rounded = rounded.view();
-    }
-    time.dense_flops = 2.0 * std::pow(double(kSide), 3) / seconds_each(queue, [&] {
-                         compute.kernels.dense->multiply_transposed(operand, operand, z.view(),
-                                                                    Existing::overwrite);
-                       });
-    time.bytes = 2.0 * double(x.bytes()) /
-                 seconds_each(queue, [&] { compute.kernels.pointwise->copy(x.view(), z.view()); });
-  }
-  const auto floor_of = [&](const WorkPlan& work) {
-    return std::max(work.dense_flops / time.dense_flops, work.bytes / time.bytes);
-  };
-  time.floor_seconds = floor_of(plan_work(graph, settings));
+  const DeviceRates rates = measure_device(compute);
+  time.dense_flops = rates.dense_flops;
+  time.bytes = rates.bytes;
+  time.floor_seconds = floor_seconds(plan_work(graph, settings), rates);
   // The steps are those of one rank that owns all blocks.
   PlanSettings alone = settings;
   alone.ranks = 1;
   const auto one = make_single_process();
   const Context of_one{compute, *one, make_host_collectives(*one), context.log};
-  time.seconds =
-      predicted_step(graph, alone, of_one) * time.floor_seconds / floor_of(plan_work(graph, alone));
+  time.seconds = predicted_step(graph, alone, of_one) * time.floor_seconds /
+                 floor_seconds(plan_work(graph, alone), rates);
   return time;
 }
 

@@ -145,14 +145,16 @@ TEST_F(RunEvents, OtherRanksWriteNothingUnlessTheyTellAnError) {
   first.open(folder_ / "run", RunFolder::Earlier::refused, console0);
   second.open(folder_ / "run", RunFolder::Earlier::refused, console1);
   second.failed("before it began", 2);
-  RunFacts facts;
-  facts.program = "trainer";
-  first.begin(facts, {});
-  second.begin(facts, {});
+  RunRecord record;
+  record.facts.program = "trainer";
+  record.network = "{}";
+  record.facts.model = "model.nc";
+  first.begin(record, {});
+  second.begin(record, {});
   EXPECT_TRUE(first.observer().on_validation);
   EXPECT_FALSE(second.observer().on_step);
   second.failed("trouble of rank 1", 5);
-  second.end("completed", 1, {});
+  second.end("completed", 1, {}, {});
   std::istringstream lines(read("run/log.jsonl"));
   std::vector<std::string> events;
   for (std::string line; std::getline(lines, line);)

@@ -88,12 +88,20 @@ void tell_of_stop(const std::string& program, const MpiSession& session) {
 
 void RunOptions::add_to(CommandLine& line) {
   line.section("Running");
-  line.choice("--device", "", {"auto", "cpu", "cuda"}, device,
-              "what to compute on; auto: GPUs when there is one where each rank runs");
+  const auto noted = [](Option& option, bool& given) {
+    option.set = [set = option.set, &given](const std::string& value) {
+      given = true;
+      set(value);
+    };
+  };
+  noted(line.choice("--device", "", {"auto", "cpu", "cuda"}, device,
+                    "what to compute on; auto: GPUs when there is one where each rank runs"),
+        device_given);
   line.option("--gpu", "", "N", gpu,
               "which GPU, from 0, of all ranks; without it the ranks of a machine take turns");
-  line.choice("--precision", "", {"fp32", "tf32", "bf16"}, precision,
-              "operands of dense products on a GPU; weights and sums are float32 in each");
+  noted(line.choice("--precision", "", {"fp32", "tf32", "bf16"}, precision,
+                    "operands of dense products on a GPU; weights and sums are float32 in each"),
+        precision_given);
   line.option("--threads", "", "N", threads, "threads to compute with on the CPU; 0: one a core");
   line.option("--collective-timeout", "", "SECONDS", collective_timeout,
               "end the run when another rank has not come to where this one waits for it so long");

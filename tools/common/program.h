@@ -19,6 +19,8 @@ struct RunOptions {
   std::string device = "auto";
   std::optional<int> gpu;
   std::string precision = "tf32";
+  bool device_given = false;
+  bool precision_given = false;
   int threads = 0;
   double collective_timeout = kCollectiveSeconds;
   bool quiet = false;

@@ -112,8 +112,16 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
               "compute every Nth step twice and end the run when the hardware gave two results; "
               "doubles the memory of weights and state; the model is the same; 0: none");
   line.section("Records");
-  line.option("--run-dir", "", "FOLDER", options.run_dir,
-              "record the run there: log.jsonl with its events, a line each; docs/run_folder.md");
+  line.option(
+      "--run-dir", "", "FOLDER", options.run_dir,
+      "record the run there: log.jsonl with its events, a line each, and run.json, enough to "
+      "repeat it; docs/run_folder.md");
+  Option& repeat = line.option(
+      "--repeat", "", "FILE", options.repeat,
+      "make the run again that this run.json records: the same settings and data, the same "
+      "bytes of the model, on any number of ranks; give another --model, and --run-dir, "
+      "--input or --output-data where files have moved");
+  repeat.stands_alone = true;
   line.section("Planning");
   line.toggle("--plan", "", options.plan,
               "print layers, memory and the predicted time of a step, and exit");
@@ -177,6 +185,46 @@ void TrainerOptions::check_plan() const {
         "describe your nodes as configs/machines/cpu_cluster.json does");
 }
 
+void TrainerOptions::check_repeat() const {
+  if (repeat.empty()) return;
+  const std::pair<const char*, bool> settings[] = {
+      {"--config", !config.empty()},
+      {"--batch", batch.has_value()},
+      {"--epochs", epochs.has_value()},
+      {"--rate", rate.has_value()},
+      {"--lambda", lambda.has_value()},
+      {"--lambda1", lambda1.has_value()},
+      {"--mu", mu.has_value()},
+      {"--mu1", mu1.has_value()},
+      {"--optimizer", !optimizer.empty()},
+      {"--seed", seed.has_value()},
+      {"--resume", !resume.empty()},
+      {"--validation-split", validation.split.has_value()},
+      {"--validation-by", !validation.by.empty()},
+      {"--validate-every", validation.every.has_value()},
+      {"--metrics-at", !validation.metrics_at.empty()},
+      {"--early-stop", !validation.early_stop.empty()},
+      {"--keep-best", !validation.keep_best.empty()},
+      {"--patience", validation.patience.has_value()},
+      {"--min-delta", validation.min_delta.has_value()}};
+  for (const auto& [option, given] : settings)
+    if (given)
+      throw UsageError(fmt::format(
+          "{} cannot be given with --repeat, which makes the run again as it was; leave "
+          "one of them out",
+          option));
+}
+
+void TrainerOptions::take(const RunRecord& recorded) {
+  if (inputs.empty()) inputs = recorded.inputs;
+  if (outputs.empty()) outputs = recorded.outputs;
+  if (validation.inputs.empty()) validation.inputs = recorded.validation_inputs;
+  if (validation.outputs.empty()) validation.outputs = recorded.validation_outputs;
+  if (model.empty()) model = recorded.facts.model;
+  if (!run.device_given) run.device = recorded.facts.device;
+  if (!run.precision_given) run.precision = recorded.facts.precision;
+}
+
 void TrainerOptions::check() const {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   require_positive("--batch", batch);
@@ -202,6 +250,7 @@ void TrainerOptions::check() const {
     throw UsageError("--doctor-format json belongs to --doctor; give that too, or leave it out");
   if (doctor && plan)
     throw UsageError("--doctor looks at the machine and --plan at a network: give one of the two");
+  check_repeat();
   if (force && !resume.empty())
     throw UsageError("--force starts anew and --resume goes on: give one of the two");
 }
@@ -270,6 +319,8 @@ CommandLine trainer_command_line(TrainerOptions& options) {
   line.example(
       "trainer -c net.json -i train.nc -n model.nc --validation-split 0.1 --early-stop ndcg@20",
       "Validate on a tenth of the examples, stop in time, and keep the best model");
+  line.example("trainer --repeat runs/first/run.json --model again.nc",
+               "The run again that --run-dir runs/first recorded: the same bytes");
   line.example("mpirun -n 4 trainer -c net.json -i train.nc -n model.nc --threads 4",
                "On four ranks; the model has the same bits as on one");
   line.remark(

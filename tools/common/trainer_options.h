@@ -4,6 +4,7 @@
 #include "norn/engine/memory_plan.h"
 #include "norn/nn/descriptor.h"
 #include "tools/common/program.h"
+#include "tools/common/run_record.h"
 #include "tools/common/validation_options.h"
 
 #include <filesystem>
@@ -37,7 +38,9 @@ struct TrainerOptions {
   Index checkpoint_epochs = 10;
   double checkpoint_minutes = 0.0;
   int keep = 3;
-  std::filesystem::path run_dir;  ///< empty: nothing is recorded
+  std::filesystem::path run_dir;     ///< empty: nothing is recorded
+  std::filesystem::path repeat;      ///< run.json of a run to make again; empty: none
+  std::vector<std::string> command;  ///< as the program was called
   Index verify = 0;
   std::string data_memory = "8G";
   std::string data_on_gpu = "auto";
@@ -55,6 +58,10 @@ struct TrainerOptions {
   /// Throws UsageError for values that no run can have.
   void check() const;
   DataOnGpu data_place() const;
+  /// Whether the run's data and origin are to be read for their checksums.
+  bool records() const { return !plan && !(run_dir.empty() && repeat.empty()); }
+  /// With --repeat: takes from the record what was not given.
+  void take(const RunRecord& recorded);
   /// Whether the plan is for a machine that is described, or on several ranks for their links.
   bool plans_machine() const { return plan && (plan_ranks || !machine.empty()); }
   /// Puts the settings that were given into the descriptor; those that have no effect with its
@@ -63,6 +70,7 @@ struct TrainerOptions {
 
  private:
   void check_plan() const;
+  void check_repeat() const;
 };
 
 /// "8G", "512M", "1.5T", "1000000": bytes, in powers of 1024. Throws UsageError naming the option.

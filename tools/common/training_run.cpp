@@ -3,15 +3,20 @@
 #include "tools/common/training_run.h"
 
 #include "norn/base/error.h"
+#include "norn/base/host.h"
 #include "norn/base/text.h"
+#include "norn/data/contents_checksum.h"
 #include "norn/engine/memory_plan.h"
 #include "norn/engine/trainer.h"
 #include "norn/kernels/named_variant.h"
+#include "norn/nn/descriptor_json.h"
 #include "tools/common/machine_plan.h"
 #include "tools/common/model_session.h"
 #include "tools/common/plan_text.h"
 #include "tools/common/ranks.h"
+#include "tools/common/repeated_run.h"
 #include "tools/common/stop_signals.h"
+#include "tools/common/training_record.h"
 #include "tools/common/training_reports.h"
 #include "tools/common/training_start.h"
 #include "tools/common/validation_data.h"
@@ -24,6 +29,11 @@ namespace norn::tools {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::vector<fs::path> absolute(std::vector<fs::path> files) {
+  for (fs::path& file : files) file = fs::absolute(file);
+  return files;
+}
 
 // "one process", "MPI, 2 ranks", "MPI, 2 ranks, NCCL 2.28.9".
 std::string joined_by(const Context& context) {
@@ -42,6 +52,11 @@ class TrainingRun {
         folder_(folder) {}
 
   int run() {
+    if (!options_.repeat.empty()) {
+      options_.check();
+      repeated_ = read_run_record(options_.repeat);
+      options_.take(*repeated_);
+    }
     options_.check();
     if (options_.plan_ranks && session_.size() > 1)
       throw UsageError(
@@ -57,14 +72,18 @@ class TrainingRun {
     if (!options_.plan && session_.rank() == 0) check_model_path(options_, console_);
     if (!options_.plan) folder_.open(options_.run_dir, earlier_run(), console_);
     const OutputGuard guard(options_.model);
-    TrainingStart start = start_training(options_, *communicator, console_);
+    TrainingStart start = repeated_
+                              ? start_repeated(*repeated_, options_.repeat, *communicator, console_)
+                              : start_training(options_, *communicator, console_);
     // Data sets may come to stand in its memory, so it outlives them.
     std::unique_ptr<Runtime> runtime;
     DataSources sources{options_.inputs,
                         options_.outputs.empty() ? options_.inputs : options_.outputs,
                         data_memory_};
     DataBinding data(start.network, sources, DataBinding::Layers::inputs_and_outputs);
+    read_record(start, data, *communicator);
     const RunValidation validation = open_validation(options_, start.network, data);
+    read_validation_record(validation, *communicator);
     fit_batch(start, options_, data.examples(), console_);
     Graph graph = make_graph(start.network, data.shapes(), start.where);
     require_runnable(graph, start.where);
@@ -135,6 +154,9 @@ class TrainingRun {
     require_memory(plan, settings, available);
     if (options_.plan) return true;
     weights_ = plan.weights;
+    if (!options_.run_dir.empty() && session_.rank() == 0)
+      record_.plan =
+          plan_record(graph, settings, plan, context.compute, available - plan.total_bytes());
     console_.info(fmt::format("{} weights, {} of memory{}, {}, {}", with_thousands(plan.weights),
                               human_bytes(double(plan.total_bytes())),
                               settings.data_on_gpu ? ", data on the GPU" : "",
@@ -208,29 +230,67 @@ class TrainingRun {
     return options_.force ? RunFolder::Earlier::replaced : RunFolder::Earlier::refused;
   }
 
-  RunFacts run_facts(const Network& network, const DataBinding& data, const TrainingStart& start,
-                     const std::string& device_name) const {
-    const TrainingDescriptor& training = network.descriptor().training;
-    const Compute& compute = network.context().compute;
-    RunFacts facts;
-    facts.program = "trainer";
-    facts.version = NORN_VERSION;
-    facts.model = options_.model;
-    facts.resumed = start.resumed;
-    facts.epoch = start.state.epoch;
-    facts.step = start.state.step;
-    facts.epochs = training.epochs;
-    facts.batch = training.batch;
-    facts.examples = data.examples();
-    facts.weights = weights_;
-    facts.ranks = session_.size();
-    const bool on_cpu = compute.memory.is_host();
-    facts.device = on_cpu ? "cpu" : "cuda";
-    facts.device_name = device_name;
-    facts.precision = on_cpu ? "fp32" : options_.run.precision;
-    facts.threads = on_cpu ? compute.executor.lanes() : 0;
-    facts.seed = training.seed;
-    return facts;
+  // What must be read of data and origin, which may take long: rank 0 does it for all.
+  void read_record(const TrainingStart& start, const DataBinding& data,
+                   Communicator& communicator) {
+    if (!options_.records()) return;
+    rank_0_alone(communicator, [&] {
+      record_.sets = record_sets(data);
+      if (repeated_)
+        require_same_data(repeated_->sets, options_.repeat, record_.sets,
+                          "--input and --output-data");
+      record_.origin = repeated_ ? repeated_->origin : training_origin(options_, start);
+    });
+  }
+
+  void read_validation_record(const RunValidation& validation, Communicator& communicator) {
+    if (!options_.records() || options_.validation.inputs.empty()) return;
+    rank_0_alone(communicator, [&] {
+      record_.validation_sets = record_sets(*validation.data.data);
+      if (repeated_)
+        require_same_data(repeated_->validation_sets, options_.repeat, record_.validation_sets,
+                          "--validation-input and --validation-output");
+    });
+  }
+
+  void begin_record(Network& network, const DataBinding& data, const TrainingStart& start,
+                    const std::string& device_name) {
+    if (!options_.records() || session_.rank() != 0) return;
+    record_.facts = training_facts(options_, network, data, start, device_name, weights_);
+    record_.binary = binary_checksum();
+    record_.command = options_.command;
+    record_.folder = fs::current_path();
+    record_.host = host_name();
+    record_.inputs = absolute(options_.inputs);
+    record_.outputs = absolute(options_.outputs);
+    record_.validation_inputs = absolute(options_.validation.inputs);
+    record_.validation_outputs = absolute(options_.validation.outputs);
+    record_.versions = versions_record();
+    record_.network = to_json(network.descriptor());
+    if (!repeated_) return;
+    for (const std::string& difference : differences(*repeated_, record_))
+      console_.warning(
+          fmt::format("{}: bits are the same for one kind of device, build and precision only: {}",
+                      options_.repeat.string(), difference));
+  }
+
+  // Of rank 0's model; empty where nobody wants to know.
+  std::string model_checksum() {
+    if (!options_.records() || session_.rank() != 0) return {};
+    return checksum_text(file_checksum(options_.model));
+  }
+
+  void compare_with_repeated(const std::string& checksum) {
+    if (!repeated_ || session_.rank() != 0) return;
+    const std::string recorded = repeated_->result["checksum"].text_or("");
+    if (recorded.empty())
+      console_.info("the run that was repeated had not ended: there is no model to compare with");
+    else if (recorded == checksum)
+      console_.info("the model has the same bytes as that of the run that was repeated");
+    else
+      console_.warning(fmt::format(
+          "the model is not that of the run that was repeated: its checksum is {}, recorded {}",
+          checksum, recorded));
   }
 
   int train_and_save(Network& network, const DataBinding& data, const TrainingStart& start,
@@ -243,7 +303,8 @@ class TrainingRun {
     const Index first = state.epoch * data.examples() + state.epoch_examples;
     const CheckpointPolicy policy{options_.model, options_.checkpoint_epochs,
                                   options_.checkpoint_minutes, options_.keep};
-    folder_.begin(run_facts(network, data, start, verification.device), state);
+    begin_record(network, data, start, verification.device);
+    folder_.begin(record_, state);
     TrainingEnd end;
     double seconds = 0.0;
     {
@@ -260,7 +321,7 @@ class TrainingRun {
         "{} examples in {}, {} examples/s", with_thousands(trained), human_seconds(seconds),
         with_thousands((long long)(seconds > 0.0 ? double(trained) / seconds : 0.0)));
     if (end == TrainingEnd::stopped) {
-      folder_.end("stopped", state.epoch, {});
+      folder_.end("stopped", state.epoch, {}, {});
       console_.warning(fmt::format(
           "stopped by a signal after {}; run the same command with --resume to go on", speed));
       return int(ExitCode::stopped);
@@ -269,8 +330,10 @@ class TrainingRun {
     save_model(options_.model, network, state);
     if (session_.rank() == 0) fs::remove(best_model(options_.model));
     if (validation.data->data) tell_best(end, state, network.descriptor().training.validation);
+    const std::string checksum = model_checksum();
     folder_.end(end == TrainingEnd::early_stopped ? "early_stop" : "completed", last,
-                options_.model);
+                options_.model, checksum);
+    compare_with_repeated(checksum);
     console_.info(fmt::format("{}; model {}", speed, options_.model.string()));
     return 0;
   }
@@ -290,13 +353,15 @@ class TrainingRun {
                                   : "of the last epoch: --keep-best would keep the best"));
   }
 
-  const TrainerOptions& options_;
+  TrainerOptions options_;
   MpiSession& session_;
   Console console_;
   StopSignals signals_;  // from the beginning: a signal while data are read stops at the first step
   RunFolder& folder_;
   std::int64_t data_memory_ = 0;
   Index weights_ = 0;
+  std::optional<RunRecord> repeated_;  // the run that is made again
+  RunRecord record_;                   // rank 0's, of this one
 };
 
 }  // namespace

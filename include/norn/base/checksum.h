@@ -28,13 +28,17 @@ NORN_HD inline std::uint64_t checksum_term(std::uint32_t word, std::uint64_t pos
 inline std::uint64_t checksum(const void* data, std::size_t bytes, std::uint64_t position = 0) {
   const auto* from = static_cast<const unsigned char*>(data);
   std::uint64_t sum = 0;
-  for (std::size_t at = 0; at < bytes; at += sizeof(std::uint32_t), ++position) {
-    std::uint32_t word = 0;
-    const std::size_t left = bytes - at;
-    std::memcpy(&word, from + at, left < sizeof(word) ? left : sizeof(word));
-    sum += checksum_term(word, position);
+  std::uint32_t word = 0;
+  const std::size_t whole = bytes / sizeof(word);
+  for (std::size_t i = 0; i < whole; ++i) {
+    std::memcpy(&word, from + i * sizeof(word), sizeof(word));
+    sum += checksum_term(word, position + i);
   }
-  return sum;
+  const std::size_t left = bytes % sizeof(word);
+  if (left == 0) return sum;
+  word = 0;
+  std::memcpy(&word, from + whole * sizeof(word), left);
+  return sum + checksum_term(word, position + whole);
 }
 
 }  // namespace norn

@@ -104,6 +104,14 @@ struct WorkPlan {
 };
 WorkPlan plan_work(const Graph& graph, const PlanSettings& settings);
 
+/// The part of it that the weights between two layers make; without element-wise work.
+struct EdgeWork {
+  std::string source;
+  std::string destination;
+  WorkPlan work;
+};
+std::vector<EdgeWork> plan_edges(const Graph& graph, const PlanSettings& settings);
+
 /// What this machine does in a second, measured on the kernels for a fraction of a second.
 struct WorkRates {
   double dense_flops = 0.0;

@@ -20,6 +20,16 @@ struct StepTime {
 /// law. Of several ranks one measures, without the others; the time is that of its computation.
 StepTime measure_step(const Graph& graph, const PlanSettings& settings, const Context& context);
 
+/// Large products and copies alone, for a tenth of a second. Takes 768 MiB of a GPU's memory.
+struct DeviceRates {
+  double dense_flops = 0.0;  ///< of large products, a second
+  double bytes = 0.0;        ///< of large copies, a second, read and written
+};
+DeviceRates measure_device(const Compute& compute);
+
+/// Seconds below which no such work can be done.
+double floor_seconds(const WorkPlan& work, const DeviceRates& rates);
+
 /// How fast the ranks of this run exchange data: a few small and a few large collectives, whose
 /// steps are part of the start. All ranks call it together.
 LinkWay measure_link(const Context& context);

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checksums of data: the same for the same contents, others for others.
+#include "norn/data/contents_checksum.h"
+
+#include "support.h"
+
+#include <set>
+
+namespace norn {
+namespace {
+
+std::uint64_t of_sparse(std::vector<RowOffset> begin, std::vector<Column> columns,
+                        std::vector<float> values = {}, Index width = 9) {
+  const auto set = make_sparse_dataset("set", width, std::move(begin), std::move(columns), values);
+  return contents_checksum(*set);
+}
+
+TEST(ContentsChecksum, TellsSparseSetsApart) {
+  const std::set<std::uint64_t> all = {
+      of_sparse({0, 2, 3}, {1, 5, 7}),
+      of_sparse({0, 2, 3}, {1, 5, 8}),
+      of_sparse({0, 2, 3}, {1, 7, 5}),
+      of_sparse({0, 1, 3}, {1, 5, 7}),
+      of_sparse({0, 2, 3, 3}, {1, 5, 7}),
+      of_sparse({0, 2, 3}, {1, 5, 7}, {}, 10),
+      of_sparse({0, 2, 3}, {1, 5, 7}, {1, 1, 1}),
+      of_sparse({0, 2, 3}, {1, 5, 7}, {1, 2, 1}),
+      of_sparse({0, 2, 3}, {1, 5, 7}, {2, 1, 1}),
+  };
+  EXPECT_EQ(all.size(), 9u);
+  EXPECT_EQ(of_sparse({0, 2, 3}, {1, 5, 7}), of_sparse({0, 2, 3}, {1, 5, 7}));
+  EXPECT_EQ(of_sparse({0, 2, 3}, {1, 5, 7}), of_sparse({0, 2, 3}, {5, 1, 7}))
+      << "batches hold columns in order";
+}
+
+TEST(ContentsChecksum, TellsDenseSetsApart) {
+  const auto of = [](Index width, std::vector<float> values) {
+    return contents_checksum(*make_dense_dataset("set", width, std::move(values)));
+  };
+  const std::set<std::uint64_t> all = {of(2, {1, 2, 3, 4}), of(2, {1, 2, 4, 3}),
+                                       of(4, {1, 2, 3, 4}), of(2, {1, 2, 3, 5})};
+  EXPECT_EQ(all.size(), 4u);
+  EXPECT_EQ(of(2, {1, 2, 3, 4}), of(2, {1, 2, 3, 4}));
+}
+
+// More entries than are read at a time, in rows of very different lengths.
+TEST(ContentsChecksum, OfManyPartsCountsTheLastEntry) {
+  std::mt19937_64 random(fresh_seed());
+  const Index width = 200000;
+  std::vector<RowOffset> begin = {0};
+  std::vector<Column> columns;
+  for (int row = 0; row < 40; ++row) {
+    const Index step = 1 + Index(random() % 30);
+    for (Index c = Index(random() % 7); c < width; c += step) columns.push_back(Column(c));
+    begin.push_back(RowOffset(columns.size()));
+  }
+  ASSERT_GT(columns.size(), std::size_t(1) << 20);
+  const std::uint64_t whole = of_sparse(begin, columns, {}, width);
+  EXPECT_EQ(of_sparse(begin, columns, {}, width), whole);
+  columns.pop_back();
+  begin.back() -= 1;
+  EXPECT_NE(of_sparse(begin, columns, {}, width), whole);
+}
+
+std::string indexed_cdl(const std::string& index, const std::string& weight) {
+  return "netcdf x { dimensions: examplesDim0 = 3; uniqueExamplesDim0 = 2; sparseDataDim0 = 3; "
+         "variables: uint sparseStart0(uniqueExamplesDim0), sparseEnd0(uniqueExamplesDim0); "
+         "uint sparseIndex0(sparseDataDim0); uint index0(examplesDim0); "
+         "float dataWeight0(examplesDim0); "
+         ":datasets = 1u; :name0 = \"gl_input\"; :attributes0 = 195u; :kind0 = 0u; "
+         ":dataType0 = 0u; :dimensions0 = 1u; :width0 = 7u; "
+         "data: sparseStart0 = 0, 2; sparseEnd0 = 2, 3; sparseIndex0 = 1, 4, 6; index0 = " +
+         index + "; dataWeight0 = " + weight + "; }";
+}
+
+TEST(ContentsChecksum, CountsIndexAndWeightsAndNotTheResidency) {
+  const TempDir folder;
+  std::set<std::uint64_t> all;
+  int number = 0;
+  for (const auto& [index, weight] :
+       {std::pair{"0, 1, 1", "1, 1, 2"}, {"1, 0, 1", "1, 1, 2"}, {"0, 1, 1", "2, 1, 1"}}) {
+    const auto file = folder / ("x" + std::to_string(number++) + ".nc");
+    write_cdl(file, indexed_cdl(index, weight));
+    const DatasetInfo info = list_datasets(file).at(0);
+    ASSERT_TRUE(info.indexed && info.weighted);
+    const auto memory = open_dataset(info, Residency::memory, Role::input);
+    const auto stream = open_dataset(info, Residency::stream, Role::input);
+    EXPECT_EQ(contents_checksum(*memory), contents_checksum(*stream));
+    all.insert(contents_checksum(*memory));
+  }
+  EXPECT_EQ(all.size(), 3u);
+}
+
+TEST(FileChecksum, CountsEveryByteAndTheLength) {
+  const TempDir folder;
+  std::set<std::uint64_t> all;
+  for (const std::string& text :
+       {std::string(), std::string("a"), std::string("a\0", 2), std::string("b"),
+        std::string(5 << 20, 'x'), std::string((5 << 20) + 1, 'x')}) {
+    write_text(folder / "file", text);
+    all.insert(file_checksum(folder / "file"));
+    EXPECT_EQ(file_checksum(folder / "file"), file_checksum(folder / "file"));
+  }
+  EXPECT_EQ(all.size(), 6u);
+  EXPECT_THROW(file_checksum(folder / "none"), DataError);
+  EXPECT_THROW(file_checksum(folder.path()), DataError);
+  EXPECT_EQ(checksum_text(255), "00000000000000ff");
+}
+
+}  // namespace
+}  // namespace norn

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""run.json, and trainer --repeat: the same bytes of the model."""
+import json
+import shutil
+import signal
+import subprocess
+import unittest
+
+from norn_files import write_datasets
+from programs import BIN, LIMIT_SECONDS, NETWORK, ProgramTest, mpirun
+from run_files import read_log
+
+
+class Repeat(ProgramTest):
+    def record(self, *arguments, folder="run", **more):
+        return self.train("--run-dir", folder, *arguments, **more)
+
+    def run_json(self, folder="run"):
+        return json.loads(self.path(folder).joinpath("run.json").read_text())
+
+    def repeat(self, *arguments, folder="run", model="again.nc", **more):
+        return self.succeed("trainer", "--repeat", f"{folder}/run.json", "-n", model, *arguments, **more)
+
+    def same(self, *models):
+        for model in models[1:]:
+            self.assertEqual(self.read(models[0]), self.read(model), f"{models[0]} and {model}")
+
+    def refuse(self, code, message, *arguments):
+        return self.fail_with(code, message, "trainer", "--repeat", "run/run.json", "-n", "again.nc", *arguments)
+
+
+class Bytes(Repeat):
+    def test_are_the_same_from_the_record_alone(self):
+        self.record("-e", "4", "-alpha", "0.0123", "--optimizer", "RMSProp", "-mu", "0.8", "-b", "17", "--seed", "5", "-lambda",
+                    "0.001")
+        self.path("net.json").unlink()
+        done = self.repeat()
+        self.assertIn("the same bytes as that of the run that was repeated", done.stderr)
+        self.assertNotIn("warning", done.stderr)
+        self.same("model.nc", "again.nc")
+
+    def test_are_the_same_on_other_ranks_and_threads_and_of_a_repeated_run(self):
+        if mpirun(1) is None:
+            self.skipTest("mpirun is not installed")
+        self.record()
+        self.repeat("--threads", "1", "--run-dir", "again", prefix=mpirun(3))
+        self.repeat(folder="again", model="third.nc")
+        self.same("model.nc", "again.nc", "third.nc")
+        self.assertEqual(self.run_json("again")["ranks"], 3)
+        self.assertEqual(self.run_json("again")["result"]["checksum"], self.run_json()["result"]["checksum"])
+
+    def test_are_the_same_of_a_run_from_a_models_weights(self):
+        self.train("-e", "2", model="first.nc")
+        self.record(config="first.nc")
+        self.repeat()
+        self.same("model.nc", "again.nc")
+        self.assertEqual(self.run_json()["origin"]["from"], "weights")
+        self.train("-e", "1", "--force", model="first.nc")
+        self.refuse(3, f"run/run.json: the run began with the weights {self.path('first.nc')}, which is another file now: "
+                    "its checksum is ", "--force")
+        self.path("first.nc").unlink()
+        self.refuse(3, f"run/run.json: the run began with the weights {self.path('first.nc')}, which is not there", "--force")
+
+    def interrupted(self):
+        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "1000", "--run-dir", "run",
+                   "--checkpoint-epochs", "5"]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              text=True) as process:
+            for _ in range(30):
+                self.assertTrue(process.stdout.readline(), "the run ended before it was stopped")
+            process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=LIMIT_SECONDS)
+
+    def test_are_the_same_of_a_run_that_was_killed_and_resumed(self):
+        self.interrupted()
+        before = self.run_json()
+        self.assertIsNone(before["result"])
+        self.train("-e", "1000", "--resume", "--run-dir", "run")
+        after = self.run_json()
+        self.assertEqual(after["origin"], before["origin"])
+        self.assertEqual(after["started"], before["started"])
+        for checkpoint in self.folder.glob("model.epoch*"):
+            checkpoint.unlink()
+        self.repeat("--checkpoint-epochs", "0")
+        self.same("model.nc", "again.nc")
+
+    def test_are_the_same_of_a_run_that_went_on_from_anothers_checkpoint(self):
+        self.record("-e", "4", "--checkpoint-epochs", "2", folder="first")
+        self.train("-e", "6", "-alpha", "0.001", "--resume", "model.epoch2.nc", "--run-dir", "run", model="second.nc")
+        origin = self.run_json()["origin"]
+        self.assertEqual((origin["from"], origin["file"]), ("checkpoint", str(self.path("model.epoch2.nc"))))
+        self.repeat()
+        self.same("second.nc", "again.nc")
+
+    def test_settings_that_changed_when_it_was_resumed_make_the_checkpoint_the_origin(self):
+        self.record("-e", "2")
+        shutil.copy(self.path("model.nc"), self.path("kept.nc"))
+        self.train("-e", "4", "-alpha", "0.002", "--resume", "kept.nc", "--run-dir", "run")
+        self.assertEqual(self.run_json()["origin"]["from"], "checkpoint")
+        self.repeat()
+        self.same("model.nc", "again.nc")
+
+    def test_the_same_settings_from_another_models_checkpoint_are_another_run(self):
+        self.train("-e", "2", model="other.nc")
+        self.record("-e", "2", "--force")
+        self.train("-e", "4", "--resume", "other.nc", "--run-dir", "run")
+        self.assertEqual(self.run_json()["origin"]["file"], str(self.path("other.nc")))
+
+
+class Record(Repeat):
+    def test_says_what_the_run_was_made_of(self):
+        done = self.record("--seed", "42", "--threads", "2")
+        record = self.run_json()
+        self.assertEqual(record["command"][1:], ["-c", "net.json", "-i", "train.nc", "-n", "model.nc", "--run-dir", "run",
+                                                 "--seed", "42", "--threads", "2"])
+        self.assertEqual((record["folder"], record["seed"], record["ranks"], record["threads"]), (str(self.folder), 42, 1, 2))
+        self.assertEqual([(s["name"], s["file"], s["examples"], s["width"]) for s in record["sets"]],
+                         [(n, str(self.path("train.nc")), 160, 40) for n in ("gl_input", "gl_output")])
+        self.assertRegex(record["sets"][0]["checksum"], "^[0-9a-f]{16}$")
+        self.assertEqual(record["network"]["Training"]["Seed"], 42)
+        self.assertEqual([layer["units"] for layer in record["plan"]["layers"]], [40, 16, 40])
+        self.assertEqual([(e["source"], e["destination"]) for e in record["plan"]["edges"]],
+                         [("Input", "Hidden"), ("Hidden", "Output")])
+        self.assertTrue(all(edge["floor_seconds"] > 0 for edge in record["plan"]["edges"]))
+        result = record["result"]
+        self.assertEqual((result["reason"], result["epochs"], result["steps"]), ("completed", 3, 15))
+        last = [event for event in read_log(self.path("run/log.jsonl")) if event["event"] == "epoch"][-1]
+        self.assertEqual({**result["last_epoch"], "event": "epoch", "time": last["time"]}, last)
+        self.assertIn("examples/s", done.stderr)
+
+    def test_checksums_do_not_depend_on_how_data_are_held(self):
+        self.record(folder="held")
+        self.record("--data-memory", "1", "--force", folder="streamed")
+        self.assertEqual(self.run_json("held")["sets"], self.run_json("streamed")["sets"])
+
+    def test_a_damaged_record_is_named_and_a_resumed_run_writes_it_anew(self):
+        self.record("-e", "2")
+        self.write("run/run.json", "{}")
+        self.refuse(2, 'run/run.json: "format" is missing or not as the trainer writes it')
+        done = self.train("-e", "4", "--resume", "--run-dir", "run")
+        self.assertIn("it is written anew", done.stderr)
+        self.assertEqual(self.run_json()["result"]["epochs"], 4)
+
+
+class Refused(Repeat):
+    def test_other_data(self):
+        self.record()
+        other = [list(row) for row in self.known]
+        other[7] = sorted(set(range(self.width)) - set(other[7]))[:3]
+        write_datasets(self.path("other.nc"), [("gl_input", self.width, self.known, None),
+                                               ("gl_output", self.width, other, None)])
+        self.refuse(3, f'{self.path("other.nc")}: data set "gl_output" is not the one that run/run.json records: its checksum is ', "-i",
+                    "other.nc", "-o", "other.nc")
+
+    def test_data_that_have_moved_are_found_where_they_are_said_to_be(self):
+        self.record()
+        self.path("train.nc").rename(self.path("moved.nc"))
+        self.refuse(3, f"{self.path('train.nc')}: ")
+        self.repeat("-i", "moved.nc", "-o", "moved.nc")
+        self.same("model.nc", "again.nc")
+
+    def test_settings_beside_it(self):
+        self.record()
+        for option in (["-e", "3"], ["--rate", "0.1"], ["-c", "net.json"], ["--resume"], ["--seed", "1"]):
+            name = {"-e": "--epochs", "-c": "--config"}.get(option[0], option[0])
+            self.refuse(2, f"{name} cannot be given with --repeat", *option)
+
+    def test_the_model_of_the_run_itself_is_not_overwritten(self):
+        self.record()
+        self.fail_with(2, f"{self.path('model.nc')}: the network file exists already", "trainer", "--repeat", "run/run.json")
+
+    def test_another_build_or_device_is_warned_of(self):
+        self.record()
+        record = self.run_json()
+        record.update(binary="0" * 16, device="cuda", precision="bf16")
+        record["result"]["checksum"] = "0" * 16
+        self.write("run/run.json", json.dumps(record))
+        done = self.repeat("--device", "cpu")
+        for part in ("only: device cpu, recorded cuda", "only: precision fp32, recorded bf16", "another build of the program",
+                     "the model is not that of the run that was repeated"):
+            self.assertIn(part, done.stderr)
+        self.same("model.nc", "again.nc")
+
+
+if __name__ == "__main__":
+    unittest.main()
