@@ -54,6 +54,7 @@ class Layers(Tree):
         for name, header in [("src/engine/a.cpp", "netcdf"), ("src/nn/a.cpp", "zlib.h"), ("src/nn/a.cpp", "mpi.h"),
                              ("src/engine/a.cpp", "json/json.h"), ("src/engine/a.cpp", "CLI/CLI.hpp"),
                              ("src/base/a.cpp", "spdlog/spdlog.h"), ("src/data/a.cpp", "cblas.h"),
+                             ("src/engine/a.cpp", "tensorboard.pb.h"), ("src/nn/a.cpp", "google/protobuf/message.h"),
                              ("src/engine/a.cu", "cuda_runtime.h"), ("tools/a.cpp", "gtest/gtest.h")]:
             with self.subTest(f"{name} {header}"):
                 self.plant(name, f"#include <{header}>\n")

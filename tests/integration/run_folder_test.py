@@ -162,13 +162,13 @@ class Trouble(RunFolder):
                        "-n", "model.nc", "--run-dir", "taken")
 
     def test_a_full_disk_is_said_once_and_the_run_goes_on(self):
-        small = self.mount_small("8k")
+        small = self.mount_small("16k")
         self.train("-e", "100", model="plain.nc")
         done = self.record("-e", "100", folder=small / "run")
         self.assertEqual(self.read("model.nc"), self.read("plain.nc"))
         warnings = [line for line in done.stderr.splitlines() if "warning" in line]
         self.assertEqual(len(warnings), 1, done.stderr)
-        self.assertIn("small/run/log.jsonl: cannot be written: No space left on device; the run goes on", warnings[0])
+        self.assertRegex(warnings[0], "small/run/[^ ]+: cannot be written.*; the run goes on without")
         events = read_log(small / "run/log.jsonl")
         self.assertEqual(kinds(events)[0], "start")
         self.assertGreater(len(events), 10)

@@ -16,6 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Files of TensorBoard that an earlier run left.
+void remove_boards(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
+    if (entry.path().filename().string().starts_with("events.out.tfevents."))
+      fs::remove(entry.path(), ignored);
+}
+
 // An event's members without its kind and time.
 JsonValue facts_of(const JsonValue& event) {
   if (event.is_null()) return {};
@@ -61,6 +69,7 @@ void RunFolder::begin(RunRecord record, const TrainingState& state) {
     std::error_code ignored;  // what cannot be removed is appended to
     fs::remove(folder_ / kRunLog, ignored);
     fs::remove(folder_ / kRunRecord, ignored);
+    remove_boards(folder_);
     make_log();
   }
   start_ = Clock::now();
@@ -69,6 +78,12 @@ void RunFolder::begin(RunRecord record, const TrainingState& state) {
   if (state.batch > 0)
     steps_.begin_within(state.epoch, state.epoch_examples, state.epoch_cost.value());
   write(start_event(record.facts));
+  try {
+    board_ = std::make_unique<TensorBoardEvents>(
+        folder_, state.step, [this](const std::string& trouble) { warn_once(trouble); });
+  } catch (const Error& error) {
+    warn_once(error.what());
+  }
   begin_record(std::move(record));
 }
 
@@ -161,6 +176,7 @@ void RunFolder::failed(const std::string& message, int exit_code) {
 
 void RunFolder::write(const JsonValue& event) {
   log_->append(event.line() + "\n");
+  if (board_) board_->write(event["step"].integer_or(0), scalars_of(event));
 }
 
 }  // namespace norn::tools

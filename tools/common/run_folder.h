@@ -5,6 +5,7 @@
 #include "tools/common/appended_file.h"
 #include "tools/common/console.h"
 #include "tools/common/run_record.h"
+#include "tools/common/tensorboard.h"
 
 #include <chrono>
 #include <memory>
@@ -54,6 +55,7 @@ class RunFolder {
   bool is_ours_ = false;  // the folder is this run's
   bool warned_ = false;   // of a disk that is full
   std::unique_ptr<AppendedFile> log_;
+  std::unique_ptr<TensorBoardEvents> board_;
   Clock::time_point start_ = Clock::now();
   StepEvents steps_;
   RunRecord record_;

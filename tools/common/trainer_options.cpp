@@ -112,10 +112,9 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
               "compute every Nth step twice and end the run when the hardware gave two results; "
               "doubles the memory of weights and state; the model is the same; 0: none");
   line.section("Records");
-  line.option(
-      "--run-dir", "", "FOLDER", options.run_dir,
-      "record the run there: log.jsonl with its events, a line each, and run.json, enough to "
-      "repeat it; docs/run_folder.md");
+  line.option("--run-dir", "", "FOLDER", options.run_dir,
+              "record the run there: log.jsonl with its events, a line each, run.json, enough to "
+              "repeat it, and events for TensorBoard; docs/run_folder.md");
   Option& repeat = line.option(
       "--repeat", "", "FILE", options.repeat,
       "make the run again that this run.json records: the same settings and data, the same "
