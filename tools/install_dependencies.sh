@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing Norn needs on Debian 12 or Ubuntu 24.04: only what is missing, quietly.
-#   tools/install_dependencies.sh [--checks] [--ccache] [--peers] [--cluster-tests]
+#   tools/install_dependencies.sh [--checks] [--browser] [--ccache] [--peers] [--cluster-tests]
 set -euo pipefail
 
 packages=(
@@ -14,12 +14,14 @@ packages=(
 for option in "$@"; do
   case "$option" in
     --checks) packages+=(clang-format-14 clang-tidy-14 shellcheck) ;;
+    --browser) packages+=(chromium) ;;
     --ccache) packages+=(ccache) ;;
     --peers) packages+=(python3-torch) ;;
     --cluster-tests) packages+=(slurm-wlm munge iproute2) ;;
     -h | --help)
-      echo "usage: tools/install_dependencies.sh [--checks] [--ccache] [--peers] [--cluster-tests]"
+      echo "usage: tools/install_dependencies.sh [--checks] [--browser] [--ccache] [--peers] [--cluster-tests]"
       echo "  --checks  also clang-format-14, clang-tidy-14 and shellcheck, for tools/dev/check.sh"
+      echo "  --browser also chromium, for tests/integration/report_test.py"
       echo "  --ccache  also ccache, which CMake does not need"
       echo "  --peers   also python3-torch, for tests/bench/compare_cpu.sh"
       echo "  --cluster-tests  also slurm-wlm, munge and iproute2, for tests/integration/slurm_test.py and two_hosts_test.py;"

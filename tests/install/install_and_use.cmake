@@ -13,6 +13,7 @@ run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE} -B ${WORK}/consumer -D CMAKE_PREFIX_P
   -D CMAKE_CXX_COMPILER=${COMPILER})
 run(${CMAKE_COMMAND} --build ${WORK}/consumer)
 run(${WORK}/consumer/consumer)
+run(/usr/bin/python3 ${WORK}/prefix/bin/report.py --help)
 # What shells and man look for beside the programs.
 foreach(name importer trainer predictor evaluator)
   foreach(page man/man1/${name}.1 bash-completion/completions/${name} zsh/site-functions/_${name}

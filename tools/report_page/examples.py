@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recommendations of a run's model for some examples, by name, made by the program predictor."""
+import pathlib
+import subprocess
+import tempfile
+
+from report_page.runs import ReportError
+
+SHOWN_ITEMS = 14  # of what an example holds
+PREDICTOR_SECONDS = 600
+
+
+def recommendations(run, wish):
+    """[(example, what it holds, [(name, score)])]. `wish`: the options of the command line."""
+    model = wish.model or run.record.get("result", {}) and run.record["result"].get("model")
+    if not model or not pathlib.Path(model).exists():
+        raise ReportError(f"--examples: the run's model {model or '(none was written)'} is not there; give --model")
+    with tempfile.TemporaryDirectory(prefix="norn-report-") as folder:
+        requests = pathlib.Path(folder) / "requests.txt"
+        held = from_text(wish.requests, wish.examples) if wish.requests else from_datasets(run, wish)
+        requests.write_text("".join(f"{name}\t{':'.join(items)}\n" for name, items in held), encoding="utf-8")
+        made = predict(wish, model, requests)
+    return [(name, items, made.get(name, [])) for name, items in held]
+
+
+def predict(wish, model, requests):
+    command = [str(wish.predictor), "-n", str(model), "-r", str(requests), "-i", str(wish.input_features or wish.features), "-o",
+               str(wish.features), "--exclude-seen", "-k", str(wish.top), "-s", "-", "-p", ".6g", "--device", "cpu", "--quiet"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PREDICTOR_SECONDS)
+    except OSError as error:
+        raise ReportError(f"--predictor {wish.predictor}: cannot be run: {error.strerror}; give the program's path") from error
+    if done.returncode != 0:
+        raise ReportError(f"the predictor failed: {done.stderr.strip()}")
+    made = {}
+    for line in done.stdout.splitlines():
+        name, _, rest = line.partition("\t")
+        pairs = (pair.rpartition(",") for pair in rest.split(":")[:-1])
+        made[name] = [(item, float(score)) for item, _, score in pairs]
+    return made
+
+
+def from_text(path, wanted):
+    """The first examples of a text of requests that hold something."""
+    try:
+        lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ReportError(f"--requests {path}: cannot be read: {error.strerror}") from error
+    held = [(line.split("\t")[0], line.split("\t")[1].split(":")) for line in lines if "\t" in line]
+    return [(name, [item.split(",")[0] for item in items if item]) for name, items in held if any(items)][:wanted]
+
+
+def from_datasets(run, wish):
+    """Examples at equal distances of the run's first sparse input set, with names of the feature index."""
+    try:
+        import netCDF4  # only here: everything else does without
+    except ImportError as error:
+        raise ReportError("--examples: python3-netcdf4 is not installed; give examples as text with --requests") from error
+    inputs = {layer["DataSet"] for layer in run.record["network"]["Layers"] if layer["Kind"] == "Input"}
+    sets = [s for s in run.record["sets"] if s["name"] in inputs]
+    names = read_index(wish.input_features or wish.features)
+    with netCDF4.Dataset(sets[0]["file"]) as file:
+        n = next(i for i in range(int(file.datasets)) if file.getncattr(f"name{i}") == sets[0]["name"])
+        if f"sparseStart{n}" not in file.variables:
+            raise ReportError("--examples: the run's data are dense; give examples as text with --requests")
+        begins, ends = file.variables[f"sparseStart{n}"][:], file.variables[f"sparseEnd{n}"][:]
+        rows = [r for r in range(len(begins)) if ends[r] - begins[r] >= 3] or list(range(len(begins)))
+        chosen = [rows[i * len(rows) // wish.examples] for i in range(min(wish.examples, len(rows)))]
+        index = file.variables[f"sparseIndex{n}"]
+        return [(f"example {r}", [names[int(u)] for u in index[int(begins[r]):int(ends[r])] if int(u) in names]) for r in chosen]
+
+
+def read_index(path):
+    try:
+        lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ReportError(f"--features {path}: cannot be read: {error.strerror}") from error
+    pairs = (line.rpartition("\t") for line in lines if "\t" in line)
+    return {int(number): name for name, _, number in pairs}
