@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
     PredictorOptions options;
     const CommandLine line = predictor_command_line(options);
     if (line.parse(argc, argv) == CommandLine::Outcome::answered) return 0;
+    if (!options.cdl.empty()) return run_command_prediction(options, session);
     return run_prediction(options, session);
   });
 }

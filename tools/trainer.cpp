@@ -11,7 +11,8 @@ int main(int argc, char** argv) {
     const CommandLine line = trainer_command_line(options);
     if (line.parse(argc, argv) == CommandLine::Outcome::answered) return 0;
     if (options.doctor) return run_doctor(options, session);
-    options.command.assign(argv, argv + argc);
+    options.called_as.assign(argv, argv + argc);
+    if (options.command == norn::CommandKind::validate) return run_gradient_check(options, session);
     return run_training(options, session, folder);
   };
   const auto failed = [&](const std::string& message, int exit_code) {

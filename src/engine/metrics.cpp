@@ -40,6 +40,7 @@ void RankingMetrics::add(std::span<const Index> ranked, std::span<const Column> 
   Index relevant = 1;
   for (std::size_t i = 1; i < held_out.size(); ++i) relevant += held_out[i] != held_out[i - 1];
 
+  const double gain_of_all = ideal_gain(relevant);
   for (std::size_t at = 0; at < ks_.size(); ++at) {
     const Index k = ks_[at];
     const Index length = std::min(k, Index(ranked.size()));
@@ -65,6 +66,7 @@ void RankingMetrics::add(std::span<const Index> ranked, std::span<const Column> 
     sums.recall.add(double(hits) / double(relevant));
     sums.precision.add(double(hits) / double(k));
     sums.ndcg.add(gain / ideal_gain(ideal));
+    sums.ndcg_of_all.add(gain / gain_of_all);
     sums.map.add(precisions / double(ideal));
     sums.mrr.add(first_hit == 0 ? 0.0 : 1.0 / double(first_hit));
     sums.hit_rate.add(hits > 0 ? 1.0 : 0.0);
@@ -83,6 +85,7 @@ std::vector<MetricsAtK> RankingMetrics::result() const {
     metrics.recall = mean(sums.recall);
     metrics.precision = mean(sums.precision);
     metrics.ndcg = mean(sums.ndcg);
+    metrics.ndcg_of_all = mean(sums.ndcg_of_all);
     metrics.map = mean(sums.map);
     metrics.mrr = mean(sums.mrr);
     metrics.hit_rate = mean(sums.hit_rate);

@@ -210,10 +210,10 @@ class Training {
     network_.context().communicator.set_place(
         {"writing a checkpoint", state_.epoch + (state_.batch > 0 ? 1 : 0), state_.batch});
     network_.catch_up(state_.step);
-    const std::filesystem::path path = checkpoint_path(policy_.model, state_.epoch, state_.batch);
+    const std::filesystem::path path = checkpoint_path(policy_.base(), state_.epoch, state_.batch);
     save_model(path, network_, state_);
     if (network_.context().communicator.rank() == 0)
-      remove_old_checkpoints(policy_.model, policy_.keep, state_.epoch, state_.batch);
+      remove_old_checkpoints(policy_.base(), policy_.keep, state_.epoch, state_.batch);
     last_checkpoint_ = Clock::now();
     if (observer_.on_checkpoint) observer_.on_checkpoint(path);
   }

@@ -3,6 +3,7 @@
 // schema need to know of a key.
 #pragma once
 
+#include "norn/nn/command_file.h"
 #include "norn/nn/descriptor.h"
 #include "norn/nn/machine.h"
 
@@ -48,6 +49,8 @@ struct Draft {
   MachineDescription machine;
   ProductRates products;  ///< the entry at hand
   LinkWay link;           ///< the entry at hand
+
+  CommandFile command;
 
   /// Makes room for the next layer.
   void begin_layer(LayerKind kind);
@@ -136,6 +139,7 @@ struct Key {
 const std::vector<Key>& network_keys();
 const std::vector<Key>& layer_keys();
 const std::vector<Key>& machine_keys();
+const std::vector<Key>& command_keys();
 /// Parts of the tables.
 std::vector<Key> network_objects();
 Key training_key();

@@ -31,16 +31,22 @@ inline Json::Value json_of(std::uint64_t value) {
 inline Json::Value json_of(const std::string& value) {
   return value;
 }
-inline Json::Value json_of(const std::optional<float>& value) {
+template <typename T>
+Json::Value json_of(const std::optional<T>& value) {
   return value ? json_of(*value) : Json::Value();
 }
+
+template <typename T>
+inline constexpr bool is_optional = false;
+template <typename T>
+inline constexpr bool is_optional<std::optional<T>> = true;
 
 template <typename T>
 T from_json(const Json::Value& value) {
   if constexpr (std::is_same_v<T, bool>)
     return value.isBool() ? value.asBool() : value.asInt() != 0;
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, std::optional<float>>)
-    return float(value.asDouble());
+  if constexpr (is_optional<T>) return from_json<typename T::value_type>(value);
+  if constexpr (std::is_same_v<T, float>) return float(value.asDouble());
   if constexpr (std::is_same_v<T, double>) return value.asDouble();
   if constexpr (std::is_same_v<T, std::uint64_t>) return value.asUInt64();
   if constexpr (std::is_same_v<T, int> || std::is_same_v<T, Index>) return T(value.asInt64());

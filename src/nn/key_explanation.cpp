@@ -18,7 +18,7 @@ using keys::ValueType;
 constexpr std::size_t kWidth = 100;
 constexpr std::size_t kIndent = 11;
 
-enum class Home { network, layer, machine };
+enum class Home { network, layer, machine, command };
 
 // A key and the objects around it, outermost first.
 struct Entry {
@@ -50,9 +50,14 @@ const std::vector<Entry>& all_entries() {
     add_entries(all, {Home::network, {}}, keys::network_keys());
     add_entries(all, {Home::layer, {}}, keys::layer_keys());
     add_entries(all, {Home::machine, {}}, keys::machine_keys());
+    add_entries(all, {Home::command, {}}, keys::command_keys());
     return all;
   }();
   return entries;
+}
+
+bool is_of_network(const Entry& entry) {
+  return entry.home == Home::network || entry.home == Home::layer;
 }
 
 std::string wrapped(const std::string& text) {
@@ -172,6 +177,7 @@ std::string example_of(const Entry& entry) {
 std::string home_text(const Entry& entry) {
   std::string text = entry.home == Home::network   ? "a network"
                      : entry.home == Home::machine ? "the description of a machine (--machine)"
+                     : entry.home == Home::command ? "a command file (--cdl)"
                                                    : keys::legal_phrase(*entry.way.front());
   for (auto around = entry.way.rbegin() + 1; around != entry.way.rend(); ++around)
     text = fmt::format("\"{}\" of {}", (*around)->name, text);
@@ -280,7 +286,7 @@ std::optional<std::string> explain_key(const std::string& name) {
 std::vector<std::string> key_names() {
   std::vector<std::string> names;
   for (const Entry& entry : all_entries())
-    if (entry.home != Home::machine && entry.key().refusal.empty() &&
+    if (is_of_network(entry) && entry.key().refusal.empty() &&
         std::find(names.begin(), names.end(), entry.name()) == names.end())
       names.push_back(entry.name());
   return names;
@@ -309,14 +315,14 @@ std::string key_list() {
   list(Home::network, "Keys of a network");
   list(Home::layer, "Keys of a layer (\"Layers\")");
   list(Home::machine, "Keys of a machine (trainer --plan --machine)");
+  list(Home::command, "Keys of a command file (--cdl)");
   return text;
 }
 
 std::vector<KeyExample> key_examples() {
   std::vector<KeyExample> examples;
   for (const Entry& entry : all_entries())
-    if (entry.home != Home::machine && entry.way.front()->refusal.empty() &&
-        entry.key().refusal.empty())
+    if (is_of_network(entry) && entry.way.front()->refusal.empty() && entry.key().refusal.empty())
       examples.push_back({entry.name(), example_of(entry), entry.home == Home::layer});
   return examples;
 }

@@ -37,6 +37,15 @@ TEST(RankingMetrics, OfOneExampleByHand) {
   EXPECT_DOUBLE_EQ(result[1].coverage, 0.4);
 }
 
+TEST(RankingMetrics, DsstnesIdealListHasAllHeldOutUnits) {
+  RankingMetrics metrics({1, 2}, 10);
+  metrics.add(std::vector<Index>{2, 7}, std::vector<Column>{2, 4, 5});
+  const double ideal = 1 + 1 / std::log2(3.0) + 1 / std::log2(4.0);
+  EXPECT_DOUBLE_EQ(metrics.result()[0].ndcg_of_all, 1.0 / ideal);
+  EXPECT_DOUBLE_EQ(metrics.result()[0].ndcg, 1.0);
+  EXPECT_DOUBLE_EQ(metrics.result()[1].ndcg_of_all, 1.0 / ideal);
+}
+
 TEST(RankingMetrics, CountExamplesWithoutHeldOutUnitsButLeaveThemOut) {
   RankingMetrics metrics({2}, 5);
   const std::vector<Index> ranked = {3, 1};

@@ -184,8 +184,12 @@ void CommandLine::apply(const Values& values, const std::vector<std::string>& re
     }
     try {
       for (const std::string& value : values[i]) option.set(value);
+    } catch (const ProblemsError& error) {
+      problems.insert(problems.end(), error.problems().begin(), error.problems().end());
     } catch (const UsageError& error) {
-      problems.push_back({{}, 0, 0, option.name, error.what()});
+      Problem problem = problem_of(error.what());
+      if (problem.key.empty()) problem.key = option.name;
+      problems.push_back(std::move(problem));
     }
     alone = alone || (option.stands_alone && !values[i].empty());
     const bool meant = std::any_of(problems.begin(), problems.end(), [&](const Problem& problem) {

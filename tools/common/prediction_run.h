@@ -8,4 +8,8 @@ namespace norn::tools {
 
 int run_prediction(const PredictorOptions& options, MpiSession& session);
 
+/// Command Predict of a command file: prints DSSTNE's ten lines `k,precision,recall,nDCG`, and
+/// writes them to the output where one is named.
+int run_command_prediction(const PredictorOptions& options, MpiSession& session);
+
 }  // namespace norn::tools

@@ -3,6 +3,7 @@
 #include "tools/common/predictor_options.h"
 
 #include "norn/base/error.h"
+#include "tools/common/command_file_options.h"
 
 #include <fmt/format.h>
 
@@ -11,6 +12,13 @@ namespace {
 
 void add_request_options(PredictorOptions& options, CommandLine& line) {
   line.section("Model and requests");
+  // First of all, so that the others are set after it and win.
+  Option& cdl =
+      line.option("--cdl", "", "FILE", options.cdl,
+                  "do what a command file of DSSTNE says: print `k,precision,recall,nDCG` "
+                  "for k = 1 ... 10 on stdout (docs/dsstne_compatibility.md)");
+  cdl.stands_alone = true;
+  cdl.set = [&options](const std::string& file) { read_commands(file, options); };
   line.option("--model", "-n", "FILE", options.model, "trained model (NetCDF), ours or DSSTNE's")
       .required = true;
   line.option("--dataset", "-d", "NAME", options.dataset,
@@ -26,8 +34,14 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
           "whether the features of --requests have values (feature,value); without a word: yes; "
           "auto: those of libsvm text")
       .bare_value = "yes";
-  line.option("--data", "", "FILE", options.data,
-              "data sets (NetCDF) instead of --requests, for any number of input layers");
+  Option& data =
+      line.option("--data", "", "FILE", options.data,
+                  "data sets (NetCDF) instead of --requests, for any number of input layers");
+  data.set = [&options, from_commands = true](const std::string& file) mutable {
+    if (from_commands) options.data.clear();  // those of --cdl
+    from_commands = false;
+    options.data.emplace_back(file);
+  };
   line.option("--input-features", "-i", "FILE", options.input_features,
               "feature index of the input: label<TAB>number");
   line.option(

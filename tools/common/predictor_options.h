@@ -11,6 +11,8 @@
 namespace norn::tools {
 
 struct PredictorOptions {
+  std::filesystem::path cdl;           ///< DSSTNE's command file; its settings stand below
+  std::vector<std::string> cdl_notes;  ///< remarks on it
   std::filesystem::path model;
   std::string dataset;  ///< DSSTNE's -d: the input layer reads <dataset>_input
   std::filesystem::path requests;

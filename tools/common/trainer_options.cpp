@@ -50,11 +50,23 @@ void require_positive(const char* option, const std::optional<Index>& value) {
 
 void add_data_options(TrainerOptions& options, CommandLine& line) {
   line.section("Network, data and model");
+  // First of all, so that the others are set after it and win.
+  Option& cdl = line.option("--cdl", "", "FILE", options.cdl,
+                            "do what a command file of DSSTNE says (docs/dsstne_compatibility.md); "
+                            "the options beside it win over the file");
+  cdl.stands_alone = true;
+  cdl.set = [&options](const std::string& file) { read_commands(file, options); };
   line.option("--config", "-c", "FILE", options.config,
               "network descriptor (JSON), or a model (.nc) to go on from with its weights")
       .required = true;
-  line.option("--input", "-i", "FILE", options.inputs, "NetCDF data sets of the input layers")
-      .required = true;
+  Option& input =
+      line.option("--input", "-i", "FILE", options.inputs, "NetCDF data sets of the input layers");
+  input.required = true;
+  input.set = [&options, from_commands = true](const std::string& file) mutable {
+    if (from_commands) options.inputs.clear();  // those of --cdl
+    from_commands = false;
+    options.inputs.emplace_back(file);
+  };
   line.option("--output-data", "-o", "FILE", options.outputs,
               "NetCDF data sets of the output layers; without it those of --input");
   line.option("--model", "-n", "FILE", options.model,
@@ -91,6 +103,9 @@ void add_training_options(TrainerOptions& options, CommandLine& line) {
               "momentum; decay of the mean in RMSProp and AdaDelta; Adam's beta1")
       .default_text = "the rule's, 0.9";
   line.option("--mu1", "-mu1", "X", options.mu1, "Adam's beta2").default_text = "the rule's, 0.999";
+  line.choice("--shuffle", "", {"yes", "no"}, options.shuffle,
+              "visit the examples in a new random order in every epoch")
+      .default_text = "what the descriptor says in ShuffleIndices";
   line.option("--seed", "", "N", options.seed, "of initial weights, shuffling, dropout, denoising")
       .default_text = fmt::format("{}", defaults.seed);
 }
@@ -107,6 +122,9 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
               "write a checkpoint every N epochs; 0: none");
   line.option("--checkpoint-minutes", "", "X", options.checkpoint_minutes,
               "write a checkpoint every X minutes; 0: none");
+  line.option("--checkpoint-name", "", "NAME", options.checkpoint_name,
+              "checkpoints are NAME.epochN.nc")
+      .default_text = "beside --model, with its name";
   line.option("--keep", "", "N", options.keep, "checkpoints that stay, the newest; 0: all");
   line.option("--verify", "", "N", options.verify,
               "compute every Nth step twice and end the run when the hardware gave two results; "
@@ -254,6 +272,11 @@ void TrainerOptions::check() const {
     throw UsageError("--force starts anew and --resume goes on: give one of the two");
 }
 
+std::filesystem::path TrainerOptions::checkpoint_base() const {
+  if (checkpoint_name.empty()) return model;
+  return checkpoint_name.string() + ".nc";
+}
+
 DataOnGpu TrainerOptions::data_place() const {
   return data_on_gpu == "yes"  ? DataOnGpu::yes
          : data_on_gpu == "no" ? DataOnGpu::no
@@ -267,6 +290,7 @@ void TrainerOptions::apply_to(TrainingDescriptor& training, Console& console) co
   if (lambda) training.lambda = *lambda;
   if (lambda1) training.lambda1 = *lambda1;
   if (seed) training.seed = *seed;
+  set_rate_steps(rate_steps, training);
   validation.apply_to(training.validation);
   if (!optimizer.empty() && !equal_ignoring_case(optimizer, name_of(training.optimizer)))
     training.optimizer = find_named<UpdateRule>(optimizer).value();
@@ -301,6 +325,7 @@ CommandLine trainer_command_line(TrainerOptions& options) {
   options.add_to(line);
   line.example("trainer -c configs/quickstart.json -i train.nc -o train.nc -n model.nc",
                "Train with the settings of the descriptor");
+  line.example("trainer --cdl train.cdl", "As DSSTNE's encoder, with its command file");
   line.example("trainer -c config.json -i gl_input.nc -o gl_output.nc -n gl.nc -b 256 -e 10",
                "As DSSTNE's train");
   line.example(

@@ -3,6 +3,7 @@
 
 #include "norn/engine/memory_plan.h"
 #include "norn/nn/descriptor.h"
+#include "tools/common/command_file_options.h"
 #include "tools/common/program.h"
 #include "tools/common/run_record.h"
 #include "tools/common/validation_options.h"
@@ -16,6 +17,9 @@
 namespace norn::tools {
 
 struct TrainerOptions {
+  std::filesystem::path cdl;  ///< DSSTNE's command file, whose settings stand in the members below
+  CommandKind command = CommandKind::train;
+  std::vector<std::string> cdl_notes;  ///< remarks on it
   std::filesystem::path config;
   std::vector<std::filesystem::path> inputs;
   std::vector<std::filesystem::path> outputs;
@@ -32,15 +36,18 @@ struct TrainerOptions {
   std::optional<float> mu1;
   std::string optimizer;
   std::optional<std::uint64_t> seed;
+  std::string shuffle;  ///< "yes", "no"; empty: the descriptor's
+  RateSteps rate_steps;
 
   std::string resume;  ///< empty: no; "auto": the newest checkpoint; else a file
   bool force = false;
   Index checkpoint_epochs = 10;
   double checkpoint_minutes = 0.0;
   int keep = 3;
-  std::filesystem::path run_dir;     ///< empty: nothing is recorded
-  std::filesystem::path repeat;      ///< run.json of a run to make again; empty: none
-  std::vector<std::string> command;  ///< as the program was called
+  std::filesystem::path checkpoint_name;  ///< empty: checkpoints are named after the model
+  std::filesystem::path run_dir;          ///< empty: nothing is recorded
+  std::filesystem::path repeat;           ///< run.json of a run to make again; empty: none
+  std::vector<std::string> called_as;      ///< as the program was called
   Index verify = 0;
   std::string data_memory = "8G";
   std::string data_on_gpu = "auto";
@@ -62,6 +69,8 @@ struct TrainerOptions {
   bool records() const { return !plan && !(run_dir.empty() && repeat.empty()); }
   /// With --repeat: takes from the record what was not given.
   void take(const RunRecord& recorded);
+  /// The name that those of checkpoints are made of.
+  std::filesystem::path checkpoint_base() const;
   /// Whether the plan is for a machine that is described, or on several ranks for their links.
   bool plans_machine() const { return plan && (plan_ranks || !machine.empty()); }
   /// Puts the settings that were given into the descriptor; those that have no effect with its

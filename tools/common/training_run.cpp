@@ -58,6 +58,7 @@ class TrainingRun {
       options_.take(*repeated_);
     }
     options_.check();
+    for (const std::string& note : options_.cdl_notes) console_.warning(note);
     if (options_.plan_ranks && session_.size() > 1)
       throw UsageError(
           "--ranks plans for ranks that are not there: leave it out to plan for the ranks of this "
@@ -99,7 +100,10 @@ class TrainingRun {
     Network network(std::move(graph), data.shapes(), context, start.network.training.batch,
                     Pass::training);
     load(start, network);
-    if (options_.force && session_.rank() == 0) remove_checkpoints(options_.model);
+    if (options_.force && session_.rank() == 0) {
+      remove_checkpoints(options_.model);
+      remove_checkpoints(options_.checkpoint_base());
+    }
     return train_and_save(network, data, start, {options_.verify, runtime->description()},
                           validation.view());
   }
@@ -258,7 +262,7 @@ class TrainingRun {
     if (!options_.records() || session_.rank() != 0) return;
     record_.facts = training_facts(options_, network, data, start, device_name, weights_);
     record_.binary = binary_checksum();
-    record_.command = options_.command;
+    record_.command = options_.called_as;
     record_.folder = fs::current_path();
     record_.host = host_name();
     record_.inputs = absolute(options_.inputs);
@@ -302,7 +306,8 @@ class TrainingRun {
           fmt::format("all {} epochs are done already; give --epochs for more", epochs));
     const Index first = state.epoch * data.examples() + state.epoch_examples;
     const CheckpointPolicy policy{options_.model, options_.checkpoint_epochs,
-                                  options_.checkpoint_minutes, options_.keep};
+                                  options_.checkpoint_minutes, options_.keep,
+                                  options_.checkpoint_base()};
     begin_record(network, data, start, verification.device);
     folder_.begin(record_, state);
     TrainingEnd end;

@@ -11,4 +11,8 @@ namespace norn::tools {
 /// a checkpoint. What happens is recorded in `folder`, which learns of a failure from the caller.
 int run_training(const TrainerOptions& options, MpiSession& session, RunFolder& folder);
 
+/// Command Validate of a command file: compares gradients of the first batch with differences of
+/// its cost, on the CPU, and prints a table. Throws Error when a gradient is wrong.
+int run_gradient_check(const TrainerOptions& options, MpiSession& session);
+
 }  // namespace norn::tools

@@ -29,15 +29,27 @@ bool looks_like_netcdf(const fs::path& path) {
   return start.substr(0, 3) == "CDF" || start == "\x89HDF";
 }
 
+// The newest of the model's and, where they have a name of their own, of the checkpoints'.
+std::optional<fs::path> newest_checkpoint(const TrainerOptions& options, const Log& log) {
+  const auto by_model = find_checkpoint(options.model, log);
+  if (options.checkpoint_base() == options.model) return by_model;
+  const auto by_name = find_checkpoint(options.checkpoint_base(), log);
+  if (!by_model || !by_name) return by_model ? by_model : by_name;
+  const auto steps = [](const fs::path& path) {
+    return read_model_info(TensorFileReader(path)).state.step;
+  };
+  return steps(*by_model) >= steps(*by_name) ? by_model : by_name;
+}
+
 // Rank 0 looks for the newest checkpoint that is whole, for all: on another host a file system
 // may not show the same files yet, and it is read but once. Empty: there is none.
 std::string choose_checkpoint(const TrainerOptions& options, Communicator& communicator,
                               Console& console) {
   std::string chosen;
   rank_0_alone(communicator, [&] {
-    if (const auto found = find_checkpoint(options.model, console.log()))
+    if (const auto found = newest_checkpoint(options, console.log()))
       chosen = found->string();
-    else if (has_checkpoints(options.model))
+    else if (has_checkpoints(options.model) || has_checkpoints(options.checkpoint_base()))
       throw DataError(
           fmt::format("{}: neither the model nor a checkpoint of it is whole and can be resumed "
                       "from; restore one of them, or start anew with --force instead of --resume",
@@ -79,6 +91,8 @@ TrainingStart resume_from(const fs::path& path, const TrainerOptions& options, C
                fmt::format("{:g}", before.validation.split));
   require_same(now.validation.split == 0.0f || now.validation.by == before.validation.by,
                "--validation-by", before.validation.by == ValidationBy::user ? "user" : "entry");
+  require_same(options.shuffle.empty() || start.network.shuffle == (options.shuffle == "yes"),
+               "--shuffle", start.network.shuffle ? "yes" : "no");
   require_same(now.optimizer.index() == before.optimizer.index(), "--optimizer",
                std::string(name_of(before.optimizer)));
   console.info(fmt::format("resuming from {}: {} of {} epochs done", path.string(),
@@ -90,15 +104,16 @@ TrainingStart resume_from(const fs::path& path, const TrainerOptions& options, C
 
 void check_model_path(const TrainerOptions& options, Console& console) {
   { const AtomicFile writable(options.model); }
-  for (const fs::path& path : remove_abandoned_files(options.model))
-    console.info(fmt::format("removed {}, which a run that was killed left", path.string()));
+  for (const fs::path& base : {options.model, options.checkpoint_base()})
+    for (const fs::path& path : remove_abandoned_files(base))
+      console.info(fmt::format("removed {}, which a run that was killed left", path.string()));
   if (options.force || !options.resume.empty()) return;
   if (fs::exists(options.model))
     throw UsageError(
         fmt::format("{}: the network file exists already; give another --model (-n), --force to "
                     "replace it, or --resume to go on with its training",
                     options.model.string()));
-  if (const auto checkpoint = find_checkpoint(options.model))
+  if (const auto checkpoint = newest_checkpoint(options, {}))
     throw UsageError(fmt::format(
         "{}: a checkpoint of an earlier run exists; give --resume to go on from it, --force to "
         "start anew, or another --model (-n)",
@@ -135,6 +150,7 @@ TrainingStart start_training(const TrainerOptions& options, Communicator& commun
     check_network(start.network, start.where);
   }
   options.apply_to(start.network.training, console);
+  if (!options.shuffle.empty()) start.network.shuffle = options.shuffle == "yes";
   return start;
 }
 
@@ -142,7 +158,7 @@ void fit_batch(TrainingStart& start, const TrainerOptions& options, Index exampl
                Console& console) {
   Index& batch = start.network.training.batch;
   if (batch <= examples) return;
-  if (options.batch || start.resumed)
+  if ((options.batch && options.cdl.empty()) || start.resumed)
     throw UsageError(fmt::format(
         "--batch {} is larger than the {} examples of the data; give --batch {} or less", batch,
         examples, examples));

@@ -14,13 +14,14 @@ namespace norn {
 /// Means over the examples with held-out units, for one K.
 struct MetricsAtK {
   Index k = 0;
-  double recall = 0.0;     ///< hits / held-out units
-  double precision = 0.0;  ///< hits / K
-  double ndcg = 0.0;       ///< DCG / ideal DCG over min(K, held-out units)
-  double map = 0.0;        ///< mean of precision at each hit, over min(K, held-out units)
-  double mrr = 0.0;        ///< 1 / rank of the first hit, 0 without one
-  double hit_rate = 0.0;   ///< 1 when there is a hit
-  double coverage = 0.0;   ///< share of all units that were ever recommended
+  double recall = 0.0;       ///< hits / held-out units
+  double precision = 0.0;    ///< hits / K
+  double ndcg = 0.0;         ///< DCG / ideal DCG over min(K, held-out units)
+  double ndcg_of_all = 0.0;  ///< DCG / ideal DCG over all held-out units, as DSSTNE's
+  double map = 0.0;          ///< mean of precision at each hit, over min(K, held-out units)
+  double mrr = 0.0;          ///< 1 / rank of the first hit, 0 without one
+  double hit_rate = 0.0;     ///< 1 when there is a hit
+  double coverage = 0.0;     ///< share of all units that were ever recommended
 };
 
 /// Gathers the metrics of many examples; sums do not depend on their order.
@@ -38,7 +39,7 @@ class RankingMetrics {
 
  private:
   struct Sums {
-    FixedSum recall, precision, ndcg, map, mrr, hit_rate;
+    FixedSum recall, precision, ndcg, ndcg_of_all, map, mrr, hit_rate;
     std::vector<bool> recommended;
     Index distinct = 0;
   };

@@ -17,9 +17,12 @@ namespace norn {
 struct CheckpointPolicy {
   std::filesystem::path
       model;  ///< the model's own path; checkpoints stand beside it: model.nc -> model.epoch12.nc
-  std::int64_t every_epochs = 0;  ///< 0: none
-  double every_minutes = 0.0;     ///< 0: none
-  int keep = 3;                   ///< the newest ones that stay; 0 keeps all
+  std::int64_t every_epochs = 0;    ///< 0: none
+  double every_minutes = 0.0;       ///< 0: none
+  int keep = 3;                     ///< the newest ones that stay; 0 keeps all
+  std::filesystem::path name = {};  ///< they are named after this instead; empty: after the model
+
+  const std::filesystem::path& base() const { return name.empty() ? model : name; }
 };
 
 /// Steps that are computed twice, so that hardware that computes wrongly is noticed.

@@ -8,14 +8,15 @@
 /// The documentation of keys, one by one, from the table that docs/descriptor.md is made of.
 namespace norn {
 
-/// What a key of a network's or a machine's description means: type, values, default, where it
-/// stands, an example. `name` is a key ("Activation"), one of an object ("Training.Alpha", or
-/// "Alpha" alone), another spelling of it, or a value of choice ("SoftMax"), in any case. A name
-/// that stands in several places gives all of them. Nothing when there is no such name.
+/// What a key of a network's or a machine's description, or of a command file, means: type, values,
+/// default, where it stands, an example. `name` is a key ("Activation"), one of an object
+/// ("Training.Alpha", or "Alpha" alone), another spelling of it, or a value of choice ("SoftMax"),
+/// in any case. A name that stands in several places gives all of them. Nothing when there is no
+/// such name.
 std::optional<std::string> explain_key(const std::string& name);
 
-/// The names of all keys, as "Training.Alpha", in the order of the documents; machines' are left
-/// out.
+/// The names of all keys, as "Training.Alpha", in the order of the documents; those of
+/// machines and command files are left out.
 std::vector<std::string> key_names();
 
 /// What explain_key() knows beside them: keys alone, their other spellings, values of choice.
