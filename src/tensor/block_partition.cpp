@@ -26,19 +26,21 @@ BlockPartition BlockPartition::make(Index width, Index batch, const BlockRule& r
   require(batch >= 1, "BlockPartition: the batch size must be at least 1");
   require(
       rule.minimum_width >= 1 && rule.maximum_width >= rule.minimum_width && rule.multiple >= 1 &&
-          rule.round >= 1 && rule.wanted_blocks >= 1 && rule.delta_elements >= 1 &&
+          rule.dealt >= 1 && rule.wanted_blocks >= 1 && rule.delta_elements >= 1 &&
           rule.most_blocks >= 1,
       "BlockPartition: the block rule needs 1 <= minimum_width <= maximum_width and a multiple, "
       "wanted_blocks and delta_elements of at least 1");
   const Index fitting = std::max(rule.delta_elements / batch, divide_up(width, rule.most_blocks));
   const Index in_cache = std::clamp(fitting, rule.minimum_width, rule.maximum_width);
   const Index shared_out = std::max(divide_up(width, rule.wanted_blocks), rule.minimum_width);
-  const Index blocks = divide_up(width, std::min(in_cache, shared_out));
+  Index blocks = divide_up(width, std::min(in_cache, shared_out));
+  if (blocks > rule.wanted_blocks) {
+    const Index dealt = round_up(blocks, rule.dealt);
+    if (width / dealt >= rule.minimum_width) blocks = dealt;
+  }
   BlockPartition partition;
   partition.width_ = width;
-  Index each = round_up(divide_up(width, blocks), rule.multiple);
-  if (each > rule.round) each = round_up(each, rule.round);
-  partition.block_width_ = std::min(width, each);
+  partition.block_width_ = std::min(width, round_up(divide_up(width, blocks), rule.multiple));
   return partition;
 }
 

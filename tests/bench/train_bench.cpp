@@ -344,7 +344,7 @@ int run(const Options& options, Communicator& ranks) {
       BlockRule& rule = runtime->context(ranks).compute.kernels.block_rule;
       rule.delta_elements = options.blocks.at(0);
       if (options.blocks.size() > 1) rule.minimum_width = options.blocks[1];
-      if (options.blocks.size() > 2) rule.round = options.blocks[2];
+      if (options.blocks.size() > 2) rule.multiple = options.blocks[2];
     }
     if (speaks)
       std::printf("%s, %s%s\n", runtime->description().c_str(), ranks.describe().c_str(),
@@ -384,7 +384,7 @@ int main(int argc, char** argv) {
   app.add_flag("--data-on-gpu", options.data_on_gpu,
                "gather batches on the GPU, as the trainer does where data fit");
   app.add_option("--blocks", options.blocks,
-                 "batch x width, least width and rounding of blocks, instead of the device's")
+                 "batch x width, least width and multiple of blocks, instead of the device's")
       ->delimiter(',');
   app.add_option("--json", options.json, "append a line of JSON for every network");
   CLI11_PARSE(app, argc, argv);

@@ -94,7 +94,8 @@ class DensePrecisionTest : public ::testing::TestWithParam<Precision> {
 TEST_P(DensePrecisionTest, EdgesThatAreNoWholeRunsAreProductsToo) {
   const auto dense = kernels();
   for (const Shape& shape :
-       {Shape{512, 1022, 512}, Shape{515, 1024, 513}, Shape{700, 1541, 1030}, Shape{40, 60, 50}}) {
+       {Shape{512, 1022, 512}, Shape{515, 1024, 513}, Shape{700, 1541, 1030}, Shape{40, 60, 50},
+        Shape{52, 6443, 128}, Shape{52, 3115, 128}, Shape{100, 3115, 64}}) {
     const auto& [b, m, n] = shape;
     SCOPED_TRACE(m);
     Matrix x = make(b, n), w = make(m, n), delta = make(b, m);

@@ -53,13 +53,27 @@ TEST(BlockPartition, BlocksCoverTheWidthOnceInOrder) {
   }
 }
 
-TEST(BlockPartition, WideBlocksAreWholeRounds) {
-  const BlockRule rule{.multiple = 8, .wanted_blocks = 4, .round = 96};
-  EXPECT_EQ(BlockPartition::make(4 * 200, 1, rule).block_width(), 288);
-  EXPECT_EQ(BlockPartition::make(4 * 192, 1, rule).block_width(), 192);
-  EXPECT_EQ(BlockPartition::make(4 * 90, 1, rule).block_width(), 96);
-  EXPECT_EQ(BlockPartition::make(4 * 80, 1, rule).block_width(), 80);
-  EXPECT_EQ(BlockPartition::make(70, 1, rule).block_width(), 40);
+TEST(BlockPartition, ManyBlocksCanBeDealtOutEvenly) {
+  const BlockRule rule{.delta_elements = 1000,
+                       .minimum_width = 100,
+                       .maximum_width = 1000,
+                       .multiple = 10,
+                       .wanted_blocks = 4,
+                       .dealt = 8};
+  const auto blocks = [&](Index width) { return BlockPartition::make(width, 1, rule).blocks(); };
+  EXPECT_EQ(blocks(4000), 4);  // as many as are wanted
+  EXPECT_EQ(blocks(4001), 8);
+  EXPECT_EQ(blocks(19500), 24);
+  EXPECT_EQ(blocks(24000), 24);
+  EXPECT_EQ(blocks(24001), 32);
+  for (Index width = 4001; width < 50000; width += 977) {
+    const BlockPartition partition = BlockPartition::make(width, 1, rule);
+    for (int ranks : {2, 4, 8})
+      EXPECT_LE(partition.units_of(0, ranks).count() * ranks, width + ranks * 4 * 8 * 10) << width;
+  }
+  BlockRule wide = rule;
+  wide.minimum_width = 900;  // blocks are not cut below it
+  EXPECT_EQ(BlockPartition::make(5000, 1, wide).blocks(), 5);
 }
 
 TEST(BlockPartition, HiddenLayersMayHaveSmallerBlocks) {

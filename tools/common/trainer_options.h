@@ -47,7 +47,7 @@ struct TrainerOptions {
   std::filesystem::path checkpoint_name;  ///< empty: checkpoints are named after the model
   std::filesystem::path run_dir;          ///< empty: nothing is recorded
   std::filesystem::path repeat;           ///< run.json of a run to make again; empty: none
-  std::vector<std::string> called_as;      ///< as the program was called
+  std::vector<std::string> called_as;     ///< as the program was called
   Index verify = 0;
   std::string data_memory = "8G";
   std::string data_on_gpu = "auto";

@@ -17,11 +17,11 @@ struct MetricsAtK {
   double recall = 0.0;       ///< hits / held-out units
   double precision = 0.0;    ///< hits / K
   double ndcg = 0.0;         ///< DCG / ideal DCG over min(K, held-out units)
-  double ndcg_of_all = 0.0;  ///< DCG / ideal DCG over all held-out units, as DSSTNE's
   double map = 0.0;          ///< mean of precision at each hit, over min(K, held-out units)
   double mrr = 0.0;          ///< 1 / rank of the first hit, 0 without one
   double hit_rate = 0.0;     ///< 1 when there is a hit
   double coverage = 0.0;     ///< share of all units that were ever recommended
+  double ndcg_of_all = 0.0;  ///< DCG / ideal DCG over all held-out units, as DSSTNE's
 };
 
 /// Gathers the metrics of many examples; sums do not depend on their order.

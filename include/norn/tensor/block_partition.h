@@ -23,7 +23,7 @@ struct BlockRule {
   Index wanted_blocks = 8;                   ///< so that threads and ranks have something to share
   Index gradient_elements = Index(1) << 18;  ///< of a weight gradient's tile that stays in cache
   Index most_blocks = Index(1) << 40;  ///< beyond which blocks become wider, up to maximum_width
-  Index round = 1;                     ///< blocks that are wider than this become a multiple of it
+  Index dealt = 1;  ///< more blocks than wanted are a multiple of this, as far as widths allow
   Index joined_elements = Index(1) << 20;  ///< batch x width of a layer that is worth not joining
   /// Where the minimum and the multiple are others for hidden layers; 0: they are not.
   Index minimum_hidden_width = 0;
