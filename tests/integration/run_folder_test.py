@@ -57,15 +57,26 @@ class Log(RunFolder):
         self.assertEqual(kinds(events), ["start", "step", "epoch", "epoch", "epoch", "end"])
         self.assertEqual(events[0]["ranks"], 3)
 
+    def test_tells_what_validating_came_to(self):
+        done = self.record("-e", "40", "--validation-split", "0.2", "--metrics-at", "5,10", "--validate-every", "2", "--early-stop",
+                           "recall@5", "--patience", "2", "-alpha", "0.1")
+        events = self.events()
+        judged = [event for event in events if event["event"] == "eval"]
+        self.assertEqual([event["epoch"] for event in judged], list(range(2, 2 * len(judged) + 1, 2)))
+        for event in judged:
+            self.assertEqual([at["k"] for at in event["metrics"]], [5, 10])
+            self.assertEqual((event["watched"], event["value"]), ("recall@5", event["metrics"][0]["recall"]))
+        self.assertTrue(judged[0]["best"])
+        self.assertEqual(events[-1]["reason"], "early_stop", done.stderr)
+        self.assertEqual((events[-1]["epochs"], judged[-1]["since_best"]), (judged[-1]["epoch"], 2))
+
     def test_its_schema_refuses_wrong_lines(self):
-        self.record("--checkpoint-epochs", "1")
+        self.record("--checkpoint-epochs", "1", "--validation-split", "0.2")
         log = validator("log")
         for event in self.events():
             for key, value in event.items():
                 for wrong in (None, {"x": 1}, -1 if isinstance(value, (int, float)) else 1):
-                    if wrong is None and key in ("cost", "regularization") or wrong == -1 and isinstance(value, bool):
-                        continue
-                    if wrong == -1 and key in ("cost", "regularization"):
+                    if key in ("cost", "regularization", "value") and wrong in (None, -1):
                         continue
                     self.assertFalse(log.is_valid({**event, key: wrong}), f"{event['event']}: {key}: {wrong}")
                 less = copy.copy(event)

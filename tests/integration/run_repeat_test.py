@@ -62,6 +62,28 @@ class Bytes(Repeat):
         self.path("first.nc").unlink()
         self.refuse(3, f"run/run.json: the run began with the weights {self.path('first.nc')}, which is not there", "--force")
 
+    def test_are_the_same_of_a_run_that_was_validated_and_stopped_early(self):
+        self.record("-e", "40", "-alpha", "0.1", "--validation-split", "0.2", "--validation-by", "entry", "--metrics-at", "5",
+                    "--early-stop", "recall@5", "--patience", "2")
+        self.assertEqual(self.run_json()["result"]["reason"], "early_stop")
+        self.assertIn("the same bytes", self.repeat("--threads", "1").stderr)
+        self.same("model.nc", "again.nc")
+        best = self.run_json()["result"]["best_evaluation"]
+        self.assertEqual((best["best"], best["watched"]), (True, "recall@5"))
+
+    def test_are_the_same_of_a_run_with_validation_data_of_its_own(self):
+        self.record("-e", "8", "--validation-input", "test.nc", "--metrics-at", "5", "--keep-best")
+        record = self.run_json()
+        self.assertEqual(record["validation_inputs"], [str(self.path("test.nc"))])
+        self.assertEqual([s["name"] for s in record["validation_sets"]], ["gl_input", "gl_output"])
+        self.repeat()
+        self.same("model.nc", "again.nc")
+        self.path("test.nc").rename(self.path("kept.nc"))
+        self.repeat("--validation-input", "kept.nc", "--force")
+        self.same("model.nc", "again.nc")
+        self.refuse(3, f'{self.path("train.nc")}: data set "gl_output" is not the one that run/run.json records', "--force",
+                    "--validation-input", "train.nc")
+
     def interrupted(self):
         command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "1000", "--run-dir", "run",
                    "--checkpoint-epochs", "5"]

@@ -3,6 +3,7 @@
 #include "tools/common/repeated_run.h"
 
 #include "norn/base/error.h"
+#include "norn/base/text.h"
 #include "norn/data/contents_checksum.h"
 #include "norn/nn/descriptor_json.h"
 #include "tools/common/model_session.h"
@@ -23,12 +24,19 @@ std::string without_threads(const std::string& device) {
   return device.ends_with(" threads") ? device.substr(0, device.rfind(',')) : device;
 }
 
-// The number of epochs does not change what each of them does.
+// Whether the rate of a step depends on how many epochs there will be.
+bool plans_ahead(const JsonValue& training) {
+  if (equal_ignoring_case(training.text_or(""), "Cosine")) return true;
+  return std::any_of(training.members().begin(), training.members().end(),
+                     [](const JsonValue::Member& member) { return plans_ahead(member.second); });
+}
+
+// Without the number of epochs, where it does not change what each of them does.
 std::string settings_of(const std::string& network) {
   JsonValue root = parse_json(network, "network");
   JsonValue training = root["Training"];
   if (!training.is_object()) training = JsonValue::object();
-  training.set("Epochs", JsonValue());
+  if (!plans_ahead(training)) training.set("Epochs", JsonValue());
   root.set("Training", training);
   return root.line();
 }
@@ -57,13 +65,20 @@ void require_origin(const OriginRecord& origin, const fs::path& file) {
 
 }  // namespace
 
-TrainingStart start_repeated(const RunRecord& recorded, const fs::path& file,
+TrainingStart start_repeated(const RunRecord& recorded, const TrainerOptions& options,
                              Communicator& communicator, Console& console) {
+  const fs::path& file = options.repeat;
   TrainingStart start;
   start.where = file.string();
   start.network =
       parse_network_json(recorded.network, file.string() + ": network",
                          [&console](const std::string& note) { console.warning(note); });
+  NetworkDescriptor changed = start.network;
+  options.apply_to(changed.training, console);
+  if (to_json(changed) != to_json(start.network))
+    throw UsageError(
+        "--repeat makes the run again as it was, and an option of this command line changes its "
+        "training; leave one of them out");
   const OriginRecord& origin = recorded.origin;
   if (origin.from == From::descriptor) return start;
   rank_0_alone(communicator, [&] { require_origin(origin, file); });

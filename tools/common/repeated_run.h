@@ -12,8 +12,8 @@ namespace norn::tools {
 
 /// The start of a run that is made again: its network and settings, and the weights or checkpoint
 /// that it began with. All ranks call it together. Throws DataError when such a file is not there
-/// or is another one.
-TrainingStart start_repeated(const RunRecord& recorded, const std::filesystem::path& file,
+/// or is another one, and UsageError when other options change the training.
+TrainingStart start_repeated(const RunRecord& recorded, const TrainerOptions& options,
                              Communicator& communicator, Console& console);
 
 /// Throws DataError naming the set when the data are not those that the record in `file` holds of

@@ -73,9 +73,8 @@ class TrainingRun {
     if (!options_.plan && session_.rank() == 0) check_model_path(options_, console_);
     if (!options_.plan) folder_.open(options_.run_dir, earlier_run(), console_);
     const OutputGuard guard(options_.model);
-    TrainingStart start = repeated_
-                              ? start_repeated(*repeated_, options_.repeat, *communicator, console_)
-                              : start_training(options_, *communicator, console_);
+    TrainingStart start = repeated_ ? start_repeated(*repeated_, options_, *communicator, console_)
+                                    : start_training(options_, *communicator, console_);
     // Data sets may come to stand in its memory, so it outlives them.
     std::unique_ptr<Runtime> runtime;
     DataSources sources{options_.inputs,
