@@ -26,7 +26,8 @@ class Sum {
   enum class Of : std::uint64_t { facts, lengths, columns, values, examples };
   template <typename T>
   void add(Of what, Index position, const T* values, Index count) {
-    constexpr Index kWords = Index(sizeof(T) / sizeof(std::uint32_t));
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+    constexpr Index kWords = sizeof(T) == 4 ? 1 : 2;
     const std::uint64_t first = (std::uint64_t(what) << 60) + std::uint64_t(position * kWords);
     sum_ += checksum(values, std::size_t(count) * sizeof(T), first);
   }

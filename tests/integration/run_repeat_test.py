@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 from norn_files import write_datasets
-from programs import BIN, LIMIT_SECONDS, NETWORK, ProgramTest, mpirun
+from programs import BIN, LIMIT_SECONDS, ProgramTest, mpirun
 from run_files import read_log
 
 
@@ -83,6 +83,20 @@ class Bytes(Repeat):
         self.same("model.nc", "again.nc")
         self.refuse(3, f'{self.path("train.nc")}: data set "gl_output" is not the one that run/run.json records', "--force",
                     "--validation-input", "train.nc")
+
+    def test_are_the_same_of_a_run_from_a_command_file_of_dsstne_that_went_on_from_its_checkpoint(self):
+        self.write("train.cdl", json.dumps({
+            "Version": 0.8, "Command": "train", "RandomSeed": 12, "Network": "net.json", "Data": "train.nc",
+            "TrainingParameters": {"Epochs": 6, "MiniBatch": 32, "Alpha": 0.02, "Lambda": 0.0001, "mu": 0.5, "CheckpointName": "check",
+                                   "CheckpointInterval": 2, "ShuffleIndices": False, "Results": "model.nc", "Optimizer": "Nesterov"}}))
+        self.succeed("trainer", "--cdl", "train.cdl", "--run-dir", "run")
+        self.path("model.nc").unlink()
+        self.succeed("trainer", "--cdl", "train.cdl", "--run-dir", "run", "--resume")
+        self.assertEqual(self.run_json()["origin"]["from"], "descriptor")
+        for checkpoint in self.folder.glob("check*"):
+            checkpoint.unlink()
+        self.repeat()
+        self.same("model.nc", "again.nc")
 
     def interrupted(self):
         command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "1000", "--run-dir", "run",
@@ -184,7 +198,7 @@ class Refused(Repeat):
 
     def test_settings_beside_it(self):
         self.record()
-        for option in (["-e", "3"], ["--rate", "0.1"], ["-c", "net.json"], ["--resume"], ["--seed", "1"]):
+        for option in (["-e", "3"], ["--rate", "0.1"], ["-c", "net.json"], ["--resume"], ["--seed", "1"], ["--shuffle", "no"]):
             name = {"-e": "--epochs", "-c": "--config"}.get(option[0], option[0])
             self.refuse(2, f"{name} cannot be given with --repeat", *option)
 

@@ -127,11 +127,10 @@ std::vector<std::string> differences(const RunRecord& recorded, const RunRecord&
 }
 
 bool is_continued(const RunRecord& earlier, const RunRecord& now) {
-  const fs::path& model = now.facts.model;
   const fs::path& file = now.origin.file;
-  const bool is_own =
-      file == model || (file.parent_path() == model.parent_path() &&
-                        file.stem().string().starts_with(model.stem().string() + "."));
+  const bool is_own = file == now.facts.model ||
+                      (file.parent_path() == now.checkpoints.parent_path() &&
+                       file.stem().string().starts_with(now.checkpoints.stem().string() + "."));
   return is_own && earlier.facts.model == now.facts.model && same_sets(earlier.sets, now.sets) &&
          same_sets(earlier.validation_sets, now.validation_sets) &&
          settings_of(earlier.network) == settings_of(now.network);

@@ -41,6 +41,7 @@ struct RunRecord {
   std::filesystem::path folder;  ///< where it was started
   std::string host;
   OriginRecord origin;
+  std::filesystem::path checkpoints;  ///< absolute; what they are named after; not in the file
   std::vector<std::filesystem::path> inputs;   ///< absolute
   std::vector<std::filesystem::path> outputs;  ///< absolute
   std::vector<std::filesystem::path> validation_inputs;

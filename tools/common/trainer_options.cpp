@@ -205,6 +205,7 @@ void TrainerOptions::check_plan() const {
 void TrainerOptions::check_repeat() const {
   if (repeat.empty()) return;
   const std::pair<const char*, bool> settings[] = {
+      {"--cdl", !cdl.empty()},
       {"--config", !config.empty()},
       {"--batch", batch.has_value()},
       {"--epochs", epochs.has_value()},
@@ -215,6 +216,7 @@ void TrainerOptions::check_repeat() const {
       {"--mu1", mu1.has_value()},
       {"--optimizer", !optimizer.empty()},
       {"--seed", seed.has_value()},
+      {"--shuffle", !shuffle.empty()},
       {"--resume", !resume.empty()},
       {"--validation-split", validation.split.has_value()},
       {"--validation-by", !validation.by.empty()},

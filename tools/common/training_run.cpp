@@ -262,6 +262,7 @@ class TrainingRun {
     record_.facts = training_facts(options_, network, data, start, device_name, weights_);
     record_.binary = binary_checksum();
     record_.command = options_.called_as;
+    record_.checkpoints = fs::absolute(options_.checkpoint_base());
     record_.folder = fs::current_path();
     record_.host = host_name();
     record_.inputs = absolute(options_.inputs);
