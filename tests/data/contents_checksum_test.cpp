@@ -49,8 +49,8 @@ TEST(ContentsChecksum, OfManyPartsCountsTheLastEntry) {
   const Index width = 200000;
   std::vector<RowOffset> begin = {0};
   std::vector<Column> columns;
-  for (int row = 0; row < 40; ++row) {
-    const Index step = 1 + Index(random() % 30);
+  for (int row = 0; row < 120; ++row) {
+    const Index step = 1 + Index(random() % 20);
     for (Index c = Index(random() % 7); c < width; c += step) columns.push_back(Column(c));
     begin.push_back(RowOffset(columns.size()));
   }
