@@ -177,6 +177,7 @@ class InfoReader {
   }
 
   void read_labels() {
+    info_.own_units = natural({"ownUnits"}).value_or(0) != 0;
     if (const auto shared = natural({"exampleLabelsOf"})) info_.label_set = int(*shared);
     if (!file_.has_variable(item("exampleLabels", info_.number))) return;
     info_.label_set = info_.number;
@@ -189,6 +190,12 @@ class InfoReader {
 };
 
 }  // namespace
+
+bool DatasetInfo::shares_units_with(const DatasetInfo& other) const {
+  if (!gives_sparse_batches() || !other.gives_sparse_batches() || width() != other.width())
+    return false;
+  return name == other.name || !(own_units || other.own_units);
+}
 
 std::string place(const DatasetInfo& info) {
   if (info.file.empty()) return fmt::format("data set \"{}\"", info.name);

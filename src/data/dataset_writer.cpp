@@ -107,6 +107,7 @@ struct DatasetWriter::State {
     }
     if (info.indexed) variable("index", StoredType::uint32, "examplesDim");
     if (info.weighted) variable("dataWeight", StoredType::float32, "examplesDim");
+    if (info.own_units) attribute("ownUnits", 1);
     if (info.label_bytes > 0) {
       file.define_dimension(item("exampleLabelBytesDim", n), info.label_bytes);
       variable("exampleLabels", StoredType::text, "exampleLabelBytesDim");

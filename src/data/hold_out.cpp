@@ -44,8 +44,7 @@ class HeldBack {
   bool concerns(std::size_t number) const {
     const DatasetInfo& info = sets_[number].set->info();
     const DatasetInfo& target = sets_[target_].set->info();
-    return target.gives_sparse_batches() && info.gives_sparse_batches() &&
-           info.width() == target.width();
+    return info.shares_units_with(target);
   }
 
   /// Gathers these examples of all sets that are concerned, and chooses.

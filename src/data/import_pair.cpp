@@ -235,7 +235,7 @@ class PairImporter {
           std::vector<OutputSet>{
               {options_.name + "_input", input_valued_, report_.input_width, total.input_entries},
               {options_.name + "_output", target_valued_, report_.target_width,
-               total.target_entries}},
+               total.target_entries, separate_}},
           total.examples, total.label_bytes));
       example_files.push_back(&indexes.add(beside(file_of(part), ".examples")));
       report_.files.push_back(

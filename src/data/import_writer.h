@@ -20,6 +20,7 @@ struct OutputSet {
   bool valued = false;
   Index width = 0;
   Index entries = 0;
+  bool own_units = false;
 };
 
 /// One file of data sets that share their examples, and the index of these examples.

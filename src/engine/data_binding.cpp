@@ -107,8 +107,7 @@ ValidationData DataBinding::hold_out(const NetworkDescriptor& network, const Hol
   require(target < sets.size(), "DataBinding::hold_out: the layer has no data set");
   const DatasetInfo& sought = sets[target].set->info();
   const auto is_alike = [&](const HoldOutSet& other) {
-    const DatasetInfo& info = other.set->info();
-    return other.is_input && info.gives_sparse_batches() && info.width() == sought.width();
+    return other.is_input && other.set->info().shares_units_with(sought);
   };
   constexpr const char* kInstead =
       "validate by user, or with data sets of their own (--validation-input)";
@@ -118,8 +117,8 @@ ValidationData DataBinding::hold_out(const NetworkDescriptor& network, const Hol
                     sought.file.string(), sought.name, kInstead));
   if (rule.by == HoldOutBy::entry && !std::any_of(sets.begin(), sets.end(), is_alike))
     throw UsageError(
-        fmt::format("{}: data set \"{}\" is {} units wide, and no sparse input is: entries that "
-                    "are hidden must "
+        fmt::format("{}: data set \"{}\" is {} units wide, and no sparse input has these units: "
+                    "entries that are hidden must "
                     "be hidden from an input, too; {}",
                     sought.file.string(), sought.name, sought.width(), kInstead));
   HeldOutViews views = norn::hold_out(rule, sets, target);

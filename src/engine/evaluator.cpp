@@ -125,6 +125,12 @@ class Evaluator {
                       target_->file.string(), data_.examples()));
   }
 
+  bool shares_units(const std::string& set) const {
+    for (const Dataset* one : data_.sets())
+      if (one->info().name == set) return one->info().shares_units_with(*target_);
+    return false;
+  }
+
   // The known units of every example, ascending, and its held-out ones.
   void gather(const BoundBatch& bound, const LoadedBatch& loaded, std::size_t bound_sets) {
     std::vector<const HostBatch*> seen;
@@ -132,7 +138,7 @@ class Evaluator {
       const HostBatch* batch = bound.of_layer[i];
       const bool input = network_.layers[i].kind == LayerKind::input;
       if (settings_.seen == SeenUnits::leave_out && input && batch && batch->is_sparse &&
-          batch->width == target_->width())
+          shares_units(network_.layers[i].dataset))
         seen.push_back(batch);
     }
     for (std::size_t i = bound_sets; i < loaded.sets.size(); ++i) seen.push_back(&loaded.sets[i]);

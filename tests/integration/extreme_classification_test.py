@@ -5,6 +5,8 @@ import json
 import random
 import unittest
 
+import netCDF4
+
 from programs import SOURCE, ProgramTest
 
 FEATURES, LABELS = 900, 200
@@ -46,7 +48,7 @@ class ExtremeClassificationTest(ProgramTest):
         self.succeed("trainer", "-q", "-c", RECIPE, "-i", "xc_train.nc", "-n", "xc.nc", "--epochs", "15", "--batch", "128")
 
     def metrics(self, *more):
-        done = self.succeed("evaluator", "--model", "xc.nc", "--data", "xc_test.nc", "--top", "1,3,5", "--keep-seen",
+        done = self.succeed("evaluator", "--model", "xc.nc", "--data", "xc_test.nc", "--top", "1,3,5",
                             "--popularity", "xc_train.nc", "--format", "json", *more)
         report = json.loads(done.stdout)
         return {name: {m["K"]: m["Precision"] for m in report[name]} for name in ("model", "popularity")}
@@ -94,7 +96,19 @@ class ExtremeClassificationTest(ProgramTest):
         self.succeed("trainer", "-q", "-c", RECIPE, "-i", "same.nc", "-n", "same_model.nc", "--epochs", "8",
                      "--batch", "32")
         kept = self.succeed("evaluator", "--model", "same_model.nc", "--data", "same.nc", "--top", "1", "--keep-seen")
-        self.assertNotIn("warning", kept.stderr)
+        plain = self.succeed("evaluator", "--model", "same_model.nc", "--data", "same.nc", "--top", "1")
+        self.assertEqual(plain.stdout, kept.stdout)
+        self.assertNotIn("warning", plain.stderr)
+        # Held back while training: whole examples, and all their labels are looked for.
+        done = self.succeed("trainer", "-c", RECIPE, "-i", "same.nc", "-n", "split.nc", "--epochs", "1",
+                            "--validation-split", "0.5")
+        self.assertRegex(done.stderr, "validation after epoch 1: .*hit_rate")
+        self.fail_with(2, "same.nc: data set \"xc_output\" is 100 units wide, and no sparse input has these units",
+                       "trainer", "-c", RECIPE, "-i", "same.nc", "-n", "entry.nc", "--validation-split", "0.1",
+                       "--validation-by", "entry")
+        # Files of other makers do not say so; then held-out labels may be hidden, which is warned of.
+        with netCDF4.Dataset(self.path("same.nc"), "a") as file:
+            file.delncattr("ownUnits1")
         masked = self.succeed("evaluator", "--model", "same_model.nc", "--data", "same.nc", "--top", "1")
         self.assertRegex(masked.stderr, "held-out units are among the seen ones .* or --keep-seen")
 

@@ -109,7 +109,7 @@ class Validation(ProgramTest):
         write_datasets(self.path("train.nc"), [("gl_input", self.width, self.rows, None), ("gl_output", 7, labels, None)])
         found = reports(self.train("-e", "60", *SPLIT, "--metrics-at", "1").stderr)
         self.assertGreater(float(found[-1][2][1][0]), 0.5)  # recall of the label itself
-        self.fail_with(2, f"train.nc: data set \"gl_output\" is 7 units wide, and no sparse input is: entries that are hidden "
+        self.fail_with(2, f"train.nc: data set \"gl_output\" is 7 units wide, and no sparse input has these units: entries that are hidden "
                        "must be hidden from an input, too; validate by user, or with data sets of their own "
                        "(--validation-input)", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "other.nc", *SPLIT,
                        "--validation-by", "entry")

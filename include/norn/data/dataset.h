@@ -47,10 +47,14 @@ struct DatasetInfo {
   Index empty_rows = 0;       ///< stored rows without entries; known once the set is open
   int label_set = -1;         ///< set of the file that holds this set's example labels; -1: none
   Index label_bytes = 0;      ///< length of all labels stored with this set
+  bool own_units = false;     ///< its units are no other set's, though that may be as wide
 
   Index width() const { return extent[0] * extent[1] * extent[2]; }
   /// Batches are CSR: the set is sparse, or dense class labels (one entry a row).
   bool gives_sparse_batches() const { return sparse || boolean; }
+  /// Whether unit u of both means the same thing, as far as can be told: entries of one may then be
+  /// hidden from, or left out of, the other.
+  bool shares_units_with(const DatasetInfo& other) const;
   double density() const;
 };
 
