@@ -87,6 +87,7 @@ class Evaluator {
   /// `rank` and `cost` may be empty.
   Evaluation run(Index batch, const Rank& rank, const Cost& cost = {}) {
     RankingMetrics metrics(settings_.ks, units_);
+    if (!settings_.gains.empty()) metrics.set_gains(settings_.gains);
     FixedSum total;
     std::vector<Dataset*> sets = data_.sets();
     const std::size_t bound_sets = sets.size();
@@ -183,6 +184,20 @@ Index largest(const std::vector<Index>& ks) {
 }
 
 std::vector<Index> popularity_order(Dataset& training, Index units) {
+  const std::vector<Index> count = count_units(training, units);
+  std::vector<Index> order(static_cast<std::size_t>(units));
+  std::iota(order.begin(), order.end(), Index(0));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](Index a, Index b) { return count[std::size_t(a)] > count[std::size_t(b)]; });
+  return order;
+}
+
+}  // namespace
+
+std::vector<Index> count_units(Dataset& training, Index units) {
+  if (!training.info().gives_sparse_batches())
+    throw DataError(fmt::format("{}: data set \"{}\" is dense; popularity counts sparse entries",
+                                training.info().file.string(), training.info().name));
   std::vector<Index> count(std::size_t(units), 0);
   HostBatch batch;
   std::vector<Index> examples;
@@ -194,14 +209,8 @@ std::vector<Index> popularity_order(Dataset& training, Index units) {
     for (RowOffset i = 0; i < rows.entries(); ++i)
       if (Index(rows.column[i]) < units) ++count[rows.column[i]];
   }
-  std::vector<Index> order(static_cast<std::size_t>(units));
-  std::iota(order.begin(), order.end(), Index(0));
-  std::stable_sort(order.begin(), order.end(),
-                   [&](Index a, Index b) { return count[std::size_t(a)] > count[std::size_t(b)]; });
-  return order;
+  return count;
 }
-
-}  // namespace
 
 Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationSettings& settings) {
   Evaluator evaluator(network.descriptor(), data, settings);
@@ -221,9 +230,6 @@ Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationS
 
 Evaluation evaluate_popularity(const Network& network, const DataBinding& data, Dataset& training,
                                const EvaluationSettings& settings) {
-  if (!training.info().gives_sparse_batches())
-    throw DataError(fmt::format("{}: data set \"{}\" is dense; popularity counts sparse entries",
-                                training.info().file.string(), training.info().name));
   Evaluator evaluator(network.descriptor(), data, settings);
   const std::vector<Index> order = popularity_order(training, evaluator.units());
   const auto longest = std::size_t(largest(settings.ks));

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+
+#include <fmt/format.h>
 
 namespace norn {
 namespace {
@@ -36,6 +39,7 @@ void RankingMetrics::add(std::span<const Index> ranked, std::span<const Column> 
     return;
   }
   ++evaluated_;
+  if (!gains_.empty()) add_gains(ranked, held_out);
   // A unit that is listed twice is one held-out unit.
   Index relevant = 1;
   for (std::size_t i = 1; i < held_out.size(); ++i) relevant += held_out[i] != held_out[i - 1];
@@ -73,6 +77,37 @@ void RankingMetrics::add(std::span<const Index> ranked, std::span<const Column> 
   }
 }
 
+void RankingMetrics::set_gains(std::vector<double> gains) {
+  require(Index(gains.size()) == units_, "RankingMetrics: every unit needs a gain");
+  gains_ = std::move(gains);
+}
+
+void RankingMetrics::add_gains(std::span<const Index> ranked, std::span<const Column> held_out) {
+  std::vector<double> best;
+  for (std::size_t i = 0; i < held_out.size(); ++i)
+    if (i == 0 || held_out[i] != held_out[i - 1]) best.push_back(gains_.at(held_out[i]));
+  std::sort(best.begin(), best.end(), std::greater<>());
+  for (std::size_t at = 0; at < ks_.size(); ++at) {
+    const auto k = std::size_t(ks_[at]);
+    for (std::size_t i = 0; i < std::min(k, ranked.size()); ++i)
+      if (std::binary_search(held_out.begin(), held_out.end(), Column(ranked[i])))
+        sums_[at].gains.add(gains_[std::size_t(ranked[i])]);
+    for (std::size_t i = 0; i < std::min(k, best.size()); ++i) sums_[at].best_gains.add(best[i]);
+  }
+}
+
+std::vector<double> inverse_propensities(std::span<const Index> counts, Index examples, double a,
+                                         double b) {
+  if (examples < 3)
+    throw DataError(fmt::format(
+        "propensities need the counts of at least 3 training examples, and there are {}",
+        examples));
+  const double c = (std::log(double(examples)) - 1.0) * std::pow(b + 1.0, a);
+  std::vector<double> inverse;
+  for (const Index count : counts) inverse.push_back(1.0 + c * std::pow(double(count) + b, -a));
+  return inverse;
+}
+
 std::vector<MetricsAtK> RankingMetrics::result() const {
   std::vector<MetricsAtK> results;
   const auto mean = [this](const FixedSum& sum) {
@@ -89,6 +124,9 @@ std::vector<MetricsAtK> RankingMetrics::result() const {
     metrics.map = mean(sums.map);
     metrics.mrr = mean(sums.mrr);
     metrics.hit_rate = mean(sums.hit_rate);
+    const double best = sums.best_gains.value();
+    if (!gains_.empty())
+      metrics.propensity_precision = best > 0.0 ? sums.gains.value() / best : 0.0;
     metrics.coverage = double(sums.distinct) / double(units_);
     results.push_back(metrics);
   }

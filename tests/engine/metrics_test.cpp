@@ -80,6 +80,31 @@ TEST(RankingMetrics, RejectAUnitOutsideOfTheCatalogue) {
   EXPECT_THROW(RankingMetrics({0}, 5), ShapeError);
 }
 
+TEST(RankingMetrics, WeighHitsByGainsOverTheBestLists) {
+  RankingMetrics metrics({1, 2}, 5);
+  metrics.add(std::vector<Index>{0, 1}, std::vector<Column>{0});  // before there are gains
+  EXPECT_FALSE(metrics.result()[0].propensity_precision);
+  RankingMetrics weighted({1, 2}, 5);
+  weighted.set_gains({1.0, 2.0, 4.0, 8.0, 16.0});
+  weighted.add(std::vector<Index>{0, 2, 3}, std::vector<Column>{0, 2, 4, 4});
+  weighted.add(std::vector<Index>{3, 1, 0}, std::vector<Column>{1});
+  weighted.add(std::vector<Index>{3, 1, 0}, {});
+  // At 1: hits 1 and 0, of 16 and 2. At 2: 1 + 4 and 2, of 16 + 4 and 2.
+  EXPECT_DOUBLE_EQ(*weighted.result()[0].propensity_precision, 1.0 / 18.0);
+  EXPECT_DOUBLE_EQ(*weighted.result()[1].propensity_precision, 7.0 / 22.0);
+  EXPECT_THROW(metrics.set_gains({1.0}), ShapeError);
+}
+
+TEST(InversePropensities, AreLargerForRareUnits) {
+  const std::vector<Index> counts = {0, 1, 100};
+  const std::vector<double> inverse = inverse_propensities(counts, 1000, 0.55, 1.5);
+  const double c = (std::log(1000.0) - 1.0) * std::pow(2.5, 0.55);
+  EXPECT_DOUBLE_EQ(inverse[0], 1.0 + c * std::exp(-0.55 * std::log(1.5)));
+  EXPECT_DOUBLE_EQ(inverse[2], 1.0 + c * std::exp(-0.55 * std::log(101.5)));
+  EXPECT_GT(inverse[1], inverse[2]);
+  EXPECT_THROW(inverse_propensities(counts, 2, 0.55, 1.5), DataError);
+}
+
 struct Case {
   std::vector<Index> ranked;
   std::vector<Column> held_out;

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Labels from features: text in the Extreme Classification Repository's format, the recipe, P@1, P@3 and P@5."""
+import collections
 import json
+import math
 import random
 import unittest
 
@@ -73,6 +75,29 @@ class ExtremeClassificationTest(ProgramTest):
             self.assertAlmostEqual(self.precision(k), metrics["model"][k], delta=1e-9)
             # The data set that the importer made has the values that the text has.
             self.assertEqual(self.precision(k, "--request-format", "libsvm", "--values"), self.precision(k))
+
+    def test_rare_labels_count_more_by_their_propensity(self):
+        arguments = ("--model", "xc.nc", "--data", "xc_test.nc", "--top", "1,3", "--popularity", "xc_train.nc")
+        report = json.loads(self.succeed("evaluator", *arguments, "--propensity", "0.55,1.5", "--format", "json").stdout)
+        counts, examples = collections.Counter(), 0
+        for line in self.path("xc_train.txt").read_text().splitlines()[1:]:
+            counts.update(map(int, line.split(" ")[0].split(",")))
+            examples += 1
+        factor = (math.log(examples) - 1) * 2.5**0.55
+        gain = [1 + factor * math.exp(-0.55 * math.log(counts[label] + 1.5)) for label in range(LABELS)]
+        self.succeed("predictor", "-q", "-n", "xc.nc", "-r", "xc_test.txt", "-k", "3", "-s", "recs.txt")
+        for metrics in report["model"]:
+            got = best = 0.0
+            for (labels, _), line in zip(self.test, self.path("recs.txt").read_text().splitlines()):
+                ranked = [int(pair.split(",")[0]) for pair in line.split("\t")[1].split(":") if pair][:metrics["K"]]
+                got += sum(gain[label] for label in ranked if label in labels)
+                best += sum(sorted((gain[label] for label in labels), reverse=True)[:metrics["K"]])
+            self.assertAlmostEqual(metrics["PSP"], got / best, places=9)
+        self.assertIn("PSP", self.succeed("evaluator", *arguments, "--propensity", "0.5,0.4").stdout.splitlines()[0])
+        self.assertNotIn("PSP", self.succeed("evaluator", *arguments).stdout)
+        self.fail_with(2, '--propensity: "0.5" is no pair of numbers above 0', "evaluator", *arguments, "--propensity", "0.5")
+        self.fail_with(2, "--propensity counts units in the training data: give them with --popularity", "evaluator",
+                       *arguments[:4], "--propensity", "0.5,1")
 
     def test_values_of_requests_count_unless_told_otherwise(self):
         self.precision(5)

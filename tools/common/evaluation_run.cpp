@@ -11,6 +11,7 @@
 #include "tools/common/trainer_options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -31,6 +32,12 @@ class EvaluationRun {
     options_.run.check();
     settings_.ks = parse_ks(options_.top);
     settings_.seen = options_.keep_seen ? SeenUnits::keep : SeenUnits::leave_out;
+    if (!options_.propensity.empty()) {
+      parse_propensity(options_.propensity);
+      if (options_.popularity.empty())
+        throw UsageError(
+            "--propensity counts units in the training data: give them with --popularity");
+    }
     if (options_.batch < 1)
       throw UsageError(
           fmt::format("--batch {} is out of range: it must be at least 1", options_.batch));
@@ -53,10 +60,12 @@ class EvaluationRun {
         options_.model, info, data.shapes(), runtime->context(*communicator, console_.log()),
         std::min(options_.batch, data.examples()));
 
+    std::unique_ptr<Dataset> training;
+    if (!options_.popularity.empty()) training = open_training(layer.dataset);
+    if (!options_.propensity.empty()) weigh_units(*training, data, layer);
     std::vector<std::string> names = {"model"};
     std::vector<Evaluation> evaluations = {evaluate_model(*network, data)};
-    if (!options_.popularity.empty()) {
-      const std::unique_ptr<Dataset> training = open_training(layer.dataset);
+    if (training) {
       settings_.on_batch = {};
       names.emplace_back("popularity");
       evaluations.push_back(evaluate_popularity(*network, data, *training, settings_));
@@ -81,6 +90,15 @@ class EvaluationRun {
       communicator.set_place({"evaluating", 0, communicator.place().batch + 1});
     };
     return evaluate(network, data, settings_);
+  }
+
+  void weigh_units(Dataset& training, const DataBinding& data, const LayerDescriptor& layer) {
+    Index units = settings_.units;
+    for (const Dataset* set : data.sets())
+      if (units == 0 && set->info().name == layer.dataset) units = set->info().width();
+    const auto [a, b] = parse_propensity(options_.propensity);
+    settings_.gains =
+        inverse_propensities(count_units(training, units), training.info().examples, a, b);
   }
 
   // Every sparse set of the files that fits the layer.
@@ -148,6 +166,10 @@ void EvaluatorOptions::add_to(CommandLine& line) {
               "units of these data sets are left out too; examples pair by position");
   line.option("--popularity", "", "FILE", popularity,
               "training data: also print the metrics of ranking by its popularity");
+  line.option(
+      "--propensity", "", "A,B", propensity,
+      "with --popularity: also PSP, precision that counts rare units more, by propensities of "
+      "these two numbers; usual are 0.55,1.5 (docs/metrics.md)");
   line.option("--batch", "-b", "N", batch, "examples of one step");
   line.section("Output");
   line.choice("--format", "", {"table", "json"}, format, "of the metrics on stdout");
@@ -169,6 +191,17 @@ CommandLine evaluator_command_line(EvaluatorOptions& options) {
       "defines "
       "the metrics.");
   return line;
+}
+
+std::pair<double, double> parse_propensity(const std::string& text) {
+  const std::size_t comma = text.find(',');
+  const double a = parse_double(text.substr(0, comma)).value_or(0.0);
+  const double b =
+      comma == std::string::npos ? 0.0 : parse_double(text.substr(comma + 1)).value_or(0.0);
+  if (!(a > 0.0 && b > 0.0 && std::isfinite(a) && std::isfinite(b)))
+    throw UsageError(fmt::format(
+        "--propensity: \"{}\" is no pair of numbers above 0; write for example 0.55,1.5", text));
+  return {a, b};
 }
 
 std::vector<Index> parse_ks(const std::string& text) {

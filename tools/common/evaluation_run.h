@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// The evaluator: its options and what it does with them.
@@ -20,6 +21,7 @@ struct EvaluatorOptions {
   std::string layer;
   std::string top = "10,20,100";
   bool keep_seen = false;
+  std::string propensity;  ///< "A,B"; empty: not asked for
   std::string format = "table";
   Index batch = 1024;
   std::string data_memory = "8G";
@@ -32,6 +34,9 @@ CommandLine evaluator_command_line(EvaluatorOptions& options);
 
 /// "10,20,100" as numbers. Throws UsageError.
 std::vector<Index> parse_ks(const std::string& text);
+
+/// "0.55,1.5": the two numbers of propensities. Throws UsageError.
+std::pair<double, double> parse_propensity(const std::string& text);
 
 /// Metrics as a table or as JSON; `names` has one entry for each evaluation: "model", "popularity".
 std::string evaluation_table(const std::vector<std::string>& names,

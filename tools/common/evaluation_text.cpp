@@ -21,6 +21,11 @@ constexpr std::array<Entry, 7> kMetrics = {{{"Recall", &MetricsAtK::recall},
                                             {"HitRate", &MetricsAtK::hit_rate},
                                             {"Coverage", &MetricsAtK::coverage}}};
 
+bool has_propensities(const std::vector<Evaluation>& evaluations) {
+  const auto& metrics = evaluations.front().metrics;
+  return !metrics.empty() && metrics.front().propensity_precision.has_value();
+}
+
 }  // namespace
 
 std::string evaluation_table(const std::vector<std::string>& names,
@@ -29,11 +34,13 @@ std::string evaluation_table(const std::vector<std::string>& names,
   for (const std::string& name : names) width = std::max(width, name.size());
   std::string out = fmt::format("{:<{}}  {:>7}", "", width, "K");
   for (const Entry& metric : kMetrics) out += fmt::format("  {:>9}", metric.first);
+  if (has_propensities(evaluations)) out += fmt::format("  {:>9}", "PSP");
   out += '\n';
   for (std::size_t e = 0; e < evaluations.size(); ++e)
     for (const MetricsAtK& at : evaluations[e].metrics) {
       out += fmt::format("{:<{}}  {:>7}", names[e], width, at.k);
       for (const Entry& metric : kMetrics) out += fmt::format("  {:>9.4f}", at.*metric.second);
+      if (at.propensity_precision) out += fmt::format("  {:>9.4f}", *at.propensity_precision);
       out += '\n';
     }
   const Evaluation& first = evaluations.front();
@@ -55,6 +62,8 @@ std::string evaluation_json(const std::vector<std::string>& names,
       out += fmt::format("{}\n    {{\"K\": {}", i == 0 ? "" : ",", at.k);
       for (const Entry& metric : kMetrics)
         out += fmt::format(", \"{}\": {:.17g}", metric.first, at.*metric.second);
+      if (at.propensity_precision)
+        out += fmt::format(", \"PSP\": {:.17g}", *at.propensity_precision);
       out += '}';
     }
     out += "\n  ]";

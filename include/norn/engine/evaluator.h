@@ -26,6 +26,7 @@ struct EvaluationSettings {
   std::vector<Dataset*>
       also_seen;  ///< sets whose units are left out too; their examples pair by position
   std::function<void(Index examples)> on_batch;  ///< examples done so far; may be empty
+  std::vector<double> gains;  ///< for RankingMetrics::set_gains(), of every candidate; may be empty
 };
 
 struct Evaluation {
@@ -46,5 +47,9 @@ Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationS
 /// ties by lowest unit.
 Evaluation evaluate_popularity(const Network& network, const DataBinding& data, Dataset& training,
                                const EvaluationSettings& settings);
+
+/// How many examples of a sparse set hold each of its first `units` units. Throws DataError for a
+/// dense one.
+std::vector<Index> count_units(Dataset& training, Index units);
 
 }  // namespace norn
