@@ -28,7 +28,7 @@ struct StepTable {
 /// Tables of the schedules in use. Several lanes may ask at a time.
 class StepTables {
  public:
-  /// A table that holds `step` and the 16,384 steps before it (320 KiB).
+  /// A table that holds `step` and the 16,384 steps before it (384 KiB).
   std::shared_ptr<const StepTable> up_to(const UpdateSchedule& schedule, std::int64_t step);
 
  private:

@@ -115,6 +115,7 @@ class WarpUpdate {
     ring.release();
 #pragma unroll
     for (int i = 0; i < 8; ++i) g[i] *= task_.scale;
+    clip_some(task_.step, g);
     step_some(task_.rule, task_.step, w, g, s0, s1);
 #pragma unroll
     for (int i = 0; i < 2; ++i)

@@ -18,7 +18,7 @@ struct StepSettings {
 
   bool regularised() const { return schedule.l1 != 0.0f || schedule.l2 != 0.0f; }
   __device__ UpdateStep at(std::int64_t t) const {
-    UpdateStep u{schedule.rate_at(t), schedule.l2, schedule.l1, 1.0f, 1.0f};
+    UpdateStep u{schedule.rate_at(t), schedule.l2, schedule.l1, 1.0f, 1.0f, 0.0f};
     if (t < corrections.count) {
       const float2 c = corrections.at[t];
       u.correct1 = c.x;
@@ -133,7 +133,7 @@ __device__ void replay(const Rule& rule, const StepSettings& settings, bool regu
     } else if constexpr (std::is_same_v<Rule, Adam>) {
       const std::int64_t next = t + last + 1;
       const UpdateStep u = window.of(last);
-      bool settled = next < to;
+      bool settled = next < to && next >= settings.schedule.warm_up;  // until then the rate rises
       for (int j = 0; j < kWidth; ++j)
         settled = settled && is_settled(rule, settings.schedule, u, to - next, weights.w.v[j],
                                         weights.s0.v[j], weights.s1.v[j]);

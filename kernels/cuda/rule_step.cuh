@@ -54,6 +54,15 @@ __device__ __forceinline__ void step_one(const Rule& rule, const UpdateStep& ste
   if constexpr (Rule::slots > 1) s1 = slots[1];
 }
 
+/// Holds gradients within the step's clip, where it has one: a branch that all threads take alike.
+template <int n>
+__device__ __forceinline__ void clip_some(const UpdateStep& step, float (&g)[n]) {
+  if (step.clip > 0.0f) {
+#pragma unroll
+    for (int i = 0; i < n; ++i) g[i] = clipped(g[i], step.clip);
+  }
+}
+
 /// One step of n weights, with the bits of n times step_one().
 template <int n, class Rule>
 __device__ __forceinline__ void step_some(const Rule& rule, const UpdateStep& step, float (&w)[n],

@@ -41,6 +41,7 @@ struct UpdateSink {
       if (done < step) replay(rule, settings, regularised, done, step, weights);
     }
     for (int j = 0; j < kWidth; ++j) sum.v[j] *= scale;
+    clip_some(now, sum.v);
     weights.step(rule, now, sum);
     if (!at.active) return;
     store_lane_once<kWidth>(w.row(row) + at.column, weights.w);

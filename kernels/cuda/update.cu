@@ -22,7 +22,8 @@ struct UpdateWork {
   template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
     Pack<float, n> weight = load<n, kStep>(w.row(r) + c);
-    const Pack<float, n> gradient = load<n, kStep>(g.row(r) + c);
+    Pack<float, n> gradient = load<n, kStep>(g.row(r) + c);
+    clip_some(step, gradient.value);
     Pack<float, n> first{}, second{};
     if constexpr (Rule::slots > 0) first = load<n, kStep>(s0.row(r) + c);
     if constexpr (Rule::slots > 1) second = load<n, kStep>(s1.row(r) + c);
@@ -49,7 +50,9 @@ __global__ void __launch_bounds__(kElementThreads)
     float weight = v.w.data[i], first = 0.0f, second = 0.0f;
     if constexpr (Rule::slots > 0) first = v.slot[0].data[i];
     if constexpr (Rule::slots > 1) second = v.slot[1].data[i];
-    step_one(rule, step, weight, v.g.data[i], first, second);
+    float gradient[1] = {v.g.data[i]};
+    clip_some(step, gradient);
+    step_one(rule, step, weight, gradient[0], first, second);
     v.w.data[i] = weight;
     if constexpr (Rule::slots > 0) v.slot[0].data[i] = first;
     if constexpr (Rule::slots > 1) v.slot[1].data[i] = second;

@@ -144,6 +144,14 @@ void read_search(const TensorFileReader& file, TrainingState& state) {
   search.ended_since_best = file.integer("norn_search_ended_since_best");
 }
 
+void read_plateau(const TensorFileReader& file, PlateauState& plateau) {
+  plateau.judged = file.integer_or("norn_plateau_judged", 0);
+  if (plateau.judged == 0) return;
+  plateau.factor = file.number("norn_plateau_factor");
+  plateau.since_better = file.integer("norn_plateau_since_better");
+  plateau.best_cost = file.number("norn_plateau_best_cost");
+}
+
 }  // namespace
 
 ModelInfo read_model_info(const TensorFileReader& file) {
@@ -178,6 +186,7 @@ ModelInfo read_model_info(const TensorFileReader& file) {
                                                file.integer("norn_epoch_cost_magnitude"));
   info.state.epoch_examples = file.integer("norn_epoch_examples");
   read_search(file, info.state);
+  read_plateau(file, info.state.plateau);
   return info;
 }
 

@@ -144,6 +144,7 @@ class ModelWriter {
     file.attribute("norn_epoch_cost_magnitude", state_->epoch_cost.magnitude());
     file.attribute("norn_epoch_examples", state_->epoch_examples);
     describe_search(file);
+    describe_plateau(file);
   }
 
   /// `file` is null except on rank 0.
@@ -184,6 +185,15 @@ class ModelWriter {
     file.attribute("norn_search_since_best", search.since_best);
     file.attribute("norn_search_ended_epoch", search.ended_epoch);
     file.attribute("norn_search_ended_since_best", search.ended_since_best);
+  }
+
+  void describe_plateau(TensorFileWriter& file) const {
+    const PlateauState& plateau = state_->plateau;
+    if (plateau.judged == 0) return;
+    file.attribute("norn_plateau_factor", plateau.factor);
+    file.attribute("norn_plateau_since_better", plateau.since_better);
+    file.attribute("norn_plateau_judged", plateau.judged);
+    file.attribute("norn_plateau_best_cost", plateau.best_cost);
   }
 
   int parts(int edge) const { return state_ ? network_.weights(edge)->slots() : 0; }

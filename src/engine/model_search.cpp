@@ -3,6 +3,7 @@
 #include "src/engine/model_search.h"
 
 #include "norn/base/error.h"
+#include "src/engine/rate_schedule.h"
 
 #include <algorithm>
 
@@ -141,6 +142,7 @@ ValidationReport ModelSearch::validate(const std::function<void()>& poll) {
   search.validated_epoch = state_.epoch;
   search.since_best = report.best ? 0 : search.since_best + 1;
   report.since_best = search.since_best;
+  judge_plateau(training_.schedule, report.best, state_.plateau);
   if (!report.best) return report;
   search.best = report.value;
   search.best_epoch = state_.epoch;
@@ -161,20 +163,20 @@ void ModelSearch::restore() {
   Communicator& communicator = network_.context().communicator;
   communicator.set_place({"taking the best model"});
   std::unique_ptr<TensorFileReader> file;
-  SearchState search;
-  if (communicator.rank() == 0) {
-    file = std::make_unique<TensorFileReader>(best_model(model_));
-    search = read_model_info(*file).state.search;
-  }
-  communicator.broadcast(std::as_writable_bytes(std::span(&search, 1)), 0);
   ModelInfo info;
   info.has_training_state = true;
-  info.state.step = search.best_step;
-  info.state.epoch = search.best_epoch;
-  info.state.watched = state_.watched;
-  info.state.search = search;
+  TrainingState& state = info.state;
+  if (communicator.rank() == 0) {
+    file = std::make_unique<TensorFileReader>(best_model(model_));
+    state = read_model_info(*file).state;
+  }
+  communicator.broadcast(std::as_writable_bytes(std::span(&state.search, 1)), 0);
+  communicator.broadcast(std::as_writable_bytes(std::span(&state.plateau, 1)), 0);
+  state.step = state.search.best_step;
+  state.epoch = state.search.best_epoch;
+  state.watched = state_.watched;
   load_weights(file.get(), info, network_);
-  state_ = info.state;
+  state_ = state;
 }
 
 }  // namespace norn

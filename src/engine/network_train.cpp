@@ -403,6 +403,14 @@ void Network::update_shared(const WeightStep& step) {
   }
 }
 
+void Network::set_rate(float rate, std::int64_t warm_up, std::int64_t step) {
+  if (schedule_.rate == rate && schedule_.warm_up == warm_up) return;
+  require(in_flight_.empty(), "Network::set_rate: steps begun before must be finished first");
+  catch_up(step);
+  schedule_.rate = rate;
+  schedule_.warm_up_in(warm_up);
+}
+
 void Network::catch_up(std::int64_t step) {
   for (auto& weights : weights_) {
     if (!weights || weights->users > 1 || weights->steps_done().empty()) continue;

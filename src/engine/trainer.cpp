@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "src/engine/checkpoints.h"
 #include "src/engine/model_search.h"
+#include "src/engine/rate_schedule.h"
 #include "src/engine/step_verifier.h"
 
 #include <chrono>
@@ -82,10 +83,12 @@ class Training {
   bool train_epochs(std::int64_t last, const std::atomic<bool>& stop) {
     BatchLoader loader(data_.sets(), order_, state_.epoch, state_.batch, last);
     epoch_start_ = Clock::now();
+    set_rate();
     while (const LoadedBatch* batch = loader.next()) {
       step(*batch);
       const bool epoch_ends = state_.batch == order_.batches();
       if (epoch_ends) end_epoch();
+      if (epoch_ends && state_.epoch < last) set_rate();
       if (stop_is_wanted(stop)) return false;
       if (!validation_due() && checkpoint_due(epoch_ends)) checkpoint();
     }
@@ -115,6 +118,20 @@ class Training {
       return false;
     }
     return true;
+  }
+
+  void set_rate() {
+    network_.set_rate(rate_of_epoch(settings_, state_.epoch, state_.plateau),
+                      warm_up_steps(settings_.schedule, order_.batches()), state_.step);
+  }
+
+  // Where nothing is validated the plateau is one of the cost of training.
+  void judge_cost(double cost) {
+    PlateauState& plateau = state_.plateau;
+    const bool is_better =
+        plateau.judged == 0 || cost < plateau.best_cost - double(settings_.validation.min_delta);
+    if (is_better) plateau.best_cost = cost;
+    judge_plateau(settings_.schedule, is_better, plateau);
   }
 
   // A GPU is kept a few steps behind: steps are reported when they are done.
@@ -186,6 +203,7 @@ class Training {
       report.regularization_cost = network_.regularization_cost();
     }
     report.seconds = seconds_since(epoch_start_);
+    if (!search_) judge_cost(report.training_cost);
     state_.epoch += 1;
     state_.batch = 0;
     state_.epoch_cost = FixedSum();

@@ -32,6 +32,39 @@ std::optional<float> mu1_of(const auto& rule) {
   return {};
 }
 
+void add_rate_keys(std::vector<Key>& members) {
+  members.push_back(enum_key<RateKind>(
+      "RateSchedule",
+      {{"Constant", RateKind::constant},
+       {"Step", RateKind::step},
+       {"Cosine", RateKind::cosine},
+       {"Plateau", RateKind::plateau}},
+      [](auto& d) -> auto& { return d.network.training.schedule.kind; },
+      "How the rate changes from epoch to epoch; docs/numerics.md has the formulas. Decay counts "
+      "besides."));
+  members.push_back(number_key(
+      "WarmUp", [](auto& d) -> auto& { return d.network.training.schedule.warm_up; }, at_least(0),
+      "Epochs, in fractions too, in which the rate rises from step to step until it is whole."));
+  members.push_back(integer_key(
+      "AlphaInterval", [](auto& d) -> auto& { return d.network.training.schedule.interval; },
+      from_to(1, kMostUnits), "Step: epochs after which the rate is multiplied, every time."));
+  members.push_back(number_key(
+      "AlphaMultiplier", [](auto& d) -> auto& { return d.network.training.schedule.multiplier; },
+      above(0), "Step and Plateau: what the rate is multiplied by."));
+  members.push_back(integer_key(
+      "RatePatience", [](auto& d) -> auto& { return d.network.training.schedule.patience; },
+      from_to(1, kMostUnits),
+      "Plateau: validations without a better value (epochs without a lower cost, where nothing is "
+      "validated) after which the rate is multiplied."));
+  members.push_back(number_key(
+      "RateMinimum", [](auto& d) -> auto& { return d.network.training.schedule.minimum; },
+      from_to(0, 1), "Cosine and Plateau: the share of Alpha below which the rate never falls."));
+  members.push_back(number_key(
+      "ClipGradient", [](auto& d) -> auto& { return d.network.training.clip_gradient; },
+      at_least(0),
+      "Every element of a gradient, the batch's mean, is held between -X and X; 0: as it is."));
+}
+
 void add_validation_keys(std::vector<Key>& members) {
   members.push_back(number_key(
       "ValidationSplit", [](auto& d) -> auto& { return d.network.training.validation.split; },
@@ -97,6 +130,7 @@ Key training_key() {
   members.push_back(integer_key(
       "Seed", [](auto& d) -> auto& { return d.network.training.seed; }, from_to_below(0, 0x1p64),
       "Seed of all random numbers."));
+  add_rate_keys(members);
   add_validation_keys(members);
   return object_key("Training", std::move(members),
                     "How to train; command line options win over it. Norn's own.");

@@ -101,6 +101,7 @@ struct Result {
   TrainingState state;
   std::vector<float> weights;
   std::vector<ValidationReport> reports;
+  std::vector<double> rates;  ///< of every epoch's last step
 };
 
 class Validating : public testing::Test {
@@ -167,6 +168,7 @@ class Validating : public testing::Test {
     };
     // The last step of the epoch before has been reported when this epoch's validation begins.
     observer.on_epoch = [&](const EpochReport& report) {
+      result.rates.push_back(report.rate);
       if (report.epoch == session.stop_in_validation) stop = true;
     };
     observer.on_validation = [&](const ValidationReport& report) {
@@ -339,6 +341,25 @@ TEST_F(Interrupted, AtAnyStepIsNeverHavingStopped) {
     std::vector<ValidationReport> reports = first.reports;
     reports.insert(reports.end(), second.reports.begin(), second.reports.end());
     EXPECT_EQ(numbers(reports), numbers(straight.reports));
+  }
+}
+
+TEST_F(Interrupted, KnowsHowLongItHasBeenOnAPlateau) {
+  network_.training.epochs = 14;
+  network_.training.rate = 0.05f;
+  network_.training.schedule.kind = RateKind::plateau;
+  network_.training.schedule.patience = 2;
+  asked().keep_best = "loss";
+  const Result straight = live({});
+  ASSERT_LT(straight.rates.back(), 0.5f * straight.rates.front());
+  for (const std::int64_t step : {33, 47, 56}) {
+    forget_files();
+    const Result first = live({.stop_after = step, .ranks = 2});
+    const Result second = live({.resume = true, .ranks = 3});
+    EXPECT_TRUE(same_bits(second.weights, straight.weights)) << "stopped after step " << step;
+    std::vector<double> rates = first.rates;
+    rates.insert(rates.end(), second.rates.begin(), second.rates.end());
+    EXPECT_EQ(rates, straight.rates);
   }
 }
 

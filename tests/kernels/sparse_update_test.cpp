@@ -41,6 +41,8 @@ struct Weights {
 UpdateSchedule schedule_of(bool regularised, float decay) {
   UpdateSchedule schedule;
   schedule.rate = 0.05f;
+  schedule.warm_up_in(decay > 0.0f ? 13 : 0);
+  schedule.clip = decay > 0.0f ? 0.02f : 0.0f;
   schedule.decay = decay;
   schedule.l1 = regularised ? 1e-3f : 0.0f;
   schedule.l2 = regularised ? 2e-3f : 0.0f;

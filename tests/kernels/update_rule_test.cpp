@@ -167,6 +167,57 @@ TEST_F(UpdateRuleTest, StepsWithoutGradientDoWhatTheTraitsClaim) {
     std::visit(check, *find_named<UpdateRule>(name));
 }
 
+// Gradients of several sizes on both sides of the limit; what is not a number must not pass for
+// one.
+TEST_F(UpdateRuleTest, ClippedStepsAreThoseOfClippedGradients) {
+  Executor executor(2);
+  const auto kernels = samples::make_update(executor);
+  constexpr float kLimit = 0.75f;
+  for (const std::string& name : names_of<UpdateRule>()) {
+    SCOPED_TRACE(name);
+    const UpdateRule rule = *find_named<UpdateRule>(name);
+    constexpr Index kRows = 3, kCols = 41;
+    std::array<PaddedMatrix<float>, 3> clipped_at{PaddedMatrix<float>(kRows, kCols),
+                                                  PaddedMatrix<float>(kRows, kCols),
+                                                  PaddedMatrix<float>(kRows, kCols)};
+    for (auto& m : clipped_at)
+      for (Index r = 0; r < kRows; ++r)
+        for (Index c = 0; c < kCols; ++c) m.view()(r, c) = uniform(0.1f, 1.0f);
+    std::array<PaddedMatrix<float>, 3> beforehand = clipped_at;
+    PaddedMatrix<float> g(kRows, kCols), limited(kRows, kCols);
+    samples::fill_normal(g.view(), random_);
+    int over = 0;
+    for (Index r = 0; r < kRows; ++r)
+      for (Index c = 0; c < kCols; ++c) {
+        limited.view()(r, c) = std::max(-kLimit, std::min(kLimit, g(r, c)));
+        over += limited(r, c) != g(r, c);
+      }
+    EXPECT_GT(over, 10);
+    UpdateSchedule schedule;
+    schedule.l2 = 0.01f;
+    kernels->update(rule, schedule.at(2), beforehand[0].view(), limited.view(),
+                    {beforehand[1].view(), beforehand[2].view()});
+    schedule.clip = kLimit;
+    kernels->update(rule, schedule.at(2), clipped_at[0].view(), g.view(),
+                    {clipped_at[1].view(), clipped_at[2].view()});
+    for (std::size_t m = 0; m < 3; ++m) EXPECT_TRUE(clipped_at[m].same_bits(beforehand[m]));
+  }
+  EXPECT_TRUE(std::isnan(clipped(std::numeric_limits<float>::quiet_NaN(), 1.0f)));
+  EXPECT_EQ(clipped(-std::numeric_limits<float>::infinity(), 2.0f), -2.0f);
+}
+
+TEST(UpdateScheduleTest, RisesInEqualPartsToTheRateWithDecay) {
+  UpdateSchedule schedule;
+  schedule.rate = 0.8f;
+  schedule.decay = 0.5f;
+  schedule.warm_up_in(4);
+  for (int t = 0; t < 4; ++t)
+    EXPECT_FLOAT_EQ(schedule.rate_at(t), 0.8f / (1.0f + 0.5f * float(t)) * float(t + 1) / 4.0f);
+  UpdateSchedule without = schedule;
+  without.warm_up_in(0);
+  for (int t = 3; t < 9; ++t) EXPECT_EQ(schedule.rate_at(t), without.rate_at(t));
+}
+
 TEST(UpdateScheduleTest, FirstStepOfAdamIsFullyCorrected) {
   const UpdateStep first = UpdateSchedule{}.at(0);
   EXPECT_FLOAT_EQ(first.correct1, 10.0f);

@@ -11,27 +11,6 @@
 
 namespace norn::tools {
 
-namespace {
-
-// A build whose descriptors have no schedule refuses what it cannot do.
-template <typename Training>
-void set_steps(const RateSteps& steps, Training& training) {
-  if constexpr (requires { training.schedule.interval; }) {
-    training.schedule = {};
-    training.schedule.kind = decltype(training.schedule.kind)::step;
-    training.schedule.interval = steps.interval;
-    training.schedule.multiplier = steps.multiplier;
-  } else {
-    throw UsageError("AlphaInterval: this build has no schedule of the learning rate");
-  }
-}
-
-}  // namespace
-
-void set_rate_steps(const RateSteps& steps, TrainingDescriptor& training) {
-  if (steps.interval > 0 && steps.multiplier != 1.0f) set_steps(steps, training);
-}
-
 void read_commands(const std::filesystem::path& file, TrainerOptions& options) {
   const CommandFile commands =
       read_command_file(file, [&](const std::string& note) { options.cdl_notes.push_back(note); });
@@ -46,7 +25,11 @@ void read_commands(const std::filesystem::path& file, TrainerOptions& options) {
   options.batch = commands.batch;
   options.epochs = commands.epochs;
   options.rate = commands.rate;
-  options.rate_steps = {commands.rate_interval, commands.rate_multiplier};
+  if (commands.rate_interval > 0 && commands.rate_multiplier != 1.0f) {
+    options.schedule.kind = "step";
+    options.schedule.interval = commands.rate_interval;
+    options.schedule.multiplier = commands.rate_multiplier;
+  }
   options.lambda = commands.lambda;
   options.lambda1 = commands.lambda1;
   options.optimizer = name_of(commands.optimizer);

@@ -171,6 +171,7 @@ void add_doctor_options(TrainerOptions& options, CommandLine& line) {
 void TrainerOptions::add_to(CommandLine& line) {
   add_data_options(*this, line);
   add_training_options(*this, line);
+  schedule.add_to(line);
   validation.add_to(line);
   add_checkpoint_options(*this, line);
   add_doctor_options(*this, line);
@@ -262,6 +263,7 @@ void TrainerOptions::check() const {
   not_negative("--checkpoint-minutes", checkpoint_minutes);
   not_negative("--keep", keep);
   not_negative("--verify", double(verify));
+  schedule.check();
   validation.check();
   run.check();
   check_plan();
@@ -292,7 +294,7 @@ void TrainerOptions::apply_to(TrainingDescriptor& training, Console& console) co
   if (lambda) training.lambda = *lambda;
   if (lambda1) training.lambda1 = *lambda1;
   if (seed) training.seed = *seed;
-  set_rate_steps(rate_steps, training);
+  schedule.apply_to(training, console);
   validation.apply_to(training.validation);
   if (!optimizer.empty() && !equal_ignoring_case(optimizer, name_of(training.optimizer)))
     training.optimizer = find_named<UpdateRule>(optimizer).value();

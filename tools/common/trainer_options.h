@@ -5,6 +5,7 @@
 #include "norn/nn/descriptor.h"
 #include "tools/common/command_file_options.h"
 #include "tools/common/program.h"
+#include "tools/common/rate_options.h"
 #include "tools/common/run_record.h"
 #include "tools/common/validation_options.h"
 
@@ -37,7 +38,6 @@ struct TrainerOptions {
   std::string optimizer;
   std::optional<std::uint64_t> seed;
   std::string shuffle;  ///< "yes", "no"; empty: the descriptor's
-  RateSteps rate_steps;
 
   std::string resume;  ///< empty: no; "auto": the newest checkpoint; else a file
   bool force = false;
@@ -58,6 +58,7 @@ struct TrainerOptions {
   std::string plan_format = "table";
   bool doctor = false;
   std::string doctor_format = "table";
+  RateOptions schedule;
   ValidationOptions validation;
   RunOptions run;
 

@@ -24,6 +24,14 @@ struct SearchState {
   std::int64_t ended_since_best = 0;
 };
 
+/// What the rate schedule "Plateau" has seen.
+struct PlateauState {
+  double factor = 1.0;            ///< of the rate by now
+  std::int64_t since_better = 0;  ///< validations or epochs, since that or the last change
+  std::int64_t judged = 0;        ///< of them, in all
+  double best_cost = 0.0;         ///< of training; where nothing is validated
+};
+
 /// Where a run stands between two steps.
 struct TrainingState {
   std::int64_t step = 0;   ///< updates made
@@ -33,6 +41,7 @@ struct TrainingState {
   std::int64_t epoch_examples = 0;
   std::string watched;  ///< the metric that the search goes by; empty: it has not begun
   SearchState search;
+  PlateauState plateau;
 };
 
 /// What a model file says besides weights.

@@ -51,6 +51,10 @@ class Network {
   /// The learning rate of step t = 0, 1, 2 ...
   float rate_at(std::int64_t t) const { return schedule_.rate_at(t); }
 
+  /// From step `step` on the rate is this, before Decay and but for the first `warm_up` steps of
+  /// the run. Rows that lag behind go through the steps before with the rate of before.
+  void set_rate(float rate, std::int64_t warm_up, std::int64_t step);
+
   /// Draws initial weights from the seed; biases take their layers' initial value.
   void initialise(std::uint64_t seed);
 

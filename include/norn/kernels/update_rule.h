@@ -28,12 +28,19 @@ namespace norn {
 
 /// What a step has besides the gradient.
 struct UpdateStep {
-  float rate = 0.0f;      ///< alpha, after decay
+  float rate = 0.0f;      ///< alpha, after all that changes it
   float l2 = 0.0f;        ///< lambda: L2 regularisation; 0 for biases
   float l1 = 0.0f;        ///< lambda1: L1 regularisation; 0 for biases
   float correct1 = 1.0f;  ///< Adam: 1 / (1 - beta1^t)
   float correct2 = 1.0f;  ///< Adam: 1 / (1 - beta2^t)
+  /// Whoever makes a step with a gradient first holds its elements within +-clip; 0: as they are.
+  float clip = 0.0f;
 };
+
+/// g held within +-clip, clip > 0. What is not a number stays so.
+NORN_HD inline float clipped(float g, float clip) {
+  return g > clip ? clip : (g < -clip ? -clip : g);
+}
 
 /// How rules divide and take square roots: rounded correctly.
 struct RuleMaths {
@@ -170,13 +177,22 @@ inline int slots_of(const UpdateRule& rule) {
 struct UpdateSchedule {
   float rate = 0.025f;
   float decay = 0.0f;  ///< rate / (1 + decay * steps before this one)
+  /// In so many steps the rate rises to what it would be otherwise, in equal parts of it.
+  std::int64_t warm_up = 0;
+  float part = 1.0f;  ///< such a part: 1 / warm_up
   float l2 = 0.0f;
   float l1 = 0.0f;
   float beta1 = 0.9f;  ///< Adam's, for its bias corrections
   float beta2 = 0.999f;
+  float clip = 0.0f;
+  void warm_up_in(std::int64_t steps) {
+    warm_up = steps;
+    part = steps > 0 ? 1.0f / float(steps) : 1.0f;
+  }
   /// The rate of step t. Equal on the host and in CUDA kernels; the corrections' powers are not.
   NORN_HD float rate_at(std::int64_t t) const {
-    return float(double(rate) / (1.0 + double(decay) * double(t)));
+    const float share = t < warm_up ? float(t + 1) * part : 1.0f;
+    return float(double(rate) / (1.0 + double(decay) * double(t))) * share;
   }
   /// The settings of step t = 0, 1, 2 ...
   UpdateStep at(std::int64_t t) const {
@@ -184,6 +200,7 @@ struct UpdateSchedule {
     u.rate = rate_at(t);
     u.l2 = l2;
     u.l1 = l1;
+    u.clip = clip;
     u.correct1 = float(1.0 / (1.0 - std::pow(double(beta1), double(t + 1))));
     u.correct2 = float(1.0 / (1.0 - std::pow(double(beta2), double(t + 1))));
     return u;

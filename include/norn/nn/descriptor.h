@@ -115,6 +115,18 @@ struct ValidationDescriptor {
   float min_delta = 0.0f;         ///< what counts as one must be larger
 };
 
+enum class RateKind { constant, step, cosine, plateau };
+
+/// How the learning rate changes in the course of a run; docs/numerics.md has the formulas.
+struct RateSchedule {
+  RateKind kind = RateKind::constant;
+  float warm_up = 0.0f;     ///< epochs in which it rises to alpha, step by step
+  Index interval = 20;      ///< step: epochs between changes
+  float multiplier = 0.5f;  ///< step and plateau: of every change
+  Index patience = 3;       ///< plateau: epochs, or validations, without improvement before one
+  float minimum = 0.0f;     ///< cosine and plateau: the share of alpha below which it never falls
+};
+
 /// How to train. Command line options win over it; the effective values are saved with the model.
 struct TrainingDescriptor {
   UpdateRule optimizer = Sgd{};
@@ -124,6 +136,8 @@ struct TrainingDescriptor {
   float lambda = 0.0001f;  ///< L2 regularisation
   float lambda1 = 0.0f;    ///< L1 regularisation
   std::uint64_t seed = 12134;
+  RateSchedule schedule;
+  float clip_gradient = 0.0f;  ///< elements of gradients are held within +-this; 0: off
   ValidationDescriptor validation;
 };
 

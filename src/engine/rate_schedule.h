@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/engine/model_file.h"
+
+/// The learning rate from epoch to epoch. Within an epoch only warm-up and Decay change it
+/// (UpdateSchedule), so that rows that lag behind can be put through the steps that they missed.
+namespace norn {
+
+/// The rate of an epoch, counted from 0, before warm-up and Decay.
+float rate_of_epoch(const TrainingDescriptor& training, std::int64_t epoch,
+                    const PlateauState& plateau);
+
+/// Steps of warm-up where an epoch has so many.
+std::int64_t warm_up_steps(const RateSchedule& schedule, std::int64_t steps_of_epoch);
+
+/// After a validation, or an epoch: whether it was better than all before.
+void judge_plateau(const RateSchedule& schedule, bool is_better, PlateauState& plateau);
+
+}  // namespace norn
