@@ -48,8 +48,8 @@ rm -f "$out"/*.nc "$out"/*.txt
   --features "$out/features.txt"
 "$bin/importer" --input "$data/train.txt.gz" --name packages --output "$out/train.nc" --features "$out/features.txt"
 
-heading "Train configs/quickstart.json"
-"$bin/trainer" -c configs/quickstart.json -i "$out/train.nc" -o "$out/train.nc" -n "$out/model.nc" > "$out/epochs.txt"
+heading "Train configs/recipes/debian_packages_sigmoid.json"
+"$bin/trainer" -c configs/recipes/debian_packages_sigmoid.json -i "$out/train.nc" -o "$out/train.nc" -n "$out/model.nc" > "$out/epochs.txt"
 echo "The cost of every epoch is in $out/epochs.txt; the last one:"
 tail -n 1 "$out/epochs.txt"
 
