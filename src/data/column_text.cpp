@@ -76,8 +76,9 @@ class ColumnParser final : public RowParser {
       if (!named_[i]) continue;
       const auto found = std::find(known.begin(), known.end(), *names[i]);
       if (found == known.end()) {
-        throw UsageError(fmt::format("the header line has no column \"{}\"{}; it has: {}",
-                                     *names[i], did_you_mean(*names[i], known), join(known)));
+        const std::string hint = did_you_mean(*names[i], known);
+        throw UsageError(fmt::format("the header line has no column \"{}\"{} It has: {}", *names[i],
+                                     hint.empty() ? "." : hint, join(known)));
       }
       columns_[i] = std::size_t(found - known.begin());
     }

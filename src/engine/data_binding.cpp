@@ -42,10 +42,12 @@ const DatasetInfo& choose(const std::vector<Listed>& all, const LayerDescriptor&
     if (listed.info.name != layer.dataset) continue;
     if (!best || listed.from_outputs == (layer.kind == LayerKind::output)) best = &listed;
   }
-  if (!best)
+  if (!best) {
+    const std::string hint = did_you_mean(layer.dataset, names);
     throw DataError(
-        fmt::format("layer \"{}\": data set \"{}\" is in none of the files{}; they hold: {}",
-                    layer.name, layer.dataset, did_you_mean(layer.dataset, names), join(names)));
+        fmt::format("layer \"{}\": data set \"{}\" is in none of the files{} They hold: {}",
+                    layer.name, layer.dataset, hint.empty() ? "." : hint, join(names)));
+  }
   return best->info;
 }
 

@@ -172,6 +172,8 @@ ModelInfo read_model_info(const TensorFileReader& file) {
   }
   try {
     info.network = parse_network_json(file.text("norn_descriptor"), file.path().string());
+    // Lines of a text that nobody sees.
+    for (LayerDescriptor& layer : info.network.layers) layer.places.clear();
   } catch (const UsageError& error) {
     throw DataError(fmt::format("{}: the descriptor in the model is damaged: {}",
                                 file.path().string(), error.what()));

@@ -270,8 +270,8 @@ TEST(ColumnText, NamesLineValueAndNextStepOfEveryDefect) {
   TextOptions named;
   named.feature_column = "itm";
   EXPECT_THAT(message_of<UsageError>([&] { rows_of("user,item\n", named, "t.csv"); }),
-              HasSubstr("t.csv:1: the header line has no column \"itm\"; did you mean \"item\"?; "
-                        "it has: user, item"));
+              HasSubstr("t.csv:1: the header line has no column \"itm\"; did you mean \"item\"? "
+                        "It has: user, item"));
   named.header = HeaderLine::absent;
   EXPECT_THAT(message_of<UsageError>([&] { rows_of("user,item\n", named, "t.csv"); }),
               HasSubstr("columns are named, but the text is said to have no header line"));

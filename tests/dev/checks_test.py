@@ -9,6 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools/dev"
 import check_documents  # noqa: E402
 import check_layers  # noqa: E402
 import check_sizes  # noqa: E402
+import error_reference  # noqa: E402
 
 LICENCE = "// SPDX-License-Identifier: Apache-2.0\n"
 
@@ -127,6 +128,30 @@ class Documents(Tree):
                 self.plant(name, text)
                 self.assertEqual(len(check_documents.check_tree(self.root)), 1)
                 (self.root / name).unlink()
+
+
+class Errors(Tree):
+    def errors(self, source, test, untested=""):
+        self.plant("src/data/a.cpp", source)
+        self.plant("tests/data/a_test.cpp", test)
+        self.plant("tools/dev/untested_errors.txt", "# some words\n" + untested)
+        return error_reference.check_tree(self.root)
+
+    def test_messages_with_a_test_pass(self):
+        source = 'throw DataError(fmt::format("{}: the file has {:.2f} "\n "wings, expected {{2}}", a, b));'
+        self.assertEqual(self.errors(source, 'EXPECT_EQ(m, "x.nc: the file has 3.00 wings, " "expected {2}");'), [])
+        self.assertEqual(self.errors('throw UsageError("--a " + b + " cannot be flown");', 'm == "--a 3 cannot be flown"'), [])
+
+    def test_messages_without_one_are_found(self):
+        source = '// throw DataError("a comment is no error");\nthrow DataError(fmt::format("{}: has {} wings too many", a, b));'
+        self.assertEqual(len(self.errors(source, 'HasSubstr("wings too many")')), 1)
+        self.assertEqual(len(self.errors(source, "")), 1)
+        self.assertEqual(self.errors(source, "", "…: has … wings too many\n"), [])
+
+    def test_what_is_listed_must_be_untested(self):
+        source = 'throw DataError("it has too many wings");'
+        self.assertEqual(len(self.errors(source, 'm == "it has too many wings"', "it has too many wings\n")), 1)
+        self.assertEqual(len(self.errors("", "", "it has too many wings\n")), 1)
 
 
 if __name__ == "__main__":

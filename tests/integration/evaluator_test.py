@@ -115,7 +115,7 @@ class Evaluating(ProgramTest):
         write_datasets(self.path("few.nc"), [("x", self.width, self.known[:-1], None)])
         fails(3, "few.nc: --exclude: no sparse data set with 160 examples", "-n", "model.nc", "--data", "test.nc",
               "--exclude", "few.nc")
-        fails(3, 'few.nc: --popularity: there is no data set "gl_output" in it; it holds: x', "-n", "model.nc", "--data",
+        fails(3, 'few.nc: --popularity: there is no data set "gl_output" in it. It holds: x', "-n", "model.nc", "--data",
               "test.nc", "--popularity", "few.nc")
 
 

@@ -122,10 +122,10 @@ class EvaluationRun {
       names.push_back(info.name);
       if (info.name == name) return open_dataset(info, Residency::memory, Role::input);
     }
+    const std::string hint = did_you_mean(name, names);
     throw DataError(
-        fmt::format("{}: --popularity: there is no data set \"{}\" in it{}; it holds: "
-                    "{}",
-                    options_.popularity.string(), name, did_you_mean(name, names), join(names)));
+        fmt::format("{}: --popularity: there is no data set \"{}\" in it{} It holds: {}",
+                    options_.popularity.string(), name, hint.empty() ? "." : hint, join(names)));
   }
 
   void warn_of_hidden(const Evaluation& evaluation) {

@@ -47,9 +47,11 @@ int choose_layer(const NetworkDescriptor& network, const std::string& name) {
     only_output = int(i);
     if (layer.name == "Output") named_output = int(i);
   }
-  if (!name.empty())
-    throw UsageError(fmt::format("--layer: the model has no layer \"{}\"{}; it has: {}", name,
-                                 did_you_mean(name, names), join(names)));
+  if (!name.empty()) {
+    const std::string hint = did_you_mean(name, names);
+    throw UsageError(fmt::format("--layer: the model has no layer \"{}\"{} It has: {}", name,
+                                 hint.empty() ? "." : hint, join(names)));
+  }
   if (outputs == 1) return only_output;
   if (named_output >= 0) return named_output;
   throw UsageError(

@@ -71,6 +71,7 @@ for part in "${parts[@]}"; do
     step "layers" /usr/bin/python3 tools/dev/check_layers.py
     step "sizes" /usr/bin/python3 tools/dev/check_sizes.py
     step "documents" /usr/bin/python3 tools/dev/check_documents.py
+    step "errors" /usr/bin/python3 tools/dev/error_reference.py --check
     step "shell scripts" shell_scripts
     step "python scripts" python_scripts
   else

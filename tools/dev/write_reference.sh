@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Rewrites the documents that are generated from the code: the keys of descriptors and machines, their JSON schemas, the programs'
-# options.
+# options, the messages of errors.
 # With --check it changes nothing and fails where they are stale.
 #   tools/dev/write_reference.sh [--check] [build folder]
 set -euo pipefail
@@ -54,4 +54,5 @@ put configs/schema/network.schema.json "$bin/descriptor_reference" schema
 put docs/machines.md "$bin/descriptor_reference" machine-markdown
 put configs/schema/machine.schema.json "$bin/descriptor_reference" machine-schema
 put docs/command_line.md command_lines
+put docs/errors.md /usr/bin/python3 tools/dev/error_reference.py
 exit "$stale"
