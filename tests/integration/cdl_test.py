@@ -40,6 +40,7 @@ class CommandFiles(ProgramTest):
         commands = json.loads("\n".join(line for line in text.splitlines() if not line.startswith("//")))
         parameters = commands.setdefault("TrainingParameters", {})
         commands["Network"] = "small.json"
+        parameters["AlphaInterval"] = 0
         for key, value in changes.items():
             at = commands if key in ("Network", "Data", "Command", "RandomSeed") else parameters
             at[key] = value
@@ -81,7 +82,7 @@ class CommandFiles(ProgramTest):
         self.assertTrue(self.path("check.epoch1.nc").exists())
 
     def test_defaults_are_dsstnes(self):
-        names = ("MiniBatch", "Alpha", "mu", "lambda", "Optimizer", "CheckpointInterval",
+        names = ("MiniBatch", "Alpha", "AlphaInterval", "AlphaMultiplier", "mu", "lambda", "Optimizer", "CheckpointInterval",
                  "CheckpointName", "Results", "RandomSeed")
         self.commands("bare.cdl", Epochs=1, **dict.fromkeys(names))
         self.succeed("trainer", "--cdl", "bare.cdl")
@@ -101,6 +102,21 @@ class CommandFiles(ProgramTest):
         self.assertFalse(np.array_equal(weights, others), "--seed has had no effect")
         self.succeed("trainer", "--cdl", "plain.cdl", "-n", "again.nc", "-i", "other.nc", "--checkpoint-name", "again")
         self.assertEqual(self.model(), self.model("again.nc"))
+
+    def test_the_rate_falls_after_every_interval(self):
+        self.commands("falls.cdl", Epochs=2, AlphaInterval=1, AlphaMultiplier=0.5)
+        self.succeed("trainer", "--cdl", "falls.cdl")
+        self.succeed("trainer", "-c", "small.json", "-i", "gl.nc", "-n", "same.nc", "-b", "256", "-e", "2", "-alpha", "0.025",
+                     "-lambda", "0.0001", "--optimizer", "Nesterov", "-mu", "0.9", "--seed", "12345", "--rate-schedule", "step",
+                     "--rate-interval", "1", "--rate-multiplier", "0.5")
+        self.assertEqual(self.model(), self.model("same.nc"))
+        self.commands("stays.cdl", Epochs=2, Results="stays.nc", CheckpointName="s")
+        self.succeed("trainer", "--cdl", "stays.cdl")
+        weights, others = (model_arrays(self.path(name))[0]["weight0_weights"] for name in ("network.nc", "stays.nc"))
+        self.assertFalse(np.array_equal(weights, others))
+        self.commands("one.cdl", Epochs=2, AlphaInterval=1, AlphaMultiplier=1.0, Results="one.nc", CheckpointName="o")
+        self.succeed("trainer", "--cdl", "one.cdl")
+        self.assertEqual(self.model("stays.nc"), self.model("one.nc"))
 
     def test_resumes_from_its_checkpoints(self):
         self.commands("plain.cdl", Epochs=4, CheckpointInterval=1)
