@@ -92,6 +92,7 @@ struct Session {
   bool validates = true;
   std::int64_t every_epochs = 0;
   std::int64_t patience = 0;  ///< instead of what is resumed
+  bool moves_data = false;    ///< to the device's memory
   bool writes_model = false;  ///< at the end, as the trainer does
   std::int64_t memory_bytes = std::int64_t(1) << 30;
 };
@@ -152,6 +153,7 @@ class Validating : public testing::Test {
                            asked.by == ValidationBy::user ? HoldOutBy::user : HoldOutBy::entry,
                            info.network.training.seed};
     const ValidationData held_out = data.hold_out(info.network, rule, 2);
+    if (session.moves_data) data.move_to(context.compute.memory);
     Network network(make_graph(info.network, data.shapes(), "test"), data.shapes(), context,
                     info.network.training.batch, Pass::training);
     Result result;
@@ -245,8 +247,8 @@ TEST_F(Validating, SaysTheSameOnAnyNumberOfRanksAndFromStreamedData) {
     const Result one = live({});
     ASSERT_EQ(one.reports.size(), 8u);
     EXPECT_LT(one.reports[0].metrics[1].recall, one.reports.back().metrics[1].recall);
-    for (const Session& session :
-         {Session{.ranks = 2}, Session{.ranks = 3}, Session{.memory_bytes = 0}}) {
+    for (const Session& session : {Session{.ranks = 2}, Session{.ranks = 3},
+                                   Session{.memory_bytes = 0}, Session{.moves_data = true}}) {
       const Result other = live(session);
       EXPECT_EQ(numbers(other.reports), numbers(one.reports));
       EXPECT_TRUE(same_bits(other.weights, one.weights));
@@ -481,35 +483,6 @@ TEST_F(Validating, AgreesWithAnEvaluationOfFiles) {
         EXPECT_GT(report.metrics[i].recall, 0.0);
       }
     }
-}
-
-// Without noise a step's cost is that of the weights before it.
-TEST(Cost, OfABatchIsTheOneThatAStepReports) {
-  for (Recipe recipe : all_recipes()) {
-    SCOPED_TRACE(recipe.name);
-    recipe.network.denoising = 0.0f;
-    bool normalises = false;
-    for (LayerDescriptor& layer : recipe.network.layers) {
-      layer.dropout = 0.0f;
-      normalises = normalises || layer.batch_normalization;
-    }
-    if (normalises) continue;  // by other statistics in training
-    const auto one = make_single_process();
-    const std::unique_ptr<Runtime> runtime = make_test_runtime(2);
-    const Context context = runtime->context(*one);
-    context.compute.kernels.block_rule = recipe.blocks;
-    Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(), context,
-                    recipe.network.training.batch, Pass::training);
-    network.initialise(1);
-    RecipeData data(recipe);
-    for (std::int64_t step = 0; step < 3; ++step) {
-      network.catch_up(step);
-      const double cost = network.cost(data.batch(step)).value();
-      const double trained = network.train_step(data.batch(step), data.position(step)).value();
-      EXPECT_NEAR(cost, trained, 2e-5 * tolerance_factor() * std::abs(trained));
-      EXPECT_GT(cost, 0.0);
-    }
-  }
 }
 
 }  // namespace

@@ -35,10 +35,13 @@ std::optional<fs::path> newest_checkpoint(const TrainerOptions& options, const L
   if (options.checkpoint_base() == options.model) return by_model;
   const auto by_name = find_checkpoint(options.checkpoint_base(), log);
   if (!by_model || !by_name) return by_model ? by_model : by_name;
-  const auto steps = [](const fs::path& path) {
-    return read_model_info(TensorFileReader(path)).state.step;
+  const auto state_of = [](const fs::path& path) {
+    return read_model_info(TensorFileReader(path)).state;
   };
-  return steps(*by_model) >= steps(*by_name) ? by_model : by_name;
+  const TrainingState model = state_of(*by_model);
+  // The best model of a run that has ended stands for its end, whenever it was the best.
+  if (*by_model == options.model && model.search.ended_epoch > 0) return by_model;
+  return model.step >= state_of(*by_name).step ? by_model : by_name;
 }
 
 // Rank 0 looks for the newest checkpoint that is whole, for all: on another host a file system

@@ -11,10 +11,13 @@
 namespace norn::tools {
 namespace {
 
+// A metric that the descriptor names and the run shall not go by.
+constexpr const char* kNone = "none";
+
 // Runs a parser and puts the option's name before what it has to say.
 template <typename Parse>
 void check_with(const char* option, const std::string& text, Parse parse) {
-  if (text.empty()) return;
+  if (text.empty() || text == kNone) return;
   try {
     parse(text);
   } catch (const UsageError& error) {
@@ -45,7 +48,7 @@ void ValidationOptions::add_to(CommandLine& line) {
   line.option("--early-stop", "", "METRIC", early_stop,
               "end the run when this metric has not become better, and keep the best model: loss, "
               "or recall, precision, ndcg, map, mrr, hit_rate or coverage with its K, such as "
-              "ndcg@20");
+              "ndcg@20; none: not by the descriptor's");
   line.option("--patience", "", "N", patience, "validations without a better value before that")
       .default_text = fmt::format("{}", defaults.patience);
   line.option("--min-delta", "", "X", min_delta, "a better value is better by more than this")
@@ -84,10 +87,11 @@ void ValidationOptions::apply_to(ValidationDescriptor& validation) const {
   if (!by.empty()) validation.by = by == "user" ? ValidationBy::user : ValidationBy::entry;
   if (every) validation.every = *every;
   if (!metrics_at.empty()) validation.metrics_at = metrics_at;
-  if (!early_stop.empty()) validation.early_stop = early_stop;
+  if (!early_stop.empty()) validation.early_stop = early_stop == kNone ? "" : early_stop;
   if (patience) validation.patience = *patience;
   if (min_delta) validation.min_delta = *min_delta;
-  if (keep_best.empty()) return;
+  if (keep_best == kNone) validation.keep_best.clear();
+  if (keep_best.empty() || keep_best == kNone) return;
   validation.keep_best =
       keep_best != "auto" ? keep_best
       : !validation.early_stop.empty()

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cost of examples that a network is not trained on.
+#include "tests/support/recipes.h"
+#include "tests/support/test_runtime.h"
+
+#include <cmath>
+
+namespace norn::test {
+namespace {
+
+// Without noise a step's cost is that of the weights before it.
+TEST(Cost, OfABatchIsTheOneThatAStepReports) {
+  for (Recipe recipe : all_recipes()) {
+    SCOPED_TRACE(recipe.name);
+    recipe.network.denoising = 0.0f;
+    bool normalises = false;
+    for (LayerDescriptor& layer : recipe.network.layers) {
+      layer.dropout = 0.0f;
+      normalises = normalises || layer.batch_normalization;
+    }
+    if (normalises) continue;  // by other statistics in training
+    const auto one = make_single_process();
+    const std::unique_ptr<Runtime> runtime = make_test_runtime(2);
+    const Context context = runtime->context(*one);
+    context.compute.kernels.block_rule = recipe.blocks;
+    Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(), context,
+                    recipe.network.training.batch, Pass::training);
+    network.initialise(1);
+    RecipeData data(recipe);
+    for (std::int64_t step = 0; step < 3; ++step) {
+      network.catch_up(step);
+      const double cost = network.cost(data.batch(step)).value();
+      const double trained = network.train_step(data.batch(step), data.position(step)).value();
+      EXPECT_NEAR(cost, trained, 2e-5 * tolerance_factor() * std::abs(trained));
+      EXPECT_GT(cost, 0.0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace norn::test
