@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 from norn_files import write_datasets
-from programs import BIN, LIMIT_SECONDS, ProgramTest, mpirun
+from programs import BIN, LIMIT_SECONDS, NETWORK, ProgramTest, mpirun
 from run_files import read_log
 
 
@@ -136,6 +136,17 @@ class Bytes(Repeat):
         self.assertEqual(self.run_json()["origin"]["from"], "checkpoint")
         self.repeat()
         self.same("model.nc", "again.nc")
+
+    def test_more_epochs_make_another_run_where_the_rate_falls_along_a_cosine(self):
+        text = (NETWORK % "SoftMax").replace('"Alpha"', '"RateSchedule": "Cosine", "Alpha"')
+        self.write("net.json", text)
+        self.record("-e", "4")
+        self.repeat()
+        self.same("model.nc", "again.nc")
+        self.refuse(2, "--repeat makes the run again as it was, and an option of this command line changes its training",
+                    "--rate-schedule", "step", "--force")
+        self.train("-e", "6", "--resume", "--run-dir", "run")
+        self.assertEqual(self.run_json()["origin"]["from"], "checkpoint")
 
     def test_the_same_settings_from_another_models_checkpoint_are_another_run(self):
         self.train("-e", "2", model="other.nc")

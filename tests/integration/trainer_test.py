@@ -99,7 +99,7 @@ class Training(ProgramTest):
         done = self.succeed("trainer", "--help")
         for part in ("-alpha, --rate", "Examples", "Exit codes", "[0.025]"):
             self.assertIn(part, done.stdout)
-        self.assertRegex(self.succeed("trainer", "--version").stdout, r"^trainer \d+\.\d+\.\d+ \(Norn\) \w+")
+        self.assertRegex(self.succeed("trainer", "--version").stdout, r"^trainer \d+\.\d+\.\d+ \(Norn\) \w.*\n")
 
 
 class SameBits(ProgramTest):
