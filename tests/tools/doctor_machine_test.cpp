@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's checks of processors, memory, limits, disk and driver on machines made of files.
 #include "tests/tools/doctor_cases.h"
-#include "tools/common/doctor_files.h"
+#include "tools/doctor/files.h"
 
 #include <fstream>
 #include <iterator>

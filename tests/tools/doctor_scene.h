@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "tools/common/doctor.h"
+#include "tools/doctor/doctor.h"
 
 #include <filesystem>
 #include <fstream>

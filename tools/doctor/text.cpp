@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's report, for people and for scripts.
 #include "tools/common/command_line.h"
-#include "tools/common/doctor.h"
 #include "tools/common/version.h"
+#include "tools/doctor/doctor.h"
 
 #include <algorithm>
 #include <sstream>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's checks of processors, and of the clock.
 #include "norn/base/text.h"
-#include "tools/common/doctor.h"
-#include "tools/common/doctor_files.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/files.h"
 
 #include <algorithm>
 #include <array>

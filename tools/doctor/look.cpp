@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the doctor reads and measures on this host.
-#include "tools/common/doctor_look.h"
+#include "tools/doctor/look.h"
 
 #include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
@@ -9,7 +9,7 @@
 #include "norn/kernels/cuda.h"
 #include "norn/kernels/kernels.h"
 #include "norn/tensor/buffer.h"
-#include "tools/common/doctor_files.h"
+#include "tools/doctor/files.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's checks of what was measured on a GPU.
-#include "tools/common/doctor.h"
-#include "tools/common/doctor_files.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/files.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's checks of how GPUs reach each other.
-#include "tools/common/doctor.h"
+#include "tools/doctor/doctor.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading /proc and /sys.
-#include "tools/common/doctor_files.h"
+#include "tools/doctor/files.h"
 
 #include "norn/base/text.h"
 

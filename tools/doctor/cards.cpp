@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What makers say of their cards: NVIDIA's data sheets, products without sparsity, float32 sums.
 #include "norn/base/text.h"
-#include "tools/common/doctor.h"
+#include "tools/doctor/doctor.h"
 
 #include <array>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's checks of NVIDIA's driver: versions, and parameters of its kernel module.
 #include "norn/base/text.h"
-#include "tools/common/doctor.h"
-#include "tools/common/doctor_files.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/files.h"
 
 #include <algorithm>
 #include <array>

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // trainer --doctor on one or several ranks: one rank of a host looks at it, all measure their
 // links.
-#include "tools/common/doctor_run.h"
+#include "tools/doctor/run.h"
 
 #include "norn/base/error.h"
 #include "norn/base/host.h"
 #include "norn/base/text.h"
 #include "norn/engine/step_probe.h"
-#include "tools/common/doctor_files.h"
-#include "tools/common/doctor_look.h"
 #include "tools/common/version.h"
+#include "tools/doctor/files.h"
+#include "tools/doctor/look.h"
 
 #include <algorithm>
 #include <array>
