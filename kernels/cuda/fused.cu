@@ -49,10 +49,13 @@ class CudaFused final : public FusedKernels {
   }
 
  private:
-  /// A step of gradient descent without regularisation is the product itself: w += -rate * g.
+  /// A step of gradient descent without regularisation and clip is the product itself: w += -rate *
+  /// g.
   bool update_in_product(const UpdateRule& rule, const UpdateStep& step, const DenseOperand& delta,
                          const DenseOperand& x, float scale, MatrixView<float> w, Index block) {
-    if (!std::holds_alternative<Sgd>(rule) || step.l1 != 0.0f || step.l2 != 0.0f) return false;
+    if (!std::holds_alternative<Sgd>(rule) || step.l1 != 0.0f || step.l2 != 0.0f ||
+        step.clip > 0.0f)
+      return false;
     dense_->gradient(delta, x, -step.rate * scale, w, Existing::add, block);
     return true;
   }

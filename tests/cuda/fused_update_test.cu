@@ -35,7 +35,7 @@ class FusedUpdateTest : public FusedTest {
     const DenseOperand delta({nullptr, p.delta.rows, p.delta.cols, p.delta.cols}, p.delta.view());
     const DenseOperand x({nullptr, p.x.rows, p.x.cols, p.x.cols}, p.x.view());
     const bool done = kernels.update(
-        rule, kStep, delta.columns(first, count), x, p.scale, p.w.view().row_range(first, count),
+        rule, step_, delta.columns(first, count), x, p.scale, p.w.view().row_range(first, count),
         {p.slot0.view().row_range(first, count), p.slot1.view().row_range(first, count)},
         p.rounded.view().row_range(first, count));
     for (Padded<float>* m : {&p.w, &p.slot0, &p.slot1}) m->fetch();
@@ -54,7 +54,8 @@ class FusedUpdateTest : public FusedTest {
       for (Index c = 0; c < before.w.cols; ++c) {
         float w = before.w(r, c);
         float slot[2] = {before.slot0(r, c), before.slot1(r, c)};
-        rule.step(w, float(gradient(before, r, c)), slot, kStep);
+        const float g = float(gradient(before, r, c));
+        rule.step(w, step_.clip > 0.0f ? clipped(g, step_.clip) : g, slot, step_);
         ASSERT_NEAR(after.w(r, c), w, 4e-6) << Rule::name << " at " << r << ", " << c;
         ASSERT_NEAR(after.slot0(r, c), slot[0], 4e-6) << Rule::name << " at " << r << ", " << c;
         ASSERT_NEAR(after.slot1(r, c), slot[1], 4e-6) << Rule::name << " at " << r << ", " << c;
@@ -80,7 +81,7 @@ class FusedUpdateTest : public FusedTest {
     c.scale = p.scale;
     return c;
   }
-  static constexpr UpdateStep kStep{0.01f, 1e-3f, 1e-4f, 1.5f, 2.0f};
+  UpdateStep step_{0.01f, 1e-3f, 1e-4f, 1.5f, 2.0f};
 };
 
 template <std::size_t... I>
@@ -97,6 +98,7 @@ TEST_F(FusedUpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
                              Shape{520, 264, 128}, Shape{1032, 136, 200}})
     for (const UpdateRule& rule : all_rules()) {
       SCOPED_TRACE(shape.units);
+      step_.clip = shape.units == 136 ? 0.05f : 0.0f;
       UpdateProblem before = draw(shape);
       UpdateProblem after = copy(before, memory_);
       ASSERT_TRUE(run(*kernels, rule, after, 0, shape.units));
@@ -127,6 +129,9 @@ TEST_F(FusedUpdateTest, LeavesWhatItDoesNotSupportAlone) {
   UpdateProblem before = draw({64, 128, 64});
   UpdateProblem after = copy(before, memory_);
   EXPECT_FALSE(run(*make(Precision::tf32), Adam{}, after, 0, 128));
+  step_.l2 = step_.l1 = 0.0f;
+  step_.clip = 0.5f;  // a product that is added to the weights cannot clip it
+  EXPECT_FALSE(run(*make(Precision::tf32), Sgd{}, after, 0, 128));
   EXPECT_FALSE(run(*make(), Adam{}, after, 4, 124));  // the deltas begin at no multiple of 16 bytes
   EXPECT_TRUE(before.w.same_bits(after.w));
 }
