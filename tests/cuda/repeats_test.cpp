@@ -67,7 +67,7 @@ TEST_F(RepeatsTest, Sparse) {
     std::vector<std::int64_t> done(static_cast<std::size_t>(sources));
     for (std::size_t i = 0; i < done.size(); ++i) done[i] = std::int64_t(i % 7);
     rows.steps_done = {array(done), sources};
-    const UpdateSchedule schedule{0.01f, 0.0f, 1e-3f, 1e-4f};
+    const UpdateSchedule schedule{.rate = 0.01f, .l2 = 1e-3f, .l1 = 1e-4f};
     const std::string word = what;
     expect_one_hash(what, [&] {
       if (word == "gradient") kernels.sparse->gradient(xt, delta, 0.5f, rows.w);

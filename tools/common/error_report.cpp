@@ -3,13 +3,14 @@
 #include "tools/common/error_report.h"
 
 #include "norn/base/text.h"
+#include "norn/nn/json_value.h"
 #include "tools/common/command_line_pages.h"
-#include "tools/common/json_text.h"
 #include "tools/common/stop_signals.h"
 
 #include <exception>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -40,17 +41,18 @@ std::string whereabouts(const Speaker& speaker) {
                      speaker.place);
 }
 
-std::string problem_json(const Problem& problem) {
-  std::string out = fmt::format("{{\"message\": {}", json_string(problem.message));
+JsonValue problem_value(const Problem& problem) {
+  JsonValue value = JsonValue::object();
   const auto add = [&](const char* name, const std::string& text) {
-    if (!text.empty()) out += fmt::format(", \"{}\": {}", name, json_string(text));
+    if (!text.empty()) value.set(name, text);
   };
+  value.set("message", problem.message);
   add("file", problem.file);
-  if (problem.line > 0) out += fmt::format(", \"line\": {}", problem.line);
-  if (problem.column > 0) out += fmt::format(", \"column\": {}", problem.column);
+  if (problem.line > 0) value.set("line", problem.line);
+  if (problem.column > 0) value.set("column", problem.column);
   add("key", problem.key);
   add("suggestion", problem.suggestion());
-  return out + '}';
+  return value;
 }
 
 }  // namespace
@@ -126,18 +128,16 @@ std::string failure_text(const Failure& failure, const Speaker& speaker) {
 }
 
 std::string failure_json(const Failure& failure, const Speaker& speaker) {
-  std::string out =
-      fmt::format("{{\"program\": {}, \"version\": {}, \"exit_code\": {}, \"kind\": \"{}\"",
-                  json_string(speaker.program), json_string(NORN_VERSION), failure.exit_code,
-                  kind_of(failure.exit_code));
-  if (speaker.ranks > 1)
-    out += fmt::format(", \"rank\": {}, \"ranks\": {}", speaker.rank, speaker.ranks);
-  if (!speaker.host.empty()) out += fmt::format(", \"host\": {}", json_string(speaker.host));
-  if (!speaker.place.empty()) out += fmt::format(", \"place\": {}", json_string(speaker.place));
-  out += ", \"errors\": [";
-  for (std::size_t i = 0; i < failure.problems.size(); ++i)
-    out += (i == 0 ? "" : ", ") + problem_json(failure.problems[i]);
-  return out + "]}\n";
+  JsonValue value = JsonValue::object();
+  value.set("program", speaker.program).set("version", NORN_VERSION);
+  value.set("exit_code", failure.exit_code).set("kind", kind_of(failure.exit_code));
+  if (speaker.ranks > 1) value.set("rank", speaker.rank).set("ranks", speaker.ranks);
+  if (!speaker.host.empty()) value.set("host", speaker.host);
+  if (!speaker.place.empty()) value.set("place", speaker.place);
+  JsonValue problems = JsonValue::array();
+  for (const Problem& problem : failure.problems) problems.push(problem_value(problem));
+  value.set("errors", std::move(problems));
+  return value.line() + '\n';
 }
 
 }  // namespace norn::tools
