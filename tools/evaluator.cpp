@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `evaluator`: ranking metrics of a model.
-#include "tools/common/evaluation_run.h"
+#include "tools/evaluation/evaluation_run.h"
 
 int main(int argc, char** argv) {
   using namespace norn::tools;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `predictor`: recommends units for examples.
-#include "tools/common/prediction_run.h"
+#include "tools/prediction/prediction_run.h"
 
 int main(int argc, char** argv) {
   using namespace norn::tools;

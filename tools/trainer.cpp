@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `trainer`: trains a network.
-#include "tools/common/training_run.h"
 #include "tools/doctor/run.h"
+#include "tools/training/training_run.h"
 
 int main(int argc, char** argv) {
   using namespace norn::tools;

@@ -3,9 +3,9 @@
 #include "tools/common/command_line.h"
 
 #include "norn/base/error.h"
-#include "tools/common/evaluation_run.h"
-#include "tools/common/predictor_options.h"
-#include "tools/common/trainer_options.h"
+#include "tools/evaluation/evaluation_run.h"
+#include "tools/prediction/predictor_options.h"
+#include "tools/training/trainer_options.h"
 
 #include <set>
 

@@ -4,8 +4,8 @@
 #include "norn/base/error.h"
 #include "norn/data/dataset.h"
 #include "tests/data/support.h"
-#include "tools/common/prediction_writer.h"
-#include "tools/common/score_filters.h"
+#include "tools/prediction/prediction_writer.h"
+#include "tools/prediction/score_filters.h"
 
 #include <cstdio>
 #include <random>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events of a run's log, and the file that they go to.
-#include "tools/common/run_events.h"
+#include "tools/training/run_events.h"
 
 #include "norn/base/error.h"
-#include "tools/common/appended_file.h"
-#include "tools/common/run_folder.h"
+#include "tools/training/appended_file.h"
+#include "tools/training/run_folder.h"
 
 #include <csignal>
 #include <fstream>

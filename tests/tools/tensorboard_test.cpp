@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scalars of a run's events; that TensorBoard reads the files is for tests/integration to show.
-#include "tools/common/tensorboard.h"
+#include "tools/training/tensorboard.h"
 
-#include "tools/common/run_events.h"
+#include "tools/training/run_events.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "tools/common/trainer_options.h"
+#include "tools/training/trainer_options.h"
 
 namespace norn::tools {
 

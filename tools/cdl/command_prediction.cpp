@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command Predict of DSSTNE's command files: how well a model ranks, in DSSTNE's ten lines.
+#include "norn/base/atomic_file.h"
+#include "norn/base/error.h"
+#include "norn/engine/evaluator.h"
+#include "tools/common/model_session.h"
+#include "tools/common/progress.h"
+#include "tools/common/stop_signals.h"
+#include "tools/prediction/prediction_run.h"
+#include "tools/training/trainer_options.h"
+
+#include <cstdio>
+#include <fstream>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+constexpr Index kLines = 10;
+
+std::string lines_of(const Evaluation& evaluation) {
+  std::string text;
+  for (const MetricsAtK& at : evaluation.metrics)
+    text += fmt::format("{},{:.4f},{:.4f},{:.4f}\n", at.k, at.precision, at.recall, at.ndcg_of_all);
+  return text;
+}
+
+void write_results(const std::filesystem::path& path, const std::string& text) {
+  AtomicFile file(path);
+  std::ofstream stream(file.temporary(), std::ios::binary);
+  if (!(stream << text) || !stream.flush())
+    throw DataError(fmt::format("{}: could not be written; is the disk full?", path.string()));
+  stream.close();
+  file.commit();
+}
+
+}  // namespace
+
+int run_command_prediction(const PredictorOptions& options, MpiSession& session) {
+  options.run.check();
+  if (options.batch < 1)
+    throw UsageError(
+        fmt::format("--batch {} is out of range: it must be at least 1", options.batch));
+  Console console("predictor", session.rank(), options.run.level());
+  for (const std::string& note : options.cdl_notes) console.warning(note);
+  const std::unique_ptr<Communicator> communicator = session.world(options.run.collective_timeout);
+  const ModelInfo info = open_model_info(options.model, *communicator);
+  const DataBinding data(
+      info.network, {options.data, options.data, parse_bytes("--data-memory", options.data_memory)},
+      DataBinding::Layers::inputs_and_outputs);
+  EvaluationSettings settings;
+  settings.output_layer = choose_layer(info.network, options.layer);
+  settings.seen = options.exclude_seen ? SeenUnits::leave_out : SeenUnits::keep;
+  settings.ks.clear();
+  for (Index k = 1; k <= kLines; ++k) settings.ks.push_back(k);
+  const std::unique_ptr<Runtime> runtime = options.run.make_runtime(*communicator);
+  const std::unique_ptr<Network> network = load_network(
+      options.model, info, data.shapes(), runtime->context(*communicator, console.log()),
+      std::min(options.batch, data.examples()));
+  const StopSignals signals;
+  Progress progress(console, data.examples(), "examples");
+  settings.on_batch = [&](Index done) {
+    signals.throw_if_requested();
+    progress.update(done);
+  };
+  const std::string text = lines_of(evaluate(*network, data, settings));
+  console.set_status("");
+  if (session.rank() != 0) return 0;
+  if (!options.output.empty() && options.output != "-") write_results(options.output, text);
+  std::fputs(text.c_str(), stdout);
+  return 0;
+}
+
+}  // namespace norn::tools

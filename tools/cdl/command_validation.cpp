@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Command Validate of DSSTNE's command files: gradients beside differences of the cost.
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "norn/data/batch_loader.h"
+#include "norn/engine/gradient_check.h"
+#include "tools/training/training_run.h"
+#include "tools/training/training_start.h"
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+constexpr Index kMostOfGroup = 200;
+
+// A table, and the number of parameters whose gradients are wrong.
+Index print_groups(const std::vector<CheckedGroup>& groups) {
+  Index wrong = 0;
+  std::string text = fmt::format("{:<32} {:>12} {:>8} {:>6} {:>14} {:>14}\n", "", "parameters",
+                                 "checked", "wrong", "largest slope", "difference");
+  for (const CheckedGroup& group : groups) {
+    text += fmt::format("{:<32} {:>12} {:>8} {:>6} {:>14.6g} {:>14.6g}\n", group.name,
+                        with_thousands(group.parameters), with_thousands(group.checked),
+                        group.wrong, group.largest, group.difference);
+    wrong += group.wrong;
+  }
+  std::fputs(text.c_str(), stdout);
+  return wrong;
+}
+
+}  // namespace
+
+int run_gradient_check(const TrainerOptions& options, MpiSession& session) {
+  options.check();
+  if (session.size() > 1)
+    throw UsageError(
+        fmt::format("{}: Command Validate is for one process; start the trainer without mpirun",
+                    options.cdl.string()));
+  Console console("trainer", session.rank(), options.run.level());
+  for (const std::string& note : options.cdl_notes) console.warning(note);
+  const std::unique_ptr<Communicator> communicator = session.world(options.run.collective_timeout);
+  TrainingStart start = start_training(options, *communicator, console);
+  for (const std::string& name : prepare_gradient_check(start.network))
+    console.info(
+        fmt::format("left out, because gradients are compared with the cost alone: {}", name));
+  const DataBinding data(
+      start.network,
+      {options.inputs, options.outputs.empty() ? options.inputs : options.outputs,
+       parse_bytes("--data-memory", options.data_memory)},
+      DataBinding::Layers::inputs_and_outputs);
+  fit_batch(start, options, data.examples(), console);
+  Graph graph = make_graph(start.network, data.shapes(), start.where);
+  require_runnable(graph, start.where);
+  RunOptions on_cpu = options.run;
+  on_cpu.device = "cpu";
+  const std::unique_ptr<Runtime> runtime = on_cpu.make_runtime(*communicator);
+  const Index batch = start.network.training.batch;
+  Network network(std::move(graph), data.shapes(), runtime->context(*communicator, console.log()),
+                  batch, Pass::training);
+  network.initialise(start.network.training.seed);
+  BatchLoader loader(data.sets(), BatchOrder(data.examples(), batch, false, 0), 0, 0, 1);
+  const BoundBatch bound = data.bind(*loader.next());
+  const Index wrong =
+      print_groups(check_gradients(network, bound, kMostOfGroup, start.network.training.seed));
+  if (wrong > 0)
+    throw Error(
+        fmt::format("{}: {} gradients are not slopes of the cost; report it, with the network",
+                    start.where, wrong));
+  std::fputs("gradients agree with the cost\n", stdout);
+  return 0;
+}
+
+}  // namespace norn::tools

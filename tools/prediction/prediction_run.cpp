@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// The predictor: requests in, batch by batch, predictions out.
+#include "tools/prediction/prediction_run.h"
+
+#include "norn/base/atomic_file.h"
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "norn/engine/predictor.h"
+#include "tools/common/model_session.h"
+#include "tools/common/progress.h"
+#include "tools/common/stop_signals.h"
+#include "tools/prediction/prediction_writer.h"
+#include "tools/prediction/request_source.h"
+#include "tools/prediction/score_filters.h"
+#include "tools/training/trainer_options.h"
+
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+TextFormat text_format(const std::string& word) {
+  for (TextFormat format :
+       {TextFormat::dsstne, TextFormat::libsvm, TextFormat::csv, TextFormat::tsv})
+    if (word == format_name(format)) return format;
+  return TextFormat::automatic;
+}
+
+class PredictionRun {
+ public:
+  PredictionRun(const PredictorOptions& options, MpiSession& session)
+      : options_(options),
+        session_(session),
+        console_("predictor", session.rank(), options.run.level()) {}
+
+  int run() {
+    options_.check();
+    const ScoreFormat checked(options_.score_format.empty() ? "4.3f" : options_.score_format);
+    const std::unique_ptr<Communicator> communicator =
+        session_.world(options_.run.collective_timeout);
+    if (session_.rank() == 0) remove_abandoned(options_.output);
+    const OutputGuard guard(options_.output);
+    info_ = open_model_info(options_.model, *communicator);
+    layer_ = choose_layer(info_.network, options_.layer);
+    read_indexes();
+    open_requests();
+    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(*communicator);
+    const std::unique_ptr<Network> network =
+        load_network(options_.model, info_, shapes_,
+                     runtime->context(*communicator, console_.log()), options_.batch);
+    if (!network->unit_layer(layer_))
+      throw UsageError(fmt::format("--layer: \"{}\" leads to no output layer: it is not computed",
+                                   layer().name));
+    if (session_.rank() == 0) open_writer();
+    const StopSignals signals;
+    if (ranks_units())
+      recommend(*network, signals);
+    else
+      embed(*network, signals);
+    return 0;
+  }
+
+ private:
+  const LayerDescriptor& layer() const { return info_.network.layers[std::size_t(layer_)]; }
+  bool ranks_units() const { return layer().kind == LayerKind::output; }
+
+  void read_indexes() {
+    if (!options_.input_features.empty())
+      input_features_ = read_label_index(options_.input_features);
+    if (!options_.output_features.empty())
+      output_features_ = read_label_index(options_.output_features);
+    units_ = layer().units();
+    if (!output_features_ || !ranks_units()) return;
+    if (output_features_->size() > units_)
+      console_.warning(fmt::format(
+          "{}: has {} features, but layer \"{}\" only {} units; the others are never recommended",
+          options_.output_features.string(), with_thousands(output_features_->size()), layer().name,
+          with_thousands(units_)));
+    units_ = std::min(units_, output_features_->size());
+    if (units_ == 0)
+      throw DataError(
+          fmt::format("{}: the feature index is empty; give the one that the importer "
+                      "wrote",
+                      options_.output_features.string()));
+  }
+
+  // The input layer that text requests feed.
+  int input_layer() const {
+    std::vector<std::string> sets;
+    std::vector<int> inputs;
+    for (std::size_t i = 0; i < info_.network.layers.size(); ++i) {
+      const LayerDescriptor& candidate = info_.network.layers[i];
+      if (candidate.kind != LayerKind::input) continue;
+      sets.push_back(candidate.dataset);
+      inputs.push_back(int(i));
+    }
+    if (inputs.size() > 1)
+      throw UsageError(fmt::format(
+          "--requests: the model has {} input layers ({}), but text feeds one; import the requests "
+          "and give them with --data",
+          inputs.size(), join(sets)));
+    if (options_.dataset.empty()) return inputs.front();
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (sets[i] == options_.dataset + "_input" || sets[i] == options_.dataset) return inputs[i];
+    throw UsageError(
+        fmt::format("--dataset (-d) {}: no input layer reads \"{}_input\"; the model's reads: {}",
+                    options_.dataset, options_.dataset, join(sets)));
+  }
+
+  void open_requests() {
+    const bool tell_seen = options_.exclude_seen && ranks_units();
+    if (!options_.data.empty()) {
+      DatasetRequestSettings settings;
+      settings.network = &info_.network;
+      settings.files = options_.data;
+      settings.memory_bytes = parse_bytes("--data-memory", options_.data_memory);
+      settings.tell_seen = tell_seen;
+      settings.output_units = layer().units();
+      settings.batch = options_.batch;
+      auto requests = std::make_unique<DatasetRequests>(settings);
+      shapes_ = requests->shapes();
+      total_ = requests->examples();
+      requests_ = std::move(requests);
+      return;
+    }
+    TextRequestSettings settings;
+    settings.file = options_.requests;
+    settings.format = text_format(options_.request_format);
+    settings.values = options_.values == "yes"  ? RequestValues::yes
+                      : options_.values == "no" ? RequestValues::no
+                                                : RequestValues::automatic;
+    settings.features = input_features_ ? &*input_features_ : nullptr;
+    settings.layers = info_.network.layers.size();
+    settings.input_layer = input_layer();
+    const LayerDescriptor& input = info_.network.layers[std::size_t(settings.input_layer)];
+    settings.input_units = input.units();
+    settings.batch = options_.batch;
+    if (tell_seen) {
+      settings.seen_units = output_features_ ? &*output_features_ : settings.features;
+      if (!settings.seen_units) settings.seen_units = &no_features_;
+    }
+    shapes_ = {{input.dataset,
+                input.dimensions,
+                {input.extent[0], input.extent[1], input.extent[2]},
+                true}};
+    requests_ = make_text_requests(settings);
+  }
+
+  void open_writer() {
+    const LabelIndex* units = output_features_ ? &*output_features_ : nullptr;
+    const char* fallback = ranks_units() ? "4.3f" : ".9g";
+    if (options_.format == "netcdf")
+      writer_ = make_netcdf_writer(
+          options_.output, ranks_units() ? "recommendations" : "activations", layer().units());
+    else
+      writer_ = make_text_writer(
+          options_.output,
+          ScoreFormat(options_.score_format.empty() ? fallback : options_.score_format), units);
+  }
+
+  // Calls predict(batch) for all requests, then puts the output into its place.
+  template <typename Predict>
+  void for_batches(Network& network, const StopSignals& signals, const Predict& predict) {
+    Progress progress(console_, total_, "examples");
+    RequestBatch batch;
+    Index done = 0;
+    std::int64_t batches = 0;
+    while (requests_->next(batch)) {
+      network.context().communicator.set_place({"predicting", 0, ++batches});
+      signals.throw_if_requested();
+      predict(batch);
+      done += batch.examples();
+      progress.update(done);
+    }
+    if (done == 0)
+      throw DataError(fmt::format(
+          "{}: holds no requests",
+          (options_.data.empty() ? options_.requests : options_.data.front()).string()));
+    if (writer_) writer_->commit();
+    console_.set_status("");
+    if (session_.rank() == 0) requests_->report(console_);
+    console_.info(fmt::format("{} examples in {}, {} a second; {}", with_thousands(done),
+                              human_seconds(progress.seconds()),
+                              with_thousands((long long)(double(done) / progress.seconds())),
+                              options_.output.string()));
+  }
+
+  void recommend(Network& network, const StopSignals& signals) {
+    const FilterMode mode =
+        options_.filter_mode == "scale" ? FilterMode::scale : FilterMode::exclude;
+    ScoreFilters filters(mode, units_);
+    if (!options_.filter.empty())
+      filters.set_table(std::make_unique<FilterTable>(options_.filter, *output_features_, mode));
+    if (!options_.allow.empty()) filters.allow(options_.allow, *output_features_, console_);
+    if (session_.rank() == 0) filters.report(console_);
+    Predictor predictor(network, layer_, options_.k, units_);
+    Index batches = 0;
+    Index written = 0;
+    for_batches(network, signals, [&](const RequestBatch& batch) {
+      const TopK& best = predictor.predict(batch.bound, filters.of(batch));
+      ++batches;
+      written += predictor.wrote_scores();
+      if (writer_) writer_->write_ranked(batch.labels, best);
+    });
+    console_.log().debug(fmt::format("{} of {} batches were ranked without writing their scores",
+                                     batches - written, batches));
+  }
+
+  void embed(Network& network, const StopSignals& signals) {
+    for_batches(network, signals, [&](const RequestBatch& batch) {
+      const MatrixView<const float> values = network.activations(batch.bound, layer_);
+      if (writer_) writer_->write_values(batch.labels, values);
+    });
+  }
+
+  const PredictorOptions& options_;
+  MpiSession& session_;
+  Console console_;
+  ModelInfo info_;
+  int layer_ = 0;
+  Index units_ = 0;  // candidates
+  Index total_ = 0;  // requests, when it is known
+  LabelIndex no_features_;
+  std::optional<LabelIndex> input_features_;
+  std::optional<LabelIndex> output_features_;
+  std::vector<DatasetShape> shapes_;
+  std::unique_ptr<RequestSource> requests_;
+  std::unique_ptr<PredictionWriter> writer_;
+};
+
+}  // namespace
+
+int run_prediction(const PredictorOptions& options, MpiSession& session) {
+  return PredictionRun(options, session).run();
+}
+
+}  // namespace norn::tools

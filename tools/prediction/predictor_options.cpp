@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The predictor's options.
+#include "tools/prediction/predictor_options.h"
+
+#include "norn/base/error.h"
+#include "tools/cdl/command_file_options.h"
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+void add_request_options(PredictorOptions& options, CommandLine& line) {
+  line.section("Model and requests");
+  // First of all, so that the others are set after it and win.
+  Option& cdl =
+      line.option("--cdl", "", "FILE", options.cdl,
+                  "do what a command file of DSSTNE says: print `k,precision,recall,nDCG` "
+                  "for k = 1 ... 10 on stdout (docs/dsstne_compatibility.md)");
+  cdl.stands_alone = true;
+  cdl.set = [&options](const std::string& file) { read_commands(file, options); };
+  line.option("--model", "-n", "FILE", options.model, "trained model (NetCDF), ours or DSSTNE's")
+      .required = true;
+  line.option("--dataset", "-d", "NAME", options.dataset,
+              "the input layer is the one that reads the data set NAME_input (or NAME); needed "
+              "only when the model has several inputs");
+  line.option("--requests", "-r", "FILE", options.requests,
+              "examples to predict for, as text: example<TAB>feature:feature:...; a file, a folder "
+              "or .gz");
+  line.choice("--request-format", "", {"automatic", "dsstne", "libsvm", "csv", "tsv"},
+              options.request_format, "format of --requests");
+  line.choice(
+          "--values", "", {"auto", "yes", "no"}, options.values,
+          "whether the features of --requests have values (feature,value); without a word: yes; "
+          "auto: those of libsvm text")
+      .bare_value = "yes";
+  Option& data =
+      line.option("--data", "", "FILE", options.data,
+                  "data sets (NetCDF) instead of --requests, for any number of input layers");
+  data.set = [&options, from_commands = true](const std::string& file) mutable {
+    if (from_commands) options.data.clear();  // those of --cdl
+    from_commands = false;
+    options.data.emplace_back(file);
+  };
+  line.option("--input-features", "-i", "FILE", options.input_features,
+              "feature index of the input: label<TAB>number");
+  line.option(
+      "--output-features", "-o", "FILE", options.output_features,
+      "feature index of the output; without it units are written as numbers, and every unit "
+      "of the layer is a candidate");
+  line.option("--data-memory", "", "SIZE", options.data_memory,
+              "--data that takes more is read batch by batch");
+}
+
+void add_choice_options(PredictorOptions& options, CommandLine& line) {
+  line.section("What is predicted");
+  line.option("--layer", "-l", "NAME", options.layer,
+              "layer to read: an output layer gives the best units, a hidden layer its activations "
+              "(embeddings)")
+      .default_text = "the output layer";
+  line.option("--top", "-k", "K", options.k, "units for each example; any number");
+  line.option("--filter", "-f", "FILE", options.filter,
+              "units to leave out for each example: example<TAB>feature:feature:...");
+  line.choice("--filter-mode", "", {"exclude", "scale"}, options.filter_mode,
+              "exclude: listed units are never chosen, whatever value stands beside them; scale: "
+              "their scores are multiplied by the value, 0 without one");
+  line.toggle("--exclude-seen", "", options.exclude_seen,
+              "leave out the features that a request holds itself");
+  line.option("--allow", "", "FILE", options.allow,
+              "only these units may be chosen: a label a line");
+}
+
+void add_output_options(PredictorOptions& options, CommandLine& line) {
+  line.section("Output");
+  line.option("--output", "-s", "FILE", options.output,
+              "where the predictions go; replaced when all are made; - is stdout (text)")
+      .required = true;
+  line.choice("--format", "", {"text", "netcdf"}, options.format,
+              "text: example<TAB>feature,score:...: a line; netcdf: one data set");
+  line.option("--score-format", "-p", "FORMAT", options.score_format,
+              "printf format of a number, with or without its percent sign")
+      .default_text = "4.3f; activations .9g";
+  line.option("--batch", "-b", "N", options.batch, "examples of one step");
+}
+
+}  // namespace
+
+void PredictorOptions::add_to(CommandLine& line) {
+  add_request_options(*this, line);
+  add_choice_options(*this, line);
+  add_output_options(*this, line);
+  run.add_to(line);
+}
+
+void PredictorOptions::check() const {
+  if (requests.empty() == data.empty())
+    throw UsageError(requests.empty()
+                         ? "--requests (-r) is missing: give text, or data sets with --data"
+                         : "--requests and --data exclude each other: give one of the two");
+  if (k < 1) throw UsageError(fmt::format("--top {} is out of range: it must be at least 1", k));
+  if (batch < 1)
+    throw UsageError(fmt::format("--batch {} is out of range: it must be at least 1", batch));
+  run.check();
+  if (values != "auto" && requests.empty())
+    throw UsageError("--values is for --requests; --data has its own");
+  if (!filter.empty() && output_features.empty())
+    throw UsageError("--filter (-f) names features: give the feature index --output-features (-o)");
+  if (!allow.empty() && output_features.empty())
+    throw UsageError("--allow names features: give the feature index --output-features (-o)");
+  if (format == "netcdf" && output == "-")
+    throw UsageError("--output -: NetCDF needs a file; give a name, or --format text");
+}
+
+CommandLine predictor_command_line(PredictorOptions& options) {
+  CommandLine line("predictor", "recommends the best output units for examples",
+                   "predictor -n model.nc -r requests.txt -i features.txt -o features.txt -s "
+                   "recommendations.txt [options]");
+  options.add_to(line);
+  line.example(
+      "predictor -b 256 -d gl -i features_input -o features_output -k 10 -n gl.nc -f ratings.txt "
+      "-s recs.txt -r ratings.txt",
+      "As DSSTNE's predict; units listed by -f are left out");
+  line.example(
+      "predictor --model model.nc --requests new.txt -i features.txt -o features.txt "
+      "--exclude-seen -k 20 -s recs.txt",
+      "Twenty units that the request does not hold already");
+  line.example("predictor --model model.nc --data test.nc --layer Hidden1 --output vectors.txt",
+               "Embeddings: the activations of a hidden layer");
+  line.example(
+      "predictor --model model.nc --data test.nc --top 500 --format netcdf --output recs.nc",
+      "Into a data set, best first");
+  line.remark(
+      "Without --filter and --exclude-seen nothing is left out: what an example holds already is "
+      "recommended too. Units beyond the output feature index are never recommended. Ties go to "
+      "the "
+      "lower unit. Unknown features are left out and counted in one warning.");
+  return line;
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests from text and from data sets.
+#include "tools/prediction/request_source.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+class TextRequests final : public RequestSource {
+ public:
+  explicit TextRequests(const TextRequestSettings& settings)
+      : settings_(settings),
+        text_(options(settings)),
+        reader_(settings.file, text_),
+        rows_(text_.values != TextValues::ignore) {}
+
+  bool next(RequestBatch& batch) override {
+    rows_.clear();
+    batch.labels.clear();
+    batch.seen.clear();
+    while (Index(batch.labels.size()) < settings_.batch && reader_.next(row_)) {
+      batch.labels.emplace_back(row_.example);
+      if (row_.features.empty())
+        add_numbers(batch);
+      else
+        add_features(batch);
+      repeated_ += rows_.end_row();
+      if (settings_.seen_units) batch.seen.end_row();
+    }
+    if (batch.labels.empty()) return false;
+    bind(batch);
+    return true;
+  }
+
+  void report(Console& console) const override {
+    if (unknown_ > 0)
+      console.warning(fmt::format(
+          "{} of the {} features of the requests are unknown to the model and were left out, first "
+          "\"{}\" at {}",
+          with_thousands(unknown_), with_thousands(features_), first_unknown_, first_place_));
+    if (repeated_ > 0)
+      console.warning(fmt::format("{} features stood twice in a request; the first one counts",
+                                  with_thousands(repeated_)));
+  }
+
+ private:
+  static TextOptions options(const TextRequestSettings& settings) {
+    TextOptions options;
+    options.format = settings.format;
+    options.values =
+        settings.values == RequestValues::yes ? TextValues::require : TextValues::ignore;
+    if (settings.values != RequestValues::automatic) return options;
+    if (options.format == TextFormat::automatic)
+      options.format = TextReader(settings.file, options).format();
+    if (options.format == TextFormat::libsvm) {
+      options.values = TextValues::optional;
+      options.missing_value = 1.0f;
+    }
+    return options;
+  }
+
+  float value(std::size_t i) const { return i < row_.values.size() ? row_.values[i] : 1.0f; }
+
+  void add_features(RequestBatch& batch) {
+    if (!settings_.features)
+      throw UsageError(fmt::format(
+          "{}: the requests name features, but their numbers are not known; give the feature index "
+          "with --input-features (-i)",
+          reader_.place()));
+    for (std::size_t i = 0; i < row_.features.size(); ++i) {
+      ++features_;
+      const auto unit = settings_.features->find(row_.features[i]);
+      if (unit && *unit < settings_.input_units)
+        rows_.add(Column(*unit), value(i));
+      else
+        note_unknown(row_.features[i]);
+      if (!settings_.seen_units) continue;
+      if (const auto seen = settings_.seen_units->find(row_.features[i]))
+        batch.seen.add(Column(*seen));
+    }
+  }
+
+  void add_numbers(RequestBatch& batch) {
+    for (std::size_t i = 0; i < row_.numbers.size(); ++i) {
+      ++features_;
+      if (Index(row_.numbers[i]) < settings_.input_units)
+        rows_.add(row_.numbers[i], value(i));
+      else
+        note_unknown(std::to_string(row_.numbers[i]));
+      if (settings_.seen_units) batch.seen.add(row_.numbers[i]);
+    }
+  }
+
+  void note_unknown(std::string_view feature) {
+    if (unknown_++ > 0) return;
+    first_unknown_ = feature;
+    first_place_ = reader_.place();
+  }
+
+  void bind(RequestBatch& batch) {
+    rows_.copy_to(host_.sparse, settings_.input_units);
+    host_.examples = batch.examples();
+    host_.width = settings_.input_units;
+    host_.is_sparse = true;
+    host_.example.clear();
+    for (Index e = 0; e < batch.examples(); ++e) host_.example.push_back(first_ + e);
+    first_ += batch.examples();
+    batch.bound.of_layer.assign(settings_.layers, nullptr);
+    batch.bound.of_layer[std::size_t(settings_.input_layer)] = &host_;
+    batch.bound.ignore_absent.assign(settings_.layers, false);
+    batch.bound.examples = batch.examples();
+  }
+
+  TextRequestSettings settings_;
+  TextOptions text_;
+  TextReader reader_;
+  TextRow row_;
+  SparseRows rows_;
+  HostBatch host_;
+  Index first_ = 0;
+  Index features_ = 0;
+  Index unknown_ = 0;
+  Index repeated_ = 0;
+  std::string first_unknown_;
+  std::string first_place_;
+};
+
+DataSources sources_of(const DatasetRequestSettings& settings) {
+  return {settings.files, settings.files, settings.memory_bytes};
+}
+
+}  // namespace
+
+std::unique_ptr<RequestSource> make_text_requests(const TextRequestSettings& settings) {
+  return std::make_unique<TextRequests>(settings);
+}
+
+DatasetRequests::DatasetRequests(const DatasetRequestSettings& settings)
+    : settings_(settings),
+      data_(*settings.network, sources_of(settings), DataBinding::Layers::inputs_only),
+      labels_(data_.example_labels()),
+      loader_(data_.sets(), BatchOrder(data_.examples(), settings.batch, false, 0), 0, 0, 1) {}
+
+bool DatasetRequests::next(RequestBatch& batch) {
+  batch.labels.clear();
+  batch.seen.clear();
+  const LoadedBatch* loaded = loader_.next();
+  if (!loaded) return false;
+  batch.bound = data_.bind(*loaded);
+  for (Index example : loaded->sets.front().example)
+    batch.labels.push_back(labels_.empty() ? std::to_string(example)
+                                           : labels_[std::size_t(example)]);
+  if (settings_.tell_seen) gather_seen(batch);
+  return true;
+}
+
+void DatasetRequests::gather_seen(RequestBatch& batch) const {
+  for (Index r = 0; r < batch.bound.examples; ++r) {
+    for (const HostBatch* input : batch.bound.of_layer) {
+      if (!input || !input->is_sparse || input->width != settings_.output_units) continue;
+      const CsrView rows = input->csr();
+      for (RowOffset i = rows.row_begin[r]; i < rows.row_begin[r + 1]; ++i)
+        batch.seen.add(rows.column[i]);
+    }
+    batch.seen.end_row();
+  }
+}
+
+}  // namespace norn::tools

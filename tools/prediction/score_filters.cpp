@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Filters of recommendations.
+#include "tools/prediction/score_filters.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+
+#include <fstream>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+
+FilterTable::FilterTable(const std::filesystem::path& file, const LabelIndex& units,
+                         FilterMode mode)
+    : rows_(mode == FilterMode::scale) {
+  TextOptions options;
+  options.values = mode == FilterMode::scale ? TextValues::optional : TextValues::ignore;
+  options.missing_value = 0.0f;
+  TextReader reader(file, options);
+  TextRow row;
+  while (reader.next(row)) {
+    for (std::size_t i = 0; i < row.features.size(); ++i) {
+      ++features_;
+      const auto unit = units.find(row.features[i]);
+      if (unit)
+        rows_.add(Column(*unit), i < row.values.size() ? row.values[i] : 0.0f);
+      else
+        ++unknown_;
+    }
+    rows_.end_row();
+    const auto example = std::size_t(examples_.add(row.example));
+    if (example == row_of_.size()) row_of_.push_back(0);
+    row_of_[example] = rows_.rows() - 1;
+  }
+}
+
+void FilterTable::append(const std::string& example, SparseRows& rows) const {
+  if (const auto number = examples_.find(example)) {
+    const Index row = row_of_[std::size_t(*number)];
+    const std::span<const Column> columns = rows_.columns(row);
+    const std::span<const float> values = rows_.values(row);
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      rows.add(columns[i], values.empty() ? 1.0f : values[i]);
+  }
+}
+
+void FilterTable::report(Console& console) const {
+  if (unknown_ > 0)
+    console.warning(fmt::format(
+        "{} of the {} features of the filter are not in the output feature index: left out",
+        with_thousands(unknown_), with_thousands(features_)));
+}
+
+void ScoreFilters::allow(const std::filesystem::path& file, const LabelIndex& units,
+                         Console& console) {
+  std::ifstream in(file);
+  if (!in)
+    throw DataError(
+        fmt::format("{}: cannot be opened; --allow names a file of feature labels, one "
+                    "a line",
+                    file.string()));
+  allowed_.assign(std::size_t(units_), 0);
+  Index known = 0;
+  Index unknown = 0;
+  std::string line;
+  while (std::getline(in, line)) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty()) continue;
+    const auto unit = units.find(line);
+    if (unit && *unit < units_) {
+      allowed_[std::size_t(*unit)] = 1;
+      ++known;
+    } else {
+      ++unknown;
+    }
+  }
+  if (known == 0)
+    throw DataError(fmt::format(
+        "{}: none of its {} lines is a feature of the output index; write one label a line",
+        file.string(), unknown));
+  if (unknown > 0)
+    console.warning(fmt::format("{}: {} of {} lines are unknown features: left out", file.string(),
+                                with_thousands(unknown), with_thousands(known + unknown)));
+}
+
+ScoreFilter ScoreFilters::of(const RequestBatch& batch) {
+  const bool scales = table_ && mode_ == FilterMode::scale;
+  const bool excludes = batch.seen.rows() > 0 || (table_ && mode_ == FilterMode::exclude);
+  excluded_.clear();
+  factors_.clear();
+  for (Index r = 0; r < batch.examples(); ++r) {
+    const std::string& label = batch.labels[std::size_t(r)];
+    if (scales) {
+      table_->append(label, factors_);
+      factors_.end_row();
+    }
+    if (!excludes) continue;
+    if (table_ && mode_ == FilterMode::exclude) table_->append(label, excluded_);
+    if (batch.seen.rows() > 0)
+      for (Column unit : batch.seen.columns(r)) excluded_.add(unit);
+    excluded_.end_row();
+  }
+  ScoreFilter filter;
+  if (excludes) filter.excluded = excluded_.view(units_);
+  if (scales) filter.factors = factors_.view(units_);
+  filter.allowed = {allowed_.data(), Index(allowed_.size())};
+  return filter;
+}
+
+}  // namespace norn::tools

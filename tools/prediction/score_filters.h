@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/data/label_index.h"
+#include "norn/engine/predictor.h"
+#include "tools/common/console.h"
+#include "tools/prediction/request_source.h"
+#include "tools/prediction/sparse_rows.h"
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+/// Which units the predictor leaves out, scales or allows.
+namespace norn::tools {
+
+enum class FilterMode { exclude, scale };
+
+/// A filter file in memory: for each example its units and their factors.
+class FilterTable {
+ public:
+  /// Lines `example<TAB>feature[,value]:...`; a later line of an example replaces an earlier one.
+  /// Features that `units` does not hold are dropped and counted. With FilterMode::scale a feature
+  /// without a value has the factor 0.
+  FilterTable(const std::filesystem::path& file, const LabelIndex& units, FilterMode mode);
+  /// Appends the example's row to `rows`; an empty one when the file has no line for it.
+  void append(const std::string& example, SparseRows& rows) const;
+  void report(Console& console) const;
+
+ private:
+  LabelIndex examples_;
+  std::vector<Index> row_of_;  // by example
+  SparseRows rows_;
+  Index features_ = 0;
+  Index unknown_ = 0;
+};
+
+/// All filters of a run, put together for each batch.
+class ScoreFilters {
+ public:
+  /// `units`: candidates of the output layer.
+  ScoreFilters(FilterMode mode, Index units)
+      : mode_(mode), units_(units), excluded_(false), factors_(true) {}
+  void set_table(std::unique_ptr<FilterTable> table) { table_ = std::move(table); }
+  /// Only the features that `file` lists, a label a line, may be recommended. Throws DataError when
+  /// none of them is known.
+  void allow(const std::filesystem::path& file, const LabelIndex& units, Console& console);
+  /// The filter of a batch; valid until the next call.
+  ScoreFilter of(const RequestBatch& batch);
+  void report(Console& console) const {
+    if (table_) table_->report(console);
+  }
+
+ private:
+  FilterMode mode_;
+  Index units_;
+  std::unique_ptr<FilterTable> table_;
+  std::vector<std::uint8_t> allowed_;
+  SparseRows excluded_;
+  SparseRows factors_;
+};
+
+}  // namespace norn::tools

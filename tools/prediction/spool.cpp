@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file without a name.
+#include "tools/prediction/spool.h"
+
+#include "norn/base/error.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace norn::tools {
+
+Spool::Spool(const std::filesystem::path& beside)
+    : folder_(beside.has_parent_path() ? beside.parent_path() : std::filesystem::path(".")) {
+  std::string name = (folder_ / ".norn-spool-XXXXXX").string();
+  const int descriptor = mkstemp(name.data());
+  if (descriptor < 0) fail("no file can be made");
+  ::unlink(name.c_str());
+  file_ = fdopen(descriptor, "w+b");
+  if (!file_) {
+    ::close(descriptor);
+    fail("no file can be made");
+  }
+}
+
+Spool::~Spool() {
+  if (file_) std::fclose(file_);
+}
+
+void Spool::write_bytes(const void* data, std::size_t bytes) {
+  if (bytes > 0 && std::fwrite(data, 1, bytes, file_) != bytes) fail("cannot be written");
+}
+
+void Spool::rewind() {
+  if (std::fflush(file_) != 0 || std::fseek(file_, 0, SEEK_SET) != 0) fail("cannot be written");
+}
+
+void Spool::read_bytes(void* data, std::size_t bytes) {
+  if (bytes > 0 && std::fread(data, 1, bytes, file_) != bytes) fail("cannot be read back");
+}
+
+void Spool::fail(const char* what) const {
+  throw DataError(fmt::format("{}: temporary file: {}: {}; free some space or write elsewhere",
+                              folder_.string(), what, std::strerror(errno)));
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans on machines as a table and as JSON.
+#include "norn/base/text.h"
+#include "tools/training/machine_plan.h"
+#include "tools/training/plan_text.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+std::string plural(int count, const char* what) {
+  return fmt::format("{} {}{}", with_thousands(count), what, count == 1 ? "" : "s");
+}
+
+double percent(double part, double whole) {
+  return whole > 0.0 ? 100.0 * part / whole : 0.0;
+}
+
+std::string stage_lines(const StepPlan& step) {
+  std::string out = fmt::format("{:<24}  {:>12}  {:>7}  {:>12}  {:>12}\n", "stage", "time (ms)",
+                                "share", "GFLOP", "MB");
+  for (const StagePlan& stage : step.stages)
+    out += fmt::format("{:<24}  {:>12.4f}  {:>5.1f} %  {:>12}  {:>12.3f}{}\n", stage.name,
+                       1e3 * stage.seconds, percent(stage.seconds, step.seconds()),
+                       stage.flops > 0.0 ? fmt::format("{:.3f}", 1e-9 * stage.flops) : "",
+                       1e-6 * stage.bytes, stage.communicates ? "  between ranks" : "");
+  const auto sum = [&](const char* name, double seconds) {
+    out += fmt::format("{:<24}  {:>12.4f}  {:>5.1f} %\n", name, 1e3 * seconds,
+                       percent(seconds, step.seconds()));
+  };
+  sum("computation", step.compute_seconds);
+  sum("communication", step.communication_seconds);
+  if (step.overlapped_seconds > 0.0) sum("  of it beside", step.overlapped_seconds);
+  sum("step", step.seconds());
+  return out;
+}
+
+// Against one rank.
+double speedup_of(const StepPlan& step, const StepPlan& one) {
+  return one.seconds() / step.seconds();
+}
+
+std::string scaling_line(const ScalingPlan& plan, const MachinePlan& whole) {
+  const double speedup = speedup_of(plan.step, whole.scaling[0].step);
+  return fmt::format(
+      "{:>7}  {:>6}  {:>12.4f}  {:>11.1f} %  {:>12}  {:>8.2f}  {:>8.0f} %  {:>10}{}\n",
+      with_thousands(plan.step.ranks), with_thousands(plan.step.nodes), 1e3 * plan.step.seconds(),
+      percent(plan.step.communication_seconds, plan.step.seconds()),
+      with_thousands((long long)plan.step.examples_per_second()), speedup,
+      100.0 * speedup / plan.step.ranks, human_bytes(double(plan.memory_bytes)),
+      plan.memory_bytes > whole.available_bytes ? "  does not fit" : "");
+}
+
+// Up to the ranks of the plan and to the first doubling that does not pay.
+std::string scaling_lines(const MachinePlan& plan) {
+  const int pay = ranks_that_pay(plan.scaling);
+  std::string out =
+      fmt::format("{:>7}  {:>6}  {:>12}  {:>13}  {:>12}  {:>8}  {:>10}  {:>10}\n", "ranks", "nodes",
+                  "step (ms)", "communication", "examples/s", "speedup", "efficiency", "memory");
+  const ScalingPlan* next = nullptr;
+  for (const ScalingPlan& one : plan.scaling) {
+    if (one.step.ranks <= std::max(plan.step.ranks, 2 * pay)) out += scaling_line(one, plan);
+    if (!next && one.step.ranks > pay) next = &one;
+  }
+  const auto paying = std::find_if(plan.scaling.begin(), plan.scaling.end(),
+                                   [&](const ScalingPlan& p) { return p.step.ranks == pay; });
+  if (!next)
+    return out + fmt::format("\nmodel parallelism pays up to {} and beyond\n", plural(pay, "rank"));
+  const double change = next->step.seconds() / paying->step.seconds() - 1.0;
+  return out + fmt::format(
+                   "\nmodel parallelism stops paying at {} for this network, batch and "
+                   "machine: with {} a step is {:.1f} % {}\n",
+                   plural(pay, "rank"), with_thousands(next->step.ranks), std::abs(100.0 * change),
+                   change < 0.0 ? "shorter" : "longer");
+}
+
+std::string json_text(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20)
+      out += fmt::format("\\u{:04x}", int(c));
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+std::string json_of(const ScalingPlan& plan, const MachinePlan& whole) {
+  const double speedup = speedup_of(plan.step, whole.scaling[0].step);
+  return fmt::format(
+      "{{\"ranks\": {}, \"nodes\": {}, \"step_seconds\": {:.9g}, \"compute_seconds\": {:.9g}, "
+      "\"communication_seconds\": {:.9g}, \"examples_per_second\": {:.9g}, \"speedup\": {:.6g}, "
+      "\"efficiency\": {:.6g}, \"memory_bytes\": {}, \"fits\": {}}}",
+      plan.step.ranks, plan.step.nodes, plan.step.seconds(), plan.step.compute_seconds,
+      plan.step.communication_seconds, plan.step.examples_per_second(), speedup,
+      speedup / plan.step.ranks, plan.memory_bytes, plan.memory_bytes <= whole.available_bytes);
+}
+
+std::string json_of(const StagePlan& stage) {
+  return fmt::format(
+      "{{\"name\": {}, \"communication\": {}, \"seconds\": {:.9g}, \"flop\": {:.9g}, \"bytes\": "
+      "{:.9g}}}",
+      json_text(stage.name), stage.communicates, stage.seconds, stage.flops, stage.bytes);
+}
+
+template <typename Entries, typename Write>
+std::string json_list(const char* name, const Entries& entries, const Write& write) {
+  std::string out = fmt::format(",\n  \"{}\": [", name);
+  for (std::size_t i = 0; i < entries.size(); ++i)
+    out += fmt::format("{}\n    {}", i == 0 ? "" : ",", write(entries[i]));
+  return out + "\n  ]";
+}
+
+}  // namespace
+
+std::string machine_plan_text(const MachinePlan& plan) {
+  const StepPlan& step = plan.step;
+  std::string out = plan_text(plan.memory, plan.settings, plan.available_bytes);
+  if (!plan.fits()) out += "  does not fit\n";
+  out +=
+      fmt::format("\nmachine: {}\npredicted, not measured: {} on {}, {}\n\n", plan.machine.name,
+                  plural(step.ranks, "rank"), plural(step.nodes, "node"), name_of(plan.precision));
+  out += stage_lines(step);
+  const double speedup = speedup_of(step, plan.scaling[0].step);
+  out += fmt::format("{} examples/s, {:.2f} times one rank, efficiency {:.0f} %\n\n",
+                     with_thousands((long long)step.examples_per_second()), speedup,
+                     100.0 * speedup / step.ranks);
+  return out + scaling_lines(plan);
+}
+
+std::string machine_plan_json(const MachinePlan& plan) {
+  const MemoryPlan& memory = plan.memory;
+  std::string out = fmt::format(
+      "{{\n  \"machine\": {},\n  \"precision\": \"{}\",\n  \"batch\": {},\n  \"weights\": {},\n  "
+      "\"memory\": {{\"parameter_bytes\": {}, \"state_bytes\": {}, \"working_bytes\": {}, "
+      "\"batch_bytes\": {}, \"data_bytes\": {}, \"total_bytes\": {}, \"available_bytes\": {}, "
+      "\"fits\": {}}}",
+      json_text(plan.machine.name), name_of(plan.precision), plan.settings.batch, memory.weights,
+      memory.parameter_bytes, memory.state_bytes, memory.working_bytes, memory.batch_bytes,
+      memory.data_bytes, memory.total_bytes(), plan.available_bytes, plan.fits());
+  out +=
+      fmt::format(",\n  \"plan\": {}", json_of(ScalingPlan{plan.step, memory.total_bytes()}, plan));
+  out += json_list("stages", plan.step.stages, [](const StagePlan& s) { return json_of(s); });
+  out += fmt::format(",\n  \"ranks_that_pay\": {}", ranks_that_pay(plan.scaling));
+  out += json_list("scaling", plan.scaling, [&](const ScalingPlan& s) { return json_of(s, plan); });
+  return out + "\n}\n";
+}
+
+std::string communication_text(const StepPlan& step, const std::string& machine) {
+  std::string out = fmt::format("\nwith what the ranks exchange ({}):\n", machine);
+  out += stage_lines(step);
+  return out +
+         fmt::format("{} examples/s\n", with_thousands((long long)step.examples_per_second()));
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers, memory and time of a run in columns.
+#include "tools/training/plan_text.h"
+
+#include "norn/base/text.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+std::string memory_line(const char* what, std::int64_t bytes, const std::string& note = {}) {
+  return fmt::format("  {:<22}{:>12}{}{}\n", what, human_bytes(double(bytes)),
+                     note.empty() ? "" : "  ", note);
+}
+
+// Whose units the ranks share out between them, when there are several.
+std::string sharding_text(const MemoryPlan& plan, const PlanSettings& settings) {
+  if (settings.ranks == 1) return {};
+  std::string out = "\nweights shared out over the ranks\n";
+  for (const EdgePlan& edge : plan.edges) {
+    const std::string name = edge.source + " -> " + edge.destination;
+    using enum EdgePlan::Sharding;
+    out += edge.sharding == whole
+               ? fmt::format("    {:<44}all on every rank\n", name)
+               : fmt::format("    {:<44}by units of {}\n", name,
+                             edge.sharding == by_source ? edge.source : edge.destination);
+  }
+  return out;
+}
+
+std::string step_line(const PlanSettings& settings, const WorkPlan& work, double seconds) {
+  return fmt::format(
+      "\none step: {:.3g} GFLOP dense, {:.3g} GFLOP sparse; about {:.3g} ms, {} examples/s\n",
+      work.dense_flops * 1e-9, work.sparse_flops * 1e-9, seconds * 1e3,
+      with_thousands((long long)(seconds > 0 ? double(settings.batch) / seconds : 0.0)));
+}
+
+}  // namespace
+
+std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
+                      std::int64_t available_bytes) {
+  std::size_t name = 5;
+  for (const LayerPlan& layer : plan.layers) name = std::max(name, layer.name.size());
+  std::string out = fmt::format("{:<{}}  {:<6}  {:>12}  {:<12}  {:>16}  {}\n", "layer", name,
+                                "kind", "units", "activation", "weights", "blocks");
+  for (const LayerPlan& layer : plan.layers) {
+    const std::string blocks =
+        layer.blocks == 0 ? std::string() : fmt::format("{} x {}", layer.blocks, layer.block_width);
+    out += fmt::format("{:<{}}  {:<6}  {:>12}  {:<12}  {:>16}  {}\n", layer.name, name, layer.kind,
+                       with_thousands(layer.units), layer.activation,
+                       layer.weights == 0 ? "" : with_thousands(layer.weights), blocks);
+  }
+  out +=
+      fmt::format("\nweights {}, batch {}, {} rank{}, {} thread{}\n", with_thousands(plan.weights),
+                  settings.batch, settings.ranks, settings.ranks == 1 ? "" : "s", settings.lanes,
+                  settings.lanes == 1 ? "" : "s");
+  out += sharding_text(plan, settings);
+  out += "\nmemory of one rank\n";
+  std::vector<BufferPlan> buffers = plan.buffers;
+  std::stable_sort(buffers.begin(), buffers.end(),
+                   [](const BufferPlan& a, const BufferPlan& b) { return a.bytes > b.bytes; });
+  for (const BufferPlan& buffer : buffers)
+    out += fmt::format("    {:<44}{:>12}\n", buffer.name, human_bytes(double(buffer.bytes)));
+  out += memory_line("parameters", plan.parameter_bytes);
+  out += memory_line("optimizer state", plan.state_bytes);
+  out += memory_line("working buffers", plan.working_bytes);
+  out += memory_line("batches", plan.batch_bytes);
+  out += memory_line("data", plan.data_bytes, plan.data_streamed ? "(streamed from files)" : "");
+  out += memory_line("total", plan.total_bytes());
+  out += memory_line("available", available_bytes);
+  return out;
+}
+
+std::string step_text(const PlanSettings& settings, const WorkPlan& work, const WorkRates& rates) {
+  return step_line(settings, work, predicted_seconds(work, rates)) +
+         fmt::format("measured: {:.3g} GFLOP/s dense, {:.3g} GFLOP/s sparse\n",
+                     rates.dense_flops * 1e-9, rates.sparse_flops * 1e-9);
+}
+
+std::string step_text(const PlanSettings& settings, const WorkPlan& work, const StepTime& time) {
+  return step_line(settings, work, time.seconds) +
+         fmt::format(
+             "floor: {:.3g} ms ({:.3g} GB of weights and state), {:.0f} % of it\n"
+             "measured: {:.3g} TFLOP/s of large products, {:.3g} TB/s of copies\n",
+             time.floor_seconds * 1e3, work.bytes * 1e-9, 100.0 * time.floor_seconds / time.seconds,
+             time.dense_flops * 1e-12, time.bytes * 1e-12);
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer's options and how they change a descriptor.
+#include "tools/training/trainer_options.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "norn/kernels/named_variant.h"
+
+#include <cmath>
+#include <variant>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+constexpr int kMostRanks = 1 << 20;  // that a plan is made for
+
+// The setting of a rule that has one of that name. Returns whether there is one.
+bool set_mu(UpdateRule& rule, float value) {
+  return std::visit(
+      [value](auto& r) {
+        if constexpr (requires { r.mu; }) {
+          r.mu = value;
+          return true;
+        } else {
+          return false;
+        }
+      },
+      rule);
+}
+
+bool set_mu1(UpdateRule& rule, float value) {
+  Adam* adam = std::get_if<Adam>(&rule);
+  if (adam) adam->mu1 = value;
+  return adam != nullptr;
+}
+
+void require_range(const char* option, const std::optional<float>& value, float below) {
+  if (!value || (*value >= 0.0f && *value < below)) return;
+  const std::string limit = std::isinf(below) ? std::string("at least 0")
+                                              : fmt::format("at least 0 and below {:g}", below);
+  throw UsageError(fmt::format("{} {:g} is out of range: it must be {}", option, *value, limit));
+}
+
+void require_positive(const char* option, const std::optional<Index>& value) {
+  if (value && *value < 1)
+    throw UsageError(fmt::format("{} {} is out of range: it must be at least 1", option, *value));
+}
+
+void add_data_options(TrainerOptions& options, CommandLine& line) {
+  line.section("Network, data and model");
+  // First of all, so that the others are set after it and win.
+  Option& cdl = line.option("--cdl", "", "FILE", options.cdl,
+                            "do what a command file of DSSTNE says (docs/dsstne_compatibility.md); "
+                            "the options beside it win over the file");
+  cdl.stands_alone = true;
+  cdl.set = [&options](const std::string& file) { read_commands(file, options); };
+  line.option("--config", "-c", "FILE", options.config,
+              "network descriptor (JSON), or a model (.nc) to go on from with its weights")
+      .required = true;
+  Option& input =
+      line.option("--input", "-i", "FILE", options.inputs, "NetCDF data sets of the input layers");
+  input.required = true;
+  input.set = [&options, from_commands = true](const std::string& file) mutable {
+    if (from_commands) options.inputs.clear();  // those of --cdl
+    from_commands = false;
+    options.inputs.emplace_back(file);
+  };
+  line.option("--output-data", "-o", "FILE", options.outputs,
+              "NetCDF data sets of the output layers; without it those of --input");
+  line.option("--model", "-n", "FILE", options.model,
+              "where the trained model goes; must not exist yet, except with --force or --resume")
+      .required = true;
+  line.option("--dataset-name", "-d", "NAME", options.dataset_name,
+              "accepted for DSSTNE's scripts and without effect: the descriptor names data sets");
+  line.option("--data-memory", "", "SIZE", options.data_memory,
+              "data sets that take more are read from their files batch by batch; the results are "
+              "the same");
+  line.choice("--data-on-gpu", "", {"auto", "yes", "no"}, options.data_on_gpu,
+              "copy the data sets to the GPU once and gather batches there, the results being the "
+              "same; auto: where they fit beside everything else");
+}
+
+void add_training_options(TrainerOptions& options, CommandLine& line) {
+  const TrainingDescriptor defaults;
+  line.section("Training (these win over the descriptor's \"Training\" block)");
+  line.option("--batch", "-b", "N", options.batch, "examples of one step").default_text =
+      fmt::format("{}", defaults.batch);
+  line.option("--epochs", "-e", "N", options.epochs, "passes over the data").default_text =
+      fmt::format("{}", defaults.epochs);
+  line.option("--rate", "-alpha", "X", options.rate, "learning rate").default_text =
+      fmt::format("{:g}", defaults.rate);
+  line.option("--lambda", "-lambda", "X", options.lambda, "L2 regularisation").default_text =
+      fmt::format("{:g}", defaults.lambda);
+  line.option("--lambda1", "-lambda1", "X", options.lambda1, "L1 regularisation").default_text =
+      fmt::format("{:g}", defaults.lambda1);
+  std::vector<std::string> rules = names_of<UpdateRule>();
+  Option& optimizer =
+      line.choice("--optimizer", "", std::move(rules), options.optimizer, "update rule");
+  optimizer.default_text = name_of(defaults.optimizer);
+  line.option("--mu", "-mu", "X", options.mu,
+              "momentum; decay of the mean in RMSProp and AdaDelta; Adam's beta1")
+      .default_text = "the rule's, 0.9";
+  line.option("--mu1", "-mu1", "X", options.mu1, "Adam's beta2").default_text = "the rule's, 0.999";
+  line.choice("--shuffle", "", {"yes", "no"}, options.shuffle,
+              "visit the examples in a new random order in every epoch")
+      .default_text = "what the descriptor says in ShuffleIndices";
+  line.option("--seed", "", "N", options.seed, "of initial weights, shuffling, dropout, denoising")
+      .default_text = fmt::format("{}", defaults.seed);
+}
+
+void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
+  line.section("Checkpoints and resuming");
+  Option& resume = line.option("--resume", "", "FILE", options.resume,
+                               "go on from this checkpoint; without a file, or with auto, from "
+                               "the newest of --model that is whole, or from the start when there "
+                               "is none yet");
+  resume.bare_value = "auto";
+  line.toggle("--force", "", options.force, "replace --model and its checkpoints if they exist");
+  line.option("--checkpoint-epochs", "", "N", options.checkpoint_epochs,
+              "write a checkpoint every N epochs; 0: none");
+  line.option("--checkpoint-minutes", "", "X", options.checkpoint_minutes,
+              "write a checkpoint every X minutes; 0: none");
+  line.option("--checkpoint-name", "", "NAME", options.checkpoint_name,
+              "checkpoints are NAME.epochN.nc")
+      .default_text = "beside --model, with its name";
+  line.option("--keep", "", "N", options.keep, "checkpoints that stay, the newest; 0: all");
+  line.option("--verify", "", "N", options.verify,
+              "compute every Nth step twice and end the run when the hardware gave two results; "
+              "doubles the memory of weights and state; the model is the same; 0: none");
+  line.section("Records");
+  line.option("--run-dir", "", "FOLDER", options.run_dir,
+              "record the run there: log.jsonl with its events, a line each, run.json, enough to "
+              "repeat it, and events for TensorBoard; docs/run_folder.md");
+  Option& repeat = line.option(
+      "--repeat", "", "FILE", options.repeat,
+      "make the run again that this run.json records: the same settings and data, the same "
+      "bytes of the model, on any number of ranks; give another --model, and --run-dir, "
+      "--input or --output-data where files have moved");
+  repeat.stands_alone = true;
+  line.section("Planning");
+  line.toggle("--plan", "", options.plan,
+              "print layers, memory and the predicted time of a step, and exit");
+  line.option(
+      "--ranks", "", "N", options.plan_ranks,
+      "with --plan: predict for so many ranks of a machine, stage by stage; neither they nor "
+      "a GPU need be at hand");
+  line.option("--nodes", "", "N", options.plan_nodes,
+              "with --plan: nodes that the ranks stand on; without it as many as they fill");
+  line.option("--machine", "", "FILE", options.machine,
+              "with --plan: description of the machine (docs/machines.md), such as "
+              "configs/machines/h200.json, which is also what --ranks takes without it");
+  line.choice("--plan-format", "", {"table", "json"}, options.plan_format,
+              "of a plan with --ranks or --machine on stdout");
+}
+
+void add_doctor_options(TrainerOptions& options, CommandLine& line) {
+  line.section("Checking the machine");
+  line.toggle("--doctor", "", options.doctor,
+              "check what makes training slow or wrong on this machine, say what to do, and exit: "
+              "0, or 4 when there is a problem; needs no network or data, takes about 10 seconds, "
+              "and changes nothing (docs/doctor.md)")
+      .stands_alone = true;
+  line.choice("--doctor-format", "", {"table", "json"}, options.doctor_format,
+              "of the doctor's report on stdout");
+}
+
+}  // namespace
+
+void TrainerOptions::add_to(CommandLine& line) {
+  add_data_options(*this, line);
+  add_training_options(*this, line);
+  schedule.add_to(line);
+  validation.add_to(line);
+  add_checkpoint_options(*this, line);
+  add_doctor_options(*this, line);
+  run.add_to(line);
+}
+
+void TrainerOptions::check_plan() const {
+  const auto only_with = [](bool given, const char* option, bool other, const char* instead) {
+    if (given && !other) throw UsageError(fmt::format("{} {}", option, instead));
+  };
+  const char* with_plan = "belongs to --plan; give that too, or leave it out";
+  only_with(plan_ranks.has_value(), "--ranks", plan,
+            "plans for ranks that are not there: give --plan too; to train on several ranks start "
+            "the trainer with mpirun -n N");
+  only_with(plan_nodes.has_value(), "--nodes", plan, with_plan);
+  only_with(!machine.empty(), "--machine", plan, with_plan);
+  only_with(plan_format != "table", "--plan-format json", plan, with_plan);
+  only_with(plan_format != "table", "--plan-format json", plans_machine(),
+            "is for plans of a machine; give --ranks or --machine too");
+  only_with(plan_nodes.has_value(), "--nodes", plans_machine(),
+            "is for plans of a machine; give --ranks or --machine too");
+  for (const auto& [option, value] : {std::pair{"--ranks", plan_ranks}, {"--nodes", plan_nodes}})
+    if (value && (*value < 1 || *value > kMostRanks))
+      throw UsageError(fmt::format("{} {} is out of range: it must be from 1 to {}", option, *value,
+                                   kMostRanks));
+  if (plan_ranks && machine.empty() && run.device == "cpu")
+    throw UsageError(
+        "--ranks with --device cpu needs --machine: without it the plan is for NVIDIA H200; "
+        "describe your nodes as configs/machines/cpu_cluster.json does");
+}
+
+void TrainerOptions::check_repeat() const {
+  if (repeat.empty()) return;
+  const std::pair<const char*, bool> settings[] = {
+      {"--cdl", !cdl.empty()},
+      {"--config", !config.empty()},
+      {"--batch", batch.has_value()},
+      {"--epochs", epochs.has_value()},
+      {"--rate", rate.has_value()},
+      {"--lambda", lambda.has_value()},
+      {"--lambda1", lambda1.has_value()},
+      {"--mu", mu.has_value()},
+      {"--mu1", mu1.has_value()},
+      {"--optimizer", !optimizer.empty()},
+      {"--seed", seed.has_value()},
+      {"--shuffle", !shuffle.empty()},
+      {"--resume", !resume.empty()},
+      {"--validation-split", validation.split.has_value()},
+      {"--validation-by", !validation.by.empty()},
+      {"--validate-every", validation.every.has_value()},
+      {"--metrics-at", !validation.metrics_at.empty()},
+      {"--early-stop", !validation.early_stop.empty()},
+      {"--keep-best", !validation.keep_best.empty()},
+      {"--patience", validation.patience.has_value()},
+      {"--min-delta", validation.min_delta.has_value()}};
+  for (const auto& [option, given] : settings)
+    if (given)
+      throw UsageError(fmt::format(
+          "{} cannot be given with --repeat, which makes the run again as it was; leave "
+          "one of them out",
+          option));
+}
+
+void TrainerOptions::take(const RunRecord& recorded) {
+  if (inputs.empty()) inputs = recorded.inputs;
+  if (outputs.empty()) outputs = recorded.outputs;
+  if (validation.inputs.empty()) validation.inputs = recorded.validation_inputs;
+  if (validation.outputs.empty()) validation.outputs = recorded.validation_outputs;
+  if (model.empty()) model = recorded.facts.model;
+  if (!run.device_given) run.device = recorded.facts.device;
+  if (!run.precision_given) run.precision = recorded.facts.precision;
+}
+
+void TrainerOptions::check() const {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  require_positive("--batch", batch);
+  require_positive("--epochs", epochs);
+  require_range("--rate", rate, kInfinity);
+  require_range("--lambda", lambda, kInfinity);
+  require_range("--lambda1", lambda1, kInfinity);
+  require_range("--mu", mu, 1.0f);
+  require_range("--mu1", mu1, 1.0f);
+  const auto not_negative = [](const char* option, double value) {
+    if (value < 0)
+      throw UsageError(
+          fmt::format("{} {:g} is out of range: it must be at least 0", option, value));
+  };
+  not_negative("--checkpoint-epochs", double(checkpoint_epochs));
+  not_negative("--checkpoint-minutes", checkpoint_minutes);
+  not_negative("--keep", keep);
+  not_negative("--verify", double(verify));
+  schedule.check();
+  validation.check();
+  run.check();
+  check_plan();
+  if (doctor_format != "table" && !doctor)
+    throw UsageError("--doctor-format json belongs to --doctor; give that too, or leave it out");
+  if (doctor && plan)
+    throw UsageError("--doctor looks at the machine and --plan at a network: give one of the two");
+  check_repeat();
+  if (force && !resume.empty())
+    throw UsageError("--force starts anew and --resume goes on: give one of the two");
+}
+
+std::filesystem::path TrainerOptions::checkpoint_base() const {
+  if (checkpoint_name.empty()) return model;
+  return checkpoint_name.string() + ".nc";
+}
+
+DataOnGpu TrainerOptions::data_place() const {
+  return data_on_gpu == "yes"  ? DataOnGpu::yes
+         : data_on_gpu == "no" ? DataOnGpu::no
+                               : DataOnGpu::automatic;
+}
+
+void TrainerOptions::apply_to(TrainingDescriptor& training, Console& console) const {
+  if (batch) training.batch = *batch;
+  if (epochs) training.epochs = *epochs;
+  if (rate) training.rate = *rate;
+  if (lambda) training.lambda = *lambda;
+  if (lambda1) training.lambda1 = *lambda1;
+  if (seed) training.seed = *seed;
+  schedule.apply_to(training, console);
+  validation.apply_to(training.validation);
+  if (!optimizer.empty() && !equal_ignoring_case(optimizer, name_of(training.optimizer)))
+    training.optimizer = find_named<UpdateRule>(optimizer).value();
+  if (mu && !set_mu(training.optimizer, *mu))
+    console.warning(fmt::format("--mu has no effect with {}; --optimizer chooses another rule",
+                                name_of(training.optimizer)));
+  if (mu1 && !set_mu1(training.optimizer, *mu1))
+    console.warning(fmt::format("--mu1 has no effect with {}; it is Adam's beta2",
+                                name_of(training.optimizer)));
+}
+
+std::int64_t parse_bytes(const std::string& option, const std::string& text) {
+  double factor = 1.0;
+  std::string number = text;
+  const std::string units = "KMGT";
+  if (!number.empty()) {
+    const std::string last = lower_case(number.substr(number.size() - 1));
+    for (std::size_t u = 0; u < units.size(); ++u)
+      if (last == lower_case(units.substr(u, 1))) factor = std::pow(1024.0, double(u + 1));
+    if (factor > 1.0) number.pop_back();
+  }
+  const std::optional<double> value = parse_double(number);
+  if (!value || !(*value >= 0.0) || *value * factor > 9e18)
+    throw UsageError(
+        fmt::format("{}: \"{}\" is no size; write for example 8G, 512M or 1000000", option, text));
+  return std::int64_t(*value * factor);
+}
+
+CommandLine trainer_command_line(TrainerOptions& options) {
+  CommandLine line("trainer", "trains a network described in JSON on NetCDF data sets",
+                   "trainer -c network.json -i input.nc -o output.nc -n model.nc [options]");
+  options.add_to(line);
+  line.example("trainer -c configs/quickstart.json -i train.nc -o train.nc -n model.nc",
+               "Train with the settings of the descriptor");
+  line.example("trainer --cdl train.cdl", "As DSSTNE's encoder, with its command file");
+  line.example("trainer -c config.json -i gl_input.nc -o gl_output.nc -n gl.nc -b 256 -e 10",
+               "As DSSTNE's train");
+  line.example(
+      "trainer -c net.json -i train.nc -n model.nc --optimizer Adam --rate 0.001 --epochs 60",
+      "Other settings than the descriptor's");
+  line.example("trainer -c net.json -i train.nc -n model.nc --plan",
+               "See memory and time of a step before training");
+  line.example(
+      "trainer -c net.json -i train.nc -n model.nc --plan --ranks 64 --nodes 8 --precision bf16",
+      "What 64 H200 would do, and at which number of ranks more of them stop paying");
+  line.example("trainer -c net.json -i train.nc -n model.nc --resume",
+               "A job that may be stopped and started again: goes on where it was");
+  line.example("mpirun -n 4 --bind-to none trainer --doctor --model /data/model.nc",
+               "See what would slow this machine, its GPUs, ranks and disk down");
+  line.example(
+      "trainer -c net.json -i train.nc -n model.nc --validation-split 0.1 --early-stop ndcg@20",
+      "Validate on a tenth of the examples, stop in time, and keep the best model");
+  line.example("trainer --repeat runs/first/run.json --model again.nc",
+               "The run again that --run-dir runs/first recorded: the same bytes");
+  line.example("mpirun -n 4 trainer -c net.json -i train.nc -n model.nc --threads 4",
+               "On four ranks; the model has the same bits as on one");
+  line.remark(
+      "SIGUSR1, SIGTERM and SIGINT stop the run after the current step: a checkpoint is written "
+      "beside --model and the exit code is 75; the same command with --resume goes on as if it had "
+      "never been stopped. Under mpirun use SIGUSR1, because mpirun kills its ranks about a second "
+      "after SIGTERM. A second SIGINT ends at once.");
+  line.remark(
+      "On stdout stands one line an epoch; costs are means over examples, summed over units. "
+      "Everything else goes to stderr.");
+  return line;
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer's reports to its user.
+#include "tools/training/training_reports.h"
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+template <typename Report>
+std::function<void(const Report&)> both_of(std::function<void(const Report&)> first,
+                                           std::function<void(const Report&)> second) {
+  if (!first) return second;
+  if (!second) return first;
+  return [first, second](const Report& report) {
+    first(report);
+    second(report);
+  };
+}
+
+}  // namespace
+
+TrainingObserver both(TrainingObserver first, TrainingObserver second) {
+  return {both_of(first.on_step, second.on_step), both_of(first.on_epoch, second.on_epoch),
+          both_of(first.on_validation, second.on_validation),
+          both_of(first.on_checkpoint, second.on_checkpoint)};
+}
+
+TrainingReports::TrainingReports(Console& console, const ReportedRun& run)
+    : console_(console),
+      run_(run),
+      progress_(console, run.epochs * run.examples - run.first_examples, "examples") {}
+
+TrainingObserver TrainingReports::observer() {
+  TrainingObserver observer;
+  if (console_.rank() != 0) return observer;
+  observer.on_step = [this](const StepReport& report) { step(report); };
+  observer.on_epoch = [this](const EpochReport& report) { epoch(report); };
+  observer.on_validation = [this](const ValidationReport& report) { validation(report); };
+  observer.on_checkpoint = [this](const std::filesystem::path& path) {
+    console_.info(fmt::format("checkpoint {}", path.string()));
+  };
+  return observer;
+}
+
+void TrainingReports::step(const StepReport& report) {
+  progress_.update(report.epoch * run_.examples + report.examples - run_.first_examples,
+                   fmt::format("epoch {}/{} batch {}/{} cost {:.6g}", report.epoch + 1, run_.epochs,
+                               report.batch, report.batches, report.cost));
+}
+
+void TrainingReports::epoch(const EpochReport& report) {
+  console_.set_status("");
+  // DSSTNE's line: its users' scripts read it.
+  const std::string line = fmt::format(
+      "NNNetwork::Train: Epoch {}, average error {:f}, average training error {:f}, average "
+      "regularization error {:f}, elapsed time {:f}s\n",
+      report.epoch, report.training_cost + report.regularization_cost, report.training_cost,
+      report.regularization_cost, report.seconds);
+  std::fputs(line.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void TrainingReports::validation(const ValidationReport& report) {
+  std::string line =
+      fmt::format("validation after epoch {}: loss {:.6g}", report.epoch, report.cost);
+  for (const MetricsAtK& at : report.metrics)
+    line += fmt::format(
+        "; at {}: recall {:.4f}, precision {:.4f}, ndcg {:.4f}, map {:.4f}, mrr {:.4f}, hit_rate "
+        "{:.4f}, coverage {:.4f}",
+        at.k, at.recall, at.precision, at.ndcg, at.map, at.mrr, at.hit_rate, at.coverage);
+  line += report.best ? fmt::format("; best {} so far", report.watched)
+                      : fmt::format("; best {} was {} validation{} ago", report.watched,
+                                    report.since_best, report.since_best == 1 ? "" : "s");
+  console_.info(line);
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the trainer starts from: a descriptor, a model, or a checkpoint.
+#include "tools/training/training_start.h"
+
+#include "norn/base/atomic_file.h"
+#include "norn/base/error.h"
+#include "norn/kernels/named_variant.h"
+#include "norn/nn/descriptor_json.h"
+#include "norn/nn/graph.h"
+#include "tools/common/model_session.h"
+#include "tools/common/ranks.h"
+
+#include <array>
+#include <fstream>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether a file begins as NetCDF files do: classic "CDF", or HDF5.
+bool looks_like_netcdf(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::array<char, 4> head{};
+  in.read(head.data(), head.size());
+  const std::string_view start(head.data(), std::size_t(in.gcount()));
+  return start.substr(0, 3) == "CDF" || start == "\x89HDF";
+}
+
+// The newest of the model's and, where they have a name of their own, of the checkpoints'.
+std::optional<fs::path> newest_checkpoint(const TrainerOptions& options, const Log& log) {
+  const auto by_model = find_checkpoint(options.model, log);
+  if (options.checkpoint_base() == options.model) return by_model;
+  const auto by_name = find_checkpoint(options.checkpoint_base(), log);
+  if (!by_model || !by_name) return by_model ? by_model : by_name;
+  const auto state_of = [](const fs::path& path) {
+    return read_model_info(TensorFileReader(path)).state;
+  };
+  const TrainingState model = state_of(*by_model);
+  // The best model of a run that has ended stands for its end, whenever it was the best.
+  if (*by_model == options.model && model.search.ended_epoch > 0) return by_model;
+  return model.step >= state_of(*by_name).step ? by_model : by_name;
+}
+
+// Rank 0 looks for the newest checkpoint that is whole, for all: on another host a file system
+// may not show the same files yet, and it is read but once. Empty: there is none.
+std::string choose_checkpoint(const TrainerOptions& options, Communicator& communicator,
+                              Console& console) {
+  std::string chosen;
+  rank_0_alone(communicator, [&] {
+    if (const auto found = newest_checkpoint(options, console.log()))
+      chosen = found->string();
+    else if (has_checkpoints(options.model) || has_checkpoints(options.checkpoint_base()))
+      throw DataError(
+          fmt::format("{}: neither the model nor a checkpoint of it is whole and can be resumed "
+                      "from; restore one of them, or start anew with --force instead of --resume",
+                      options.model.string()));
+  });
+  const std::vector<std::byte> first =
+      communicator.gather_to_all(std::as_bytes(std::span(chosen))).front();
+  return {reinterpret_cast<const char*>(first.data()), first.size()};
+}
+
+// From a file that has been verified.
+TrainingStart resume_from(const fs::path& path, const TrainerOptions& options, Console& console) {
+  const TensorFileReader file(path);
+  TrainingStart start;
+  start.where = path.string();
+  start.weights = path;
+  start.info = read_model_info(file);
+  if (!start.info->has_training_state)
+    throw DataError(
+        fmt::format("{}: holds no training state to resume from; give it as --config "
+                    "to start a new run with its weights",
+                    path.string()));
+  start.network = start.info->network;
+  start.state = start.info->state;
+  start.resumed = true;
+  const TrainingDescriptor before = start.network.training;
+  TrainingDescriptor& now = start.network.training;
+  options.apply_to(now, console);
+  const auto require_same = [&](bool same, const char* option, const std::string& value) {
+    if (!same)
+      throw UsageError(
+          fmt::format("{} cannot change when a run is resumed: {} was trained with "
+                      "{}; leave the option out",
+                      option, path.string(), value));
+  };
+  require_same(now.batch == before.batch, "--batch", fmt::format("{}", before.batch));
+  require_same(now.seed == before.seed, "--seed", fmt::format("{}", before.seed));
+  require_same(now.validation.split == before.validation.split, "--validation-split",
+               fmt::format("{:g}", before.validation.split));
+  require_same(now.validation.split == 0.0f || now.validation.by == before.validation.by,
+               "--validation-by", before.validation.by == ValidationBy::user ? "user" : "entry");
+  require_same(options.shuffle.empty() || start.network.shuffle == (options.shuffle == "yes"),
+               "--shuffle", start.network.shuffle ? "yes" : "no");
+  require_same(now.optimizer.index() == before.optimizer.index(), "--optimizer",
+               std::string(name_of(before.optimizer)));
+  console.info(fmt::format("resuming from {}: {} of {} epochs done", path.string(),
+                           start.state.epoch, now.epochs));
+  return start;
+}
+
+}  // namespace
+
+void check_model_path(const TrainerOptions& options, Console& console) {
+  { const AtomicFile writable(options.model); }
+  for (const fs::path& base : {options.model, options.checkpoint_base()})
+    for (const fs::path& path : remove_abandoned_files(base))
+      console.info(fmt::format("removed {}, which a run that was killed left", path.string()));
+  if (options.force || !options.resume.empty()) return;
+  if (fs::exists(options.model))
+    throw UsageError(
+        fmt::format("{}: the network file exists already; give another --model (-n), --force to "
+                    "replace it, or --resume to go on with its training",
+                    options.model.string()));
+  if (const auto checkpoint = newest_checkpoint(options, {}))
+    throw UsageError(fmt::format(
+        "{}: a checkpoint of an earlier run exists; give --resume to go on from it, --force to "
+        "start anew, or another --model (-n)",
+        checkpoint->string()));
+}
+
+TrainingStart start_training(const TrainerOptions& options, Communicator& communicator,
+                             Console& console) {
+  if (!options.resume.empty()) {
+    if (options.resume != "auto") {
+      verify_model(options.resume, communicator);
+      return resume_from(options.resume, options, console);
+    }
+    const std::string checkpoint = choose_checkpoint(options, communicator, console);
+    if (!checkpoint.empty()) return resume_from(checkpoint, options, console);
+    console.info(fmt::format("no checkpoint of {} yet: starting from the beginning",
+                             options.model.string()));
+  }
+  if (!fs::exists(options.config))
+    throw UsageError(
+        fmt::format("--config: the file {} does not exist; name a network "
+                    "descriptor (JSON) or a model",
+                    options.config.string()));
+  TrainingStart start;
+  start.where = options.config.string();
+  if (looks_like_netcdf(options.config)) {
+    start.weights = options.config;
+    start.info = open_model_info(options.config, communicator);
+    start.info->has_training_state = false;  // its weights alone
+    start.network = start.info->network;
+  } else {
+    start.network = read_network_json(
+        options.config, [&console](const std::string& note) { console.warning(note); });
+    check_network(start.network, start.where);
+  }
+  options.apply_to(start.network.training, console);
+  if (!options.shuffle.empty()) start.network.shuffle = options.shuffle == "yes";
+  return start;
+}
+
+void fit_batch(TrainingStart& start, const TrainerOptions& options, Index examples,
+               Console& console) {
+  Index& batch = start.network.training.batch;
+  if (batch <= examples) return;
+  if ((options.batch && options.cdl.empty()) || start.resumed)
+    throw UsageError(fmt::format(
+        "--batch {} is larger than the {} examples of the data; give --batch {} or less", batch,
+        examples, examples));
+  console.warning(
+      fmt::format("batch {} is lowered to the {} examples of the data", batch, examples));
+  batch = examples;
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/engine/data_binding.h"
+#include "norn/engine/trainer.h"
+#include "tools/training/trainer_options.h"
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+/// Where the trainer starts from.
+namespace norn::tools {
+
+/// Where the run begins: a descriptor alone, weights to go on from, or a checkpoint.
+struct TrainingStart {
+  NetworkDescriptor network;
+  std::string where;                             ///< names the descriptor in messages
+  std::optional<std::filesystem::path> weights;  ///< file to load weights from
+  std::optional<ModelInfo> info;                 ///< of that file
+  TrainingState state;                           ///< all zero unless resumed
+  bool resumed = false;
+};
+
+/// Before hours are spent: the model can be written, and nothing of another run is in the way. What
+/// killed runs left is removed. Throws UsageError naming the file and the options that help.
+void check_model_path(const TrainerOptions& options, Console& console);
+
+/// The descriptor with the settings of the command line, and what to go on from. All ranks call it
+/// together. Throws UsageError and DataError naming the file.
+TrainingStart start_training(const TrainerOptions& options, Communicator& communicator,
+                             Console& console);
+
+/// A batch that was asked for must fit the data, or UsageError is thrown; the default shrinks.
+void fit_batch(TrainingStart& start, const TrainerOptions& options, Index examples,
+               Console& console);
+
+}  // namespace norn::tools

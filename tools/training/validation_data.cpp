@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening what the trainer validates with.
+#include "tools/training/validation_data.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+int layer_to_rank(const NetworkDescriptor& network) {
+  std::vector<std::string> names;
+  int chosen = -1;
+  for (std::size_t i = 0; i < network.layers.size(); ++i) {
+    const LayerDescriptor& layer = network.layers[i];
+    if (layer.kind != LayerKind::output) continue;
+    names.push_back(layer.name);
+    if (chosen < 0 || layer.name == "Output") chosen = int(i);
+  }
+  if (names.size() > 1 && network.layers[std::size_t(chosen)].name != "Output")
+    throw UsageError(
+        fmt::format("validation judges one output layer, and the network has {}: {}; name the one "
+                    "that counts \"Output\"",
+                    names.size(), join(names)));
+  return chosen;
+}
+
+void require_no_wishes(const ValidationDescriptor& asked) {
+  const char* needed =
+      "needs data to validate with; give --validation-split 0.1, or --validation-input";
+  if (!asked.early_stop.empty())
+    throw UsageError(fmt::format("--early-stop {} {}", asked.early_stop, needed));
+  if (!asked.keep_best.empty())
+    throw UsageError(fmt::format("--keep-best {} {}", asked.keep_best, needed));
+}
+
+}  // namespace
+
+RunValidation open_validation(const TrainerOptions& options, const NetworkDescriptor& network,
+                              DataBinding& training) {
+  RunValidation validation;
+  const ValidationDescriptor& asked = network.training.validation;
+  const ValidationOptions& given = options.validation;
+  if (given.inputs.empty() && asked.split == 0.0f) {
+    require_no_wishes(asked);
+    return validation;
+  }
+  validation.output_layer = layer_to_rank(network);
+  if (given.inputs.empty()) {
+    const HoldOutRule rule{asked.split,
+                           asked.by == ValidationBy::user ? HoldOutBy::user : HoldOutBy::entry,
+                           network.training.seed};
+    validation.data = training.hold_out(network, rule, validation.output_layer);
+    return validation;
+  }
+  const std::int64_t memory =
+      parse_bytes("--data-memory", options.data_memory) - training.held_bytes();
+  validation.data.data = std::make_unique<DataBinding>(
+      network,
+      DataSources{given.inputs, given.outputs.empty() ? given.inputs : given.outputs, memory},
+      DataBinding::Layers::inputs_and_outputs);
+  return validation;
+}
+
+void check_validation(const RunValidation& validation, const NetworkDescriptor& network,
+                      const DataBinding& training) {
+  if (!validation.data.data) return;
+  for (const DatasetShape& shape : validation.data.data->shapes()) {
+    const Index width = shape.extent[0] * shape.extent[1] * shape.extent[2];
+    for (const LayerDescriptor& layer : network.layers)
+      if (layer.dataset == shape.name && width > layer.units())
+        throw DataError(fmt::format(
+            "--validation-input: data set \"{}\" is {} units wide, but layer \"{}\" has {}; import "
+            "both data with the same feature index",
+            shape.name, width, layer.name, layer.units()));
+    for (const DatasetShape& trained : training.shapes())
+      if (trained.name == shape.name && trained.gives_sparse_batches != shape.gives_sparse_batches)
+        throw DataError(
+            fmt::format("--validation-input: data set \"{}\" is {}, but that of the training data "
+                        "is {}; import "
+                        "both in the same way",
+                        shape.name, shape.gives_sparse_batches ? "sparse" : "dense",
+                        trained.gives_sparse_batches ? "sparse" : "dense"));
+  }
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options for validating, and how they change a descriptor.
+#include "tools/training/validation_options.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "norn/engine/watched_metric.h"
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+// A metric that the descriptor names and the run shall not go by.
+constexpr const char* kNone = "none";
+
+// Runs a parser and puts the option's name before what it has to say.
+template <typename Parse>
+void check_with(const char* option, const std::string& text, Parse parse) {
+  if (text.empty() || text == kNone) return;
+  try {
+    parse(text);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("{}: {}", option, error.what()));
+  }
+}
+
+}  // namespace
+
+void ValidationOptions::add_to(CommandLine& line) {
+  const ValidationDescriptor defaults;
+  line.section("Validation while training (docs/validation.md)");
+  line.option("--validation-input", "", "FILE", inputs,
+              "data sets to validate with, named as those of --input: what is known of examples "
+              "that are not trained on");
+  line.option("--validation-output", "", "FILE", outputs,
+              "the held-out part of the same examples; without it those of --validation-input");
+  line.option("--validation-split", "", "X", split,
+              "hold back this share of the training data instead, 0.1 for example; drawn with the "
+              "seed, the same on any number of ranks");
+  line.choice("--validation-by", "", {"user", "entry"}, by,
+              "what is held back: whole examples, or entries of every example")
+      .default_text = "user";
+  line.option("--validate-every", "", "N", every, "epochs between validations").default_text =
+      fmt::format("{}", defaults.every);
+  line.option("--metrics-at", "", "K,K,...", metrics_at, "lengths of the lists that are judged")
+      .default_text = defaults.metrics_at;
+  line.option("--early-stop", "", "METRIC", early_stop,
+              "end the run when this metric has not become better, and keep the best model: loss, "
+              "or recall, precision, ndcg, map, mrr, hit_rate or coverage with its K, such as "
+              "ndcg@20; none: not by the descriptor's");
+  line.option("--patience", "", "N", patience, "validations without a better value before that")
+      .default_text = fmt::format("{}", defaults.patience);
+  line.option("--min-delta", "", "X", min_delta, "a better value is better by more than this")
+      .default_text = fmt::format("{:g}", defaults.min_delta);
+  line.option("--keep-best", "", "METRIC", keep_best,
+              "make all epochs, but keep the best model instead of the last one; without a metric "
+              "by ndcg at the first K")
+      .bare_value = "auto";
+}
+
+void ValidationOptions::check() const {
+  if (split && !(*split >= 0.0f && *split < 1.0f))
+    throw UsageError(fmt::format(
+        "--validation-split {:g} is out of range: it must be at least 0 and below 1", *split));
+  if (!inputs.empty() && split && *split > 0.0f)
+    throw UsageError(
+        "--validation-split holds back a part of the training data and --validation-input names "
+        "data of their own: give one of the two");
+  if (inputs.empty() && !outputs.empty())
+    throw UsageError("--validation-output needs --validation-input; give that too");
+  for (const auto& [option, value] :
+       {std::pair{"--validate-every", every}, std::pair{"--patience", patience}})
+    if (value && *value < 1)
+      throw UsageError(fmt::format("{} {} is out of range: it must be at least 1", option, *value));
+  if (min_delta && !(*min_delta >= 0.0f))
+    throw UsageError(
+        fmt::format("--min-delta {:g} is out of range: it must be at least 0", *min_delta));
+  check_with("--metrics-at", metrics_at, parse_metrics_at);
+  check_with("--early-stop", early_stop, parse_watched_metric);
+  if (keep_best != "auto") check_with("--keep-best", keep_best, parse_watched_metric);
+}
+
+void ValidationOptions::apply_to(ValidationDescriptor& validation) const {
+  if (split) validation.split = *split;
+  if (!inputs.empty()) validation.split = 0.0f;
+  if (!by.empty()) validation.by = by == "user" ? ValidationBy::user : ValidationBy::entry;
+  if (every) validation.every = *every;
+  if (!metrics_at.empty()) validation.metrics_at = metrics_at;
+  if (!early_stop.empty()) validation.early_stop = early_stop == kNone ? "" : early_stop;
+  if (patience) validation.patience = *patience;
+  if (min_delta) validation.min_delta = *min_delta;
+  if (keep_best == kNone) validation.keep_best.clear();
+  if (keep_best.empty() || keep_best == kNone) return;
+  validation.keep_best =
+      keep_best != "auto" ? keep_best
+      : !validation.early_stop.empty()
+          ? validation.early_stop
+          : fmt::format("ndcg@{}", parse_metrics_at(validation.metrics_at).front());
+}
+
+}  // namespace norn::tools
