@@ -22,7 +22,7 @@ std::function<void(const Report&)> both_of(std::function<void(const Report&)> fi
 
 }  // namespace
 
-TrainingObserver both(TrainingObserver first, TrainingObserver second) {
+TrainingObserver both(const TrainingObserver& first, const TrainingObserver& second) {
   return {both_of(first.on_step, second.on_step), both_of(first.on_epoch, second.on_epoch),
           both_of(first.on_validation, second.on_validation),
           both_of(first.on_checkpoint, second.on_checkpoint)};

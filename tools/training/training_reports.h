@@ -33,6 +33,6 @@ class TrainingReports {
 };
 
 /// Tells the first one, then the other.
-TrainingObserver both(TrainingObserver first, TrainingObserver second);
+TrainingObserver both(const TrainingObserver& first, const TrainingObserver& second);
 
 }  // namespace norn::tools
