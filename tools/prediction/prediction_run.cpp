@@ -55,8 +55,8 @@ class PredictionRun {
     if (!network->unit_layer(layer_))
       throw UsageError(fmt::format("--layer: \"{}\" leads to no output layer: it is not computed",
                                    layer().name));
+    const StopSignals signals;  // before there is a file that a signal could leave behind
     if (session_.rank() == 0) open_writer();
-    const StopSignals signals;
     if (ranks_units())
       recommend(*network, signals);
     else
