@@ -5,6 +5,7 @@
 #include "norn/parallel/join_facts.h"
 
 #include <array>
+#include <string_view>
 
 #if defined(OPEN_MPI) && OPEN_MPI
 #include <mpi-ext.h>
@@ -14,10 +15,13 @@ namespace norn {
 
 MpiFacts mpi_facts() {
   MpiFacts facts;
+  // "Open MPI v4.1.4, package: Debian ..."; MPICH has a line for each part.
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
-  if (MPI_Get_library_version(text.data(), &length) == MPI_SUCCESS) facts.library = text.data();
-  facts.library = facts.library.substr(0, facts.library.find_first_of(",\n"));
+  if (MPI_Get_library_version(text.data(), &length) == MPI_SUCCESS) {
+    const std::string_view whole(text.data());
+    facts.implementation = whole.substr(0, whole.find_first_of(",\n"));
+  }
 #if defined(MPIX_CUDA_AWARE_SUPPORT)
   facts.takes_gpu_memory = MPIX_Query_cuda_support() != 0;
 #endif

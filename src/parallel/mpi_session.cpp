@@ -5,6 +5,7 @@
 #include "mpi_communicator.h"
 #include "norn/base/error.h"
 #include "norn/parallel/communicator.h"
+#include "norn/parallel/join_facts.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +13,6 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
-#include <string_view>
 #include <thread>
 
 #include <fmt/format.h>
@@ -38,15 +38,6 @@ int launched_together() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
     if (const char* text = std::getenv(name)) return std::max(1, std::atoi(text));
   return 1;
-}
-
-/// "Open MPI v4.1.4", of the library that is running.
-std::string mpi_library() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  MPI_Get_library_version(text.data(), &length);
-  const std::string_view whole(text.data(), std::size_t(length));
-  return std::string(whole.substr(0, whole.find_first_of(",\n")));
 }
 
 bool is_initialised() {
@@ -81,7 +72,7 @@ MpiSession::MpiSession(int* argc, char*** argv) : world_(std::make_shared<WorldS
       "them "
       "would write the same files: launch with the mpirun of the MPI that this program is linked "
       "with ({}), or with srun --mpi=pmix",
-      launched, mpi_library()));
+      launched, mpi_facts().implementation));
 }
 
 MpiSession::~MpiSession() {

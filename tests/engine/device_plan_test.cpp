@@ -87,7 +87,8 @@ class DevicePlanTest : public DataOnGpuTest {
  protected:
   void SetUp() override {
     if (context_.compute.memory.is_host())
-      GTEST_SKIP() << "plans of main memory are in memory_plan_test.cpp";
+      GTEST_SKIP()
+          << "plans of a GPU's memory need one; those of main memory are in memory_plan_test.cpp";
   }
 };
 

@@ -56,4 +56,13 @@ void read_commands(const std::filesystem::path& file, PredictorOptions& options)
   if (!commands.prediction_results.empty()) options.output = commands.prediction_results;
 }
 
+std::function<void(const std::string& file)> files_of_line(
+    std::vector<std::filesystem::path>& files) {
+  return [&files, is_first = true](const std::string& file) mutable {
+    if (is_first) files.clear();
+    is_first = false;
+    files.emplace_back(file);
+  };
+}
+
 }  // namespace norn::tools

@@ -5,6 +5,7 @@
 #include "norn/nn/descriptor.h"
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,5 +19,10 @@ struct PredictorOptions;
 /// also for commands that the other program runs.
 void read_commands(const std::filesystem::path& file, TrainerOptions& options);
 void read_commands(const std::filesystem::path& file, PredictorOptions& options);
+
+/// For a repeatable option whose files a command file may have set: those that the command line
+/// gives replace them.
+std::function<void(const std::string& file)> files_of_line(
+    std::vector<std::filesystem::path>& files);
 
 }  // namespace norn::tools

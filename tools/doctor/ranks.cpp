@@ -124,13 +124,13 @@ void check_alike(const Examination& machine, Findings& findings) {
 }
 
 void check_mpi(const Examination& machine, Findings& findings) {
-  std::string value = machine.mpi.library;
-  if (machine.mpi.takes_gpu_memory)
-    value += *machine.mpi.takes_gpu_memory ? ", built for CUDA" : ", not built for CUDA";
+  std::string value = machine.mpi.implementation;
   if (value.empty())
     return findings.warning("an MPI that does not say what it is", "Open MPI or MPICH",
                             "ldd $(which trainer) shows which MPI is linked: mpirun must be of the "
                             "same");
+  if (machine.mpi.takes_gpu_memory)
+    value += *machine.mpi.takes_gpu_memory ? ", built for CUDA" : ", not built for CUDA";
   // Both are fine: MPI is only given main memory.
   findings.ok(value + "; Norn gives it main memory alone");
 }

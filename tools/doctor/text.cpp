@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's report, for people and for scripts.
+#include "norn/nn/json_value.h"
 #include "tools/common/command_line.h"
 #include "tools/common/version.h"
 #include "tools/doctor/doctor.h"
@@ -46,15 +47,7 @@ std::string lines_of(const Finding& finding) {
 }
 
 std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < 0x20)
-      out += fmt::format("\\u{:04x}", int(c));
-    else
-      out += c;
-  }
-  return out + '"';
+  return JsonValue(text).line();
 }
 
 std::string counted(int count, const char* one) {

@@ -8,6 +8,7 @@
 #include "norn/engine/predictor.h"
 #include "tools/common/model_session.h"
 #include "tools/common/progress.h"
+#include "tools/common/ranks.h"
 #include "tools/common/stop_signals.h"
 #include "tools/prediction/prediction_writer.h"
 #include "tools/prediction/request_source.h"
@@ -180,7 +181,8 @@ class PredictionRun {
       throw DataError(fmt::format(
           "{}: holds no requests",
           (options_.data.empty() ? options_.requests : options_.data.front()).string()));
-    if (writer_) writer_->commit();
+    // Much output takes long to bring into its form and onto the disk.
+    rank_0_alone(network.context().communicator, [&] { writer_->commit(); });
     console_.set_status("");
     if (session_.rank() == 0) requests_->report(console_);
     console_.info(fmt::format("{} examples in {}, {} a second; {}", with_thousands(done),

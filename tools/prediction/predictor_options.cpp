@@ -37,11 +37,7 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
   Option& data =
       line.option("--data", "", "FILE", options.data,
                   "data sets (NetCDF) instead of --requests, for any number of input layers");
-  data.set = [&options, from_commands = true](const std::string& file) mutable {
-    if (from_commands) options.data.clear();  // those of --cdl
-    from_commands = false;
-    options.data.emplace_back(file);
-  };
+  data.set = files_of_line(options.data);
   line.option("--input-features", "-i", "FILE", options.input_features,
               "feature index of the input: label<TAB>number");
   line.option(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans on machines as a table and as JSON.
 #include "norn/base/text.h"
+#include "norn/nn/json_value.h"
 #include "tools/training/machine_plan.h"
 #include "tools/training/plan_text.h"
 
@@ -78,15 +79,7 @@ std::string scaling_lines(const MachinePlan& plan) {
 }
 
 std::string json_text(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < 0x20)
-      out += fmt::format("\\u{:04x}", int(c));
-    else
-      out += c;
-  }
-  return out + '"';
+  return JsonValue(text).line();
 }
 
 std::string json_of(const ScalingPlan& plan, const MachinePlan& whole) {

@@ -62,11 +62,7 @@ void add_data_options(TrainerOptions& options, CommandLine& line) {
   Option& input =
       line.option("--input", "-i", "FILE", options.inputs, "NetCDF data sets of the input layers");
   input.required = true;
-  input.set = [&options, from_commands = true](const std::string& file) mutable {
-    if (from_commands) options.inputs.clear();  // those of --cdl
-    from_commands = false;
-    options.inputs.emplace_back(file);
-  };
+  input.set = files_of_line(options.inputs);
   line.option("--output-data", "-o", "FILE", options.outputs,
               "NetCDF data sets of the output layers; without it those of --input");
   line.option("--model", "-n", "FILE", options.model,

@@ -22,6 +22,7 @@
 #include "tools/training/validation_data.h"
 
 #include <cstdio>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -278,10 +279,21 @@ class TrainingRun {
                       options_.repeat.string(), difference));
   }
 
-  // Of rank 0's model; empty where nobody wants to know.
-  std::string model_checksum() {
-    if (!options_.records() || session_.rank() != 0) return {};
-    return checksum_text(file_checksum(options_.model));
+  // Known to rank 0; empty where nobody wants to know.
+  std::string model_checksum(Communicator& communicator) {
+    std::string checksum;
+    if (options_.records())
+      rank_0_alone(communicator, [&] { checksum = checksum_text(file_checksum(options_.model)); });
+    return checksum;
+  }
+  void remove_best_model() {
+    if (session_.rank() != 0) return;
+    const fs::path best = best_model(options_.model);
+    std::error_code error;
+    fs::remove(best, error);
+    if (error)
+      console_.warning(fmt::format("{} is no longer needed and cannot be removed: {}",
+                                   best.string(), error.message()));
   }
 
   void compare_with_repeated(const std::string& checksum) {
@@ -333,9 +345,9 @@ class TrainingRun {
     }
     network.context().communicator.set_place({"writing the model"});
     save_model(options_.model, network, state);
-    if (session_.rank() == 0) fs::remove(best_model(options_.model));
+    remove_best_model();
     if (validation.data->data) tell_best(end, state, network.descriptor().training.validation);
-    const std::string checksum = model_checksum();
+    const std::string checksum = model_checksum(network.context().communicator);
     folder_.end(end == TrainingEnd::early_stopped ? "early_stop" : "completed", last,
                 options_.model, checksum);
     compare_with_repeated(checksum);

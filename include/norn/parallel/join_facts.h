@@ -8,9 +8,10 @@
 namespace norn {
 
 struct MpiFacts {
-  std::string library;                   ///< "Open MPI v4.1.4"
+  std::string implementation;            ///< "Open MPI v4.1.4"
   std::optional<bool> takes_gpu_memory;  ///< whether it was built for CUDA; empty: it does not say
 };
+/// MPI need not be begun for it.
 MpiFacts mpi_facts();
 
 struct NcclFacts {
