@@ -18,7 +18,7 @@ BlockRule cuda_block_rule() {
   rule.dealt = 8;
   rule.gradient_elements = Index(1) << 23;
   rule.most_blocks = 256;
-  rule.minimum_hidden_width = 64;
+  rule.minimum_hidden_width = 32;
   rule.hidden_multiple = 32;
   return rule;
 }

@@ -4,6 +4,7 @@
 
 The network is small, with odd widths and whatever draws random numbers, and trained for 1000 steps and more. NORN_BIN:
 folder of the programs. NORN_TEST_SEED: of the data. Ranks beyond the GPUs share the first one."""
+import json
 import os
 import pathlib
 import random
@@ -142,6 +143,15 @@ class Ranks(unittest.TestCase):
                                                    ranks=ranks) for ranks in (1, 2, 3)]
                 self.assertIn("NDCG", first)
                 self.assertEqual([first, first], others, precision)
+
+    def test_the_doctor_looks_at_all_gpus(self):
+        # Its own try of NCCL on one GPU must not keep the ranks from joining.
+        done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(max(2, gpus())),
+                               str(BIN / "trainer"), "--doctor", "--doctor-format", "json", "--quiet"],
+                              capture_output=True, text=True, timeout=120, check=False)
+        self.assertIn(done.returncode, (0, 4), done.stderr)  # 4: it found something wrong with the machine
+        checks = {(c["area"], c["check"]): c for c in json.loads(done.stdout)["checks"]}
+        self.assertIn("GB/s", checks["ranks", "GPU collectives"]["value"])
 
 
 if __name__ == "__main__":

@@ -81,17 +81,18 @@ TEST(BlockPartition, HiddenLayersMayHaveSmallerBlocks) {
                        .maximum_width = 65536,
                        .multiple = 128,
                        .wanted_blocks = 4,
-                       .minimum_hidden_width = 64,
+                       .minimum_hidden_width = 32,
                        .hidden_multiple = 32};
   const auto block_of = [&](Index width) {
     return BlockPartition::make(width, 64, rule.of_hidden()).block_width();
   };
   EXPECT_EQ(BlockPartition::make(1536, 64, rule).blocks(), 1);
-  for (Index width : {256, 512, 1024, 1536, 4096}) EXPECT_EQ(block_of(width), width / 4) << width;
+  for (Index width : {128, 256, 512, 1024, 1536, 4096})
+    EXPECT_EQ(block_of(width), width / 4) << width;
   EXPECT_EQ(block_of(1000), 256);
   EXPECT_EQ(block_of(257), 96);
-  EXPECT_EQ(block_of(100), 64);
-  EXPECT_EQ(block_of(64), 64);
+  EXPECT_EQ(block_of(100), 32);
+  EXPECT_EQ(block_of(64), 32);
   EXPECT_EQ(block_of(17), 17);
   // Wide ones are those of any layer, and where nothing is said for hidden layers all are.
   EXPECT_EQ(block_of(32768), BlockPartition::make(32768, 64, rule).block_width());

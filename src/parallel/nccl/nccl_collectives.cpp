@@ -4,12 +4,12 @@
 #include "norn/base/error.h"
 #include "norn/parallel/collectives.h"
 #include "src/parallel/nccl/copy_rows.h"
+#include "src/parallel/nccl/nccl_settings.h"
 #include "src/parallel/nccl_version.h"
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <exception>
 #include <thread>
 #include <type_traits>
@@ -60,9 +60,7 @@ class NcclCollectives final : public Collectives {
         queue_(queue),
         stream_(static_cast<cudaStream_t>(queue.native_stream())),
         memory_(memory) {
-    // Multicast adds in an order of its own; all connections are made before a graph is captured.
-    setenv("NCCL_NVLS_ENABLE", "0", 1);
-    setenv("NCCL_RUNTIME_CONNECT", "0", 1);
+    set_nccl_up();
     ncclUniqueId id{};
     if (rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
     ranks.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);

@@ -2,8 +2,8 @@
 // Tries NCCL on one GPU.
 
 #include "norn/parallel/join_facts.h"
+#include "src/parallel/nccl/nccl_settings.h"
 
-#include <cstdlib>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -65,6 +65,7 @@ std::string all_reduce_alone(int device) {
 }  // namespace
 
 std::optional<NcclFacts> try_nccl(int device) {
+  set_nccl_up();
   NcclFacts facts;
   int version = 0;
   ncclGetVersion(&version);
