@@ -26,6 +26,7 @@ constexpr Index kRounded = Index(sizeof(Bfloat16));
 constexpr Index kBatchesHeld = 4;                  // two read ahead, one in use, one being filled
 constexpr Index kBatchesOnGpu = 2;                 // one in use, one being copied and prepared
 constexpr Index kGpuReserve = Index(1) << 30;      // left free beside data sets on the GPU
+constexpr Index kPeerRoom = Index(6) << 20;        // of ranks' flags and small sums
 constexpr Index kGpuWorkspace = Index(128) << 20;  // cuBLASLt's, for plain and for fused products
 
 std::string activation_name(const LayerDescriptor& layer) {
@@ -161,29 +162,55 @@ class Planner : private PlanFacts {
     }
   }
 
-  // GPUs of several ranks send and receive packed columns.
+  // GPUs of several ranks send and receive packed columns: in the largest room for NCCL, or in
+  // rooms of the machine's GPUs, of which smaller ones stay (PeerExchange).
   void add_joining() {
     if (!settings_.on_gpu || settings_.ranks == 1) return;
     Index room = 0;
-    for (int number : graph_.order)
-      if (takes_part_[std::size_t(number)] && !is_input(number))
-        room = std::max(room, joining_room(number));
-    count_working("columns for other ranks", room);
+    Index words = 0;
+    Index peers = kPeerRoom;
+    Index last = 0;
+    const auto grow = [&](Index bytes) {
+      if (bytes > last) peers += 2 * bytes;
+      last = std::max(last, bytes);
+    };
+    std::vector<Index> exchanges;
+    for (int number : graph_.order) {
+      if (!takes_part_[std::size_t(number)] || is_input(number)) continue;
+      const JoiningRoom of = joining_room(number);
+      room = std::max({room, of.words, of.gathered, of.exchanged});
+      words = std::max(words, of.words);
+      if (of.element > 0) grow(settings_.batch * layer_of(number).units() * of.element);
+      exchanges.push_back(of.exchanged);
+    }
+    for (auto bytes = exchanges.rbegin(); bytes != exchanges.rend(); ++bytes) grow(*bytes);
+    count_working("columns for other ranks", std::max(room, words + peers));
   }
-  Index joining_room(int number) const {
+  struct JoiningRoom {
+    Index words = 0, gathered = 0, exchanged = 0;
+    Index element = 0;  // bytes of what is gathered
+  };
+  JoiningRoom joining_room(int number) const {
     std::vector<Range> shares;
     for (int r = 0; r < settings_.ranks; ++r)
       shares.push_back(partition(number).units_of(r, settings_.ranks));
-    Index room = 0;
-    for (int edge : graph_.sources[std::size_t(number)])
-      if (by_source(edge)) room = nccl_room(settings_.batch, shares, kFloat, 2);
-    if (is_output(number) || !joins(number)) return room;
-    const bool rounded = settings_.rounds_operands && training() && !is_softmax(number);
-    const bool sums = wants_delta(number);
-    if (sums && exchanges_terms(number))
-      room = std::max(room, nccl_exchange_room(settings_.batch, terms_by_rank(number), shares));
-    return std::max(room, nccl_room(settings_.batch, shares, rounded ? kRounded : kFloat,
-                                    sums && !exchanges_terms(number) ? 2 : 0));
+    const Index batch = settings_.batch;
+    JoiningRoom room;
+    for (int edge : graph_.sources[std::size_t(number)]) {
+      if (!by_source(edge)) continue;
+      room.words = nccl_room(batch, shares, 0, 2);
+      room.element = kFloat;
+    }
+    if (!is_output(number) && joins(number)) {
+      const bool rounded = settings_.rounds_operands && training() && !is_softmax(number);
+      room.element = std::max(room.element, rounded ? kRounded : kFloat);
+      if (wants_delta(number) && exchanges_terms(number))
+        room.exchanged = nccl_exchange_room(batch, terms_by_rank(number), shares);
+      else if (wants_delta(number))
+        room.words = nccl_room(batch, shares, 0, 2);
+    }
+    room.gathered = nccl_room(batch, shares, room.element, 0);
+    return room;
   }
 
   void add_output(int number) {

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 
 namespace {
@@ -19,7 +20,9 @@ DeviceChoice gpus() {
   return choice;
 }
 
-void check_collectives(Communicator& world) {
+/// Through the GPUs' own memory where they reach each other's, then by NCCL alone.
+void check_collectives(Communicator& world, const char* peers) {
+  setenv("NORN_PEER_MEMORY", peers, 1);
   std::uint64_t seed = std::random_device{}();
   world.broadcast(std::as_writable_bytes(std::span(&seed, 1)), 0);
   const std::unique_ptr<Runtime> runtime = make_runtime(gpus(), world);
@@ -70,7 +73,8 @@ int main(int argc, char** argv) {
       if (session.rank() == 0) std::printf("skipped: fewer GPUs than ranks\n");
       return 0;
     }
-    if (what == "collectives") check_collectives(*world);
+    if (what == "collectives")
+      for (const char* peers : {"on", "off"}) check_collectives(*world, peers);
     if (what == "dead-rank") check_dead_rank(session, *world);
     if (session.rank() == 0) std::printf("passed\n");
   } catch (const std::exception& error) {

@@ -5,6 +5,7 @@
 #include "norn/parallel/collectives.h"
 #include "src/parallel/nccl/copy_rows.h"
 #include "src/parallel/nccl/nccl_settings.h"
+#include "src/parallel/nccl/peer_exchange.h"
 #include "src/parallel/nccl_version.h"
 
 #include <algorithm>
@@ -75,6 +76,7 @@ class NcclCollectives final : public Collectives {
                    "joining the GPUs");
     check(beginning->result, "ncclCommInitRankConfig");
     comm_ = beginning->comm;
+    peers_ = PeerExchange::make(ranks);
   }
   ~NcclCollectives() override {
     if (comm_ == nullptr) return;
@@ -90,7 +92,9 @@ class NcclCollectives final : public Collectives {
   NcclCollectives(const NcclCollectives&) = delete;
   NcclCollectives& operator=(const NcclCollectives&) = delete;
 
-  std::string describe() const override { return "NCCL " + nccl_version(); }
+  std::string describe() const override {
+    return "NCCL " + nccl_version() + (peers_ ? " and peer memory" : "");
+  }
 
  private:
   [[noreturn]] void fail(const char* call, const std::string& what) const {
@@ -117,12 +121,35 @@ class NcclCollectives final : public Collectives {
     return reinterpret_cast<T*>(packed_.data());
   }
   template <typename T>
+  static Index bytes(Index elements) {
+    return elements * Index(sizeof(T));
+  }
+  template <typename T>
+  static std::vector<Range> in_bytes(std::span<const Range> shares) {
+    std::vector<Range> runs;
+    for (const Range& share : shares) runs.push_back({bytes<T>(share.begin), bytes<T>(share.end)});
+    return runs;
+  }
+  template <typename T>
   void copy(MatrixView<const T> from, MatrixView<T> to) const {
     if (from.empty()) return;
-    const auto bytes = [](Index elements) { return elements * std::int64_t(sizeof(T)); };
-    check(copy_rows({to.data, bytes(to.stride)}, {const_cast<T*>(from.data), bytes(from.stride)},
-                    bytes(from.cols), from.rows, stream_),
+    check(copy_rows({to.data, bytes<T>(to.stride)},
+                    {const_cast<T*>(from.data), bytes<T>(from.stride)}, bytes<T>(from.cols),
+                    from.rows, stream_),
           "copy_rows");
+  }
+  /// What stands at places[r] of rank r, one matrix of `width` columns after the other.
+  static std::vector<MatrixView<const float>> unpacked(const std::vector<const std::byte*>& places,
+                                                       Index rows, std::span<const Index> counts,
+                                                       Index width) {
+    std::vector<MatrixView<const float>> received;
+    for (std::size_t r = 0; r < places.size(); ++r) {
+      const float* at = reinterpret_cast<const float*>(places[r]);
+      if (at == nullptr) continue;
+      for (Index m = 0; m < counts[r]; ++m, at += rows * width)
+        received.push_back({at, rows, width, width});
+    }
+    return received;
   }
   /// What this rank brings, for runs whose steps are verified; not while a graph is captured.
   template <typename T>
@@ -142,6 +169,10 @@ class NcclCollectives final : public Collectives {
     const Range mine = shares[std::size_t(rank())];
     trace(whole.columns(mine.begin, mine.count()));
     if (whole.empty()) return;
+    if (peers_ &&
+        peers_->gather_columns(reinterpret_cast<std::byte*>(whole.data), bytes<T>(whole.stride),
+                               whole.rows, in_bytes<T>(shares), stream_))
+      return;
     if (const int owner = only_owner(shares); owner >= 0 && whole.stride == whole.cols) {
       check(ncclBroadcast(whole.data, whole.data, std::size_t(whole.size()), kType<T>, owner, comm_,
                           stream_),
@@ -219,6 +250,10 @@ class NcclCollectives final : public Collectives {
       std::span<const Range> shares) override {
     begin();
     for (const MatrixView<const float>& matrix : mine) trace(matrix);
+    if (peers_)
+      if (const auto places =
+              peers_->exchange_columns(mine, rows, counts, in_bytes<float>(shares), stream_))
+        return unpacked(*places, rows, counts, shares[std::size_t(rank())].count());
     const auto me = std::size_t(rank());
     const auto elements = [&](std::size_t from, std::size_t to) {
       return counts[from] * rows * shares[to].count();
@@ -257,6 +292,7 @@ class NcclCollectives final : public Collectives {
     begin();
     const Index count = Index(values.size());
     trace(MatrixView<std::int64_t>{values.data(), 1, count, count});
+    if (peers_ && peers_->all_reduce_sum(values, stream_)) return;
     check(ncclAllReduce(values.data(), values.data(), values.size(), ncclInt64, ncclSum, comm_,
                         stream_),
           "ncclAllReduce");
@@ -266,6 +302,7 @@ class NcclCollectives final : public Collectives {
     begin();
     const Index count = Index(values.size());
     trace(MatrixView<float>{values.data(), 1, count, count});
+    if (peers_ && peers_->all_reduce_max(values, stream_)) return;
     check(ncclAllReduce(values.data(), values.data(), values.size(), ncclInt32, ncclMax, comm_,
                         stream_),
           "ncclAllReduce");
@@ -283,12 +320,14 @@ class NcclCollectives final : public Collectives {
   }
   /// Ends what the device waits for.
   void leave() {
+    if (peers_) peers_->give_up();
     queue_.drop_graphs();
     ncclCommAbort(comm_);
     comm_ = nullptr;
   }
 
   ncclComm_t comm_ = nullptr;
+  std::unique_ptr<PeerExchange> peers_;  // of one machine
   WorkQueue& queue_;
   cudaStream_t stream_;
   Memory& memory_;

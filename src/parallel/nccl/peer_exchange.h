@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/parallel/communicator.h"
+#include "src/parallel/nccl/peer_kernels.h"
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace norn {
+
+/// Collectives of the GPUs of one machine that reach each other's memory: what a library sends in
+/// several steps, one kernel writes where it is wanted. What a member returns false or nothing
+/// for, it has not done, on no rank: it is too large for the room that they have. Throws
+/// CommunicationError when a kernel cannot be launched. docs/decisions/0013-peer-memory.md.
+class PeerExchange {
+ public:
+  /// Null where ranks stand on several machines, are more than kMostPeers, or a GPU cannot reach
+  /// another. All ranks call it together. Environment: NORN_PEER_MEMORY=off.
+  static std::unique_ptr<PeerExchange> make(Communicator& ranks);
+  ~PeerExchange();
+  PeerExchange(const PeerExchange&) = delete;
+  PeerExchange& operator=(const PeerExchange&) = delete;
+
+  /// Bytes [shares[r].begin, shares[r].end) of every row of rank r come to all ranks.
+  bool gather_columns(std::byte* whole, std::int64_t stride, std::int64_t rows,
+                      std::span<const Range> shares, cudaStream_t stream);
+  /// Where the rows of rank r's matrices stand, packed one matrix after the other, by rank; they
+  /// stay until the next but one call. `shares` in bytes; counts[r]: matrices of rank r.
+  std::optional<std::vector<const std::byte*>> exchange_columns(
+      std::span<const MatrixView<const float>> mine, std::int64_t rows,
+      std::span<const Index> counts, std::span<const Range> shares, cudaStream_t stream);
+  bool all_reduce_sum(std::span<std::int64_t> values, cudaStream_t stream);
+  /// Of the bits of magnitudes.
+  bool all_reduce_max(std::span<float> values, cudaStream_t stream);
+
+  /// What waits on the device for other ranks goes on at once; its results are of no use.
+  void give_up() { *given_up_ = 1; }
+
+ private:
+  using Places = std::array<std::byte*, std::size_t(kMostPeers)>;
+  /// Memory of which every rank has as much, and reaches that of the others.
+  struct Shared {
+    Places of = {};
+    std::int64_t bytes = 0;
+  };
+
+  explicit PeerExchange(Communicator& ranks) : ranks_(ranks) {}
+  bool prepare();
+  void check(cudaError_t status) const;
+  std::optional<Shared> share(std::int64_t bytes);
+  void release(const Shared& shared) const;
+  const Places* room(std::int64_t bytes);
+  PeerBoard next_turn();
+  template <typename T, typename Launch>
+  bool join(std::span<T> values, const Launch& launch);
+
+  Communicator& ranks_;
+  int* given_up_ = nullptr;
+  PeerBoard board_;
+  Shared flags_;
+  Shared small_;               // of all_reduce: two rooms
+  std::vector<Shared> rooms_;  // the last one is used, the others may be in graphs
+  Places at_ = {};
+  bool full_ = false;  // a rank had no more memory
+  std::uint32_t sums_ = 0;
+  std::uint32_t sends_ = 0;
+};
+
+}  // namespace norn

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels that write into the memory of other GPUs and wait for what those write into theirs.
+#include "src/parallel/nccl/peer_kernels.h"
+
+namespace norn {
+namespace {
+
+constexpr int kThreads = 512;
+constexpr int kAtOnce = 4;  // words of a thread that are on their way together
+
+__device__ void store_release(std::uint32_t* place, std::uint32_t value) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(place), "r"(value) : "memory");
+}
+__device__ std::uint32_t load_acquire(const std::uint32_t* place) {
+  std::uint32_t value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(place) : "memory");
+  return value;
+}
+
+/// Blocks of one number on all ranks: none goes on before all are here and what they wrote can be
+/// read.
+__device__ void meet(const PeerBoard& board) {
+  __syncthreads();
+  const int peer = int(threadIdx.x);
+  if (peer < board.ranks && peer != board.rank) {
+    const int row = int(blockIdx.x) * kMostPeers;
+    __threadfence_system();
+    store_release(board.flags[peer] + row + board.rank, board.turn);
+    const std::uint32_t* theirs = board.flags[board.rank] + row + peer;
+    const volatile int* given_up = board.given_up;
+    // Turns begin again at 0 after 2^32 kernels.
+    for (int i = 1; std::int32_t(load_acquire(theirs) - board.turn) < 0; ++i)
+      if (i % 256 == 0 && *given_up != 0) break;
+  }
+  __syncthreads();
+}
+
+/// visit(first word, end, step) for the words of this thread, several of which it may read before
+/// it writes.
+template <typename Word, typename Read, typename Write>
+__device__ void move_words(std::uint32_t words, const Read& read, const Write& write) {
+  const std::uint32_t step = gridDim.x * kThreads;
+  std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  Word kept[kAtOnce];
+  for (; i + (kAtOnce - 1) * step < words; i += kAtOnce * step) {
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) kept[k] = read(i + std::uint32_t(k) * step);
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) write(i + std::uint32_t(k) * step, kept[k]);
+  }
+  for (; i < words; i += step) write(i, read(i));
+}
+
+template <typename Word>
+__global__ void __launch_bounds__(kThreads) send_words(PeerBoard board, PeerSend send) {
+  for (int away = 1; away < board.ranks; ++away) {
+    const int peer = (board.rank + away) % board.ranks;  // no two ranks send to one at a time
+    const auto in_row = std::uint32_t(send.columns.bytes[peer] / std::int64_t(sizeof(Word)));
+    const std::uint32_t words = in_row * std::uint32_t(send.columns.rows);
+    for (int m = 0; m < send.matrices; ++m) {
+      const std::byte* const from = send.from[m] + send.columns.begin[peer];
+      const std::int64_t stride = send.stride[m];
+      Word* const to = reinterpret_cast<Word*>(send.to[peer]) + std::int64_t(words) * m;
+      move_words<Word>(
+          words,
+          [&](std::uint32_t i) {
+            const std::uint32_t row = i / in_row;
+            return reinterpret_cast<const Word*>(from + row * stride)[i - row * in_row];
+          },
+          [&](std::uint32_t i, const Word& word) { to[i] = word; });
+    }
+  }
+  meet(board);
+}
+
+template <typename Word>
+__global__ void __launch_bounds__(kThreads) gather_words(PeerBoard board, PeerGather gather) {
+  const PeerColumns& columns = gather.columns;
+  const auto words_in_row = [&](int r) {
+    return std::uint32_t(columns.bytes[r] / std::int64_t(sizeof(Word)));
+  };
+  const auto place = [&](int r, std::uint32_t i) {
+    const std::uint32_t row = i / words_in_row(r);
+    return reinterpret_cast<Word*>(gather.whole + columns.begin[r] + row * gather.stride) +
+           (i - row * words_in_row(r));
+  };
+  const auto rows = std::uint32_t(columns.rows);
+  move_words<Word>(
+      rows * words_in_row(board.rank), [&](std::uint32_t i) { return *place(board.rank, i); },
+      [&](std::uint32_t i, const Word& word) {
+        for (int away = 1; away < board.ranks; ++away)
+          reinterpret_cast<Word*>(gather.to[(board.rank + away) % board.ranks])[i] = word;
+      });
+  meet(board);
+  for (int away = 1; away < board.ranks; ++away) {
+    const int peer = (board.rank + away) % board.ranks;
+    const Word* const from = reinterpret_cast<const Word*>(gather.from[peer]);
+    move_words<Word>(
+        rows * words_in_row(peer), [&](std::uint32_t i) { return __ldcg(from + i); },
+        [&](std::uint32_t i, const Word& word) { *place(peer, i) = word; });
+  }
+}
+
+struct Sum {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Largest {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
+};
+
+struct Rooms {
+  std::byte* of[kMostPeers];
+};
+
+template <typename T, typename Join>
+__global__ void __launch_bounds__(kThreads)
+    join_values(PeerBoard board, T* values, std::int64_t count, Rooms rooms) {
+  const std::int64_t step = std::int64_t(gridDim.x) * kThreads;
+  const std::int64_t first = std::int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  for (std::int64_t i = first; i < count; i += step)
+    for (int away = 1; away < board.ranks; ++away)
+      reinterpret_cast<T*>(rooms.of[(board.rank + away) % board.ranks])[board.rank * count + i] =
+          values[i];
+  meet(board);
+  const T* const brought = reinterpret_cast<const T*>(rooms.of[board.rank]);
+  for (std::int64_t i = first; i < count; i += step) {
+    T joined = values[i];
+    for (int away = 1; away < board.ranks; ++away)
+      joined = Join()(joined, __ldcg(brought + (board.rank + away) % board.ranks * count + i));
+    values[i] = joined;
+  }
+}
+
+template <typename T, typename Join>
+cudaError_t launch_join(const PeerBoard& board, T* values, std::int64_t count,
+                        std::byte* const (&room)[kMostPeers], int blocks, cudaStream_t stream) {
+  Rooms rooms{};
+  for (int r = 0; r < board.ranks; ++r) rooms.of[r] = room[r];
+  join_values<T, Join><<<unsigned(blocks), kThreads, 0, stream>>>(board, values, count, rooms);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t peer_send(const PeerBoard& board, const PeerSend& send, int blocks,
+                      cudaStream_t stream) {
+  std::int64_t bits = 0;
+  for (int m = 0; m < send.matrices; ++m)
+    bits |= reinterpret_cast<std::intptr_t>(send.from[m]) | send.stride[m];
+  for (int r = 0; r < board.ranks; ++r)
+    if (r != board.rank)
+      bits |= reinterpret_cast<std::intptr_t>(send.to[r]) | send.columns.begin[r] |
+              send.columns.bytes[r];
+  if (bits % 16 == 0)
+    send_words<uint4><<<unsigned(blocks), kThreads, 0, stream>>>(board, send);
+  else
+    send_words<std::uint32_t><<<unsigned(blocks), kThreads, 0, stream>>>(board, send);
+  return cudaGetLastError();
+}
+
+// All ranks must take words of one size, so nothing is asked that they may not have in common.
+cudaError_t peer_gather(const PeerBoard& board, const PeerGather& gather, int blocks,
+                        cudaStream_t stream) {
+  std::int64_t bits = gather.stride;
+  for (int r = 0; r < board.ranks; ++r) bits |= gather.columns.begin[r] | gather.columns.bytes[r];
+  if (bits % 16 == 0)
+    gather_words<uint4><<<unsigned(blocks), kThreads, 0, stream>>>(board, gather);
+  else if (bits % 4 == 0)
+    gather_words<std::uint32_t><<<unsigned(blocks), kThreads, 0, stream>>>(board, gather);
+  else
+    gather_words<std::uint16_t><<<unsigned(blocks), kThreads, 0, stream>>>(board, gather);
+  return cudaGetLastError();
+}
+
+cudaError_t peer_sum(const PeerBoard& board, std::int64_t* values, std::int64_t count,
+                     std::byte* const (&room)[kMostPeers], int blocks, cudaStream_t stream) {
+  return launch_join<std::int64_t, Sum>(board, values, count, room, blocks, stream);
+}
+
+cudaError_t peer_max(const PeerBoard& board, std::int32_t* values, std::int64_t count,
+                     std::byte* const (&room)[kMostPeers], int blocks, cudaStream_t stream) {
+  return launch_join<std::int32_t, Largest>(board, values, count, room, blocks, stream);
+}
+
+}  // namespace norn
