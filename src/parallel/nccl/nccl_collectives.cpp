@@ -76,7 +76,7 @@ class NcclCollectives final : public Collectives {
                    "joining the GPUs");
     check(beginning->result, "ncclCommInitRankConfig");
     comm_ = beginning->comm;
-    peers_ = PeerExchange::make(ranks);
+    peers_ = PeerExchange::make(ranks, [this](cudaError_t e) { check(e, "peer memory"); });
   }
   ~NcclCollectives() override {
     if (comm_ == nullptr) return;

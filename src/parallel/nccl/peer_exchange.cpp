@@ -13,8 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-
-#include <fmt/format.h>
+#include <utility>
 
 namespace norn {
 namespace {
@@ -62,14 +61,14 @@ struct Offer {
 
 }  // namespace
 
-std::unique_ptr<PeerExchange> PeerExchange::make(Communicator& ranks) {
+std::unique_ptr<PeerExchange> PeerExchange::make(Communicator& ranks, Check check) {
   const std::string mine = (is_off() ? "off " : "on ") + host_name();
   bool together = ranks.size() <= kMostPeers && !is_off();
   for (const std::vector<std::byte>& theirs : ranks.gather_to_all(std::as_bytes(std::span(mine))))
     together = together && theirs.size() == mine.size() &&
                std::memcmp(theirs.data(), mine.data(), mine.size()) == 0;
   if (ranks.any(!together)) return nullptr;
-  std::unique_ptr<PeerExchange> exchange(new PeerExchange(ranks));
+  std::unique_ptr<PeerExchange> exchange(new PeerExchange(ranks, std::move(check)));
   const bool failed = !exchange->prepare();
   cudaGetLastError();
   return ranks.any(failed) ? nullptr : std::move(exchange);
@@ -164,13 +163,6 @@ const PeerExchange::Places* PeerExchange::room(std::int64_t bytes) {
   return &at_;
 }
 
-void PeerExchange::check(cudaError_t status) const {
-  if (status != cudaSuccess)
-    throw CommunicationError(fmt::format("rank {} of {} ({}): a kernel between GPUs failed: {}",
-                                         ranks_.rank(), ranks_.size(), ranks_.place().text(),
-                                         cudaGetErrorString(status)));
-}
-
 PeerBoard PeerExchange::next_turn() {
   ++board_.turn;
   return board_;
@@ -200,7 +192,7 @@ bool PeerExchange::gather_columns(std::byte* whole, std::int64_t stride, std::in
     gather.to[r] = (*places)[r] + at[me];
     gather.from[r] = (*places)[me] + at[r];
   }
-  check(peer_gather(next_turn(), gather, blocks_for(all), stream));
+  check_(peer_gather(next_turn(), gather, blocks_for(all), stream));
   return true;
 }
 
@@ -237,7 +229,7 @@ std::optional<std::vector<const std::byte*>> PeerExchange::exchange_columns(
     send.to[r] = (*places)[r] + place(me, r);
     if (r != me) received[r] = (*places)[me] + place(r, me);
   }
-  check(peer_send(next_turn(), send, blocks_for(most), stream));
+  check_(peer_send(next_turn(), send, blocks_for(most), stream));
   return received;
 }
 
@@ -251,7 +243,7 @@ bool PeerExchange::join(std::span<T> values, const Launch& launch) {
   for (int r = 0; r < board_.ranks; ++r)
     room[r] = small_.of[std::size_t(r)] + (sums_ % 2 == 0 ? 0 : half);
   ++sums_;
-  check(launch(room, blocks_for(bytes * 8)));
+  check_(launch(room, blocks_for(bytes * 8)));
   return true;
 }
 

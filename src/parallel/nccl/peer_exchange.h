@@ -5,22 +5,27 @@
 #include "src/parallel/nccl/peer_kernels.h"
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace norn {
 
 /// Collectives of the GPUs of one machine that reach each other's memory: what a library sends in
 /// several steps, one kernel writes where it is wanted. What a member returns false or nothing
-/// for, it has not done, on no rank: it is too large for the room that they have. Throws
-/// CommunicationError when a kernel cannot be launched. docs/decisions/0013-peer-memory.md.
+/// for, it has not done, on no rank: it is too large for the room that they have.
+/// docs/decisions/0013-peer-memory.md.
 class PeerExchange {
  public:
+  /// Throws for what is not cudaSuccess.
+  using Check = std::function<void(cudaError_t)>;
   /// Null where ranks stand on several machines, are more than kMostPeers, or a GPU cannot reach
-  /// another. All ranks call it together. Environment: NORN_PEER_MEMORY=off.
-  static std::unique_ptr<PeerExchange> make(Communicator& ranks);
+  /// another. All ranks call it together. `check` sees every launch. Environment:
+  /// NORN_PEER_MEMORY=off.
+  static std::unique_ptr<PeerExchange> make(Communicator& ranks, Check check);
   ~PeerExchange();
   PeerExchange(const PeerExchange&) = delete;
   PeerExchange& operator=(const PeerExchange&) = delete;
@@ -28,8 +33,8 @@ class PeerExchange {
   /// Bytes [shares[r].begin, shares[r].end) of every row of rank r come to all ranks.
   bool gather_columns(std::byte* whole, std::int64_t stride, std::int64_t rows,
                       std::span<const Range> shares, cudaStream_t stream);
-  /// Where the rows of rank r's matrices stand, packed one matrix after the other, by rank; they
-  /// stay until the next but one call. `shares` in bytes; counts[r]: matrices of rank r.
+  /// Where the rows of rank r's matrices stand, packed one matrix after the other, by rank: for work
+  /// that is enqueued before the next call. `shares` in bytes; counts[r]: matrices of rank r.
   std::optional<std::vector<const std::byte*>> exchange_columns(
       std::span<const MatrixView<const float>> mine, std::int64_t rows,
       std::span<const Index> counts, std::span<const Range> shares, cudaStream_t stream);
@@ -48,9 +53,8 @@ class PeerExchange {
     std::int64_t bytes = 0;
   };
 
-  explicit PeerExchange(Communicator& ranks) : ranks_(ranks) {}
+  PeerExchange(Communicator& ranks, Check check) : ranks_(ranks), check_(std::move(check)) {}
   bool prepare();
-  void check(cudaError_t status) const;
   std::optional<Shared> share(std::int64_t bytes);
   void release(const Shared& shared) const;
   const Places* room(std::int64_t bytes);
@@ -59,6 +63,7 @@ class PeerExchange {
   bool join(std::span<T> values, const Launch& launch);
 
   Communicator& ranks_;
+  Check check_;
   int* given_up_ = nullptr;
   PeerBoard board_;
   Shared flags_;
