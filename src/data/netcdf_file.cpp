@@ -5,6 +5,7 @@
 
 #include "netcdf_thread.h"
 #include "norn/base/error.h"
+#include "opened_size.h"
 
 #include <map>
 #include <netcdf>
@@ -185,6 +186,7 @@ class OpenFile final : public NcFile {
 
 struct NetcdfFile::State {
   std::unique_ptr<OpenFile> file;
+  std::optional<OpenedSize> opened;  // of a file that is read
   Mode mode = Mode::read;
   std::map<std::string, NcVar> variables;
   std::map<std::string, StoredType> types;               // of the variables
@@ -232,6 +234,7 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
     if (std::filesystem::is_directory(path, ignored)) {
       throw DataError(fmt::format("{}: is a folder, expected a NetCDF file", shown_.string()));
     }
+    state_->opened.emplace(path);
   }
   call(mode == Mode::read ? "read as a NetCDF file" : "create", "", [&] {
     state_->file = std::make_unique<OpenFile>(path.string(),
@@ -331,6 +334,7 @@ void NetcdfFile::read(const std::string& variable, std::span<const Index> start,
     const NcVar& source = state_->variable(variable);
     source.getVar(sizes(start), sizes(count), reinterpret_cast<Native<T>*>(values));
   });
+  if (state_->opened) state_->opened->require_unchanged(shown_);
 }
 
 void NetcdfFile::read_bytes(const std::string& variable, Index first, std::span<char> bytes) const {
@@ -342,6 +346,7 @@ void NetcdfFile::read_bytes(const std::string& variable, Index first, std::span<
     }
     source.getVar({std::size_t(first)}, {bytes.size()}, static_cast<void*>(bytes.data()));
   });
+  if (state_->opened) state_->opened->require_unchanged(shown_);
 }
 
 void NetcdfFile::set_attribute(const std::string& name, const Attribute& value,
