@@ -84,7 +84,10 @@ class Training {
     BatchLoader loader(data_.sets(), order_, state_.epoch, state_.batch, last);
     epoch_start_ = Clock::now();
     set_rate();
-    while (const LoadedBatch* batch = loader.next()) {
+    while (state_.epoch < last) {
+      set_place_of_step();  // an error in reading its batch belongs to it
+      const LoadedBatch* batch = loader.next();
+      if (!batch) break;
       step(*batch);
       const bool epoch_ends = state_.batch == order_.batches();
       if (epoch_ends) end_epoch();
@@ -134,9 +137,12 @@ class Training {
     judge_plateau(settings_.schedule, is_better, plateau);
   }
 
+  void set_place_of_step() {
+    network_.context().communicator.set_place({"training", state_.epoch + 1, state_.batch + 1});
+  }
+
   // A GPU is kept a few steps behind: steps are reported when they are done.
   void step(const LoadedBatch& batch) {
-    network_.context().communicator.set_place({"training", state_.epoch + 1, state_.batch + 1});
     const BoundBatch bound = data_.bind(batch);
     const StepPosition position{state_.step, state_.epoch, settings_.seed};
     const bool verified = verifier_ && (state_.step + 1) % verify_every_ == 0;

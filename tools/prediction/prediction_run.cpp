@@ -169,9 +169,11 @@ class PredictionRun {
     Progress progress(console_, total_, "examples");
     RequestBatch batch;
     Index done = 0;
+    Communicator& communicator = network.context().communicator;
     std::int64_t batches = 0;
-    while (requests_->next(batch)) {
-      network.context().communicator.set_place({"predicting", 0, ++batches});
+    while (true) {
+      communicator.set_place({"predicting", 0, ++batches});
+      if (!requests_->next(batch)) break;
       signals.throw_if_requested();
       predict(batch);
       done += batch.examples();
@@ -182,7 +184,8 @@ class PredictionRun {
           "{}: holds no requests",
           (options_.data.empty() ? options_.requests : options_.data.front()).string()));
     // Much output takes long to bring into its form and onto the disk.
-    rank_0_alone(network.context().communicator, [&] { writer_->commit(); });
+    communicator.set_place({"writing the output"});
+    rank_0_alone(communicator, [&] { writer_->commit(); });
     console_.set_status("");
     if (session_.rank() == 0) requests_->report(console_);
     console_.info(fmt::format("{} examples in {}, {} a second; {}", with_thousands(done),
