@@ -1,84 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that die, hang, fail or are told to stop: how the others end, what they say, what they leave."""
 import os
-import pathlib
 import re
 import signal
-import socket
 import subprocess
 import time
 import unittest
 
 from norn_files import write_datasets
-from programs import BIN, ProgramTest, mpirun
-
-
-@unittest.skipIf(mpirun(1) is None, "mpirun is not installed")
-class RanksTest(ProgramTest):
-    RANKS = 3
-    EPOCHS = 100000  # more than a run ends by itself
-
-    def start(self, *arguments, epochs=EPOCHS, model="model.nc", data="train.nc"):
-        return self.launch(str(BIN / "trainer"), "-c", "net.json", "-i", data, "-n", model, "-e", str(epochs),
-                           "--threads", "1", *arguments)
-
-    def launch(self, *command):
-        process = subprocess.Popen([*mpirun(self.RANKS), *command], cwd=self.folder, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
-        self.addCleanup(self.end, process)
-        return process
-
-    def end(self, process):
-        if process.poll() is None:
-            for pid in self.ranks(process).values():
-                os.kill(pid, signal.SIGKILL)
-            process.kill()
-            process.communicate()
-        process.stdout.close()
-        process.stderr.close()
-
-    def ranks(self, process):
-        """The process of each rank, from what the launcher put into their environments."""
-        found = {}
-        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        for pid in children:
-            try:
-                environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            for entry in environment:
-                if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
-                    found[int(entry.partition(b"=")[2])] = int(pid)
-        return found
-
-    def wait_for_epochs(self, process, count):
-        for _ in range(count):
-            self.assertTrue(process.stdout.readline(), "the run ended too early")
-        ranks = self.ranks(process)
-        self.assertEqual(sorted(ranks), list(range(self.RANKS)))
-        return ranks
-
-    def finish(self, process):
-        """How it ended: exit code, its lines of errors, all that it said, seconds."""
-        start = time.monotonic()
-        _, said = process.communicate(timeout=60)
-        errors = [line for line in said.splitlines() if "trainer: error: " in line]
-        return process.returncode, errors, said, time.monotonic() - start
-
-    def clear(self):
-        for path in [*self.folder.glob("model*"), *self.folder.glob("straight*")]:
-            path.unlink()
-
-    def check_leavings(self):
-        """Nothing half written; and the newest checkpoint can be gone on from."""
-        self.assertEqual([path.name for path in self.folder.iterdir() if ".tmp" in path.name], [])
-        checkpoints = list(self.folder.glob("model.epoch*.nc"))
-        self.assertTrue(checkpoints)
-        last = max(int(re.search(r"epoch(\d+)", path.name).group(1)) for path in checkpoints)
-        done = self.train("-e", last + 2, "--resume", "--checkpoint-epochs", "0")
-        self.assertIn(f"resuming from model.epoch{last}", done.stderr)
-        self.train("-e", last + 2, "--checkpoint-epochs", "0", model="straight.nc")
-        self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+from programs import BIN, mpirun
+from rank_runs import HOST, RanksTest
 
 
 class Dying(RanksTest):
@@ -87,12 +18,12 @@ class Dying(RanksTest):
             process = self.start("--checkpoint-epochs", "1", "--force")
             pid = self.wait_for_epochs(process, 5)[rank]
             os.kill(pid, signal.SIGKILL)
-            code, errors, said, _ = self.finish(process)
+            code, errors, said = self.finish(process)
             # The launcher notices it first and gives its own code for it.
             self.assertEqual(code, 128 + signal.SIGKILL, said)
             self.assertRegex(said, rf"mpirun noticed that process rank {rank} with PID \d+ on node \S+ exited on signal 9")
             self.assertEqual(len(errors), 1, said)
-            self.assertRegex(errors[0], rf"rank \d of 3 on {re.escape(socket.gethostname())} \((training|writing a "
+            self.assertRegex(errors[0], rf"rank \d of 3 on {HOST} \((training|writing a "
                              rf"checkpoint), epoch \d+(, batch \d+)?\): \w+ cannot complete: rank {rank} on \S+ \(process {pid}\) is gone")
             self.check_leavings()
             self.clear()
@@ -101,10 +32,10 @@ class Dying(RanksTest):
         process = self.start("--checkpoint-epochs", "1", "--collective-timeout", "3")
         pid = self.wait_for_epochs(process, 5)[1]
         os.kill(pid, signal.SIGSTOP)
-        code, errors, said, _ = self.finish(process)
+        code, errors, said = self.finish(process)
         self.assertEqual(code, 5, said)
         self.assertEqual(len(errors), 1, said)
-        self.assertRegex(errors[0], rf"rank 0 of 3 on {re.escape(socket.gethostname())} \((training|writing a "
+        self.assertRegex(errors[0], rf"rank 0 of 3 on {HOST} \((training|writing a "
                          rf"checkpoint), epoch \d+(, batch \d+)?\): \w+ did not complete in 3 s: rank 1 on \S+ \(process {pid}\) is stopped")
         self.check_leavings()
 
@@ -149,16 +80,16 @@ class Failing(RanksTest):
         self.wait_for_epochs(process, 5)
         # Only rank 0 writes, so only rank 0 fails; the others wait for it. What it was writing goes with the folder.
         self.path("out").rename(self.path("moved"))
-        code, errors, said, _ = self.finish(process)
+        code, errors, said = self.finish(process)
         self.assertEqual(code, 3, said)
         self.assertEqual(len(errors), 1, said)
         self.assertRegex(errors[0], r"error: out/model\.epoch\d+\.nc: .*\[rank 0 of 3 on "
-                         rf"{re.escape(socket.gethostname())}: writing a checkpoint, epoch \d+\]")
+                         rf"{HOST}: writing a checkpoint, epoch \d+\]")
 
 
 class Stopping(RanksTest):
     def check_stopped(self, process):
-        code, errors, said, _ = self.finish(process)
+        code, errors, said = self.finish(process)
         self.assertEqual(code, 75, said)
         self.assertEqual(errors, [], said)
         self.assertIn("run the same command with --resume", said)
@@ -191,7 +122,7 @@ class Stopping(RanksTest):
             process = self.start("--checkpoint-epochs", "1", "--force")
             self.wait_for_epochs(process, 5)
             process.send_signal(number)
-            code, errors, said, _ = self.finish(process)
+            code, errors, said = self.finish(process)
             self.assertNotEqual(code, 0, said)
             self.assertEqual(errors, [], said)
             time.sleep(2)  # mpirun does not wait for its ranks

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that fail or die amid a training step, a checkpoint, recommending or evaluating, one or several of them at once: all
+end, one of them says why, and what was there before is whole."""
+import os
+import pathlib
+import re
+import resource
+import signal
+import time
+import unittest
+
+from norn_files import write_datasets
+from programs import BIN, mpirun
+from rank_runs import HOST, RanksTest
+
+AMID_TRAINING = rf"of 3 on {HOST}: training, epoch \d+, batch \d+\]$"
+
+# Wide enough for each of three ranks to have blocks of the output; its targets have values.
+VALUES_NETWORK = """{
+  "Name": "values", "ErrorFunction": "L2", "Training": {"Optimizer": "SGD", "Alpha": 0.001, "Batch": 32, "Epochs": 2},
+  "Layers": [
+    {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": true},
+    {"Name": "Hidden", "Kind": "Hidden", "N": 16, "Activation": "Tanh"},
+    {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "gl_output", "Activation": "Linear", "Sparse": true}
+  ]
+}
+"""
+
+# One long row of the input decides how much memory its batch takes.
+LONG_ROW_NETWORK = """{
+  "Name": "long_row", "ErrorFunction": "CrossEntropy", "Training": {"Optimizer": "SGD", "Alpha": 0.001},
+  "Layers": [
+    {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "gl_input", "Sparse": true},
+    {"Name": "Hidden", "Kind": "Hidden", "N": 2, "Activation": "Tanh"},
+    {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "gl_output", "Activation": "SoftMax"}
+  ]
+}
+"""
+
+
+def cut_off(path):
+    os.truncate(path, 5000)
+
+
+def spoil(path):
+    """Column numbers that cannot be, in the file's second half, which has the targets."""
+    size = path.stat().st_size
+    with open(path, "r+b") as file:
+        file.seek(size // 2)
+        file.write(b"\xff" * (size // 4))
+
+
+class AmidTraining(RanksTest):
+    """Each rank reads a file of its own, as ranks of several machines may, from the disk all the time."""
+
+    def start_on(self, files):
+        for name in set(files):
+            self.path(name).write_bytes(self.read("train.nc"))
+        command = (f"{BIN}/trainer -c net.json -i FILE -n model.nc -e {self.EPOCHS} --threads 1 --checkpoint-epochs 1 "
+                   "--data-memory 1 --batch 500").split()
+        return self.launch(*self.files_by_rank(command, files))
+
+    def check_fails(self, files, harm, spoken_by, message):
+        """Does that to the last rank's file; `message` may name it and its size."""
+        process = self.start_on(files)
+        self.wait_for_epochs(process, 2)
+        harmed = self.path(files[-1])
+        size = harmed.stat().st_size
+        harm(harmed)
+        error = self.finish_with_one_error(process, 3)
+        mark = rf"\[rank {spoken_by}\] " if spoken_by else ""
+        self.assertRegex(error, rf"^trainer: error: {mark}{message.format(name=re.escape(harmed.name), size=size)} "
+                         rf"\[rank {spoken_by} {AMID_TRAINING}")
+        self.check_leavings("--batch", "500")
+        self.clear()
+
+    def test_a_file_that_is_cut_off_or_written_over_on_one_rank(self):
+        self.write_many()
+        self.check_fails(("a.nc", "b.nc", "c.nc"), cut_off, 2, r"{name}: is 5000 bytes long, expected {size} as when it was "
+                         "opened: another program cut it off or writes into it; put the whole file back and run again")
+        self.check_fails(("a.nc", "b.nc", "c.nc"), spoil, 2, r'{name}: data set "gl_output": example \d+: column 4294967295 is '
+                         "out of range, expected 0 to 999; correct the data and write the file again")
+
+    def test_the_lowest_of_several_ranks_that_fail_at_once_speaks(self):
+        self.write_many()
+        message = r"{name}: is 5000 bytes long, expected {size} .*"
+        self.check_fails(("a.nc", "b.nc", "b.nc"), cut_off, 1, message)
+        self.check_fails(("b.nc", "b.nc", "b.nc"), cut_off, 0, message)
+
+    def test_numbers_that_are_too_large_in_the_blocks_of_one_rank(self):
+        width = 200
+        values = [[1.0] * len(row) for row in self.rows]
+        rows = [list(row) for row in self.rows]
+        rows[77].append(width - 1)  # a unit of the last block
+        values[77].append(3e38)
+        write_datasets(self.path("train.nc"), [("gl_input", self.width, self.rows, None), ("gl_output", width, rows, values)])
+        self.write("net.json", VALUES_NETWORK)
+        process = self.start(epochs=2)
+        self.assertEqual(self.finish_with_one_error(process, 6).split(" [rank")[0], 'trainer: error: layer "Hidden": a delta is '
+                         "not finite at step 2 (epoch 1); lower the learning rate and resume from the last checkpoint")
+
+
+@unittest.skipIf(os.environ.get("NORN_SANITIZE"), "a sanitizer's memory has other limits")
+class WithoutMemory(RanksTest):
+    """Rank 1 gets no more memory than it has, when its first steps are done."""
+
+    def check_fails(self, has_begun, place, *arguments):
+        width = 100000
+        rows = [[self.random.randrange(width)] for _ in range(1000)] + [range(width)]  # the last batch needs more than all before
+        write_datasets(self.path("train.nc"), [("gl_input", width, rows, None),
+                                               ("gl_output", self.width, [[0]] * len(rows), None)])
+        self.write("net.json", LONG_ROW_NETWORK)
+        process = self.start("--batch", "8", *arguments)
+        self.wait_until(has_begun, process)
+        pid = self.ranks(process)[1]
+        taken = re.search(r"VmSize:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text())
+        resource.prlimit(pid, resource.RLIMIT_AS, (int(taken.group(1)) * 512,) * 2)
+        self.assertRegex(self.finish_with_one_error(process, 4), r"^trainer: error: \[rank 1\] main memory: \d.* could not be "
+                         r"allocated, \d.* are in use; use a smaller batch or a machine with more memory \[rank 1 of 3 on "
+                         rf"{HOST}: {place}\]$")
+
+    def has_made_a_step(self):
+        log = self.path("run/log.jsonl")
+        return log.exists() and re.search(r'"event": ?"step"', log.read_text())
+
+    def test_for_the_data_of_a_step(self):
+        self.check_fails(self.has_made_a_step, r"training, epoch 1, batch \d+", "--run-dir", "run")
+        self.assertEqual(self.half_written(), [])
+
+    def test_for_its_part_of_a_checkpoint(self):
+        self.check_fails(lambda: list(self.folder.glob("model.epoch0.batch*.nc")), r"writing a checkpoint, epoch 1, batch \d+",
+                         "--checkpoint-minutes", "0.0001")
+        self.check_leavings("--batch", "8")
+
+
+class AmidACheckpoint(RanksTest):
+    """Rank 0 writes what all bring to it; a file of some 30 MB takes it a while."""
+    WIDTH = 20000
+
+    def start_writing(self, *arguments, **more):
+        rows = [sorted(self.random.sample(range(self.WIDTH), 20)) for _ in range(160)]
+        write_datasets(self.path("train.nc"), [("gl_input", self.WIDTH, rows, None), ("gl_output", self.WIDTH, rows, None)])
+        process = self.start("--checkpoint-epochs", "2", "--batch", "160", *arguments, **more)
+        ranks = self.wait_for_epochs(process, 3)
+        self.wait_until(self.half_written, process)
+        return process, ranks
+
+    def check(self, process, code, message):
+        self.assertRegex(self.finish_with_one_error(process, code), message)
+        self.check_leavings("--batch", "160")
+
+    def test_a_rank_is_killed(self):
+        process, ranks = self.start_writing()
+        os.kill(ranks[2], signal.SIGKILL)
+        self.check(process, 137, rf"rank \d of 3 on {HOST} \(writing a checkpoint, epoch \d+\): \w+ cannot complete: rank 2 on "
+                   rf"\S+ \(process {ranks[2]}\) is gone")
+
+    def test_a_rank_hangs(self):
+        process, ranks = self.start_writing("--collective-timeout", "2")
+        os.kill(ranks[1], signal.SIGSTOP)
+        self.check(process, 5, rf"rank 0 of 3 on {HOST} \(writing a checkpoint, epoch \d+\): \w+ did not complete in 2 s: rank 1 "
+                   rf"on \S+ \(process {ranks[1]}\) is stopped")
+
+    def test_the_disk_is_full(self):
+        small = self.mount_small("12m")  # for one file and a half
+        process, _ = self.start_writing(model="small/model.nc")
+        self.assertRegex(self.finish_with_one_error(process, 3), r"^trainer: error: small/model.epoch4.nc: .* \[rank 0 of 3 on "
+                         rf"{HOST}: writing a checkpoint, epoch 4\]$")
+        self.assertEqual([path.name for path in small.iterdir()], ["model.epoch2.nc"])
+        self.train("-e", "3", "--batch", "160", "--resume", "small/model.epoch2.nc", "--checkpoint-epochs", "0")
+
+    def test_the_rank_that_writes_hangs(self):
+        process, ranks = self.start_writing("--collective-timeout", "2")
+        os.kill(ranks[0], signal.SIGSTOP)
+        error = self.finish_with_one_error(process, 5)
+        self.assertRegex(error, rf"rank 1 of 3 on {HOST} \(writing a checkpoint, epoch \d+\): \w+ did not complete in 2 s: rank 0 "
+                         rf"on \S+ \(process {ranks[0]}\) is stopped")
+        # The launcher ends it last of all, so what it was writing is left to the next run.
+        [left] = self.half_written()
+        done = self.train("--batch", "160", "-e", "4", "--resume", "--checkpoint-epochs", "0")
+        self.assertIn(f"removed {left}", done.stderr)
+        self.assertEqual(self.half_written(), [])
+
+
+class SeveralAtOnce(RanksTest):
+    def test_two_ranks_are_killed(self):
+        process = self.start("--checkpoint-epochs", "1")
+        ranks = self.wait_for_epochs(process, 5)
+        for rank in (1, 2):
+            os.kill(ranks[rank], signal.SIGKILL)
+        self.assertRegex(self.finish_with_one_error(process, 137), r"rank 0 of 3 on .* cannot complete: rank [12] on \S+ .* is gone")
+        self.check_leavings()
+
+    def test_two_ranks_hang(self):
+        process = self.start("--checkpoint-epochs", "1", "--collective-timeout", "2")
+        ranks = self.wait_for_epochs(process, 5)
+        for rank in (1, 2):
+            os.kill(ranks[rank], signal.SIGSTOP)
+        self.assertRegex(self.finish_with_one_error(process, 5), rf"rank 0 of 3 on {HOST} .* did not complete in 2 s: rank 1 on "
+                         rf"\S+ \(process {ranks[1]}\) is stopped, rank 2 on \S+ \(process {ranks[2]}\) is stopped; end it")
+        self.check_leavings()
+
+
+class Reading:
+    """What the predictor and the evaluator have in common: a pass over data, here an example at a time, which takes seconds."""
+
+    def setUp(self):
+        super().setUp()
+        self.write_many()
+        self.train("-e", "1")
+
+    def begin(self, *arguments, files=("train.nc",) * 3):
+        command = [f"{BIN}/{self.PROGRAM}", "-n", "model.nc", "--data", "FILE", "--data-memory", "1", "--batch", "1",
+                   "--threads", "1", *self.OPTIONS, *arguments]
+        process = self.launch(*self.files_by_rank(command, files))
+        self.wait_until(lambda: self.reads(process, set(files)), process)
+        time.sleep(0.5)  # until it has loaded the model, too
+        return process, self.ranks(process)
+
+    def reads(self, process, files):
+        """Whether all ranks have their data open."""
+        try:
+            ranks = self.ranks(process).values()
+            opened = [{os.path.basename(os.readlink(name)) for name in pathlib.Path(f"/proc/{pid}/fd").iterdir()} for pid in ranks]
+        except OSError:
+            return False
+        return len(opened) == self.RANKS and all(names & files for names in opened)
+
+    def check_ends(self, process, code, message):
+        self.assertRegex(self.finish_with_one_error(process, code), message)
+        self.assertEqual(self.half_written(), [])
+        self.assertFalse(self.path("out.txt").exists())
+
+    def test_a_rank_is_killed(self):
+        rank = self.random.randrange(self.RANKS)
+        process, ranks = self.begin()
+        os.kill(ranks[rank], signal.SIGKILL)
+        self.check_ends(process, 137, rf"rank \d of 3 on {HOST} \({self.WORK}, batch \d+\): \w+ cannot complete: rank {rank} on "
+                        rf"\S+ \(process {ranks[rank]}\) is gone")
+
+    def test_a_rank_hangs(self):
+        process, ranks = self.begin("--collective-timeout", "2")
+        os.kill(ranks[1], signal.SIGSTOP)
+        self.check_ends(process, 5, rf"rank 0 of 3 on {HOST} \({self.WORK}, batch \d+\): \w+ did not complete in 2 s: rank 1 on "
+                        rf"\S+ \(process {ranks[1]}\) is stopped")
+
+    def test_the_data_of_a_rank_are_cut_off(self):
+        self.path("own.nc").write_bytes(self.read("train.nc"))
+        process, _ = self.begin(files=("train.nc", "train.nc", "own.nc"))
+        cut_off(self.path("own.nc"))
+        self.check_ends(process, 3, rf"^{self.PROGRAM}: error: \[rank 2\] own.nc: is 5000 bytes long, expected \d+ as when it was "
+                        r"opened: another program cut it off or writes into it; put the whole file back and run again "
+                        rf"\[rank 2 of 3 on {HOST}: {self.WORK}, batch \d+\]$")
+
+
+class AmidRecommending(Reading, RanksTest):
+    PROGRAM, WORK, OPTIONS = "predictor", "predicting", ("-s", "out.txt")
+
+    def test_the_disk_is_full(self):
+        small = self.mount_small("64k")
+        self.fail_with(3, "small/out.txt: ", "predictor", "-n", "model.nc", "--data", "train.nc", "-s", "small/out.txt",
+                       "--threads", "1", prefix=mpirun(self.RANKS))
+        self.assertEqual(list(small.iterdir()), [])
+
+
+class AmidEvaluating(Reading, RanksTest):
+    PROGRAM, WORK, OPTIONS = "evaluator", "evaluating", ("--keep-seen",)
+
+
+if __name__ == "__main__":
+    unittest.main()
