@@ -10,7 +10,7 @@ import subprocess
 import unittest
 
 from norn_files import model_arrays, write_datasets, write_text
-from programs import BIN, LIMIT_SECONDS, NETWORK, ODD_NETWORK, WIDE_NETWORK, ProgramTest, mpirun, random_rows
+from programs import BIN, LIMIT_SECONDS, NETWORK, WIDE_NETWORK, ProgramTest, mpirun
 
 EPOCH = re.compile(r"NNNetwork::Train: Epoch (\d+), average error ([\d.]+), average training error ([\d.]+), "
                    r"average regularization error ([\d.]+), elapsed time ([\d.]+)s$")
@@ -148,23 +148,6 @@ class SameBits(ProgramTest):
         self.succeed(*predict, "-s", "alone.txt")
         self.succeed(*predict, "-s", "ranks.txt", "--threads", "1", prefix=mpirun(3))
         self.assertEqual(self.read("alone.txt"), self.read("ranks.txt"))
-
-    def test_whatever_the_ranks_after_a_thousand_steps(self):
-        if mpirun(1) is None:
-            self.skipTest("mpirun is not installed")
-        width, examples, batch, steps = 133, 167, 29, 1000
-        rows = random_rows(self.random, examples, width)
-        write_datasets(self.path("train.nc"), [("gl_input", width, rows, None), ("gl_output", width, rows, None)])
-        epochs = -(-steps // (examples // batch))
-        environment = {**os.environ, "OMPI_MCA_mpi_yield_when_idle": "1"}
-        for hidden, output in (("Relu", "SoftMax"), ("Sigmoid", "Sigmoid")):
-            self.write("net.json", ODD_NETWORK % (hidden, output))
-            for ranks in (1, 2, 3, 4):
-                self.train("-e", epochs, "--checkpoint-epochs", "0", "--threads", "1", model=f"{output}{ranks}.nc",
-                           prefix=mpirun(ranks), env=environment)
-                attributes = model_arrays(self.path(f"{output}{ranks}.nc"))[1]
-                self.assertGreaterEqual(attributes["norn_step"], steps)
-                self.assertEqual(self.read(f"{output}1.nc"), self.read(f"{output}{ranks}.nc"), f"{output}, {ranks} ranks")
 
 
 class Stopping(ProgramTest):
