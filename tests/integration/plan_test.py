@@ -3,10 +3,15 @@
 """trainer --plan for machines and ranks that are not here."""
 import json
 import os
+import pathlib
+import re
 import resource
+import sys
 import unittest
 
+from norn_files import write_datasets
 from programs import SOURCE, ProgramTest, mpirun
+from rank_runs import RanksTest
 
 H200 = SOURCE / "configs/machines/h200.json"
 CPU = SOURCE / "configs/machines/cpu_cluster.json"
@@ -126,6 +131,33 @@ class PlanTest(ProgramTest):
         done = self.run_program("trainer", *arguments, "--ranks", "2", prefix=prefix)
         self.assertEqual(done.returncode, 2)
         self.assertIn("--ranks plans for ranks that are not there: leave it out", done.stderr)
+
+
+@unittest.skipIf(os.environ.get("NORN_SANITIZE"), "a sanitizer's memory is no measure")
+class Memory(RanksTest):
+    def planned_and_resident(self, ranks, width):
+        """MiB: what the plan says of the rank that takes the most, and what the largest has while it trains."""
+        self.RANKS = ranks
+        rows = [[self.random.randrange(width)] for _ in range(128)]
+        write_datasets(self.path("train.nc"), [("gl_input", width, rows, None), ("gl_output", width, rows, None)])
+        self.write("net.json", WIDE % (width, 256, width))
+        plan = self.train("--plan", "--threads", "1", prefix=mpirun(ranks)).stdout
+        planned = re.search(r"  total +([\d.]+) (MiB|GiB)", plan)
+        process = self.start()
+        pids = self.wait_for_epochs(process, 3).values()
+        status = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in pids]
+        self.end(process)
+        resident = max(int(re.search(r"VmRSS:\s+(\d+) kB", text)[1]) / 1024 for text in status)
+        return float(planned[1]) * (1024 if planned[2] == "GiB" else 1), resident
+
+    def test_a_rank_takes_what_was_planned(self):
+        for ranks in (2, 4):
+            little_planned, little = self.planned_and_resident(ranks, 5000)  # the rest is the program, MPI and BLAS
+            planned, resident = self.planned_and_resident(ranks, 100000)
+            ratio = (resident - little) / (planned - little_planned)
+            print(f"{ranks} ranks: planned {planned:.0f} MiB, resident {resident:.0f} MiB, without the program's own {ratio:.3f}",
+                  file=sys.stderr)
+            self.assertAlmostEqual(ratio, 1, delta=0.15)
 
 
 if __name__ == "__main__":
