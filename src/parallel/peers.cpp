@@ -55,6 +55,8 @@ std::optional<int> Peers::gone() const {
 }
 
 std::string Peers::name(int rank) const {
+  // A rank may fail before all know of each other.
+  if (std::size_t(rank) >= peers_.size()) return fmt::format("rank {}", rank);
   const Peer& peer = peers_[std::size_t(rank)];
   return fmt::format("rank {} on {} (process {})", rank, peer.host, peer.process);
 }

@@ -182,6 +182,17 @@ class AmidACheckpoint(RanksTest):
         self.assertEqual(self.half_written(), [])
 
 
+class BeforeTheWork(RanksTest):
+    def test_a_rank_refuses_its_command_line(self):
+        for rank in (0, 1):
+            files = ["train.nc"] * self.RANKS
+            files[rank] = "train.nc --nonsense"
+            process = self.launch(*self.files_by_rank([f"{BIN}/trainer", "-c", "net.json", "-n", "model.nc", "-i", "FILE"], files))
+            mark = f"[rank {rank}] " if rank else ""
+            self.assertEqual(self.finish_with_one_error(process, 2),
+                             f'trainer: error: {mark}unknown option "--nonsense"; trainer --help lists all options')
+
+
 class SeveralAtOnce(RanksTest):
     def test_two_ranks_are_killed(self):
         process = self.start("--checkpoint-epochs", "1")

@@ -106,7 +106,7 @@ class RanksTest(ProgramTest):
 
     def files_by_rank(self, command, files):
         """A command in which FILE is another file on each rank."""
-        cases = "".join(f"{rank}) file={name};; " for rank, name in enumerate(files))
+        cases = "".join(f"{rank}) file='{name}';; " for rank, name in enumerate(files))
         script = self.write("by_rank.sh", f'#!/bin/sh\ncase $OMPI_COMM_WORLD_RANK in {cases}esac\n'
                                           f'exec {" ".join(command).replace("FILE", "$file")}\n')
         return ("sh", str(script))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common checks under mpirun, and what a late or failing rank does to the others.
 // Arguments: collectives RANKS | time-limit | late-end | failing-rank | dead-rank |
-// ended-run. Prints "passed" as its last line.
+// ended-run | ended-early. Prints "passed" as its last line.
 
 #include "communicator_checks.h"
 #include "mpi_communicator.h"
@@ -132,6 +132,20 @@ void check_ended_run(MpiSession& session) {
   std::this_thread::sleep_for(std::chrono::seconds(20));  // ended by the launcher
 }
 
+/// Rank 1 ends the run before it joins the world, which rank 0 waits for.
+void check_ended_early(MpiSession& session) {
+  std::signal(SIGTERM, SIG_IGN);
+  if (session.rank() == 1) session.abort(int(ExitCode::usage));
+  try {
+    session.world(100);
+  } catch (const RunEnded& error) {
+    std::printf("told: %s\n", error.what());
+    std::fflush(stdout);
+    _exit(error.code() == ExitCode::usage ? 0 : 1);
+  }
+  std::printf("rank 0 was not told\n");
+}
+
 /// Rank 1 fails with an exception that ends its session; mpirun must end rank 0 as well.
 void check_failing_rank(MpiSession& session) {
   const std::unique_ptr<Communicator> world = session.world(60);
@@ -152,6 +166,7 @@ int main(int argc, char** argv) {
     if (what == "late-end") check_late_end(session);
     if (what == "dead-rank") check_dead_rank(session);
     if (what == "ended-run") check_ended_run(session);
+    if (what == "ended-early") check_ended_early(session);
     if (what == "failing-rank") check_failing_rank(session);
     if (session.rank() == 0) std::printf("passed\n");
   } catch (const Error& error) {
