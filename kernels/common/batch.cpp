@@ -56,6 +56,8 @@ void BatchKernels::prepare(CsrView x, VectorView<const float> weight,
   require_fit((weight.empty() || weight.size == x.rows) &&
                   (example.size == x.rows || (example.empty() && preparation.denoising == 0.0f)),
               "prepare", "x [B x N], weight [B] or empty, example [B]", x, weight, example);
+  require_fit(preparation.feature_weight.empty() || preparation.feature_weight.size >= x.cols,
+              "prepare", "x [B x N], feature_weight [N] or empty", x, preparation.feature_weight);
   do_prepare(x, weight, example, preparation, prepared);
 }
 

@@ -31,12 +31,22 @@ void for_kept_entries(const InputPreparation& preparation, Index example, Index 
   }
 }
 
+/// A stored entry, times the weight of its feature.
+double value_of(const CsrView& x, const InputPreparation& preparation, RowOffset i) {
+  const double value = x.value ? double(x.value[i]) : 1.0;
+  if (preparation.feature_weight.empty()) return value;
+  return value * double(preparation.feature_weight[Index(x.column[i])]);
+}
+
 /// The norm of a row's values, summed in stored order in float64; 1 for rows without length.
-double norm_of(const CsrView& x, Index r) {
+double norm_of(const CsrView& x, const InputPreparation& preparation, Index r) {
   const RowOffset begin = x.row_begin[r], end = x.row_begin[r + 1];
-  double squares = x.value ? 0.0 : double(end - begin);
-  if (x.value)
-    for (RowOffset i = begin; i < end; ++i) squares += double(x.value[i]) * double(x.value[i]);
+  const bool all_ones = !x.value && preparation.feature_weight.empty();
+  double squares = all_ones ? double(end - begin) : 0.0;
+  for (RowOffset i = begin; i < end && !all_ones; ++i) {
+    const double value = value_of(x, preparation, i);
+    squares += value * value;
+  }
   return squares > 0.0 ? std::sqrt(squares) : 1.0;
 }
 
@@ -100,7 +110,8 @@ class CpuBatch final : public BatchKernels {
     prepared.rows = x.rows;
     prepared.cols = x.cols;
     prepared.entry_limit = x.entry_limit;
-    prepared.has_values = x.value || !weight.empty() || preparation.normalise_l2 || denoise;
+    prepared.has_values = x.value || !weight.empty() || !preparation.feature_weight.empty() ||
+                          preparation.normalise_l2 || denoise;
     grow(prepared.row_begin, x.rows + 1);
     find_rows(x, example, preparation, prepared.row_begin.data());
     const RowOffset* begin = prepared.row_begin.data();
@@ -108,7 +119,7 @@ class CpuBatch final : public BatchKernels {
     if (prepared.has_values) grow(prepared.value, begin[x.rows]);
     executor_.for_ranges(x.rows, kRowsPerTask, [&](Index first, Index end, int) {
       for (Index r = first; r < end; ++r) {
-        const double norm = preparation.normalise_l2 ? norm_of(x, r) : 1.0;
+        const double norm = preparation.normalise_l2 ? norm_of(x, preparation, r) : 1.0;
         const double given = weight.empty() ? 1.0 : double(weight[r]);
         const double factor = given / (norm * (1.0 - double(preparation.denoising)));
         write_row(x, r, factor, denoise ? example[r] : 0, preparation, prepared);
@@ -155,7 +166,7 @@ class CpuBatch final : public BatchKernels {
     const auto copy = [&](Index i) {
       prepared.column.data()[to] = x.column[from + i];
       if (prepared.has_values)
-        prepared.value.data()[to] = float((x.value ? double(x.value[from + i]) : 1.0) * factor);
+        prepared.value.data()[to] = float(value_of(x, preparation, from + i) * factor);
       ++to;
     };
     if (preparation.denoising > 0.0f)

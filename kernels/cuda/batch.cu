@@ -116,15 +116,27 @@ __global__ void __launch_bounds__(kScanThreads)
   if (threadIdx.x == 0) begin[0] = 0;
 }
 
+/// A stored entry, times the weight of its feature where features have weights.
+template <bool kWeighted>
+__device__ __forceinline__ double value_of(const SparseWork& work, RowOffset i) {
+  const double value = work.x.value ? double(work.x.value[i]) : 1.0;
+  if constexpr (kWeighted)
+    return value * double(work.preparation.feature_weight[Index(work.x.column[i])]);
+  return value;
+}
+
 /// What the values of row r are multiplied by. To be called by a whole warp.
+template <bool kWeighted>
 __device__ double factor_of_row(const SparseWork& work, Index r) {
   const RowOffset begin = work.x.row_begin[r], end = work.x.row_begin[r + 1];
   double norm = 1.0;
   if (work.preparation.normalise_l2) {
-    double squares = work.x.value ? 0.0 : double(end - begin);
-    if (work.x.value) {
-      for (RowOffset i = begin + threadIdx.x; i < end; i += 32)
-        squares += double(work.x.value[i]) * double(work.x.value[i]);
+    double squares = work.x.value || kWeighted ? 0.0 : double(end - begin);
+    if (work.x.value || kWeighted) {
+      for (RowOffset i = begin + threadIdx.x; i < end; i += 32) {
+        const double value = value_of<kWeighted>(work, i);
+        squares += value * value;
+      }
       squares = reduce_threads<32>(squares, Plus{});
     }
     if (squares > 0.0) norm = std::sqrt(squares);
@@ -138,24 +150,27 @@ struct PreparedRows {
   const RowOffset* row_begin;
   Column* column;
   float* value;
-  __device__ void put(RowOffset to, const CsrView& x, RowOffset from, double factor) const {
-    column[to] = x.column[from];
-    if (value) value[to] = float((x.value ? double(x.value[from]) : 1.0) * factor);
+  template <bool kWeighted>
+  __device__ void put(RowOffset to, const SparseWork& work, RowOffset from, double factor) const {
+    column[to] = work.x.column[from];
+    if (value) value[to] = float(value_of<kWeighted>(work, from) * factor);
   }
 };
 
+/// kWeighted: features have weights.
+template <bool kWeighted>
 __global__ void __launch_bounds__(32 * kRowWarps)
     write_rows_kernel(const SparseWork work, const PreparedRows prepared) {
   const Index r = Index(blockIdx.x) * kRowWarps + threadIdx.y;
   if (r >= work.x.rows) return;
-  const double factor = prepared.value ? factor_of_row(work, r) : 1.0;
+  const double factor = prepared.value ? factor_of_row<kWeighted>(work, r) : 1.0;
   const RowOffset from = work.x.row_begin[r];
   const Index entries = work.x.row_begin[r + 1] - from;
   RowOffset to = prepared.row_begin[r];
   if (!(work.preparation.denoising > 0.0f)) {
 #pragma unroll 4
     for (Index i = threadIdx.x; i < entries; i += 32)
-      prepared.put(to + i, work.x, from + i, factor);
+      prepared.put<kWeighted>(to + i, work, from + i, factor);
     return;
   }
   const std::uint64_t key = work.row_key(r);
@@ -167,7 +182,7 @@ __global__ void __launch_bounds__(32 * kRowWarps)
     RowOffset next = to + end - count;
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      if (mask >> i & 1u) prepared.put(next++, work.x, from + first + i, factor);
+      if (mask >> i & 1u) prepared.put<kWeighted>(next++, work, from + first + i, factor);
     to += __shfl_sync(kAllLanes, end, 31);
   }
 }
@@ -302,7 +317,9 @@ class CudaBatch final : public BatchKernels {
     prepared.rows = x.rows;
     prepared.cols = x.cols;
     prepared.entry_limit = x.entry_limit;
-    prepared.has_values = x.value || !weight.empty() || preparation.normalise_l2 || denoise;
+    const bool weighted = !preparation.feature_weight.empty();
+    prepared.has_values =
+        x.value || !weight.empty() || weighted || preparation.normalise_l2 || denoise;
     grow(prepared.row_begin, x.rows + 1, stream_.memory);
     grow(prepared.column, x.entry_limit, stream_.memory);
     if (prepared.has_values) grow(prepared.value, x.entry_limit, stream_.memory);
@@ -312,7 +329,8 @@ class CudaBatch final : public BatchKernels {
     find_rows(work, begin);
     if (x.rows == 0) return;
     const auto blocks = unsigned((x.rows + kRowWarps - 1) / kRowWarps);
-    write_rows_kernel<<<blocks, dim3(32, kRowWarps), 0, stream_.stream>>>(
+    const auto kernel = weighted ? write_rows_kernel<true> : write_rows_kernel<false>;
+    kernel<<<blocks, dim3(32, kRowWarps), 0, stream_.stream>>>(
         work,
         {begin, prepared.column.data(), prepared.has_values ? prepared.value.data() : nullptr});
     check_launch("write_rows");

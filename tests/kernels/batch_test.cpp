@@ -40,17 +40,19 @@ Prepared prepare_plainly(const SparseRows& x, const std::vector<float>& weight,
   p.row_begin.push_back(0);
   for (std::size_t r = 0; r + 1 < x.row_begin.size(); ++r) {
     const auto begin = std::size_t(x.row_begin[r]), end = std::size_t(x.row_begin[r + 1]);
-    double squares = 0;
-    for (std::size_t i = begin; i < end; ++i) {
+    const auto value = [&](std::size_t i) {
       const double v = x.value.empty() ? 1.0 : x.value[i];
-      squares += v * v;
-    }
+      const VectorView<const float> by_column = preparation.feature_weight;
+      return by_column.empty() ? v : v * by_column.data[x.column[i]];
+    };
+    double squares = 0;
+    for (std::size_t i = begin; i < end; ++i) squares += value(i) * value(i);
     for (std::size_t i = begin; i < end; ++i) {
       const auto row = std::uint64_t(example[r]) ^ (std::uint64_t(preparation.epoch) << 40);
       if (preparation.denoising > 0 &&
           preparation.random.uniform(row, i - begin) < preparation.denoising)
         continue;
-      double v = x.value.empty() ? 1.0 : x.value[i];
+      double v = value(i);
       if (preparation.normalise_l2 && squares > 0) v /= std::sqrt(squares);
       if (!weight.empty()) v *= weight[r];
       p.column.push_back(x.column[i]);
@@ -100,6 +102,48 @@ TEST_F(BatchTest, PreparationDoesWhatItSays) {
                                                normalise || denoising > 0);
             expect_equal(copy_of(prepared), prepare_plainly(x, weight, example, preparation));
           }
+}
+
+TEST_F(BatchTest, WeightsFeaturesBeforeItNormalises) {
+  Executor executor(2);
+  const auto kernels = samples::make_batch(executor);
+  CsrBuffer prepared;
+  for (const Index wider : {0, 3})
+    for (const bool values : {false, true})
+      for (const bool weighted : {false, true})
+        for (const bool normalise : {false, true})
+          for (const float denoising : {0.0f, 0.4f}) {
+            SCOPED_TRACE(std::string(values ? "values" : "") + (weighted ? " weighted" : "") +
+                         (normalise ? " normalised " : " ") + std::to_string(denoising));
+            const SparseRows x = samples::awkward_batch(129, 130, 9, values, random_);
+            std::vector<float> weight, by_column;
+            std::vector<Index> example;
+            for (Index c = 0; c < 130 + wider; ++c) by_column.push_back(uniform(0.1f, 12.0f));
+            by_column[7] = 0.0f;
+            for (Index r = 0; r < 129; ++r) {
+              if (weighted) weight.push_back(uniform(0.5f, 2.0f));
+              example.push_back(below(1'000'000));
+            }
+            InputPreparation preparation{normalise, denoising, stream(RandomPurpose::denoising), 7};
+            preparation.feature_weight = samples::view_of(std::as_const(by_column));
+            kernels->prepare(x.view(), samples::view_of(std::as_const(weight)),
+                             samples::view_of(std::as_const(example)), preparation, prepared);
+            EXPECT_TRUE(prepared.has_values);
+            const Prepared got = copy_of(prepared);
+            ASSERT_EQ(got.value.size(), got.column.size());
+            expect_equal(got, prepare_plainly(x, weight, example, preparation));
+          }
+}
+
+TEST_F(BatchTest, RefusesFewerWeightsThanFeatures) {
+  Executor executor(1);
+  const auto kernels = samples::make_batch(executor);
+  const SparseRows x = samples::awkward_batch(5, 130, 9, false, random_);
+  const std::vector<float> by_column(129, 1.0f);
+  InputPreparation preparation;
+  preparation.feature_weight = samples::view_of(by_column);
+  CsrBuffer prepared;
+  EXPECT_THROW(kernels->prepare(x.view(), {}, {}, preparation, prepared), ShapeError);
 }
 
 TEST_F(BatchTest, GathersSparseRowsInAnyOrder) {

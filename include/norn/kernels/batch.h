@@ -8,13 +8,14 @@
 /// What happens to a batch between the data set and the first layer, and the masks of dropout.
 namespace norn {
 
-/// How a sparse input is prepared. Both parts are optional.
+/// How a sparse input is prepared. All parts are optional.
 struct InputPreparation {
   bool normalise_l2 = false;  ///< every row divided by its L2 norm (rows of norm 0 stay)
   float denoising =
       0.0f;  ///< probability that an entry is left out; the others are multiplied by 1 / (1 - p)
   Philox random;  ///< stream for denoising
   std::int64_t epoch = 0;
+  VectorView<const float> feature_weight = {};  ///< [N] or empty: factors of values, by column
 };
 
 class BatchKernels {
@@ -31,8 +32,8 @@ class BatchKernels {
   /// Indexes these columns of x, whose columns ascend within a row.   room [ColumnRuns::size]
   ColumnRuns find_runs(CsrView x, Range columns, VectorView<int> room);
 
-  /// Copies a sparse batch and prepares it: normalise, multiply by the weight, then leave entries
-  /// out. A left-out entry is not stored.
+  /// Copies a sparse batch and prepares it: multiply by the weights of features, normalise,
+  /// multiply by the weight of the example, then leave entries out. A left-out entry is not stored.
   ///   x [B x N],  weight [B] factors of the values, or empty,  example [B] numbers of the examples
   ///   in their data set (may be empty without denoising)
   /// prepared.has_values is false when every value would be 1: x without values, and nothing to do.

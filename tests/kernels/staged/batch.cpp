@@ -49,7 +49,10 @@ class StagedBatch final : public BatchKernels {
     StagedCsr staged_x(x);
     StagedVector staged_weight(weight);
     StagedVector staged_example(example);
-    kernels_->prepare(staged_x.view(), staged_weight.view(), staged_example.view(), preparation,
+    StagedVector staged_feature_weight(preparation.feature_weight);
+    InputPreparation staged = preparation;
+    staged.feature_weight = staged_feature_weight.view();
+    kernels_->prepare(staged_x.view(), staged_weight.view(), staged_example.view(), staged,
                       prepared_);
     bring_back(prepared);
   }
