@@ -166,6 +166,9 @@ std::string layer_around(const Key& key) {
 std::string example_of(const Entry& entry) {
   std::string text = fmt::format("\"{}\": {}", entry.key().name, sample_value(entry.key()));
   for (auto around = entry.way.rbegin() + 1; around != entry.way.rend(); ++around) {
+    for (const Key& other : (*around)->members)
+      if (other.required && &other != *(around - 1))
+        text = fmt::format("\"{}\": {}, {}", other.name, sample_value(other), text);
     const bool list = (*around)->type == ValueType::objects;
     text = fmt::format("\"{}\": {}{{ {} }}{}", (*around)->name, list ? "[" : "", text,
                        list ? "]" : "");

@@ -81,7 +81,6 @@ std::string network_with(const KeyExample& example) {
 
 TEST(Explain, ExamplesAreRead) {
   for (const KeyExample& example : key_examples()) {
-    if (example.name.starts_with("SharedWeights.")) continue;  // its members need each other
     EXPECT_NO_THROW(parse_network_json(network_with(example), "example"))
         << example.name << ": " << network_with(example);
   }
