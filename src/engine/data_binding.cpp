@@ -158,6 +158,13 @@ std::vector<Dataset*> DataBinding::sets() const {
   return sets;
 }
 
+Dataset& DataBinding::set_of(int layer) const {
+  const auto found = std::find_if(bound_.begin(), bound_.end(),
+                                  [&](const BoundSet& bound) { return bound.layer == layer; });
+  require(found != bound_.end(), "DataBinding::set_of: the layer has no data set");
+  return *found->set;
+}
+
 BoundBatch DataBinding::bind(const LoadedBatch& batch) const {
   BoundBatch bound;
   bound.of_layer.assign(layers_, nullptr);

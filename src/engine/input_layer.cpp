@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Input layers: normalising, weighting and corrupting a batch.
+// Input layers: weighting, normalising and corrupting a batch.
 #include "src/engine/input_layer.h"
+
+#include "norn/base/error.h"
 
 namespace norn {
 namespace {
@@ -15,6 +17,27 @@ SparseKernels& sparse_kernels(const Kernels& kernels) {
 
 }  // namespace
 
+InputLayer::InputLayer(const LayerDescriptor& descriptor, int number, bool sparse, float denoising,
+                       Memory& memory)
+    : descriptor_(&descriptor), number_(number), sparse_(sparse), denoising_(denoising) {
+  if (norn::weights_features(descriptor.input_weighting))
+    feature_weight_ = Buffer<float>(descriptor.units(), memory);
+}
+
+void InputLayer::set_feature_weights(const std::vector<float>& weights) {
+  require(Index(weights.size()) == feature_weight_.size(),
+          "InputLayer::set_feature_weights: a weight for every unit");
+  feature_weight_.write(weights.data(), feature_weight_.size());
+  has_feature_weights_ = true;
+}
+
+std::vector<float> InputLayer::feature_weights() const {
+  require(has_feature_weights_, "InputLayer::feature_weights: none were set");
+  std::vector<float> weights(std::size_t(feature_weight_.size()));
+  feature_weight_.read(weights.data(), feature_weight_.size());
+  return weights;
+}
+
 void InputLayer::prepare(const Compute& compute, const BatchView& batch, Index batch_capacity,
                          Pass pass, bool transpose, const StepPosition& position) {
   Copy& copy = copies_[turn_];
@@ -28,6 +51,10 @@ void InputLayer::prepare(const Compute& compute, const BatchView& batch, Index b
 void InputLayer::prepare_sparse(const Compute& compute, const BatchView& batch, Pass pass,
                                 bool transpose, const StepPosition& position, Copy& copy) {
   InputPreparation preparation;
+  require(has_feature_weights_ || !weights_features(),
+          "InputLayer::prepare: weights of features were not set; call weigh_features, or load a "
+          "model");
+  preparation.feature_weight = feature_weight_.view();
   preparation.normalise_l2 = descriptor_->normalize == InputNormalization::l2;
   if (pass == Pass::training) {
     preparation.denoising = denoising_;
@@ -36,8 +63,8 @@ void InputLayer::prepare_sparse(const Compute& compute, const BatchView& batch, 
     preparation.epoch = position.epoch;
   }
   CsrView x = batch.sparse;
-  const bool unchanged =
-      !preparation.normalise_l2 && preparation.denoising == 0.0f && batch.weight.empty();
+  const bool unchanged = !weights_features() && !preparation.normalise_l2 &&
+                         preparation.denoising == 0.0f && batch.weight.empty();
   if (!unchanged) {
     batch_kernels(compute.kernels)
         .prepare(x, batch.weight, batch.example, preparation, copy.prepared);

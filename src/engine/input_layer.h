@@ -11,10 +11,16 @@ namespace norn {
 
 class InputLayer {
  public:
-  InputLayer(const LayerDescriptor& descriptor, int number, bool sparse, float denoising)
-      : descriptor_(&descriptor), number_(number), sparse_(sparse), denoising_(denoising) {}
+  /// `memory`: where weights of features are kept.
+  InputLayer(const LayerDescriptor& descriptor, int number, bool sparse, float denoising,
+             Memory& memory);
 
-  /// Normalises, weights and (in training) corrupts the batch. `transpose`: also turn it over for
+  bool weights_features() const { return !feature_weight_.empty(); }
+  void set_feature_weights(const std::vector<float>& weights);
+  std::vector<float> feature_weights() const;
+  Index bytes_of_weights() const { return feature_weight_.bytes(); }
+
+  /// Weights, normalises and (in training) corrupts the batch. `transpose`: also turn it over for
   /// the gradients. Within WorkQueue::prepare; output() is for the next run.
   void prepare(const Compute& compute, const BatchView& batch, Index batch_capacity, Pass pass,
                bool transpose, const StepPosition& position);
@@ -35,6 +41,8 @@ class InputLayer {
   int number_;
   bool sparse_;
   float denoising_;
+  Buffer<float> feature_weight_;  // [units], or empty without InputWeighting
+  bool has_feature_weights_ = false;
   std::array<Copy, 2> copies_;  // where batches are prepared ahead: one is read meanwhile
   std::size_t turn_ = 0;
   LayerOutput output_;

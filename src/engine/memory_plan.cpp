@@ -101,6 +101,8 @@ class Planner : private PlanFacts {
       add_source_sum(number);
       is_output(number) ? add_output(number) : add_hidden(number);
     }
+    if (is_input(number) && weights_features(layer.input_weighting))
+      count_working(layer.name + " weights of features", layer.units() * kFloat);
     plan_.weights += entry.weights;
     plan_.layers.push_back(std::move(entry));
   }

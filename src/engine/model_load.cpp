@@ -25,6 +25,10 @@ class ModelReader {
       read_weights(int(e), places[e]);
     }
     for (int layer : network_.order()) {
+      if (network_.weights_features(layer))
+        network_.set_feature_weights(
+            layer, broadcast_vector(feature_weights_item(layer),
+                                    network_.descriptor().layers[std::size_t(layer)].units()));
       if (!network_.unit_layer(layer)) continue;
       read_bias(layer, places);
       read_vectors(layer);

@@ -104,6 +104,10 @@ std::vector<UnitVector> unit_vectors(UnitLayer& layer) {
   return vectors;
 }
 
+std::string feature_weights_item(int layer) {
+  return fmt::format("layer{}_featureWeights", layer);
+}
+
 std::vector<float> gather_units(Network& network, int layer, const Buffer<float>& mine) {
   const std::vector<Range>& shares = network.shares(layer);
   std::vector<float> whole(std::size_t(network.unit_layer(layer)->partition().width()));

@@ -19,6 +19,9 @@ struct UnitVector {
 /// All vectors of a layer except the bias, which files keep with its weights.
 std::vector<UnitVector> unit_vectors(UnitLayer& layer);
 
+/// The item of a file that holds the weights of an input layer's features.
+std::string feature_weights_item(int layer);
+
 /// The whole vector on every rank.
 std::vector<float> gather_units(Network& network, int layer, const Buffer<float>& mine);
 /// This rank's units of a whole vector.

@@ -162,6 +162,9 @@ class ModelWriter {
       }
     }
     for (int layer : network_.order()) {
+      if (file && network_.weights_features(layer))
+        file->write(feature_weights_item(layer), 0,
+                    std::span<const float>(network_.feature_weights(layer)));
       if (!network_.unit_layer(layer)) continue;
       for (const UnitVector& vector : unit_vectors(*network_.unit_layer(layer))) {
         if (vector.is_state && !state_) continue;
@@ -232,8 +235,11 @@ class ModelWriter {
 
   void describe_layer(TensorFileWriter& file, int layer) const {
     UnitLayer* unit = network_.unit_layer(layer);
-    if (!unit) return;
     const std::string p = fmt::format("layer{}_", layer);
+    if (network_.weights_features(layer))
+      file.define_float(feature_weights_item(layer), p + "featureDim",
+                        network_.descriptor().layers[std::size_t(layer)].units());
+    if (!unit) return;
     if (state_ && unit->delta_sum.allocated())
       file.attribute(p + "deltaFineBits", std::int32_t(unit->delta_sum.fine_bits()));
     for (const UnitVector& vector : unit_vectors(*unit))

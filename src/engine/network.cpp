@@ -144,7 +144,8 @@ void Network::build_layers() {
     if (descriptor.kind != LayerKind::hidden) batches_[at] = std::make_unique<DeviceBatch>();
     if (descriptor.kind == LayerKind::input) {
       const float denoising = descriptor.sparse ? graph_.network.denoising : 0.0f;
-      inputs_[at] = std::make_unique<InputLayer>(descriptor, layer, sparse_input_[at], denoising);
+      inputs_[at] = std::make_unique<InputLayer>(descriptor, layer, sparse_input_[at], denoising,
+                                                 context_.compute.memory);
       continue;
     }
     UnitLayer::Settings settings;
@@ -374,11 +375,28 @@ void Network::initialise(std::uint64_t seed) {
   }
 }
 
+bool Network::weights_features(int layer) const {
+  const auto& input = inputs_[std::size_t(layer)];
+  return input && input->weights_features();
+}
+
+void Network::set_feature_weights(int layer, const std::vector<float>& weights) {
+  require(weights_features(layer), "Network::set_feature_weights: the layer has no InputWeighting");
+  inputs_[std::size_t(layer)]->set_feature_weights(weights);
+}
+
+std::vector<float> Network::feature_weights(int layer) const {
+  require(weights_features(layer), "Network::feature_weights: the layer has no InputWeighting");
+  return inputs_[std::size_t(layer)]->feature_weights();
+}
+
 Index Network::working_bytes() const {
   Index bytes = outcomes_[0].bytes() + outcomes_[1].bytes() + row_squares_.bytes() +
                 prediction_flags_.bytes();
   for (const auto& layer : units_)
     if (layer) bytes += layer->working_bytes();
+  for (const auto& input : inputs_)
+    if (input) bytes += input->bytes_of_weights();
   for (const Scratch& scratch : scratch_)
     bytes += scratch.z.bytes() + scratch.dx.bytes() + scratch.gradient.bytes() +
              scratch.delta.bytes() + scratch.turned.bytes();

@@ -162,6 +162,10 @@ class Steps {
     network_ = std::make_unique<Network>(make_graph(probe.network, shapes, "the plan"), shapes,
                                          context, settings.batch, Pass::training);
     network_->initialise(1);
+    for (const int layer : network_->order())
+      if (network_->weights_features(layer))
+        network_->set_feature_weights(
+            layer, std::vector<float>(std::size_t(layers[std::size_t(layer)].units()), 1.0f));
   }
 
   void make(int count) {

@@ -232,6 +232,7 @@ void resolve(Graph& graph, const std::vector<DatasetShape>* datasets, const std:
   const std::vector<DatasetShape> none;
   graph_parts::check_widths(graph, datasets ? *datasets : none, known, faults);
   graph_parts::check_skips(graph, datasets ? *datasets : none, known, faults);
+  graph_parts::check_weighting(graph, datasets ? *datasets : none, faults);
   // A connection whose source is misspelt is missing, which is no error of its own.
   if (is_connected(graph)) graph_parts::resolve_shared_weights(graph, known, faults);
   faults.throw_any();

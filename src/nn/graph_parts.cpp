@@ -2,6 +2,7 @@
 // Data sets, skips and shared weights of a graph.
 #include "src/nn/graph_parts.h"
 
+#include "norn/kernels/named_variant.h"
 #include "src/nn/naming.h"
 
 #include <algorithm>
@@ -166,6 +167,20 @@ void check_skips(const Graph& graph, const std::vector<DatasetShape>& datasets,
                                "activations can be added",
                                from.name));
     }
+}
+
+void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                     Faults& faults) {
+  for (const LayerDescriptor& layer : graph.network.layers) {
+    const DatasetShape* dataset = find_dataset(datasets, layer.dataset);
+    if (!weights_features(layer.input_weighting) || !dataset || dataset->gives_sparse_batches)
+      continue;
+    faults.add(layer, "InputWeighting",
+               fmt::format("InputWeighting {} is for sparse data, and data set \"{}\" is dense: "
+                           "every example has every feature; remove the key, or import the data "
+                           "as sparse",
+                           name_of(layer.input_weighting), dataset->name));
+  }
 }
 
 void resolve_shared_weights(Graph& graph, const KnownSizes& known, Faults& faults) {

@@ -47,6 +47,8 @@ void check_widths(const Graph& graph, const std::vector<DatasetShape>& datasets,
                   const KnownSizes& known, Faults& faults);
 void check_skips(const Graph& graph, const std::vector<DatasetShape>& datasets,
                  const KnownSizes& known, Faults& faults);
+/// Features are weighted in sparse data only.
+void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
 /// Sets shared_with and transposed of edges; chains lead to the edge that owns the weights.
 void resolve_shared_weights(Graph& graph, const KnownSizes& known, Faults& faults);
 

@@ -38,6 +38,7 @@ void Draft::begin_layer(LayerKind kind) {
   layer.kind = kind;
   layer_activation = {};
   layer_scale = {};
+  layer_exponent = {};
   layer_sparseness_p = {};
   layer_sparseness_beta = {};
 }
@@ -55,6 +56,11 @@ void Draft::finish_layer() {
         },
         *f);
   std::visit([&](auto& scheme) { put(scheme.scale, layer_scale); }, layer.init.scheme);
+  std::visit(
+      [&](auto& scheme) {
+        if constexpr (requires { scheme.exponent; }) put(scheme.exponent, layer_exponent);
+      },
+      layer.input_weighting);
   if (layer_sparseness_p || layer_sparseness_beta)
     layer.sparseness = {layer_sparseness_p.value_or(network.sparseness.p),
                         layer_sparseness_beta.value_or(network.sparseness.beta)};

@@ -42,6 +42,7 @@ struct Draft {
   LayerDescriptor layer;
   ActivationParameters layer_activation;
   std::optional<float> layer_scale;
+  std::optional<float> layer_exponent;  ///< of InputWeighting
   std::optional<float> layer_sparseness_p;
   std::optional<float> layer_sparseness_beta;
   SharedWeights shared;  ///< the entry of SharedWeights at hand

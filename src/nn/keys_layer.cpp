@@ -156,6 +156,40 @@ Key activation_key() {
   return key;
 }
 
+Key input_weighting_key() {
+  Key scheme = variant_key<InputWeighting>(
+      "Scheme", [](auto& d) -> auto& { return d.layer.input_weighting; },
+      "InverseDocumentFrequency: ln((1 + n) / (1 + count)) + 1, for a feature that count of n "
+      "examples have; InversePopularity: n / max(1, count).");
+  scheme.required = true;
+  scheme.words.erase(scheme.words.begin());  // None is a layer without the key
+  scheme.get = [get = scheme.get](const Draft& d) {
+    return weights_features(d.layer.input_weighting) ? get(d) : Json::Value();
+  };
+  Key exponent = number_key(
+      "Exponent", [](auto& d) -> auto& { return d.layer_exponent; }, above(0),
+      "Power to which the scheme's number is raised.");
+  exponent.default_text = "1; of InversePopularity 0.5";
+  exponent.get = [](const Draft& d) {
+    return std::visit(
+        [](const auto& weighting) {
+          if constexpr (requires { weighting.exponent; }) {
+            const bool usual =
+                weighting.exponent == std::remove_cvref_t<decltype(weighting)>{}.exponent;
+            return usual ? Json::Value() : json_of(weighting.exponent);
+          } else {
+            return Json::Value();
+          }
+        },
+        d.layer.input_weighting);
+  };
+  return for_kinds(
+      object_key("InputWeighting", {scheme, exponent},
+                 "Sparse data: entries are multiplied by a weight of their feature, before "
+                 "Normalize: the rarer in the training data, the larger. Norn's own."),
+      kInput);
+}
+
 // A parameter of the activation: read when the activation is known, written when it is not the
 // default.
 template <typename Pending, typename Member>
@@ -252,6 +286,7 @@ std::vector<Key> make_layer_keys() {
           [](auto& d) -> auto& { return d.layer.normalize; },
           "L2: every example's inputs are divided by their Euclidean norm. Norn's own."),
       kInput));
+  keys.push_back(input_weighting_key());
   keys.push_back(
       always(for_kinds(by_default(names_key(
                                       "Source", [](auto& d) -> auto& { return d.layer.sources; },

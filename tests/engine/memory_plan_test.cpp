@@ -111,6 +111,26 @@ TEST_P(MemoryPlanTest, IsWhatANetworkAllocates) {
       }
 }
 
+TEST(MemoryPlan, CountsTheWeightsOfFeatures) {
+  Recipe recipe = all_recipes().front();
+  const auto bytes = [&](Pass purpose, const char* what) {
+    const PlanSettings settings = settings_of(recipe, 3, 1, purpose);
+    const MemoryPlan plan =
+        plan_memory(make_graph(recipe.network, recipe.shapes(), "test"), settings);
+    EXPECT_NEAR(double(plan.parameter_bytes + plan.state_bytes + plan.working_bytes) /
+                    double(allocated_by_rank_0(recipe, settings)),
+                1.0, 0.02)
+        << what;
+    return plan.total_bytes();
+  };
+  for (const Pass purpose : {Pass::training, Pass::prediction}) {
+    recipe.network.layers[0].input_weighting = NoWeighting{};
+    const std::int64_t without = bytes(purpose, "without");
+    recipe.network.layers[0].input_weighting = InverseDocumentFrequency{};
+    EXPECT_EQ(bytes(purpose, "with") - without, 333 * 4);
+  }
+}
+
 std::string recipe_name(const testing::TestParamInfo<int>& info) {
   std::string name = all_recipes()[std::size_t(info.param)].name;
   std::replace(name.begin(), name.end(), ' ', '_');

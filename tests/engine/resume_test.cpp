@@ -2,6 +2,7 @@
 // Training that was stopped and resumed is training that was never stopped, bit by bit; checkpoints
 // are complete or refused.
 #include "norn/base/error.h"
+#include "norn/engine/feature_weights.h"
 #include "norn/engine/trainer.h"
 #include "norn/kernels/named_variant.h"
 #include "tests/data/support.h"
@@ -79,6 +80,7 @@ class Resume : public testing::TestWithParam<std::string> {
         state = info.state;
       } else {
         network.initialise(info.network.training.seed);
+        weigh_features(network, data);
       }
       std::atomic<bool> stop = false;
       std::vector<double> epoch_costs;
@@ -119,7 +121,9 @@ class Resume : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(Resume, AfterAnyStepIsNeverHavingStopped) {
-  use(small_recipe(*find_named<UpdateRule>(GetParam())));
+  Recipe recipe = small_recipe(*find_named<UpdateRule>(GetParam()));
+  recipe.network.layers[0].input_weighting = InverseDocumentFrequency{};
+  use(recipe);
   const Result straight = live({});
   ASSERT_EQ(straight.end, TrainingEnd::completed);
   ASSERT_EQ(straight.state.step, 15);

@@ -197,6 +197,34 @@ TEST(NetworkGradient, WithNormalisedInputs) {
     }
 }
 
+TEST(NetworkGradient, WithWeightedFeatures) {
+  for (DataKind kind : {kBoolean, kValued})
+    for (const bool weighted : {false, true})
+      for (const bool normalised : {false, true})
+        for (const float denoising : {0.0f, 0.4f}) {
+          SCOPED_TRACE(fmt::format("{} weighted {} normalised {} denoising {}", kind.name, weighted,
+                                   normalised, denoising));
+          kind.weighted = weighted;
+          Problem problem = chain();
+          problem.network.denoising = denoising;
+          problem.network.layers[0].sparse = true;
+          if (normalised) problem.network.layers[0].normalize = InputNormalization::l2;
+          problem.weigh_features("In", 92);
+          give_data(problem, kind, 93);
+          EXPECT_TRUE(engine_agrees(problem, 94));
+        }
+}
+
+TEST(NetworkGradient, OfAnInputThatIsReadTwiceAndWeightedOnce) {
+  Problem problem;
+  problem.network.layers = {input_layer("Plain", 9), input_layer("Weighted", 9),
+                            hidden_layer("Hidden", 7, {"Weighted"}, kTanh),
+                            output_layer("Out", 8, {"Hidden", "Plain"}, kSigmoid)};
+  problem.weigh_features("Weighted", 95);
+  give_data(problem, kBoolean, 96);
+  EXPECT_TRUE(engine_agrees(problem, 97));
+}
+
 TEST(NetworkGradient, WithDenoising) {
   for (DataKind kind : {kBoolean, kValued})
     for (const bool weighted : {false, true})

@@ -18,6 +18,7 @@ std::list<float> parameters_of(const Value& value) {
   if constexpr (requires { value.alpha; }) all.push_back(value.alpha);
   if constexpr (requires { value.lambda; }) all.push_back(value.lambda);
   if constexpr (requires { value.scale; }) all.push_back(value.scale);
+  if constexpr (requires { value.exponent; }) all.push_back(value.exponent);
   if constexpr (requires { value.mu; }) all.push_back(value.mu);
   if constexpr (requires { value.mu1; }) all.push_back(value.mu1);
   if constexpr (requires { value.one_target; }) {
@@ -58,6 +59,7 @@ inline void expect_equal(const LayerDescriptor& a, const LayerDescriptor& b) {
   EXPECT_EQ(a.sparse, b.sparse);
   EXPECT_EQ(a.dropout, b.dropout);
   EXPECT_EQ(a.normalize, b.normalize);
+  expect_equal_values(a.input_weighting, b.input_weighting);
   expect_equal_activations(a.activation, b.activation);
   expect_equal_values(a.init.scheme, b.init.scheme);
   EXPECT_EQ(a.init.bias, b.init.bias);

@@ -131,6 +131,9 @@ const std::vector<std::pair<std::string, std::string>> kHiddenFaults = {
     {R"("Normalize": "L2")",
      "Normalize is not a key of a Hidden layer; it belongs to Input "
      "layers"},
+    {R"("InputWeighting": {"Scheme": "IDF"})",
+     "InputWeighting is not a key of a Hidden layer; it belongs to Input "
+     "layers"},
     {R"("Sparse": "true")", "Sparse \"true\" is a string; expected true or false"},
     {R"("pDropout": 1)", std::string("pDropout 1 is out of range; ") + kProbability},
     {R"("pDropout": -0.1)", std::string("pDropout -0.1 is out of range; ") + kProbability},
@@ -213,6 +216,15 @@ TEST(DescriptorErrors, KeysOfOtherKindsAreNamedWithTheirHome) {
        "Source is not a key of an Input layer; it belongs to Hidden, Output and Target layers"},
       {R"("N": "auto")",
        "N \"auto\" needs a DataSet to take the width from; name one, or give a number of units"},
+      {R"("InputWeighting": "IDF")", "InputWeighting \"IDF\" is a string; expected an object"},
+      {R"("InputWeighting": {"Exponent": 1})",
+       "InputWeighting: Scheme is missing; expected one of InverseDocumentFrequency, "
+       "InversePopularity"},
+      {R"("InputWeighting": {"Scheme": "TFIDF"})",
+       "InputWeighting: Scheme \"TFIDF\" is unknown. Known: InverseDocumentFrequency, "
+       "InversePopularity"},
+      {R"("InputWeighting": {"Scheme": "InversePopularity", "Exponent": 0})",
+       "InputWeighting: Exponent 0 is out of range; expected a number above 0"},
   };
   for (const auto& [keys, message] : input)
     EXPECT_EQ(read(with_input_keys(keys)).error, "net.json:3: layer \"Input\": " + message);

@@ -146,6 +146,17 @@ TEST(DescriptorReader, LayerKeys) {
   EXPECT_EQ(layer_of(with_input_keys(R"("Normalize": "l2")"), 0).normalize, InputNormalization::l2);
   EXPECT_EQ(layer_of(with_input_keys(R"("Normalize": "None")"), 0).normalize,
             InputNormalization::none);
+  for (const std::string scheme : {"InverseDocumentFrequency", "idf", "InversePopularity"})
+    test::expect_equal_values(
+        layer_of(with_input_keys(R"("InputWeighting": {"Scheme": ")" + scheme + "\"}"), 0)
+            .input_weighting,
+        *find_named<InputWeighting>(scheme));
+  const InputWeighting weighting =
+      layer_of(
+          with_input_keys(R"("InputWeighting": {"Exponent": 0.3, "Scheme": "inversePopularity"})"),
+          0)
+          .input_weighting;
+  EXPECT_EQ(std::get<InversePopularity>(weighting).exponent, 0.3f);
   EXPECT_EQ(layer_of(with_output_keys(R"("Kind": "Target")"), 1).kind, LayerKind::target);
   const LayerDescriptor init =
       hidden_with(R"("WeightInit": {"Scale": 0.01, "Scheme": "Gaussian", "Bias": -10.2})");

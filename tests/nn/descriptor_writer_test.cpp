@@ -74,6 +74,7 @@ class RandomDescriptor {
     if constexpr (requires { v.alpha; }) v.alpha = number(0, 3);
     if constexpr (requires { v.lambda; }) v.lambda = number(0.1f, 2);
     if constexpr (requires { v.scale; }) v.scale = number(-1, 1);
+    if constexpr (requires { v.exponent; }) v.exponent = number(0.1f, 2);
     if constexpr (requires { v.mu; }) v.mu = number(0, 0.99f);
     if constexpr (requires { v.mu1; }) v.mu1 = number(0, 0.99f);
     if constexpr (requires { v.one_target; }) {
@@ -98,6 +99,7 @@ class RandomDescriptor {
     if (sometimes()) d.type = LayerType::convolutional;
     d.sparse = sometimes();
     if (sometimes()) d.normalize = InputNormalization::l2;
+    pick(d.input_weighting);
     if (sometimes()) d.dropout = number(0, 0.99f);
     return d;
   }

@@ -177,6 +177,19 @@ TEST(Graph, LayersMayBeWiderThanTheirDataButNotNarrower) {
   EXPECT_EQ(graph_of(R"({"N": 4, "DataSet": "elsewhere"}, {})").network.layers[0].units(), 4);
 }
 
+TEST(Graph, FeaturesAreWeightedInSparseDataOnly) {
+  const std::string layer = R"({"N": "auto", "DataSet": "DATA",
+                               "InputWeighting": {"Scheme": "InverseDocumentFrequency"}}, {"N": 3})";
+  const auto with = [&](const std::string& data) {
+    return fault_of(std::string(layer).replace(layer.find("DATA"), 4, data));
+  };
+  EXPECT_EQ(with("users"), "none");
+  EXPECT_EQ(with("images"),
+            "net:2: layer \"Input0\": InputWeighting InverseDocumentFrequency is for sparse data, "
+            "and data set \"images\" is dense: every example has every feature; remove the key, or "
+            "import the data as sparse");
+}
+
 TEST(Graph, SkipsMustHaveTheSameSizeAndBeDense) {
   EXPECT_EQ(
       fault_of(R"({"N": 4}, {"N": 3}, {"N": 4, "Skip": ["Hidden1", "Input0"]})"),

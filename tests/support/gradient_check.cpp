@@ -201,8 +201,9 @@ testing::AssertionResult gradients_agree(const reference::Network& network,
 testing::AssertionResult engine_agrees(Problem problem, std::uint64_t seed,
                                        const Tolerance& tolerance) {
   const BoundBatch batch = problem.bound();
-  const reference::Network network(problem.network, problem.planned_batch, Pass::training,
-                                   problem.position);
+  reference::Network network(problem.network, problem.planned_batch, Pass::training,
+                             problem.position);
+  network.set_feature_weights(problem.feature_weight);
   Parameters parameters = parameters_off_kinks(network, batch, seed);
   Parameters expected = expected_gradients(network, parameters, batch);
   // Some losses let go of every unit at times: a case without gradients would show nothing.

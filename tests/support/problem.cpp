@@ -98,6 +98,18 @@ void Problem::set_data(const std::string& layer, const DataKind& kind, Index exa
   }
 }
 
+void Problem::weigh_features(const std::string& layer, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<float> weight(0.2f, 5.0f);
+  feature_weight.resize(network.layers.size());
+  for (std::size_t i = 0; i < network.layers.size(); ++i) {
+    if (network.layers[i].name != layer) continue;
+    network.layers[i].input_weighting = InverseDocumentFrequency{};
+    for (Index unit = 0; unit < network.layers[i].units(); ++unit)
+      feature_weight[i].push_back(weight(random));
+  }
+}
+
 BoundBatch Problem::bound() const {
   BoundBatch batch;
   batch.ignore_absent = ignore_absent;
@@ -204,6 +216,9 @@ Engine::Engine(const Problem& problem, Pass purpose, int threads, const BlockRul
   network_ =
       std::make_unique<norn::Network>(make_graph(problem.network, problem.shapes(), "test"),
                                       problem.shapes(), context, problem.planned_batch, purpose);
+  for (std::size_t i = 0; i < problem.feature_weight.size(); ++i)
+    if (!problem.feature_weight[i].empty())
+      network_->set_feature_weights(int(i), problem.feature_weight[i]);
 }
 
 void Engine::set(const reference::Parameters& parameters) {

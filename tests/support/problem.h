@@ -51,10 +51,13 @@ struct Problem {
   StepPosition position = {3, 1, 77};
   std::vector<std::shared_ptr<const HostBatch>> data;  ///< by layer; null for hidden layers
   std::vector<bool> ignore_absent;
+  std::vector<std::vector<float>> feature_weight;  ///< by layer, for those with InputWeighting
 
   /// Gives a layer its data, of the layer's width unless told otherwise.
   void set_data(const std::string& layer, const DataKind& kind, Index examples, std::uint64_t seed,
                 Index width = 0);
+  /// Gives an input layer an InputWeighting and random weights of its features.
+  void weigh_features(const std::string& layer, std::uint64_t seed);
   BoundBatch bound() const;
   std::vector<DatasetShape> shapes() const;
 };

@@ -82,7 +82,7 @@ void Network::order_layer(int number, std::vector<int>& mark) {
   order_.push_back(number);
 }
 
-// A batch as the first layers see it: normalised, weighted, corrupted.
+// A batch as the first layers see it: features weighted, normalised, weighted, corrupted.
 Rows Network::input(int number, const BoundBatch& batch) const {
   const LayerDescriptor& descriptor = network_.layers[std::size_t(number)];
   const HostBatch& data = *batch.of_layer[std::size_t(number)];
@@ -104,6 +104,9 @@ Rows Network::input(int number, const BoundBatch& batch) const {
       for (Index c = 0; c < dense.cols; ++c)
         entries.emplace_back(std::size_t(c), double(dense(b, c)));
     }
+    const auto at = std::size_t(number);
+    if (at < feature_weight_.size() && !feature_weight_[at].empty())
+      for (auto& entry : entries) entry.second *= double(feature_weight_[at][entry.first]);
     double squares = 0.0;
     for (const auto& entry : entries) squares += entry.second * entry.second;
     const bool divide = descriptor.normalize == InputNormalization::l2 && squares > 0.0;

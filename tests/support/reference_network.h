@@ -47,6 +47,10 @@ class Network {
   /// Pass::training: dropout, denoising and the batch's own statistics.
   Network(NetworkDescriptor network, Index batch, Pass pass, StepPosition position = {});
 
+  /// By layer, [units]; empty where features are not weighted.
+  void set_feature_weights(std::vector<std::vector<float>> weights) {
+    feature_weight_ = std::move(weights);
+  }
   const NetworkDescriptor& descriptor() const { return network_; }
   const std::vector<Link>& links() const { return links_; }
   int layer(const std::string& name) const;
@@ -86,6 +90,7 @@ class Network {
   StepPosition position_;
   std::vector<Link> links_;
   std::vector<int> order_;
+  std::vector<std::vector<float>> feature_weight_;
 };
 
 }  // namespace norn::reference

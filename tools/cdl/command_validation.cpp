@@ -3,6 +3,7 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/data/batch_loader.h"
+#include "norn/engine/feature_weights.h"
 #include "norn/engine/gradient_check.h"
 #include "tools/training/training_run.h"
 #include "tools/training/training_start.h"
@@ -61,6 +62,7 @@ int run_gradient_check(const TrainerOptions& options, MpiSession& session) {
   Network network(std::move(graph), data.shapes(), runtime->context(*communicator, console.log()),
                   batch, Pass::training);
   network.initialise(start.network.training.seed);
+  weigh_features(network, data);
   BatchLoader loader(data.sets(), BatchOrder(data.examples(), batch, false, 0), 0, 0, 1);
   const BoundBatch bound = data.bind(*loader.next());
   const Index wrong =

@@ -6,6 +6,7 @@
 #include "norn/base/host.h"
 #include "norn/base/text.h"
 #include "norn/data/contents_checksum.h"
+#include "norn/engine/feature_weights.h"
 #include "norn/engine/memory_plan.h"
 #include "norn/engine/trainer.h"
 #include "norn/kernels/named_variant.h"
@@ -99,7 +100,7 @@ class TrainingRun {
     if (plan(graph, data, *runtime, context)) return 0;
     Network network(std::move(graph), data.shapes(), context, start.network.training.batch,
                     Pass::training);
-    load(start, network);
+    load(start, data, network);
     if (options_.force && session_.rank() == 0) {
       remove_checkpoints(options_.model);
       remove_checkpoints(options_.checkpoint_base());
@@ -219,9 +220,10 @@ class TrainingRun {
     return {predicted_seconds(work, rates), step_text(settings, work, rates)};
   }
 
-  void load(const TrainingStart& start, Network& network) {
+  void load(const TrainingStart& start, const DataBinding& data, Network& network) {
     if (!start.weights) {
       network.initialise(start.network.training.seed);
+      weigh_features(network, data);
       return;
     }
     std::unique_ptr<TensorFileReader> file;

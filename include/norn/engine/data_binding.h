@@ -50,6 +50,8 @@ class DataBinding {
   std::int64_t held_bytes() const { return held_bytes_; }
   /// What a BatchLoader reads, in its order.
   std::vector<Dataset*> sets() const;
+  /// The data set of a layer that has one.
+  Dataset& set_of(int layer) const;
   /// The layers' view of a loaded batch. `layers` is the number of layers of the network.
   BoundBatch bind(const LoadedBatch& batch) const;
   /// Example labels of the first input set that has them; empty when none has.

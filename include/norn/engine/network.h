@@ -117,6 +117,11 @@ class Network {
   /// that take no part.
   Weights* weights(int edge) { return weights_[std::size_t(edge)].get(); }
   const std::vector<Range>& shares(int layer) const { return shares_[std::size_t(layer)]; }
+  /// Whether a layer is an input that multiplies entries by weights of their features; which they
+  /// are must be set before the first batch. [units], the same on all ranks.
+  bool weights_features(int layer) const;
+  void set_feature_weights(int layer, const std::vector<float>& weights);
+  std::vector<float> feature_weights(int layer) const;
   bool sparse_input(int layer) const { return sparse_input_[std::size_t(layer)]; }
   Index working_bytes() const;
 

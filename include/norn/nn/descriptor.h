@@ -4,6 +4,7 @@
 #include "norn/kernels/cost.h"
 #include "norn/kernels/initializer.h"
 #include "norn/kernels/update_rule.h"
+#include "norn/nn/input_weighting.h"
 
 #include <array>
 #include <map>
@@ -79,6 +80,7 @@ struct LayerDescriptor {
   bool sparse = false;   ///< JSON "Sparse"
   float dropout = 0.0f;  ///< pDropout
   InputNormalization normalize = InputNormalization::none;
+  InputWeighting input_weighting = NoWeighting{};
 
   LayerActivation activation = Activation(Sigmoid{});
   WeightInit init;
