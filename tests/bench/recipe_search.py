@@ -7,7 +7,8 @@ measures on the rest.
   tests/bench/recipe_search.py RECIPE --change 'wide:{"Layers":{"Hidden":{"N":2048}}}' --only wide
 
 A change is what differs from the recipe: keys of the network, and of layers by their names; null removes a key.
-Neighbours are made by a larger and a smaller rate, batch, share of denoising and number of hidden units. Needs the
+Neighbours are made by a larger and a smaller rate, batch, share of denoising, number of hidden units and exponent of
+InputWeighting. Needs the
 programs importer, trainer and evaluator; tests/bench/recipes_table.py measures recipes on the test part."""
 import argparse
 import json
@@ -47,6 +48,11 @@ def neighbours(network):
         for layer in network["Layers"]:
             if layer["Kind"] == "Hidden":
                 found[f"{layer['Name']} x {factor:g}"] = {"Layers": {layer["Name"]: {"N": int(layer["N"] * factor)}}}
+            weighting = layer.get("InputWeighting")
+            if weighting:
+                usual = 0.5 if weighting["Scheme"] == "InversePopularity" else 1
+                exponent = {"Exponent": round(weighting.get("Exponent", usual) * factor, 4)}
+                found[f"{layer['Name']} exponent x {factor:g}"] = {"Layers": {layer["Name"]: {"InputWeighting": exponent}}}
     p = network.get("Denoising", {}).get("p")
     for value in (p - 0.1, p + 0.1) if p else ():
         if 0 < value < 1:
