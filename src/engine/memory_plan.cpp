@@ -169,7 +169,6 @@ class Planner : private PlanFacts {
   void add_joining() {
     if (!settings_.on_gpu || settings_.ranks == 1) return;
     Index room = 0;
-    Index words = 0;
     Index peers = kPeerRoom;
     Index last = 0;
     const auto grow = [&](Index bytes) {
@@ -181,12 +180,11 @@ class Planner : private PlanFacts {
       if (!takes_part_[std::size_t(number)] || is_input(number)) continue;
       const JoiningRoom of = joining_room(number);
       room = std::max({room, of.words, of.gathered, of.exchanged});
-      words = std::max(words, of.words);
-      if (of.element > 0) grow(settings_.batch * layer_of(number).units() * of.element);
-      exchanges.push_back(of.exchanged);
+      grow(settings_.batch * layer_of(number).units() * of.element);
+      exchanges.push_back(std::max(of.exchanged, of.words));
     }
     for (auto bytes = exchanges.rbegin(); bytes != exchanges.rend(); ++bytes) grow(*bytes);
-    count_working("columns for other ranks", std::max(room, words + peers));
+    count_working("columns for other ranks", std::max(room, peers));
   }
   struct JoiningRoom {
     Index words = 0, gathered = 0, exchanged = 0;

@@ -192,14 +192,17 @@ bool PeerExchange::gather_columns(std::byte* whole, std::int64_t stride, std::in
     gather.to[r] = (*places)[r] + at[me];
     gather.from[r] = (*places)[me] + at[r];
   }
-  check_(peer_gather(next_turn(), gather, blocks_for(all), stream));
+  gather.blocks = blocks_for(all);
+  check_(peer_gather(next_turn(), gather, stream));
   return true;
 }
 
-std::optional<std::vector<const std::byte*>> PeerExchange::exchange_columns(
-    std::span<const MatrixView<const float>> mine, std::int64_t rows, std::span<const Index> counts,
-    std::span<const Range> shares, cudaStream_t stream) {
-  if (mine.size() > std::size_t(kMostPeerMatrices)) return std::nullopt;
+// What every rank sends to the owners of its matrices' columns, and where this one finds what it
+// gets: of what the ranks send one after the other, without its own.
+template <typename T>
+std::optional<PeerReduce> PeerExchange::places(std::span<const MatrixView<T>> mine,
+                                               std::int64_t rows, std::span<const Index> counts,
+                                               std::span<const Range> shares) {
   for (const Index count : counts)
     if (count > kMostPeerMatrices) return std::nullopt;
   const auto me = std::size_t(board_.rank);
@@ -213,24 +216,41 @@ std::optional<std::vector<const std::byte*>> PeerExchange::exchange_columns(
   std::int64_t most = 0;
   for (std::size_t r = 0; r < shares.size(); ++r) most = std::max(most, place(shares.size(), r));
   if (most / 4 > kMostWords) return std::nullopt;
-  const Places* const places = room(most);
-  if (!places) return std::nullopt;
-  PeerSend send;
+  const Places* const rooms = room(most);
+  if (!rooms) return std::nullopt;
+  PeerReduce reduce;
+  PeerSend& send = reduce.sent;
   send.columns.rows = rows;
   send.matrices = int(mine.size());
   for (std::size_t m = 0; m < mine.size(); ++m) {
     send.from[m] = reinterpret_cast<const std::byte*>(mine[m].data);
-    send.stride[m] = mine[m].stride * std::int64_t(sizeof(float));
+    send.stride[m] = mine[m].stride * std::int64_t(sizeof(T));
   }
-  std::vector<const std::byte*> received(shares.size(), nullptr);
   for (std::size_t r = 0; r < shares.size(); ++r) {
     send.columns.begin[r] = shares[r].begin;
     send.columns.bytes[r] = shares[r].count();
-    send.to[r] = (*places)[r] + place(me, r);
-    if (r != me) received[r] = (*places)[me] + place(r, me);
+    send.to[r] = (*rooms)[r] + place(me, r);
+    if (r != me) reduce.from[r] = (*rooms)[me] + place(r, me);
   }
-  check_(peer_send(next_turn(), send, blocks_for(most), stream));
-  return received;
+  send.blocks = blocks_for(most);
+  return reduce;
+}
+
+std::optional<std::vector<const std::byte*>> PeerExchange::exchange_columns(
+    std::span<const MatrixView<const float>> mine, std::int64_t rows, std::span<const Index> counts,
+    std::span<const Range> shares, cudaStream_t stream) {
+  const std::optional<PeerReduce> at = places(mine, rows, counts, shares);
+  if (!at) return std::nullopt;
+  check_(peer_send(next_turn(), at->sent, stream));
+  return std::vector<const std::byte*>(at->from, at->from + shares.size());
+}
+
+bool PeerExchange::reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
+                                          std::span<const Range> shares, cudaStream_t stream) {
+  const std::vector<Index> counts(shares.size(), Index(wholes.size()));
+  const std::optional<PeerReduce> at = places(wholes, wholes[0].rows, counts, shares);
+  if (at) check_(peer_reduce(next_turn(), *at, stream));
+  return at.has_value();
 }
 
 template <typename T, typename Launch>

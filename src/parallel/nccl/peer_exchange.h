@@ -33,11 +33,14 @@ class PeerExchange {
   /// Bytes [shares[r].begin, shares[r].end) of every row of rank r come to all ranks.
   bool gather_columns(std::byte* whole, std::int64_t stride, std::int64_t rows,
                       std::span<const Range> shares, cudaStream_t stream);
-  /// Where the rows of rank r's matrices stand, packed one matrix after the other, by rank: for work
-  /// that is enqueued before the next call. `shares` in bytes; counts[r]: matrices of rank r.
+  /// Where the rows of rank r's matrices stand, packed one matrix after the other, by rank: for
+  /// work that is enqueued before the next call. `shares` in bytes; counts[r]: matrices of rank r.
   std::optional<std::vector<const std::byte*>> exchange_columns(
       std::span<const MatrixView<const float>> mine, std::int64_t rows,
       std::span<const Index> counts, std::span<const Range> shares, cudaStream_t stream);
+  /// The columns `shares[rank]`, in bytes, of every matrix become the sums of all ranks.
+  bool reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
+                              std::span<const Range> shares, cudaStream_t stream);
   bool all_reduce_sum(std::span<std::int64_t> values, cudaStream_t stream);
   /// Of the bits of magnitudes.
   bool all_reduce_max(std::span<float> values, cudaStream_t stream);
@@ -59,6 +62,9 @@ class PeerExchange {
   void release(const Shared& shared) const;
   const Places* room(std::int64_t bytes);
   PeerBoard next_turn();
+  template <typename T>
+  std::optional<PeerReduce> places(std::span<const MatrixView<T>> mine, std::int64_t rows,
+                                   std::span<const Index> counts, std::span<const Range> shares);
   template <typename T, typename Launch>
   bool join(std::span<T> values, const Launch& launch);
 

@@ -52,7 +52,7 @@ __device__ void move_words(std::uint32_t words, const Read& read, const Write& w
 }
 
 template <typename Word>
-__global__ void __launch_bounds__(kThreads) send_words(PeerBoard board, PeerSend send) {
+__device__ void send_to_all(const PeerBoard& board, const PeerSend& send) {
   for (int away = 1; away < board.ranks; ++away) {
     const int peer = (board.rank + away) % board.ranks;  // no two ranks send to one at a time
     const auto in_row = std::uint32_t(send.columns.bytes[peer] / std::int64_t(sizeof(Word)));
@@ -71,6 +71,39 @@ __global__ void __launch_bounds__(kThreads) send_words(PeerBoard board, PeerSend
     }
   }
   meet(board);
+}
+
+template <typename Word>
+__global__ void __launch_bounds__(kThreads) send_words(PeerBoard board, PeerSend send) {
+  send_to_all<Word>(board, send);
+}
+
+/// A block adds what blocks of its number sent.
+__global__ void __launch_bounds__(kThreads) reduce_words(PeerBoard board, PeerReduce reduce) {
+  using Word = std::int64_t;
+  const PeerSend& sent = reduce.sent;
+  send_to_all<Word>(board, sent);
+  const auto in_row = std::uint32_t(sent.columns.bytes[board.rank] / std::int64_t(sizeof(Word)));
+  const std::uint32_t words = in_row * std::uint32_t(sent.columns.rows);
+  for (int m = 0; m < sent.matrices; ++m) {
+    std::byte* const own = const_cast<std::byte*>(sent.from[m]) + sent.columns.begin[board.rank];
+    const std::int64_t at = std::int64_t(words) * m;
+    const auto place = [&](std::uint32_t i) {
+      const std::uint32_t row = i / in_row;
+      return reinterpret_cast<Word*>(own + row * sent.stride[m]) + (i - row * in_row);
+    };
+    move_words<Word>(
+        words,
+        [&](std::uint32_t i) {
+          Word sum = *place(i);
+          for (int away = 1; away < board.ranks; ++away)
+            sum += __ldcg(
+                reinterpret_cast<const Word*>(reduce.from[(board.rank + away) % board.ranks]) + at +
+                i);
+          return sum;
+        },
+        [&](std::uint32_t i, Word sum) { *place(i) = sum; });
+  }
 }
 
 template <typename Word>
@@ -148,8 +181,7 @@ cudaError_t launch_join(const PeerBoard& board, T* values, std::int64_t count,
 
 }  // namespace
 
-cudaError_t peer_send(const PeerBoard& board, const PeerSend& send, int blocks,
-                      cudaStream_t stream) {
+cudaError_t peer_send(const PeerBoard& board, const PeerSend& send, cudaStream_t stream) {
   std::int64_t bits = 0;
   for (int m = 0; m < send.matrices; ++m)
     bits |= reinterpret_cast<std::intptr_t>(send.from[m]) | send.stride[m];
@@ -158,23 +190,27 @@ cudaError_t peer_send(const PeerBoard& board, const PeerSend& send, int blocks,
       bits |= reinterpret_cast<std::intptr_t>(send.to[r]) | send.columns.begin[r] |
               send.columns.bytes[r];
   if (bits % 16 == 0)
-    send_words<uint4><<<unsigned(blocks), kThreads, 0, stream>>>(board, send);
+    send_words<uint4><<<unsigned(send.blocks), kThreads, 0, stream>>>(board, send);
   else
-    send_words<std::uint32_t><<<unsigned(blocks), kThreads, 0, stream>>>(board, send);
+    send_words<std::uint32_t><<<unsigned(send.blocks), kThreads, 0, stream>>>(board, send);
+  return cudaGetLastError();
+}
+
+cudaError_t peer_reduce(const PeerBoard& board, const PeerReduce& reduce, cudaStream_t stream) {
+  reduce_words<<<unsigned(reduce.sent.blocks), kThreads, 0, stream>>>(board, reduce);
   return cudaGetLastError();
 }
 
 // All ranks must take words of one size, so nothing is asked that they may not have in common.
-cudaError_t peer_gather(const PeerBoard& board, const PeerGather& gather, int blocks,
-                        cudaStream_t stream) {
+cudaError_t peer_gather(const PeerBoard& board, const PeerGather& gather, cudaStream_t stream) {
   std::int64_t bits = gather.stride;
   for (int r = 0; r < board.ranks; ++r) bits |= gather.columns.begin[r] | gather.columns.bytes[r];
   if (bits % 16 == 0)
-    gather_words<uint4><<<unsigned(blocks), kThreads, 0, stream>>>(board, gather);
+    gather_words<uint4><<<unsigned(gather.blocks), kThreads, 0, stream>>>(board, gather);
   else if (bits % 4 == 0)
-    gather_words<std::uint32_t><<<unsigned(blocks), kThreads, 0, stream>>>(board, gather);
+    gather_words<std::uint32_t><<<unsigned(gather.blocks), kThreads, 0, stream>>>(board, gather);
   else
-    gather_words<std::uint16_t><<<unsigned(blocks), kThreads, 0, stream>>>(board, gather);
+    gather_words<std::uint16_t><<<unsigned(gather.blocks), kThreads, 0, stream>>>(board, gather);
   return cudaGetLastError();
 }
 

@@ -37,27 +37,35 @@ struct PeerColumns {
 /// the other from to[r] on.
 struct PeerSend {
   PeerColumns columns;
+  int blocks = 1;  ///< of threads; the same on all ranks
   int matrices = 0;
   const std::byte* from[kMostPeerMatrices] = {};
   std::int64_t stride[kMostPeerMatrices] = {};  ///< bytes from row to row
   std::byte* to[kMostPeers] = {};
 };
-/// As work of `stream`; later work of it finds what the others sent. `blocks` must be the same on
-/// all ranks. Addresses and extents are multiples of 4 bytes.
-cudaError_t peer_send(const PeerBoard& board, const PeerSend& send, int blocks,
-                      cudaStream_t stream);
+/// As work of `stream`; later work of it finds what the others sent. Addresses and extents are
+/// multiples of 4 bytes.
+cudaError_t peer_send(const PeerBoard& board, const PeerSend& send, cudaStream_t stream);
 
 /// Makes `whole` complete: own columns are sent to all others, packed from to[r] on, and theirs,
 /// packed from from[r] on, are put into their places.
 struct PeerGather {
   PeerColumns columns;
+  int blocks = 1;              ///< of threads; the same on all ranks
   std::byte* whole = nullptr;  ///< at a multiple of 16 bytes
   std::int64_t stride = 0;     ///< bytes from row to row, the same on all ranks
   std::byte* to[kMostPeers] = {};
   const std::byte* from[kMostPeers] = {};
 };
-cudaError_t peer_gather(const PeerBoard& board, const PeerGather& gather, int blocks,
-                        cudaStream_t stream);
+cudaError_t peer_gather(const PeerBoard& board, const PeerGather& gather, cudaStream_t stream);
+
+/// Columns begin[rank] of the matrices become the sums over all ranks, of 64-bit words: what the
+/// others bring stands packed from from[r] on, as `sent` says of what this rank sends.
+struct PeerReduce {
+  PeerSend sent;
+  const std::byte* from[kMostPeers] = {};
+};
+cudaError_t peer_reduce(const PeerBoard& board, const PeerReduce& reduce, cudaStream_t stream);
 
 /// `values` become the sums, or the largest, of all ranks: `count` each, sent to places of
 /// `room[r]` of every rank, which has ranks x count of them.
