@@ -51,9 +51,9 @@ std::int64_t group_bytes(const std::string& folder, const std::string& limit_fil
   const auto limit = read_number(folder + "/" + limit_file);
   const auto usage = read_number(folder + "/" + usage_file);
   if (!limit || !usage) return kUnlimited;
-  const std::int64_t free =
-      read_entry(folder + "/memory.stat", reclaimable).value_or(0) + *limit - *usage;
-  return std::max<std::int64_t>(free, 0);
+  // No limit may be the largest number there is: nothing can be added to it.
+  const std::int64_t given_back = read_entry(folder + "/memory.stat", reclaimable).value_or(0);
+  return std::max<std::int64_t>(*limit - std::max<std::int64_t>(*usage - given_back, 0), 0);
 }
 
 std::int64_t control_group_bytes() {
