@@ -126,7 +126,7 @@ class Stopping(RanksTest):
             self.assertNotEqual(code, 0, said)
             self.assertEqual(errors, [], said)
             time.sleep(2)  # mpirun does not wait for its ranks
-            self.check_leavings()
+            self.check_leavings(all_were_killed=True)
             self.clear()
 
 
