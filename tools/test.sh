@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs every test that this machine can run.
-#   tools/test.sh [--sanitizers]
+#   tools/test.sh [--sanitizers | --sanitized-ranks]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 sanitizers=no
+ranks_only=no
 for option in "$@"; do
   case "$option" in
     --sanitizers) sanitizers=yes ;;
+    --sanitized-ranks) ranks_only=yes ;;
     -h | --help)
-      echo "usage: tools/test.sh [--sanitizers]"
+      echo "usage: tools/test.sh [--sanitizers | --sanitized-ranks]"
       echo "  Builds the preset cpu and runs its tests. With nvcc on this machine it also compiles the preset cuda, and"
       echo "  with a GPU runs its tests. --sanitizers adds the presets asan and tsan (two more builds of everything)."
+      echo "  --sanitized-ranks builds the programs in the preset asan and runs the tests of ranks that are killed, hang or fail"
+      echo "  with them under mpirun, and nothing else."
       exit 0
       ;;
     *)
@@ -38,12 +42,19 @@ configure() {
 heading "dependencies"
 tools/install_dependencies.sh
 
+# mpirun refuses root and more ranks than cores unless told.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+
+if [ "$ranks_only" = yes ]; then
+  heading "build and test: ranks in the preset asan"
+  configure asan
+  cmake --build --preset asan -j "$jobs" --target trainer predictor evaluator importer communicator_mpi_test
+  exec ctest --preset asan -L '^(ranks|mpi)$' -j 1  # one after the other: several ranks share the cores in each
+fi
+
 heading "build: preset cpu"
 configure cpu
 cmake --build --preset cpu -j "$jobs"
-
-# mpirun refuses root and more ranks than cores unless told.
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 
 if [ "$sanitizers" = yes ]; then
   for preset in asan tsan; do
