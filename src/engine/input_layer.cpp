@@ -51,9 +51,6 @@ void InputLayer::prepare(const Compute& compute, const BatchView& batch, Index b
 void InputLayer::prepare_sparse(const Compute& compute, const BatchView& batch, Pass pass,
                                 bool transpose, const StepPosition& position, Copy& copy) {
   InputPreparation preparation;
-  require(has_feature_weights_ || !weights_features(),
-          "InputLayer::prepare: weights of features were not set; call weigh_features, or load a "
-          "model");
   preparation.feature_weight = feature_weight_.view();
   preparation.normalise_l2 = descriptor_->normalize == InputNormalization::l2;
   if (pass == Pass::training) {

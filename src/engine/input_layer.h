@@ -16,6 +16,7 @@ class InputLayer {
              Memory& memory);
 
   bool weights_features() const { return !feature_weight_.empty(); }
+  bool is_ready() const { return has_feature_weights_ || !weights_features(); }
   void set_feature_weights(const std::vector<float>& weights);
   std::vector<float> feature_weights() const;
   Index bytes_of_weights() const { return feature_weight_.bytes(); }

@@ -45,6 +45,8 @@ void Network::load(const BoundBatch& batch, Pass pass, const StepPosition& posit
   loaded_.assign(batches_.size(), false);
   for (int layer : order_) {
     const auto at = std::size_t(layer);
+    require(!inputs_[at] || inputs_[at]->is_ready(),
+            "Network: weights of features were not set; call weigh_features, or load a model");
     if (!batches_[at] || !batch.of_layer[at]) continue;
     if (pass == Pass::prediction && !inputs_[at] && !with_targets) continue;
     batches_[at]->load(context_.compute, *batch.of_layer[at]);

@@ -46,8 +46,9 @@ class FeatureWeights : public testing::Test {
                                      purpose);
   }
   // Weights and parameters after training.
-  std::pair<std::vector<float>, std::vector<float>> train_on(DataBinding data, bool moved) const {
+  std::pair<std::vector<float>, std::vector<float>> train_on(DataBinding given, bool moved) const {
     const std::unique_ptr<Runtime> runtime = make_test_runtime(2);
+    DataBinding data = std::move(given);  // may come to stand in the runtime's memory
     const auto one = make_single_process();
     const Context context = runtime->context(*one);
     const auto network = network_for(data, context);
