@@ -3,6 +3,7 @@
 
 #include "norn/data/batch_loader.h"
 
+#include "dataset_items.h"
 #include "norn/base/error.h"
 
 #include <algorithm>
@@ -91,9 +92,9 @@ BatchLoader::BatchLoader(std::vector<Dataset*> sets, const BatchOrder& order, In
   for (const Dataset* set : sets) {
     if (set->info().examples != order.examples()) {
       throw DataError(
-          fmt::format("data set \"{}\" has {} examples where {} are expected; every data "
-                      "set of a network needs the same examples, import them together",
-                      set->info().name, set->info().examples, order.examples()));
+          fmt::format("{} has {} examples where {} are expected; every data set of a network "
+                      "needs the same examples, import them together",
+                      place(set->info()), set->info().examples, order.examples()));
     }
   }
   state_ = std::make_unique<State>(std::move(sets), order);

@@ -150,9 +150,11 @@ class InfoReader {
     info_.examples = needed_dimension("examplesDim");
     info_.unique_examples =
         file_.dimension(item("uniqueExamplesDim", info_.number)).value_or(info_.examples);
-    if (info_.unique_examples == 0) fail("it stores no rows");
+    if (info_.unique_examples == 0)
+      fail(fmt::format("dimension {} is 0, expected at least 1",
+                       item("uniqueExamplesDim", info_.number)));
     if (!info_.indexed && info_.unique_examples != info_.examples) {
-      fail(fmt::format("it stores {} rows for {} examples but is not Indexed",
+      fail(fmt::format("it stores {} rows for {} examples, but only an Indexed set shares rows",
                        info_.unique_examples, info_.examples));
     }
     if (info_.indexed) need_variable("index", info_.examples);
@@ -171,7 +173,10 @@ class InfoReader {
     // Dense and Boolean: one class number an example.
     const Index row = info_.boolean ? 1 : info_.width();
     Index elements = 0;
-    if (__builtin_mul_overflow(info_.unique_examples, row, &elements)) fail("its size overflows");
+    if (__builtin_mul_overflow(info_.unique_examples, row, &elements)) {
+      fail(fmt::format("its {} rows of {} units are more than a file can hold",
+                       info_.unique_examples, row));
+    }
     if (info_.boolean) info_.entries = elements;
     need_variable("data", elements);
   }

@@ -8,6 +8,7 @@
 #include "norn/base/error.h"
 
 #include <array>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -39,17 +40,21 @@ std::uint32_t bits_of(const DatasetInfo& info) {
 }
 
 void check_definition(const DatasetInfo& info) {
-  const auto fail = [&](const std::string& problem) {
-    throw ShapeError(fmt::format("{}: {}", place(info), problem));
+  const auto need = [&](bool holds, const std::string& problem) {
+    if (!holds) throw ShapeError(fmt::format("DatasetWriter: {}: {}", place(info), problem));
   };
-  if (info.dimensions < 1 || info.dimensions > 3) fail("it needs 1 to 3 dimensions");
-  if (info.width() < 1) fail("its width is 0, expected at least 1");
-  if (info.examples < 1 || info.unique_examples < 1) fail("it has no examples");
-  if (!info.indexed && info.examples != info.unique_examples)
-    fail("only an Indexed set shares rows");
-  if (info.unique_examples > Index(0xffffffff) && info.indexed) fail("an index has 32 bits");
-  if (info.sparse && info.entries < 1) fail("it has no entries");
-  if (info.weighted && info.examples < 1) fail("weights without examples");
+  constexpr Index kMostRows = std::numeric_limits<Column>::max();
+  need(info.dimensions >= 1 && info.dimensions <= 3,
+       fmt::format("it has {} dimensions, expected 1 to 3", info.dimensions));
+  need(info.width() >= 1, fmt::format("its width is {}, expected at least 1", info.width()));
+  need(info.examples >= 1 && info.unique_examples >= 1, "it has no examples");
+  need(info.indexed || info.examples == info.unique_examples,
+       fmt::format("it stores {} rows for {} examples, but only an Indexed set shares rows",
+                   info.unique_examples, info.examples));
+  need(!info.indexed || info.unique_examples <= kMostRows,
+       fmt::format("it stores {} rows, but an index of 32 bits counts to {}", info.unique_examples,
+                   kMostRows));
+  need(!info.sparse || info.entries >= 1, "it is sparse and has no entries");
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ class DsstneParser final : public RowParser {
     const std::string_view feature = entry.substr(0, comma);
     if (feature.empty())
       throw Malformed{fmt::format("{} has a value but no feature", excerpt(entry))};
+    check_length(feature, "feature");
     row.features.push_back(feature);
     if (comma == std::string_view::npos) {
       if (values_ == TextValues::require) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <string_view>
@@ -130,8 +131,10 @@ void seal_file(const fs::path& file, const std::vector<ByteRange>& elements,
   }
   out.close();
   if (!sum || !out)
-    throw DataError(fmt::format("{}: cannot be sealed: check the disk's free space and permissions",
-                                shown.string()));
+    throw DataError(
+        fmt::format("{}: its checksum cannot be written at its end: {}; check the disk's free "
+                    "space and permissions",
+                    shown.string(), error ? error.message() : std::strerror(errno)));
 }
 
 bool check_seal(const fs::path& file) {

@@ -17,8 +17,8 @@ namespace norn {
 namespace {
 
 constexpr std::uint64_t kBlockBytes = std::uint64_t(1) << 20;
-constexpr std::size_t kLongestLabel = std::numeric_limits<std::uint16_t>::max();
 constexpr std::size_t kFirstSlots = 1024;
+static_assert(LabelIndex::kLongestLabel == std::numeric_limits<std::uint16_t>::max());
 
 /// The two halves of a 128-bit product, folded: every bit of the operands reaches the result.
 std::uint64_t fold(std::uint64_t a, std::uint64_t b) {

@@ -45,6 +45,9 @@ Listing read_listing(const fs::path& path) {
     const std::string_view label = line.substr(0, tab);
     const auto number = parse_integer(line.substr(tab + 1));
     if (label.empty()) fail("the label is empty");
+    if (label.size() > LabelIndex::kLongestLabel)
+      fail(fmt::format("the label {} has {} bytes, more than {}", excerpt(label), label.size(),
+                       LabelIndex::kLongestLabel));
     if (!number || *number < 0) {
       fail(fmt::format("{} is not a number from 0", excerpt(line.substr(tab + 1))));
     }

@@ -3,6 +3,8 @@
 
 #include "row_parser.h"
 
+#include "norn/data/label_index.h"
+
 #include <charconv>
 #include <cmath>
 
@@ -24,10 +26,18 @@ float parse_value(std::string_view text) {
   return value;
 }
 
+void check_length(std::string_view label, const char* what) {
+  if (label.size() > LabelIndex::kLongestLabel) {
+    throw Malformed{fmt::format("the name of the {} {} has {} bytes, more than {}", what,
+                                excerpt(label), label.size(), LabelIndex::kLongestLabel)};
+  }
+}
+
 namespace {
 
 void check_label(std::string_view label, const char* what, std::string_view forbidden) {
   if (label.empty()) throw Malformed{fmt::format("the {} has no name", what)};
+  check_length(label, what);
   const std::size_t at = label.find_first_of(forbidden);
   if (at == std::string_view::npos) return;
   const char separator = label[at];

@@ -32,7 +32,9 @@ std::unique_ptr<RowParser> make_column_parser(const TextOptions& options, char s
 
 /// A finite number; throws Malformed.
 float parse_value(std::string_view text);
-/// Throws Malformed for a label that is empty or could not be written as DSSTNE text.
+/// Throws Malformed for a label that is longer than a label may be.
+void check_length(std::string_view label, const char* what);
+/// The same for a label that is empty or could not be written as DSSTNE text.
 void check_example_label(std::string_view label);
 void check_feature_label(std::string_view label);
 /// For messages: the beginning of a text, quoted.

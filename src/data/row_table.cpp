@@ -67,7 +67,11 @@ void RowTable::add(Column example, std::span<const Column> features,
     ++rows_;
     in_order_ = in_order_ && (rows_ == 1 || example > last_);
   } else {
-    if (added >= kAbsent - count) throw DataError("an example has more than 4,294,967,294 entries");
+    if (added >= kAbsent - count)
+      throw DataError(
+          fmt::format("example number {} has more than {} entries in all its lines; give it "
+                      "fewer lines",
+                      example, kAbsent - 1));
     count += added;
     in_order_ = false;
   }

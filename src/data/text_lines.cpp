@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t(1) << 22;
 constexpr int kBlocks = 3;
-constexpr std::size_t kLongestLine = std::size_t(1) << 30;
+constexpr std::size_t kLongestLine = std::size_t(1) << 28;
 
 struct GzClose {
   void operator()(gzFile file) const { gzclose(file); }
@@ -48,8 +48,8 @@ std::vector<fs::path> text_files(const fs::path& path) {
     if (entry.is_regular_file()) files.push_back(entry.path());
   }
   if (problem) {
-    throw DataError(
-        fmt::format("{}: cannot list the folder: {}", path.string(), problem.message()));
+    throw DataError(fmt::format("{}: cannot list the folder: {}; check its permissions",
+                                path.string(), problem.message()));
   }
   if (files.empty()) {
     throw DataError(fmt::format("{}: the folder has no files; name one with text", path.string()));
@@ -138,10 +138,12 @@ struct TextLines::Reader {
       if (!block) return false;
       const int got = gzread(file.get(), block->bytes.data(), unsigned(kBlockBytes));
       int code = 0;
-      const char* const text = gzerror(file.get(), &code);
+      std::string_view text = gzerror(file.get(), &code);
+      if (text.starts_with(name + ": ")) text.remove_prefix(name.size() + 2);
       if (got < 0 || code == Z_BUF_ERROR) {
-        throw DataError(fmt::format("{}: cannot read: {}; the file may be truncated or damaged",
-                                    name, code == Z_ERRNO ? std::strerror(errno) : text));
+        throw DataError(
+            fmt::format("{}: cannot read: {}; the file may be truncated or damaged", name,
+                        code == Z_ERRNO ? std::string_view(std::strerror(errno)) : text));
       }
       block->used = std::size_t(got);
       block->file = number;

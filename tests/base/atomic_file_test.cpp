@@ -6,6 +6,7 @@
 #include "norn/base/error.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -18,8 +19,26 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+namespace {
+
+// What fsync() says of folders, where it is not 0: a disk that fails cannot be had.
+int folder_sync_error = 0;
+
+}  // namespace
+
+// In place of the C library's.
+extern "C" int fsync(int descriptor) {
+  struct stat about {};
+  if (folder_sync_error != 0 && ::fstat(descriptor, &about) == 0 && S_ISDIR(about.st_mode)) {
+    errno = folder_sync_error;
+    return -1;
+  }
+  return int(::syscall(SYS_fsync, descriptor));
+}
 
 namespace norn {
 namespace {
@@ -47,6 +66,15 @@ class AtomicFileTest : public testing::Test {
   static std::string message_for(const fs::path& path) {
     try {
       const AtomicFile file(path);
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  static std::string commit_message(AtomicFile& file) {
+    try {
+      file.commit();
     } catch (const DataError& error) {
       return error.what();
     }
@@ -93,9 +121,38 @@ TEST_F(AtomicFileTest, FailedCommitLeavesTheOldFile) {
   write(path, "old");
   {
     AtomicFile file(path);  // nothing was written
-    EXPECT_THROW(file.commit(), DataError);
+    EXPECT_EQ(commit_message(file), path.string() +
+                                        ": what was written could not be stored: No such file or "
+                                        "directory; write elsewhere");
   }
   EXPECT_EQ(read(path), "old");
+}
+
+TEST_F(AtomicFileTest, FileWhosePlaceWasTakenIsNamed) {
+  const fs::path path = folder_ / "model.nc";
+  AtomicFile file(path);
+  write(file.temporary(), "new");
+  fs::create_directory(path);
+  EXPECT_EQ(commit_message(file), path.string() +
+                                      ": the finished file could not be renamed into place: Is a "
+                                      "directory; write elsewhere");
+}
+
+TEST_F(AtomicFileTest, FolderThatCannotBeStoredIsNamed) {
+  const fs::path path = folder_ / "model.nc";
+  AtomicFile file(path);
+  write(file.temporary(), "new");
+  folder_sync_error = EIO;
+  const std::string message = commit_message(file);
+  EXPECT_EQ(message, path.string() +
+                         ": its folder could not be synced: Input/output error; write elsewhere");
+  // What some file systems say of every folder.
+  folder_sync_error = EINVAL;
+  AtomicFile again(path);
+  write(again.temporary(), "newer");
+  EXPECT_EQ(commit_message(again), "no error");
+  folder_sync_error = 0;
+  EXPECT_EQ(read(path), "newer");
 }
 
 TEST_F(AtomicFileTest, WhatAKilledProcessLeftIsRemoved) {
@@ -166,7 +223,7 @@ TEST_F(AtomicFileTest, NameThatIsTooLongIsToldBeforeTheWork) {
 TEST_F(AtomicFileTest, FolderAndDeviceAreRefused) {
   EXPECT_THAT(message_for(folder_), HasSubstr("is a folder"));
   EXPECT_THAT(message_for("/dev/null"), HasSubstr("is not a regular file"));
-  EXPECT_THAT(message_for(""), HasSubstr("no file name"));
+  EXPECT_EQ(message_for(""), "\"\": no file name; name a file to write");
 }
 
 TEST_F(AtomicFileTest, LinkStaysALink) {

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 
 namespace norn {
 namespace {
@@ -435,6 +436,33 @@ TEST(RowTable, OrdersRowsInBucketsLikeAMap) {
     }
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "spill files have no names";
+}
+
+TEST(RowTable, RefusesMoreEntriesThanItCanCount) {
+  const TempDir folder;
+  RowTable table(folder.path(), false);
+  table.add(3, std::vector<Column>{1}, {});
+  // Room that is never touched: the row is refused before it is read.
+  constexpr std::size_t kMany = 0xfffffffe;
+  void* const room = ::mmap(nullptr, kMany * sizeof(Column), PROT_NONE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(room, MAP_FAILED);
+  EXPECT_EQ(message_of([&] {
+              table.add(3, {static_cast<const Column*>(room), kMany}, {});
+            }),
+            "example number 3 has more than 4294967294 entries in all its lines; give it fewer "
+            "lines");
+  ::munmap(room, kMany * sizeof(Column));
+  EXPECT_EQ(table.entries(), 1);
+}
+
+TEST(Import, NeedsANameForItsDataSets) {
+  Pair pair("a\tx\n");
+  pair.options.name.clear();
+  EXPECT_EQ(message_of<UsageError>([&] { pair.run(); }), "--name is empty; name the data sets");
+  SetImport set;
+  EXPECT_EQ(message_of<UsageError>([&] { import_set(set, Log()); }),
+            "-d is empty; name the data set");
 }
 
 TEST(RowCleaner, FindsDuplicatesOfSmallAndLargeNumbers) {

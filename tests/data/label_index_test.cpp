@@ -101,8 +101,34 @@ TEST(LabelIndexFile, NamesFileLineAndValueOfEveryDefect) {
   expect("a\t0\nb\t2\n",
          "the number 2 of label \"b\" is out of range; the numbers of 2 labels must be 0 to 1");
   expect("a\t1\nb\t1\n", "the number 1 of label \"b\" occurs twice");
-  EXPECT_THAT(message_of([&] { read_label_index(folder / "none"); }),
-              HasSubstr("no such index file"));
+  expect(
+      std::string(65'536, 'l') + "\t0\n",
+      fmt::format("bad:1: the label \"{}...\" has 65536 bytes, more than 65535; an index file has "
+                  "lines of label, tab and number",
+                  std::string(40, 'l')));
+  const std::string none = (folder / "none").string();
+  EXPECT_EQ(message_of([&] { read_label_index(none); }),
+            none + ": no such index file; check the path");
+}
+
+TEST(LabelIndexFile, NamesTheFileWhenTheDiskIsFull) {
+  const TempDir folder;
+  const std::string file = (folder / "full").string();
+  LabelIndex index;
+  for (int i = 0; i < 3000; ++i) index.add(fmt::format("label {}", i));
+  EXPECT_EQ(with_file_size_limit(
+                8192, [&] { return message_of([&] { write_label_index(file, index); }); }),
+            file + ": cannot write: File too large; check the disk's free space and permissions");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(LabelIndex, RefusesALabelThatIsTooLong) {
+  LabelIndex index;
+  index.add(std::string(65'535, 'l'));
+  EXPECT_EQ(message_of([&] { index.add(std::string(65'536, 'l')); }),
+            fmt::format("the label beginning \"{}\" has 65536 bytes, more than 65535; shorten it",
+                        std::string(40, 'l')));
+  EXPECT_EQ(index.size(), 1);
 }
 
 }  // namespace

@@ -84,6 +84,15 @@ inline std::string with_file_size_limit(rlim_t bytes, const std::function<std::s
   return result;
 }
 
+/// Runs `work` as a user who owns nothing; whoever is not the superuser stays who it is.
+inline std::string without_privileges(const std::function<std::string()>& work) {
+  const uid_t user = ::geteuid();
+  if (user == 0 && ::seteuid(65534) != 0) throw std::runtime_error("cannot become another user");
+  const std::string result = work();
+  if (user == 0 && ::seteuid(user) != 0) throw std::runtime_error("cannot come back");
+  return result;
+}
+
 /// Makes a NetCDF file from CDL text with ncgen, a writer independent of ours.
 inline void write_cdl(const std::filesystem::path& path, const std::string& cdl) {
   const std::filesystem::path source = path.string() + ".cdl";

@@ -3,6 +3,7 @@
 
 #include "norn/data/tensor_file.h"
 
+#include "data/file_seal.h"
 #include "support.h"
 
 #include <cmath>
@@ -18,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 TEST(TensorFile, AttributesComeBackTheSame) {
   const TempDir folder;
@@ -51,8 +53,14 @@ TEST(TensorFile, AttributesComeBackTheSame) {
               HasSubstr("x.nc: attribute \"none\" is missing"));
   EXPECT_THAT(message_of([&] { reader.integer("text"); }),
               HasSubstr("attribute \"text\" is text, expected a whole number"));
-  EXPECT_THAT(message_of([&] { reader.integer("f32"); }), HasSubstr("expected a whole number"));
-  EXPECT_THAT(message_of([&] { reader.text("f32"); }), HasSubstr("is a number, expected text"));
+  const auto expect = [&](const std::function<void()>& read, const char* words) {
+    EXPECT_EQ(message_of(read), fmt::format("{}: {}; the file may be damaged or of another kind",
+                                            (folder / "x.nc").string(), words));
+  };
+  expect([&] { reader.integer("f32"); },
+         "attribute \"f32\" is 0.1, of a floating-point type, expected a whole number");
+  expect([&] { reader.number("text"); }, "attribute \"text\" is text, expected a number");
+  expect([&] { reader.text("f32"); }, "attribute \"f32\" is a number, expected text");
 }
 
 TEST(TensorFile, VectorsWrittenInAnyOrderComeBackTheSame) {
@@ -159,7 +167,8 @@ TEST(TensorFile, VerifyNamesTheDamagedVariable) {
   write_text(folder / "damaged.nc", bytes);
   TensorFileReader(folder / "x.nc").verify();
   EXPECT_THAT(message_of([&] { TensorFileReader(folder / "damaged.nc").verify(); }),
-              HasSubstr("damaged.nc: variable \"second\" is damaged: its checksum is"));
+              MatchesRegex(".*/damaged.nc: variable \"second\" is damaged: its checksum is "
+                           "[0-9a-f]{8}, expected [0-9a-f]{8}; use an older copy of the file"));
 }
 
 TEST(TensorFile, NoFlippedByteAndNoCutGoesUnseen) {
@@ -196,6 +205,45 @@ TEST(TensorFile, NoFlippedByteAndNoCutGoesUnseen) {
     write_text(path, bytes.substr(0, bytes.size() - cut));
     ASSERT_THAT(message_of(verify), HasSubstr("x.nc: ")) << cut;
   }
+}
+
+TEST(TensorFile, NamesDamageOfTheSealAndOfTheHeader) {
+  const TempDir folder;
+  const std::string file = (folder / "x.nc").string();
+  {
+    TensorFileWriter writer(file);
+    writer.attribute("number", std::int32_t(1));
+    writer.define_float("v", "vDim", 10);
+    writer.write("v", 0, std::vector<float>(10, 1.0f));
+    writer.commit();
+  }
+  const std::string bytes = read_text(file);
+  const auto error = [&](std::size_t at, char flip) {
+    std::string damaged = bytes;
+    damaged[at] = char(damaged[at] ^ flip);
+    write_text(file, damaged);
+    return message_of([&] { TensorFileReader{file}; });
+  };
+  EXPECT_THAT(error(bytes.find("number"), 1),
+              MatchesRegex(".*/x.nc: the header is damaged, or another program changed it: its "
+                           "checksum is [0-9a-f]{8}, expected [0-9a-f]{8}; use an older copy of "
+                           "the file"));
+  // The count of runs, and the place of a run.
+  const std::string words =
+      file + ": the seal at its end is damaged; use an older copy of the file";
+  EXPECT_EQ(error(bytes.size() - 13, 1), words);
+  EXPECT_EQ(error(bytes.size() - 29, 1), words);
+}
+
+TEST(TensorFile, NamesTheFileWhenThereIsNoRoomForItsSeal) {
+  const TempDir folder;
+  const auto written = folder / "x.nc.tmp";
+  write_text(written, std::string(1000, 'x'));
+  EXPECT_EQ(
+      with_file_size_limit(1000,
+                           [&] { return message_of([&] { seal_file(written, {}, "x.nc"); }); }),
+      "x.nc: its checksum cannot be written at its end: File too large; check the disk's free "
+      "space and permissions");
 }
 
 TEST(TensorFile, NamesFilesThatAreMissingTruncatedOrTooLarge) {

@@ -86,6 +86,61 @@ TEST(DsstneText, NamesLineValueAndNextStepOfEveryDefect) {
   expect("a\tx,1e39", "the value \"1e39\" is not a finite 32-bit number" + next);
   expect("a\tx,1e999", "the value \"1e999\" is not a finite 32-bit number" + next);
   expect("a\tx", "the feature \"x\" has no value" + next, TextValues::require);
+  const std::string name(65'536, 'n'), begin(40, 'n');
+  expect(name + "\tx",
+         "the name of the example \"" + begin + "...\" has 65536 bytes, more than 65535" + next);
+  expect("a\tx:" + name + ",1",
+         "the name of the feature \"" + begin + "...\" has 65536 bytes, more than 65535" + next);
+}
+
+TEST(TextReader, NamesFilesThatCannotBeRead) {
+  const TempDir folder;
+  const std::string closed = (folder / "closed").string(), text = (folder / "closed.txt").string(),
+                    cut = (folder / "cut.txt.gz").string();
+  const auto error = [](const std::string& file) {
+    return message_of([&] {
+      TextReader reader(file, {});
+      rows_of(reader);
+    });
+  };
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
+  std::filesystem::create_directory(closed);
+  write_text(text, "a\t1\n");
+  for (const std::string& path : {closed, text})
+    std::filesystem::permissions(path, std::filesystem::perms::none);
+  EXPECT_EQ(without_privileges([&] { return error(closed); }),
+            closed + ": cannot list the folder: Permission denied; check its permissions");
+  EXPECT_EQ(without_privileges([&] { return error(text); }),
+            text + ": cannot open: Permission denied; check the path and its permissions");
+  const gzFile file = gzopen(cut.c_str(), "wb");
+  for (int i = 0; i < 1000; ++i) gzprintf(file, "example%d\t%d\n", i, i * i);
+  gzclose(file);
+  std::filesystem::resize_file(cut, 1000);
+  EXPECT_EQ(error(cut),
+            cut + ": cannot read: unexpected end of file; the file may be truncated or damaged");
+}
+
+TEST(TextReader, NamesALineThatEndsNowhere) {
+  // Gzip's members follow one another: 4 MiB of one letter, 64 times and once more.
+  const TempDir folder;
+  const std::string file = (folder / "one.txt.gz").string();
+  const gzFile member = gzopen(file.c_str(), "wb9");
+  const std::string letters(1 << 22, 'a');
+  gzwrite(member, letters.data(), unsigned(letters.size()));
+  gzclose(member);
+  const std::string once = read_text(file);
+  std::string all;
+  for (int i = 0; i < 65; ++i) all += once;
+  write_text(file, all);
+  EXPECT_EQ(message_of([&] { TextReader(file, {}); }),
+            file + ":1: the line is longer than 268435456 bytes; is this a text file?");
+}
+
+TEST(TextReader, NamesAHeaderLineThatIsBroken) {
+  TextOptions options = with(TextValues::ignore, TextFormat::csv);
+  options.example_column = "user";
+  EXPECT_EQ(error_of("\"user,item\n1,2\n", options),
+            "t.txt:1: \"\"user,item\" has no closing quote; correct the header line");
 }
 
 TEST(DsstneText, PassesOverAsManyMalformedLinesAsAllowed) {
@@ -133,11 +188,13 @@ TEST(TextReader, ReadsLinesAcrossBlocksLikeAReaderOfLines) {
   std::string text;
   Rows expected;
   while (text.size() < (std::size_t(10) << 20)) {  // several blocks of the reader
-    const std::size_t length = random() % 50 == 0 ? 200'000 : random() % 3000;
-    const std::string features(length, char('a' + random() % 26));
-    expected.push_back(fmt::format("e{}|{}|||", expected.size(), features));
-    text +=
-        fmt::format("e{}\t{}{}", expected.size() - 1, features, random() % 2 == 0 ? "\n" : "\r\n");
+    const bool is_long = random() % 50 == 0;
+    const std::vector<std::string> features(
+        is_long ? 4 : 1,
+        std::string(is_long ? 50'000 : 1 + random() % 3000, char('a' + random() % 26)));
+    text += fmt::format("e{}\t{}{}", expected.size(), fmt::join(features, ":"),
+                        random() % 2 == 0 ? "\n" : "\r\n");
+    expected.push_back(fmt::format("e{}|{}|||", expected.size(), fmt::join(features, " ")));
   }
   write_text(folder / "t.txt", text);
   TextReader plain(folder / "t.txt", with(TextValues::ignore, TextFormat::dsstne));

@@ -93,6 +93,10 @@ IMPORTING = (
      "the index with -m, or choose with --empty-rows drop or keep"),
     ("importer", (*IMPORT, "-i", "others.txt", "-s", "s2", "-f", "known.index", "--empty-rows", "drop"), 3,
      "others.txt: no features are left for x.nc; check the text and the feature index known.index"),
+    ("importer", (*IMPORT, "-i", "requests.txt", "--features", "x.nc"), 2,
+     "x.nc would be written twice; choose another output"),
+    ("importer", (*IMPORT, "-i", "requests.txt", "--target", "labels.libsvm"), 2,
+     "the target is LibSVM text and the input is not; use --separate-targets"),
     ("importer", (*IMPORT, "-i", "others.txt", "-s", "two.samples", "-f", "f", "-c"), 3,
      'others.txt: example "somebody" of two.samples is missing, so the rows would not match files written '
      "with it before; use the same examples in all texts, or choose with --missing-examples empty or drop"),

@@ -25,8 +25,9 @@ class LabelIndex {
   Index size() const { return Index(position_.size()); }
   bool empty() const { return position_.empty(); }
   std::optional<Index> find(std::string_view label) const;
+  static constexpr std::size_t kLongestLabel = 65'535;  ///< bytes
   /// The label's number; it gets the next one when it is new. Throws DataError for a label of more
-  /// than 65,535 bytes.
+  /// than kLongestLabel bytes.
   Index add(std::string_view label);
   static constexpr Column kUnknown = 0xffffffff;
   enum class Absent { add, report };
