@@ -34,7 +34,9 @@ std::vector<Listed> list_all(const DataSources& sources) {
 }
 
 // The set of that name; when several files have one, the file of the layer's own side wins.
-const DatasetInfo& choose(const std::vector<Listed>& all, const LayerDescriptor& layer) {
+const DatasetInfo& choose(const std::vector<Listed>& all, const NetworkDescriptor& network,
+                          std::size_t number, const std::string& where) {
+  const LayerDescriptor& layer = network.layers[number];
   const Listed* best = nullptr;
   std::vector<std::string> names;
   for (const Listed& listed : all) {
@@ -45,10 +47,33 @@ const DatasetInfo& choose(const std::vector<Listed>& all, const LayerDescriptor&
   if (!best) {
     const std::string hint = did_you_mean(layer.dataset, names);
     throw DataError(
-        fmt::format("layer \"{}\": data set \"{}\" is in none of the files{} They hold: {}",
-                    layer.name, layer.dataset, hint.empty() ? "." : hint, join(names)));
+        problem_of(network, number, "DataSet",
+                   fmt::format("data set \"{}\" is in none of the files{} They hold: {}",
+                               layer.dataset, hint.empty() ? "." : hint, join(names)),
+                   where)
+            .text());
   }
   return best->info;
+}
+
+std::vector<std::size_t> layers_with_data(const NetworkDescriptor& network,
+                                          DataBinding::Layers layers, const std::string& where) {
+  std::vector<std::size_t> numbers;
+  std::vector<Problem> problems;
+  for (std::size_t i = 0; i < network.layers.size(); ++i) {
+    const LayerDescriptor& layer = network.layers[i];
+    const bool input = layer.kind == LayerKind::input;
+    const bool output = layer.kind == LayerKind::output;
+    if (!input && !(output && layers == DataBinding::Layers::inputs_and_outputs)) continue;
+    numbers.push_back(i);
+    if (layer.dataset.empty())
+      problems.push_back(problem_of(
+          network, i, "",
+          fmt::format("names no DataSet; an {} layer needs one", input ? "Input" : "Output"),
+          where));
+  }
+  if (!problems.empty()) throw ProblemsError(std::move(problems));
+  return numbers;
 }
 
 // Memory that the contents take when they are held.
@@ -68,15 +93,8 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
   const std::vector<Listed> all = list_all(sources);
   std::vector<std::pair<int, const DatasetInfo*>> chosen;
   std::int64_t total = 0;
-  for (std::size_t i = 0; i < network.layers.size(); ++i) {
-    const LayerDescriptor& layer = network.layers[i];
-    const bool input = layer.kind == LayerKind::input;
-    const bool output = layer.kind == LayerKind::output;
-    if (!input && !(output && layers == Layers::inputs_and_outputs)) continue;
-    if (layer.dataset.empty())
-      throw UsageError(fmt::format("layer \"{}\" names no DataSet; an {} layer needs one",
-                                   layer.name, input ? "Input" : "Output"));
-    chosen.emplace_back(int(i), &choose(all, layer));
+  for (const std::size_t layer : layers_with_data(network, layers, sources.where)) {
+    chosen.emplace_back(int(layer), &choose(all, network, layer, sources.where));
     total += bytes_of_contents(*chosen.back().second);
   }
   for (const auto& [layer, info] : chosen) {

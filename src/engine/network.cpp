@@ -86,21 +86,8 @@ Network::Network(Graph graph, const std::vector<DatasetShape>& shapes, const Con
 Network::~Network() = default;
 
 void Network::check_runnable() const {
-  if (const auto reason = why_not_runnable(graph_)) throw UsageError(*reason);
-  if (purpose_ == Pass::prediction) return;  // which drops nothing
-  for (const LayerDescriptor& layer : graph_.network.layers) {
-    const bool softmax = std::holds_alternative<SoftMax>(layer.activation);
-    if (layer.kind == LayerKind::output && layer.dropout > 0.0f)
-      throw UsageError(fmt::format(
-          "layer \"{}\": pDropout {} on an Output layer is not supported; move it to the "
-          "Hidden layer before it",
-          layer.name, layer.dropout));
-    if (layer.kind == LayerKind::hidden && softmax && layer.dropout > 0.0f)
-      throw UsageError(fmt::format(
-          "layer \"{}\": pDropout {} on a SoftMax layer is not supported; remove one of the "
-          "two",
-          layer.name, layer.dropout));
-  }
+  const Use use = purpose_ == Pass::training ? Use::training : Use::prediction;
+  if (const auto reason = why_not_runnable(graph_, use)) throw UsageError(*reason);
 }
 
 // A layer takes part when it leads to an output; in a network without outputs all do.
@@ -220,20 +207,13 @@ void Network::build_outcome() {
 // A sparse source reads whole rows of its weights, so a matrix that one uses is stored by source
 // unit.
 bool Network::store_by_destination(int owner_edge) const {
-  std::optional<bool> wanted;
   for (std::size_t e = 0; e < graph_.edges.size(); ++e) {
     const Edge& edge = graph_.edges[e];
     const bool uses = int(e) == owner_edge || edge.shared_with == owner_edge;
     if (!uses || !sparse_input_[std::size_t(edge.source)]) continue;
-    const bool by_destination = int(e) != owner_edge && edge.transposed;
-    if (wanted && *wanted != by_destination)
-      throw UsageError(fmt::format(
-          "layer \"{}\": SharedWeights: a sparse input cannot use the same matrix both ways "
-          "round; remove one of the two",
-          graph_.network.layers[std::size_t(edge.destination)].name));
-    wanted = by_destination;
+    return int(e) != owner_edge && edge.transposed;  // as all of them: make_graph() has checked it
   }
-  return wanted.value_or(true);
+  return true;
 }
 
 void Network::build_weights() {
@@ -265,10 +245,7 @@ void Network::build_weights() {
     for (int e : graph_.sources[std::size_t(layer)]) {
       const Edge& edge = graph_.edges[std::size_t(e)];
       Weights* weights = weights_[std::size_t(edge.shared_with >= 0 ? edge.shared_with : e)].get();
-      if (!weights)
-        throw UsageError(fmt::format(
-            "layer \"{}\": SharedWeights name a connection of a layer that leads to no Output",
-            graph_.network.layers[std::size_t(layer)].name));
+      require(weights, "Network: a layer without weights; make_graph() refuses it");
       units_[std::size_t(layer)]->connections.emplace_back(*weights,
                                                            edge.shared_with >= 0 && edge.transposed,
                                                            sparse_input_[std::size_t(edge.source)]);

@@ -206,6 +206,30 @@ void find_idle_kinds(const Graph& graph, Faults& faults) {
   }
 }
 
+// Dropout that no kernel applies.
+void find_idle_dropout(const Graph& graph, Faults& faults) {
+  for (const LayerDescriptor& layer : graph.network.layers) {
+    if (layer.dropout == 0.0f) continue;
+    if (layer.kind == LayerKind::output)
+      faults.add(layer, "pDropout",
+                 fmt::format("pDropout {} on an Output layer is not supported; move it to the "
+                             "Hidden layer before it",
+                             layer.dropout));
+    else if (layer.kind == LayerKind::hidden && std::holds_alternative<SoftMax>(layer.activation))
+      faults.add(
+          layer, "pDropout",
+          fmt::format("pDropout {} on a SoftMax layer is not supported; remove one of the two",
+                      layer.dropout));
+  }
+}
+
+Faults faults_in_use(const Graph& graph, Use use, const std::string& where) {
+  Faults faults(where, graph.network);
+  find_idle_kinds(graph, faults);
+  if (use == Use::training) find_idle_dropout(graph, faults);
+  return faults;
+}
+
 // Whether every source that is named has been found.
 bool is_connected(const Graph& graph) {
   for (std::size_t i = 0; i < graph.sources.size(); ++i)
@@ -216,7 +240,7 @@ bool is_connected(const Graph& graph) {
 // All that is wrong at once: each stage looks at what the ones before it have left whole. Without
 // data sets whatever depends on them is passed over.
 void resolve(Graph& graph, const std::vector<DatasetShape>* datasets, const std::string& where) {
-  Faults faults(where, graph.network.layers);
+  Faults faults(where, graph.network);
   fill_names_and_sources(graph.network);
   for (const std::string& fault : keys::descriptor_faults(graph.network)) faults.add(fault);
   check_names(graph.network, faults);
@@ -252,6 +276,9 @@ Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& dat
   graph.network = std::move(network);
   resolve(graph, &datasets, where);
   find_unused(graph);
+  Faults faults(where, graph.network);
+  graph_parts::check_shared_weights(graph, datasets, faults);
+  faults.throw_any();
   return graph;
 }
 
@@ -265,7 +292,7 @@ std::vector<Problem> graph_parts::unknown_names(const NetworkDescriptor& network
                                                 const std::string& where) {
   Graph graph;
   graph.network = network;
-  Faults faults(where, graph.network.layers);
+  Faults faults(where, graph.network);
   for (const LayerDescriptor& layer : graph.network.layers) {
     for (const std::string& name : layer.sources) find_layer(graph, layer, "Source", name, faults);
     for (const std::string& name : layer.skips) find_layer(graph, layer, "Skip", name, faults);
@@ -273,17 +300,29 @@ std::vector<Problem> graph_parts::unknown_names(const NetworkDescriptor& network
   return faults.problems();
 }
 
-void require_runnable(const Graph& graph, const std::string& where) {
-  Faults faults(where, graph.network.layers);
-  find_idle_kinds(graph, faults);
-  faults.throw_any();
+void require_runnable(const Graph& graph, Use use, const std::string& where) {
+  faults_in_use(graph, use, where).throw_any();
 }
 
-std::optional<std::string> why_not_runnable(const Graph& graph) {
-  Faults faults("", graph.network.layers);
-  find_idle_kinds(graph, faults);
+std::optional<std::string> why_not_runnable(const Graph& graph, Use use) {
+  const Faults faults = faults_in_use(graph, use, "");
   if (faults.problems().empty()) return std::nullopt;
   return faults.problems().front().message;
+}
+
+Problem problem_of(const NetworkDescriptor& network, std::size_t number, const std::string& key,
+                   const std::string& message, const std::string& where) {
+  const LayerDescriptor& layer = network.layers[number];
+  Problem problem{where, 0, 0, {}, fmt::format("layer \"{}\": {}", layer.name, message)};
+  for (const std::string& name : {key, std::string()}) {
+    const auto found = layer.places.find(name);
+    if (found == layer.places.end()) continue;
+    problem.line = found->second.line;
+    problem.column = found->second.column;
+    break;
+  }
+  problem.key = fmt::format("Layers[{}]{}{}", number, key.empty() ? "" : ".", key);
+  return problem;
 }
 
 }  // namespace norn

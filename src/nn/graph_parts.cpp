@@ -93,16 +93,8 @@ void share(Graph& graph, const LayerDescriptor& layer, const SharedWeights& shar
 }  // namespace
 
 void Faults::add(const LayerDescriptor& layer, const std::string& key, const std::string& message) {
-  Problem problem{where_, 0, 0, {}, fmt::format("layer \"{}\": {}", layer.name, message)};
-  for (const std::string& name : {key, std::string()}) {
-    const auto found = layer.places.find(name);
-    if (found == layer.places.end()) continue;
-    problem.line = found->second.line;
-    problem.column = found->second.column;
-    break;
-  }
-  problem.key = fmt::format("Layers[{}]{}{}", &layer - layers_.data(), key.empty() ? "" : ".", key);
-  problems_.push_back(std::move(problem));
+  problems_.push_back(
+      problem_of(network_, std::size_t(&layer - network_.layers.data()), key, message, where_));
 }
 
 void bind_datasets(Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults) {
@@ -205,6 +197,33 @@ void resolve_shared_weights(Graph& graph, const KnownSizes& known, Faults& fault
     if (steps == 0) continue;
     graph.edges[e].shared_with = owner;
     graph.edges[e].transposed = transposed;
+  }
+}
+
+void check_shared_weights(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                          Faults& faults) {
+  const auto is_used = [&](int layer) {
+    return std::find(graph.unused.begin(), graph.unused.end(), layer) == graph.unused.end();
+  };
+  const auto is_sparse = [&](int layer) {
+    const DatasetShape* dataset = find_dataset(datasets, layer_at(graph, layer).dataset);
+    return dataset && dataset->gives_sparse_batches;
+  };
+  std::vector<std::optional<bool>> turned(
+      graph.edges.size());  // by owner: as sparse inputs want it
+  for (std::size_t e = 0; e < graph.edges.size(); ++e) {
+    const Edge& edge = graph.edges[e];
+    const auto owner = edge.shared_with >= 0 ? std::size_t(edge.shared_with) : e;
+    const LayerDescriptor& layer = layer_at(graph, edge.destination);
+    if (is_used(edge.destination) && !is_used(graph.edges[owner].destination))
+      faults.add(layer, "SharedWeights",
+                 "SharedWeights name a connection of a layer that leads to no Output");
+    if (!is_sparse(edge.source)) continue;
+    if (turned[owner].value_or(edge.transposed) != edge.transposed)
+      faults.add(layer, "SharedWeights",
+                 "SharedWeights: a sparse input cannot use the same matrix both ways round; remove "
+                 "one of the two");
+    turned[owner] = edge.transposed;
   }
 }
 

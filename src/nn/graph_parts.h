@@ -13,12 +13,12 @@
 
 namespace norn::graph_parts {
 
-/// Errors so far, each with its place in the descriptor. `layers` are those of the graph at hand;
-/// they must stay where they are.
+/// Errors so far, each with its place in the descriptor, which is that of the graph at hand; its
+/// layers must stay where they are.
 class Faults {
  public:
-  Faults(std::string where, const std::vector<LayerDescriptor>& layers)
-      : where_(std::move(where)), layers_(layers) {}
+  Faults(std::string where, const NetworkDescriptor& network)
+      : where_(std::move(where)), network_(network) {}
   /// An error of the network as a whole.
   void add(const std::string& message) { problems_.push_back({where_, 0, 0, {}, message}); }
   /// An error of a layer of the graph: of its key, or with an empty one of the layer itself.
@@ -30,7 +30,7 @@ class Faults {
 
  private:
   std::string where_;
-  const std::vector<LayerDescriptor>& layers_;
+  const NetworkDescriptor& network_;
   std::vector<Problem> problems_;
 };
 
@@ -51,5 +51,9 @@ void check_skips(const Graph& graph, const std::vector<DatasetShape>& datasets,
 void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
 /// Sets shared_with and transposed of edges; chains lead to the edge that owns the weights.
 void resolve_shared_weights(Graph& graph, const KnownSizes& known, Faults& faults);
+/// Whether those weights exist, and are stored as all their users read them: a sparse input reads
+/// whole rows.
+void check_shared_weights(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                          Faults& faults);
 
 }  // namespace norn::graph_parts

@@ -27,14 +27,13 @@ std::string extent_text(const Index* extent, int dimensions) {
 
 std::string extent_fault(const LayerDescriptor& layer) {
   const std::string text = extent_text(layer.extent.data(), 4);
-  if (layer.dimensions < 1 || layer.dimensions > 4)
-    return fmt::format("{} dimensions; expected 1 to 4", layer.dimensions);
   double units = 1;
   for (int axis = 0; axis < 4; ++axis) {
     const Index extent = layer.extent[std::size_t(axis)];
     if (extent < 1) return fmt::format("N {}: a layer needs at least one unit", text);
     if (axis >= layer.dimensions && extent > 1)
-      return fmt::format("N {} has more than its {} dimensions", text, layer.dimensions);
+      return fmt::format("N {} has more extents than its {} dimensions; the others must be 1", text,
+                         layer.dimensions);
     units *= double(extent);
   }
   if (units > keys::kMostUnits)

@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const Graph graph = make_graph(network, datasets, "fuzz");
     expect(graph.order.size() == graph.network.layers.size(), "a layer is not in the order");
-    why_not_runnable(graph);
+    why_not_runnable(graph, Use::training);
     make_graph(parse_network_json(to_json(graph.network), "resolved"), datasets, "resolved");
   } catch (const UsageError&) {
   }

@@ -164,14 +164,14 @@ TRAINING = (
      'train.nc: is no model file: it has no attributes "layers" and "errorFunction"; give a file that '
      "trainer wrote"),
     ("trainer", ("-c", "unbound.json", "-i", "train.nc", "-n", "new.nc"), 2,
-     'layer "Output2" names no DataSet; an Output layer needs one'),
+     'unbound.json:1: layer "Output2": names no DataSet; an Output layer needs one'),
     ("trainer", ("-c", "dropped_output.json", "-i", "train.nc", "-n", "new.nc"), 2,
-     'layer "Output2": pDropout 0.5 on an Output layer is not supported; move it to the Hidden layer '
+     'dropped_output.json:1: layer "Output2": pDropout 0.5 on an Output layer is not supported; move it to the Hidden layer '
      "before it"),
     ("trainer", ("-c", "dropped_softmax.json", "-i", "train.nc", "-n", "new.nc"), 2,
-     'layer "Hidden1": pDropout 0.5 on a SoftMax layer is not supported; remove one of the two'),
+     'dropped_softmax.json:1: layer "Hidden1": pDropout 0.5 on a SoftMax layer is not supported; remove one of the two'),
     ("trainer", ("-c", "others.json", "-i", "train.nc", "-n", "new.nc"), 3,
-     'layer "Output2": data set "gl_outputs" is in none of the files; did you mean "gl_output"? They '
+     'others.json:1: layer "Output2": data set "gl_outputs" is in none of the files; did you mean "gl_output"? They '
      "hold: gl_input, gl_output"),
     ("trainer", ("-c", "narrow.json", "-i", "train.nc", "-n", "new.nc"), 2,
      'narrow.json:1: layer "Hidden2": Skip "Hidden1" has 4 units, this layer has 3; they must be the same'),
@@ -298,7 +298,7 @@ DATA_FILES = (
      'too_long.nc: data set "gl_input": example 1: its entries are 2 to 1000000, expected an ordered '
      "range within 0 to 320; write the file again"),
     ("trainer", ("-c", "net.json", "-n", "new.nc", "-i", "missing.nc"), 3,
-     'layer "Output": data set "gl_output" is in none of the files; did you mean "gl_input"? They hold: '
+     'net.json:7: layer "Output": data set "gl_output" is in none of the files; did you mean "gl_input"? They hold: '
      "gl_input"),
     ("trainer", ("-c", "net.json", "-n", "new.nc", "-i", "misaligned.nc"), 3,
      'misaligned.nc: data set "gl_output" has 159 examples, but "gl_input" of misaligned.nc has 160; '

@@ -41,7 +41,7 @@ std::array<Index, 4> extent_of(const Graph& graph, const std::string& layer) {
 
 TEST(ConfigNetworks, Autoencoder) {
   const Graph graph = graph_of("dsstne/autoencoder.json", kMovies);
-  EXPECT_FALSE(why_not_runnable(graph).has_value());
+  EXPECT_FALSE(why_not_runnable(graph, Use::training).has_value());
   const NetworkDescriptor& d = graph.network;
   EXPECT_EQ(d.kind, NetworkKind::auto_encoder);
   EXPECT_FALSE(d.shuffle);
@@ -60,7 +60,7 @@ TEST(ConfigNetworks, Autoencoder) {
 
 TEST(ConfigNetworks, MovieLens1536) {
   const Graph graph = graph_of("dsstne/movielens_1536.json", kMovies);
-  EXPECT_FALSE(why_not_runnable(graph).has_value());
+  EXPECT_FALSE(why_not_runnable(graph, Use::training).has_value());
   ASSERT_EQ(graph.network.layers.size(), 5u);
   for (int hidden = 1; hidden <= 3; ++hidden) {
     const LayerDescriptor& layer = graph.network.layers[std::size_t(hidden)];
@@ -77,7 +77,7 @@ TEST(ConfigNetworks, MovieLens1536) {
 TEST(ConfigNetworks, Quickstart) {
   const Graph graph = graph_of("quickstart.json", {{"packages_input", 1, {900, 1, 1}, true},
                                                    {"packages_output", 1, {900, 1, 1}, true}});
-  EXPECT_FALSE(why_not_runnable(graph).has_value());
+  EXPECT_FALSE(why_not_runnable(graph, Use::training).has_value());
   EXPECT_TRUE(std::holds_alternative<SoftMax>(graph.network.layers.back().activation));
   EXPECT_EQ(graph.network.target_weight, TargetWeight::one);
   EXPECT_EQ(graph.network.layers[0].normalize, InputNormalization::l2);
@@ -93,7 +93,7 @@ TEST(ConfigNetworks, AlexNet) {
   EXPECT_THAT(extent_of(graph, "Conv4"), ElementsAre(13, 13, 384, 1));
   EXPECT_THAT(extent_of(graph, "Pool5"), ElementsAre(6, 6, 256, 1));
   EXPECT_THAT(extent_of(graph, "Hidden7"), ElementsAre(4096, 1, 1, 1));
-  EXPECT_EQ(why_not_runnable(graph),
+  EXPECT_EQ(why_not_runnable(graph, Use::training),
             "layer \"Conv1\": Type Convolutional can be read and checked, but this build has no "
             "kernels to train or run it; it runs networks of FullyConnected layers");
 }
@@ -108,14 +108,16 @@ TEST(ConfigNetworks, Vgg16) {
         return layer.type == LayerType::convolutional && layer.kind == LayerKind::hidden;
       });
   EXPECT_EQ(convolutions, 13);
-  EXPECT_THAT(why_not_runnable(graph).value_or(""), StartsWith("layer \"Conv1_1\": "));
+  EXPECT_THAT(why_not_runnable(graph, Use::training).value_or(""),
+              StartsWith("layer \"Conv1_1\": "));
 }
 
 TEST(ConfigNetworks, Cifar100) {
   const Graph graph = graph_of("dsstne/cifar100.json", {{"input", 3, {32, 32, 3}, false}});
   EXPECT_THAT(extent_of(graph, "Conv1_2"), ElementsAre(32, 32, 64, 1));
   EXPECT_THAT(extent_of(graph, "Pool3"), ElementsAre(4, 4, 256, 1));
-  EXPECT_THAT(why_not_runnable(graph).value_or(""), StartsWith("layer \"Conv1_1\": "));
+  EXPECT_THAT(why_not_runnable(graph, Use::training).value_or(""),
+              StartsWith("layer \"Conv1_1\": "));
 }
 
 /// One `"Key": value` of a text.

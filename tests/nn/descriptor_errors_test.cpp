@@ -193,6 +193,9 @@ const std::vector<std::pair<std::string, std::string>> kHiddenFaults = {
     {R"("L1Penalty": 1)",
      "L1Penalty was never implemented, not in DSSTNE either; L1 "
      "regularisation is Lambda1 of \"Training\""},
+    {R"("Target": "gl_output")",
+     "Target was never implemented, not in DSSTNE either; an Output layer's targets are its "
+     "DataSet"},
     {R"("Recurrent": "LSTM")", "Recurrent was never implemented, not in DSSTNE either; remove it"},
     {R"("ErrorFunction": "L1")",
      "ErrorFunction is a key of the network, not of a layer; move it there"},

@@ -51,7 +51,7 @@ TEST(Graph, ResolvesAChain) {
   EXPECT_EQ(graph.layer("Hidden1"), 1);
   EXPECT_EQ(graph.layer("hidden1"), -1);
   EXPECT_THAT(graph.unused, IsEmpty());
-  EXPECT_FALSE(why_not_runnable(graph).has_value());
+  EXPECT_FALSE(why_not_runnable(graph, Use::training).has_value());
 }
 
 TEST(Graph, FillsNamesAndSourcesOfADescriptorMadeInCode) {
@@ -322,7 +322,7 @@ TEST(Graph, EveryLayerThatCannotRunIsNamed) {
   const Graph graph = graph_of(R"({"Type": "Convolutional", "N": [8, 8, 3]},
                       {"Type": "Convolutional", "N": 4, "Kernel": [3, 3]}, {"Kind": "Target"})");
   try {
-    require_runnable(graph, "net.json");
+    require_runnable(graph, Use::training, "net.json");
     ADD_FAILURE();
   } catch (const UsageError& error) {
     EXPECT_STREQ(
@@ -340,18 +340,18 @@ TEST(Graph, LayersThatLeadToNoOutputAreUnused) {
          {"Name": "O", "Source": "I"})");
   EXPECT_THAT(graph.unused, ElementsAre(1, 2));
   EXPECT_EQ(graph.order.size(), 4u);
-  EXPECT_FALSE(why_not_runnable(graph).has_value());
+  EXPECT_FALSE(why_not_runnable(graph, Use::training).has_value());
 }
 
 TEST(Graph, NetworksWithoutOutputAreUsedWhole) {
   const Graph graph = graph_of(R"({}, {"N": 4}, {"Kind": "Hidden", "N": 3})");
   EXPECT_THAT(graph.unused, IsEmpty());
-  EXPECT_FALSE(why_not_runnable(graph).has_value());
+  EXPECT_FALSE(why_not_runnable(graph, Use::training).has_value());
 }
 
 TEST(Graph, WhyNotRunnableNamesLayerAndReason) {
   const auto reason = [](const std::string& layers) {
-    return why_not_runnable(graph_of(layers)).value_or("runs");
+    return why_not_runnable(graph_of(layers), Use::training).value_or("runs");
   };
   EXPECT_EQ(reason(R"({"Type": "Convolutional", "N": [8, 8, 3]},
                       {"Type": "Convolutional", "N": 4, "Kernel": [3, 3]}, {"N": 2})"),
@@ -414,8 +414,81 @@ TEST(Graph, DescriptorsMadeInCodeAreCheckedByTheSameTable) {
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("layer \"Hidden1\": N 0 is out of range"));
   }
-  sizes.layers[1].extent = {1, 1, 1, 1};
-  EXPECT_THROW(make_graph(sizes, {}, "code"), UsageError);  // 3 x 3 in one dimension
+}
+
+TEST(Graph, SizesMadeInCodeMustHaveTheirDimensions) {
+  const auto fault = [](int dimensions, const std::array<Index, 4>& extent) -> std::string {
+    NetworkDescriptor network;
+    network.layers.resize(2);
+    network.layers[0].kind = LayerKind::input;
+    network.layers[1].dimensions = dimensions;
+    network.layers[1].extent = extent;
+    try {
+      make_graph(network, {}, "code");
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(fault(1, {3, 3, 1, 1}),
+            "code: layer \"Hidden1\": N 3 x 3 x 1 x 1 has more extents than its 1 dimensions; the "
+            "others must be 1");
+  EXPECT_EQ(fault(1, {3, 0, 1, 1}),
+            "code: layer \"Hidden1\": N 3 x 0 x 1 x 1: a layer needs at least one unit");
+  EXPECT_THAT(fault(0, {3, 1, 1, 1}), HasSubstr("code: layer \"Hidden1\": N [] has 0 entries"));
+}
+
+TEST(Graph, NetworksMadeInCodeNeedLayersOfDifferentNames) {
+  const auto fault = [](const std::vector<std::string>& names) -> std::string {
+    NetworkDescriptor network;
+    for (const std::string& name : names) {
+      network.layers.emplace_back();
+      network.layers.back().name = name;
+    }
+    if (!names.empty()) network.layers[0].kind = LayerKind::input;
+    try {
+      make_graph(network, {}, "code");
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_EQ(fault({}), "code: the network has no layers");
+  EXPECT_EQ(fault({"A", "B", "A"}),
+            "code: layer \"A\": Name is that of another layer, too; names of layers must differ");
+}
+
+TEST(Graph, DropoutThatIsNotAppliedIsRefusedInTraining) {
+  const Graph graph = graph_of(R"({"N": 8}, {"N": 4, "Activation": "SoftMax", "pDropout": 0.5},
+{"N": 2,
+ "pDropout": 0.25})");
+  try {
+    require_runnable(graph, Use::training, "net.json");
+    ADD_FAILURE();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "net.json:1: layer \"Hidden1\": pDropout 0.5 on a SoftMax layer is not supported; "
+                 "remove one of the two\n"
+                 "net.json:3: layer \"Output2\": pDropout 0.25 on an Output layer is not "
+                 "supported; move it to the Hidden layer before it");
+  }
+  EXPECT_FALSE(why_not_runnable(graph, Use::prediction).has_value());
+}
+
+TEST(Graph, SharedWeightsMustExistAndSuitTheirUsers) {
+  EXPECT_EQ(
+      fault_of(R"({"Name": "I", "N": 10, "DataSet": "users"}, {"Name": "A", "N": 10},
+{"Name": "J", "Kind": "Input", "N": 10, "DataSet": "users"},
+{"Name": "B", "N": 10, "Source": ["A", "J"], "SharedWeights":
+ {"InputLayer": "J", "SourceInputLayer": "I", "SourceOutputLayer": "A", "Transposed": true}},
+{"Name": "O", "N": 3})"),
+      "net:3: layer \"B\": SharedWeights: a sparse input cannot use the same matrix both ways "
+      "round; remove one of the two");
+  EXPECT_EQ(fault_of(R"({"Name": "I", "N": 8}, {"Name": "A", "N": 8}, {"Name": "B", "N": 8},
+{"Name": "O", "N": 8, "Source": "A", "SharedWeights":
+ {"InputLayer": "A", "SourceInputLayer": "A", "SourceOutputLayer": "B"}})"),
+            "net:2: layer \"O\": SharedWeights name a connection of a layer that leads to no "
+            "Output");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -96,7 +97,14 @@ TEST(JsonValue, NamesLineAndColumnOfWhatIsNotJson) {
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), testing::StartsWith("run.json:3:3: not JSON: "));
   }
-  EXPECT_THROW(read_json("/nowhere/run.json"), UsageError);
+  for (const char* path : {"/nowhere/run.json", "/"}) {
+    try {
+      read_json(path);
+      FAIL();
+    } catch (const UsageError& error) {
+      EXPECT_EQ(error.what(), fmt::format("{}: cannot be read; expected a file of JSON", path));
+    }
+  }
 }
 
 }  // namespace

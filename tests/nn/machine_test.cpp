@@ -86,6 +86,10 @@ TEST(Machine, ProductsMustFitTheDevice) {
               HasSubstr("machine.json:15: Device: Products: a CPU computes in fp32, not in bf16"));
   EXPECT_THAT(error_of(with("\"tf32\"", "\"fp32\"", "h200.json")),
               HasSubstr("Device: Products: fp32 is given twice"));
+  EXPECT_EQ(error_of(with("{ \"Precision\": \"fp32\", \"TFLOPPerSecond\": 4, \"OutputShare\": 0.8, "
+                          "\"ProductShare\": 0.8, \"UpdateShare\": 0.7 }",
+                          "[]")),
+            "machine.json:15: Device: Products is empty; expected an entry for each precision");
   EXPECT_THAT(error_of(with("\"Overlap\": 0", "\"Overlap\": 0, \"InsideNode\": []")),
               HasSubstr("InsideNode is empty; expected one way or several"));
 }
@@ -93,7 +97,15 @@ TEST(Machine, ProductsMustFitTheDevice) {
 TEST(Machine, APrecisionThatItDoesNotHaveIsRefused) {
   const MachineDescription cpu = read_machine_json(shipped("cpu_cluster.json"));
   EXPECT_EQ(cpu.products_in(Precision::fp32).teraflops, 4.0);
-  EXPECT_THROW(cpu.products_in(Precision::bf16), UsageError);
+  try {
+    cpu.products_in(Precision::bf16);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "--precision bf16: the machine \"CPU nodes of 64 cores, 100 Gb/s between them (not "
+        "measured)\" has no Products in that precision; it has: fp32");
+  }
 }
 
 TEST(Machine, AFileThatIsNotThereIsRefused) {

@@ -47,7 +47,9 @@ int run_command_prediction(const PredictorOptions& options, MpiSession& session)
   const std::unique_ptr<Communicator> communicator = session.world(options.run.collective_timeout);
   const ModelInfo info = open_model_info(options.model, *communicator);
   const DataBinding data(
-      info.network, {options.data, options.data, parse_bytes("--data-memory", options.data_memory)},
+      info.network,
+      {options.data, options.data, parse_bytes("--data-memory", options.data_memory),
+       options.model.string()},
       DataBinding::Layers::inputs_and_outputs);
   EvaluationSettings settings;
   settings.output_layer = choose_layer(info.network, options.layer);

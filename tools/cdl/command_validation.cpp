@@ -50,11 +50,11 @@ int run_gradient_check(const TrainerOptions& options, MpiSession& session) {
   const DataBinding data(
       start.network,
       {options.inputs, options.outputs.empty() ? options.inputs : options.outputs,
-       parse_bytes("--data-memory", options.data_memory)},
+       parse_bytes("--data-memory", options.data_memory), start.where},
       DataBinding::Layers::inputs_and_outputs);
   fit_batch(start, options, data.examples(), console);
   Graph graph = make_graph(start.network, data.shapes(), start.where);
-  require_runnable(graph, start.where);
+  require_runnable(graph, Use::training, start.where);
   RunOptions on_cpu = options.run;
   on_cpu.device = "cpu";
   const std::unique_ptr<Runtime> runtime = on_cpu.make_runtime(*communicator);

@@ -23,7 +23,7 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& model, const 
                                       const std::vector<DatasetShape>& shapes,
                                       const Context& context, Index batch) {
   Graph graph = make_graph(info.network, shapes, model.string());
-  require_runnable(graph, model.string());
+  require_runnable(graph, Use::prediction, model.string());
   auto network =
       std::make_unique<Network>(std::move(graph), shapes, context, batch, Pass::prediction);
   std::unique_ptr<TensorFileReader> file;

@@ -51,7 +51,8 @@ class EvaluationRun {
           fmt::format("--layer: \"{}\" is no output layer; metrics need one", layer.name));
     const DataBinding data(
         info.network,
-        {options_.data, options_.data, parse_bytes("--data-memory", options_.data_memory)},
+        {options_.data, options_.data, parse_bytes("--data-memory", options_.data_memory),
+         options_.model.string()},
         DataBinding::Layers::inputs_and_outputs);
     open_excluded(layer.units(), data.examples());
     if (!options_.features.empty()) settings_.units = read_label_index(options_.features).size();

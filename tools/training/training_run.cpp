@@ -81,14 +81,14 @@ class TrainingRun {
     std::unique_ptr<Runtime> runtime;
     DataSources sources{options_.inputs,
                         options_.outputs.empty() ? options_.inputs : options_.outputs,
-                        data_memory_};
+                        data_memory_, start.where};
     DataBinding data(start.network, sources, DataBinding::Layers::inputs_and_outputs);
     read_record(start, data, *communicator);
     const RunValidation validation = open_validation(options_, start.network, data);
     read_validation_record(validation, *communicator);
     fit_batch(start, options_, data.examples(), console_);
     Graph graph = make_graph(start.network, data.shapes(), start.where);
-    require_runnable(graph, start.where);
+    require_runnable(graph, Use::training, start.where);
     check_validation(validation, graph.network, data);
 
     if (options_.plans_machine() && session_.size() == 1) {

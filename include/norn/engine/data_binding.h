@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 /// Which data set feeds which layer.
@@ -21,6 +22,7 @@ struct DataSources {
   /// Sets whose contents would take more than this are streamed from their files. The results do
   /// not depend on it.
   std::int64_t memory_bytes = std::int64_t(8) << 30;
+  std::string where = {};  ///< names the descriptor in messages
 };
 
 struct ValidationData;

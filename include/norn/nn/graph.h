@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/problem.h"
 #include "norn/nn/descriptor.h"
 
 #include <functional>
@@ -45,7 +46,8 @@ struct Graph {
 /// and the layer before. Throws UsageError, all errors at once, a line each, for values and keys
 /// that a text could not have said either, unknown or missing sources, cycles (named), `auto`
 /// without its data set, layers narrower than their data, windows that do not fit, skips of another
-/// size, shared weights that do not fit, layers of zero width, and networks without an input.
+/// size, shared weights that do not fit, that lead to no output or that a sparse input would use
+/// both ways round, layers of zero width, and networks without an input.
 /// `where` names the descriptor in messages, which give the line where a text was read. In the
 /// graph's descriptor every size is a number: "auto" is the data set's, and Convolutional and
 /// Pooling layers have those that follow from their sources and windows.
@@ -56,10 +58,19 @@ Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& dat
 /// make_graph().
 void check_network(const NetworkDescriptor& network, const std::string& where);
 
-/// The reason why this network cannot be trained or run by this build, or nothing: convolution and
-/// pooling layers, output layers that feed others, layers of kind Target.
-std::optional<std::string> why_not_runnable(const Graph& graph);
+/// What a network is asked to do.
+enum class Use { prediction, training };
+
+/// The reason why this build cannot use this network so, or nothing: convolution and pooling
+/// layers, output layers that feed others, layers of kind Target; to train it, dropout of Output
+/// and SoftMax layers.
+std::optional<std::string> why_not_runnable(const Graph& graph, Use use);
 /// Throws a UsageError with all such reasons, with their places.
-void require_runnable(const Graph& graph, const std::string& where);
+void require_runnable(const Graph& graph, Use use, const std::string& where);
+
+/// Something that is wrong with a layer: with its key, or with an empty one with the layer itself.
+/// At the line of `where` where a text was read.
+Problem problem_of(const NetworkDescriptor& network, std::size_t layer, const std::string& key,
+                   const std::string& message, const std::string& where);
 
 }  // namespace norn
