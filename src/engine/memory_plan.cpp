@@ -5,6 +5,7 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "norn/engine/predictor.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/layer.h"
 #include "norn/parallel/collectives.h"
@@ -321,24 +322,87 @@ class Planner : private PlanFacts {
                 settings_.batch * rounded_stride(widest_delta) * kRounded);
   }
 
+  // Of an example: as it is stored.
+  static double row_bytes(const DatasetInfo& set) {
+    const Index entry = Index(sizeof(Column)) + (set.boolean ? 0 : kFloat);
+    return set.gives_sparse_batches() ? entries_per_example(set) * double(entry) + 8.0
+                                      : double(set.width()) * double(kFloat);
+  }
+
+  // Of an example in a batch: read ahead; prepared with values, and turned over.
+  struct BatchBytes {
+    double read = 0.0;
+    double prepared = 0.0;
+  };
+  BatchBytes batch_bytes(const DatasetInfo& set) const {
+    const double each = set.gives_sparse_batches() ? 4.0 * entries_per_example(set) * 8.0
+                                                   : double(set.width()) * double(kFloat);
+    return {double(settings_.on_gpu ? kBatchesOnGpu : kBatchesHeld) * row_bytes(set),
+            settings_.on_gpu ? double(kBatchesOnGpu) * each : each};
+  }
+
+  // A run that validates reads no training batches meanwhile, and prepares its batches in the same
+  // place. Rows that stand on the GPU are gathered elsewhere than those that come from outside.
+  double bytes_with_validation(const DatasetInfo& set) const {
+    const double batch = double(settings_.batch);
+    const BatchBytes trained = batch_bytes(set);
+    BatchBytes all{batch * trained.read, batch * trained.prepared};
+    for (const DatasetInfo& other : settings_.validation.sets) {
+      if (other.name != set.name) continue;
+      const double examples = std::min(batch, double(other.examples));
+      const BatchBytes judged = batch_bytes(other);
+      const bool is_beside = settings_.data_on_gpu && !plan_.data_streamed;
+      all.read = is_beside ? all.read + examples * judged.read
+                           : std::max(all.read, examples * judged.read);
+      all.prepared = std::max(all.prepared, examples * judged.prepared);
+    }
+    return all.read + all.prepared;
+  }
+
   void add_data() {
     std::int64_t held = 0;
-    for (const DatasetInfo& set : settings_.sets) {
-      const Index entry = Index(sizeof(Column)) + (set.boolean ? 0 : kFloat);
-      const double row = set.gives_sparse_batches() ? entries_per_example(set) * double(entry) + 8.0
-                                                    : double(set.width()) * double(kFloat);
-      held += std::int64_t(row * double(set.unique_examples));
-      // Read ahead, prepared with values, and turned over.
-      const double each = set.gives_sparse_batches() ? 4.0 * entries_per_example(set) * 8.0
-                                                     : double(set.width()) * double(kFloat);
-      const double prepared = settings_.on_gpu ? double(kBatchesOnGpu) * each : each;
-      const Index copies = settings_.on_gpu ? kBatchesOnGpu : kBatchesHeld;
-      count(&MemoryPlan::batch_bytes, "batches of " + set.name,
-            Index(double(settings_.batch) * (double(copies) * row + prepared)));
-    }
+    for (const DatasetInfo& set : settings_.sets)
+      held += std::int64_t(row_bytes(set) * double(set.unique_examples));
     plan_.data_streamed = held > settings_.data_memory_bytes;
+    for (const DatasetInfo& set : settings_.sets)
+      count(&MemoryPlan::batch_bytes, "batches of " + set.name, Index(bytes_with_validation(set)));
     if (!plan_.data_streamed && (!settings_.on_gpu || settings_.data_on_gpu))
       count(&MemoryPlan::data_bytes, "data sets", held);
+    add_validation();
+  }
+
+  // What no training step has: data sets of its own, units that are known already, and the lists of
+  // the best units, as a Predictor keeps them.
+  void add_validation() {
+    const ValidationPlan& validation = settings_.validation;
+    if (validation.sets.empty()) return;
+    if (!settings_.on_gpu)
+      count(&MemoryPlan::data_bytes, "data sets of validations", validation.held_bytes);
+    const Index examples = std::min(settings_.batch, validation.sets.front().examples);
+    double known = 0.0;  // units of an example
+    for (const DatasetInfo& set : validation.seen) {
+      known += entries_per_example(set);
+      if (!settings_.on_gpu)
+        count(&MemoryPlan::batch_bytes, "batches of " + set.name + " that are seen",
+              Index(double(examples * kBatchesHeld) * row_bytes(set)));
+    }
+    if (validation.longest_list == 0) return;
+    const auto list = [&](Index units) {
+      return examples * (units * (kFloat + Index(sizeof(Index))) + Index(sizeof(Index)));
+    };
+    Index longest = validation.longest_list;
+    Index bytes = settings_.lanes * list(longest);
+    if (settings_.on_gpu && settings_.rounds_operands) {  // a search inside the product
+      longest = Predictor::searched_units(longest);
+      bytes += list(longest);
+    }
+    if (settings_.ranks > 1) bytes += list(longest);
+    if (settings_.on_gpu) {
+      for (const DatasetInfo& set : validation.sets)
+        if (set.gives_sparse_batches()) known += entries_per_example(set);
+      bytes += Index(double(examples) * (known * sizeof(Column) + 8.0));
+    }
+    count_working("lists of validations", bytes);
   }
 
   // A step of one weight: it and its state are read and written.

@@ -10,6 +10,55 @@
 #include <fmt/format.h>
 
 namespace norn {
+namespace {
+
+// What a validation counts, and what decides which model is the best.
+struct Judgement {
+  std::vector<Index> ks;  // none: targets that are dense have no ranking
+  WatchedMetric watched;
+};
+
+Judgement judgement_of(const NetworkDescriptor& network, const Validation& validation) {
+  const ValidationDescriptor& asked = network.training.validation;
+  const LayerDescriptor& layer = network.layers[std::size_t(validation.output_layer)];
+  Judgement judgement;
+  bool ranks = false;
+  for (const Dataset* set : validation.data->data->sets())
+    if (set->info().name == layer.dataset) ranks = set->info().gives_sparse_batches();
+  if (ranks) judgement.ks = parse_metrics_at(asked.metrics_at);
+  const std::string& wish = asked.early_stop.empty() ? asked.keep_best : asked.early_stop;
+  if (!asked.early_stop.empty() && !asked.keep_best.empty() &&
+      parse_watched_metric(asked.early_stop).name != parse_watched_metric(asked.keep_best).name)
+    throw UsageError(fmt::format(
+        "the run is to stop early by \"{}\" but to keep the best model by \"{}\"; name one metric",
+        asked.early_stop, asked.keep_best));
+  const std::string standard = ranks ? fmt::format("ndcg@{}", judgement.ks.front()) : "loss";
+  judgement.watched = parse_watched_metric(wish.empty() ? standard : wish);
+  if (judgement.watched.is_loss()) return judgement;
+  if (!ranks)
+    throw UsageError(
+        fmt::format("layer \"{}\": its targets are dense, so there is no \"{}\" to watch; watch "
+                    "the loss",
+                    layer.name, judgement.watched.name));
+  if (std::ranges::find(judgement.ks, judgement.watched.k) == judgement.ks.end())
+    judgement.ks.push_back(judgement.watched.k);
+  return judgement;
+}
+
+}  // namespace
+
+ValidationPlan plan_validation(const NetworkDescriptor& network, const Validation& validation) {
+  ValidationPlan plan;
+  if (!validation.data || !validation.data->data) return plan;
+  for (const Dataset* set : validation.data->data->sets()) plan.sets.push_back(set->info());
+  for (const auto& set : validation.data->seen) plan.seen.push_back(set->info());
+  for (const Index k : judgement_of(network, validation).ks)
+    plan.longest_list =
+        std::max(plan.longest_list,
+                 std::min(k, network.layers[std::size_t(validation.output_layer)].units()));
+  plan.held_bytes = validation.data->data->held_bytes();
+  return plan;
+}
 
 ModelSearch::ModelSearch(Network& network, const Validation& validation,
                          const std::filesystem::path& model, TrainingState& state)
@@ -21,34 +70,11 @@ ModelSearch::ModelSearch(Network& network, const Validation& validation,
   const ValidationDescriptor& asked = training_.validation;
   keeps_best_ = !asked.early_stop.empty() || !asked.keep_best.empty();
   require(!keeps_best_ || !model_.empty(), "train: the best model needs a path to be kept at");
-  choose_metrics();
+  Judgement judgement = judgement_of(network.descriptor(), validation);
+  ks_ = std::move(judgement.ks);
+  watched_ = std::move(judgement.watched);
   continue_search();
   if (keeps_best_) secure_best();
-}
-
-void ModelSearch::choose_metrics() {
-  const ValidationDescriptor& asked = training_.validation;
-  const LayerDescriptor& layer =
-      network_.descriptor().layers[std::size_t(validation_.output_layer)];
-  bool ranks = false;
-  for (const Dataset* set : validation_.data->data->sets())
-    if (set->info().name == layer.dataset) ranks = set->info().gives_sparse_batches();
-  if (ranks) ks_ = parse_metrics_at(asked.metrics_at);
-  const std::string& wish = asked.early_stop.empty() ? asked.keep_best : asked.early_stop;
-  if (!asked.early_stop.empty() && !asked.keep_best.empty() &&
-      parse_watched_metric(asked.early_stop).name != parse_watched_metric(asked.keep_best).name)
-    throw UsageError(fmt::format(
-        "the run is to stop early by \"{}\" but to keep the best model by \"{}\"; name one metric",
-        asked.early_stop, asked.keep_best));
-  const std::string standard = ranks ? fmt::format("ndcg@{}", ks_.front()) : "loss";
-  watched_ = parse_watched_metric(wish.empty() ? standard : wish);
-  if (watched_.is_loss()) return;
-  if (!ranks)
-    throw UsageError(
-        fmt::format("layer \"{}\": its targets are dense, so there is no \"{}\" to watch; watch "
-                    "the loss",
-                    layer.name, watched_.name));
-  if (std::find(ks_.begin(), ks_.end(), watched_.k) == ks_.end()) ks_.push_back(watched_.k);
 }
 
 void ModelSearch::continue_search() {

@@ -35,7 +35,6 @@ class ModelSearch {
   void take_best();
 
  private:
-  void choose_metrics();
   void continue_search();
   void secure_best();
   EvaluationSettings settings(const std::function<void()>& poll) const;

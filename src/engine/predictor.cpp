@@ -36,11 +36,6 @@ void unpack(Memory& memory, const std::vector<std::byte>& bytes, TopK& best) {
   memory.write(best.unit.view().data, bytes.data() + counts + scores, units);
 }
 
-// How much longer the lists are that a search inside the product fills: enough for the last score
-// to lead those that were left out by more than rounding.
-Index longer_list(Index k) {
-  return k + std::max<Index>(16, k / 8);
-}
 // A model whose scores defy the search is not searched any more after so many batches.
 constexpr int kMostAttempts = 4;
 
@@ -64,10 +59,15 @@ Predictor::Predictor(Network& network, int output_layer, Index k, Index units)
   const auto lanes = std::size_t(network.context().compute.executor.lanes());
   lanes_.resize(lanes);
   scaled_.resize(lanes);
-  const Index longer = std::min(longer_list(k_), units_);
+  const Index longer = std::min(searched_units(k_), units_);
   if (network.context().communicator.any(!network.finds_best(layer_, units_, longer))) return;
   found_k_ = longer;
   gave_up_ = Buffer<std::int64_t>(1, network.context().compute.memory);
+}
+
+// Enough for the last score to lead those that were left out by more than rounding.
+Index Predictor::searched_units(Index k) {
+  return k + std::max<Index>(16, k / 8);
 }
 
 const TopK& Predictor::predict(const BoundBatch& batch, const ScoreFilter& filter) {

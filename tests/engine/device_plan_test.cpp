@@ -4,6 +4,7 @@
 #include "norn/data/dataset_writer.h"
 #include "norn/engine/data_binding.h"
 #include "norn/engine/memory_plan.h"
+#include "norn/engine/predictor.h"
 #include "norn/engine/step_probe.h"
 #include "norn/engine/trainer.h"
 #include "norn/kernels/named_variant.h"
@@ -92,7 +93,8 @@ class DevicePlanTest : public DataOnGpuTest {
   }
 };
 
-void expect_planned_bytes(const Recipe& recipe, const std::filesystem::path& file, bool on_gpu) {
+void expect_planned_bytes(const Recipe& recipe, const std::filesystem::path& file, bool on_gpu,
+                          bool is_validated = false) {
   const std::unique_ptr<Runtime> runtime = make_test_runtime(1);
   const auto one = make_single_process();
   const Context context = runtime->context(*one);
@@ -100,17 +102,29 @@ void expect_planned_bytes(const Recipe& recipe, const std::filesystem::path& fil
   Graph graph = make_graph(recipe.network, data.shapes(), "test");
   PlanSettings settings = settings_of(recipe, data, context);
   settings.data_on_gpu = on_gpu;
+  // Validated with what it is trained on, from the file: long lists are ranked.
+  ValidationData held;
+  held.data = std::make_unique<DataBinding>(recipe.network, DataSources{{file}, {file}},
+                                            DataBinding::Layers::inputs_and_outputs);
+  Validation validation;
+  if (is_validated) validation = {&held, graph.layer("Out")};
+  settings.validation = plan_validation(graph.network, validation);
   const MemoryPlan plan = plan_memory(graph, settings);
   if (on_gpu) data.move_to(context.compute.memory);
   Network network(std::move(graph), data.shapes(), context, settings.batch, Pass::training);
   network.initialise(1);
   TrainingState state;
-  train(network, data, {}, false, {}, state);
+  train(network, data, {}, false, {}, state, {}, validation);
   std::int64_t taken = context.compute.memory.peak_bytes();
   if (const Memory* ahead = context.compute.kernels.memory_ahead) taken += ahead->peak_bytes();
+  // Lists that are too long for a search inside the product are planned as if they were not.
+  const std::int64_t longest = settings.validation.longest_list;
+  if (settings.rounds_operands && is_validated)
+    taken += settings.batch * Predictor::searched_units(longest) *
+             std::int64_t(sizeof(float) + sizeof(Index));
   EXPECT_NEAR(double(plan.total_bytes()) / double(taken), 1.0, 0.02)
       << plan.total_bytes() << " bytes are planned, " << taken
-      << " were taken; data on the GPU: " << on_gpu;
+      << " were taken; data on the GPU: " << on_gpu << ", validated: " << is_validated;
 }
 
 TEST_F(DevicePlanTest, IsWhatTrainingTakes) {
@@ -122,6 +136,13 @@ TEST_F(DevicePlanTest, IsWhatTrainingTakes) {
       write_wide_data(recipe, folder_ / "data.nc");
       for (bool on_gpu : {false, true}) expect_planned_bytes(recipe, folder_ / "data.nc", on_gpu);
     }
+}
+
+TEST_F(DevicePlanTest, IsWhatValidationsTake) {
+  Recipe recipe = wide_recipe(Sgd{}, Activation(Sigmoid{}));
+  recipe.network.training.validation.metrics_at = "6000";
+  write_wide_data(recipe, folder_ / "data.nc");
+  for (bool on_gpu : {false, true}) expect_planned_bytes(recipe, folder_ / "data.nc", on_gpu, true);
 }
 
 TEST_F(DevicePlanTest, RefusesWhatDoesNotFitWithTheNumbers) {

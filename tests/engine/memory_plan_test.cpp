@@ -3,7 +3,10 @@
 #include "norn/engine/memory_plan.h"
 
 #include "norn/base/error.h"
+#include "norn/engine/predictor.h"
+#include "norn/engine/trainer.h"
 #include "src/engine/step_verifier.h"
+#include "tests/data/support.h"
 #include "tests/support/recipes.h"
 
 #include <mutex>
@@ -155,6 +158,54 @@ TEST(MemoryPlan, CountsWeightsAndStreamsDataThatAreTooLarge) {
   EXPECT_EQ(plan_memory(graph, settings).data_bytes, 0);
 }
 
+TEST(MemoryPlan, CountsWhatValidationsTake) {
+  constexpr int kLanes = 2;
+  const TempDir folder;
+  Recipe recipe = all_recipes()[0];
+  recipe.network.training.validation.metrics_at = "5,7";
+  recipe.network.training.validation.keep_best = "ndcg@30";
+  const Graph graph = make_graph(recipe.network, recipe.shapes(), "test");
+  write_data(recipe, folder / "data.nc");
+  const int output = graph.layer("Out");
+  ValidationData held;
+  held.data = std::make_unique<DataBinding>(recipe.network,
+                                            DataSources{{folder / "data.nc"}, {folder / "data.nc"}},
+                                            DataBinding::Layers::inputs_and_outputs);
+  PlanSettings settings = settings_of(recipe, 1, kLanes, Pass::training);
+  const MemoryPlan without = plan_memory(graph, settings);
+  settings.validation = plan_validation(graph.network, {&held, output});
+  EXPECT_EQ(settings.validation.longest_list, 30);
+  EXPECT_GT(settings.validation.held_bytes, 0);
+  const MemoryPlan with = plan_memory(graph, settings);
+  EXPECT_EQ(with.data_bytes - without.data_bytes, held.data->held_bytes());
+
+  CpuRuntime runtime(kLanes);
+  const auto communicator = make_single_process();
+  Network network(graph, recipe.shapes(), runtime.context(*communicator), settings.batch,
+                  Pass::prediction);
+  network.initialise(1);
+  BatchLoader loader(held.data->sets(), BatchOrder(held.data->examples(), settings.batch, false, 0),
+                     0, 0, 1);
+  Predictor predictor(network, output, 30);
+  const TopK& best = predictor.predict(held.data->bind(*loader.next()), {});
+  EXPECT_EQ(with.working_bytes - without.working_bytes,
+            kLanes * (best.score.bytes() + best.unit.bytes() + best.count.bytes()));
+
+  // Batches are read where those of training were: the denser ones count.
+  const MemoryPlan before = plan_memory(graph, settings);
+  for (DatasetInfo& set : settings.validation.sets) set.entries *= 3;
+  EXPECT_GT(plan_memory(graph, settings).batch_bytes, before.batch_bytes);
+  for (DatasetInfo& set : settings.validation.sets) set.entries = 0;
+  EXPECT_EQ(plan_memory(graph, settings).batch_bytes, without.batch_bytes);
+  // On a GPU the data of validations stay outside, and their batches have no rows to be found at.
+  settings.on_gpu = true;
+  settings.validation = plan_validation(graph.network, {&held, output});
+  EXPECT_EQ(plan_memory(graph, settings).data_bytes, 0);
+  const std::int64_t shared = plan_memory(graph, settings).batch_bytes;
+  settings.data_on_gpu = true;
+  EXPECT_GT(plan_memory(graph, settings).batch_bytes, shared);
+}
+
 TEST(MemoryPlan, OfAHundredMillionUnitsNeedsNoMemoryToMake) {
   NetworkDescriptor network;
   network.layers = {input_layer("In", 100'000'000), hidden_layer("Hidden", 4096, {"In"}),
@@ -199,8 +250,13 @@ TEST(MemoryPlan, ThatDoesNotFitIsRefusedWithTheNumbers) {
     require_memory(plan, settings, plan.total_bytes() - 1);
     FAIL() << "a plan that does not fit was accepted";
   } catch (const DeviceError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("optimizer state"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("available"));
+    EXPECT_THAT(
+        error.what(),
+        testing::MatchesRegex(
+            "this run needs [0-9.]+ .iB of memory \\(parameters [0-9.]+ .iB, optimizer state "
+            "[0-9.]+ .iB, working buffers [0-9.]+ .iB, batches [0-9.]+ .iB, data [0-9.]+ "
+            ".iB\\), but [0-9.]+ .iB are available; use a smaller batch than [0-9]+, "
+            "--data-memory to stream the data, more ranks than 2, or a larger machine"));
     EXPECT_EQ(error.exit_code(), 4);
   }
 }

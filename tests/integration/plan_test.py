@@ -82,6 +82,18 @@ class PlanTest(ProgramTest):
         self.assertIn(plan["ranks_that_pay"], by_ranks)
         self.assertTrue(plan["memory"]["fits"])
 
+    def test_what_validations_take_is_planned(self):
+        arguments = ("--machine", CPU, "--device", "cpu")
+        plain = self.plan_json(*arguments)["memory"]
+        own = self.plan_json(*arguments, "--validation-input", "test.nc")["memory"]
+        # Columns, and where rows begin.
+        held = sum(4 * sum(map(len, rows)) + 8 * (len(rows) + 1) for rows in (self.known, self.held_out))
+        self.assertEqual(own["data_bytes"] - plain["data_bytes"], held)
+        self.assertGreater(own["working_bytes"], plain["working_bytes"])
+        part = self.plan_json(*arguments, "--validation-split", "0.2")["memory"]
+        self.assertLessEqual(part["data_bytes"], plain["data_bytes"])
+        self.assertIn("data sets of validations", self.plan(*arguments, "--validation-input", "test.nc").stdout)
+
     def test_one_rank_of_a_cpu_cluster(self):
         done = self.plan("--machine", CPU, "--device", "cpu")
         self.assertIn("1 rank on 1 node, fp32", done.stdout)

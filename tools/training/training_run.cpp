@@ -80,8 +80,8 @@ class TrainingRun {
     // Data sets may come to stand in its memory, so it outlives them.
     std::unique_ptr<Runtime> runtime;
     DataSources sources{options_.inputs,
-                        options_.outputs.empty() ? options_.inputs : options_.outputs,
-                        data_memory_, start.where};
+                        options_.outputs.empty() ? options_.inputs : options_.outputs, data_memory_,
+                        start.where};
     DataBinding data(start.network, sources, DataBinding::Layers::inputs_and_outputs);
     read_record(start, data, *communicator);
     const RunValidation validation = open_validation(options_, start.network, data);
@@ -92,12 +92,13 @@ class TrainingRun {
     check_validation(validation, graph.network, data);
 
     if (options_.plans_machine() && session_.size() == 1) {
-      plan_machine(graph, data);
+      plan_machine(plan_settings(graph, data, validation.view()), graph);
       return 0;
     }
     runtime = options_.run.make_runtime(*communicator);
     const Context context = runtime->context(*communicator, console_.log());
-    if (plan(graph, data, *runtime, context)) return 0;
+    if (plan(plan_settings(graph, data, validation.view()), graph, data, *runtime, context))
+      return 0;
     Network network(std::move(graph), data.shapes(), context, start.network.training.batch,
                     Pass::training);
     load(start, data, network);
@@ -111,13 +112,15 @@ class TrainingRun {
 
  private:
   // What a plan depends on wherever it is for.
-  PlanSettings plan_settings(const Graph& graph, const DataBinding& data) const {
+  PlanSettings plan_settings(const Graph& graph, const DataBinding& data,
+                             const Validation& validation) const {
     PlanSettings settings;
     settings.batch = graph.network.training.batch;
     settings.ranks = session_.size();
     settings.keeps_state = options_.verify > 0;
     for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
     settings.data_memory_bytes = data_memory_;
+    settings.validation = plan_validation(graph.network, validation);
     return settings;
   }
 
@@ -128,8 +131,7 @@ class TrainingRun {
   }
 
   // A plan for a machine that is described: nothing is measured, and nothing large is allocated.
-  void plan_machine(const Graph& graph, const DataBinding& data) {
-    PlanSettings settings = plan_settings(graph, data);
+  void plan_machine(PlanSettings settings, const Graph& graph) {
     settings.ranks = options_.plan_ranks.value_or(1);
     const MachineDescription described = machine();
     const MachinePlan plan = plan_on_machine(
@@ -142,8 +144,8 @@ class TrainingRun {
   }
 
   // True when the plan was all that was asked for.
-  bool plan(const Graph& graph, DataBinding& data, const Runtime& runtime, const Context& context) {
-    PlanSettings settings = plan_settings(graph, data);
+  bool plan(PlanSettings settings, const Graph& graph, DataBinding& data, const Runtime& runtime,
+            const Context& context) {
     settings.lanes = context.compute.executor.lanes();
     settings.block_rule = context.compute.kernels.block_rule;
     settings.on_gpu = !context.compute.memory.is_host();

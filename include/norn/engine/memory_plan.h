@@ -12,6 +12,16 @@
 /// What a run will need, computed from sizes alone, before anything large is allocated.
 namespace norn {
 
+/// What a run validates with, between its epochs.
+struct ValidationPlan {
+  std::vector<DatasetInfo> sets;  ///< of the layers; none: nothing is validated
+  std::vector<DatasetInfo> seen;  ///< of units that nobody looks for
+  Index longest_list = 0;         ///< units that are ranked for an example; 0: the cost alone
+  /// Of main memory that the contents take; 0 where they are streamed, or parts of what is trained
+  /// on.
+  std::int64_t held_bytes = 0;
+};
+
 /// What the plan depends on beside the network.
 struct PlanSettings {
   Index batch = 1;
@@ -26,6 +36,7 @@ struct PlanSettings {
   bool keeps_state = false;      ///< a copy of weights and state, to verify steps
   std::vector<DatasetInfo> sets;
   std::int64_t data_memory_bytes = 0;  ///< sets that are larger together are streamed
+  ValidationPlan validation;
 };
 
 struct LayerPlan {
@@ -60,10 +71,10 @@ struct MemoryPlan {
   Index weights = 0;                ///< of all layers, over all ranks
   std::int64_t parameter_bytes = 0;
   std::int64_t state_bytes = 0;    ///< of the update rule
-  std::int64_t working_bytes = 0;  ///< activations, deltas, scratch
+  std::int64_t working_bytes = 0;  ///< activations, deltas, scratch, lists of validations
   std::int64_t batch_bytes = 0;    ///< batches read ahead and their preparation, by mean density
-  std::int64_t data_bytes = 0;     ///< data sets held in memory
-  bool data_streamed = false;
+  std::int64_t data_bytes = 0;     ///< data sets held in memory, those of validations with them
+  bool data_streamed = false;      ///< those that are trained on
   std::int64_t total_bytes() const {
     return parameter_bytes + state_bytes + working_bytes + batch_bytes + data_bytes;
   }

@@ -28,6 +28,8 @@ class Predictor {
   /// The best units of every example of the batch, on every rank. Valid until the next call. A list
   /// is shorter than K when there are fewer candidates.
   const TopK& predict(const BoundBatch& batch, const ScoreFilter& filter);
+  /// How many units a search inside the product looks for, so that the best K are certain.
+  static Index searched_units(Index k);
   /// Whether the last call wrote its scores.
   bool wrote_scores() const { return wrote_scores_; }
 

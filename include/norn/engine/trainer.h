@@ -3,6 +3,7 @@
 
 #include "norn/base/log.h"
 #include "norn/engine/data_binding.h"
+#include "norn/engine/memory_plan.h"
 #include "norn/engine/metrics.h"
 #include "norn/engine/model_file.h"
 
@@ -82,6 +83,10 @@ struct Validation {
   const ValidationData* data = nullptr;
   int output_layer = 0;  ///< whose targets are to be found
 };
+
+/// What validations of a run take, for its plan. Throws UsageError when a metric does not exist for
+/// the data.
+ValidationPlan plan_validation(const NetworkDescriptor& network, const Validation& validation);
 
 /// Trains the network from `state` (all zero at the start) until network.training.epochs epochs are
 /// complete, the search for the best model ends, or `stop` becomes true on any rank; then a
