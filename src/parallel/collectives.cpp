@@ -50,7 +50,7 @@ std::vector<MatrixView<const float>> Collectives::exchange_columns(
 std::vector<MatrixView<const float>> Collectives::do_exchange_columns(
     std::span<const MatrixView<const float>>, Index, std::span<const Index>,
     std::span<const Range>) {
-  throw CommunicationError("collectives " + describe() + " exchange no columns");
+  throw ShapeError("collectives: these do not exchange columns, as exchanges() says");
 }
 
 void Collectives::all_reduce_sum(std::span<std::int64_t> values) {

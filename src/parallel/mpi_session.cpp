@@ -69,9 +69,8 @@ MpiSession::MpiSession(int* argc, char*** argv) : world_(std::make_shared<WorldS
   begun_ = false;
   throw CommunicationError(fmt::format(
       "the launcher started {} processes, but MPI tells this one that it is alone, and each of "
-      "them "
-      "would write the same files: launch with the mpirun of the MPI that this program is linked "
-      "with ({}), or with srun --mpi=pmix",
+      "them would write the same files: launch with the mpirun of the MPI that this program is "
+      "linked with ({}), or with srun --mpi=pmix",
       launched, mpi_facts().implementation));
 }
 

@@ -52,7 +52,10 @@ class Launching(RanksTest):
             done = subprocess.run([f"{BIN}/trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc"], cwd=self.folder,
                                   capture_output=True, text=True, timeout=60, env={**os.environ, name: "3", **others})
             self.assertEqual(done.returncode, 5, done.stderr)
-            self.assertIn("the launcher started 3 processes, but MPI tells this one that it is alone", done.stderr)
+            said = re.sub(r" with \([^()]*\)", " with (MPI)", done.stderr)
+            self.assertIn("trainer: error: the launcher started 3 processes, but MPI tells this one that it is alone, and each of "
+                          "them would write the same files: launch with the mpirun of the MPI that this program is linked with "
+                          "(MPI), or with srun --mpi=pmix\n", said)
             self.assertFalse(self.path("model.nc").exists())
 
 

@@ -71,6 +71,30 @@ TEST(Collectives, RefusesAnExchangeWithoutWhatWasAnnounced) {
   EXPECT_TRUE(collectives->exchange_columns(mine, 3, counts, shares).empty());
 }
 
+TEST(Collectives, RefusesAnExchangeWhereThereIsNone) {
+  EXPECT_THROW(run_thread_group(2,
+                                [](Communicator& communicator) {
+                                  const auto collectives = make_host_collectives(communicator);
+                                  EXPECT_FALSE(collectives->exchanges());
+                                  const std::vector<Range> shares{{0, 2}, {2, 4}};
+                                  const std::vector<Index> counts{0, 0};
+                                  collectives->exchange_columns({}, 3, counts, shares);
+                                }),
+               ShapeError);
+}
+
+TEST(Collectives, OfNcclNeedABuildWithIt) {
+  if (has_nccl()) GTEST_SKIP() << "this build has NCCL";
+  const auto one = make_single_process();
+  WorkQueue queue;
+  try {
+    make_nccl_collectives(*one, 0, queue, host_memory());
+    FAIL();
+  } catch (const CommunicationError& error) {
+    EXPECT_STREQ(error.what(), "this build has no NCCL; install it and build again");
+  }
+}
+
 // Room for rank 0 of two, of 8 rows: shares of 10 and 6 units.
 TEST(Collectives, RoomForPackedColumns) {
   const std::vector<Range> shares{{0, 10}, {10, 16}};

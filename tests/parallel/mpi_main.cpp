@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common checks under mpirun, and what a late or failing rank does to the others.
-// Arguments: collectives RANKS | time-limit | late-end | failing-rank | dead-rank |
+// Arguments: beginning | collectives RANKS | time-limit | late-end | failing-rank | dead-rank |
 // ended-run | ended-early. Prints "passed" as its last line.
 
 #include "communicator_checks.h"
+#include "mpi_c_api.h"
 #include "mpi_communicator.h"
 #include "norn/base/host.h"
 #include "norn/parallel/communicator.h"
@@ -14,6 +15,23 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
+
+namespace {
+
+/// What MPI_Init_thread answers in the test of it.
+enum class Answer { as_it_is, refuses, single };
+Answer init_answer = Answer::as_it_is;
+
+}  // namespace
+
+// In place of the library's, as MPI's profiling interface allows.
+extern "C" int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  if (init_answer == Answer::refuses) return MPI_ERR_OTHER;
+  const int result = PMPI_Init_thread(argc, argv, required, provided);
+  if (init_answer == Answer::single) *provided = MPI_THREAD_SINGLE;
+  return result;
+}
 
 namespace {
 
@@ -40,12 +58,37 @@ void check_collectives(MpiSession& session, int expected_ranks) {
   checks::expect(world->size() == expected_ranks && session.size() == expected_ranks, *world,
                  "expected " + std::to_string(expected_ranks) + " ranks");
   run_checks(*world);
+  std::string message = "no error";
+  try {
+    const MpiSession another(nullptr, nullptr);
+  } catch (const CommunicationError& error) {
+    message = error.what();
+  }
+  checks::expect(message == "MPI is begun already; make one MpiSession", *world, message);
   if (world->size() == 1) return;
   // Messages of a few bytes: every collective is cut into many.
   for (std::size_t bytes : {std::size_t(1), std::size_t(100), std::size_t(4096)}) {
     const auto cut = make_mpi_world(60, std::make_shared<WorldState>(), bytes);
     run_checks(*cut);
   }
+}
+
+/// An MPI that does not begin, and one that allows no threads.
+void check_beginning() {
+  for (const auto& [answer, expected] :
+       {std::pair{Answer::refuses, "MPI_Init_thread failed; check the launcher and its host list"},
+        std::pair{Answer::single,
+                  "this MPI cannot be used by a program with threads; use another build"}}) {
+    init_answer = answer;
+    std::string message = "no error";
+    try {
+      const MpiSession session(nullptr, nullptr);
+    } catch (const CommunicationError& error) {
+      message = error.what();
+    }
+    if (message != expected) throw std::runtime_error(message);
+  }
+  std::printf("passed\n");
 }
 
 /// Rank 0 stays away from a barrier: the others must give up, naming themselves and the barrier.
@@ -72,8 +115,10 @@ void check_time_limit(MpiSession& session) {
   } catch (const CommunicationError& error) {
     message = error.what();
   }
-  checks::expect(message.find("after a collective that failed") != std::string::npos, *world,
-                 message);
+  checks::expect(message == "rank 1 of 2 on " + host_name() +
+                                " (training, epoch 2, batch 17): barrier is not possible after a "
+                                "collective that failed; end the program",
+                 *world, message);
   std::printf("passed\n");
   std::fflush(stdout);
   session.abort(int(ExitCode::communication));
@@ -160,6 +205,10 @@ void check_failing_rank(MpiSession& session) {
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   try {
+    if (what == "beginning") {
+      check_beginning();
+      return 0;
+    }
     MpiSession session(&argc, &argv);
     if (what == "collectives") check_collectives(session, std::stoi(argv[2]));
     if (what == "time-limit") check_time_limit(session);

@@ -4,6 +4,7 @@
 #include "norn/tensor/executor.h"
 
 #include "norn/base/error.h"
+#include "tests/support/no_threads.h"
 
 #include <algorithm>
 #include <atomic>
@@ -177,6 +178,12 @@ TEST(Executor, OneMayBeUsedInsideATaskOfAnother) {
   std::atomic<int> runs{0};
   outer.for_each(8, [&](Index, int) { inner.for_each(5, [&](Index, int) { ++runs; }); });
   EXPECT_EQ(runs, 40);
+}
+
+TEST(Executor, ThreadsThatCannotBeStartedAreCounted) {
+  EXPECT_EQ(test::message_without_threads([] { Executor executor(3); }),
+            "thread 2 of 3 could not be started (Resource temporarily unavailable); ask for fewer "
+            "threads");
 }
 
 }  // namespace
