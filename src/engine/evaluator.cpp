@@ -46,9 +46,7 @@ const DatasetInfo& target_info(const NetworkDescriptor& network, const DataBindi
   const DatasetInfo* found = nullptr;
   for (const Dataset* set : data.sets())
     if (set->info().name == name) found = &set->info();
-  if (!found)
-    throw DataError(fmt::format("layer \"{}\": its data set \"{}\" is not open",
-                                network.layers[std::size_t(layer)].name, name));
+  require(found, "evaluate: the layer's data set is not open");
   if (sparse && !found->gives_sparse_batches())
     throw DataError(fmt::format(
         "{}: data set \"{}\" is dense, but ranking metrics need the held-out units of each "
@@ -72,13 +70,12 @@ class Evaluator {
         target_info(network, data, settings.output_layer, !settings.ks.empty());
     target_ = &target;
     units_ = settings.units > 0 ? settings.units : target.width();
-    const Index width = network.layers[std::size_t(settings.output_layer)].units();
-    if (units_ > width)
-      throw DataError(fmt::format(
-          "{}: data set \"{}\" is {} units wide, but layer \"{}\" of the model has {}; evaluate "
-          "with the data that the model was made for",
-          target.file.string(), target.name, units_,
-          network.layers[std::size_t(settings.output_layer)].name, width));
+    const LayerDescriptor& layer = network.layers[std::size_t(settings.output_layer)];
+    if (units_ > layer.units())
+      throw DataError(
+          fmt::format("layer \"{}\": {} units are to be ranked, but it has {}; evaluate with the "
+                      "feature index of the data that the model was made for",
+                      layer.name, units_, layer.units()));
     for (const Dataset* set : settings.also_seen) check_seen(set->info());
   }
 
@@ -119,11 +116,9 @@ class Evaluator {
  private:
   void check_seen(const DatasetInfo& info) const {
     if (info.examples != data_.examples())
-      throw DataError(
-          fmt::format("{}: data set \"{}\" has {} examples, but \"{}\" of {} has {}; they must "
-                      "pair by position",
-                      info.file.string(), info.name, info.examples, target_->name,
-                      target_->file.string(), data_.examples()));
+      throw ShapeError(fmt::format(
+          "evaluate: data set \"{}\" of units that are seen has {} examples, expected {}",
+          info.name, info.examples, data_.examples()));
   }
 
   bool shares_units(const std::string& set) const {

@@ -3,6 +3,7 @@
 #include "norn/engine/memory_plan.h"
 
 #include "norn/base/error.h"
+#include "norn/base/text.h"
 #include "norn/engine/predictor.h"
 #include "norn/engine/trainer.h"
 #include "src/engine/step_verifier.h"
@@ -11,6 +12,7 @@
 
 #include <mutex>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -250,13 +252,15 @@ TEST(MemoryPlan, ThatDoesNotFitIsRefusedWithTheNumbers) {
     require_memory(plan, settings, plan.total_bytes() - 1);
     FAIL() << "a plan that does not fit was accepted";
   } catch (const DeviceError& error) {
-    EXPECT_THAT(
-        error.what(),
-        testing::MatchesRegex(
-            "this run needs [0-9.]+ .iB of memory \\(parameters [0-9.]+ .iB, optimizer state "
-            "[0-9.]+ .iB, working buffers [0-9.]+ .iB, batches [0-9.]+ .iB, data [0-9.]+ "
-            ".iB\\), but [0-9.]+ .iB are available; use a smaller batch than [0-9]+, "
-            "--data-memory to stream the data, more ranks than 2, or a larger machine"));
+    const auto bytes = [](std::int64_t count) { return human_bytes(double(count)); };
+    EXPECT_EQ(error.what(),
+              fmt::format(
+                  "this run needs {} of memory (parameters {}, optimizer state {}, working buffers "
+                  "{}, batches {}, data {}), but {} are available; use a smaller batch than {}, "
+                  "--data-memory to stream the data, more ranks than 2, or a larger machine",
+                  bytes(plan.total_bytes()), bytes(plan.parameter_bytes), bytes(plan.state_bytes),
+                  bytes(plan.working_bytes), bytes(plan.batch_bytes), bytes(plan.data_bytes),
+                  bytes(plan.total_bytes() - 1), settings.batch));
     EXPECT_EQ(error.exit_code(), 4);
   }
 }

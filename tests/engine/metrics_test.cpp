@@ -102,7 +102,13 @@ TEST(InversePropensities, AreLargerForRareUnits) {
   EXPECT_DOUBLE_EQ(inverse[0], 1.0 + c * std::exp(-0.55 * std::log(1.5)));
   EXPECT_DOUBLE_EQ(inverse[2], 1.0 + c * std::exp(-0.55 * std::log(101.5)));
   EXPECT_GT(inverse[1], inverse[2]);
-  EXPECT_THROW(inverse_propensities(counts, 2, 0.55, 1.5), DataError);
+  try {
+    inverse_propensities(counts, 2, 0.55, 1.5);
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(),
+                 "propensities need the counts of at least 3 training examples, and there are 2");
+  }
 }
 
 struct Case {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost of examples that a network is not trained on.
+#include "norn/base/error.h"
+#include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
 
 #include <cmath>
+#include <limits>
+#include <vector>
 
 namespace norn::test {
 namespace {
@@ -35,6 +39,24 @@ TEST(Cost, OfABatchIsTheOneThatAStepReports) {
       EXPECT_GT(cost, 0.0);
     }
   }
+}
+
+TEST(Cost, ThatIsNotFiniteNamesTheLayer) {
+  Recipe recipe = all_recipes().front();
+  const auto one = make_single_process();
+  const std::unique_ptr<Runtime> runtime = make_test_runtime(2);
+  Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(),
+                  runtime->context(*one), recipe.network.training.batch, Pass::training);
+  network.initialise(1);
+  const int layer = network.graph().layer("Out");
+  const std::vector<float> biases(std::size_t(network.unit_layer(layer)->mine().count()),
+                                  std::numeric_limits<float>::quiet_NaN());
+  network.unit_layer(layer)->bias.value.write(biases.data(), Index(biases.size()));
+  RecipeData data(recipe);
+  EXPECT_EQ(message_of<DivergenceError>([&] { network.cost(data.batch(0)); }),
+            "layer \"Out\": the cost of examples that it is not trained on is not finite; the "
+            "network has diverged: lower the learning rate, or the examples are far from those "
+            "that it is trained on");
 }
 
 }  // namespace

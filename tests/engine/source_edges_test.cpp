@@ -286,8 +286,12 @@ TEST(SourceEdges, OfPreActivationsOutOfRangeEndTheStepOnAllRanks) {
         const std::string divergence =
             message_of<DivergenceError>([&] { network.train_step(batch, data.position(0)); });
         const std::lock_guard lock(mutex);
-        refused += refusal.find("layer \"Narrow\": a pre-activation is") != std::string::npos;
-        diverged += divergence.find("layer \"Narrow\": a pre-activation is") != std::string::npos;
+        refused += refusal ==
+                   "layer \"Narrow\": a pre-activation is not finite or too large; the model has "
+                   "diverged, or the inputs are far from what it was trained on";
+        diverged += divergence ==
+                    "layer \"Narrow\": a pre-activation is not finite or beyond 2^34 at step 0 "
+                    "(epoch 1); lower the learning rate and resume from the last checkpoint";
       });
       EXPECT_EQ(refused, ranks);
       EXPECT_EQ(diverged, ranks);

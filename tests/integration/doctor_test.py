@@ -66,6 +66,12 @@ class DoctorTest(ProgramTest):
         self.assertIn("mkdir -p", self.one(checks, "space")["do"])
         self.assertEqual(self.one(checks, "write rate")["state"], "problem")
 
+    def test_a_disk_that_is_full_is_a_problem(self):
+        small = self.mount_small("64k")
+        checks = self.doctor("--model", small / "model.nc", code=4)
+        self.assertEqual(self.one(checks, "write rate")["state"], "problem")
+        self.assertIn(f"nothing can be written in {small}: No space left on device", self.one(checks, "write rate")["value"])
+
     def test_what_the_shell_and_the_options_do_is_seen(self):
         cores = len(os.sched_getaffinity(0))
         checks = self.doctor("--threads", cores + 5, prefix=("bash", "-c", 'ulimit -n 300; exec "$@"', "bash"),

@@ -152,6 +152,20 @@ TRAINING = (
      "--min-delta -1 is out of range: it must be at least 0"),
     ("trainer", (*TRAIN, "--validation-split", "0.1", "--metrics-at", "few"), 2,
      '--metrics-at: "few" is no list of numbers from 1 on; write for example 10,20'),
+    ("trainer", (*TRAIN, "--keep", "99999999999"), 2,
+     '--keep: "99999999999" is no whole number from -2147483648 to 2147483647'),
+    ("trainer", (*TRAIN, "--keep-best", "ndcg@10"), 2,
+     "--keep-best ndcg@10 needs data to validate with; give --validation-split 0.1, or --validation-input"),
+    ("trainer", (*TRAIN, "--validation-input", "dense.nc"), 3,
+     '--validation-input: data set "gl_output" is dense, but that of the training data is sparse; import '
+     "both in the same way"),
+    ("trainer", ("-c", "net.json", "-i", "dense.nc", "-n", "new.nc", "--validation-split", "0.1",
+                 "--validation-by", "entry"), 2,
+     'dense.nc: data set "gl_output" is dense: it has no entries that could be hidden; validate by user, or '
+     "with data sets of their own (--validation-input)"),
+    ("trainer", ("-c", "net.json", "-i", "dense.nc", "-n", "new.nc", "--validation-split", "0.1",
+                 "--early-stop", "ndcg@10"), 2,
+     'layer "Output": its targets are dense, so there is no "ndcg@10" to watch; watch the loss'),
     ("trainer", (*TRAIN, "--doctor", "--plan"), 2,
      "--doctor looks at the machine and --plan at a network: give one of the two"),
     ("trainer", (*TRAIN, "--doctor-format", "json"), 2,
@@ -210,6 +224,10 @@ PREDICTING = (
      "empty_folder: is a folder, expected a NetCDF file"),
     ("predictor", (*PREDICT, *REQUESTS, "--layer", "Outputt"), 2,
      '--layer: the model has no layer "Outputt"; did you mean "Output"? It has: Hidden, Output'),
+    ("predictor", ("-n", "dangling.nc", "-s", "recs.txt", *REQUESTS, "-l", "Dangling"), 2,
+     '--layer: "Dangling" leads to no output layer: it is not computed'),
+    ("predictor", (*PREDICT, "-r", "header.libsvm", "-i", "features.txt", "-o", "features.txt"), 3,
+     "header.libsvm: holds no requests; name a file with examples"),
     ("predictor", (*PREDICT, *REQUESTS, "-p", "5d"), 2,
      '--score-format: "5d" is no printf format of a number; write for example 4.3f, .6e or g'),
     ("predictor", (*PREDICT, *REQUESTS, "--data", "test.nc"), 2,
@@ -252,6 +270,9 @@ EVALUATING = (
      "held-out part of a split"),
     ("evaluator", (*EVALUATE, "--top", "ten"), 2,
      '--top: "ten" is no list of numbers from 1 on; write for example 10,20,100'),
+    ("evaluator", (*EVALUATE, "--features", "many.txt"), 3,
+     'layer "Output": 50 units are to be ranked, but it has 40; evaluate with the feature index of the data '
+     "that the model was made for"),
     ("evaluator", (*EVALUATE, "-b", "0"), 2,
      "--batch 0 is out of range: it must be at least 1"),
     ("evaluator", (*EVALUATE, "-l", "Hidden"), 2,
@@ -344,9 +365,10 @@ class Messages(ProgramTest):
     def write_texts(self):
         write_text(self.path("requests.txt"), self.known, [f"item_{u}" for u in range(self.width)], self.examples)
         write_index(self.path("features.txt"), [f"item_{u}" for u in range(self.width)])
+        write_index(self.path("many.txt"), [f"item_{u}" for u in range(50)])
         self.path("empty_folder").mkdir()
         for name, text in {
-                "empty.txt": "", "zero.txt": "a\tb\0c\n", "strange.txt": "what is this\n",
+                "empty.txt": "", "header.libsvm": "0 40 3\n", "zero.txt": "a\tb\0c\n", "strange.txt": "what is this\n",
                 "table.csv": "user,item\nu1,i1\nu2,i2\n", "labels.libsvm": "0,1 2:1\n1 3:0.5\n",
                 "names.libsvm": "red 2:1\n", "announced.libsvm": "2 5 3\n0 1:1\n7 2:1\n", "others.txt": "stranger\titem_1\n",
                 "one.samples": "somebody\t0\n", "wrong.index": "item_1\n", "gap.index": "item_0\t0\nitem_1\t7\n",
@@ -367,6 +389,8 @@ class Messages(ProgramTest):
                    '"DataSet": "gl_input"}, {"N": 4, "Source": ["I", "J"]}, {"Name": "First", "Kind": "Output", "N": 40, '
                    '"DataSet": "gl_output"}, {"Name": "Second", "N": 40, "Source": "Hidden2", "DataSet": "gl_output"}]}')
         self.train("-e", "1", config="two.json", model="two.nc")
+        self.write("dangling.json", layers % ('{"N": 4}, {"Name": "Dangling", "N": 3}', "gl_output", ', "Source": "Hidden1"'))
+        self.train("-e", "1", config="dangling.json", model="dangling.nc")
         for name, change in {
                 "bad_loss.nc": lambda file: file.setncattr("errorFunction", np.uint32(99)),
                 "bad_activation.nc": lambda file: file.setncattr("layer1_activation", np.uint32(77)),

@@ -142,7 +142,12 @@ class PlanTest(ProgramTest):
         self.assertIn("CPU nodes of 64 cores", done.stdout)
         done = self.run_program("trainer", *arguments, "--ranks", "2", prefix=prefix)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("--ranks plans for ranks that are not there: leave it out", done.stderr)
+        self.assertIn("trainer: error: --ranks plans for ranks that are not there: leave it out to plan for the ranks of this "
+                      "run, or start the trainer without mpirun\n", done.stderr)
+        done = self.run_program("trainer", *arguments, "--machine", CPU, "--plan-format", "json", prefix=prefix)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("trainer: error: --plan-format json is for plans of ranks that are not there: start the trainer without "
+                      "mpirun, and give --ranks\n", done.stderr)
 
 
 @unittest.skipIf(os.environ.get("NORN_SANITIZE"), "a sanitizer's memory is no measure")

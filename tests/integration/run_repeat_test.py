@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """run.json, and trainer --repeat: the same bytes of the model."""
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,12 @@ class Repeat(ProgramTest):
 
     def refuse(self, code, message, *arguments):
         return self.fail_with(code, message, "trainer", "--repeat", "run/run.json", "-n", "again.nc", *arguments)
+
+    def refuse_wholly(self, code, message, *arguments):
+        """The same of the whole message, in which # stands for a checksum."""
+        done = self.refuse(code, "", *arguments)
+        errors = [line for line in done.stderr.splitlines() if ": error: " in line]
+        self.assertEqual([re.sub("[0-9a-f]{16}", "#", line) for line in errors], [f"trainer: error: {message}"])
 
 
 class Bytes(Repeat):
@@ -57,10 +64,11 @@ class Bytes(Repeat):
         self.same("model.nc", "again.nc")
         self.assertEqual(self.run_json()["origin"]["from"], "weights")
         self.train("-e", "1", "--force", model="first.nc")
-        self.refuse(3, f"run/run.json: the run began with the weights {self.path('first.nc')}, which is another file now: "
-                    "its checksum is ", "--force")
+        self.refuse_wholly(3, f"run/run.json: the run began with the weights {self.path('first.nc')}, which is another file now: "
+                           "its checksum is #, recorded #; put the old one back to repeat the run", "--force")
         self.path("first.nc").unlink()
-        self.refuse(3, f"run/run.json: the run began with the weights {self.path('first.nc')}, which is not there", "--force")
+        self.refuse_wholly(3, f"run/run.json: the run began with the weights {self.path('first.nc')}, which is not there; put it "
+                           "back to repeat the run", "--force")
 
     def test_are_the_same_of_a_run_that_was_validated_and_stopped_early(self):
         self.record("-e", "40", "-alpha", "0.1", "--validation-split", "0.2", "--validation-by", "entry", "--metrics-at", "5",
@@ -143,8 +151,8 @@ class Bytes(Repeat):
         self.record("-e", "4")
         self.repeat()
         self.same("model.nc", "again.nc")
-        self.refuse(2, "--repeat makes the run again as it was, and an option of this command line changes its training",
-                    "--rate-schedule", "step", "--force")
+        self.refuse_wholly(2, "--repeat makes the run again as it was, and an option of this command line changes its training; "
+                           "leave one of them out", "--rate-schedule", "step", "--force")
         self.train("-e", "6", "--resume", "--run-dir", "run")
         self.assertEqual(self.run_json()["origin"]["from"], "checkpoint")
 
@@ -184,7 +192,8 @@ class Record(Repeat):
     def test_a_damaged_record_is_named_and_a_resumed_run_writes_it_anew(self):
         self.record("-e", "2")
         self.write("run/run.json", "{}")
-        self.refuse(2, 'run/run.json: "format" is missing or not as the trainer writes it')
+        self.refuse_wholly(2, 'run/run.json: "format" is missing or not as the trainer writes it; give the run.json of a folder '
+                           "that trainer --run-dir made")
         done = self.train("-e", "4", "--resume", "--run-dir", "run")
         self.assertIn("it is written anew", done.stderr)
         self.assertEqual(self.run_json()["result"]["epochs"], 4)
@@ -197,8 +206,18 @@ class Refused(Repeat):
         other[7] = sorted(set(range(self.width)) - set(other[7]))[:3]
         write_datasets(self.path("other.nc"), [("gl_input", self.width, self.known, None),
                                                ("gl_output", self.width, other, None)])
-        self.refuse(3, f'{self.path("other.nc")}: data set "gl_output" is not the one that run/run.json records: its checksum is ', "-i",
-                    "other.nc", "-o", "other.nc")
+        self.refuse_wholly(3, f'{self.path("other.nc")}: data set "gl_output" is not the one that run/run.json records: its checksum is #, '
+                           f"recorded # of {self.path('train.nc')}; give the run's own data with --input and --output-data", "-i",
+                           "other.nc", "-o", "other.nc")
+
+    def test_records_of_other_programs(self):
+        self.record()
+        whole = self.run_json()
+        self.write("run/run.json", json.dumps({**whole, "format": 99}))
+        self.refuse_wholly(2, "run/run.json: its format is 99, this program reads up to 1; use the program that recorded the run")
+        self.write("run/run.json", json.dumps({**whole, "sets": whole["sets"][:1]}))
+        self.refuse_wholly(3, "run/run.json: the run had 1 data sets, now there are 2; give its own data with --input and "
+                           "--output-data")
 
     def test_data_that_have_moved_are_found_where_they_are_said_to_be(self):
         self.record()
@@ -211,7 +230,8 @@ class Refused(Repeat):
         self.record()
         for option in (["-e", "3"], ["--rate", "0.1"], ["-c", "net.json"], ["--resume"], ["--seed", "1"], ["--shuffle", "no"]):
             name = {"-e": "--epochs", "-c": "--config"}.get(option[0], option[0])
-            self.refuse(2, f"{name} cannot be given with --repeat", *option)
+            self.refuse_wholly(2, f"{name} cannot be given with --repeat, which makes the run again as it was; leave one of them "
+                               "out", *option)
 
     def test_the_model_of_the_run_itself_is_not_overwritten(self):
         self.record()

@@ -4,11 +4,13 @@
 #include "norn/tensor/buffer.h"
 
 #include "norn/base/error.h"
+#include "norn/base/text.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,10 +70,11 @@ TEST(Memory, TooMuchIsRefusedWithTheSize) {
     const Buffer<float> huge(Index(1) << 55);
     FAIL() << "2^57 bytes were allocated";
   } catch (const DeviceError& error) {
-    EXPECT_THAT(error.what(),
-                testing::MatchesRegex("main memory: 128.0 PiB .144115188075855872 bytes. could not "
-                                      "be allocated, [0-9.]+ .?i?B are in use; use a smaller batch "
-                                      "or a machine with more memory"));
+    EXPECT_EQ(error.what(),
+              fmt::format("main memory: 128.0 PiB (144115188075855872 bytes) could not be "
+                          "allocated, {} are in use; use a smaller batch or a machine with more "
+                          "memory",
+                          human_bytes(double(before))));
     EXPECT_EQ(error.code(), ExitCode::device);
   }
   EXPECT_EQ(host_memory().allocated_bytes(), before);

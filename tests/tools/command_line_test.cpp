@@ -103,7 +103,7 @@ TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_EQ(error_of(s.line, {"--count", "3.5"}), "--count: \"3.5\" is no whole number");
   EXPECT_EQ(error_of(s.line, {"-alpha", "fast"}), "--rate: \"fast\" is no finite number");
   EXPECT_EQ(error_of(s.line, {"-alpha", "nan"}), "--rate: \"nan\" is no finite number");
-  EXPECT_EQ(error_of(s.line, {"--seed", "-1"}), "--seed: \"-1\" is no number from 0 on");
+  EXPECT_EQ(error_of(s.line, {"--seed", "-1"}), "--seed: \"-1\" is no whole number from 0 on");
   EXPECT_EQ(error_of(s.line, {"--count", "99999999999999999999"}),
             "--count: \"99999999999999999999\" is no whole number");
   EXPECT_EQ(error_of(s.line, {"-c", "1", "-c", "2"}), "--count is given 2 times; give it once");
@@ -130,7 +130,7 @@ TEST(CommandLine, SaysAllThatIsWrongAtOnce) {
             "\"stray\" is not expected here: every file and value has its option; program --help "
             "lists them\n"
             "--count: \"x\" is no whole number\n"
-            "--seed: \"-1\" is no number from 0 on\n"
+            "--seed: \"-1\" is no whole number from 0 on\n"
             "--place is missing; program --help shows examples");
 }
 

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What launchers and schedulers tell a program: how many ranks share a host, and to stop.
+// What launchers, schedulers and other ranks tell a program: how many ranks share a host, what each
+// of them is, and to stop.
+#include "norn/base/error.h"
 #include "tools/common/ranks.h"
 #include "tools/common/stop_signals.h"
+#include "tools/doctor/run.h"
 
 #include <csignal>
 #include <cstdlib>
@@ -20,6 +23,32 @@ TEST(RanksOnThisHost, IsReadFromSlurmsListOfHosts) {
   }
   unsetenv("SLURM_STEP_TASKS_PER_NODE");
   EXPECT_EQ(ranks_on_this_host(), 1);
+}
+
+TEST(RankFacts, ComeToTheOtherRanksAsTheyAre) {
+  RankFacts rank;
+  rank.host = "node-7";
+  rank.cores = {0, 1, 2, 9};
+  rank.threads = 4;
+  rank.version = "0.1.0";
+  rank.visible_gpus = "";
+  rank.gpus = 2;
+  rank.gpu = "0000:18:00.0";
+  const RankFacts read = rank_from(text_of(rank));
+  EXPECT_EQ(read.host, rank.host);
+  EXPECT_EQ(read.cores, rank.cores);
+  EXPECT_EQ(read.visible_gpus, rank.visible_gpus);
+  EXPECT_EQ(read.gpus, rank.gpus);
+  EXPECT_EQ(read.gpu, rank.gpu);
+  try {
+    rank_from("node-7\x1f");
+    FAIL();
+  } catch (const CommunicationError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "a rank sends records of 1 fields, expected 9: it runs another version of Norn; start "
+        "the same program on every host");
+  }
 }
 
 TEST(StopSignals, ARequestThatComesWhenAllIsDoneEndsNothing) {

@@ -6,6 +6,7 @@
 #include "tests/data/support.h"
 #include "tools/prediction/prediction_writer.h"
 #include "tools/prediction/score_filters.h"
+#include "tools/prediction/spool.h"
 
 #include <cstdio>
 #include <random>
@@ -40,6 +41,22 @@ TEST(ScoreFormat, PrintsAsPrintfDoes) {
 TEST(ScoreFormat, RejectsAnythingElse) {
   for (const char* format : {"", "%", "d", "%s", "4.3", "%4.3f%n", "%%f", "4.3lf", "99999f", "f f"})
     EXPECT_THROW(ScoreFormat{format}, UsageError) << format;
+}
+
+TEST(Spool, GivesBackWhatWasWrittenAndSaysWhereItEnds) {
+  const TempDir folder;
+  const std::vector<float> values = {1, 2, 3};
+  Spool spool(folder / "recs.nc");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "it has no name";
+  spool.write(std::span<const float>(values));
+  spool.rewind();
+  std::vector<float> back(3);
+  spool.read(std::span<float>(back));
+  EXPECT_EQ(back, values);
+  EXPECT_EQ(message_of([&] { spool.read(std::span<float>(back)); }),
+            folder.path().string() +
+                ": temporary file: cannot be read back: it ends before what was written; free some "
+                "space or write elsewhere");
 }
 
 TEST(SparseRows, AreSortedAndKeepTheFirstOfSeveralEntries) {

@@ -280,10 +280,13 @@ template <typename T>
 void read_whole(const std::string& name, const std::string& text, T& target) {
   const std::optional<long long> value = parse_integer(text);
   if (!value) reject(name, text, "whole number");
-  if (*value <
-          (std::numeric_limits<T>::is_signed ? (long long)(std::numeric_limits<T>::min()) : 0) ||
-      (sizeof(T) < sizeof(long long) && *value > (long long)(std::numeric_limits<T>::max())))
-    reject(name, text, std::numeric_limits<T>::is_signed ? "number that fits" : "number from 0 on");
+  using Limits = std::numeric_limits<T>;
+  constexpr long long kLeast = Limits::is_signed ? (long long)(Limits::min()) : 0;
+  constexpr bool kIsNarrow = sizeof(T) < sizeof(long long);
+  if (*value < kLeast || (kIsNarrow && *value > (long long)(Limits::max())))
+    reject(name, text,
+           kIsNarrow ? fmt::format("whole number from {} to {}", kLeast, Limits::max())
+                     : fmt::format("whole number from {} on", kLeast));
   target = T(*value);
 }
 

@@ -12,11 +12,15 @@
 #include "tools/doctor/files.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <utility>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -47,22 +51,31 @@ std::uint64_t limit_of(int resource) {
 /// An open file.
 class Written {
  public:
-  explicit Written(const fs::path& path)
-      : file_(::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600)) {
-    if (file_ < 0) throw DataError(path.string() + " cannot be written");
+  explicit Written(fs::path path)
+      : path_(std::move(path)), file_(::open(path_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600)) {
+    if (file_ < 0) fail();
   }
   ~Written() { ::close(file_); }
   Written(const Written&) = delete;
   Written& operator=(const Written&) = delete;
   void write(const std::vector<char>& data) const {
-    if (::write(file_, data.data(), data.size()) != ssize_t(data.size()))
-      throw DataError("writing failed: the disk may be full");
+    for (std::size_t at = 0; at < data.size();) {
+      const ssize_t count = ::write(file_, data.data() + at, data.size() - at);
+      if (count <= 0) fail();
+      at += std::size_t(count);
+    }
   }
   void sync() const {
-    if (::fsync(file_) != 0) throw DataError("fsync failed");
+    if (::fsync(file_) != 0) fail();
   }
 
  private:
+  [[noreturn]] void fail() const {
+    throw DataError(fmt::format("nothing can be written in {}: {}", path_.parent_path().string(),
+                                std::strerror(errno)));
+  }
+
+  fs::path path_;
   int file_;
 };
 

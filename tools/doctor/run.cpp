@@ -38,6 +38,17 @@ std::vector<std::string> split(const std::string& text, char mark) {
   return parts;
 }
 
+// Of a record that another rank has sent.
+std::vector<std::string> fields_of(const std::string& record, std::size_t expected) {
+  std::vector<std::string> fields = split(record, kField);
+  if (fields.size() != expected)
+    throw CommunicationError(
+        fmt::format("a rank sends records of {} fields, expected {}: it runs another version of "
+                    "Norn; start the same program on every host",
+                    fields.size(), expected));
+  return fields;
+}
+
 std::string joined(std::span<const std::string> fields) {
   std::string text;
   for (const std::string& field : fields) text += field + kField;
@@ -49,34 +60,6 @@ std::vector<std::string> gather(Communicator& ranks, const std::string& mine) {
   for (const auto& bytes : ranks.gather_to_all(std::as_bytes(std::span(mine))))
     texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return texts;
-}
-
-std::string text_of(const RankFacts& rank) {
-  const std::array fields = {rank.host,
-                             cores_text(rank.cores),
-                             fmt::format("{}", rank.threads),
-                             rank.blas,
-                             rank.version,
-                             std::string(rank.visible_gpus ? "set" : ""),
-                             rank.visible_gpus.value_or(""),
-                             fmt::format("{}", rank.gpus),
-                             rank.gpu};
-  return joined(fields);
-}
-
-RankFacts rank_from(const std::string& text) {
-  const std::vector<std::string> fields = split(text, kField);
-  if (fields.size() != 9) throw CommunicationError("a rank of another version of Norn is here");
-  RankFacts rank;
-  rank.host = fields[0];
-  rank.cores = parse_cores(fields[1]);
-  rank.threads = int(parse_integer(fields[2]).value_or(0));
-  rank.blas = fields[3];
-  rank.version = fields[4];
-  if (!fields[5].empty()) rank.visible_gpus = fields[6];
-  rank.gpus = int(parse_integer(fields[7]).value_or(0));
-  rank.gpu = fields[8];
-  return rank;
 }
 
 std::string text_of(const std::vector<Finding>& findings) {
@@ -92,8 +75,7 @@ std::string text_of(const std::vector<Finding>& findings) {
 std::vector<Finding> findings_from(const std::string& text) {
   std::vector<Finding> findings;
   for (const std::string& record : split(text, kRecord)) {
-    const std::vector<std::string> fields = split(record, kField);
-    if (fields.size() != 7) throw CommunicationError("a rank of another version of Norn is here");
+    const std::vector<std::string> fields = fields_of(record, 7);
     findings.push_back({Health(parse_integer(fields[0]).value_or(0)), fields[1], fields[2],
                         fields[3], fields[4], fields[5], fields[6]});
   }
@@ -185,6 +167,33 @@ class Doctor {
 };
 
 }  // namespace
+
+std::string text_of(const RankFacts& rank) {
+  const std::array fields = {rank.host,
+                             cores_text(rank.cores),
+                             fmt::format("{}", rank.threads),
+                             rank.blas,
+                             rank.version,
+                             std::string(rank.visible_gpus ? "set" : ""),
+                             rank.visible_gpus.value_or(""),
+                             fmt::format("{}", rank.gpus),
+                             rank.gpu};
+  return joined(fields);
+}
+
+RankFacts rank_from(const std::string& text) {
+  const std::vector<std::string> fields = fields_of(text, 9);
+  RankFacts rank;
+  rank.host = fields[0];
+  rank.cores = parse_cores(fields[1]);
+  rank.threads = int(parse_integer(fields[2]).value_or(0));
+  rank.blas = fields[3];
+  rank.version = fields[4];
+  if (!fields[5].empty()) rank.visible_gpus = fields[6];
+  rank.gpus = int(parse_integer(fields[7]).value_or(0));
+  rank.gpu = fields[8];
+  return rank;
+}
 
 int run_doctor(const TrainerOptions& options, MpiSession& session) {
   options.check();

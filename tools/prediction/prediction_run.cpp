@@ -181,7 +181,7 @@ class PredictionRun {
     }
     if (done == 0)
       throw DataError(fmt::format(
-          "{}: holds no requests",
+          "{}: holds no requests; name a file with examples",
           (options_.data.empty() ? options_.requests : options_.data.front()).string()));
     // Much output takes long to bring into its form and onto the disk.
     communicator.set_place({"writing the output"});

@@ -80,9 +80,9 @@ class TextWriter final : public PredictionWriter {
   }
 
   [[noreturn]] void fail() const {
-    throw DataError(fmt::format("{}: cannot be written: {}; {}", path_.string(),
-                                std::strerror(errno),
-                                errno == ENOSPC ? "free some space" : "write elsewhere"));
+    throw DataError(fmt::format(
+        "{}: cannot be written: {}; {}", stream_ || file_ ? path_.string() : "standard output",
+        std::strerror(errno), errno == ENOSPC ? "free some space" : "write elsewhere"));
   }
 
   std::filesystem::path path_;

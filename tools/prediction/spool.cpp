@@ -44,8 +44,10 @@ void Spool::read_bytes(void* data, std::size_t bytes) {
 }
 
 void Spool::fail(const char* what) const {
+  const char* reason =
+      file_ && std::feof(file_) ? "it ends before what was written" : std::strerror(errno);
   throw DataError(fmt::format("{}: temporary file: {}: {}; free some space or write elsewhere",
-                              folder_.string(), what, std::strerror(errno)));
+                              folder_.string(), what, reason));
 }
 
 }  // namespace norn::tools
