@@ -13,7 +13,9 @@ namespace {
 constexpr int kTries = 3;
 constexpr Index kRows = 64;
 constexpr Index kLittle = 16;     // columns of a rank
-constexpr Index kMuch = 1 << 14;  // columns of all ranks: 4 and 8 MiB
+constexpr Index kMuch = 1 << 14;  // columns of all ranks, for a start: 4 and 8 MiB
+constexpr Index kMost = 1 << 18;
+constexpr double kClearlyLonger = 8.0;
 
 // Seconds of the fastest of a few tries.
 template <typename Work>
@@ -61,7 +63,12 @@ LinkWay measure_link(const Context& context) {
   const int ranks = context.communicator.size();
   if (ranks == 1) return {0.0, 0.0, std::numeric_limits<double>::max()};
   const Exchange little = exchange(context, kLittle);
-  const Exchange much = exchange(context, std::max<Index>(kMuch / ranks, 2 * kLittle));
+  // So much that what a collective costs in any case does not count.
+  Exchange much;
+  for (Index columns = kMuch; columns <= kMost; columns *= 4) {
+    much = exchange(context, std::max<Index>(columns / ranks, 2 * kLittle));
+    if (context.communicator.any(much.seconds > kClearlyLonger * little.seconds)) break;
+  }
   LinkWay way;
   way.start_microseconds = 1e6 * little.seconds / 2.0;
   way.gigabytes =
