@@ -7,16 +7,7 @@
 namespace norn::cuda {
 namespace {
 
-/// Lists of up to this many units are merged in shared memory.
-constexpr Index kSmallK = kCandidateRoom / 2;
-/// Bytes of the lists of one pass of the others.
-constexpr Index kLargeBytes = Index(1) << 28;
-
-Index power_of_two_from(Index n) {
-  Index power = 1;
-  while (power < n) power *= 2;
-  return power;
-}
+static_assert(SortedLists::kLongestMerged == kCandidateRoom / 2 && sizeof(Key) == 8);
 
 /// A warp a row.
 __global__ void multiply_listed(CsrView factors, Index first_unit, MatrixView<float> score) {
@@ -71,13 +62,13 @@ class CudaSelectKernels final : public SelectKernels {
     const Index rows = best.count.size();
     if (rows == 0 || width == 0) return;
     const BestView list{best.score.view(), best.unit.view(), best.count.data()};
-    if (best.k <= kSmallK) {
+    if (best.k <= SortedLists::kLongestMerged) {
       merge_small<<<unsigned(rows), kMergeThreads, 0, stream_.stream>>>(source, list);
       check_launch("merge_small");
       return;
     }
-    const Index room = power_of_two_from(best.k);
-    const Index at_once = std::clamp<Index>(kLargeBytes / (room * Index(sizeof(Key))), 1, rows);
+    const Index room = SortedLists::room(best.k);
+    const Index at_once = SortedLists::rows_at_once(rows, best.k);
     Key* sorted = sorted_.reserve(room * at_once);
     for (Index first = 0; first < rows; first += at_once) {
       const Index count = std::min(at_once, rows - first);

@@ -8,6 +8,7 @@
 #include "kernels/cuda/select_merge.h"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/top_k_product.h"
+#include "norn/kernels/recommend.h"
 
 namespace norn::cuda {
 namespace {
@@ -300,9 +301,7 @@ struct ListOfKeys {
 
 /// Candidates that a row has room for: the first chunk, and several times what one expects of the
 /// others, (kGrowth - 1) * k.
-int room_for(Index k) {
-  return int(std::max<Index>(1024, 8 * k));
-}
+static_assert(SearchSize::kLongest == kCandidateRoom - kGroupWidth && sizeof(Key) == 8);
 
 /// Units of the chunk that begins at `first`.
 Index chunk_after(Index first, Index units, int room) {
@@ -336,13 +335,13 @@ bool is_hopper() {
 
 bool TopKProduct::fits(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w, Index k) {
   return is_hopper() && can_map(x) && (w.empty() || (can_map(w) && x.cols == w.cols)) &&
-         x.cols <= kMaxBoxes * kDepth && k <= kCandidateRoom - kGroupWidth;
+         x.cols <= kMaxBoxes * kDepth && k <= SearchSize::kLongest;
 }
 
 void TopKProduct::find(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w,
                        VectorView<const float> bias, Index first_unit, const Candidates& candidates,
                        TopK& best, std::int64_t* gave_up) {
-  const int room = room_for(best.k);
+  const int room = int(SearchSize::room(best.k));
   ChunkWork work{.x = map_boxes(x),
                  .w = map_boxes(w),
                  .best = {best.score.view(), best.unit.view(), best.count.data()},

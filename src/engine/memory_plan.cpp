@@ -3,10 +3,9 @@
 // allocating them. tests/engine/memory_plan_test.cpp holds the two together.
 #include "norn/engine/memory_plan.h"
 
-#include "norn/base/error.h"
-#include "norn/base/text.h"
 #include "norn/engine/predictor.h"
 #include "norn/kernels/named_variant.h"
+#include "norn/kernels/recommend.h"
 #include "norn/nn/layer.h"
 #include "norn/parallel/collectives.h"
 #include "src/engine/block_group.h"
@@ -17,8 +16,6 @@
 #include <algorithm>
 #include <limits>
 
-#include <fmt/format.h>
-
 namespace norn {
 namespace {
 
@@ -26,7 +23,7 @@ constexpr Index kFloat = Index(sizeof(float));
 constexpr Index kRounded = Index(sizeof(Bfloat16));
 constexpr Index kBatchesHeld = 4;                  // two read ahead, one in use, one being filled
 constexpr Index kBatchesOnGpu = 2;                 // one in use, one being copied and prepared
-constexpr Index kGpuReserve = Index(1) << 30;      // left free beside data sets on the GPU
+constexpr Index kKeyBytes = 10;                    // 8, and what scratch buffers have to spare
 constexpr Index kPeerRoom = Index(6) << 20;        // of ranks' flags and small sums
 constexpr Index kGpuWorkspace = Index(128) << 20;  // cuBLASLt's, for plain and for fused products
 
@@ -371,6 +368,11 @@ class Planner : private PlanFacts {
     add_validation();
   }
 
+  static Index merge_keys(Index examples, Index k) {
+    if (k <= SortedLists::kLongestMerged) return 0;
+    return SortedLists::rows_at_once(examples, k) * SortedLists::room(k);
+  }
+
   // What no training step has: data sets of its own, units that are known already, and the lists of
   // the best units, as a Predictor keeps them.
   void add_validation() {
@@ -392,16 +394,18 @@ class Planner : private PlanFacts {
     };
     Index longest = validation.longest_list;
     Index bytes = settings_.lanes * list(longest);
-    if (settings_.on_gpu && settings_.rounds_operands) {  // a search inside the product
-      longest = Predictor::searched_units(longest);
-      bytes += list(longest);
-    }
-    if (settings_.ranks > 1) bytes += list(longest);
     if (settings_.on_gpu) {
+      bytes += kKeyBytes * merge_keys(examples, longest);
       for (const DatasetInfo& set : validation.sets)
         if (set.gives_sparse_batches()) known += entries_per_example(set);
       bytes += Index(double(examples) * (known * sizeof(Column) + 8.0));
     }
+    const Index searched = Predictor::searched_units(longest);
+    if (settings_.on_gpu && settings_.rounds_operands && searched <= SearchSize::kLongest) {
+      bytes += list(searched) + kKeyBytes * examples * SearchSize::room(searched);
+      longest = searched;
+    }
+    if (settings_.ranks > 1) bytes += list(longest);
     count_working("lists of validations", bytes);
   }
 
@@ -451,47 +455,6 @@ WorkPlan plan_work(const Graph& graph, const PlanSettings& settings) {
 
 std::vector<EdgeWork> plan_edges(const Graph& graph, const PlanSettings& settings) {
   return Planner(graph, settings).edge_work();
-}
-
-bool choose_data_on_gpu(const Graph& graph, PlanSettings settings, DataOnGpu wish,
-                        std::int64_t available_bytes) {
-  const bool must = wish == DataOnGpu::yes;
-  if (wish == DataOnGpu::no) return false;
-  if (!settings.on_gpu) {
-    if (must) throw UsageError("--data-on-gpu yes: this run computes on the CPU; leave it out");
-    return false;
-  }
-  settings.data_on_gpu = true;
-  const MemoryPlan plan = plan_memory(graph, settings);
-  if (plan.data_streamed) {
-    if (must)
-      throw UsageError(
-          "--data-on-gpu yes: the data are streamed from their files; give a larger --data-memory, "
-          "or leave it out");
-    return false;
-  }
-  if (plan.total_bytes() + kGpuReserve <= available_bytes) return true;
-  if (must)
-    throw DeviceError(fmt::format(
-        "--data-on-gpu yes: the data sets take {} of the GPU's memory and the rest of the run {}, "
-        "with {} to spare, but {} are available; give --data-on-gpu no, or a smaller --batch",
-        human_bytes(double(plan.data_bytes)),
-        human_bytes(double(plan.total_bytes() - plan.data_bytes)), human_bytes(double(kGpuReserve)),
-        human_bytes(double(available_bytes))));
-  return false;
-}
-
-void require_memory(const MemoryPlan& plan, const PlanSettings& settings,
-                    std::int64_t available_bytes) {
-  if (plan.total_bytes() <= available_bytes) return;
-  throw DeviceError(fmt::format(
-      "this run needs {} of memory (parameters {}, optimizer state {}, working buffers {}, "
-      "batches {}, data {}), but {} are available; use a smaller batch than {}, --data-memory to "
-      "stream the data, more ranks than {}, or a larger machine",
-      human_bytes(double(plan.total_bytes())), human_bytes(double(plan.parameter_bytes)),
-      human_bytes(double(plan.state_bytes)), human_bytes(double(plan.working_bytes)),
-      human_bytes(double(plan.batch_bytes)), human_bytes(double(plan.data_bytes)),
-      human_bytes(double(available_bytes)), settings.batch, settings.ranks));
 }
 
 }  // namespace norn

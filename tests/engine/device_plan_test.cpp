@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of a run on a GPU against the bytes that steps really take there.
 #include "norn/base/error.h"
+#include "norn/base/text.h"
 #include "norn/data/dataset_writer.h"
 #include "norn/engine/data_binding.h"
 #include "norn/engine/memory_plan.h"
-#include "norn/engine/predictor.h"
 #include "norn/engine/step_probe.h"
 #include "norn/engine/trainer.h"
 #include "norn/kernels/named_variant.h"
@@ -14,6 +14,7 @@
 
 #include <cmath>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -117,11 +118,6 @@ void expect_planned_bytes(const Recipe& recipe, const std::filesystem::path& fil
   train(network, data, {}, false, {}, state, {}, validation);
   std::int64_t taken = context.compute.memory.peak_bytes();
   if (const Memory* ahead = context.compute.kernels.memory_ahead) taken += ahead->peak_bytes();
-  // Lists that are too long for a search inside the product are planned as if they were not.
-  const std::int64_t longest = settings.validation.longest_list;
-  if (settings.rounds_operands && is_validated)
-    taken += settings.batch * Predictor::searched_units(longest) *
-             std::int64_t(sizeof(float) + sizeof(Index));
   EXPECT_NEAR(double(plan.total_bytes()) / double(taken), 1.0, 0.02)
       << plan.total_bytes() << " bytes are planned, " << taken
       << " were taken; data on the GPU: " << on_gpu << ", validated: " << is_validated;
@@ -140,9 +136,14 @@ TEST_F(DevicePlanTest, IsWhatTrainingTakes) {
 
 TEST_F(DevicePlanTest, IsWhatValidationsTake) {
   Recipe recipe = wide_recipe(Sgd{}, Activation(Sigmoid{}));
-  recipe.network.training.validation.metrics_at = "6000";
   write_wide_data(recipe, folder_ / "data.nc");
-  for (bool on_gpu : {false, true}) expect_planned_bytes(recipe, folder_ / "data.nc", on_gpu, true);
+  // Lists that a search inside the product finds, and longer ones.
+  for (const char* lengths : {"800", "6000"})
+    for (bool on_gpu : {false, true}) {
+      SCOPED_TRACE(lengths);
+      recipe.network.training.validation.metrics_at = lengths;
+      expect_planned_bytes(recipe, folder_ / "data.nc", on_gpu, true);
+    }
 }
 
 TEST_F(DevicePlanTest, RefusesWhatDoesNotFitWithTheNumbers) {
@@ -175,12 +176,25 @@ TEST_F(DataOnGpuTest, IsChosenWhereTheDataFit) {
   EXPECT_TRUE(choose_data_on_gpu(graph, settings, DataOnGpu::automatic, all));
   EXPECT_FALSE(choose_data_on_gpu(graph, settings, DataOnGpu::no, all));
   EXPECT_TRUE(choose_data_on_gpu(graph, settings, DataOnGpu::yes, all));
+  settings.data_on_gpu = true;
+  const MemoryPlan plan = plan_memory(graph, settings);
+  settings.data_on_gpu = false;
   const std::int64_t few = plan_memory(graph, settings).total_bytes() + 1000;
   EXPECT_FALSE(choose_data_on_gpu(graph, settings, DataOnGpu::automatic, few));
-  EXPECT_THROW(choose_data_on_gpu(graph, settings, DataOnGpu::yes, few), DeviceError);
+  EXPECT_EQ(
+      message_of<DeviceError>([&] { choose_data_on_gpu(graph, settings, DataOnGpu::yes, few); }),
+      fmt::format(
+          "--data-on-gpu yes: the data sets take {} of the GPU's memory and the rest of the "
+          "run {}, with 1.0 GiB to spare, but {} are available; give --data-on-gpu no, or a "
+          "smaller --batch",
+          human_bytes(double(plan.data_bytes)),
+          human_bytes(double(plan.total_bytes() - plan.data_bytes)), human_bytes(double(few))));
   settings.data_memory_bytes = 10;  // streamed
   EXPECT_FALSE(choose_data_on_gpu(graph, settings, DataOnGpu::automatic, all));
-  EXPECT_THROW(choose_data_on_gpu(graph, settings, DataOnGpu::yes, all), UsageError);
+  EXPECT_EQ(
+      message_of<UsageError>([&] { choose_data_on_gpu(graph, settings, DataOnGpu::yes, all); }),
+      "--data-on-gpu yes: the data are streamed from their files; give a larger "
+      "--data-memory, or leave it out");
   settings.on_gpu = false;
   EXPECT_FALSE(choose_data_on_gpu(graph, settings, DataOnGpu::automatic, all));
   EXPECT_THROW(choose_data_on_gpu(graph, settings, DataOnGpu::yes, all), UsageError);

@@ -4,6 +4,8 @@
 #include "norn/kernels/dense.h"
 #include "norn/kernels/select.h"
 
+#include <algorithm>
+
 /// The best units of an output layer without its scores: products that are compared where they are
 /// made. A device may have them for some shapes; callers fall back to writing the scores block by
 /// block.
@@ -15,6 +17,13 @@ struct ScoredUnits {
   DenseOperand w;                ///< [W x N]
   VectorView<const float> bias;  ///< [W]
   Index first = 0;               ///< number of the first one in its layer
+};
+
+/// What a GPU's search takes: lists of so many units, and for each example room for candidates, as
+/// keys of 8 bytes.
+struct SearchSize {
+  static constexpr Index kLongest = 1024;
+  static constexpr Index room(Index k) { return std::max<Index>(1024, 8 * k); }
 };
 
 class RecommendKernels {

@@ -3,6 +3,10 @@
 
 #include "norn/tensor/buffer.h"
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
 /// The best K units of every example, gathered block by block.
 namespace norn {
 
@@ -18,6 +22,18 @@ struct TopK {
   Matrix<Index> unit;   ///< [B x K]
   Buffer<Index> count;  ///< [B] how many of the K are filled
   Index k = 0;
+};
+
+/// How a GPU merges lists that are too long for its shared memory: they are sorted in its own, some
+/// rows at a time, as keys of 8 bytes.
+struct SortedLists {
+  static constexpr Index kLongestMerged = 1024;  ///< up to here nothing is sorted
+  static constexpr Index kMostBytes = Index(1) << 28;
+  /// Keys of a row.
+  static constexpr Index room(Index k) { return Index(std::bit_ceil(std::uint64_t(k))); }
+  static constexpr Index rows_at_once(Index rows, Index k) {
+    return std::clamp<Index>(kMostBytes / (8 * room(k)), 1, rows);
+  }
 };
 
 class SelectKernels {
