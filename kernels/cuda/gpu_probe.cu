@@ -2,6 +2,7 @@
 // Measures what a GPU does outside of kernels: launches, copies, its memory.
 #include "kernels/cuda/families.h"
 #include "norn/base/error.h"
+#include "norn/base/text.h"
 #include "norn/kernels/gpu_driver.h"
 #include "norn/kernels/gpu_probe.h"
 
@@ -164,12 +165,23 @@ void measure_copies(Bench& bench, const std::function<void()>& while_copying, Gp
   rates.pageable_to_host = copy(pageable.data(), device, kPageableBytes, cudaMemcpyDeviceToHost);
 }
 
-double measure_memory(Bench& bench) {
+std::size_t free_bytes() {
   std::size_t free = 0;
   std::size_t total = 0;
   check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  const std::size_t bytes = std::min(kMemoryBytes, free / 8 / kMebi * kMebi);
-  if (bytes == 0) throw DeviceError("the GPU's memory is full: nothing can be measured");
+  return free;
+}
+
+/// Before anything is allocated: what the copies and measure_memory() need.
+void require_room() {
+  if (const std::size_t free = free_bytes(); free < 2 * kLockedBytes)
+    throw DeviceError("the GPU's memory is full: " + human_bytes(double(free)) +
+                      " are free, and measuring takes " + human_bytes(double(2 * kLockedBytes)) +
+                      "; end what else runs on it");
+}
+
+double measure_memory(Bench& bench) {
+  const std::size_t bytes = std::min(kMemoryBytes, free_bytes() / 8 / kMebi * kMebi);
   void* from = bench.on_device(bytes);
   void* to = bench.on_device(bytes);
   return bench.gigabytes(2 * bytes, [&] {
@@ -223,6 +235,7 @@ std::vector<GpuShape> cuda_gpus() {
 
 GpuRates measure_gpu(int device, const std::function<void()>& while_copying) {
   Bench bench(device);
+  require_room();
   GpuRates rates;
   rates.launch_microseconds = microseconds_of_launch(bench);
   rates.round_trip_microseconds = microseconds_of_round_trip(bench);

@@ -17,7 +17,10 @@ Encode encoder() {
                                            cudaEnableDefault, &found),
           "cudaGetDriverEntryPointByVersion");
     if (found != cudaDriverEntryPointSuccess)
-      throw DeviceError("the CUDA driver has no cuTensorMapEncodeTiled");
+      throw DeviceError(
+          "the CUDA driver has no cuTensorMapEncodeTiled, which came with CUDA 12; update it, or "
+          "use "
+          "--device cpu");
     return reinterpret_cast<Encode>(symbol);
   }();
   return function;

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common checks of collectives on GPUs, under mpirun with a GPU for each rank, and how a rank
-// that dies ends a wait. Arguments: collectives | dead-rank. Prints "passed" as its last line.
+// that dies ends a wait. Arguments: collectives | dead-rank | one-gpu. Prints "passed" as its last
+// line.
 
 #include "norn/engine/context.h"
+#include "norn/kernels/cuda.h"
+#include "norn/parallel/collectives.h"
 #include "tests/parallel/collectives_checks.h"
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <string>
+
+#include <fmt/format.h>
 
 namespace {
 
@@ -35,6 +41,32 @@ void check_collectives(Communicator& world, const char* peers) {
     check.run(through, seed);
     if (world.rank() == 0) std::printf("%s\n", check.name);
   }
+}
+
+/// Two ranks on one GPU, which NCCL refuses.
+void check_one_gpu(MpiSession& session, Communicator& world) {
+  CudaDevice device;
+  const Kernels kernels = device.make_kernels();
+  std::string message = "no error";
+  try {
+    make_nccl_collectives(world, 0, *kernels.queue, device.memory());
+  } catch (const CommunicationError& error) {
+    message = error.what();
+  }
+  const std::size_t reason = message.find("failed: ") + 8;
+  const std::size_t next = message.find("; NCCL_DEBUG");
+  const std::string said =
+      next > reason && next < message.size() ? message.substr(reason, next - reason) : "";
+  checks::expect(message == fmt::format("rank {} of 2 (beginning): ncclCommInitRankConfig failed: "
+                                        "{}; NCCL_DEBUG=INFO tells more",
+                                        world.rank(), said),
+                 world, message);
+  world.barrier();
+  if (world.rank() == 0) std::printf("%s\n", message.c_str());
+  if (world.rank() == 0) std::printf("refused\n");
+  std::fflush(stdout);
+  world.barrier();
+  session.abort(0);
 }
 
 /// Rank 0 dies: rank 1's device waits for what will not come, and is given up.
@@ -69,6 +101,7 @@ int main(int argc, char** argv) {
   MpiSession session(&argc, &argv);
   try {
     const std::unique_ptr<Communicator> world = session.world(60);
+    if (what == "one-gpu") check_one_gpu(session, *world);
     if (world->any(cuda_device_count() < world->size())) {
       if (session.rank() == 0) std::printf("skipped: fewer GPUs than ranks\n");
       return 0;
