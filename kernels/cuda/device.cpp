@@ -26,7 +26,7 @@ struct CudaDevice::State {
       cuda::check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreate");
       memory = std::make_unique<cuda::DeviceMemory>(handle, chosen.memory_pool);
       stream = std::make_unique<cuda::Stream>(
-          cuda::Stream{handle, *memory, chosen.precision, multiprocessors});
+          cuda::Stream{handle, *memory, chosen.precision, multiprocessors, &left_free});
     }
     Lane() = default;
     ~Lane() {
@@ -38,6 +38,7 @@ struct CudaDevice::State {
     Lane& operator=(const Lane&) = delete;
 
     cudaStream_t handle = nullptr;
+    int left_free = 0;
     std::unique_ptr<cuda::DeviceMemory> memory;
     std::unique_ptr<cuda::Stream> stream;
   };
@@ -100,9 +101,9 @@ Kernels CudaDevice::make_kernels() {
   kernels.batch_ahead = cuda::make_batch(*state_->ahead.stream);
   kernels.sparse_ahead = cuda::make_sparse(*state_->ahead.stream);
   kernels.memory_ahead = state_->ahead.memory.get();
-  kernels.queue =
-      std::make_unique<cuda::DeviceQueue>(state_->main.handle, state_->ahead.handle,
-                                          state_->options.graphs, state_->options.steps_ahead);
+  kernels.queue = std::make_unique<cuda::DeviceQueue>(
+      state_->main.handle, state_->ahead.handle, &state_->main.left_free, state_->options.graphs,
+      state_->options.steps_ahead);
   kernels.rounds_operands = state_->options.precision == Precision::bf16;
   kernels.turns_operands = state_->options.precision == Precision::tf32;
   kernels.block_rule = cuda_block_rule();

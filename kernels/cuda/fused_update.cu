@@ -27,6 +27,7 @@ struct SmallTile {
   static constexpr int kClusterCols = 1;
 };
 constexpr int kBlocks = 2;
+constexpr Index kSmallest = 64;  // columns of weights, examples
 
 // A part of a consumer's sums, 8 rows of each warp, in shared memory.
 constexpr int kSlabRows = 4 * kBatchRows;
@@ -276,8 +277,10 @@ int resident() {
 template <class Tile, class Rule>
 void launch(const Stream& stream, UpdateTask<Rule> task) {
   task.operands.order = order_of<Tile>(task.weights[0]);
-  const std::int64_t clusters =
-      std::min<std::int64_t>(resident<Tile, Rule>(), task.operands.order.count());
+  // Tiles are dealt out to all clusters: those that have to wait for room would double the time.
+  const int free = stream.left_free ? *stream.left_free : 0;
+  const std::int64_t clusters = std::min<std::int64_t>(
+      std::max(1, resident<Tile, Rule>() - free / kBlocks), task.operands.order.count());
   fused_update_kernel<Tile, Rule><<<unsigned(clusters * kBlocks), kTileThreads,
                                     int(sizeof(Room<Tile, Rule>)), stream.stream>>>(task);
   check_launch("fused_update_kernel");
@@ -305,11 +308,21 @@ bool launch(const Stream& stream, UpdateTask<Rule> task) {
 
 }  // namespace
 
+bool update_splits(MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x,
+                   MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
+                   MatrixView<Bfloat16> rounded) {
+  const auto suits = [](const MatrixView<float>& m) {
+    return m.data == nullptr || (can_map(m) && suits_fours(m));
+  };
+  return w.cols >= kSmallest && x.rows >= kSmallest && can_map(delta) && can_map(x) && suits(w) &&
+         suits(slot[0]) && suits(slot[1]) && w.cols % 4 == 0 &&
+         (rounded.data == nullptr || suits_fours(rounded));
+}
+
 bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateStep& step,
                      MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x, float scale,
                      MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
                      MatrixView<Bfloat16> rounded) {
-  constexpr Index kSmallest = 64;
   if (w.cols < kSmallest || x.rows < kSmallest) return false;  // any units: a rank may own few
   if (!can_map(delta) || !can_map(x)) return false;
   TileOperands operands;

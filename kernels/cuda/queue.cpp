@@ -17,8 +17,9 @@ cudaEvent_t make_event() {
 
 }  // namespace
 
-DeviceQueue::DeviceQueue(cudaStream_t stream, cudaStream_t ahead, bool graphs, int depth)
-    : stream_(stream), ahead_(ahead), graphs_(graphs), depth_(depth) {
+DeviceQueue::DeviceQueue(cudaStream_t stream, cudaStream_t ahead, int* left_free, bool graphs,
+                         int depth)
+    : stream_(stream), ahead_(ahead), left_free_(left_free), graphs_(graphs), depth_(depth) {
   for (cudaStream_t* own : {&copies_, &back_})
     check(cudaStreamCreateWithFlags(own, cudaStreamNonBlocking), "cudaStreamCreate");
   ready_ = make_event();
@@ -94,7 +95,9 @@ void DeviceQueue::launch(cudaGraph_t graph) {
     kept_.pop_back();
   }
   cudaGraphExec_t fresh = nullptr;
-  check(cudaGraphInstantiate(&fresh, graph, 0), "cudaGraphInstantiate");
+  // What goes on beside the rest comes first where both could begin.
+  check(cudaGraphInstantiate(&fresh, graph, cudaGraphInstantiateFlagUseNodePriority),
+        "cudaGraphInstantiate");
   kept_.insert(kept_.begin(), fresh);
   check(cudaGraphLaunch(fresh, stream_), "cudaGraphLaunch");
 }

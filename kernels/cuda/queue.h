@@ -15,7 +15,8 @@ namespace norn::cuda {
 /// prepares them on a third.
 class DeviceQueue final : public WorkQueue {
  public:
-  DeviceQueue(cudaStream_t stream, cudaStream_t ahead, bool graphs, int depth);
+  /// `left_free`: what leave_free() sets.
+  DeviceQueue(cudaStream_t stream, cudaStream_t ahead, int* left_free, bool graphs, int depth);
   ~DeviceQueue() override;
 
   void run(const std::function<void()>& enqueue) override;
@@ -29,6 +30,7 @@ class DeviceQueue final : public WorkQueue {
   void profile(bool on) override { profiling_ = on; }
   void stage(const char* name) override;
   std::vector<StageTime> stage_times() override;
+  void leave_free(int multiprocessors) override { *left_free_ = multiprocessors; }
   int depth() const override { return depth_; }
   Mark mark() override;
   bool reached(Mark mark) override;
@@ -56,6 +58,7 @@ class DeviceQueue final : public WorkQueue {
   cudaStream_t ahead_;
   cudaStream_t copies_ = nullptr;
   cudaStream_t back_ = nullptr;  // downloads
+  int* left_free_;
   bool graphs_;
   int depth_;
   std::vector<cudaGraphExec_t> kept_;  // the one used last stands first

@@ -15,6 +15,7 @@ struct Stream {
   Memory& memory;                 ///< of the device
   Precision precision = Precision::tf32;
   int multiprocessors = 1;
+  const int* left_free = nullptr;  ///< of them, as WorkQueue::leave_free() says
 };
 
 /// A buffer of the device that only grows, for what a family needs between its kernels. Contents

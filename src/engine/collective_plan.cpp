@@ -32,6 +32,7 @@ class StepCollectives : private PlanFacts {
       if (takes_part(*it) && !is_output(*it) && wants_delta(*it)) receive_delta(*it);
     for (std::size_t e = 0; e < graph_.edges.size(); ++e)
       if (edge_takes_part(int(e)) && users(owner(int(e))) > 1) gather_gradient(int(e));
+    sum_maxima();
     add_sum("end of the step", 3.0 * kWord, kSmallSums);
     return std::move(plans_);
   }
@@ -104,12 +105,21 @@ class StepCollectives : private PlanFacts {
   }
 
   void receive_delta(int layer) {
-    add_sum("formats of deltas", kFloat);
-    if (joins(layer))
+    ++deltas_;
+    if (joins(layer)) {
       exchanges_terms(layer) ? exchange_terms(layer) : add_words("reduce deltas", layer);
+      plans_.back().beside = settings_.on_gpu;
+    }
     if (is_softmax(layer)) add_gather("gather SoftMax deltas", layer, elements(layer) * kFloat);
     if (layer_of(layer).delta_norm > 0.0f)
       add_sum("sum norms of deltas", 3.0 * double(settings_.batch) * kWord);
+  }
+
+  // Of all layers at once, for the formats of the next step's sums.
+  void sum_maxima() {
+    if (deltas_ == 0) return;
+    add_sum("formats of deltas", double(deltas_) * kFloat);
+    plans_.back().beside = settings_.on_gpu;
   }
 
   void gather_gradient(int edge) {
@@ -120,6 +130,7 @@ class StepCollectives : private PlanFacts {
   }
 
   std::vector<CollectivePlan> plans_;
+  int deltas_ = 0;  // hidden layers that have one
 };
 
 // The fastest way of those that a link has.

@@ -81,6 +81,7 @@ Network::Network(Graph graph, const std::vector<DatasetShape>& shapes, const Con
   build_weights();
   build_source_sums();
   build_scratch();
+  build_overlap();
 }
 
 Network::~Network() = default;

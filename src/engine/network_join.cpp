@@ -62,20 +62,16 @@ void Network::join_words(DeltaSum& sum, std::span<const Range> shares) {
 void Network::receive_delta(int layer, Index examples, const StepPosition& position) {
   UnitLayer& unit = *units_[std::size_t(layer)];
   Collectives& collectives = *context_.collectives;
-  DeltaSum& sum = unit.delta_sum;
   const bool alone = collectives.size() == 1;
   if (!alone && unit.settings().is_joined) {
     stage("reduce");
-    join_terms(unit);
+    collectives.beside([&] { join_terms(unit); });
+    overlap_->later.run(overlap_->next++);
+    stage("reduce");
+    collectives.join();
     stage("hidden delta");
   }
   unit.take_delta(context_.compute, examples, position, alone);
-  if (!alone) {
-    stage("reduce");
-    collectives.all_reduce_max(sum.maximum());
-    sum.adapt(context_.compute);
-    stage("hidden delta");
-  }
   if (!unit.is_softmax()) return;
   const SparsenessPenalty& sparseness = unit.settings().sparseness;
   if (sparseness.beta > 0.0f)

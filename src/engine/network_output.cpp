@@ -235,7 +235,7 @@ Index Network::run_fused_output(int number, const TargetView& target, const Weig
     stage("output forward");
     const auto delta = fused_delta(number, target, units, examples, step.scale, costs + b);
     if (!delta) return b;
-    backward_block(layer, units, *delta, step, 0, true);
+    backward_block(layer, units, *delta, step, 0, true, last + 1 == blocks.count());
   }
   return blocks.count();
 }
@@ -247,6 +247,7 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
   const TargetView target = target_view(number, batch);
   const WeightStep step = weight_step(position, batch.examples);
   const float limit = layer.descriptor().delta_norm;
+  overlap_->later.run_all();  // of another output layer, whose deltas stood where these will
   sum_source_parts(number, batch.examples);
   stage("softmax rows");
   if (layer.is_softmax()) softmax_rows(number, &target, batch.examples);
@@ -272,7 +273,7 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
       if (units_[std::size_t(skip)])
         units_[std::size_t(skip)]->delta_sum.add(compute, units.begin, z);
     keep_delta_by_source(layer, units, z);
-    backward_block(layer, units, delta, step, lane, true);
+    backward_block(layer, units, delta, step, lane, true, b + 1 == blocks.count());
     stage("bias update");
     layer.sum_bias_gradient(compute, step, units, delta);
   });

@@ -3,6 +3,7 @@
 
 #include "norn/engine/network.h"
 #include "src/engine/input_layer.h"
+#include "src/engine/later_work.h"
 #include "src/engine/target_runs.h"
 
 #include <optional>
@@ -37,6 +38,15 @@ struct Network::SourceSum {
   Matrix<float> delta;  ///< [B x all units], in training
   Matrix<Bfloat16> rounded_delta;  ///< [B x all units], where products read it
   Index first_flag = 0;            ///< of two, among those of all sums
+};
+
+/// What goes on beside the joining of deltas.
+struct Network::Overlap {
+  std::vector<int> meetings;  ///< hidden layers whose deltas ranks join, in that order
+  std::size_t next = 0;       ///< of them in this step
+  LaterWork later;            ///< updates of weights
+  std::vector<int> summed;    ///< hidden layers with a delta, in the order of their maxima
+  Buffer<float> maxima;       ///< of these deltas, with several ranks
 };
 
 }  // namespace norn

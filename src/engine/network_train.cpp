@@ -70,6 +70,8 @@ void Network::load(const BoundBatch& batch, Pass pass, const StepPosition& posit
 }
 
 void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position) {
+  overlap_->next = 0;
+  overlap_->later.clear();
   stage("batch");
   for (int layer : order_)
     if (UnitLayer* unit = unit_layer(layer); unit && unit->delta_sum.allocated())
@@ -84,10 +86,13 @@ void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position
   for (auto it = order_.rbegin(); it != order_.rend(); ++it)
     if (units_[std::size_t(*it)] && !outputs_[std::size_t(*it)])
       backward_hidden(*it, batch.examples, position);
+  overlap_->later.run_all();
+  begin_maxima();
   stage("bias update");
   update_biases(weight_step(position, batch.examples), batch.examples);
   stage("other");
   update_shared(weight_step(position, batch.examples));
+  finish_maxima();
   stage("end");
 }
 
@@ -222,9 +227,10 @@ Network::SharedGradient& Network::shared_gradient(const UnitLayer& layer, std::s
 }
 
 // The delta of one block, or of several one after the other, goes down to the sources, then into
-// the weights: in that order, because the sources must see the weights as they were.
+// the weights: in that order, because the sources must see the weights as they were. `may_wait`:
+// the delta stays where it is, so weights may be updated later.
 void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& delta,
-                             const WeightStep& step, int lane, bool with_sparse) {
+                             const WeightStep& step, int lane, bool with_sparse, bool may_wait) {
   for (std::size_t c = 0; c < layer.connections.size(); ++c) {
     const Connection& connection = layer.connections[c];
     if (connection.by_source()) continue;
@@ -232,20 +238,31 @@ void Network::backward_block(UnitLayer& layer, Range units, const DenseOperand& 
     const auto source = std::size_t(layer.source_layers[c]);
     if (units_[source]) send_delta(layer, connection, *units_[source], delta, units, lane);
     if (x.is_sparse && !with_sparse) continue;
+    if (!connection.shared()) {
+      may_wait && !x.is_sparse && keeps_updates()
+          ? keep_update(layer, c, x, delta, units, step)
+          : update_weights(layer, c, x, delta, units, step, lane);
+      continue;
+    }
     stage(layer.is_output() ? "output update" : "hidden update");
-    if (connection.shared())
-      for_blocks_of(layer, units, [&](Range part) {
-        connection.gradient(context_.compute, step.scale, x,
-                            delta.columns(part.begin - units.begin, part.count()), part,
-                            shared_gradient(layer, c).part.view());
-      });
-    else
-      connection.update(context_.compute, step, x, delta, units, layer.block(),
-                        scratch_[std::size_t(lane)]);
-    const float limit = layer.descriptor().weight_norm;
-    if (limit > 0.0f && !x.is_sparse && !connection.shared())
-      clip_weights(connection.weights(), units, limit);
+    for_blocks_of(layer, units, [&](Range part) {
+      connection.gradient(context_.compute, step.scale, x,
+                          delta.columns(part.begin - units.begin, part.count()), part,
+                          shared_gradient(layer, c).part.view());
+    });
   }
+}
+
+// Weights of one connection that only it uses. Where its source is sparse, all own units of an
+// output block.
+void Network::update_weights(const UnitLayer& layer, std::size_t connection, const LayerOutput& x,
+                             const DenseOperand& delta, Range units, const WeightStep& step,
+                             int lane) {
+  stage(layer.is_output() ? "output update" : "hidden update");
+  const Connection& with = layer.connections[connection];
+  with.update(context_.compute, step, x, delta, units, layer.block(), scratch_[std::size_t(lane)]);
+  const float limit = layer.descriptor().weight_norm;
+  if (limit > 0.0f && !x.is_sparse) clip_weights(with.weights(), units, limit);
 }
 
 void Network::for_blocks_of(const UnitLayer& layer, Range units,
@@ -334,12 +351,12 @@ void Network::backward_hidden(int layer, Index examples, const StepPosition& pos
   const Range blocks =
       unit.partition().blocks_of(context_.communicator.rank(), context_.communicator.size());
   if (!context_.compute.memory.is_host() && blocks.count() > 0)
-    backward_block(unit, unit.mine(), delta, step, 0, false);
+    backward_block(unit, unit.mine(), delta, step, 0, false, true);
   else
     context_.compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
       const Range units = unit.partition().units(blocks.begin + b);
       const DenseOperand part = delta.columns(units.begin - unit.mine().begin, units.count());
-      backward_block(unit, units, part, step, lane, false);
+      backward_block(unit, units, part, step, lane, false, true);
     });
   keep_delta_by_source(unit, unit.mine(), delta.values);
   send_delta_by_source(unit, examples, step);

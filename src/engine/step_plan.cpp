@@ -43,6 +43,8 @@ class StepModel : private PlanFacts {
       if (users(int(e)) > 1) update_shared(int(e));
     return std::move(stages_);
   }
+  // Once there are stages: updates that may go beside the joining of deltas.
+  double later_seconds() const { return later_; }
 
  private:
   // Time of a stage: of its calls, and of its work at rates that are given in 10^9 a second.
@@ -153,8 +155,8 @@ class StepModel : private PlanFacts {
       add_terms(batch() * double(layer_of(layer).units()), terms);
     }
     if (sums_over_sources(layer)) {
-      pack(layer, kWord, 2.0);
-      pack(layer, kFloat);
+      pack(layer, kWord, 2.0, true);
+      pack(layer, kFloat, 1.0, true);
     }
   }
 
@@ -182,15 +184,16 @@ class StepModel : private PlanFacts {
               rows_of(layer) * (each + 3.0 * kFloat * skips) +
                   batch() * double(descriptor.units()) * whole,
               whole > 0.0 ? 2.0 : 1.0);
-    if (joins(layer)) pack(layer, operand());
+    if (joins(layer)) pack(layer, operand(), 1.0, true);
   }
 
-  // GPUs send columns packed: every owner's share is copied for itself. `bytes` of an element.
-  void pack(int layer, double bytes, double matrices = 1.0) {
+  // GPUs send columns packed, eight owners' shares in a kernel, and may have to unpack what comes.
+  // `bytes` of an element.
+  void pack(int layer, double bytes, double matrices, bool unpacks) {
     if (!settings_.on_gpu || settings_.ranks == 1) return;
     const double owners = double(std::min<Index>(settings_.ranks, partition(layer).blocks()));
     pointwise("columns packed", 2.0 * matrices * bytes * batch() * double(layer_of(layer).units()),
-              matrices * owners);
+              std::ceil(matrices * owners / 8.0) + (unpacks ? 1.0 : 0.0));
   }
 
   // Product, cost and delta of the own units of an output layer.
@@ -201,8 +204,7 @@ class StepModel : private PlanFacts {
       const int edge = graph_.sources[std::size_t(layer)][0];
       const double flops = 2.0 * batch() * own_weights(edge);
       const double bytes = own_weights(edge) * operand();
-      const Index at_once = blocks_at_once(partition(layer), settings_.batch);
-      const double calls = std::ceil(double(my_blocks(layer)) / double(at_once));
+      const double calls = output_calls(layer);
       add("output forward",
           std::max(flop_seconds(flops, rates_.output_share), byte_seconds(bytes)) + judging +
               calls * 1e-6 * device_.calls.output_microseconds,
@@ -264,10 +266,18 @@ class StepModel : private PlanFacts {
     double bytes = weights * kFloat;  // of the gradient alone, where weights are shared
     if (!is_shared(edge))
       bytes = weights * (update_bytes() + (settings_.rounds_operands ? kRounded : 0.0));
-    add(stage,
-        flop_seconds(flops, rates_.update_share) + byte_seconds(bytes) +
-            calls_of(edge, layer) * 1e-6 * device_.calls.update_microseconds,
-        flops, bytes);
+    const double seconds = flop_seconds(flops, rates_.update_share) + byte_seconds(bytes) +
+                           calls_of(edge, layer) * 1e-6 * device_.calls.update_microseconds;
+    add(stage, seconds, flops, bytes);
+    if (!by_source(edge) && !is_shared(edge)) later_ += seconds / output_calls(layer);
+  }
+
+  // Of an output layer; only the last call's update may be late.
+  double output_calls(int layer) const {
+    if (!is_output(layer)) return 1.0;
+    const Index at_once =
+        may_fuse_delta(layer) ? blocks_at_once(partition(layer), settings_.batch) : 1;
+    return std::ceil(double(my_blocks(layer)) / double(at_once));
   }
 
   void backward(int layer) {
@@ -278,10 +288,10 @@ class StepModel : private PlanFacts {
     if (descriptor.delta_norm > 0.0f) each += 3.0 * kFloat;
     each += (kFloat + 2.0 * kWord) * double(graph_.skips[std::size_t(layer)].size());
     if (joins(layer) && exchanges_terms(layer))
-      pack(layer, kFloat, double(terms_by_rank(layer)[0]));
+      pack(layer, kFloat, double(terms_by_rank(layer)[0]), false);
     else if (joins(layer))
-      pack(layer, kWord, 2.0);
-    pointwise("hidden delta", rows_of(layer) * each, settings_.ranks > 1 ? 3.0 : 1.0);
+      pack(layer, kWord, 2.0, true);
+    pointwise("hidden delta", rows_of(layer) * each, settings_.ranks > 1 ? 2.0 : 1.0);
     for (int edge : graph_.sources[std::size_t(layer)]) {
       send_delta("hidden input delta", edge, layer);
       update("hidden update", edge, layer);
@@ -305,11 +315,13 @@ class StepModel : private PlanFacts {
   const DeviceDescription& device_;
   const ProductRates& rates_;
   std::vector<StagePlan> stages_;
+  double later_ = 0.0;
 };
 
 void add_communication(StepPlan& plan, const Graph& graph, const PlanSettings& settings,
                        const MachineDescription& machine) {
   const std::size_t first = plan.stages.size();
+  double beside = 0.0;
   for (const CollectivePlan& collective : plan_collectives(graph, settings)) {
     auto found = std::find_if(plan.stages.begin() + std::ptrdiff_t(first), plan.stages.end(),
                               [&](const StagePlan& s) { return s.name == collective.stage; });
@@ -320,17 +332,19 @@ void add_communication(StepPlan& plan, const Graph& graph, const PlanSettings& s
     found->seconds += seconds;
     found->bytes += collective.count * collective.bytes;
     plan.communication_seconds += seconds;
+    if (collective.beside) beside += seconds;
   }
-  plan.overlapped_seconds =
-      std::min(machine.overlap * plan.communication_seconds, plan.compute_seconds);
+  plan.overlapped_seconds = std::min(machine.overlap * beside, plan.later_seconds);
 }
 
 }  // namespace
 
 StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
                    const MachineDescription& machine, int nodes) {
-  StepPlan plan{settings.ranks, nodes, settings.batch, {}, 0.0, 0.0, 0.0};
-  plan.stages = StepModel(graph, settings, machine).stages();
+  StepPlan plan{settings.ranks, nodes, settings.batch, {}, 0.0, 0.0, 0.0, 0.0};
+  StepModel model(graph, settings, machine);
+  plan.stages = model.stages();
+  plan.later_seconds = model.later_seconds();
   for (const StagePlan& stage : plan.stages) plan.compute_seconds += stage.seconds;
   add_communication(plan, graph, settings, machine);
   return plan;
@@ -338,7 +352,8 @@ StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
 
 StepPlan plan_communication(const Graph& graph, const PlanSettings& settings,
                             const MachineDescription& machine, int nodes, double compute_seconds) {
-  StepPlan plan{settings.ranks, nodes, settings.batch, {}, compute_seconds, 0.0, 0.0};
+  StepPlan plan{settings.ranks, nodes, settings.batch, {}, compute_seconds, 0.0, 0.0, 0.0};
+  plan.later_seconds = compute_seconds;
   add_communication(plan, graph, settings, machine);
   return plan;
 }

@@ -33,7 +33,9 @@ DeltaSum::DeltaSum(const Shape& shape, Memory& memory)
     : shape_(shape),
       places_(places_of(shape, memory.is_host())),
       format_(1, memory),
-      maximum_(Buffer<float>::zeros(1, memory)),
+      own_maximum_(Buffer<float>::zeros(1, memory)),
+      maximum_(own_maximum_.data()),
+      memory_(&memory),
       host_(memory.is_host()) {
   if (has_words(shape, host_)) {
     fine_ = Matrix<std::int64_t>::zeros(shape.examples, shape.units, memory);
@@ -161,23 +163,23 @@ DeltaSum::Sum DeltaSum::taken(const Compute& compute, Index first_unit, Index un
 void DeltaSum::take(const Compute& compute, Index first_unit, MatrixView<float> delta) {
   const Sum sum = taken(compute, first_unit, delta.cols);
   if (delta.empty())
-    maximum_.fill_zero();
+    memory_->fill_zero(maximum_, sizeof(float));
   else
-    compute.kernels.fixed->to_float(format_.data(), sum.words, sum.terms, delta, maximum_.data());
+    compute.kernels.fixed->to_float(format_.data(), sum.words, sum.terms, delta, maximum_);
 }
 
 void DeltaSum::take_delta(const Compute& compute, Index first_unit, const OutputSlope& slope,
                           MatrixView<float> delta, MatrixView<Bfloat16> rounded, bool adapts) {
   const Sum sum = taken(compute, first_unit, delta.cols);
   if (delta.empty())
-    maximum_.fill_zero();
+    memory_->fill_zero(maximum_, sizeof(float));
   else
     compute.kernels.fixed->to_delta(format_.data(), adapts ? shape_.terms : 0, sum.words, sum.terms,
-                                    slope, delta, rounded, maximum_.data());
+                                    slope, delta, rounded, maximum_);
 }
 
 void DeltaSum::adapt(const Compute& compute) {
-  compute.kernels.fixed->adapt(maximum_.data(), shape_.terms, format_.data());
+  compute.kernels.fixed->adapt(maximum_, shape_.terms, format_.data());
 }
 
 int DeltaSum::fine_bits() const {

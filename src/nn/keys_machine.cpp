@@ -153,7 +153,9 @@ std::vector<Key> make_machine_keys() {
                            "share these bytes."));
   keys.push_back(number_key(
       "Overlap", [](auto& d) -> auto& { return d.machine.overlap; }, from_to(0, 1),
-      "Part of the communication that goes on beside computation. Norn waits for all of it: 0."));
+      "Part of the joining of deltas, and of their maxima, that goes on beside updates of weights "
+      "on "
+      "GPUs. Ranks on CPUs wait for all of it."));
   return keys;
 }
 

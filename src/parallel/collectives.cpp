@@ -61,6 +61,14 @@ void Collectives::all_reduce_max(std::span<float> values) {
   if (size() > 1) do_all_reduce_max(values);
 }
 
+void Collectives::beside(const std::function<void()>& enqueue) {
+  goes_beside() ? do_beside(enqueue) : enqueue();
+}
+
+void Collectives::join() {
+  if (goes_beside()) do_join();
+}
+
 void Collectives::wait(WorkQueue& queue, WorkQueue::Mark mark) {
   if (size() == 1) return queue.wait(mark);
   try {

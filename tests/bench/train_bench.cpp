@@ -39,6 +39,7 @@ struct Options {
   double seconds = 2.0;
   bool stages = true;
   bool plain_sums = false;
+  bool waits = false;
   bool data_on_gpu = false;
   std::vector<Index> blocks;
   std::string json;
@@ -62,7 +63,9 @@ class Bench {
  public:
   Bench(NetworkDescriptor network, Runtime& runtime, Communicator& ranks, const Options& options)
       : descriptor_(std::move(network)) {
-    Memory& memory = runtime.context(ranks).compute.memory;
+    const Context context = runtime.context(ranks);
+    context.collectives->let_go_beside(!options.waits);
+    Memory& memory = context.compute.memory;
     batch_ = descriptor_.training.batch;
     std::vector<DatasetShape> shapes;
     for (const LayerDescriptor& layer : descriptor_.layers) {
@@ -87,7 +90,7 @@ class Bench {
       }
     }
     network_ = std::make_unique<Network>(make_graph(descriptor_, shapes, "train_bench"), shapes,
-                                         runtime.context(ranks), batch_, Pass::training);
+                                         context, batch_, Pass::training);
     network_->initialise(1);
   }
 
@@ -197,6 +200,7 @@ struct Result {
   double step_seconds = 0.0;
   double spread = 0.0;  // slowest over fastest repetition
   double floor_seconds = 0.0;
+  double first_cost = 0.0;  // of kBatches steps, the same whatever goes on beside what
   double working_megabytes = 0.0;
   double peak_gigabytes = 0.0;
   std::vector<Stage> stages;
@@ -232,6 +236,7 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
 
   Bench bench(network, runtime, ranks, options);
   const double first = bench.steps(kBatches);
+  result.first_cost = first;
   const double one = seconds_of([&] { bench.steps(2); }) / 2.0;
   auto count = std::max<Index>(
       kBatches, Index(options.seconds / double(kRepetitions) / one) / kBatches * kBatches);
@@ -273,8 +278,8 @@ void print(const Result& r, const Options& options) {
   if (r.floor_seconds > 0.0)
     line += fmt::format(", floor {:.3f} ms, {:.0f} % of it", 1e3 * r.floor_seconds,
                         100.0 * r.floor_seconds / r.step_seconds);
-  line += fmt::format(", working memory {:.1f} MB, peak {:.2f} GB", r.working_megabytes,
-                      r.peak_gigabytes);
+  line += fmt::format(", working memory {:.1f} MB, peak {:.2f} GB, first cost {:.12g}",
+                      r.working_megabytes, r.peak_gigabytes, r.first_cost);
   std::printf("%s\n", line.c_str());
   const Precision precision = precision_named(options.precision).value();
   double total = 0.0;
@@ -348,7 +353,9 @@ int run(const Options& options, Communicator& ranks) {
     }
     if (speaks)
       std::printf("%s, %s%s\n", runtime->description().c_str(), ranks.describe().c_str(),
-                  options.plain_sums ? ", plain sums" : "");
+                  options.plain_sums ? ", plain sums"
+                  : options.waits    ? ", waiting"
+                                     : "");
     apply(options, network);
     const Result result = measure(name, network, used, *runtime, ranks);
     if (speaks) print(result, options);
@@ -381,6 +388,8 @@ int main(int argc, char** argv) {
   app.add_flag("!--no-stages", options.stages, "leave out the table of stages");
   app.add_flag("--plain-sums", options.plain_sums,
                "sum deltas over blocks in float32 instead of fixed point, to see what that costs");
+  app.add_flag("--wait", options.waits,
+               "let no collective go on beside other work, to see what that brings");
   app.add_flag("--data-on-gpu", options.data_on_gpu,
                "gather batches on the GPU, as the trainer does where data fit");
   app.add_option("--blocks", options.blocks,

@@ -36,10 +36,13 @@ void check_collectives(Communicator& world, const char* peers) {
   if (world.rank() == 0)
     std::printf("%s, seed %llu\n", context.collectives->describe().c_str(),
                 static_cast<unsigned long long>(seed));
-  checks::ThroughCollectives through(world, *context.collectives, context.compute.memory);
-  for (const checks::Check& check : checks::kChecks) {
-    check.run(through, seed);
-    if (world.rank() == 0) std::printf("%s\n", check.name);
+  checks::expect(context.collectives->goes_beside(), world, "collectives go beside other work");
+  for (const bool beside : {false, true}) {
+    checks::ThroughCollectives through(world, *context.collectives, context.compute.memory, beside);
+    for (const checks::Check& check : checks::kChecks) {
+      check.run(through, seed);
+      if (world.rank() == 0) std::printf("%s%s\n", check.name, beside ? ", beside" : "");
+    }
   }
 }
 
@@ -69,11 +72,13 @@ void check_one_gpu(MpiSession& session, Communicator& world) {
   session.abort(0);
 }
 
-/// Rank 0 dies: rank 1's device waits for what will not come, and is given up.
+/// Rank 0 dies: rank 1's device waits for what will not come, beside its own work and with it, and
+/// is given up.
 void check_dead_rank(MpiSession& session, Communicator& world) {
   const std::unique_ptr<Runtime> runtime = make_runtime(gpus(), world);
   const Context context = runtime->context(world);
   Buffer<std::int64_t> word = Buffer<std::int64_t>::zeros(1, context.compute.memory);
+  Buffer<std::int64_t> own = Buffer<std::int64_t>::zeros(1, context.compute.memory);
   context.collectives->all_reduce_sum({word.data(), 1});
   context.collectives->wait_for_all(*context.compute.kernels.queue);
   world.barrier();
@@ -81,7 +86,12 @@ void check_dead_rank(MpiSession& session, Communicator& world) {
   std::signal(SIGTERM, SIG_IGN);
   std::string message = "no error";
   WorkQueue& queue = *context.compute.kernels.queue;
-  queue.run([&] { context.collectives->all_reduce_sum({word.data(), 1}); });
+  queue.run([&] {
+    context.collectives->beside([&] { context.collectives->all_reduce_sum({word.data(), 1}); });
+    own.fill_zero();
+    context.collectives->join();
+    context.collectives->all_reduce_sum({word.data(), 1});
+  });
   try {
     context.collectives->wait_for_all(queue);
   } catch (const CommunicationError& error) {

@@ -23,7 +23,7 @@ NETWORK = """{
   "Training": {"Optimizer": "Adam", "Alpha": 0.001, "Batch": %d, "Lambda": 0.0001, "Lambda1": 0.00001},
   "Layers": [
     {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "items_input", "Sparse": true},
-    {"Name": "First", "Kind": "Hidden", "N": 601, "Activation": "Relu", "pDropout": 0.3},
+    {"Name": "First", "Kind": "Hidden", "N": %d, "Activation": "Relu", "pDropout": 0.3},
     {"Name": "Second", "Kind": "Hidden", "N": %d, "Activation": "Tanh", "pDropout": 0.1},
     {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "items_output", "Activation": "%s", "Sparse": true}
   ]
@@ -80,9 +80,9 @@ class Ranks(unittest.TestCase):
     def read(self, name):
         return (self.folder / name).read_bytes()
 
-    def write_network(self, activation, second=259):
+    def write_network(self, activation, second=259, first=601):
         error = "ScaledMarginalCrossEntropy" if activation == "Sigmoid" else "CrossEntropy"
-        (self.folder / "net.json").write_text(NETWORK % (error, BATCH, second, activation))
+        (self.folder / "net.json").write_text(NETWORK % (error, BATCH, first, second, activation))
 
     def test_the_same_bytes_on_any_number_of_gpus(self):
         for activation in ("Sigmoid", "SoftMax"):
@@ -92,6 +92,15 @@ class Ranks(unittest.TestCase):
                 for ranks in range(2, gpus() + 1):
                     self.train(f"{ranks}.nc", precision, ranks, "--force")
                     self.assertTrue(self.read("1.nc") == self.read(f"{ranks}.nc"), f"{activation}, {precision}, {ranks} GPUs")
+
+    # Layers of even widths, whose updates are done in parts beside what ranks exchange.
+    def test_the_same_bytes_where_updates_are_done_in_parts(self):
+        self.write_network("Sigmoid", second=512, first=1024)
+        few = -(-EPOCHS // 4)
+        self.train("1.nc", "bf16", 1, "--force", epochs=few)
+        for ranks in range(2, gpus() + 1):
+            self.train(f"{ranks}.nc", "bf16", ranks, "--force", epochs=few)
+            self.assertTrue(self.read("1.nc") == self.read(f"{ranks}.nc"), f"{ranks} GPUs")
 
     def test_the_same_bytes_on_ranks_that_share_a_gpu(self):
         self.write_network("Sigmoid")

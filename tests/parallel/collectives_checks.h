@@ -8,14 +8,17 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 namespace norn::checks {
 
+/// `beside`: collectives that may go on beside other work, and are joined at once.
 class ThroughCollectives final : public Communicator {
  public:
-  ThroughCollectives(Communicator& ranks, Collectives& collectives, Memory& memory)
-      : ranks_(ranks), collectives_(collectives), memory_(memory) {}
+  ThroughCollectives(Communicator& ranks, Collectives& collectives, Memory& memory,
+                     bool beside = false)
+      : ranks_(ranks), collectives_(collectives), memory_(memory), beside_(beside) {}
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
   std::string describe() const override { return collectives_.describe(); }
@@ -50,8 +53,13 @@ class ThroughCollectives final : public Communicator {
   template <typename T, typename Collective>
   void with(MatrixView<T> host, const Collective& collective) {
     OnDevice<T> copy(host, memory_);
-    collective(copy.view());
+    call([&] { collective(copy.view()); });
     copy.bring_back();
+  }
+  void call(const std::function<void()>& collective) {
+    if (!beside_) return collective();
+    collectives_.beside(collective);
+    collectives_.join();
   }
 
   void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
@@ -70,9 +78,9 @@ class ThroughCollectives final : public Communicator {
     OnDevice<std::int64_t> other(whole, memory_);
     OnDevice<std::int64_t> second(whole, memory_);
     const std::array one{alone.view()};
-    collectives_.reduce_scatter_columns(one, shares);
+    call([&] { collectives_.reduce_scatter_columns(one, shares); });
     const std::array two{other.view(), second.view()};
-    collectives_.reduce_scatter_columns(two, shares);
+    call([&] { collectives_.reduce_scatter_columns(two, shares); });
     std::vector<std::int64_t> before(std::size_t(whole.rows * whole.stride));
     alone.bring_back();
     std::copy_n(whole.data, before.size(), before.begin());
@@ -100,7 +108,8 @@ class ThroughCollectives final : public Communicator {
         for (Index c = 0; c < shape.cols; ++c) matrix(r, c) = value(rank(), m, c);
       mine.push_back(device.emplace_back(matrix, memory_).view());
     }
-    const auto received = collectives_.exchange_columns(mine, shape.rows, counts, shares);
+    std::vector<MatrixView<const float>> received;
+    call([&] { received = collectives_.exchange_columns(mine, shape.rows, counts, shares); });
     std::size_t at = 0;
     const Range own = shares[std::size_t(rank())];
     for (int r = 0; r < size(); ++r) {
@@ -143,6 +152,7 @@ class ThroughCollectives final : public Communicator {
   Communicator& ranks_;
   Collectives& collectives_;
   Memory& memory_;
+  bool beside_;
 };
 
 }  // namespace norn::checks

@@ -129,6 +129,7 @@ class Network {
   struct SharedGradient;
   struct OutputState;
   struct SourceSum;
+  struct Overlap;
 
   void select_layers();
   void check_runnable() const;
@@ -140,6 +141,7 @@ class Network {
   void build_softmax_rows(Index blocks, OutputState& state);
   void build_outcome();
   void build_source_sums();
+  void build_overlap();
 
   void load(const BoundBatch& batch, Pass pass, const StepPosition& position,
             bool with_targets = false);
@@ -192,6 +194,12 @@ class Network {
   void join_words(DeltaSum& sum, std::span<const Range> shares);
   void receive_delta(int layer, Index examples, const StepPosition& position);
   void clip_deltas(UnitLayer& layer, Index examples);
+  bool keeps_updates() const;
+  void keep_update(const UnitLayer& layer, std::size_t connection, const LayerOutput& x,
+                   const DenseOperand& delta, Range units, const WeightStep& step);
+  std::vector<Index> parts_beside(Index units, Index weights_of_unit, Index examples) const;
+  void begin_maxima();
+  void finish_maxima();
   void reduce_row_squares(Index examples);
   void clip_weights(Weights& weights, Range units, float limit);
   static void for_blocks_of(const UnitLayer& layer, Range units,
@@ -199,7 +207,9 @@ class Network {
   void send_delta(const UnitLayer& layer, const Connection& connection, UnitLayer& source,
                   const DenseOperand& delta, Range units, int lane);
   void backward_block(UnitLayer& layer, Range units, const DenseOperand& delta,
-                      const WeightStep& step, int lane, bool with_sparse);
+                      const WeightStep& step, int lane, bool with_sparse, bool may_wait);
+  void update_weights(const UnitLayer& layer, std::size_t connection, const LayerOutput& x,
+                      const DenseOperand& delta, Range units, const WeightStep& step, int lane);
   void update_sparse(UnitLayer& layer, const DenseOperand& delta, const WeightStep& step);
   void finish_sparse(UnitLayer& layer, const WeightStep& step);
   SharedGradient& shared_gradient(const UnitLayer& layer, std::size_t connection);
@@ -223,6 +233,7 @@ class Network {
   std::vector<std::unique_ptr<SharedGradient>> shared_;  // by edge that uses shared weights
   std::vector<std::unique_ptr<OutputState>> outputs_;    // by layer
   std::vector<std::unique_ptr<SourceSum>> source_sums_;  // by layer with edges by source
+  std::unique_ptr<Overlap> overlap_;                     // in training
   Buffer<std::int64_t> prediction_flags_;                // of source sums, two each
   std::vector<std::unique_ptr<DeviceBatch>> batches_;    // by layer that is bound to a data set
   std::vector<bool> loaded_;                             // by layer: whether this step has one

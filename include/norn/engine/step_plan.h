@@ -24,6 +24,8 @@ struct CollectivePlan {
   /// Whether every rank passes on the whole of it, such as what one rank has for all.
   bool passed_on = false;
   int count = 1;  ///< how often in a step
+  /// Whether it goes on beside updates of weights, where there are as many left.
+  bool beside = false;
 };
 
 /// All collectives of a training step in the order of their stages; none for one rank.
@@ -51,6 +53,7 @@ struct StepPlan {
   double compute_seconds = 0.0;
   double communication_seconds = 0.0;  ///< all of it
   double overlapped_seconds = 0.0;     ///< of it, beside computation
+  double later_seconds = 0.0;          ///< of computation, such as may wait for communication
   double seconds() const { return compute_seconds + communication_seconds - overlapped_seconds; }
   double examples_per_second() const { return double(batch) / seconds(); }
 };

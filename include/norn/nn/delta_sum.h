@@ -71,7 +71,9 @@ class DeltaSum {
   /// The same sum made into d cost / d pre-activation. `adapts`: adapt() too, for one rank.
   void take_delta(const Compute& compute, Index first_unit, const OutputSlope& slope,
                   MatrixView<float> delta, MatrixView<Bfloat16> rounded, bool adapts);
-  std::span<float> maximum() { return {maximum_.data(), 1}; }
+  std::span<float> maximum() { return {maximum_, 1}; }
+  /// From now on maximum() stands there, in the device's memory: beside those of other sums.
+  void keep_maximum_at(float* place) { maximum_ = place; }
   /// Chooses the next step's format from maximum(), which must be that of all ranks by now.
   void adapt(const Compute& compute);
 
@@ -106,10 +108,12 @@ class DeltaSum {
   std::int64_t* coarse_used_ = nullptr;  // the first flag, or one that is always up
   Buffer<std::int64_t> always_;          // that one
   Buffer<FixedFormat> format_;           // one
-  Buffer<float> maximum_;                // one
-  bool host_ = true;                     // whether the flags can be read here
-  bool fine_is_old_ = false;             // on a GPU: of the step before, until the first term
-  bool coarse_is_zero_ = true;           // on a GPU: taken whole
+  Buffer<float> own_maximum_;            // one
+  float* maximum_ = nullptr;             // that one, or where it is kept
+  Memory* memory_ = nullptr;
+  bool host_ = true;            // whether the flags can be read here
+  bool fine_is_old_ = false;    // on a GPU: of the step before, until the first term
+  bool coarse_is_zero_ = true;  // on a GPU: taken whole
   Index examples_ = 0;
   std::vector<MatrixView<const float>> own_terms_;  // what waiting() gave
   FixedTerms received_;

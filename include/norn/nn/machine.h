@@ -59,7 +59,7 @@ struct MachineDescription {
   DeviceDescription device;
   std::vector<LinkWay> inside_node;    ///< the fastest one is taken
   std::vector<LinkWay> between_nodes;  ///< for one rank of each node
-  double overlap = 0.0;                ///< share of communication that goes on beside computation
+  double overlap = 0.0;                ///< share of what may go on beside computation that does
 
   /// Throws UsageError naming those that there are.
   const ProductRates& products_in(Precision precision) const;

@@ -5,6 +5,7 @@
 #include "norn/tensor/buffer.h"
 #include "norn/tensor/work_queue.h"
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,6 +50,18 @@ class Collectives {
   /// Of magnitudes: none is negative. A NaN on any rank is the maximum on all.
   void all_reduce_max(std::span<float> values);
 
+  /// Whether collectives can go on beside other work of the device, and may.
+  bool goes_beside() const { return beside_ && size() > 1 && can_go_beside(); }
+  /// Off: they never do. For measurements.
+  void let_go_beside(bool on) { beside_ = on; }
+  /// The collectives that enqueue() calls go on beside what is enqueued after this, which must
+  /// leave alone what they read and write until join(). What was enqueued before is done before
+  /// them. A collective that is called in between joins them first. Where they cannot go beside
+  /// other work, they are done in order.
+  void beside(const std::function<void()>& enqueue);
+  /// What is enqueued from now on sees what they did.
+  void join();
+
   /// Waits until the device has come to `mark`. Throws CommunicationError, as a collective of the
   /// communicator does, when another rank is gone or late; the device's work is given up then.
   void wait(WorkQueue& queue, WorkQueue::Mark mark);
@@ -73,7 +86,11 @@ class Collectives {
   virtual bool reached(WorkQueue& queue, WorkQueue::Mark mark) { return queue.reached(mark); }
   /// What the device still waits for will not come.
   virtual void give_up() {}
+  virtual bool can_go_beside() const { return false; }
+  virtual void do_beside(const std::function<void()>& enqueue) { enqueue(); }
+  virtual void do_join() {}
   Communicator& ranks_;
+  bool beside_ = true;
 };
 
 /// For devices that compute in main memory: the communicator's own collectives.

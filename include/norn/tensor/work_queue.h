@@ -59,6 +59,10 @@ class WorkQueue {
   virtual void stage(const char* /*name*/) {}
   virtual std::vector<StageTime> stage_times() { return {}; }
 
+  /// From now on kernels that would fill the device leave so many of its multiprocessors to work
+  /// that goes on beside them. 0: none.
+  virtual void leave_free(int /*multiprocessors*/) {}
+
   /// How many pieces of work the caller may usefully be ahead of the device.
   virtual int depth() const { return 0; }
 

@@ -11,9 +11,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <exception>
+#include <functional>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -29,6 +32,9 @@ template <>
 constexpr ncclDataType_t kType<Bfloat16> = ncclBfloat16;
 template <>
 constexpr ncclDataType_t kType<std::int64_t> = ncclInt64;
+
+/// What kernels beside it leave to a collective.
+constexpr int kMultiprocessorsBeside = 16;
 
 Index largest(std::span<const Range> shares) {
   Index most = 0;
@@ -76,18 +82,14 @@ class NcclCollectives final : public Collectives {
                    "joining the GPUs");
     check(beginning->result, "ncclCommInitRankConfig");
     comm_ = beginning->comm;
+    open_beside();
     peers_ = PeerExchange::make(ranks, [this](cudaError_t e) { check(e, "peer memory"); });
   }
   ~NcclCollectives() override {
-    if (comm_ == nullptr) return;
-    // After an error the others may never come to what the stream waits for.
-    if (std::uncaught_exceptions() > 0) {
-      leave();
-      return;
-    }
-    cudaStreamSynchronize(stream_);
-    queue_.drop_graphs();  // NCCL waits for the end of every graph with its work
-    ncclCommDestroy(comm_);
+    close();
+    for (cudaEvent_t event : {forked_, done_})
+      if (event) cudaEventDestroy(event);
+    if (beside_) cudaStreamDestroy(beside_);
   }
   NcclCollectives(const NcclCollectives&) = delete;
   NcclCollectives& operator=(const NcclCollectives&) = delete;
@@ -110,8 +112,74 @@ class NcclCollectives final : public Collectives {
   void check(cudaError_t result, const char* call) const {
     if (result != cudaSuccess) fail(call, cudaGetErrorString(result));
   }
-  void begin() const {
+  // One that goes on beside has the room for packed columns, and all ranks take them in one order.
+  void begin() {
     if (comm_ == nullptr) fail("a collective", "an earlier one did; end the program");
+    if (!forks_ || goes_on_) do_join();
+  }
+  void close() {
+    if (comm_ == nullptr) return;
+    // After an error the others may never come to what the stream waits for.
+    if (std::uncaught_exceptions() > 0) {
+      leave();
+      return;
+    }
+    cudaStreamSynchronize(stream_);
+    if (beside_) cudaStreamSynchronize(beside_);
+    queue_.drop_graphs();  // NCCL waits for the end of every graph with its work
+    ncclCommDestroy(comm_);
+  }
+
+  // Where both could begin, what goes beside comes first: other ranks wait for it.
+  void open_beside() {
+    int least = 0;
+    int greatest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
+    check(cudaStreamCreateWithPriority(&beside_, cudaStreamNonBlocking, greatest),
+          "cudaStreamCreateWithPriority");
+    for (cudaEvent_t* event : {&forked_, &done_})
+      check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
+  }
+  bool can_go_beside() const override { return true; }
+  void do_beside(const std::function<void()>& enqueue) override {
+    do_join();
+    forks_ = true;
+    try {
+      enqueue();
+    } catch (...) {
+      forks_ = false;
+      throw;
+    }
+    forks_ = false;
+  }
+  void do_join() override {
+    if (goes_on_) {
+      check(cudaStreamWaitEvent(stream_, done_), "cudaStreamWaitEvent");
+      queue_.leave_free(0);
+    }
+    goes_on_ = false;
+    for (const std::function<void()>& unpack : std::exchange(unpacks_, {})) unpack();
+  }
+  /// send(stream), with the stream of a collective whose columns are packed by now.
+  template <typename Send>
+  auto on_the_way(const Send& send) {
+    if (!forks_) return send(stream_);
+    check(cudaEventRecord(forked_, stream_), "cudaEventRecord");
+    check(cudaStreamWaitEvent(beside_, forked_), "cudaStreamWaitEvent");
+    const auto sent = send(beside_);
+    check(cudaEventRecord(done_, beside_), "cudaEventRecord");
+    goes_on_ = true;
+    static const int xfree =
+        getenv("NORN_X_FREE") ? atoi(getenv("NORN_X_FREE")) : kMultiprocessorsBeside;
+    queue_.leave_free(xfree);
+    return sent;
+  }
+  /// unpack(), once a collective is done.
+  void afterwards(const std::function<void()>& unpack) {
+    if (forks_)
+      unpacks_.push_back(unpack);
+    else
+      unpack();
   }
 
   template <typename T>
@@ -169,13 +237,17 @@ class NcclCollectives final : public Collectives {
     const Range mine = shares[std::size_t(rank())];
     trace(whole.columns(mine.begin, mine.count()));
     if (whole.empty()) return;
-    if (peers_ &&
-        peers_->gather_columns(reinterpret_cast<std::byte*>(whole.data), bytes<T>(whole.stride),
-                               whole.rows, in_bytes<T>(shares), stream_))
+    if (peers_ && on_the_way([&](cudaStream_t stream) {
+          return peers_->gather_columns(reinterpret_cast<std::byte*>(whole.data),
+                                        bytes<T>(whole.stride), whole.rows, in_bytes<T>(shares),
+                                        stream);
+        }))
       return;
     if (const int owner = only_owner(shares); owner >= 0 && whole.stride == whole.cols) {
-      check(ncclBroadcast(whole.data, whole.data, std::size_t(whole.size()), kType<T>, owner, comm_,
-                          stream_),
+      check(on_the_way([&](cudaStream_t stream) {
+              return ncclBroadcast(whole.data, whole.data, std::size_t(whole.size()), kType<T>,
+                                   owner, comm_, stream);
+            }),
             "ncclBroadcast");
       return;
     }
@@ -186,11 +258,15 @@ class NcclCollectives final : public Collectives {
       return MatrixView<T>{all + r * count, whole.rows, width, width};
     };
     copy<T>(whole.columns(mine.begin, mine.count()), packed(rank()));
-    check(ncclAllGather(all + rank() * count, all, std::size_t(count), kType<T>, comm_, stream_),
+    check(on_the_way([&](cudaStream_t stream) {
+            return ncclAllGather(all + rank() * count, all, std::size_t(count), kType<T>, comm_,
+                                 stream);
+          }),
           "ncclAllGather");
     for (int r = 0; r < size(); ++r) {
       const Range share = shares[std::size_t(r)];
-      if (r != rank()) copy<T>(packed(r), whole.columns(share.begin, share.count()));
+      const MatrixView<T> place = whole.columns(share.begin, share.count());
+      if (r != rank()) afterwards([=, this, from = packed(r)] { copy<T>(from, place); });
     }
   }
 
@@ -206,16 +282,19 @@ class NcclCollectives final : public Collectives {
     const Range mine = shares[std::size_t(rank())];
     trace(whole.row_range(mine.begin, mine.count()));
     // Rows lie one after the other: every rank's are broadcast where they are, in one go.
-    check(ncclGroupStart(), "ncclGroupStart");
-    for (int r = 0; r < size(); ++r) {
-      const Range share = shares[std::size_t(r)];
-      float* const rows = whole.row(share.begin);
-      if (share.count() == 0 || whole.cols == 0) continue;
-      const Index elements = (share.count() - 1) * whole.stride + whole.cols;
-      check(ncclBroadcast(rows, rows, std::size_t(elements), ncclFloat32, r, comm_, stream_),
-            "ncclBroadcast");
-    }
-    check(ncclGroupEnd(), "ncclGroupEnd");
+    check(on_the_way([&](cudaStream_t stream) {
+            check(ncclGroupStart(), "ncclGroupStart");
+            for (int r = 0; r < size(); ++r) {
+              const Range share = shares[std::size_t(r)];
+              float* const rows = whole.row(share.begin);
+              if (share.count() == 0 || whole.cols == 0) continue;
+              const Index elements = (share.count() - 1) * whole.stride + whole.cols;
+              check(ncclBroadcast(rows, rows, std::size_t(elements), ncclFloat32, r, comm_, stream),
+                    "ncclBroadcast");
+            }
+            return ncclGroupEnd();
+          }),
+          "ncclGroupEnd");
   }
 
   void do_reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
@@ -223,7 +302,9 @@ class NcclCollectives final : public Collectives {
     begin();
     for (const MatrixView<std::int64_t>& whole : wholes) trace(whole);
     if (wholes[0].empty()) return;
-    if (peers_ && peers_->reduce_scatter_columns(wholes, in_bytes<std::int64_t>(shares), stream_))
+    if (peers_ && on_the_way([&](cudaStream_t stream) {
+          return peers_->reduce_scatter_columns(wholes, in_bytes<std::int64_t>(shares), stream);
+        }))
       return;
     const Index rows = wholes[0].rows;
     const Index matrices = Index(wholes.size());
@@ -240,10 +321,15 @@ class NcclCollectives final : public Collectives {
     };
     for (int r = 0; r < size(); ++r)
       for (Index m = 0; m < matrices; ++m) copy<std::int64_t>(part(r, m), packed(r, m));
-    check(ncclReduceScatter(all, all + rank() * count, std::size_t(count), ncclInt64, ncclSum,
-                            comm_, stream_),
+    check(on_the_way([&](cudaStream_t stream) {
+            return ncclReduceScatter(all, all + rank() * count, std::size_t(count), ncclInt64,
+                                     ncclSum, comm_, stream);
+          }),
           "ncclReduceScatter");
-    for (Index m = 0; m < matrices; ++m) copy<std::int64_t>(packed(rank(), m), part(rank(), m));
+    for (Index m = 0; m < matrices; ++m)
+      afterwards([this, from = packed(rank(), m), to = part(rank(), m)] {
+        copy<std::int64_t>(from, to);
+      });
   }
 
   bool exchanges() const override { return true; }
@@ -253,8 +339,9 @@ class NcclCollectives final : public Collectives {
     begin();
     for (const MatrixView<const float>& matrix : mine) trace(matrix);
     if (peers_)
-      if (const auto places =
-              peers_->exchange_columns(mine, rows, counts, in_bytes<float>(shares), stream_))
+      if (const auto places = on_the_way([&](cudaStream_t stream) {
+            return peers_->exchange_columns(mine, rows, counts, in_bytes<float>(shares), stream);
+          }))
         return unpacked(*places, rows, counts, shares[std::size_t(rank())].count());
     const auto me = std::size_t(rank());
     const auto elements = [&](std::size_t from, std::size_t to) {
@@ -265,38 +352,58 @@ class NcclCollectives final : public Collectives {
       if (r != me) all += elements(me, r) + elements(r, me);
     float* at = room<float>(all);
     std::vector<MatrixView<const float>> received;
-    check(ncclGroupStart(), "ncclGroupStart");
+    std::vector<Message> messages;
     for (std::size_t r = 0; r < shares.size(); ++r) {
       if (r == me) continue;
-      const auto peer = int(r);
       const Range theirs = shares[r];
-      float* const sent = at;
+      Message message{int(r), at, elements(me, r), nullptr, elements(r, me)};
       for (const MatrixView<const float>& matrix : mine) {
         copy<float>(matrix.columns(theirs.begin, theirs.count()),
                     MatrixView<float>{at, rows, theirs.count(), theirs.count()});
         at += rows * theirs.count();
       }
-      if (elements(me, r) > 0)
-        check(ncclSend(sent, std::size_t(elements(me, r)), ncclFloat32, peer, comm_, stream_),
-              "ncclSend");
-      if (elements(r, me) > 0)
-        check(ncclRecv(at, std::size_t(elements(r, me)), ncclFloat32, peer, comm_, stream_),
-              "ncclRecv");
+      message.received = at;
+      messages.push_back(message);
       const Index width = shares[me].count();
       for (Index m = 0; m < counts[r]; ++m, at += rows * width)
         received.push_back({at, rows, width, width});
     }
-    check(ncclGroupEnd(), "ncclGroupEnd");
+    check(on_the_way([&](cudaStream_t stream) { return send(messages, stream); }), "ncclGroupEnd");
     return received;
+  }
+  /// To and from one other rank, in elements.
+  struct Message {
+    int peer = 0;
+    const float* sent = nullptr;
+    Index send = 0;
+    float* received = nullptr;
+    Index receive = 0;
+  };
+  ncclResult_t send(const std::vector<Message>& messages, cudaStream_t stream) const {
+    check(ncclGroupStart(), "ncclGroupStart");
+    for (const Message& m : messages) {
+      if (m.send > 0)
+        check(ncclSend(m.sent, std::size_t(m.send), ncclFloat32, m.peer, comm_, stream),
+              "ncclSend");
+      if (m.receive > 0)
+        check(ncclRecv(m.received, std::size_t(m.receive), ncclFloat32, m.peer, comm_, stream),
+              "ncclRecv");
+    }
+    return ncclGroupEnd();
   }
 
   void do_all_reduce_sum(std::span<std::int64_t> values) override {
     begin();
     const Index count = Index(values.size());
     trace(MatrixView<std::int64_t>{values.data(), 1, count, count});
-    if (peers_ && peers_->all_reduce_sum(values, stream_)) return;
-    check(ncclAllReduce(values.data(), values.data(), values.size(), ncclInt64, ncclSum, comm_,
-                        stream_),
+    if (peers_ && on_the_way([&](cudaStream_t stream) {
+          return peers_->all_reduce_sum(values, stream);
+        }))
+      return;
+    check(on_the_way([&](cudaStream_t stream) {
+            return ncclAllReduce(values.data(), values.data(), values.size(), ncclInt64, ncclSum,
+                                 comm_, stream);
+          }),
           "ncclAllReduce");
   }
   // The bits of floats that are not negative grow with them, and those of a NaN are beyond all.
@@ -304,9 +411,14 @@ class NcclCollectives final : public Collectives {
     begin();
     const Index count = Index(values.size());
     trace(MatrixView<float>{values.data(), 1, count, count});
-    if (peers_ && peers_->all_reduce_max(values, stream_)) return;
-    check(ncclAllReduce(values.data(), values.data(), values.size(), ncclInt32, ncclMax, comm_,
-                        stream_),
+    if (peers_ && on_the_way([&](cudaStream_t stream) {
+          return peers_->all_reduce_max(values, stream);
+        }))
+      return;
+    check(on_the_way([&](cudaStream_t stream) {
+            return ncclAllReduce(values.data(), values.data(), values.size(), ncclInt32, ncclMax,
+                                 comm_, stream);
+          }),
           "ncclAllReduce");
   }
 
@@ -332,6 +444,12 @@ class NcclCollectives final : public Collectives {
   std::unique_ptr<PeerExchange> peers_;  // of one machine
   WorkQueue& queue_;
   cudaStream_t stream_;
+  cudaStream_t beside_ = nullptr;
+  cudaEvent_t forked_ = nullptr;                // where beside_ left stream_
+  cudaEvent_t done_ = nullptr;                  // what goes on beside
+  bool forks_ = false;                          // within beside()
+  bool goes_on_ = false;                        // since the last join()
+  std::vector<std::function<void()>> unpacks_;  // at the next one
   Memory& memory_;
   Buffer<std::byte> packed_;
 };
