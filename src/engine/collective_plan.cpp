@@ -148,6 +148,9 @@ double phase(const CollectivePlan& plan, const std::vector<LinkWay>& ways, int r
   if (ranks == 1) return 0.0;
   const double steps = double(ranks - 1);
   const double others = steps / double(ranks);
+  // What comes to be added up is read again, and so is what it is added to.
+  constexpr double kAdding = 1.4;
+  if (plan.kind == Kind::reduce_scatter) return fastest(ways, steps, kAdding * bytes * others);
   if (plan.kind != Kind::all_reduce)
     return fastest(ways, steps, plan.passed_on ? bytes : bytes * others);
   const double ring = fastest(ways, 2.0 * steps, 2.0 * bytes * others);

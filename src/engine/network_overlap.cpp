@@ -69,7 +69,7 @@ void Network::keep_update(const UnitLayer& layer, std::size_t connection, const 
 // of the device.
 std::vector<Index> Network::parts_beside(Index units, Index weights_of_unit, Index examples) const {
   constexpr double kLinkShare = 10.0;    // memory is so many times as fast as the links of ranks
-  constexpr double kStartBytes = 8e7;    // of memory in the time that a collective takes to begin
+  constexpr double kStartBytes = 3e7;    // of memory in the time that a collective takes to begin
   constexpr double kUpdateBytes = 26.0;  // of a weight, with Adam
   const int rank = context_.communicator.rank();
   const std::size_t meetings = overlap_->meetings.size() - overlap_->next;

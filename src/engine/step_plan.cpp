@@ -27,10 +27,12 @@ Precision precision_of(const PlanSettings& settings) {
 // Work and time of the rank with the most blocks.
 class StepModel : private PlanFacts {
  public:
-  StepModel(const Graph& graph, const PlanSettings& settings, const MachineDescription& machine)
+  StepModel(const Graph& graph, const PlanSettings& settings, const MachineDescription& machine,
+            int nodes)
       : PlanFacts(graph, settings),
         device_(machine.device),
-        rates_(machine.products_in(precision_of(settings))) {}
+        rates_(machine.products_in(precision_of(settings))),
+        packs_(settings.on_gpu && nodes > 1) {}
 
   std::vector<StagePlan> stages() {
     for (int layer : graph_.order)
@@ -155,8 +157,8 @@ class StepModel : private PlanFacts {
       add_terms(batch() * double(layer_of(layer).units()), terms);
     }
     if (sums_over_sources(layer)) {
-      pack(layer, kWord, 2.0, true);
-      pack(layer, kFloat, 1.0, true);
+      pack(layer, kWord, 2.0);
+      pack(layer, kFloat);
     }
   }
 
@@ -184,16 +186,16 @@ class StepModel : private PlanFacts {
               rows_of(layer) * (each + 3.0 * kFloat * skips) +
                   batch() * double(descriptor.units()) * whole,
               whole > 0.0 ? 2.0 : 1.0);
-    if (joins(layer)) pack(layer, operand(), 1.0, true);
+    if (joins(layer)) pack(layer, operand());
   }
 
-  // GPUs send columns packed, eight owners' shares in a kernel, and may have to unpack what comes.
-  // `bytes` of an element.
-  void pack(int layer, double bytes, double matrices, bool unpacks) {
-    if (!settings_.on_gpu || settings_.ranks == 1) return;
+  // GPUs of several machines send columns packed: every owner's share is copied for itself. `bytes`
+  // of an element.
+  void pack(int layer, double bytes, double matrices = 1.0) {
+    if (!packs_) return;
     const double owners = double(std::min<Index>(settings_.ranks, partition(layer).blocks()));
     pointwise("columns packed", 2.0 * matrices * bytes * batch() * double(layer_of(layer).units()),
-              std::ceil(matrices * owners / 8.0) + (unpacks ? 1.0 : 0.0));
+              matrices * owners);
   }
 
   // Product, cost and delta of the own units of an output layer.
@@ -288,9 +290,9 @@ class StepModel : private PlanFacts {
     if (descriptor.delta_norm > 0.0f) each += 3.0 * kFloat;
     each += (kFloat + 2.0 * kWord) * double(graph_.skips[std::size_t(layer)].size());
     if (joins(layer) && exchanges_terms(layer))
-      pack(layer, kFloat, double(terms_by_rank(layer)[0]), false);
+      pack(layer, kFloat, double(terms_by_rank(layer)[0]));
     else if (joins(layer))
-      pack(layer, kWord, 2.0, true);
+      pack(layer, kWord, 2.0);
     pointwise("hidden delta", rows_of(layer) * each, settings_.ranks > 1 ? 2.0 : 1.0);
     for (int edge : graph_.sources[std::size_t(layer)]) {
       send_delta("hidden input delta", edge, layer);
@@ -314,6 +316,7 @@ class StepModel : private PlanFacts {
 
   const DeviceDescription& device_;
   const ProductRates& rates_;
+  bool packs_;
   std::vector<StagePlan> stages_;
   double later_ = 0.0;
 };
@@ -342,7 +345,7 @@ void add_communication(StepPlan& plan, const Graph& graph, const PlanSettings& s
 StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
                    const MachineDescription& machine, int nodes) {
   StepPlan plan{settings.ranks, nodes, settings.batch, {}, 0.0, 0.0, 0.0, 0.0};
-  StepModel model(graph, settings, machine);
+  StepModel model(graph, settings, machine, nodes);
   plan.stages = model.stages();
   plan.later_seconds = model.later_seconds();
   for (const StagePlan& stage : plan.stages) plan.compute_seconds += stage.seconds;

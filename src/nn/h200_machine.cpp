@@ -19,8 +19,9 @@ MachineDescription h200_machine() {
   device.products = {{Precision::fp32, 51, 0.95, 0.95, 0.9},
                      {Precision::tf32, 395, 0.86, 0.79, 1},
                      {Precision::bf16, 790, 0.985, 0.915, 1}};
-  machine.inside_node = {{5.6, 0.6, 110}, {23, 0.3, 312}};
+  machine.inside_node = {{7, 0.4, 310}};
   machine.between_nodes = {{6, 5, 20}, {20, 8, 45}};
+  machine.overlap = 0.5;
   return machine;
 }
 

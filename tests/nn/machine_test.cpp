@@ -48,10 +48,10 @@ TEST(Machine, ShippedDescriptionsAreRead) {
   EXPECT_DOUBLE_EQ(h200.device.gigabytes, 4290);
   EXPECT_DOUBLE_EQ(h200.products_in(Precision::tf32).teraflops, 395);
   EXPECT_DOUBLE_EQ(h200.products_in(Precision::bf16).product_share, 0.915);
-  ASSERT_EQ(h200.inside_node.size(), 2u);
-  EXPECT_DOUBLE_EQ(h200.inside_node[1].start_microseconds, 23);
+  ASSERT_EQ(h200.inside_node.size(), 1u);
+  EXPECT_DOUBLE_EQ(h200.inside_node[0].start_microseconds, 7);
   ASSERT_EQ(h200.between_nodes.size(), 2u);
-  EXPECT_EQ(h200.overlap, 0.0);
+  EXPECT_EQ(h200.overlap, 0.5);
   const MachineDescription cpu = read_machine_json(shipped("cpu_cluster.json"));
   EXPECT_FALSE(cpu.device.is_gpu);
   EXPECT_EQ(cpu.device.threads, 64);

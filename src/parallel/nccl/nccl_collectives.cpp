@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <thread>
@@ -33,8 +32,8 @@ constexpr ncclDataType_t kType<Bfloat16> = ncclBfloat16;
 template <>
 constexpr ncclDataType_t kType<std::int64_t> = ncclInt64;
 
-/// What kernels beside it leave to a collective.
-constexpr int kMultiprocessorsBeside = 16;
+/// What kernels beside it leave to a collective: 0 and 8 are alike, 16 and more slower.
+constexpr int kMultiprocessorsBeside = 8;
 
 Index largest(std::span<const Range> shares) {
   Index most = 0;
@@ -169,9 +168,7 @@ class NcclCollectives final : public Collectives {
     const auto sent = send(beside_);
     check(cudaEventRecord(done_, beside_), "cudaEventRecord");
     goes_on_ = true;
-    static const int xfree =
-        getenv("NORN_X_FREE") ? atoi(getenv("NORN_X_FREE")) : kMultiprocessorsBeside;
-    queue_.leave_free(xfree);
+    queue_.leave_free(kMultiprocessorsBeside);
     return sent;
   }
   /// unpack(), once a collective is done.
@@ -327,9 +324,8 @@ class NcclCollectives final : public Collectives {
           }),
           "ncclReduceScatter");
     for (Index m = 0; m < matrices; ++m)
-      afterwards([this, from = packed(rank(), m), to = part(rank(), m)] {
-        copy<std::int64_t>(from, to);
-      });
+      afterwards(
+          [this, from = packed(rank(), m), to = part(rank(), m)] { copy<std::int64_t>(from, to); });
   }
 
   bool exchanges() const override { return true; }
@@ -396,9 +392,8 @@ class NcclCollectives final : public Collectives {
     begin();
     const Index count = Index(values.size());
     trace(MatrixView<std::int64_t>{values.data(), 1, count, count});
-    if (peers_ && on_the_way([&](cudaStream_t stream) {
-          return peers_->all_reduce_sum(values, stream);
-        }))
+    if (peers_ &&
+        on_the_way([&](cudaStream_t stream) { return peers_->all_reduce_sum(values, stream); }))
       return;
     check(on_the_way([&](cudaStream_t stream) {
             return ncclAllReduce(values.data(), values.data(), values.size(), ncclInt64, ncclSum,
@@ -411,9 +406,8 @@ class NcclCollectives final : public Collectives {
     begin();
     const Index count = Index(values.size());
     trace(MatrixView<float>{values.data(), 1, count, count});
-    if (peers_ && on_the_way([&](cudaStream_t stream) {
-          return peers_->all_reduce_max(values, stream);
-        }))
+    if (peers_ &&
+        on_the_way([&](cudaStream_t stream) { return peers_->all_reduce_max(values, stream); }))
       return;
     check(on_the_way([&](cudaStream_t stream) {
             return ncclAllReduce(values.data(), values.data(), values.size(), ncclInt32, ncclMax,
