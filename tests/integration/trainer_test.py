@@ -328,7 +328,7 @@ class BadInput(ProgramTest):
 
     def test_a_set_that_is_missing(self):
         write_datasets(self.path("train.nc"), [("gl_input", self.width, self.known, None)])
-        self.fail_training(3, 'layer "Output": data set "gl_output" is in none of the files')
+        self.fail_training(3, 'net.json:7: layer "Output": data set "gl_output" is in none of the files')
 
     def test_indices_and_values_out_of_range(self):
         bad = [list(row) for row in self.known]
