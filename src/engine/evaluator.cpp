@@ -209,18 +209,26 @@ std::vector<Index> count_units(Dataset& training, Index units) {
 
 Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationSettings& settings) {
   Evaluator evaluator(network.descriptor(), data, settings);
-  Evaluator::Cost cost;
-  if (settings.with_cost) cost = [&](const BoundBatch& batch) { return network.cost(batch); };
-  if (settings.ks.empty()) return evaluator.run(network.batch(), {}, cost);
+  if (settings.ks.empty())
+    return evaluator.run(network.batch(), {},
+                         settings.with_cost ? Evaluator::Cost([&](const BoundBatch& batch) {
+                           return network.cost(batch);
+                         })
+                                            : Evaluator::Cost());
   Predictor predictor(network, settings.output_layer, largest(settings.ks), evaluator.units());
+  FixedSum cost_of_ranked;  // of the batch that was ranked last
   return evaluator.run(
       network.batch(),
       [&](const BoundBatch& batch, const CsrView& excluded, const auto& take) {
-        const TopK& best = predictor.predict(batch, {excluded, {}, {}});
+        const ScoreFilter filter{excluded, {}, {}};
+        const TopK& best = settings.with_cost
+                               ? predictor.predict_with_cost(batch, filter, cost_of_ranked)
+                               : predictor.predict(batch, filter);
         for (Index r = 0; r < batch.examples; ++r)
           take(r, {best.unit.view().row(r), std::size_t(best.count.data()[r])});
       },
-      cost);
+      settings.with_cost ? Evaluator::Cost([&](const BoundBatch&) { return cost_of_ranked; })
+                         : Evaluator::Cost());
 }
 
 Evaluation evaluate_popularity(const Network& network, const DataBinding& data, Dataset& training,

@@ -407,6 +407,9 @@ class Planner : private PlanFacts {
     }
     if (settings_.ranks > 1) bytes += list(longest);
     count_working("lists of validations", bytes);
+    count_working("outputs of a block in validations",
+                  settings_.lanes * settings_.batch * kFloat *
+                      partition(validation.output_layer).block_width());
   }
 
   // A step of one weight: it and its state are read and written.

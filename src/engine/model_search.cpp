@@ -56,6 +56,7 @@ ValidationPlan plan_validation(const NetworkDescriptor& network, const Validatio
     plan.longest_list =
         std::max(plan.longest_list,
                  std::min(k, network.layers[std::size_t(validation.output_layer)].units()));
+  plan.output_layer = validation.output_layer;
   plan.held_bytes = validation.data->data->held_bytes();
   return plan;
 }

@@ -13,6 +13,24 @@
 namespace norn {
 
 FixedSum Network::cost(const BoundBatch& batch) {
+  return cost_and_outputs(batch, -1, {});
+}
+
+FixedSum Network::predict_with_cost(const BoundBatch& batch, int output_layer,
+                                    const BlockVisitor& visit) {
+  const UnitLayer* layer = unit_layer(output_layer);
+  require(layer != nullptr && layer->is_output(),
+          "Network::predict_with_cost: the layer is no Output layer of this network");
+  visited_.resize(std::size_t(context_.compute.executor.lanes()));
+  for (Buffer<float>& lane : visited_)
+    if (const Index size = batch_ * layer->partition().block_width(); lane.size() < size)
+      lane = Buffer<float>(size, context_.compute.memory);
+  return cost_and_outputs(batch, output_layer, visit);
+}
+
+// `visit` sees the outputs of layer `visited`, if that is one.
+FixedSum Network::cost_and_outputs(const BoundBatch& batch, int visited,
+                                   const BlockVisitor& visit) {
   require(batch.examples >= 1 && batch.examples <= batch_,
           "Network::cost: batch is empty or larger than planned");
   require(in_flight_.empty(), "Network::cost: steps begun before must be finished first");
@@ -22,7 +40,8 @@ FixedSum Network::cost(const BoundBatch& batch) {
     outcome().fill_zero();
     forward_hidden(batch, Pass::prediction, StepPosition{});
     for (int layer : order_)
-      if (outputs_[std::size_t(layer)]) enqueue_cost(layer, batch);
+      if (outputs_[std::size_t(layer)])
+        enqueue_cost(layer, batch, layer == visited ? visit : BlockVisitor());
   });
   require_sums_in_range();
   context_.collectives->wait_for_all(*context_.compute.kernels.queue);
@@ -31,7 +50,7 @@ FixedSum Network::cost(const BoundBatch& batch) {
   return read_cost(words);
 }
 
-void Network::enqueue_cost(int number, const BoundBatch& batch) {
+void Network::enqueue_cost(int number, const BoundBatch& batch, const BlockVisitor& visit) {
   UnitLayer& layer = *units_[std::size_t(number)];
   const OutputState& state = *outputs_[std::size_t(number)];
   const Compute& compute = context_.compute;
@@ -44,6 +63,12 @@ void Network::enqueue_cost(int number, const BoundBatch& batch) {
     const Range units = layer.partition().units(blocks.begin + b);
     const MatrixView<float> z = block_z(layer, units, batch.examples, lane);
     if (!layer.is_softmax() || state.kept_z.empty()) pre_activation(layer, units, z);
+    if (visit) {  // before the deltas take the place of the pre-activations
+      const MatrixView<float> y{visited_[std::size_t(lane)].data(), z.rows, z.cols, z.cols};
+      compute.kernels.pointwise->copy(z, y);
+      activate_block(layer, state, y);
+      visit(units, y, lane);
+    }
     block_delta(number, target, units, z, costs + b, lane);
   });
 }

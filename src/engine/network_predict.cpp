@@ -32,12 +32,19 @@ void Network::enqueue_prediction(const BoundBatch& batch, int output_layer,
     const Range units = layer->partition().units(blocks.begin + b);
     const MatrixView<float> z = block_z(*layer, units, batch.examples, lane);
     if (!layer->is_softmax() || state.kept_z.empty()) pre_activation(*layer, units, z);
-    if (layer->is_softmax())
-      compute.kernels.cost->softmax_values(rows_of(state, batch.examples), z);
-    else
-      compute.kernels.pointwise->activate(std::get<Activation>(layer->descriptor().activation), z);
+    activate_block(*layer, state, z);
     visit(units, z, lane);
   });
+}
+
+// An output layer's values in place of its pre-activations.
+void Network::activate_block(const UnitLayer& layer, const OutputState& state,
+                             MatrixView<float> z) {
+  const Kernels& kernels = context_.compute.kernels;
+  if (layer.is_softmax())
+    kernels.cost->softmax_values(rows_of(state, z.rows), z);
+  else
+    kernels.pointwise->activate(std::get<Activation>(layer.descriptor().activation), z);
 }
 
 MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden_layer) {

@@ -70,7 +70,7 @@ Index Predictor::searched_units(Index k) {
   return k + std::max<Index>(16, k / 8);
 }
 
-const TopK& Predictor::predict(const BoundBatch& batch, const ScoreFilter& filter) {
+const TopK& Predictor::predict(const BoundBatch& batch, const ScoreFilter& filter, FixedSum* cost) {
   require(filter.excluded.rows == 0 || filter.excluded.rows == batch.examples,
           "Predictor: the excluded units must be none or one list an example");
   require(filter.factors.rows == 0 ||
@@ -80,8 +80,11 @@ const TopK& Predictor::predict(const BoundBatch& batch, const ScoreFilter& filte
           "Predictor: the allowed units end before the layer does");
   const ScoreFilter where = on_device(filter);
   wrote_scores_ = !find_best(batch, where);
-  if (!wrote_scores_) return host_best_;
-  merge_blocks(batch, where);
+  if (!wrote_scores_) {
+    if (cost) *cost = network_.cost(batch);
+    return host_best_;
+  }
+  merge_blocks(batch, where, cost);
   join_ranks(lanes_[0], k_, batch.examples);
   if (!network_.context().compute.memory.is_host()) return read_best(batch.examples);
   return lanes_[0];
@@ -107,12 +110,12 @@ bool Predictor::find_best(const BoundBatch& batch, const ScoreFilter& where) {
 }
 
 // Scores are written block by block and merged into the lists.
-void Predictor::merge_blocks(const BoundBatch& batch, const ScoreFilter& where) {
+void Predictor::merge_blocks(const BoundBatch& batch, const ScoreFilter& where, FixedSum* cost) {
   const Compute& compute = network_.context().compute;
   SelectKernels& select = *compute.kernels.select;
   for (TopK& lane : lanes_) select.begin(batch.examples, k_, lane);
   const Candidates candidates{where.excluded, where.allowed};
-  network_.predict(batch, layer_, [&](Range units, MatrixView<const float> y, int lane) {
+  const Network::BlockVisitor visit = [&](Range units, MatrixView<const float> y, int lane) {
     const Index count = std::min(units.end, units_) - units.begin;
     if (count <= 0) return;
     y = y.columns(0, count);
@@ -126,7 +129,11 @@ void Predictor::merge_blocks(const BoundBatch& batch, const ScoreFilter& where) 
       y = scaled;
     }
     select.merge(y, units.begin, candidates, lanes_[std::size_t(lane)]);
-  });
+  };
+  if (cost)
+    *cost = network_.predict_with_cost(batch, layer_, visit);
+  else
+    network_.predict(batch, layer_, visit);
   for (std::size_t lane = 1; lane < lanes_.size(); ++lane) select.merge(lanes_[lane], lanes_[0]);
 }
 

@@ -190,8 +190,10 @@ TEST(MemoryPlan, CountsWhatValidationsTake) {
                      0, 0, 1);
   Predictor predictor(network, output, 30);
   const TopK& best = predictor.predict(held.data->bind(*loader.next()), {});
+  const Index block = network.unit_layer(output)->partition().block_width();
   EXPECT_EQ(with.working_bytes - without.working_bytes,
-            kLanes * (best.score.bytes() + best.unit.bytes() + best.count.bytes()));
+            kLanes * (best.score.bytes() + best.unit.bytes() + best.count.bytes() +
+                      settings.batch * block * Index(sizeof(float))));
 
   // Batches are read where those of training were: the denser ones count.
   const MemoryPlan before = plan_memory(graph, settings);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost of examples that a network is not trained on.
 #include "norn/base/error.h"
+#include "norn/engine/predictor.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
@@ -39,6 +40,38 @@ TEST(Cost, OfABatchIsTheOneThatAStepReports) {
       EXPECT_GT(cost, 0.0);
     }
   }
+}
+
+// Lists and cost of two passes, on any number of ranks.
+TEST(Cost, ComesWithTheOutputsInOnePass) {
+  for (const Recipe& recipe : all_recipes())
+    for (int ranks : {1, 3}) {
+      SCOPED_TRACE(recipe.name);
+      run_thread_group(ranks, [&](Communicator& communicator) {
+        const std::unique_ptr<Runtime> runtime = make_test_runtime(2);
+        const Context context = runtime->context(communicator);
+        context.compute.kernels.block_rule = recipe.blocks;
+        Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(),
+                        context, recipe.network.training.batch, Pass::training);
+        network.initialise(1);
+        RecipeData data(recipe);
+        const BoundBatch batch = data.batch(0);
+        for (int layer : network.order()) {
+          if (!network.unit_layer(layer) || !network.unit_layer(layer)->is_output()) continue;
+          Predictor alone(network, layer, 9), together(network, layer, 9);
+          const FixedSum cost = network.cost(batch);
+          const TopK& expected = alone.predict(batch, {});
+          FixedSum joined;
+          const TopK& best = together.predict_with_cost(batch, {}, joined);
+          EXPECT_EQ(joined.value(), cost.value());
+          for (Index r = 0; r < batch.examples; ++r)
+            for (Index i = 0; i < best.k; ++i) {
+              ASSERT_EQ(best.unit.view()(r, i), expected.unit.view()(r, i));
+              ASSERT_EQ(best.score.view()(r, i), expected.score.view()(r, i));
+            }
+        }
+      });
+    }
 }
 
 TEST(Cost, ThatIsNotFiniteNamesTheLayer) {

@@ -16,7 +16,8 @@ namespace norn {
 struct ValidationPlan {
   std::vector<DatasetInfo> sets;  ///< of the layers; none: nothing is validated
   std::vector<DatasetInfo> seen;  ///< of units that nobody looks for
-  Index longest_list = 0;         ///< units that are ranked for an example; 0: the cost alone
+  int output_layer = 0;
+  Index longest_list = 0;  ///< of its units that are ranked for an example; 0: the cost alone
   /// Of main memory that the contents take; 0 where they are streamed, or parts of what is trained
   /// on.
   std::int64_t held_bytes = 0;

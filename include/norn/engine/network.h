@@ -87,6 +87,8 @@ class Network {
   using BlockVisitor = std::function<void(Range units, MatrixView<const float> y, int lane)>;
   /// The outputs of one output layer for a batch.
   void predict(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
+  /// predict() and cost() of the same batch, to the bit, in one pass over the network.
+  FixedSum predict_with_cost(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
   /// A search for the best units of an output layer that does not write their scores.
   struct BestSearch {
     Index units;                    ///< the candidates: those below
@@ -167,9 +169,11 @@ class Network {
   void backward_by_source(const Connection& connection, int source, const DenseOperand& delta,
                           const WeightStep& step, bool of_output);
 
-  void enqueue_cost(int output_layer, const BoundBatch& batch);
+  FixedSum cost_and_outputs(const BoundBatch& batch, int visited, const BlockVisitor& visit);
+  void enqueue_cost(int output_layer, const BoundBatch& batch, const BlockVisitor& visit);
   FixedSum read_cost(std::span<const std::int64_t> words);
   void enqueue_prediction(const BoundBatch& batch, int output_layer, const BlockVisitor& visit);
+  void activate_block(const UnitLayer& layer, const OutputState& state, MatrixView<float> z);
   ScoredUnits scored_units(int output_layer, Range units, Index examples) const;
   MatrixView<const float> in_main_memory(MatrixView<const float> values);
   Index run_fused_output(int layer, const TargetView& target, const WeightStep& step,
@@ -241,6 +245,7 @@ class Network {
   std::vector<Scratch> scratch_;                         // by lane
   Buffer<FixedSum> row_squares_;                         // [lanes x B], with DeltaNorm
   Buffer<float> host_values_;                            // of outputs() and activations()
+  std::vector<Buffer<float>> visited_;                   // by lane: of predict_with_cost()
 
   // What the host learns of a step, as words in the device's memory: flags of the layers, one cost
   // for each output block, flags of the source sums. Each step in flight has a place in main memory

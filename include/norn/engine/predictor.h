@@ -27,7 +27,15 @@ class Predictor {
   Predictor(Network& network, int output_layer, Index k, Index units = 0);
   /// The best units of every example of the batch, on every rank. Valid until the next call. A list
   /// is shorter than K when there are fewer candidates.
-  const TopK& predict(const BoundBatch& batch, const ScoreFilter& filter);
+  const TopK& predict(const BoundBatch& batch, const ScoreFilter& filter) {
+    return predict(batch, filter, nullptr);
+  }
+  /// The same, and Network::cost() of the batch, in one pass over the network where scores are
+  /// written.
+  const TopK& predict_with_cost(const BoundBatch& batch, const ScoreFilter& filter,
+                                FixedSum& cost) {
+    return predict(batch, filter, &cost);
+  }
   /// How many units a search inside the product looks for, so that the best K are certain.
   static Index searched_units(Index k);
   /// Whether the last call wrote its scores.
@@ -41,7 +49,8 @@ class Predictor {
     Buffer<float> value;
   };
   bool find_best(const BoundBatch& batch, const ScoreFilter& where);
-  void merge_blocks(const BoundBatch& batch, const ScoreFilter& where);
+  const TopK& predict(const BoundBatch& batch, const ScoreFilter& filter, FixedSum* cost);
+  void merge_blocks(const BoundBatch& batch, const ScoreFilter& where, FixedSum* cost);
   ScoreFilter on_device(const ScoreFilter& filter);
   const TopK& read_best(Index examples);
   void join_ranks(TopK& list, Index k, Index examples);
