@@ -35,7 +35,7 @@ class Dying(RanksTest):
         code, errors, said = self.finish(process)
         self.assertEqual(code, 5, said)
         self.assertEqual(len(errors), 1, said)
-        self.assertRegex(errors[0], rf"rank 0 of 3 on {HOST} \((training|writing a "
+        self.assertRegex(errors[0], rf"rank [02] of 3 on {HOST} \((training|writing a "
                          rf"checkpoint), epoch \d+(, batch \d+)?\): \w+ did not complete in 3 s: rank 1 on \S+ \(process {pid}\) is stopped")
         self.check_leavings()
 
