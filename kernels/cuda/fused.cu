@@ -47,12 +47,6 @@ class CudaFused final : public FusedKernels {
     return usable_ &&
            update_bfloat16(stream_, rule, step, delta.rounded, x.rounded, scale, w, slot, rounded);
   }
-  bool update_splits(const DenseOperand& delta, const DenseOperand& x, MatrixView<float> w,
-                     std::array<MatrixView<float>, 2> slot,
-                     MatrixView<Bfloat16> rounded) const override {
-    return stream_.precision == Precision::bf16 && usable_ &&
-           cuda::update_splits(delta.rounded, x.rounded, w, slot, rounded);
-  }
 
  private:
   /// A step of gradient descent without regularisation and clip is the product itself: w += -rate *

@@ -16,11 +16,6 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
                      MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
                      MatrixView<Bfloat16> rounded);
 
-/// FusedKernels::update_splits in bfloat16.
-bool update_splits(MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x,
-                   MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
-                   MatrixView<Bfloat16> rounded);
-
 /// What the tiles of a block leave to be added up.
 struct TileTotals {
   double* tile_cost = nullptr;  ///< [row_tiles x at least col_tiles]

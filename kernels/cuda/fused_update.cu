@@ -308,17 +308,6 @@ bool launch(const Stream& stream, UpdateTask<Rule> task) {
 
 }  // namespace
 
-bool update_splits(MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x,
-                   MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
-                   MatrixView<Bfloat16> rounded) {
-  const auto suits = [](const MatrixView<float>& m) {
-    return m.data == nullptr || (can_map(m) && suits_fours(m));
-  };
-  return w.cols >= kSmallest && x.rows >= kSmallest && can_map(delta) && can_map(x) && suits(w) &&
-         suits(slot[0]) && suits(slot[1]) && w.cols % 4 == 0 &&
-         (rounded.data == nullptr || suits_fours(rounded));
-}
-
 bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateStep& step,
                      MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x, float scale,
                      MatrixView<float> w, std::array<MatrixView<float>, 2> slot,

@@ -93,8 +93,8 @@ class Ranks(unittest.TestCase):
                     self.train(f"{ranks}.nc", precision, ranks, "--force")
                     self.assertTrue(self.read("1.nc") == self.read(f"{ranks}.nc"), f"{activation}, {precision}, {ranks} GPUs")
 
-    # Layers of even widths, whose updates are done in parts beside what ranks exchange.
-    def test_the_same_bytes_where_updates_are_done_in_parts(self):
+    # Layers of even widths, whose updates are one kernel each beside what ranks exchange.
+    def test_the_same_bytes_where_updates_go_on_beside(self):
         self.write_network("Sigmoid", second=512, first=1024)
         few = -(-EPOCHS // 4)
         self.train("1.nc", "bf16", 1, "--force", epochs=few)

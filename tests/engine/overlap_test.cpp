@@ -86,7 +86,7 @@ LateRun run_late(const Recipe& recipe, int ranks, bool may) {
   return result;
 }
 
-/// Layers whose updates a GPU does in parts: three hidden ones, 900 outputs, a batch of 72. And
+/// Layers whose updates a GPU keeps back: three hidden ones, 900 outputs, a batch of 72. And
 /// other outputs, whose deltas stand where those did.
 Recipe even_recipe() {
   Recipe recipe = deep_recipe("even layers", Adam{}, 0.003f, Activation(Sigmoid{}));

@@ -143,8 +143,8 @@ TEST(StepPlan, CollectivesAreNearThoseMeasuredOnFourH200) {
 
 TEST(StepPlan, IsNearTheStepsMeasuredOnFourH200) {
   const std::vector<std::pair<Shape, double>> table = {
-      {ml20m("Adam"), 0.559},
-      {shop(500'000, 1024, "Adam"), 2.405},
+      {ml20m("Adam"), 0.585},
+      {shop(500'000, 1024, "Adam"), 2.43},
   };
   const MachineDescription h200 = machine("h200.json");
   for (const auto& [shape, milliseconds] : table) {

@@ -201,7 +201,6 @@ class Network {
   bool keeps_updates() const;
   void keep_update(const UnitLayer& layer, std::size_t connection, const LayerOutput& x,
                    const DenseOperand& delta, Range units, const WeightStep& step);
-  std::vector<Index> parts_beside(Index units, Index weights_of_unit, Index examples) const;
   void begin_maxima();
   void finish_maxima();
   void reduce_row_squares(Index examples);

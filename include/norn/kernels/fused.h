@@ -56,13 +56,6 @@ class FusedKernels {
                       DenseOperand x, float scale, MatrixView<float> w,
                       std::array<MatrixView<float>, 2> slot, MatrixView<Bfloat16> rounded,
                       Index block = 0) = 0;
-  /// Whether update() supports these shapes, and several calls of it, each of whole runs of 128
-  /// units but for the last, do what one call does.
-  virtual bool update_splits(const DenseOperand& /*delta*/, const DenseOperand& /*x*/,
-                             MatrixView<float> /*w*/, std::array<MatrixView<float>, 2> /*slot*/,
-                             MatrixView<Bfloat16> /*rounded*/) const {
-    return false;
-  }
 };
 
 }  // namespace norn
