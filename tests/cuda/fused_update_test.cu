@@ -125,6 +125,23 @@ TEST_F(FusedUpdateTest, RunsAndPartsOfTheUnitsHaveTheSameBits) {
     }
 }
 
+// Several rounds of small tiles, of which the last ones are outside by a half and more.
+TEST_F(FusedUpdateTest, SmallTilesHaveTheSameBitsEachTime) {
+  const auto kernels = make();
+  for (const Shape& shape : {Shape{1024, 2304, 1536}, Shape{1024, 2211, 1536}}) {
+    UpdateProblem before = draw(shape);
+    UpdateProblem first = copy(before, memory_);
+    ASSERT_TRUE(run(*kernels, Adam{}, first, 0, shape.units));
+    for (int i = 0; i < 20; ++i) {
+      UpdateProblem again = copy(before, memory_);
+      ASSERT_TRUE(run(*kernels, Adam{}, again, 0, shape.units));
+      ASSERT_TRUE(first.w.same_bits(again.w) && first.slot0.same_bits(again.slot0) &&
+                  first.slot1.same_bits(again.slot1) && first.rounded.same_bits(again.rounded))
+          << shape.units << " units, repeat " << i;
+    }
+  }
+}
+
 TEST_F(FusedUpdateTest, LeavesWhatItDoesNotSupportAlone) {
   UpdateProblem before = draw({64, 128, 64});
   UpdateProblem after = copy(before, memory_);

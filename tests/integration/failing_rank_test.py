@@ -142,6 +142,10 @@ class AmidACheckpoint(RanksTest):
         write_datasets(self.path("train.nc"), [("gl_input", self.WIDTH, rows, None), ("gl_output", self.WIDTH, rows, None)])
         process = self.start("--checkpoint-epochs", "2", "--batch", "160", *arguments, **more)
         ranks = self.wait_for_epochs(process, 3)
+        return process, ranks
+
+    def start_and_see_it_write(self, *arguments):
+        process, ranks = self.start_writing(*arguments)
         self.wait_until(self.half_written, process)
         return process, ranks
 
@@ -150,13 +154,13 @@ class AmidACheckpoint(RanksTest):
         self.check_leavings("--batch", "160")
 
     def test_a_rank_is_killed(self):
-        process, ranks = self.start_writing()
+        process, ranks = self.start_and_see_it_write()
         os.kill(ranks[2], signal.SIGKILL)
         self.check(process, 137, rf"rank \d of 3 on {HOST} \(writing a checkpoint, epoch \d+\): \w+ cannot complete: rank 2 on "
                    rf"\S+ \(process {ranks[2]}\) is gone")
 
     def test_a_rank_hangs(self):
-        process, ranks = self.start_writing("--collective-timeout", "2")
+        process, ranks = self.start_and_see_it_write("--collective-timeout", "2")
         os.kill(ranks[1], signal.SIGSTOP)
         self.check(process, 5, rf"rank [02] of 3 on {HOST} \(writing a checkpoint, epoch \d+\): \w+ did not complete in 2 s: rank 1 "
                    rf"on \S+ \(process {ranks[1]}\) is stopped")
@@ -170,7 +174,7 @@ class AmidACheckpoint(RanksTest):
         self.train("-e", "3", "--batch", "160", "--resume", "small/model.epoch2.nc", "--checkpoint-epochs", "0")
 
     def test_the_rank_that_writes_hangs(self):
-        process, ranks = self.start_writing("--collective-timeout", "2")
+        process, ranks = self.start_and_see_it_write("--collective-timeout", "2")
         os.kill(ranks[0], signal.SIGSTOP)
         error = self.finish_with_one_error(process, 5)
         self.assertRegex(error, rf"rank [12] of 3 on {HOST} \(writing a checkpoint, epoch \d+\): \w+ did not complete in 2 s: rank 0 "

@@ -86,11 +86,13 @@ std::string json_of(const ScalingPlan& plan, const MachinePlan& whole) {
   const double speedup = speedup_of(plan.step, whole.scaling[0].step);
   return fmt::format(
       "{{\"ranks\": {}, \"nodes\": {}, \"step_seconds\": {:.9g}, \"compute_seconds\": {:.9g}, "
-      "\"communication_seconds\": {:.9g}, \"examples_per_second\": {:.9g}, \"speedup\": {:.6g}, "
+      "\"communication_seconds\": {:.9g}, \"overlapped_seconds\": {:.9g}, \"examples_per_second\": "
+      "{:.9g}, \"speedup\": {:.6g}, "
       "\"efficiency\": {:.6g}, \"memory_bytes\": {}, \"fits\": {}}}",
       plan.step.ranks, plan.step.nodes, plan.step.seconds(), plan.step.compute_seconds,
-      plan.step.communication_seconds, plan.step.examples_per_second(), speedup,
-      speedup / plan.step.ranks, plan.memory_bytes, plan.memory_bytes <= whole.available_bytes);
+      plan.step.communication_seconds, plan.step.overlapped_seconds,
+      plan.step.examples_per_second(), speedup, speedup / plan.step.ranks, plan.memory_bytes,
+      plan.memory_bytes <= whole.available_bytes);
 }
 
 std::string json_of(const StagePlan& stage) {
