@@ -18,12 +18,11 @@
 namespace norn {
 namespace {
 
-constexpr std::int64_t kPage = std::int64_t(2)
-                               << 20;  // of a GPU's memory: handles are of whole ones
-constexpr std::int64_t kSmallBytes = std::int64_t(256)
-                                     << 10;                 // of a rank's values in an all_reduce
-constexpr std::int64_t kMostWords = std::int64_t(1) << 30;  // kernels number them in 32 bits
-constexpr std::int64_t kBytesOfBlock = std::int64_t(32) << 10;  // that make another block worth it
+// A GPU's memory is handed over in whole pages.
+constexpr std::int64_t kPage = 2 << 20;
+constexpr std::int64_t kSmallBytes = 256 << 10;   // of a rank's values in an all_reduce
+constexpr std::int64_t kMostWords = 1 << 30;      // kernels number them in 32 bits
+constexpr std::int64_t kBytesOfBlock = 32 << 10;  // that make another block worth it
 
 std::int64_t whole_pages(std::int64_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
