@@ -293,11 +293,15 @@ bool launch(const Stream& stream, UpdateTask<Rule> task) {
     task.maps.of[i] = map_rows(task.weights[i], kBatchRows, kTile);
   // Small tiles need more copies of operands: products of many examples are bound by these, and
   // there is little to gain where an update reads only weights.
+  // Four rounds of them last as long as two of large ones, and gave other bits from run to run on
+  // an H200 where fewer rounds did not (docs/decisions/0014): not understood.
   constexpr int kMostSteps = 1024 / kTileDepth;
-  constexpr int kFewRounds = 2;
+  constexpr int kFewRounds = 3;
   if constexpr (Rule::slots > 0) {
+    const int free = stream.left_free ? *stream.left_free : 0;
     if (task.operands.steps <= kMostSteps &&
-        order_of<LargeTile>(task.weights[0]).count() <= kFewRounds * resident<LargeTile, Rule>()) {
+        order_of<SmallTile>(task.weights[0]).count() <=
+            kFewRounds * (resident<SmallTile, Rule>() - free / kBlocks)) {
       launch<SmallTile>(stream, task);
       return true;
     }
