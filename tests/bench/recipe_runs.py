@@ -54,8 +54,8 @@ def read_network(path):
 
 class Programs:
     def __init__(self, folder, device=None, threads=None, precision=None):
-        self.folder = folder or next((p for p in (ROOT / "build/cuda/bin", ROOT / "build/cpu/bin") if p.exists()),
-                                     ROOT / "build/cpu/bin")
+        built = (ROOT / "build/cuda/bin", ROOT / "build/cpu/bin")
+        self.folder = folder or next((p for p in built if (p / "importer").exists()), built[-1])
         self.options = []
         for name, value in (("--device", device), ("--threads", threads), ("--precision", precision)):
             self.options += [name, str(value)] if value else []
