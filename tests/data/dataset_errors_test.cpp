@@ -115,26 +115,6 @@ TEST(DatasetErrors, OfFilesThatAreNotNetcdfOrCutOff) {
                                 "file may be damaged or of another kind, write it again");
 }
 
-TEST(DatasetErrors, OfADiskThatIsFull) {
-  const TempDir folder;
-  const std::string file = (folder / "x.nc").string();
-  DatasetInfo info;
-  info.name = "big";
-  info.type = ElementType::float32;
-  info.extent[0] = 1 << 16;
-  info.examples = info.unique_examples = 64;
-  const auto write = [&] {
-    DatasetWriter writer(file, {info});
-    const std::vector<float> row(std::size_t(info.width()), 1.0f);
-    for (Index r = 0; r < info.examples; ++r) writer.append_values(0, row);
-    writer.commit();
-  };
-  EXPECT_THAT(
-      with_file_size_limit(1 << 20, [&] { return message_of(write); }),
-      MatchesRegex(file + ": cannot (write variable \"data0\"|finish): NetCDF: .*; check the "
-                          "disk's free space and permissions"));
-}
-
 TEST(DatasetErrors, OfDefinitionsThatCannotBe) {
   DatasetInfo good;
   good.name = "d";
