@@ -293,8 +293,7 @@ bool launch(const Stream& stream, UpdateTask<Rule> task) {
     task.maps.of[i] = map_rows(task.weights[i], kBatchRows, kTile);
   // Small tiles need more copies of operands: products of many examples are bound by these, and
   // there is little to gain where an update reads only weights.
-  // Four rounds of them last as long as two of large ones, and gave other bits from run to run on
-  // an H200 where fewer rounds did not (docs/decisions/0014): not understood.
+  // Four rounds of them last as long as two of large ones.
   constexpr int kMostSteps = 1024 / kTileDepth;
   constexpr int kFewRounds = 3;
   if constexpr (Rule::slots > 0) {

@@ -144,8 +144,9 @@ __device__ inline void commit_stores() {
 __device__ inline void wait_for_store_reads() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
-/// Ordinary writes to shared memory before it are seen by tensor copies and products after the next
-/// barrier.
+/// Ordinary accesses to shared memory before it come before tensor copies and products after the
+/// next barrier: writes are seen, and what was read may be overwritten. An arrival alone orders
+/// neither.
 __device__ inline void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

@@ -75,6 +75,7 @@ class WeightRing {
   }
   /// By each warp that has read its part of the batch.
   __device__ void release() {
+    hopper::fence_async();  // or the next copy may overtake reads that are still under way
     __syncwarp();
     if (threadIdx.x % 32 == 0) hopper::barrier_arrive(empty_ + 8 * slot_);
     advance();

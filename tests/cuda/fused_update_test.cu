@@ -125,10 +125,12 @@ TEST_F(FusedUpdateTest, RunsAndPartsOfTheUnitsHaveTheSameBits) {
     }
 }
 
-// Several rounds of small tiles, of which the last ones are outside by a half and more.
-TEST_F(FusedUpdateTest, SmallTilesHaveTheSameBitsEachTime) {
+// Blocks that go through several tiles: two and three rounds of small ones, then large ones. Copies
+// of the next weights are under way while the last ones are read; repeats bring such races to light.
+TEST_F(FusedUpdateTest, SeveralTilesHaveTheSameBitsEachTime) {
   const auto kernels = make();
-  for (const Shape& shape : {Shape{1024, 2304, 1536}, Shape{1024, 2211, 1536}}) {
+  for (const Shape& shape : {Shape{1024, 1032, 1024}, Shape{1024, 1536, 1536},
+                             Shape{1024, 1952, 1536}, Shape{1024, 4616, 1536}}) {
     UpdateProblem before = draw(shape);
     UpdateProblem first = copy(before, memory_);
     ASSERT_TRUE(run(*kernels, Adam{}, first, 0, shape.units));
