@@ -126,7 +126,8 @@ TEST_F(FusedUpdateTest, RunsAndPartsOfTheUnitsHaveTheSameBits) {
 }
 
 // Blocks that go through several tiles: two and three rounds of small ones, then large ones. Copies
-// of the next weights are under way while the last ones are read; repeats bring such races to light.
+// of the next weights are under way while the last ones are read; repeats bring such races to
+// light.
 TEST_F(FusedUpdateTest, SeveralTilesHaveTheSameBitsEachTime) {
   const auto kernels = make();
   for (const Shape& shape : {Shape{1024, 1032, 1024}, Shape{1024, 1536, 1536},

@@ -29,12 +29,12 @@ struct Shape {
   const char* rule = "SGD";
 };
 
-Shape ml20m(const char* rule) {
+Shape ml20m(const char* rule, Index batch = 1024) {
   const auto layer = [](int number) {
     return fmt::format(
         R"({{"Name": "Hidden{}", "N": 1536, "Activation": "Relu", "pDropout": 0.37}},)", number);
   };
-  return {layer(1) + layer(2) + layer(3), 27'278, 1024, 144, rule};
+  return {layer(1) + layer(2) + layer(3), 27'278, batch, 144, rule};
 }
 Shape shop(Index width, int hidden, const char* rule, Index batch = 1024) {
   return {fmt::format(R"({{"Name": "Hidden1", "N": {}, "Activation": "Relu"}},)", hidden), width,
@@ -97,6 +97,7 @@ TEST(StepPlan, IsNearTheStepsMeasuredOnOneH200) {
   const std::vector<Measured> table = {
       {ml20m("SGD"), Precision::tf32, 1.37},
       {ml20m("Adam"), Precision::bf16, 1.25},
+      {ml20m("Adam", 8192), Precision::bf16, 5.67},
       {shop(500'000, 1024, "SGD"), Precision::tf32, 11.2},
       {shop(500'000, 1024, "Adam"), Precision::bf16, 8.97},
       {shop(500'000, 1024, "Adam", 8192), Precision::bf16, 46.1},
@@ -141,18 +142,30 @@ TEST(StepPlan, CollectivesAreNearThoseMeasuredOnFourH200) {
   }
 }
 
-TEST(StepPlan, IsNearTheStepsMeasuredOnFourH200) {
-  const std::vector<std::pair<Shape, double>> table = {
-      {ml20m("Adam"), 0.585},
-      {shop(500'000, 1024, "Adam"), 2.43},
+TEST(StepPlan, IsNearTheStepsMeasuredOnSeveralH200) {
+  struct Measured {
+    Shape shape;
+    Precision precision;
+    double of_two, of_four;  // milliseconds
+  };
+  const std::vector<Measured> table = {
+      {ml20m("SGD"), Precision::tf32, 0.918, 0.629},
+      {ml20m("Adam"), Precision::bf16, 0.795, 0.539},
+      {ml20m("Adam", 8192), Precision::bf16, 3.397, 2.092},
+      {shop(500'000, 1024, "Adam"), Precision::bf16, 4.583, 2.409},
+      {shop(500'000, 1024, "Adam", 8192), Precision::bf16, 23.67, 12.44},
+      {shop(10'000'000, 256, "SGD"), Precision::bf16, 21.54, 10.87},
+      {shop(10'000'000, 256, "Adam"), Precision::bf16, 28.02, 13.92},
   };
   const MachineDescription h200 = machine("h200.json");
-  for (const auto& [shape, milliseconds] : table) {
-    const StepPlan plan = step_of(shape, h200, Precision::bf16, 4);
-    EXPECT_NEAR(1e3 * plan.seconds() / milliseconds, 1.0, kNear)
-        << shape.width << " outputs: predicted " << 1e3 * plan.seconds() << " ms, measured "
-        << milliseconds;
-  }
+  for (const Measured& row : table)
+    for (const auto& [ranks, milliseconds] : {std::pair(2, row.of_two), {4, row.of_four}}) {
+      const StepPlan plan = step_of(row.shape, h200, row.precision, ranks);
+      EXPECT_NEAR(1e3 * plan.seconds() / milliseconds, 1.0, kNear)
+          << row.shape.width << " outputs, " << row.shape.rule << ", batch " << row.shape.batch
+          << " on " << ranks << ": predicted " << 1e3 * plan.seconds() << " ms, measured "
+          << milliseconds;
+    }
 }
 
 TEST(StepPlan, StagesAddUpToTheStep) {
