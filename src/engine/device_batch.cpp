@@ -2,24 +2,11 @@
 // Batches on their way to the device.
 #include "src/engine/device_batch.h"
 
+#include "src/engine/upload.h"
+
 namespace norn {
-namespace {
 
-template <typename T>
-const T* upload(const Compute& compute, const T* host, Index count, Buffer<T>& buffer) {
-  if (count == 0) return nullptr;
-  if (buffer.size() < count) {
-    // What the memory hands out may still be read by work that is under way.
-    compute.kernels.queue->wait_for_all();
-    buffer = Buffer<T>(count + count / 4, compute.memory);
-  }
-  compute.kernels.queue->upload(buffer.data(), host, std::size_t(count) * sizeof(T));
-  return buffer.data();
-}
-
-}  // namespace
-
-void DeviceBatch::load(const Compute& compute, const HostBatch& batch) {
+void DeviceBatch::load(const Context& context, const HostBatch& batch) {
   view_ = BatchView();
   view_.examples = batch.examples;
   view_.width = batch.width;
@@ -32,31 +19,31 @@ void DeviceBatch::load(const Compute& compute, const HostBatch& batch) {
   row_ = {batch.row.data(), stored_ ? Index(batch.row.size()) : 0};
   entries_ = batch.entries;
   copy_ = &copies_[turn_];
-  if (compute.memory.is_host()) return;
+  if (context.compute.memory.is_host()) return;
 
   Copy& copy = *copy_;
   turn_ = (turn_ + 1) % copies_.size();
   if (stored_)
-    row_.data = upload(compute, row_.data, row_.size, copy.row);
+    row_.data = upload(context, row_.data, row_.size, copy.row);
   else
-    upload_contents(compute, batch, copy);
-  view_.weight.data = upload(compute, view_.weight.data, view_.weight.size, copy.weight);
-  view_.example.data = upload(compute, view_.example.data, view_.example.size, copy.example);
+    upload_contents(context, batch, copy);
+  view_.weight.data = upload(context, view_.weight.data, view_.weight.size, copy.weight);
+  view_.example.data = upload(context, view_.example.data, view_.example.size, copy.example);
 }
 
-void DeviceBatch::upload_contents(const Compute& compute, const HostBatch& batch, Copy& copy) {
+void DeviceBatch::upload_contents(const Context& context, const HostBatch& batch, Copy& copy) {
   if (!batch.is_sparse) {
     MatrixView<const float>& dense = view_.dense;
-    dense.data = upload(compute, dense.data, dense.rows * dense.stride, copy.dense);
+    dense.data = upload(context, dense.data, dense.rows * dense.stride, copy.dense);
     return;
   }
   const CsrView host = view_.sparse;
   const Index entries = Index(host.entries());
   CsrView& sparse = view_.sparse;
   sparse.entry_limit = entries;
-  sparse.row_begin = upload(compute, host.row_begin, host.rows + 1, copy.row_begin);
-  sparse.column = upload(compute, host.column, entries, copy.column);
-  sparse.value = host.value ? upload(compute, host.value, entries, copy.value) : nullptr;
+  sparse.row_begin = upload(context, host.row_begin, host.rows + 1, copy.row_begin);
+  sparse.column = upload(context, host.column, entries, copy.column);
+  sparse.value = host.value ? upload(context, host.value, entries, copy.value) : nullptr;
 }
 
 BatchView DeviceBatch::view(const Compute& compute) {

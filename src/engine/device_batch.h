@@ -2,6 +2,7 @@
 #pragma once
 
 #include "norn/data/dataset.h"
+#include "norn/engine/context.h"
 #include "norn/nn/connection.h"
 
 #include <array>
@@ -25,8 +26,9 @@ struct BatchView {
 /// that stands on the device only the rows' numbers are copied; the rows follow there.
 class DeviceBatch {
  public:
-  /// Not within WorkQueue::run.
-  void load(const Compute& compute, const HostBatch& batch);
+  /// Not within WorkQueue::run. Throws CommunicationError where the device waits for a rank that
+  /// is gone or late.
+  void load(const Context& context, const HostBatch& batch);
   /// To be called in the WorkQueue::prepare() that follows; the view is valid for the next run.
   BatchView view(const Compute& compute);
 
@@ -42,7 +44,7 @@ class DeviceBatch {
     CsrBuffer gathered;
     Matrix<float> gathered_dense;
   };
-  void upload_contents(const Compute& compute, const HostBatch& batch, Copy& copy);
+  void upload_contents(const Context& context, const HostBatch& batch, Copy& copy);
 
   std::array<Copy, 2> copies_;
   std::size_t turn_ = 0;

@@ -49,7 +49,7 @@ void Network::load(const BoundBatch& batch, Pass pass, const StepPosition& posit
             "Network: weights of features were not set; call weigh_features, or load a model");
     if (!batches_[at] || !batch.of_layer[at]) continue;
     if (pass == Pass::prediction && !inputs_[at] && !with_targets) continue;
-    batches_[at]->load(context_.compute, *batch.of_layer[at]);
+    batches_[at]->load(context_, *batch.of_layer[at]);
     loaded_[at] = true;
   }
   context_.compute.kernels.queue->prepare([&] {

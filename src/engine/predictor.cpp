@@ -5,6 +5,7 @@
 #include "norn/engine/predictor.h"
 
 #include "norn/base/error.h"
+#include "src/engine/upload.h"
 
 #include <algorithm>
 #include <cstring>
@@ -38,14 +39,6 @@ void unpack(Memory& memory, const std::vector<std::byte>& bytes, TopK& best) {
 
 // A model whose scores defy the search is not searched any more after so many batches.
 constexpr int kMostAttempts = 4;
-
-template <typename T>
-const T* to_device(const Compute& compute, const T* host, Index count, Buffer<T>& buffer) {
-  if (count == 0) return nullptr;
-  if (buffer.size() < count) buffer = Buffer<T>(count, compute.memory);
-  compute.kernels.queue->upload(buffer.data(), host, std::size_t(count) * sizeof(T));
-  return buffer.data();
-}
 
 }  // namespace
 
@@ -139,21 +132,21 @@ void Predictor::merge_blocks(const BoundBatch& batch, const ScoreFilter& where, 
 
 // What the filter says, where the kernels can read it.
 ScoreFilter Predictor::on_device(const ScoreFilter& filter) {
-  const Compute& compute = network_.context().compute;
-  if (compute.memory.is_host()) return filter;
+  const Context& context = network_.context();
+  if (context.compute.memory.is_host()) return filter;
   ScoreFilter device = filter;
   const auto copy = [&](CsrView& rows, RowsCopy& to) {
     if (rows.rows == 0) return;
     const Index entries = Index(rows.row_begin[rows.rows]);
-    rows.row_begin = to_device(compute, rows.row_begin, rows.rows + 1, to.row_begin);
-    rows.column = to_device(compute, rows.column, entries, to.column);
-    if (rows.value) rows.value = to_device(compute, rows.value, entries, to.value);
+    rows.row_begin = upload(context, rows.row_begin, rows.rows + 1, to.row_begin);
+    rows.column = upload(context, rows.column, entries, to.column);
+    if (rows.value) rows.value = upload(context, rows.value, entries, to.value);
     rows.entry_limit = entries;
   };
   copy(device.excluded, excluded_);
   copy(device.factors, factors_);
   if (!filter.allowed.empty())
-    device.allowed.data = to_device(compute, filter.allowed.data, filter.allowed.size, allowed_);
+    device.allowed.data = upload(context, filter.allowed.data, filter.allowed.size, allowed_);
   return device;
 }
 

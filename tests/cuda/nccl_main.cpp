@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The common checks of collectives on GPUs, under mpirun with a GPU for each rank, and how a rank
-// that dies ends a wait. Arguments: collectives | dead-rank | one-gpu. Prints "passed" as its last
-// line.
+// that dies ends a wait. Arguments: collectives | dead-rank | dead-rank-verified | one-gpu. Prints
+// "passed" as its last line.
 
 #include "norn/engine/context.h"
 #include "norn/kernels/cuda.h"
@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -73,8 +74,8 @@ void check_one_gpu(MpiSession& session, Communicator& world) {
 }
 
 /// Rank 0 dies: rank 1's device waits for what will not come, beside its own work and with it, and
-/// is given up.
-void check_dead_rank(MpiSession& session, Communicator& world) {
+/// is given up. In a verified step, the host waits before each collective.
+void check_dead_rank(MpiSession& session, Communicator& world, bool verified) {
   const std::unique_ptr<Runtime> runtime = make_runtime(gpus(), world);
   const Context context = runtime->context(world);
   Buffer<std::int64_t> word = Buffer<std::int64_t>::zeros(1, context.compute.memory);
@@ -86,13 +87,18 @@ void check_dead_rank(MpiSession& session, Communicator& world) {
   std::signal(SIGTERM, SIG_IGN);
   std::string message = "no error";
   WorkQueue& queue = *context.compute.kernels.queue;
-  queue.run([&] {
-    context.collectives->beside([&] { context.collectives->all_reduce_sum({word.data(), 1}); });
-    own.fill_zero();
-    context.collectives->join();
-    context.collectives->all_reduce_sum({word.data(), 1});
-  });
+  std::vector<std::uint64_t> brought;
+  if (verified) {
+    queue.make_graphs(false);
+    world.set_trace(&brought);
+  }
   try {
+    queue.run([&] {
+      context.collectives->beside([&] { context.collectives->all_reduce_sum({word.data(), 1}); });
+      own.fill_zero();
+      context.collectives->join();
+      context.collectives->all_reduce_sum({word.data(), 1});
+    });
     context.collectives->wait_for_all(queue);
   } catch (const CommunicationError& error) {
     message = error.what();
@@ -118,7 +124,8 @@ int main(int argc, char** argv) {
     }
     if (what == "collectives")
       for (const char* peers : {"on", "off"}) check_collectives(*world, peers);
-    if (what == "dead-rank") check_dead_rank(session, *world);
+    if (what == "dead-rank" || what == "dead-rank-verified")
+      check_dead_rank(session, *world, what == "dead-rank-verified");
     if (session.rank() == 0) std::printf("passed\n");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

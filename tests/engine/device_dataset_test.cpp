@@ -33,7 +33,7 @@ class DeviceDatasetTest : public testing::Test {
     device.gather(examples, located);
     ASSERT_NE(located.stored, nullptr);
     BatchView view;
-    batch_.load(context_.compute, located);
+    batch_.load(context_, located);
     WorkQueue& queue = *context_.compute.kernels.queue;
     queue.prepare([&] { view = batch_.view(context_.compute); });
     queue.run([] {});

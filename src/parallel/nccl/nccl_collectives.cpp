@@ -86,7 +86,7 @@ class NcclCollectives final : public Collectives {
   }
   ~NcclCollectives() override {
     close();
-    for (cudaEvent_t event : {forked_, done_})
+    for (cudaEvent_t event : {forked_, done_, traced_})
       if (event) cudaEventDestroy(event);
     if (beside_) cudaStreamDestroy(beside_);
   }
@@ -136,7 +136,7 @@ class NcclCollectives final : public Collectives {
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
     check(cudaStreamCreateWithPriority(&beside_, cudaStreamNonBlocking, greatest),
           "cudaStreamCreateWithPriority");
-    for (cudaEvent_t* event : {&forked_, &done_})
+    for (cudaEvent_t* event : {&forked_, &done_, &traced_})
       check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreate");
   }
   bool can_go_beside() const override { return true; }
@@ -216,10 +216,26 @@ class NcclCollectives final : public Collectives {
     }
     return received;
   }
+  /// Within a step, whose earlier collectives may wait for a rank that is gone or late.
+  void wait_for_stream() {
+    check(cudaEventRecord(traced_, stream_), "cudaEventRecord");
+    const auto is_reached = [this] {
+      const cudaError_t state = cudaEventQuery(traced_);
+      if (state != cudaErrorNotReady) check(state, "cudaEventQuery");
+      return state == cudaSuccess;
+    };
+    try {
+      ranks().wait_for(is_reached, "the device's part of a step");
+    } catch (...) {
+      give_up();
+      throw;
+    }
+  }
   /// What this rank brings, for runs whose steps are verified; not while a graph is captured.
   template <typename T>
-  void trace(MatrixView<T> part) const {
+  void trace(MatrixView<T> part) {
     if (!ranks().is_traced()) return;
+    wait_for_stream();
     std::vector<std::remove_const_t<T>> host(std::size_t(part.size()));
     const MatrixView<std::remove_const_t<T>> to{host.data(), part.rows, part.cols, part.cols};
     memory_.read_rows(part.data, std::size_t(part.stride) * sizeof(T), to.data,
@@ -441,6 +457,7 @@ class NcclCollectives final : public Collectives {
   cudaStream_t beside_ = nullptr;
   cudaEvent_t forked_ = nullptr;                // where beside_ left stream_
   cudaEvent_t done_ = nullptr;                  // what goes on beside
+  cudaEvent_t traced_ = nullptr;                // what comes before a collective that is traced
   bool forks_ = false;                          // within beside()
   bool goes_on_ = false;                        // since the last join()
   std::vector<std::function<void()>> unpacks_;  // at the next one

@@ -84,13 +84,15 @@ bool PeerExchange::prepare() {
   if (!flags) return false;
   flags_ = *flags;
   for (int r = 0; r < board_.ranks; ++r)
-    board_.flags[r] = reinterpret_cast<std::uint32_t*>(flags_.of[std::size_t(r)]);
+    board_.flags[r] = reinterpret_cast<std::uint64_t*>(flags_.of[std::size_t(r)]);
   const std::optional<Shared> small = share(2 * board_.ranks * kSmallBytes);
   if (small) small_ = *small;
   return small && heeds;
 }
 
 PeerExchange::~PeerExchange() {
+  // After an error the others may still write here; the end of the process frees it.
+  if (given_up_ && *given_up_ != 0) return;
   for (const Shared& room : rooms_) release(room);
   release(small_);
   release(flags_);

@@ -8,12 +8,12 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kAtOnce = 4;  // words of a thread that are on their way together
 
-__device__ void store_release(std::uint32_t* place, std::uint32_t value) {
-  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(place), "r"(value) : "memory");
+__device__ void store_release(std::uint64_t* place, std::uint64_t value) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(place), "l"(value) : "memory");
 }
-__device__ std::uint32_t load_acquire(const std::uint32_t* place) {
-  std::uint32_t value;
-  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(place) : "memory");
+__device__ std::uint64_t load_acquire(const std::uint64_t* place) {
+  std::uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(place) : "memory");
   return value;
 }
 
@@ -26,10 +26,9 @@ __device__ void meet(const PeerBoard& board) {
     const int row = int(blockIdx.x) * kMostPeers;
     __threadfence_system();
     store_release(board.flags[peer] + row + board.rank, board.turn);
-    const std::uint32_t* theirs = board.flags[board.rank] + row + peer;
+    const std::uint64_t* theirs = board.flags[board.rank] + row + peer;
     const volatile int* given_up = board.given_up;
-    // Turns begin again at 0 after 2^32 kernels.
-    for (int i = 1; std::int32_t(load_acquire(theirs) - board.turn) < 0; ++i)
+    for (int i = 1; load_acquire(theirs) < board.turn; ++i)
       if (i % 256 == 0 && *given_up != 0) break;
   }
   __syncthreads();

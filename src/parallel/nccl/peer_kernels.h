@@ -19,12 +19,12 @@ constexpr int kMostPeerBlocks = 64;
 struct PeerBoard {
   int rank = 0;
   int ranks = 0;
-  std::uint32_t turn = 0;
-  std::uint32_t* flags[kMostPeers] = {};  ///< of every rank: [kMostPeerBlocks x kMostPeers]
+  std::uint64_t turn = 0;
+  std::uint64_t* flags[kMostPeers] = {};  ///< of every rank: [kMostPeerBlocks x kMostPeers]
   const int* given_up = nullptr;          ///< of the host: nobody waits when it is not 0
 };
 constexpr std::size_t kPeerFlagBytes =
-    sizeof(std::uint32_t) * std::size_t(kMostPeerBlocks) * std::size_t(kMostPeers);
+    sizeof(std::uint64_t) * std::size_t(kMostPeerBlocks) * std::size_t(kMostPeers);
 
 /// Rows of memory of which every rank has a run of columns; extents are in bytes.
 struct PeerColumns {
