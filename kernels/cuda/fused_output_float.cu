@@ -173,6 +173,8 @@ __device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int c
     units.judge(sum);
     hopper::barrier_arrive(hopper::shared_address(shared.target_barriers.empty + at.slot));
   }
+  // What the copy engine still reads is shared memory of this block, which ends soon.
+  if (threadIdx.x % kConsumerThreads == 0) hopper::wait_for_store_reads();
 }
 
 template <class Judge>

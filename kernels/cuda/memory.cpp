@@ -33,14 +33,24 @@ class RelaxedCapture {
 
 DeviceMemory::~DeviceMemory() {
   cudaStreamSynchronize(stream_);
+  in_graph_.clear();
   empty_pool();
   for (void* data : retired_) cudaFree(data);
 }
 
+bool DeviceMemory::is_capturing() const noexcept {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(stream_, &capture);
+  return capture != cudaStreamCaptureStatusNone;
+}
+
+// cudaFree waits for work that was enqueued, which a graph is not while it is captured.
 void DeviceMemory::empty_pool() noexcept {
+  if (!is_capturing()) in_graph_.clear();
   for (auto& [bytes, pieces] : free_)
-    for (void* piece : pieces) cudaFree(piece);
-  free_.clear();
+    std::erase_if(pieces, [&](void* piece) {
+      return !in_graph_.contains(piece) && cudaFree(piece) == cudaSuccess;
+    });
 }
 
 void DeviceMemory::retire(void* data) noexcept {
@@ -54,9 +64,7 @@ void DeviceMemory::retire(void* data) noexcept {
 
 void DeviceMemory::free_retired() noexcept {
   if (retired_.empty()) return;
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  cudaStreamIsCapturing(stream_, &capture);
-  if (capture != cudaStreamCaptureStatusNone) return;
+  if (is_capturing()) return;
   cudaStreamSynchronize(stream_);
   for (void* data : retired_) cudaFree(data);
   retired_.clear();
@@ -98,9 +106,10 @@ void DeviceMemory::release(void* data, std::size_t bytes) noexcept {
     return;
   }
   try {
+    if (is_capturing()) in_graph_.insert(data);
     free_[rounded_up(bytes)].push_back(data);
   } catch (...) {
-    cudaFree(data);
+    if (!is_capturing()) cudaFree(data);
   }
 }
 

@@ -6,13 +6,15 @@
 
 #include <cstddef>
 #include <map>
+#include <unordered_set>
 #include <vector>
 
 namespace norn::cuda {
 
 /// Memory of one GPU. With a pool, what is released is handed out again to the next request of the
 /// same size; since all work is on one stream, the new owner's work follows the old one's. What the
-/// pool keeps goes back to the driver before a request is refused. Without one, it goes back to the
+/// pool keeps goes back to the driver before a request is refused, but for what a graph that is
+/// being captured may use. Without one, it goes back to the
 /// driver at once, but not while a graph is being captured, whose work comes later.
 class DeviceMemory final : public Memory {
  public:
@@ -32,13 +34,15 @@ class DeviceMemory final : public Memory {
                  std::size_t row_bytes, std::size_t rows) const override;
 
  private:
+  bool is_capturing() const noexcept;
   void empty_pool() noexcept;
   void retire(void* data) noexcept;
   void free_retired() noexcept;
   cudaStream_t stream_;
   bool pooled_;
   std::map<std::size_t, std::vector<void*>> free_;
-  std::vector<void*> retired_;  // released, without a pool, and not yet given back
+  std::vector<void*> retired_;          // released, without a pool, and not yet given back
+  std::unordered_set<void*> in_graph_;  // of free_: what a graph that is captured may use
 };
 
 }  // namespace norn::cuda

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a GPU that is released while work is being captured.
 #include "kernels/cuda/memory.h"
+#include "norn/base/error.h"
 
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,38 @@ __global__ void copy_words(const std::uint32_t* from, std::uint32_t* to, int cou
 }
 
 /// As a kernel family does whose scratch memory grows in the middle of a step.
+bool is_allocated(const void* data) {
+  cudaPointerAttributes attributes{};
+  const cudaError_t status = cudaPointerGetAttributes(&attributes, data);
+  cudaGetLastError();
+  return status == cudaSuccess && attributes.type == cudaMemoryTypeDevice;
+}
+
+// A piece of the pool is given back for memory that is wanted elsewhere, but not while a graph that
+// may use it is captured.
+TEST(DeviceMemory, WantOfMemoryLeavesACapturedGraphWhatItUses) {
+  constexpr std::size_t kBytes = 1 << 20, kTooMany = std::size_t(1) << 50;
+  cudaStream_t stream = nullptr;
+  cuda::check(cudaStreamCreate(&stream), "cudaStreamCreate");
+  {
+    cuda::DeviceMemory memory(stream, true);
+    void* const before = memory.allocate(kBytes);
+    void* const within = memory.allocate(2 * kBytes);
+    memory.release(before, kBytes);
+    cuda::check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin");
+    memory.release(within, 2 * kBytes);
+    EXPECT_THROW(memory.allocate(kTooMany), DeviceError);
+    cudaGraph_t graph = nullptr;
+    cuda::check(cudaStreamEndCapture(stream, &graph), "end");
+    cudaGraphDestroy(graph);
+    EXPECT_FALSE(is_allocated(before));
+    EXPECT_TRUE(is_allocated(within));
+    EXPECT_THROW(memory.allocate(kTooMany), DeviceError);
+    EXPECT_FALSE(is_allocated(within));
+  }
+  cuda::check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
 TEST(DeviceMemory, WhatACapturedGraphUsesOutlivesItsRelease) {
   constexpr int kWords = 1 << 20;
   for (bool pooled : {false, true}) {
