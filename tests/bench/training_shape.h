@@ -31,8 +31,8 @@ struct TrainingShape {
 
 inline const std::vector<TrainingShape>& training_shapes() {
   static const std::vector<TrainingShape> all = {
-      {"debian_packages", 7421, {128}, Tanh{}, true, Adam{}, 512, 10, 0.0f, 0.5f},
-      {"wide27k", 27278, {512}, Relu{}, false, Sgd{}, 256, 150},
+      {"debian_packages", 7421, {128}, Tanh{}, true, Adam{}, 512, 8, 0.0f, 0.5f},
+      {"wide27k", 27278, {512}, Relu{}, false, Sgd{}, 256, 144},
       {"wide500k", 500000, {128}, Relu{}, false, Sgd{}, 256, 100},
       {"wide500k_softmax", 500000, {128}, Tanh{}, true, Adam{}, 256, 100},
       {"ml20m", 27278, {1536, 1536, 1536}, Relu{}, false, Sgd{}, 1024, 144, 0.37f},

@@ -61,12 +61,12 @@ def write_text(rows, path):
 
 def generate(examples, width, nonzeros, seed):
     """A set with a catalogue's long tail: every row holds `nonzeros` different features, drawn without
-    replacement with probabilities proportional to 1 / (rank + 20).
+    replacement with probabilities proportional to 1 / (rank + 10).
 
     Drawn as the largest `nonzeros` of log(p) + Gumbel noise (Yellott, J. Math. Psychology 15, 1977). With
     27,278 features and 144 nonzeros the shape is that of MovieLens-20M."""
     random = np.random.default_rng(seed)
-    log_p = -np.log(np.arange(width, dtype=np.float32) + 20)
+    log_p = -np.log(np.arange(width, dtype=np.float32) + 10)
     parts = []
     for first in range(0, examples, 256):
         count = min(256, examples - first)
