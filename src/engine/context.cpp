@@ -14,7 +14,8 @@
 namespace norn {
 
 std::string CpuRuntime::description() const {
-  return fmt::format("{}, {} threads", describe_cpu_kernels(), executor_.lanes());
+  const int threads = executor_.lanes();
+  return fmt::format("{}, {} thread{}", describe_cpu_kernels(), threads, threads == 1 ? "" : "s");
 }
 
 std::int64_t CpuRuntime::available_bytes() const {

@@ -50,8 +50,11 @@ class Bytes(Repeat):
     def test_are_the_same_on_other_ranks_and_threads_and_of_a_repeated_run(self):
         if mpirun(1) is None:
             self.skipTest("mpirun is not installed")
-        self.record()
-        self.repeat("--threads", "1", "--run-dir", "again", prefix=mpirun(3))
+        self.record("--threads", "2")
+        done = self.repeat("--threads", "1", "--run-dir", "again", prefix=mpirun(3))
+        self.assertNotIn("one kind of device", done.stderr)
+        self.assertRegex(self.run_json()["device_name"], ", 2 threads$")
+        self.assertRegex(self.run_json("again")["device_name"], ", 1 thread$")
         self.repeat(folder="again", model="third.nc")
         self.same("model.nc", "again.nc", "third.nc")
         self.assertEqual(self.run_json("again")["ranks"], 3)

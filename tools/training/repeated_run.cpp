@@ -19,9 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 using From = OriginRecord::From;
 
-// Threads do not matter for the bits: "OpenBLAS 0.3.21 Cooperlake, 16 threads".
+// Threads do not matter for the bits: "OpenBLAS 0.3.21 Cooperlake, 16 threads", or "1 thread".
 std::string without_threads(const std::string& device) {
-  return device.ends_with(" threads") ? device.substr(0, device.rfind(',')) : device;
+  const bool says = device.ends_with(" threads") || device.ends_with(" thread");
+  return says ? device.substr(0, device.rfind(',')) : device;
 }
 
 // Whether the rate of a step depends on how many epochs there will be.
