@@ -33,7 +33,7 @@ class Data:
 
 def known_data():
     """By the name that begins the names of their recipes."""
-    gowalla = os.environ.get("NORN_GOWALLA", ROOT.parent / "shared/data/gowalla")
+    gowalla = os.environ.get("NORN_GOWALLA", ROOT / "build/gowalla")
     return {data.name: data for data in (
         Data("debian_packages", "packages", ROOT / "tests/data/debian_packages"),
         Data("gowalla", "gowalla", gowalla, "\nThe gowalla data are not part of the repository; name their folder with "
