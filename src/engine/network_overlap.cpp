@@ -26,8 +26,8 @@ bool Network::keeps_updates() const {
          scratch_.size() == 1;
 }
 
-// It goes with the next meeting, as a whole: parts of a fused update were tried, one with each
-// meeting to come, and did not have the same bits every time (docs/decisions/0014).
+// It goes with the next meeting, as a whole: parts, one with each meeting to come, were slower for
+// small batches (docs/decisions/0014).
 void Network::keep_update(const UnitLayer& layer, std::size_t connection, const LayerOutput& x,
                           const DenseOperand& delta, Range units, const WeightStep& step) {
   overlap_->later.keep(overlap_->next, [=, this, &layer] {

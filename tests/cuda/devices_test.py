@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs on a CPU and on a GPU: the same costs, the same quality, the same model whenever it is trained again.
 
-Runs the quick start's network on its own data. NORN_BIN: folder of the programs; NORN_SOURCE: the checkout."""
+Runs configs/quickstart.json on its own data. NORN_BIN: folder of the programs; NORN_SOURCE: the checkout."""
 import json
 import os
 import pathlib

@@ -185,7 +185,7 @@ TEST(StepPlan, ExchangesWhatTheNetworkDoes) {
   ASSERT_NE(stage_of(plan, "gather activations"), nullptr);
   EXPECT_EQ(stage_of(plan, "gather activations")->bytes, 3 * 1024.0 * 1536 * 2);
   ASSERT_NE(stage_of(plan, "reduce deltas"), nullptr);
-  // Between the hidden layers a few terms as they are; shop500k's 30 are added up in two words
+  // Between the hidden layers a few terms as they are; shop500k's 32 are added up in two words
   // each.
   EXPECT_GT(stage_of(plan, "reduce deltas")->bytes, 3 * 1024.0 * 1536 * 4);
   const StepPlan shop500k = step_of(shop(500'000, 1024, "Adam"), h200, Precision::bf16, 4);

@@ -148,7 +148,7 @@ void look_at(std::span<const Check> checks, const Examination& machine, Findings
 /// Everything but rank_checks(), of one host.
 void look_at_host(const Examination& machine, Findings& findings);
 
-/// What a card's maker says of it. From computed_card(): what its sizes say.
+/// What a card's maker says of it; `computed`: what its sizes say.
 struct Card {
   std::string name;     ///< a part of what the driver calls it
   double memory = 0.0;  ///< gigabytes a second
