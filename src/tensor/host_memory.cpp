@@ -16,6 +16,11 @@ namespace norn {
 
 namespace {
 
+// Of no bytes there may be no address, which memcpy must not see.
+void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
 constexpr std::align_val_t kAlignment{64};
 
 /// Allocations from this size on are whole huge pages: rows that are visited at random then miss
@@ -54,7 +59,9 @@ class HostMemory final : public Memory {
     record_released(bytes);
   }
 
-  void fill_zero(void* data, std::size_t bytes) override { std::memset(data, 0, bytes); }
+  void fill_zero(void* data, std::size_t bytes) override {
+    if (bytes > 0) std::memset(data, 0, bytes);
+  }
 };
 
 }  // namespace
@@ -72,29 +79,29 @@ void Memory::record_released(std::size_t bytes) noexcept {
 }
 
 void Memory::write(void* to, const void* host, std::size_t bytes) {
-  std::memcpy(to, host, bytes);
+  copy_bytes(to, host, bytes);
 }
 
 void Memory::read(const void* from, void* host, std::size_t bytes) const {
-  std::memcpy(host, from, bytes);
+  copy_bytes(host, from, bytes);
 }
 
 void Memory::copy(void* to, const void* from, std::size_t bytes) {
-  std::memcpy(to, from, bytes);
+  copy_bytes(to, from, bytes);
 }
 
 void Memory::write_rows(void* to, std::size_t to_stride, const void* host, std::size_t host_stride,
                         std::size_t row_bytes, std::size_t rows) {
   for (std::size_t r = 0; r < rows; ++r)
-    std::memcpy(static_cast<char*>(to) + r * to_stride,
-                static_cast<const char*>(host) + r * host_stride, row_bytes);
+    copy_bytes(static_cast<char*>(to) + r * to_stride,
+               static_cast<const char*>(host) + r * host_stride, row_bytes);
 }
 
 void Memory::read_rows(const void* from, std::size_t from_stride, void* host,
                        std::size_t host_stride, std::size_t row_bytes, std::size_t rows) const {
   for (std::size_t r = 0; r < rows; ++r)
-    std::memcpy(static_cast<char*>(host) + r * host_stride,
-                static_cast<const char*>(from) + r * from_stride, row_bytes);
+    copy_bytes(static_cast<char*>(host) + r * host_stride,
+               static_cast<const char*>(from) + r * from_stride, row_bytes);
 }
 
 Memory& host_memory() {

@@ -7,11 +7,11 @@
 namespace norn {
 
 void WorkQueue::upload(void* to, const void* host, std::size_t bytes) {
-  std::memcpy(to, host, bytes);
+  if (bytes > 0) std::memcpy(to, host, bytes);
 }
 
 void WorkQueue::download(void* host, const void* from, std::size_t bytes) {
-  std::memcpy(host, from, bytes);
+  if (bytes > 0) std::memcpy(host, from, bytes);
 }
 
 void* WorkQueue::staging(std::size_t bytes) {

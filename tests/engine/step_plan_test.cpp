@@ -95,14 +95,14 @@ TEST(StepPlan, IsNearTheStepsMeasuredOnOneH200) {
     double milliseconds;
   };
   const std::vector<Measured> table = {
-      {ml20m("SGD"), Precision::tf32, 1.37},
-      {ml20m("Adam"), Precision::bf16, 1.25},
-      {ml20m("Adam", 8192), Precision::bf16, 5.67},
-      {shop(500'000, 1024, "SGD"), Precision::tf32, 11.2},
-      {shop(500'000, 1024, "Adam"), Precision::bf16, 8.97},
-      {shop(500'000, 1024, "Adam", 8192), Precision::bf16, 46.1},
-      {shop(10'000'000, 256, "SGD"), Precision::bf16, 41.6},
-      {shop(10'000'000, 256, "Adam"), Precision::bf16, 53.6},
+      {ml20m("SGD"), Precision::tf32, 1.38},
+      {ml20m("Adam"), Precision::bf16, 1.26},
+      {ml20m("Adam", 8192), Precision::bf16, 5.77},
+      {shop(500'000, 1024, "SGD"), Precision::tf32, 11.3},
+      {shop(500'000, 1024, "Adam"), Precision::bf16, 8.73},
+      {shop(500'000, 1024, "Adam", 8192), Precision::bf16, 46.0},
+      {shop(10'000'000, 256, "SGD"), Precision::bf16, 42.3},
+      {shop(10'000'000, 256, "Adam"), Precision::bf16, 54.2},
   };
   const MachineDescription h200 = machine("h200.json");
   for (const Measured& row : table) {
@@ -149,13 +149,13 @@ TEST(StepPlan, IsNearTheStepsMeasuredOnSeveralH200) {
     double of_two, of_four;  // milliseconds
   };
   const std::vector<Measured> table = {
-      {ml20m("SGD"), Precision::tf32, 0.918, 0.629},
-      {ml20m("Adam"), Precision::bf16, 0.795, 0.539},
-      {ml20m("Adam", 8192), Precision::bf16, 3.397, 2.092},
-      {shop(500'000, 1024, "Adam"), Precision::bf16, 4.583, 2.409},
-      {shop(500'000, 1024, "Adam", 8192), Precision::bf16, 23.67, 12.44},
-      {shop(10'000'000, 256, "SGD"), Precision::bf16, 21.54, 10.87},
-      {shop(10'000'000, 256, "Adam"), Precision::bf16, 28.02, 13.92},
+      {ml20m("SGD"), Precision::tf32, 0.923, 0.632},
+      {ml20m("Adam"), Precision::bf16, 0.799, 0.545},
+      {ml20m("Adam", 8192), Precision::bf16, 3.457, 2.105},
+      {shop(500'000, 1024, "Adam"), Precision::bf16, 4.616, 2.410},
+      {shop(500'000, 1024, "Adam", 8192), Precision::bf16, 23.78, 12.57},
+      {shop(10'000'000, 256, "SGD"), Precision::bf16, 21.35, 10.97},
+      {shop(10'000'000, 256, "Adam"), Precision::bf16, 27.70, 13.98},
   };
   const MachineDescription h200 = machine("h200.json");
   for (const Measured& row : table)

@@ -66,7 +66,8 @@ class PaddedMatrix {
   /// Whether all elements have the same bits.
   bool same_bits(const PaddedMatrix& other) const {
     return elements_.size() == other.elements_.size() &&
-           std::memcmp(elements_.data(), other.elements_.data(), elements_.size() * sizeof(T)) == 0;
+           (elements_.empty() || std::memcmp(elements_.data(), other.elements_.data(),
+                                             elements_.size() * sizeof(T)) == 0);
   }
 
  private:
