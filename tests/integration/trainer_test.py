@@ -347,6 +347,7 @@ class BadInput(ProgramTest):
         self.write("wild.json", text)
         self.fail_training(6, 'layer "', "-alpha", "1e30", "-e", "50", config="wild.json")
 
+    @unittest.skipIf(os.environ.get("NORN_SANITIZE"), "a sanitizer's memory has other limits")
     def test_too_little_memory(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (900 << 20, 900 << 20))
