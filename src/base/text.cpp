@@ -108,6 +108,10 @@ std::string with_thousands(long long value) {
   return digits;
 }
 
+std::string counted(long long count, std::string_view one) {
+  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
+}
+
 std::string human_seconds(double seconds) {
   if (!std::isfinite(seconds) || std::abs(seconds) > 1e15) return "unknown";
   const char* const sign = seconds < 0 ? "-" : "";

@@ -3,6 +3,7 @@
 #include "norn/engine/context.h"
 
 #include "norn/base/host.h"
+#include "norn/base/text.h"
 #include "norn/engine/memory_plan.h"
 
 #include <algorithm>
@@ -14,8 +15,7 @@
 namespace norn {
 
 std::string CpuRuntime::description() const {
-  const int threads = executor_.lanes();
-  return fmt::format("{}, {} thread{}", describe_cpu_kernels(), threads, threads == 1 ? "" : "s");
+  return fmt::format("{}, {}", describe_cpu_kernels(), counted(executor_.lanes(), "thread"));
 }
 
 std::int64_t CpuRuntime::available_bytes() const {

@@ -75,6 +75,12 @@ TEST(Text, WithThousands) {
   EXPECT_EQ(with_thousands(std::numeric_limits<long long>::min()), "-9,223,372,036,854,775,808");
 }
 
+TEST(Text, CountedIsSingularForOneAlone) {
+  EXPECT_EQ(counted(1, "rank"), "1 rank");
+  EXPECT_EQ(counted(0, "rank"), "0 ranks");
+  EXPECT_EQ(counted(12345, "example"), "12345 examples");
+}
+
 TEST(Text, HumanSeconds) {
   EXPECT_EQ(human_seconds(1.5), "1.5 s");
   EXPECT_EQ(human_seconds(9.96), "10 s");

@@ -48,7 +48,7 @@ void check_cores(const Examination& machine, Findings& findings) {
   const int cores = int(machine.cores.size());
   const int threads = machine.threads == 0 ? cores : machine.threads;
   const std::optional<double> quota = quota_cores(machine.root);
-  std::string value = fmt::format("{} usable, {} threads", cores, threads);
+  std::string value = fmt::format("{} usable, {}", cores, counted(threads, "thread"));
   if (quota) value += fmt::format(", a quota of {:g}", *quota);
   if (quota && *quota < threads)
     return findings.warning(

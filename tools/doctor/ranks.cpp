@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's checks of the ranks of a run.
+#include "norn/base/text.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/files.h"
 
@@ -29,8 +30,7 @@ const RankFacts& rank_of(const Examination& machine, int rank) {
 void check_hosts(const Examination& machine, Findings& findings) {
   const auto hosts = ranks_of_hosts(machine);
   std::string value =
-      fmt::format("{} rank{} on {} host{}", machine.ranks.size(),
-                  machine.ranks.size() == 1 ? "" : "s", hosts.size(), hosts.size() == 1 ? "" : "s");
+      fmt::format("{} on {}", counted(machine.ranks.size(), "rank"), counted(hosts.size(), "host"));
   std::set<std::size_t> counts;
   for (const auto& [host, ranks] : hosts) {
     counts.insert(ranks.size());
@@ -85,7 +85,8 @@ void check_threads(const Examination& machine, Findings& findings) {
       cores.insert(rank.cores.begin(), rank.cores.end());
       threads += machine.uses_gpu ? 1 : rank.threads;
     }
-    const std::string here = fmt::format("{}: {} threads on {} cores", host, threads, cores.size());
+    const std::string here = fmt::format("{}: {} on {}", host, counted(threads, "thread"),
+                                         counted(cores.size(), "core"));
     value += (value.empty() ? "" : "; ") + here;
     if (threads <= int(cores.size())) continue;
     good = false;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's report, for people and for scripts.
+#include "norn/base/text.h"
+
 #include "norn/nn/json_value.h"
 #include "tools/common/command_line.h"
 #include "tools/common/version.h"
@@ -48,10 +50,6 @@ std::string lines_of(const Finding& finding) {
 
 std::string quoted(const std::string& text) {
   return JsonValue(text).line();
-}
-
-std::string counted(int count, const char* one) {
-  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
 }
 
 }  // namespace

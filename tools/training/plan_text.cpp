@@ -55,9 +55,8 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
                        layer.weights == 0 ? "" : with_thousands(layer.weights), blocks);
   }
   out +=
-      fmt::format("\nweights {}, batch {}, {} rank{}, {} thread{}\n", with_thousands(plan.weights),
-                  settings.batch, settings.ranks, settings.ranks == 1 ? "" : "s", settings.lanes,
-                  settings.lanes == 1 ? "" : "s");
+      fmt::format("\nweights {}, batch {}, {}, {}\n", with_thousands(plan.weights), settings.batch,
+                  counted(settings.ranks, "rank"), counted(settings.lanes, "thread"));
   out += sharding_text(plan, settings);
   out += "\nmemory of one rank\n";
   std::vector<BufferPlan> buffers = plan.buffers;

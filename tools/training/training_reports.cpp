@@ -2,6 +2,8 @@
 // The trainer's reports to its user.
 #include "tools/training/training_reports.h"
 
+#include "norn/base/text.h"
+
 #include <cstdio>
 
 #include <fmt/format.h>
@@ -72,8 +74,8 @@ void TrainingReports::validation(const ValidationReport& report) {
         "{:.4f}, coverage {:.4f}",
         at.k, at.recall, at.precision, at.ndcg, at.map, at.mrr, at.hit_rate, at.coverage);
   line += report.best ? fmt::format("; best {} so far", report.watched)
-                      : fmt::format("; best {} was {} validation{} ago", report.watched,
-                                    report.since_best, report.since_best == 1 ? "" : "s");
+                      : fmt::format("; best {} was {} ago", report.watched,
+                                    counted(report.since_best, "validation"));
   console_.info(line);
 }
 

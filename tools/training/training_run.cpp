@@ -362,9 +362,8 @@ class TrainingRun {
   void tell_best(TrainingEnd end, const TrainingState& state, const ValidationDescriptor& asked) {
     const SearchState& search = state.search;
     if (end == TrainingEnd::early_stopped)
-      console_.info(fmt::format("stopped early: {} validation{} without a better {}",
-                                search.ended_since_best, search.ended_since_best == 1 ? "" : "s",
-                                state.watched));
+      console_.info(fmt::format("stopped early: {} without a better {}",
+                                counted(search.ended_since_best, "validation"), state.watched));
     const bool kept = !asked.early_stop.empty() || !asked.keep_best.empty();
     console_.info(fmt::format("best {} {:.6g} after epoch {}; the model is {}", state.watched,
                               search.best, search.best_epoch,

@@ -28,6 +28,8 @@ std::string join(std::span<const std::string> words, std::string_view separator 
 std::string human_bytes(double bytes);
 /// 27278 -> "27,278".
 std::string with_thousands(long long value);
+/// (1, "rank") -> "1 rank", (3, "rank") -> "3 ranks".
+std::string counted(long long count, std::string_view one);
 /// Seconds as "1.5 s", "12 s", "3 min 20 s", "2 h 05 min"; "unknown" when not finite.
 std::string human_seconds(double seconds);
 
