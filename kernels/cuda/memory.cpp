@@ -33,23 +33,28 @@ class RelaxedCapture {
 
 DeviceMemory::~DeviceMemory() {
   cudaStreamSynchronize(stream_);
-  in_graph_.clear();
   empty_pool();
   for (void* data : retired_) cudaFree(data);
 }
 
-bool DeviceMemory::is_capturing() const noexcept {
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  cudaStreamIsCapturing(stream_, &capture);
-  return capture != cudaStreamCaptureStatusNone;
+// Forgets what an earlier graph may use, which was launched or dropped since.
+bool DeviceMemory::is_capturing() noexcept {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long number = 0;
+  cudaStreamGetCaptureInfo(stream_, &status, &number);
+  const bool captures = status != cudaStreamCaptureStatusNone;
+  if (!captures || number != capture_) in_graph_.clear();
+  capture_ = number;
+  return captures;
 }
 
 // cudaFree waits for work that was enqueued, which a graph is not while it is captured.
 void DeviceMemory::empty_pool() noexcept {
-  if (!is_capturing()) in_graph_.clear();
+  const bool captures = is_capturing();
   for (auto& [bytes, pieces] : free_)
     std::erase_if(pieces, [&](void* piece) {
-      return !in_graph_.contains(piece) && cudaFree(piece) == cudaSuccess;
+      const bool is_used = captures && in_graph_.contains(piece);
+      return !is_used && cudaFree(piece) == cudaSuccess;
     });
 }
 

@@ -34,7 +34,7 @@ class DeviceMemory final : public Memory {
                  std::size_t row_bytes, std::size_t rows) const override;
 
  private:
-  bool is_capturing() const noexcept;
+  bool is_capturing() noexcept;
   void empty_pool() noexcept;
   void retire(void* data) noexcept;
   void free_retired() noexcept;
@@ -42,7 +42,8 @@ class DeviceMemory final : public Memory {
   bool pooled_;
   std::map<std::size_t, std::vector<void*>> free_;
   std::vector<void*> retired_;          // released, without a pool, and not yet given back
-  std::unordered_set<void*> in_graph_;  // of free_: what a graph that is captured may use
+  unsigned long long capture_ = 0;      // number of the last one
+  std::unordered_set<void*> in_graph_;  // of free_: what was released within it
 };
 
 }  // namespace norn::cuda
