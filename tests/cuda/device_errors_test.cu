@@ -4,8 +4,8 @@
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/tensor_map.h"
 #include "norn/kernels/gpu_probe.h"
+#include "tests/support/message_of.h"
 
-#include <functional>
 #include <regex>
 #include <string>
 #include <vector>
@@ -15,15 +15,6 @@
 namespace norn {
 namespace {
 
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const DeviceError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 /// Sizes and other numbers, which differ from one GPU to the next.
 std::string without_numbers(const std::string& text) {
   return std::regex_replace(text, std::regex("[0-9]+(\\.[0-9]+)?( ([KMGTP]i)?B)?"), "#");
@@ -31,12 +22,12 @@ std::string without_numbers(const std::string& text) {
 
 TEST(DeviceErrors, OfTheRuntimeNameCallAndPlace) {
   const int line = __LINE__ + 1;
-  EXPECT_EQ(message_of([] { cuda::check(cudaSetDevice(10'000), "cudaSetDevice"); }),
+  EXPECT_EQ(message_of<DeviceError>([] { cuda::check(cudaSetDevice(10'000), "cudaSetDevice"); }),
             std::string("cudaSetDevice failed at ") + __FILE__ + ":" + std::to_string(line) +
                 ": cudaErrorInvalidDevice (invalid device ordinal)");
   cudaGetLastError();
   const std::string launch =
-      message_of([] { cuda::check(cudaErrorInvalidConfiguration, "copy_words"); });
+      message_of<DeviceError>([] { cuda::check(cudaErrorInvalidConfiguration, "copy_words"); });
   EXPECT_EQ(std::regex_replace(launch, std::regex(" at .*: cuda"), " at test.cu:9: cuda"),
             "copy_words failed at test.cu:9: cudaErrorInvalidConfiguration (invalid configuration "
             "argument)");
@@ -47,9 +38,10 @@ TEST(DeviceErrors, OfMemoryNameWhatWasAskedFor) {
   cuda::check(cudaStreamCreate(&stream), "cudaStreamCreate");
   {
     cuda::DeviceMemory memory(stream, true);
-    EXPECT_EQ(without_numbers(message_of([&] { memory.allocate(std::size_t(1) << 50); })),
-              "GPU memory: # (# bytes) could not be allocated, # are in use by this process; use a "
-              "smaller batch, more GPUs, or a GPU with more memory");
+    EXPECT_EQ(
+        without_numbers(message_of<DeviceError>([&] { memory.allocate(std::size_t(1) << 50); })),
+        "GPU memory: # (# bytes) could not be allocated, # are in use by this process; use a "
+        "smaller batch, more GPUs, or a GPU with more memory");
   }
   cuda::check(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
@@ -64,7 +56,7 @@ TEST(DeviceErrors, OfAMemoryThatIsFull) {
       bytes /= 2;
   }
   cudaGetLastError();
-  const std::string message = message_of([] { measure_gpu(0, {}); });
+  const std::string message = message_of<DeviceError>([] { measure_gpu(0, {}); });
   for (void* part : taken) cudaFree(part);
   EXPECT_EQ(without_numbers(message),
             "the GPU's memory is full: # are free, and measuring takes #; end what else runs on "
@@ -75,7 +67,7 @@ TEST(DeviceErrors, OfTensorMapsNameTheDriversStatus) {
   // An address that is no multiple of 16 bytes.
   const MatrixView<const Bfloat16> odd{reinterpret_cast<const Bfloat16*>(0x1002), 64, 64, 64};
   EXPECT_FALSE(cuda::can_map(odd));
-  EXPECT_EQ(message_of([&] { cuda::map_boxes(odd); }),
+  EXPECT_EQ(message_of<DeviceError>([&] { cuda::map_boxes(odd); }),
             "cuTensorMapEncodeTiled failed with status 1");
 }
 
@@ -91,7 +83,7 @@ TEST(DeviceErrors, OfProductsWithoutAnAlgorithmNameTheirShape) {
     task.a = {nowhere, kWide, 8, kWide};
     task.b = {nowhere, 8, 8, 8};
     task.result = {nowhere, 8, kWide, kWide};
-    EXPECT_EQ(message_of([&] { plans.multiply(task); }),
+    EXPECT_EQ(message_of<DeviceError>([&] { plans.multiply(task); }),
               "cuBLASLt has no algorithm for a product of [8589934592 x 8] and [8 x 8] in fp32");
   }
   cuda::check(cudaStreamDestroy(stream), "cudaStreamDestroy");

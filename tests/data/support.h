@@ -3,6 +3,7 @@
 
 #include "norn/base/error.h"
 #include "norn/data/dataset.h"
+#include "tests/support/message_of.h"
 
 #include <csignal>
 #include <cstdlib>
@@ -56,19 +57,6 @@ inline unsigned fresh_seed() {
   const unsigned seed = std::random_device{}();
   ::testing::Test::RecordProperty("seed", std::to_string(seed));
   return seed;
-}
-
-/// The message of the error of type E that `work` throws.
-template <typename E = DataError>
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& other) {
-    return std::string("another error: ") + other.what();
-  }
-  return "no error";
 }
 
 /// Runs `work` while no file may grow beyond this size: writing more fails as on a full disk.

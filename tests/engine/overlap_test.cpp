@@ -75,10 +75,7 @@ LateRun run_late(const Recipe& recipe, int ranks, bool may) {
                     context, recipe.network.training.batch, Pass::training);
     network.initialise(recipe.network.training.seed);
     RecipeData data(recipe);
-    std::vector<double> costs;
-    for (std::int64_t step = 0; step < kSteps; ++step)
-      costs.push_back(network.train_step(data.batch(step), data.position(step)).value());
-    network.catch_up(kSteps);
+    std::vector<double> costs = train_steps(network, data, kSteps);
     std::vector<float> state = gather_state(network);
     const std::lock_guard lock(mutex);
     if (communicator.rank() == 0) result = {std::move(state), std::move(costs), late->late()};

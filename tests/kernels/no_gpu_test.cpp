@@ -3,8 +3,8 @@
 #include "norn/base/error.h"
 #include "norn/kernels/cuda.h"
 #include "norn/kernels/gpu_probe.h"
+#include "tests/support/message_of.h"
 
-#include <functional>
 #include <string>
 
 #include <fmt/format.h>
@@ -13,21 +13,12 @@
 namespace norn {
 namespace {
 
-std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const DeviceError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(NoGpu, ABuildWithoutCudaSaysHowToGetOne) {
   if (cuda_versions().built) GTEST_SKIP() << "this build has CUDA";
-  EXPECT_EQ(message_of([] { CudaDevice(); }),
+  EXPECT_EQ(message_of<DeviceError>([] { CudaDevice(); }),
             "this build has no CUDA; use the CPU, or build with the preset cuda on a machine with "
             "nvcc");
-  EXPECT_EQ(message_of([] { measure_gpu(0, {}); }),
+  EXPECT_EQ(message_of<DeviceError>([] { measure_gpu(0, {}); }),
             "this build has no CUDA, so no GPU can be measured; build the preset cuda");
 }
 
@@ -36,7 +27,7 @@ TEST(NoGpu, AGpuThatIsNotThereIsNamedWithThoseThatAre) {
   const int count = cuda_device_count();
   CudaOptions options;
   options.device = count + 7;
-  EXPECT_EQ(message_of([&] { CudaDevice device(options); }),
+  EXPECT_EQ(message_of<DeviceError>([&] { CudaDevice device(options); }),
             fmt::format("GPU {} is not there: {} can be used; see nvidia-smi, or use --device cpu",
                         count + 7, count == 0 ? "none" : fmt::format("0 to {}", count - 1)));
 }

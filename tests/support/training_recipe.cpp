@@ -134,6 +134,17 @@ std::vector<float> gather_state(Network& network) {
   return state;
 }
 
+std::vector<double> train_steps(Network& network, RecipeData& data, std::int64_t steps,
+                                const AfterStep& after_step) {
+  std::vector<double> costs;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    costs.push_back(network.train_step(data.batch(step), data.position(step)).value());
+    if (after_step) after_step(network, step + 1);
+  }
+  network.catch_up(steps);
+  return costs;
+}
+
 Outcome run(const Recipe& recipe, std::int64_t steps, int ranks, int threads,
             const AfterStep& after_step) {
   Outcome outcome;
@@ -150,12 +161,7 @@ Outcome run(const Recipe& recipe, std::int64_t steps, int ranks, int threads,
                     context, recipe.network.training.batch, Pass::training);
     network.initialise(recipe.network.training.seed);
     RecipeData data(recipe);
-    std::vector<double> costs;
-    for (std::int64_t step = 0; step < steps; ++step) {
-      costs.push_back(network.train_step(data.batch(step), data.position(step)).value());
-      if (after_step) after_step(network, step + 1);
-    }
-    network.catch_up(steps);
+    std::vector<double> costs = train_steps(network, data, steps, after_step);
     std::size_t first = 0;  // ranks write outputs of their own units only
     for (int layer : network.order()) {
       const UnitLayer* unit = network.unit_layer(layer);

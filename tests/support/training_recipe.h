@@ -66,6 +66,10 @@ std::vector<float> gather_state(Network& network);
 /// What to do between two steps, if anything.
 using AfterStep = std::function<void(Network&, std::int64_t steps_made)>;
 
+/// Makes steps [0, steps) and catches up on all rows; the cost of each.
+std::vector<double> train_steps(Network& network, RecipeData& data, std::int64_t steps,
+                                const AfterStep& after_step = {});
+
 /// Trains from the start. `ranks` 1: without a thread group.
 Outcome run(const Recipe& recipe, std::int64_t steps, int ranks, int threads,
             const AfterStep& after_step = {});
