@@ -84,18 +84,6 @@ bool adds_in_place(const cublasLtMatmulAlgo_t& algorithm) {
   return scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
 }
 
-// Whether a product is not left to tensor cores in tf32. With cuBLASLt 13.0 on an H200 one of 128
-// columns, 52 rows and a depth of 6443 (6440 and an edge of 3) never ended: a thread block of
-// sm90_xmma_gemm_f32f32_tf32f32_f32_nn_n_tilesize64x64x32 waited for its operands for ever. Few
-// rows are the last batch of an epoch, and edges are small: neither takes time that counts.
-bool needs_float32(const DensePlans::Task& task) {
-  constexpr Index kTileRows = 64;
-  constexpr Index kTileDepth = 32;
-  const Index depth = task.b.transposed ? task.b.cols : task.b.rows;
-  const bool as_they_lie = !task.a.transposed && !task.b.transposed;
-  return depth < kTileDepth || (as_they_lie && task.result.rows <= kTileRows);
-}
-
 }  // namespace
 
 Side Side::part(bool along_rows, Index first, Index count, Index element_bytes) const {
@@ -206,9 +194,8 @@ void DensePlans::multiply(const Task& task) {
 
 std::unique_ptr<DensePlans::Plan> DensePlans::make_plan(const Task& task) {
   auto plan = std::make_unique<Plan>();
-  const cublasComputeType_t compute = stream_.precision == Precision::tf32 && !needs_float32(task)
-                                          ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                          : CUBLAS_COMPUTE_32F;
+  const cublasComputeType_t compute =
+      stream_.precision == Precision::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   check_blas(cublasLtMatmulDescCreate(&plan->operation, compute, CUDA_R_32F),
              "cublasLtMatmulDescCreate");
   plan->set(CUBLASLT_MATMUL_DESC_TRANSA, task.a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);

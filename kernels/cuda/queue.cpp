@@ -81,30 +81,32 @@ void DeviceQueue::run(const std::function<void()>& enqueue) {
 // A kept graph with the same kernels takes over the new arguments; a different piece of work, such
 // as an epoch's last and smaller batch, gets a graph of its own.
 void DeviceQueue::launch(cudaGraph_t graph) {
+  std::vector<KernelCluster> clusters = clusters_of(graph);
   for (auto kept = kept_.begin(); kept != kept_.end(); ++kept) {
     cudaGraphExecUpdateResultInfo result{};
-    if (cudaGraphExecUpdate(*kept, graph, &result) == cudaSuccess) {
+    if (kept->clusters != clusters) continue;
+    if (cudaGraphExecUpdate(kept->graph, graph, &result) == cudaSuccess) {
       std::rotate(kept_.begin(), kept, kept + 1);
-      check(cudaGraphLaunch(kept_.front(), stream_), "cudaGraphLaunch");
+      check(cudaGraphLaunch(kept_.front().graph, stream_), "cudaGraphLaunch");
       return;
     }
     cudaGetLastError();
   }
   if (kept_.size() == kGraphs) {
-    cudaGraphExecDestroy(kept_.back());
+    cudaGraphExecDestroy(kept_.back().graph);
     kept_.pop_back();
   }
   cudaGraphExec_t fresh = nullptr;
   // What goes on beside the rest comes first where both could begin.
   check(cudaGraphInstantiate(&fresh, graph, cudaGraphInstantiateFlagUseNodePriority),
         "cudaGraphInstantiate");
-  kept_.insert(kept_.begin(), fresh);
+  kept_.insert(kept_.begin(), {fresh, std::move(clusters)});
   check(cudaGraphLaunch(fresh, stream_), "cudaGraphLaunch");
 }
 
 // One that the device is at goes when it is done.
 void DeviceQueue::drop_graphs() {
-  for (cudaGraphExec_t graph : kept_) cudaGraphExecDestroy(graph);
+  for (const Kept& kept : kept_) cudaGraphExecDestroy(kept.graph);
   kept_.clear();
 }
 

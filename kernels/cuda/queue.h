@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/graph_clusters.h"
 #include "norn/tensor/work_queue.h"
 
 #include <array>
@@ -44,6 +45,10 @@ class DeviceQueue final : public WorkQueue {
     std::size_t size = 0;
     cudaEvent_t sent = nullptr;
   };
+  struct Kept {
+    cudaGraphExec_t graph = nullptr;
+    std::vector<KernelCluster> clusters;
+  };
   static constexpr std::size_t kPieces = 32;
   static constexpr std::size_t kMarks = 64;
   static constexpr std::size_t kGraphs = 4;
@@ -61,7 +66,7 @@ class DeviceQueue final : public WorkQueue {
   int* left_free_;
   bool graphs_;
   int depth_;
-  std::vector<cudaGraphExec_t> kept_;  // the one used last stands first
+  std::vector<Kept> kept_;  // the one used last stands first
   std::array<Piece, kPieces> pieces_;
   std::size_t piece_ = 0;
   bool copied_ = false;                    // since the last run

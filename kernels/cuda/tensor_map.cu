@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps come from the driver, whose library is looked up at run time: programs start where
-// there is none.
-#include "kernels/cuda/check.h"
+// Tensor maps come from the driver.
+#include "kernels/cuda/driver_entry.h"
 #include "kernels/cuda/tensor_map.h"
 
 namespace norn::cuda {
@@ -10,19 +9,7 @@ namespace {
 using Encode = decltype(&cuTensorMapEncodeTiled);
 
 Encode encoder() {
-  static const Encode function = [] {
-    void* symbol = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &symbol, 12000,
-                                           cudaEnableDefault, &found),
-          "cudaGetDriverEntryPointByVersion");
-    if (found != cudaDriverEntryPointSuccess)
-      throw DeviceError(
-          "the CUDA driver has no cuTensorMapEncodeTiled, which came with CUDA 12; update it, or "
-          "use "
-          "--device cpu");
-    return reinterpret_cast<Encode>(symbol);
-  }();
+  static const Encode function = driver_entry<Encode>("cuTensorMapEncodeTiled", 12000);
   return function;
 }
 
@@ -44,8 +31,7 @@ CUtensorMap encode(MatrixView<const T> matrix, const Boxes& boxes) {
       encoder()(&map, boxes.type, 2, const_cast<T*>(matrix.data), sizes, strides, box, steps,
                 CU_TENSOR_MAP_INTERLEAVE_NONE, boxes.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS)
-    throw DeviceError("cuTensorMapEncodeTiled failed with status " + std::to_string(int(status)));
+  check_driver(status, "cuTensorMapEncodeTiled");
   return map;
 }
 

@@ -6,10 +6,7 @@
 #include "norn/kernels/dense.h"
 #include "norn/kernels/pointwise.h"
 
-#include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -134,40 +131,6 @@ TEST_P(DensePrecisionTest, EdgesThatAreNoWholeRunsAreProductsToo) {
     g.fetch();
     EXPECT_EQ(std::memcmp(one.data(), g.host.data(), one.size() * sizeof(float)), 0);
   }
-}
-
-// A kernel of cuBLASLt's that waits for ever cannot be ended: the test ends the program.
-TEST_P(DensePrecisionTest, ProductsOfAnyShapeEnd) {
-  const auto dense = kernels();
-  const auto from_to = [&](Index least, Index most) {
-    return std::uniform_int_distribution<Index>(least, most)(random_);
-  };
-  cudaEvent_t event = nullptr;
-  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
-  const Index most = 700, most_units = 7000, most_width = 700;
-  Matrix x = make(most, most_width), w = make(most_units, most_width);
-  Matrix delta = make(most, most_units), z = make(most, most_units);
-  Matrix dx = make(most, most_width), g = make(most_units, most_width);
-  for (int i = 0; i < 300; ++i) {
-    const Index b = from_to(1, most), m = from_to(1, i % 2 ? most_units : 300);
-    const Index n = from_to(1, most_width);
-    const auto part = [](Matrix& whole, Index rows, Index cols) {
-      return MatrixView<float>{whole.gpu.data(), rows, cols, whole.stride};
-    };
-    dense->multiply_transposed(part(x, b, n), part(w, m, n), part(z, b, m), Existing::overwrite);
-    dense->multiply(part(delta, b, m), part(w, m, n), part(dx, b, n));
-    dense->gradient(part(delta, b, m), part(x, b, n), 0.5f, part(g, m, n), Existing::overwrite);
-    ASSERT_EQ(cudaEventRecord(event), cudaSuccess);
-    const auto start = std::chrono::steady_clock::now();
-    while (cudaEventQuery(event) == cudaErrorNotReady) {
-      if (std::chrono::steady_clock::now() - start < std::chrono::seconds(60)) continue;
-      std::fprintf(stderr, "FAILED: products of %lld examples, %lld units, width %lld never end\n",
-                   (long long)b, (long long)m, (long long)n);
-      std::_Exit(1);
-    }
-    ASSERT_EQ(cudaGetLastError(), cudaSuccess) << b << " examples, " << m << " units, width " << n;
-  }
-  cudaEventDestroy(event);
 }
 
 TEST_P(DensePrecisionTest, ZerosBehindOperandsMayBeTakenAlong) {

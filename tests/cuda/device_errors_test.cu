@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is said when the CUDA runtime, its libraries or a GPU's memory refuse something.
 #include "kernels/cuda/dense_plan.h"
+#include "kernels/cuda/driver_entry.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/cuda/tensor_map.h"
 #include "norn/kernels/gpu_probe.h"
@@ -69,6 +70,12 @@ TEST(DeviceErrors, OfTensorMapsNameTheDriversStatus) {
   EXPECT_FALSE(cuda::can_map(odd));
   EXPECT_EQ(message_of<DeviceError>([&] { cuda::map_boxes(odd); }),
             "cuTensorMapEncodeTiled failed with status 1");
+}
+
+TEST(DeviceErrors, OfAnOldDriverNameTheFunctionThatItLacks) {
+  EXPECT_EQ(message_of<DeviceError>([] { cuda::driver_entry<void*>("cuNoSuchFunction", 12000); }),
+            "the CUDA driver has no cuNoSuchFunction, which came with CUDA 12; update it, or use "
+            "--device cpu");
 }
 
 TEST(DeviceErrors, OfProductsWithoutAnAlgorithmNameTheirShape) {
