@@ -121,6 +121,7 @@ void add_split_options(ImporterOptions& options, CommandLine& line) {
 CommandLine importer_command_line(ImporterOptions& options) {
   CommandLine line("importer", "Makes files of data sets (NetCDF) from text.",
                    "importer --input TEXT --name NAME --output FILE.nc [options]");
+  line.uses(data_libraries);
   add_file_options(options, line);
   add_text_options(options, line);
   add_rule_options(options, line);

@@ -2,6 +2,7 @@
 """gpu_check.sh with stand-ins for the GPU, the sanitizer and the test programs; bundle.sh with a program of the system."""
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -167,6 +168,22 @@ class Bundle(Folder):
         self.assertIn("from the archive", text)
         self.assertIn(f"{self.root}/u/data", text)
         self.assertNotIn("libc.so", text)
+
+    def test_a_library_of_the_build_is_packed(self):
+        if shutil.which("cc") is None:
+            self.skipTest("cc is not installed")
+        (self.root / "bin").mkdir()
+        (self.root / "lib").mkdir()
+        (self.root / "own.c").write_text("int number(void) { return 7; }\n")
+        (self.root / "main.c").write_text("int number(void);\nint main(void) { return number(); }\n")
+        for command in (["cc", "-shared", "-fPIC", "own.c", "-o", "lib/libown.so"],
+                        ["cc", "main.c", "-o", "bin/seven", "-Llib", "-lown", "-Wl,-rpath,$ORIGIN/../lib"]):
+            self.assertEqual(self.call(command), (0, ""))
+        status, text = self.call([BUNDLE, "b.tar.gz", "bin/seven"])
+        self.assertEqual(status, 0, text)
+        self.call(["rm", "-r", "lib"])
+        status, text = self.call(["bash", "-uc", "mkdir u && tar xzf b.tar.gz -C u && . u/env.sh && seven"])
+        self.assertEqual(status, 7, text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-# cmake -D BUILD=... -D SOURCE=... -D WORK=... -D COMPILER=... -P install_and_use.cmake
+# cmake -D BUILD=... -D SOURCE=... -D WORK=... -D COMPILER=... -D MEBIBYTES=... -P install_and_use.cmake
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -14,6 +14,27 @@ run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE} -B ${WORK}/consumer -D CMAKE_PREFIX_P
 run(${CMAKE_COMMAND} --build ${WORK}/consumer)
 run(${WORK}/consumer/consumer)
 run(/usr/bin/python3 ${WORK}/prefix/bin/report.py --help)
+# Programs find their library wherever the folder is moved to.
+file(REMOVE_RECURSE ${WORK}/moved)
+file(RENAME ${WORK}/prefix ${WORK}/moved)
+foreach(name importer trainer predictor evaluator)
+  run(${WORK}/moved/bin/${name} --version)
+endforeach()
+file(RENAME ${WORK}/moved ${WORK}/prefix)
+# One library for all of them, not one in each.
+file(GLOB_RECURSE installed ${WORK}/prefix/bin/* ${WORK}/prefix/lib*/*norn*)
+set(bytes 0)
+foreach(file IN LISTS installed)
+  if(NOT IS_SYMLINK ${file})
+    file(SIZE ${file} size)
+    math(EXPR bytes "${bytes} + ${size}")
+  endif()
+endforeach()
+math(EXPR mebibytes "${bytes} / 1048576")
+message(STATUS "programs and library: ${mebibytes} MiB")
+if(MEBIBYTES AND NOT mebibytes LESS MEBIBYTES)
+  message(FATAL_ERROR "programs and library take ${mebibytes} MiB, and ${MEBIBYTES} are enough: ${installed}")
+endif()
 # What shells and man look for beside the programs.
 foreach(name importer trainer predictor evaluator)
   foreach(page man/man1/${name}.1 bash-completion/completions/${name} zsh/site-functions/_${name}

@@ -29,6 +29,8 @@ if(NOT NORN_CUDA STREQUAL "OFF")
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
+    # One runtime for a program and the library: a static one would be another in each.
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
     set(NORN_CUDA_ENABLED ON)
   elseif(NORN_CUDA STREQUAL "ON")
     message(FATAL_ERROR "NORN_CUDA=ON, but no nvcc was found; put it on PATH or set CMAKE_CUDA_COMPILER")

@@ -1,8 +1,8 @@
-# Headers, libraries, programs and a CMake package, so that find_package(norn) gives norn::engine.
+# Headers, the library, programs and a CMake package, so that find_package(norn) gives norn::engine.
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/norn)
 get_property(layers GLOBAL PROPERTY NORN_LAYERS)
-install(TARGETS ${layers} EXPORT norn-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS norn EXPORT norn-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/norn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE NOTICE THIRD_PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/norn/configs)

@@ -15,6 +15,24 @@ function(norn_layer name)
   target_link_libraries(norn_${name} PUBLIC ${ARG_DEPENDS}
     PRIVATE $<BUILD_INTERFACE:norn_flags> ${ARG_PRIVATE_DEPENDS})
   target_compile_features(norn_${name} PUBLIC cxx_std_20)
-  set_target_properties(norn_${name} PROPERTIES EXPORT_NAME ${name})
-  set_property(GLOBAL APPEND PROPERTY NORN_LAYERS norn_${name})
+  set_property(GLOBAL APPEND PROPERTY NORN_LAYERS ${name})
+  set_property(GLOBAL APPEND PROPERTY NORN_LAYER_OBJECTS $<TARGET_OBJECTS:norn_${name}>)
+  set_property(GLOBAL APPEND PROPERTY NORN_LAYER_LIBRARIES ${ARG_PRIVATE_DEPENDS})
+endfunction()
+
+# The layers declared so far as one shared library, target `norn`: what programs link and what is installed. It is made of
+# the layers' objects; their static libraries are for tests of one layer and for programs that need few of them.
+function(norn_shared_library)
+  get_property(objects GLOBAL PROPERTY NORN_LAYER_OBJECTS)
+  get_property(libraries GLOBAL PROPERTY NORN_LAYER_LIBRARIES)
+  add_library(norn SHARED ${objects})
+  target_include_directories(norn
+    PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(norn PUBLIC fmt::fmt Threads::Threads PRIVATE $<BUILD_INTERFACE:norn_flags> ${libraries})
+  target_compile_features(norn PUBLIC cxx_std_20)
+  # Calls within the library need no look-up when it is loaded. Sanitizers leave their symbols to the program.
+  target_link_options(norn PRIVATE LINKER:-Bsymbolic-functions $<$<NOT:$<BOOL:${NORN_SANITIZE}>>:LINKER:-z,defs>)
+  # Before 1.0 a minor version may change what programs are compiled against.
+  set_target_properties(norn PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 endfunction()

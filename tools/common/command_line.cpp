@@ -250,7 +250,8 @@ bool CommandLine::answer(const Values& values) const {
   const bool version = !given("--version").empty();
   const bool man = !given("--print-man").empty();
   if (help) print(this->help());
-  if (version) print(version_text(program_));
+  if (version)
+    print(version_text(program_, libraries_ ? libraries_() : std::vector<LibraryVersion>()));
   for (const std::string& name : given("--explain")) print(explanation(*this, name));
   for (const std::string& shell : given("--print-completion"))
     print(completion_script(*this,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/library_version.h"
 #include "norn/base/problem.h"
 #include "norn/base/types.h"
 
@@ -58,6 +59,10 @@ class CommandLine {
   void example(const std::string& command, const std::string& text) {
     examples_.push_back({command, text});
   }
+  /// Libraries that --version is to name.
+  void uses(std::function<std::vector<LibraryVersion>()> libraries) {
+    libraries_ = std::move(libraries);
+  }
   /// A paragraph that --help shows after the options.
   void remark(const std::string& text) { remarks_.push_back(text); }
 
@@ -97,6 +102,7 @@ class CommandLine {
   std::vector<Option> common_;
   std::vector<Example> examples_;
   std::vector<std::string> remarks_;
+  std::function<std::vector<LibraryVersion>()> libraries_;
 };
 
 namespace detail {

@@ -15,8 +15,6 @@
 #include <optional>
 #include <thread>
 
-#include <fmt/format.h>
-
 namespace norn::tools {
 namespace {
 
@@ -85,64 +83,6 @@ void tell_of_stop(const std::string& program, const MpiSession& session) {
 }
 
 }  // namespace
-
-void RunOptions::add_to(CommandLine& line) {
-  line.section("Running");
-  const auto noted = [](Option& option, bool& given) {
-    option.set = [set = option.set, &given](const std::string& value) {
-      given = true;
-      set(value);
-    };
-  };
-  noted(line.choice("--device", "", {"auto", "cpu", "cuda"}, device,
-                    "what to compute on; auto: GPUs when there is one where each rank runs"),
-        device_given);
-  line.option("--gpu", "", "N", gpu,
-              "which GPU, from 0, of all ranks; without it the ranks of a machine take turns");
-  noted(line.choice("--precision", "", {"fp32", "tf32", "bf16"}, precision,
-                    "operands of dense products on a GPU; weights and sums are float32 in each"),
-        precision_given);
-  line.option("--threads", "", "N", threads, "threads to compute with on the CPU; 0: one a core");
-  line.option("--collective-timeout", "", "SECONDS", collective_timeout,
-              "end the run when another rank has not come to where this one waits for it so long");
-  line.toggle("--quiet", "-q", quiet, "warnings and errors only, no progress");
-  line.toggle("--verbose", "-v", verbose, "say more");
-  line.choice("--log-level", "", {"debug", "info", "warning"}, log_level,
-              "what to say on stderr, from this level on");
-}
-
-LogLevel RunOptions::level() const {
-  if (quiet) return LogLevel::warning;
-  if (verbose || log_level == "debug") return LogLevel::debug;
-  return log_level == "warning" ? LogLevel::warning : LogLevel::info;
-}
-
-void RunOptions::check() const {
-  if (threads < 0)
-    throw UsageError(fmt::format("--threads {} is out of range: it must be at least 0", threads));
-  if (gpu && *gpu < 0)
-    throw UsageError(fmt::format("--gpu {} is out of range: it must be at least 0", *gpu));
-  if (!(collective_timeout > 0.0))
-    throw UsageError(fmt::format("--collective-timeout {:g} is out of range: it must be above 0",
-                                 collective_timeout));
-}
-
-std::unique_ptr<Runtime> RunOptions::make_runtime(Communicator& communicator) const {
-  const auto off = [](const char* name) {
-    const char* word = std::getenv(name);
-    return word != nullptr && std::string_view(word) == "off";
-  };
-  DeviceChoice choice;
-  choice.kind = device == "cpu"    ? DeviceChoice::Kind::cpu
-                : device == "cuda" ? DeviceChoice::Kind::cuda
-                                   : DeviceChoice::Kind::automatic;
-  choice.threads = threads;
-  choice.gpu = gpu;
-  choice.cuda.precision = precision_named(precision).value();
-  choice.cuda.memory_pool = !off("NORN_CUDA_POOL");
-  choice.cuda.graphs = !off("NORN_CUDA_GRAPHS");
-  return norn::make_runtime(choice, communicator);
-}
 
 OutputGuard::OutputGuard(std::filesystem::path output) : output_(std::move(output)) {}
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/context.h"
 #include "norn/parallel/communicator.h"
 #include "tools/common/command_line.h"
 #include "tools/common/console.h"
@@ -13,29 +12,6 @@
 
 /// What every program does around its work: MPI, errors and exit codes, the options that all share.
 namespace norn::tools {
-
-/// Options of every program that computes.
-struct RunOptions {
-  std::string device = "auto";
-  std::optional<int> gpu;
-  std::string precision = "tf32";
-  bool device_given = false;
-  bool precision_given = false;
-  int threads = 0;
-  double collective_timeout = kCollectiveSeconds;
-  bool quiet = false;
-  bool verbose = false;
-  std::string log_level = "info";
-
-  void add_to(CommandLine& line);
-  LogLevel level() const;
-  /// Throws UsageError for values that no run can have.
-  void check() const;
-  /// What the options ask for, on this rank; all ranks call it together. NORN_CUDA_POOL=off and
-  /// NORN_CUDA_GRAPHS=off in the environment turn the GPU's memory pool and graphs off, for
-  /// compute-sanitizer.
-  std::unique_ptr<Runtime> make_runtime(Communicator& communicator) const;
-};
 
 /// Removes what killed processes left of a program's output when an error ends the run: one of the
 /// ranks may have been killed while it wrote.

@@ -18,10 +18,8 @@ std::string source_version() {
   return NORN_SOURCE_VERSION;
 }
 
-std::vector<LibraryVersion> library_versions() {
+std::vector<LibraryVersion> frame_libraries() {
   std::vector<LibraryVersion> all;
-  for (auto list : {kernel_libraries, parallel_libraries, data_libraries, nn_libraries})
-    for (LibraryVersion& library : list()) all.push_back(std::move(library));
   all.push_back({"CLI11", CLI11_VERSION});
   all.push_back({"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100,
                                     FMT_VERSION % 100)});
@@ -34,11 +32,12 @@ std::string version_line(const std::string& program) {
   return fmt::format("{} {} (Norn) {}", program, program_version(), source_version());
 }
 
-std::string version_text(const std::string& program) {
+std::string version_text(const std::string& program, const std::vector<LibraryVersion>& libraries) {
   std::string text = version_line(program) + "\n";
   text += fmt::format("build: {}, {}\n", NORN_BUILD_TYPE, NORN_COMPILER);
-  for (const LibraryVersion& library : library_versions())
-    text += fmt::format("{}: {}\n", library.name, library.version);
+  for (const auto& list : {libraries, frame_libraries()})
+    for (const LibraryVersion& library : list)
+      text += fmt::format("{}: {}\n", library.name, library.version);
   return text;
 }
 

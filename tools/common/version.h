@@ -13,13 +13,16 @@ namespace norn::tools {
 std::string program_version();
 /// Commit of the sources, "70f2f4e1a2b3" or "70f2f4e1a2b3, modified"; "unknown" outside of git.
 std::string source_version();
-/// Libraries that this build uses, as they are at run time: CUDA, NCCL, MPI, BLAS, NetCDF, ...
+/// Libraries that all layers use, as they are at run time: CUDA, NCCL, MPI, BLAS, NetCDF, ...
 std::vector<LibraryVersion> library_versions();
+/// Libraries of the programs' frame: options, log lines.
+std::vector<LibraryVersion> frame_libraries();
 
 /// Program, version and commit: "trainer 0.1.0 (Norn) 70f2f4e1a2b3".
 std::string version_line(const std::string& program);
 
-/// What --version prints. The first line is version_line().
-std::string version_text(const std::string& program);
+/// What --version prints. The first line is version_line(), the last ones name `libraries`
+/// and those of the frame.
+std::string version_text(const std::string& program, const std::vector<LibraryVersion>& libraries);
 
 }  // namespace norn::tools

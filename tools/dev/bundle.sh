@@ -56,12 +56,15 @@ of_the_system='^(ld-linux.*|linux-vdso|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\
 of_cuda='^lib(cuda|cudart|cublas|cublasLt|cudnn.*|cusparse|cusolver|curand|cufft|nccl|nvrtc.*|nvJitLink|nvidia-.*|nvToolsExt)\.so'
 of_mpi='^lib(mpi.*|open-(rte|pal)|pmix|hwloc|event.*|ucp|uct|ucs|ucm|psm.*|fabric|ibverbs|rdmacm|munge)\.so'
 shopt -s nullglob
-programs=("$work"/bin/*)
-for program in "${programs[@]}"; do
-  needed=$(ldd "$program" 2> /dev/null) || continue # linked statically: nothing to pack
+programs=()
+for item in "$@"; do
+  is_program "$item" || continue
+  programs+=("$item")
+  # Where it was built: a build's own libraries are found beside it.
+  needed=$(ldd "$item" 2> /dev/null) || continue # linked statically: nothing to pack
   while read -r name _ path _; do
     [[ "$name" =~ $of_the_system || "$name" =~ $of_cuda || "$name" =~ $of_mpi ]] && continue
-    [[ "$path" != not ]] || fail "$(basename "$program") needs $name, which is not found here" 1
+    [[ "$path" != not ]] || fail "$(basename "$item") needs $name, which is not found here" 1
     [[ "$path" != /* ]] || cp -Lu -- "$path" "$work/lib/$name"
   done < <(grep '=>' <<< "$needed" || true)
 done

@@ -3,6 +3,7 @@
 
 #include "norn/engine/evaluator.h"
 #include "tools/common/program.h"
+#include "tools/common/run_options.h"
 
 #include <filesystem>
 #include <string>

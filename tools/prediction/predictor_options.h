@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tools/common/program.h"
+#include "tools/common/run_options.h"
 
 #include <filesystem>
 #include <string>

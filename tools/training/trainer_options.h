@@ -5,6 +5,7 @@
 #include "norn/nn/descriptor.h"
 #include "tools/cdl/command_file_options.h"
 #include "tools/common/program.h"
+#include "tools/common/run_options.h"
 #include "tools/training/rate_options.h"
 #include "tools/training/run_record.h"
 #include "tools/training/validation_options.h"

@@ -75,8 +75,8 @@ RunFacts training_facts(const TrainerOptions& options, const Network& network,
 JsonValue versions_record() {
   JsonValue versions = JsonValue::object();
   versions.set("commit", source_version());
-  for (const LibraryVersion& library : library_versions())
-    versions.set(library.name, library.version);
+  for (const auto& libraries : {library_versions(), frame_libraries()})
+    for (const LibraryVersion& library : libraries) versions.set(library.name, library.version);
   return versions;
 }
 
