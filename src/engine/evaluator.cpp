@@ -109,6 +109,11 @@ class Evaluator {
           fmt::format("{}: data set \"{}\" holds nothing to be found: every example of "
                       "it is empty; use the held-out part of a split",
                       target_->file.string(), target_->name));
+    if (!total.is_finite())
+      throw DivergenceError(fmt::format(
+          "the cost of all {} examples is beyond 2^62; the network has diverged: lower the "
+          "learning rate, or the examples are far from those that it is trained on",
+          done));
     return {metrics.result(),  units_,  metrics.examples(),
             metrics.skipped(), hidden_, total.value() / double(data_.examples())};
   }

@@ -6,10 +6,28 @@
 #include "src/engine/model_numbers.h"
 #include "src/engine/model_parts.h"
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
 #include <fmt/format.h>
 
 namespace norn {
 namespace {
+
+// Position of the first value that is NaN or infinite, or the number of values.
+std::size_t first_not_finite(std::span<const float> values) {
+  constexpr std::size_t kRun = 4096;  // without a branch for each value, so that vectors are used
+  for (std::size_t begin = 0; begin < values.size(); begin += kRun) {
+    const auto run = values.subspan(begin, std::min(kRun, values.size() - begin));
+    bool all = true;
+    for (float value : run) all &= std::isfinite(value);
+    if (all) continue;
+    const auto bad = std::ranges::find_if_not(run, [](float v) { return std::isfinite(v); });
+    return begin + std::size_t(bad - run.begin());
+  }
+  return values.size();
+}
 
 std::uint32_t flag(bool value) {
   return value ? 1u : 0u;
@@ -147,31 +165,35 @@ class ModelWriter {
     describe_plateau(file);
   }
 
-  /// `file` is null except on rank 0.
-  void write(TensorFileWriter* file) {
+  /// Where runs of an item's values go, on rank 0.
+  using Take = std::function<void(const std::string& item, Index first, std::span<const float>)>;
+
+  /// Hands out all values, which every rank sees as a whole: each ends here when one is not finite.
+  void write(const Take& file) {
+    const auto take = [&](const std::string& item, Index first, std::span<const float> values) {
+      const std::size_t bad = first_not_finite(values);
+      if (bad < values.size()) throw divergence(item, first + Index(bad), values[bad]);
+      if (file) file(item, first, values);
+    };
     for (std::size_t w = 0; w < edges_.size(); ++w) {
-      write_bias(file, w);
+      write_bias(take, w);
       const int edge = edges_[w];
       if (!network_.weights(edge)) continue;
       for (int part = 0; part <= parts(edge); ++part) {
         gather_rows(network_, edge, part, [&](Index first, MatrixView<const float> rows) {
-          if (file)
-            file->write(weight_item(w, part), first * rows.cols,
-                        std::span(rows.data, std::size_t(rows.size())));
+          take(weight_item(w, part), first * rows.cols,
+               std::span(rows.data, std::size_t(rows.size())));
         });
       }
     }
     for (int layer : network_.order()) {
-      if (file && network_.weights_features(layer))
-        file->write(feature_weights_item(layer), 0,
-                    std::span<const float>(network_.feature_weights(layer)));
+      if (network_.weights_features(layer))
+        take(feature_weights_item(layer), 0, network_.feature_weights(layer));
       if (!network_.unit_layer(layer)) continue;
       for (const UnitVector& vector : unit_vectors(*network_.unit_layer(layer))) {
         if (vector.is_state && !state_) continue;
-        const std::vector<float> whole = gather_units(network_, layer, *vector.mine);
-        if (file)
-          file->write(fmt::format("layer{}_{}", layer, vector.name), 0,
-                      std::span<const float>(whole));
+        take(fmt::format("layer{}_{}", layer, vector.name), 0,
+             gather_units(network_, layer, *vector.mine));
       }
     }
   }
@@ -249,13 +271,23 @@ class ModelWriter {
 
   // A layer has one bias; DSSTNE keeps one for each source and adds them up, so the others are
   // zero.
-  void write_bias(TensorFileWriter* file, std::size_t w) {
+  void write_bias(const Take& take, std::size_t w) {
     const int edge = edges_[w];
     const int layer = network_.graph().edges[std::size_t(edge)].destination;
     std::vector<float> bias = gather_units(network_, layer, network_.unit_layer(layer)->bias.value);
     if (network_.graph().sources[std::size_t(layer)].front() != edge)
       bias.assign(bias.size(), 0.0f);
-    if (file) file->write(fmt::format("weight{}_bias", w), 0, std::span<const float>(bias));
+    take(fmt::format("weight{}_bias", w), 0, bias);
+  }
+
+  DivergenceError divergence(const std::string& item, Index element, float value) const {
+    const std::string when = state_ ? fmt::format(" after step {} (epoch {})", state_->step,
+                                                  state_->epoch + (state_->batch > 0 ? 1 : 0))
+                                    : "";
+    return DivergenceError(fmt::format(
+        "\"{}\" is {} at element {}{}, so nothing is saved; lower the learning rate and "
+        "resume from the last checkpoint",
+        item, value, element, when));
   }
 
   Network& network_;
@@ -272,10 +304,18 @@ void save_model(const std::filesystem::path& path, Network& network,
   if (network.context().communicator.rank() == 0) {
     file = std::make_unique<TensorFileWriter>(path);
     writer.describe(*file);
+    writer.write([&](const std::string& item, Index first, std::span<const float> values) {
+      file->write(item, first, values);
+    });
+    file->commit();
+  } else {
+    writer.write({});
   }
-  writer.write(file.get());
-  if (file) file->commit();
   network.context().communicator.barrier();
+}
+
+void require_finite(Network& network, const TrainingState& state) {
+  ModelWriter(network, state).write({});
 }
 
 }  // namespace norn

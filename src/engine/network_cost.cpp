@@ -92,7 +92,7 @@ FixedSum Network::read_cost(std::span<const std::int64_t> words) {
   }
   const FixedSum all = join_outcome(trouble, cost);
   for (int layer : order_)
-    if (trouble[std::size_t(layer)] != 0)
+    if (trouble[std::size_t(layer)] != 0 || (outputs_[std::size_t(layer)] && !all.is_finite()))
       throw DivergenceError(
           fmt::format("layer \"{}\": the cost of examples that it is not trained on is not finite; "
                       "the network has diverged: lower the learning rate, or the examples are far "

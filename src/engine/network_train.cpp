@@ -142,6 +142,11 @@ FixedSum Network::finish_step() {
                                 ? "a sum over its units is beyond 2^26, check the targets' values,"
                                 : "the cost is not finite");
   }
+  if (!all.is_finite())
+    throw DivergenceError(fmt::format(
+        "the cost is beyond 2^62 at step {} (epoch {}), check the targets' values, or lower the "
+        "learning rate and resume from the last checkpoint",
+        step.position.step, step.position.epoch + 1));
   return all;
 }
 

@@ -9,6 +9,7 @@
 #include "src/engine/step_verifier.h"
 
 #include <chrono>
+#include <cmath>
 #include <deque>
 #include <memory>
 
@@ -66,9 +67,11 @@ class Training {
     }
   }
 
-  // Of a run that was not stopped.
+  // Of a run that was not stopped. What is not saved must have been finite, too.
   void finish() {
-    if (search_) search_->take_best();
+    if (!search_) return;
+    norn::require_finite(network_, state_);
+    search_->take_best();
   }
 
  private:
@@ -165,9 +168,10 @@ class Training {
   }
 
   void step_done(const FixedSum& cost) {
-    state_.epoch_cost.add(cost);
     const Begun step = begun_.front();
     begun_.pop_front();
+    state_.epoch_cost.add(cost);
+    require_finite(state_.epoch_cost.value(), "the cost of the epoch", step.step);
     state_.epoch_examples += step.examples;
     if (observer_.on_step) report_step(step);
   }
@@ -175,6 +179,15 @@ class Training {
   // Waits for steps until at most `left` are in flight.
   void finish_steps(int left) {
     while (network_.steps_in_flight() > left) step_done(network_.finish_step());
+  }
+
+  // Sums end at 2^62, each in the same step on all ranks.
+  void require_finite(double value, const char* what, std::int64_t step) const {
+    if (!std::isfinite(value))
+      throw DivergenceError(
+          fmt::format("{} is beyond 2^62 after step {} (epoch {}); lower the learning rate and "
+                      "resume from the last checkpoint",
+                      what, step, state_.epoch + 1));
   }
 
   struct Begun {
@@ -207,6 +220,7 @@ class Training {
     if (settings_.lambda > 0.0f || settings_.lambda1 > 0.0f) {
       network_.catch_up(state_.step);
       report.regularization_cost = network_.regularization_cost();
+      require_finite(report.regularization_cost, "the regularisation", state_.step);
     }
     report.seconds = seconds_since(epoch_start_);
     if (!search_) judge_cost(report.training_cost);

@@ -206,14 +206,36 @@ TEST(ModelFileErrors, NameTheFileAndWhatIsWrong) {
             fmt::format("{}: has no weights from layer \"In\" to layer \"Else\"; it is a model of "
                         "another network",
                         path.string()));
+}
 
-  trained.network().weights(1)->values()(0, 0) = std::numeric_limits<float>::quiet_NaN();
-  save_model(folder / "nan.nc", trained.network(), std::nullopt);
-  const TensorFileReader broken(folder / "nan.nc");
+TEST(ModelFileErrors, TellWeightsThatAreNotFinite) {
+  const TempDir folder;
+  const Recipe recipe = all_recipes().front();
+  const auto one = make_single_process();
+  Workshop trained(recipe, *one);
+  const fs::path path = folder / "model.nc";
+  {
+    TensorFileWriter file(path);
+    file.attribute("weights", std::int32_t(3));
+    file.attribute("weight0_inputLayer", std::string("In"));
+    file.attribute("weight0_outputLayer", std::string("First"));
+    file.attribute("weight1_inputLayer", std::string("First"));
+    file.attribute("weight1_outputLayer", std::string("Second"));
+    file.attribute("weight2_inputLayer", std::string("Second"));
+    file.attribute("weight2_outputLayer", std::string("Out"));
+    file.define_float("weight0_weights", "weights0", 333 * 77);
+    std::vector<float> weights(333 * 77, 0.5f);
+    weights[1000] = std::numeric_limits<float>::quiet_NaN();
+    file.write("weight0_weights", 0, std::span<const float>(weights));
+    file.commit();
+  }
+  const TensorFileReader broken(path);
+  ModelInfo info;
+  info.network = recipe.network;
   EXPECT_EQ(message_of([&] { load_weights(&broken, info, trained.network()); }),
-            fmt::format("{}: variable \"weight1_weights\" holds nan at element 0; the model has "
+            fmt::format("{}: variable \"weight0_weights\" holds nan at element 1000; the model has "
                         "diverged or is damaged",
-                        (folder / "nan.nc").string()));
+                        path.string()));
 }
 
 TEST(ModelFileErrors, TellFilesThatAreNoModels) {

@@ -62,8 +62,13 @@ ModelInfo read_model_info(const TensorFileReader& file);
 void load_weights(const TensorFileReader* file, const ModelInfo& info, Network& network);
 
 /// Writes a model, complete or not at all, in bounded memory. With a state it can be resumed from.
-/// Every rank calls it; rank 0 writes. Weights must have caught up to state.step.
+/// Every rank calls it; rank 0 writes. Weights must have caught up to state.step. Throws
+/// DivergenceError, on all ranks, and leaves what stands at `path` when a value is not finite.
 void save_model(const std::filesystem::path& path, Network& network,
                 const std::optional<TrainingState>& state);
+
+/// Throws what save_model would throw with a state for values that are not finite, and writes
+/// nothing.
+void require_finite(Network& network, const TrainingState& state);
 
 }  // namespace norn
