@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs whose numbers stop being finite: costs, and what would be saved.
 #include "norn/base/error.h"
+#include "norn/engine/evaluator.h"
 #include "norn/engine/model_file.h"
 #include "norn/engine/trainer.h"
 #include "tests/data/support.h"
@@ -111,10 +112,51 @@ TEST(Divergence, IsACostOfHeldOutExamplesBeyondTheSumsRange) {
   }
 }
 
+// Each step's cost is one that sums hold, the epoch's is not.
+constexpr float kHalfWay = 0x1.9p24f;
+
+TEST(Divergence, IsACostOfAnEpochBeyondTheSumsRange) {
+  Recipe recipe = linear_recipe();
+  recipe.network.training.optimizer = Sgd{};
+  recipe.network.training.rate = 1e-20f;
+  const TempDir folder;
+  write_data(recipe, folder / "data.nc");
+  const DataSources sources{{folder / "data.nc"}, {folder / "data.nc"}};
+  for (int ranks : {1, 3}) {
+    SCOPED_TRACE(fmt::format("{} ranks", ranks));
+    std::vector<std::string> trained_said = divergences(ranks, [&](Communicator& communicator) {
+      Trained trained(recipe, communicator);
+      trained.set_biases("Out", kHalfWay);
+      const DataBinding data(recipe.network, sources, DataBinding::Layers::inputs_and_outputs);
+      TrainingState state;
+      train(trained.network, data, {}, false, {}, state);
+    });
+    for (const std::string& message : trained_said)
+      EXPECT_EQ(message,
+                "the cost of the epoch is beyond 2^62 after step 4 (epoch 1); lower the learning "
+                "rate and resume from the last checkpoint");
+    std::vector<std::string> judged_said = divergences(ranks, [&](Communicator& communicator) {
+      Trained trained(recipe, communicator);
+      trained.set_biases("Out", kHalfWay);
+      const DataBinding data(recipe.network, sources, DataBinding::Layers::inputs_and_outputs);
+      EvaluationSettings settings;
+      settings.output_layer = 2;
+      settings.with_cost = true;
+      evaluate(trained.network, data, settings);
+    });
+    for (const std::string& message : judged_said)
+      EXPECT_EQ(message,
+                "the cost of all 159 examples is beyond 2^62; the network has diverged: lower the "
+                "learning rate, or the examples are far from those that it is trained on");
+  }
+}
+
 // One value of those that a file holds is spoilt, wherever it stands: nothing is written, all ranks
 // say so, and what stood there stays.
 TEST(Divergence, IsNeverSaved) {
   const Recipe recipe = all_recipes()[3];  // with batch normalisation
+  constexpr Index kUnits = 77;             // of the layer "Third"
+  constexpr Index kSources = 50;
   const unsigned seed = fresh_seed();
   std::mt19937_64 random(seed);
   const std::vector<float> bad = {std::numeric_limits<float>::quiet_NaN(), kInfinity, -kInfinity};
@@ -126,7 +168,11 @@ TEST(Divergence, IsNeverSaved) {
       save_model(path, good.network, TrainingState{});
     });
     const std::string before = read_text(path);
-    for (const char* what : {"weight", "state", "bias", "variance", "bias's state"}) {
+    for (const auto& [what, item] : {std::pair{"weight", "weight2_weights"},
+                                     {"state", "weight2_slot0"},
+                                     {"bias", "weight2_bias"},
+                                     {"variance", "layer3_runningVarianceBN"},
+                                     {"bias's state", "layer3_bias_slot0"}}) {
       const std::string spoilt = what;
       const Index place = Index(random() % 1000);
       const float value = bad[random() % bad.size()];
@@ -137,7 +183,7 @@ TEST(Divergence, IsNeverSaved) {
         Network& network = trained.network;
         UnitLayer& unit = *network.unit_layer(network.graph().layer("Third"));
         // The rank that owns unit `place` of the layer, and no other, has the value.
-        const Index wanted = place % unit.partition().width();
+        const Index wanted = place % kUnits;
         if (wanted >= unit.mine().begin && wanted < unit.mine().end) {
           const Index own = wanted - unit.mine().begin;
           Weights& weights = unit.connections[0].weights();
@@ -146,7 +192,7 @@ TEST(Divergence, IsNeverSaved) {
                       : spoilt == "bias"     ? unit.bias.value.data() + own
                       : spoilt == "variance" ? unit.running_variance.data() + own
                                              : unit.bias.slot[0].data() + own;
-          if (spoilt == "weight" || spoilt == "state") at += place % weights.part(0).cols;
+          if (spoilt == "weight" || spoilt == "state") at += place % kSources;
           network.context().compute.memory.write(at, &value, sizeof value);
         }
         TrainingState state;
@@ -155,12 +201,13 @@ TEST(Divergence, IsNeverSaved) {
         state.batch = 1;
         save_model(path, network, state);
       });
-      for (const std::string& message : said) {
-        EXPECT_THAT(message, HasSubstr(fmt::format("\" is {} at element ", value)));
-        EXPECT_THAT(message, HasSubstr("after step 7 (epoch 3), so nothing is saved; lower the "
-                                       "learning rate and resume from the last checkpoint"));
-        EXPECT_EQ(message, said.front());
-      }
+      const Index unit = place % kUnits;
+      const bool of_weight = spoilt == "weight" || spoilt == "state";
+      for (const std::string& message : said)
+        EXPECT_EQ(message,
+                  fmt::format("\"{}\" is {} at element {} after step 7 (epoch 3), so nothing is "
+                              "saved; lower the learning rate and resume from the last checkpoint",
+                              item, value, of_weight ? place % kSources * kUnits + unit : unit));
       EXPECT_EQ(read_text(path), before);
       EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
     }

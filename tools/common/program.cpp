@@ -98,7 +98,9 @@ int run_program(int argc, char** argv, const std::string& program,
     try {
       const int code = body(session);
       session.finish();
-      if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      // A terminal that was closed takes no lines, and a run that it stopped has its checkpoint.
+      const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+      if (lost && code != int(ExitCode::stopped))
         throw DataError("standard output: could not be written; is the disk full?");
       if (code == int(ExitCode::stopped) && listeners.format == ErrorFormat::json)
         tell_of_stop(program, session);

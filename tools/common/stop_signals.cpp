@@ -8,7 +8,7 @@
 namespace norn::tools {
 namespace {
 
-constexpr std::array kSignals = {SIGUSR1, SIGTERM, SIGINT};
+constexpr std::array kSignals = {SIGUSR1, SIGTERM, SIGINT, SIGHUP};
 
 std::atomic<bool> stop_requested{false};
 std::atomic<int> last_signal{0};
@@ -28,15 +28,23 @@ void install(int number, void (*handler)(int)) {
   sigaction(number, &action, nullptr);
 }
 
+// By nohup, for what is to outlive its terminal.
+bool is_to_stay_ignored(int number) {
+  struct sigaction now {};
+  return number == SIGHUP && sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 StopSignals::StopSignals() {
   stop_requested.store(false);
-  for (int number : kSignals) install(number, on_signal);
+  for (int number : kSignals)
+    if (!is_to_stay_ignored(number)) install(number, on_signal);
 }
 
 StopSignals::~StopSignals() {
-  for (int number : kSignals) install(number, SIG_DFL);
+  for (int number : kSignals)
+    if (!is_to_stay_ignored(number)) install(number, SIG_DFL);
   // A request that comes when all is done must not turn the exit code into that of a crash.
   install(SIGUSR1, SIG_IGN);
 }

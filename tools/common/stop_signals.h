@@ -4,11 +4,11 @@
 #include <atomic>
 #include <exception>
 
-/// SIGUSR1, SIGTERM and SIGINT as requests to stop in good order.
+/// SIGUSR1, SIGTERM, SIGINT and SIGHUP as requests to stop in good order.
 namespace norn::tools {
 
-/// While it lives, those signals set a flag. A second SIGINT ends the process at once. One object
-/// at a time.
+/// While it lives, those signals set a flag. A second SIGINT ends the process at once. SIGHUP,
+/// which a closed terminal sends, stays ignored where it is, as under nohup. One object at a time.
 class StopSignals {
  public:
   StopSignals();

@@ -348,9 +348,11 @@ CommandLine trainer_command_line(TrainerOptions& options) {
   line.example("mpirun -n 4 trainer -c net.json -i train.nc -n model.nc --threads 4",
                "On four ranks; the model has the same bits as on one");
   line.remark(
-      "SIGUSR1, SIGTERM and SIGINT stop the run after the current step: a checkpoint is written "
-      "beside --model and the exit code is 75; the same command with --resume goes on as if it had "
-      "never been stopped. Under mpirun use SIGUSR1, because mpirun kills its ranks about a second "
+      "SIGUSR1, SIGTERM, SIGINT and SIGHUP (a closed terminal, but for nohup) stop the run after "
+      "the "
+      "current step: a checkpoint is written beside --model and the exit code is 75; the same "
+      "command with --resume goes on as if it had never been stopped. Under mpirun use SIGUSR1, "
+      "because mpirun kills its ranks about a second "
       "after SIGTERM. A second SIGINT ends at once.");
   line.remark(
       "On stdout stands one line an epoch; costs are means over examples, summed over units. "
