@@ -48,7 +48,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
 if [ "$ranks_only" = yes ]; then
   heading "build and test: ranks in the preset asan"
   configure asan
-  cmake --build --preset asan -j "$jobs" --target trainer predictor evaluator importer communicator_mpi_test
+  cmake --build --preset asan -j "$jobs" --target trainer predictor evaluator importer communicator_mpi_test failing_calls
   exec ctest --preset asan -L '^(ranks|mpi)$' -j 1  # one after the other: several ranks share the cores in each
 fi
 

@@ -5,11 +5,10 @@ import json
 import os
 import resource
 import signal
-import subprocess
 import sys
 import unittest
 
-from programs import BIN, LIMIT_SECONDS, NETWORK, SOURCE, ProgramTest, mpirun
+from programs import NETWORK, SOURCE, ProgramTest, mpirun
 
 try:
     import jsonschema
@@ -104,13 +103,9 @@ class JsonErrors(ProgramTest):
         self.assertIn('layer "', errors[0]["message"])
 
     def test_a_stop_after_a_checkpoint(self):
-        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "1000",
-                   "--errors=json"]
-        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-            self.assertTrue(run.stdout.readline())
-            run.send_signal(signal.SIGUSR1)
-            _, err = run.communicate(timeout=LIMIT_SECONDS)
-        self.assertEqual(run.returncode, 75, err)
+        code, _, err = self.stop_after_epochs(signal.SIGUSR1, 1, "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", 400,
+                                              "--errors=json")
+        self.assertEqual(code, 75, err)
         document = self.document(err)
         self.assertEqual((document["exit_code"], document["kind"]), (75, "stopped"))
 

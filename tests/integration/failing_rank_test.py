@@ -6,11 +6,10 @@ import pathlib
 import re
 import resource
 import signal
-import time
 import unittest
 
 from norn_files import write_datasets
-from programs import BIN, mpirun
+from programs import BIN, failing_call, mpirun
 from rank_runs import HOST, RanksTest
 
 AMID_TRAINING = rf"of 3 on {HOST}: training, epoch \d+, batch \d+\]$"
@@ -102,79 +101,77 @@ class AmidTraining(RanksTest):
 
 @unittest.skipIf(os.environ.get("NORN_SANITIZE"), "a sanitizer's memory has other limits")
 class WithoutMemory(RanksTest):
-    """Rank 1 gets no more memory than it has, when its first steps are done."""
+    """Rank 1 gets no more memory than it has, while rank 0 waits amid its first steps."""
 
-    def check_fails(self, has_begun, place, *arguments):
+    def check_fails(self, gate, place, *arguments):
         width = 100000
         rows = [[self.random.randrange(width)] for _ in range(1000)] + [range(width)]  # the last batch needs more than all before
         write_datasets(self.path("train.nc"), [("gl_input", width, rows, None),
                                                ("gl_output", self.width, [[0]] * len(rows), None)])
         self.write("net.json", LONG_ROW_NETWORK)
-        process = self.start("--batch", "8", *arguments)
-        self.wait_until(has_begun, process)
-        pid = self.ranks(process)[1]
+        process = self.start("--batch", "8", *arguments, gate=gate)
+        pid = self.wait_at(gate, process)[1]
         taken = re.search(r"VmSize:\s+(\d+) kB", pathlib.Path(f"/proc/{pid}/status").read_text())
         resource.prlimit(pid, resource.RLIMIT_AS, (int(taken.group(1)) * 512,) * 2)
+        gate.open()
         self.assertRegex(self.finish_with_one_error(process, 4), r"^trainer: error: \[rank 1\] main memory: \d.* could not be "
                          r"allocated, \d.* are in use; use a smaller batch or a machine with more memory \[rank 1 of 3 on "
                          rf"{HOST}: {place}\]$")
 
-    def has_made_a_step(self):
-        log = self.path("run/log.jsonl")
-        return log.exists() and re.search(r'"event": ?"step"', log.read_text())
-
     def test_for_the_data_of_a_step(self):
-        self.check_fails(self.has_made_a_step, r"training, epoch 1, batch \d+", "--run-dir", "run")
+        self.check_fails(self.gate("write", "/run/log.jsonl", 2), r"training, epoch 1, batch \d+", "--run-dir", "run")
         self.assertEqual(self.half_written(), [])
 
     def test_for_its_part_of_a_checkpoint(self):
-        self.check_fails(lambda: list(self.folder.glob("model.epoch0.batch*.nc")), r"(writing a checkpoint|training), epoch 1, batch \d+",
+        self.check_fails(self.gate("rename", "/model.epoch0.batch"), r"(writing a checkpoint|training), epoch 1, batch \d+",
                          "--checkpoint-minutes", "0.0001")
         self.check_leavings("--batch", "8")
 
 
 class AmidACheckpoint(RanksTest):
-    """Rank 0 writes what all bring to it; a file of some 30 MB takes it a while."""
+    """Rank 0 writes what all bring to it, and waits amid the file that it makes after four epochs."""
     WIDTH = 20000
 
-    def start_writing(self, *arguments, **more):
+    def start_writing(self, *arguments, epochs=3, **more):
         rows = [sorted(self.random.sample(range(self.WIDTH), 20)) for _ in range(160)]
         write_datasets(self.path("train.nc"), [("gl_input", self.WIDTH, rows, None), ("gl_output", self.WIDTH, rows, None)])
         process = self.start("--checkpoint-epochs", "2", "--batch", "160", *arguments, **more)
-        ranks = self.wait_for_epochs(process, 3)
-        return process, ranks
+        self.wait_for_epochs(process, epochs)
+        return process
 
     def start_and_see_it_write(self, *arguments):
-        process, ranks = self.start_writing(*arguments)
-        self.wait_until(self.half_written, process)
-        return process, ranks
+        gate = self.gate("write", "/model.epoch4.nc.tmp-", 3)
+        process = self.start_writing(*arguments, gate=gate)
+        return process, self.wait_at(gate, process), gate
 
     def check(self, process, code, message):
         self.assertRegex(self.finish_with_one_error(process, code), message)
         self.check_leavings("--batch", "160")
 
     def test_a_rank_is_killed(self):
-        process, ranks = self.start_and_see_it_write()
+        process, ranks, gate = self.start_and_see_it_write()
         os.kill(ranks[2], signal.SIGKILL)
+        gate.open()
         self.check(process, 137, rf"rank \d of 3 on {HOST} \(writing a checkpoint, epoch \d+\): \w+ cannot complete: rank 2 on "
                    rf"\S+ \(process {ranks[2]}\) is gone")
 
     def test_a_rank_hangs(self):
-        process, ranks = self.start_and_see_it_write("--collective-timeout", "2")
+        process, ranks, gate = self.start_and_see_it_write("--collective-timeout", "2")
         os.kill(ranks[1], signal.SIGSTOP)
+        gate.open()
         self.check(process, 5, rf"rank [02] of 3 on {HOST} \(writing a checkpoint, epoch \d+\): \w+ did not complete in 2 s: rank 1 "
                    rf"on \S+ \(process {ranks[1]}\) is stopped")
 
     def test_the_disk_is_full(self):
         small = self.mount_small("12m")  # for one file and a half
-        process, _ = self.start_writing(model="small/model.nc")
+        process = self.start_writing(model="small/model.nc")
         self.assertRegex(self.finish_with_one_error(process, 3), r"^trainer: error: small/model.epoch4.nc: .* \[rank 0 of 3 on "
                          rf"{HOST}: writing a checkpoint, epoch 4\]$")
         self.assertEqual([path.name for path in small.iterdir()], ["model.epoch2.nc"])
         self.train("-e", "3", "--batch", "160", "--resume", "small/model.epoch2.nc", "--checkpoint-epochs", "0")
 
     def test_the_rank_that_writes_hangs(self):
-        process, ranks = self.start_and_see_it_write("--collective-timeout", "2")
+        process, ranks, _ = self.start_and_see_it_write("--collective-timeout", "2")
         os.kill(ranks[0], signal.SIGSTOP)
         error = self.finish_with_one_error(process, 5)
         self.assertRegex(error, rf"rank [12] of 3 on {HOST} \(writing a checkpoint, epoch \d+\): \w+ did not complete in 2 s: rank 0 "
@@ -198,6 +195,7 @@ class SeveralAtOnce(RanksTest):
     def test_two_ranks_are_killed(self):
         process = self.start("--checkpoint-epochs", "1")
         ranks = self.wait_for_epochs(process, 5)
+        os.kill(ranks[2], signal.SIGSTOP)  # or it might speak of rank 1 before it is killed itself
         for rank in (1, 2):
             os.kill(ranks[rank], signal.SIGKILL)
         self.assertRegex(self.finish_with_one_error(process, 137), r"rank 0 of 3 on .* cannot complete: rank [12] on \S+ .* is gone")
@@ -214,29 +212,28 @@ class SeveralAtOnce(RanksTest):
 
 
 class Reading:
-    """What the predictor and the evaluator have in common: a pass over data, here an example at a time, which takes seconds."""
+    """What the predictor and the evaluator have in common: a pass over data, here an example at a time. All ranks wait
+    shortly before the end of the file: it is read when it is opened, too."""
 
     def setUp(self):
         super().setUp()
         self.write_many()
         self.train("-e", "1")
 
-    def begin(self, *arguments, files=("train.nc",) * 3):
-        command = [f"{BIN}/{self.PROGRAM}", "-n", "model.nc", "--data", "FILE", "--data-memory", "1", "--batch", "1",
-                   "--threads", "1", *self.OPTIONS, *arguments]
-        process = self.launch(*self.files_by_rank(command, files))
-        self.wait_until(lambda: self.reads(process, set(files)), process)
-        time.sleep(0.5)  # until it has loaded the model, too
-        return process, self.ranks(process)
+    def command(self, file):
+        return [f"{BIN}/{self.PROGRAM}", "-n", "model.nc", "--data", file, "--data-memory", "1", "--batch", "1", "--threads", "1",
+                *self.OPTIONS]
 
-    def reads(self, process, files):
-        """Whether all ranks have their data open."""
-        try:
-            ranks = self.ranks(process).values()
-            opened = [{os.path.basename(os.readlink(name)) for name in pathlib.Path(f"/proc/{pid}/fd").iterdir()} for pid in ranks]
-        except OSError:
-            return False
-        return len(opened) == self.RANKS and all(names & files for names in opened)
+    def begin(self, *arguments, files=("train.nc",) * 3):
+        program, *undisturbed = self.command("train.nc")
+        self.succeed(os.path.basename(program), *undisturbed,
+                     env=failing_call("none", "train.nc", 0, "wait", FAILING_CALL_COUNTS=self.path("counts")))
+        reads = int(re.search(r"^read (\d+)$", self.path("counts").read_text(), re.M)[1])
+        for output in self.folder.glob("out.txt"):
+            output.unlink()
+        gate = self.gate("read", "train.nc", reads - 2)
+        process = self.launch(*self.files_by_rank([*self.command("FILE"), *arguments], files), gate=gate)
+        return process, self.wait_at(gate, process, self.RANKS), gate
 
     def check_ends(self, process, code, message):
         self.assertRegex(self.finish_with_one_error(process, code), message)
@@ -245,22 +242,25 @@ class Reading:
 
     def test_a_rank_is_killed(self):
         rank = self.random.randrange(self.RANKS)
-        process, ranks = self.begin()
+        process, ranks, gate = self.begin()
         os.kill(ranks[rank], signal.SIGKILL)
+        gate.open()
         self.check_ends(process, 137, rf"rank \d of 3 on {HOST} \({self.WORK}, batch \d+\): \w+ cannot complete: rank {rank} on "
                         rf"\S+ \(process {ranks[rank]}\) is gone")
 
     def test_a_rank_hangs(self):
-        process, ranks = self.begin("--collective-timeout", "2")
+        process, ranks, gate = self.begin("--collective-timeout", "2")
         os.kill(ranks[1], signal.SIGSTOP)
+        gate.open()
         self.check_ends(process, 5, rf"rank [02] of 3 on {HOST} \({self.WORK}, batch \d+\): \w+ did not complete in 2 s: rank 1 on "
                         rf"\S+ \(process {ranks[1]}\) is stopped")
 
     def test_the_data_of_a_rank_are_cut_off(self):
-        self.path("own.nc").write_bytes(self.read("train.nc"))
-        process, _ = self.begin(files=("train.nc", "train.nc", "own.nc"))
-        cut_off(self.path("own.nc"))
-        self.check_ends(process, 3, rf"^{self.PROGRAM}: error: \[rank 2\] own.nc: is 5000 bytes long, expected \d+ as when it was "
+        self.path("own_train.nc").write_bytes(self.read("train.nc"))
+        process, _, gate = self.begin(files=("train.nc", "train.nc", "own_train.nc"))
+        cut_off(self.path("own_train.nc"))
+        gate.open()
+        self.check_ends(process, 3, rf"^{self.PROGRAM}: error: \[rank 2\] own_train.nc: is 5000 bytes long, expected \d+ as when it was "
                         r"opened: another program cut it off or writes into it; put the whole file back and run again "
                         rf"\[rank 2 of 3 on {HOST}: {self.WORK}, batch \d+\]$")
 

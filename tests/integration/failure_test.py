@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 import unittest
 
 from norn_files import write_datasets
@@ -123,12 +122,12 @@ class Stopping(RanksTest):
     def test_a_signal_with_which_mpirun_ends_its_ranks_leaves_the_last_checkpoint(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             process = self.start("--checkpoint-epochs", "1", "--force")
-            self.wait_for_epochs(process, 5)
+            ranks = self.wait_for_epochs(process, 5)
             process.send_signal(number)
             code, errors, said = self.finish(process)
             self.assertNotEqual(code, 0, said)
             self.assertEqual(errors, [], said)
-            time.sleep(2)  # mpirun does not wait for its ranks
+            self.wait_for_end_of(ranks.values())  # mpirun does not wait for them
             self.check_leavings(all_were_killed=True)
             self.clear()
 

@@ -3,14 +3,13 @@
 """Features weighted by how rare they are: what the model holds, the same bytes however it is trained, and predictions by it."""
 import json
 import signal
-import subprocess
 import unittest
 
 import netCDF4
 import numpy as np
 
 from norn_files import model_arrays, read_recommendations, write_datasets, write_text
-from programs import BIN, LIMIT_SECONDS, NETWORK, ProgramTest, mpirun
+from programs import NETWORK, ProgramTest, mpirun
 
 
 class InputWeighting(ProgramTest):
@@ -81,13 +80,8 @@ class Bytes(InputWeighting):
 
     def test_are_the_same_after_a_kill_and_when_repeated(self):
         self.train("-e", "400", "--run-dir", "run")
-        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "killed.nc", "-e", "400", "--checkpoint-epochs",
-                   "3"]
-        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-            for _ in range(30):
-                self.assertTrue(process.stdout.readline(), "the run ended before it was stopped")
-            process.send_signal(signal.SIGKILL)
-            process.communicate(timeout=LIMIT_SECONDS)
+        self.stop_after_epochs(signal.SIGKILL, 30, "-c", "net.json", "-i", "train.nc", "-n", "killed.nc", "-e", 400,
+                               "--checkpoint-epochs", 3)
         self.train("-e", "400", "--resume", model="killed.nc", prefix=mpirun(2) or ())
         self.same("model.nc", "killed.nc")
         done = self.succeed("trainer", "--repeat", "run/run.json", "-n", "again.nc")

@@ -3,6 +3,7 @@
 import gzip
 import signal
 import subprocess
+import time
 import unittest
 
 import netCDF4
@@ -211,6 +212,7 @@ class BadInput(ProgramTest):
                               stderr=subprocess.PIPE) as process:
             while not list(self.folder.glob("recs.txt.*")):
                 self.assertIsNone(process.poll())
+                time.sleep(0.001)
             process.terminate()
             process.communicate(timeout=LIMIT_SECONDS)
         self.assertEqual(process.returncode, -signal.SIGTERM)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import numpy as np
@@ -77,6 +78,29 @@ def drop_some(generator, rows):
     return known, held_out
 
 
+def failing_call(call, part, number, what, **more):
+    """The environment of a program whose call of that number, on a path with `part` in it, fails or waits:
+    tests/support/failing_calls.cpp."""
+    return {**os.environ, "LD_PRELOAD": str(BIN / "failing_calls.so"), "FAILING_CALL": f"{call}:{part}:{number}:{what}",
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0", **more}
+
+
+class Gate:
+    """Programs that were given its environment wait at that call until it opens: what is done to them hits them right there."""
+
+    def __init__(self, file, call, part, number=1):
+        self.file = file
+        self.file.touch()
+        self.environment = failing_call(call, part, number, "wait", FAILING_CALL_GATE=str(file))
+
+    def waiting(self):
+        """The processes that wait."""
+        return [int(path.suffix[1:]) for path in self.file.parent.glob(self.file.name + ".*")]
+
+    def open(self):
+        self.file.unlink(missing_ok=True)
+
+
 class ProgramTest(unittest.TestCase):
     """A folder with a small network and data in it, and ways to run the programs there."""
 
@@ -131,6 +155,26 @@ class ProgramTest(unittest.TestCase):
 
     def train(self, *arguments, model="model.nc", config="net.json", **more):
         return self.succeed("trainer", "-c", config, "-i", "train.nc", "-n", model, *arguments, **more)
+
+    def stop_after_epochs(self, number, count, *arguments, prefix=(), **more):
+        """Starts a run of trainer, sends the signal when `count` epochs are done, and gives back how it ended. It must have some
+        200 epochs more: their lines do not fit into the pipe, so it cannot end before it is stopped (but under mpirun, which
+        keeps them; there it needs more epochs than a run ends)."""
+        command = [*prefix, str(BIN / "trainer"), *map(str, arguments)]
+        with tempfile.TemporaryFile("w+") as err, subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=err,
+                                                                   text=True, pipesize=4096, **more) as process:
+            for _ in range(count):
+                self.assertTrue(process.stdout.readline(), "the run ended before it was stopped")
+            process.send_signal(number)
+            out, _ = process.communicate(timeout=LIMIT_SECONDS)
+            err.seek(0)
+            return process.returncode, out, err.read()
+
+    def gate(self, call, part, number=1):
+        """Opens at the end, if not before, so that nothing waits for ever."""
+        gate = Gate(self.path(f"gate{time.monotonic_ns()}"), call, part, number)
+        self.addCleanup(gate.open)
+        return gate
 
     def mount_small(self, size):
         """A folder on a file system of that size, such as "64k"; skips the test where none can be had."""

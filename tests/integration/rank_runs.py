@@ -17,18 +17,28 @@ HOST = re.escape(socket.gethostname())
 ENDED_WITHIN_SECONDS = 120
 
 
+def process_lives(process):
+    """Whether it has not ended; one that nobody has asked about has."""
+    try:
+        state = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
 @unittest.skipIf(mpirun(1) is None, "mpirun is not installed")
 class RanksTest(ProgramTest):
     RANKS = 3
     EPOCHS = 100000  # more than a run ends by itself
 
-    def start(self, *arguments, epochs=EPOCHS, model="model.nc", data="train.nc"):
+    def start(self, *arguments, epochs=EPOCHS, model="model.nc", data="train.nc", gate=None):
         return self.launch(str(BIN / "trainer"), "-c", "net.json", "-i", data, "-n", model, "-e", str(epochs),
-                           "--threads", "1", *arguments)
+                           "--threads", "1", *arguments, gate=gate)
 
-    def launch(self, *command):
+    def launch(self, *command, gate=None):
+        """With a gate, ranks wait where it says."""
         process = subprocess.Popen([*mpirun(self.RANKS), *command], cwd=self.folder, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+                                   stderr=subprocess.PIPE, text=True, env=gate.environment if gate else None)
         self.addCleanup(self.end, process)
         return process
 
@@ -69,6 +79,13 @@ class RanksTest(ProgramTest):
             self.assertLess(time.monotonic(), limit, "the run does not go on")
             time.sleep(0.0005)
 
+    def wait_at(self, gate, process, ranks=1):
+        """Until so many ranks wait there; their processes."""
+        self.wait_until(lambda: len(gate.waiting()) == ranks, process)
+        found = self.ranks(process)
+        self.assertEqual(sorted(found), list(range(self.RANKS)))
+        return found
+
     def finish(self, process):
         """How it ended: exit code, its lines of errors, all that it said."""
         _, said = process.communicate(timeout=ENDED_WITHIN_SECONDS)
@@ -80,6 +97,12 @@ class RanksTest(ProgramTest):
         code, errors, said = self.finish(process)
         self.assertEqual((code, len(errors)), (expected_code, 1), said)
         return errors[0]
+
+    def wait_for_end_of(self, processes):
+        limit = time.monotonic() + ENDED_WITHIN_SECONDS
+        while any(process_lives(process) for process in processes):
+            self.assertLess(time.monotonic(), limit, "ranks do not end")
+            time.sleep(0.01)
 
     def half_written(self):
         return [path.name for path in self.folder.rglob("*") if ".tmp-" in path.name]

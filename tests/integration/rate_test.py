@@ -3,12 +3,10 @@
 after an interruption, and are kept with the model."""
 import json
 import signal
-import subprocess
-import time
 import unittest
 
 from norn_files import model_arrays
-from programs import BIN, ProgramTest, mpirun
+from programs import ProgramTest, mpirun
 
 RANKS = mpirun(1)
 SCHEDULES = (
@@ -34,15 +32,12 @@ class Rates(ProgramTest):
 
     def test_an_interrupted_run_goes_on_with_the_rates_of_its_epochs(self):
         for number, schedule in enumerate(SCHEDULES[1:3]):
-            settings = ("-e", "300", "--checkpoint-epochs", "0", *schedule)
+            settings = ("-e", "400", "--checkpoint-epochs", "0", *schedule)
             self.train(*settings, model=f"straight{number}.nc")
-            command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", f"model{number}.nc", *settings]
-            with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-                time.sleep(0.15 + self.random.random() / 10)
-                process.send_signal(signal.SIGUSR1)
-                process.communicate(timeout=60)
-                self.assertIn(process.returncode, (75, -signal.SIGUSR1, 0))
-            self.succeed("trainer", *command[1:], "--resume")
+            run = ("-c", "net.json", "-i", "train.nc", "-n", f"model{number}.nc", *settings)
+            code, _, err = self.stop_after_epochs(signal.SIGUSR1, self.random.randint(1, 100), *run)
+            self.assertEqual(code, 75, err)
+            self.succeed("trainer", *run, "--resume")
             self.assertEqual(self.read(f"model{number}.nc"), self.read(f"straight{number}.nc"), schedule)
 
     def test_settings_are_kept_with_the_model(self):

@@ -5,10 +5,9 @@ import copy
 import os
 import re
 import signal
-import subprocess
 import unittest
 
-from programs import BIN, LIMIT_SECONDS, NETWORK, ProgramTest, mpirun
+from programs import NETWORK, ProgramTest, mpirun
 from run_files import kinds, read_log, validator
 
 
@@ -86,18 +85,12 @@ class Log(RunFolder):
 
 
 class Continued(RunFolder):
-    EPOCHS = 1000  # their lines do not fit into the pipe, so a run cannot end before it is read
+    EPOCHS = 400
 
     def interrupt(self, number, epochs=20):
         """Ends a run by a signal in the midst of it."""
-        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", str(self.EPOCHS),
-                   "--checkpoint-epochs", "3", "--run-dir", "run"]
-        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              text=True) as process:
-            for _ in range(epochs):
-                self.assertTrue(process.stdout.readline(), "the run ended before it was stopped")
-            process.send_signal(number)
-            process.communicate(timeout=LIMIT_SECONDS)
+        self.stop_after_epochs(number, epochs, "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", self.EPOCHS,
+                               "--checkpoint-epochs", 3, "--run-dir", "run")
 
     def test_after_a_signal(self):
         self.interrupt(signal.SIGTERM)

@@ -5,11 +5,10 @@ import json
 import re
 import shutil
 import signal
-import subprocess
 import unittest
 
 from norn_files import write_datasets
-from programs import BIN, LIMIT_SECONDS, NETWORK, ProgramTest, mpirun
+from programs import NETWORK, ProgramTest, mpirun
 from run_files import read_log
 
 
@@ -110,20 +109,14 @@ class Bytes(Repeat):
         self.same("model.nc", "again.nc")
 
     def interrupted(self):
-        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "1000", "--run-dir", "run",
-                   "--checkpoint-epochs", "5"]
-        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                              text=True) as process:
-            for _ in range(30):
-                self.assertTrue(process.stdout.readline(), "the run ended before it was stopped")
-            process.send_signal(signal.SIGKILL)
-            process.communicate(timeout=LIMIT_SECONDS)
+        self.stop_after_epochs(signal.SIGKILL, 30, "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", 400, "--run-dir", "run",
+                               "--checkpoint-epochs", 5)
 
     def test_are_the_same_of_a_run_that_was_killed_and_resumed(self):
         self.interrupted()
         before = self.run_json()
         self.assertIsNone(before["result"])
-        self.train("-e", "1000", "--resume", "--run-dir", "run")
+        self.train("-e", "400", "--resume", "--run-dir", "run")
         after = self.run_json()
         self.assertEqual(after["origin"], before["origin"])
         self.assertEqual(after["started"], before["started"])

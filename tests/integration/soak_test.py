@@ -22,6 +22,7 @@ from programs import BIN, LIMIT_SECONDS, ODD_NETWORK, ProgramTest, drop_some, mp
 
 KILLS = int(os.environ.get("NORN_SOAK_KILLS", "6"))
 EPOCHS_A_KILL = 24
+CHECKPOINT_EPOCHS = 5
 ENDED_WITHIN_SECONDS = 60.0
 EPOCH = re.compile(r"NNNetwork::Train: Epoch (\d+),")
 
@@ -107,7 +108,8 @@ class Soak(ProgramTest):
 
     def wait_for(self, condition, run):
         limit = time.monotonic() + LIMIT_SECONDS
-        while run.runs() and not condition():
+        while not condition():
+            self.assertTrue(run.runs(), "it ended before it was killed: " + run.err)
             self.assertLess(time.monotonic(), limit, "the run does not go on: " + run.err)
             time.sleep(0.0005)
 
@@ -121,35 +123,34 @@ class Soak(ProgramTest):
             hows[-1] = "end"
         return hows
 
-    def kill(self, run, how, at_epoch, ranks):
-        """Kills one process of the run and waits until all have ended. Returns what was hit: None when the run was over."""
+    def gate_for(self, how, at_epoch):
+        """Where a run waits until it is killed, so that it is not over before: amid the file that ends its next epochs."""
+        epoch = (at_epoch // CHECKPOINT_EPOCHS + 1) * CHECKPOINT_EPOCHS
+        name = "soaked.nc" if how == "end" else f"soaked.epoch{epoch}.nc"
+        return self.gate("write", f"/{name}.tmp-", self.random.randint(1, 9))
+
+    def kill(self, run, how, at_epoch, ranks, gate):
+        """Kills one process of the run and waits until all have ended. Returns what was hit."""
         if how == "start":
             moment = time.monotonic() + self.random.uniform(0.0, 1.0)
-            self.wait_for(lambda: time.monotonic() >= moment or run.epoch >= at_epoch, run)
-            return self.kill_one(run, self.random.choice(descendants(run.process.pid)), ranks)
+            self.wait_for(lambda: time.monotonic() >= moment, run)
+            return self.kill_one(run, self.random.choice(descendants(run.process.pid)), ranks, gate)
+        if how in ("checkpoint", "end"):
+            self.wait_for(gate.waiting, run)
+            [writer] = gate.waiting()
+            self.assertTrue(self.temporary_files())
+            return self.kill_one(run, writer, ranks, gate)
         self.wait_for(lambda: run.epoch >= at_epoch, run)
+        time.sleep(self.random.uniform(0.0, 0.15))
         all_of_it = descendants(run.process.pid)
-        if len(all_of_it) < ranks + (ranks > 0):
-            return None
-        victim = all_of_it[0]
-        if ranks > 0 and how != "launcher":  # rank 0 writes checkpoints
-            victim = self.random.choice(all_of_it[-ranks:]) if how == "rank" else all_of_it[-ranks]
-        if how == "checkpoint":
-            self.wait_for(self.temporary_files, run)
-        elif how == "end":
-            self.wait_for(lambda: any(name.startswith("soaked.nc") for name in self.temporary_files()), run)
-        else:
-            time.sleep(self.random.uniform(0.0, 0.15))
-        return self.kill_one(run, victim, ranks)
+        victim = self.random.choice(all_of_it[-ranks:]) if ranks > 0 and how == "rank" else all_of_it[0]
+        return self.kill_one(run, victim, ranks, gate)
 
-    def kill_one(self, run, victim, ranks):
+    def kill_one(self, run, victim, ranks, gate):
         all_of_it = descendants(run.process.pid)
-        try:
-            os.kill(victim, signal.SIGKILL)
-        except ProcessLookupError:  # it ended just now
-            return None
-        if run.end() == 0:
-            return None
+        os.kill(victim, signal.SIGKILL)
+        gate.open()
+        self.assertNotEqual(run.end(), 0, f"{victim} was killed, and the run did not notice")
         limit = time.monotonic() + ENDED_WITHIN_SECONDS
         while left := [pid for pid in all_of_it if parent_of(pid) is not None]:
             self.assertLess(time.monotonic(), limit, f"processes {left} go on after {victim} was killed")
@@ -164,7 +165,8 @@ class Soak(ProgramTest):
 
     def check_nothing_is_left(self, model):
         expected = {"net.json", "train.nc", "straight.nc", f"{model}.nc"}
-        names = {path.name for path in self.folder.iterdir() if path.is_file()} - {"test.nc", "features.txt"}
+        names = {path.name for path in self.folder.iterdir() if path.is_file() and not path.name.startswith("gate")}
+        names -= {"test.nc", "features.txt"}
         checkpoints = {name for name in names if re.fullmatch(model + r"\.epoch\d+(\.batch\d+)?\.nc", name)}
         self.assertEqual(names - checkpoints, expected)
         self.assertLessEqual(len(checkpoints), 2)
@@ -188,19 +190,20 @@ class Soak(ProgramTest):
         for number in range(kills + 1):
             ranks = self.random.randint(0, 4)
             left_before = self.temporary_files()
-            run = Run(self.command(ranks, "soaked.nc", epochs, "--resume", "auto", "--checkpoint-epochs", "5",
-                                   "--checkpoint-minutes", "0.002", "--keep", "2"), cwd=self.folder)
-            if number == kills:
+            last = number == kills
+            at = EPOCHS_A_KILL * number + self.random.randint(1, EPOCHS_A_KILL - CHECKPOINT_EPOCHS)
+            gate = None if last else self.gate_for(hows[number], at)
+            run = Run(self.command(ranks, "soaked.nc", epochs, "--resume", "auto", "--checkpoint-epochs", str(CHECKPOINT_EPOCHS),
+                                   "--checkpoint-minutes", "0.002", "--keep", "2"), cwd=self.folder,
+                      env=gate.environment if gate else None)
+            if last:
                 self.assertEqual(run.end(), 0, run.err)
             else:
-                at = epochs if hows[number] == "end" else EPOCHS_A_KILL * number + self.random.randint(1, EPOCHS_A_KILL)
-                hit = self.kill(run, hows[number], at, ranks)
-                if hit is None:  # the model is written in no time
-                    self.assertEqual((run.end(), hows[number]), (0, "end"), "not killed in time: " + run.err)
-                counts[hit or "missed"] += 1
-                if hit and hows[number] in ("start", "end"):
+                hit = self.kill(run, hows[number], at, ranks, gate)
+                counts[hit] += 1
+                counts["amid a file"] += hows[number] in ("checkpoint", "end")
+                if hows[number] in ("start", "end"):
                     counts["at the " + hows[number]] += 1
-                counts["amid a file"] += bool(self.temporary_files())
                 self.check_mpis_files(hit)
             counts["resumed"] += "resuming from" in run.err
             for name in left_before if " of memory" in run.err else ():  # it got as far as that
