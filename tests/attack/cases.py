@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One case of an attack: a folder of its own, random numbers of its own, programs run there under limits, and what is allowed."""
+import os
+import pathlib
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
+from programs import BIN, SOURCE, failing_call, mpirun  # noqa: E402,F401
+
+SANITIZED = os.environ.get("NORN_SANITIZE", "") != ""
+SLOWER = 8 if SANITIZED else 1
+CPU_SECONDS = 20 * SLOWER  # what a case asks for takes less than one
+WALL_SECONDS = 120 * SLOWER  # of a machine that may be busy
+ADDRESS_SPACE = 6 << 30
+LARGEST_FILE = 256 << 20
+DOCUMENTED = (0, 2, 3, 4, 5, 6, 75)  # docs/errors.md; 1 is a fault of the program
+CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+SANITIZERS = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error: |ThreadSanitizer")
+LEAKS = SOURCE / "tests/support/leaks.txt"
+
+
+class Finding(Exception):
+    """What the programs may not do."""
+
+
+def limits():
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 5))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if not SANITIZED:
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+
+
+def environment():
+    """One thread of BLAS unless the program asks for more; ranks give way to one another."""
+    more = {"OPENBLAS_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1", "LC_ALL": "C.UTF-8"}
+    if SANITIZED:
+        more.update(UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1", ASAN_OPTIONS="detect_leaks=1:allocator_may_return_null=1:"
+                    "fast_unwind_on_malloc=0:verify_asan_link_order=0", LSAN_OPTIONS=f"suppressions={LEAKS}:print_suppressions=0")
+    return {**os.environ, **more}
+
+
+class Done:
+    """How a program ended."""
+
+    def __init__(self, command, code, out, err, seconds):
+        self.command, self.code, self.out, self.err, self.seconds = command, code, out, err, seconds
+
+    def __str__(self):
+        return f"{' '.join(map(str, self.command))} -> {self.code}\n{self.err.decode(errors='replace')[-1500:]}"
+
+
+class Case:
+    def __init__(self, folder, kind, seed, number):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True)
+        self.random = random.Random(f"{seed}/{kind}/{number}")
+        self.programs = 0
+        self.said = []
+
+    def path(self, name):
+        return self.folder / name
+
+    def note(self, text):
+        """What a finding is told with."""
+        self.said.append(text)
+
+    def bring(self, base, *names):
+        for name in names:
+            self.path(name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(base / name, self.path(name))
+
+    def run(self, program, *arguments, ranks=0, env=None):
+        """Runs it and judges what may never be; further checks are the caller's."""
+        prefix = mpirun(ranks) if ranks > 0 else ()
+        command = [*prefix, str(BIN / program), *[a if isinstance(a, bytes) else str(a) for a in arguments]]
+        began = time.monotonic()
+        self.programs += 1
+        process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env={**environment(), **(env or {})}, preexec_fn=limits)
+        try:
+            out, err = process.communicate(timeout=WALL_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise Finding(f"hangs: {command}") from None
+        done = Done([program, *arguments], process.returncode, out, err, time.monotonic() - began)
+        self.judge(program, done, ranks)
+        return done
+
+    def judge(self, program, done, ranks):
+        said = done.err.decode(errors="replace")
+        if SANITIZERS.search(said):
+            raise Finding(f"a sanitizer reports: {done}")
+        if done.code not in DOCUMENTED:
+            raise Finding(f"exit code {done.code}: {done}")
+        if done.code != 0 and f"{program}: error: " not in said and done.code != 75:
+            raise Finding(f"fails without a word: {done}")
+        if CONTROL.search(done.err) or CONTROL.search(done.out):
+            raise Finding(f"control characters: {done!s:.3000}\n{done.out[:300]!r} {done.err[:300]!r}")
+        left = [path.name for path in self.folder.rglob("*") if ".tmp-" in path.name]
+        if left and ranks == 0:
+            raise Finding(f"temporary files are left: {left}: {done}")
+
+    def succeed(self, program, *arguments, **more):
+        done = self.run(program, *arguments, **more)
+        if done.code != 0:
+            raise Finding(f"should succeed: {done}")
+        return done
+
+    def bytes_of(self, name):
+        path = self.path(name)
+        return path.read_bytes() if path.is_file() else None
