@@ -75,11 +75,12 @@ def spoil(case, name, how):
     return done
 
 
-def check_success(case, command, number, done):
+def check_success(case, base, command, done):
     """What was written can be read by the next program."""
     if "--plan" in command or case.random.random() < 0.5:
         return
     if command[0] == "trainer" and case.path("out.nc").exists() and "train.nc" in command:
+        case.bring(base, "train.nc")
         after = case.run("predictor", "-n", "out.nc", "--data", "train.nc", "-s", "after.txt", *THREADS)
         if after.code not in (0, 2):  # 2: the network reads other data
             raise Finding(f"{done}\nwrote a model that cannot be read:\n{after}")
@@ -109,4 +110,4 @@ def attack(case, base):
             and outcome(case, done) != whole[number]:
         raise Finding(f"took a damaged {name} and gave something else: {done}")
     if done.code == 0:
-        check_success(case, command, number, done)
+        check_success(case, base, command, done)

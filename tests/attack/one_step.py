@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One training step of a drawn network against NumPy in float64: its cost to 1e-7, and every parameter's change to 1e-3."""
+import json
+
+import netCDF4
+import numpy as np
+
+import reference
+from cases import Finding
+from datasets import seen
+from drawing import Drawing
+
+COST_TOLERANCE = 1e-7
+UPDATE_TOLERANCE = 1e-3
+GRADIENT_NOISE = 3e-6  # of the magnitudes that a float32 gradient sums
+WEIGHT_ROUNDING = 2.0 ** -22
+WHOLE = ("-e", "1", "--shuffle", "no", "--threads", "1", "--checkpoint-epochs", "0")
+
+
+def parameters_of(path, layers):
+    """weights, biases, scales and shifts of a model file, in float64."""
+    weights, biases, scales, shifts = {}, {}, {}, {}
+    with netCDF4.Dataset(path) as file:
+        numbers = {file.getncattr(f"layer{i}_name"): i for i in range(int(file.layers))}
+        for w in range(int(file.weights)):
+            source, to = (file.getncattr(f"weight{w}_{end}Layer") for end in ("input", "output"))
+            shape = [int(file.getncattr(f"weight{w}_{side}")) for side in ("height", "width")]
+            weights[source, to] = np.array(file[f"weight{w}_weights"][...], dtype=float).reshape(shape)
+            biases[to] = biases.get(to, 0) + np.array(file[f"weight{w}_bias"][...], dtype=float)
+        for layer in layers:
+            if layer.get("BatchNormalization"):
+                i = numbers[layer["Name"]]
+                scales[layer["Name"]] = np.array(file[f"layer{i}_scaleBN"][...], dtype=float)
+                shifts[layer["Name"]] = np.array(file[f"layer{i}_biasBN"][...], dtype=float)
+    return weights, biases, scales, shifts
+
+
+def batch_of(drawing):
+    """inputs and outputs as the network sees them."""
+    sets = {one["name"]: one for one in drawing.sets}
+    inputs, outputs = {}, {}
+    for layer in drawing.layers:
+        one = sets.get(layer.get("DataSet"))
+        if layer["Kind"] == "Input":
+            values, _, weights = seen(one, as_input=True)
+            if layer.get("Normalize") == "L2":
+                norm = np.sqrt((values * values).sum(axis=1, keepdims=True))
+                values = values / np.where(norm > 0, norm, 1)
+            inputs[layer["Name"]] = np.pad(values * weights[:, None], ((0, 0), (0, layer["N"] - one["width"])))
+        elif layer["Kind"] == "Output":
+            outputs[layer["Name"]] = reference.Output(one, *seen(one, as_input=False), layer["N"])
+    return inputs, outputs
+
+
+def keyed(parameters):
+    weights, biases, scales, shifts = parameters
+    return {**{("weight", *key): value for key, value in weights.items()}, **{("bias", key): value for key, value in biases.items()},
+            **{("scale", key): value for key, value in scales.items()}, **{("shift", key): value for key, value in shifts.items()}}
+
+
+def nudged(parameters, draw):
+    """All parameters a little off, to see which gradients stand at a kink or hang on the last bits."""
+    return tuple({key: value * (1 + 3e-7 * draw.choice((-1, 1), value.shape)) + 1e-8 * draw.choice((-1, 1), value.shape)
+                  for key, value in part.items()} for part in parameters)
+
+
+def option(settings, name, otherwise):
+    return float(settings[settings.index(name) + 1]) if name in settings else otherwise
+
+
+def bound_weights(after, layers):
+    """WeightNorm: of a unit's incoming weights of all sources together."""
+    for layer in layers:
+        if not layer.get("WeightNorm"):
+            continue
+        keys = [("weight", source, layer["Name"]) for source in layer["Source"]]
+        norm = np.sqrt(sum((after[key] ** 2).sum(axis=0) for key in keys))
+        for key in keys:
+            after[key] = after[key] * np.where(norm > layer["WeightNorm"], layer["WeightNorm"] / np.maximum(norm, 1e-300), 1)
+
+
+def updated(before, gradients, settings, layers):
+    """Parameters after the step."""
+    rule = settings[settings.index("--optimizer") + 1]
+    mu = option(settings, "--mu", 0.9)
+    clip = option(settings, "--clip-gradient", 0)
+    after = {}
+    for key, value in before.items():
+        h = np.clip(gradients[key], -clip, clip) if clip > 0 else gradients[key]
+        if key[0] == "weight":
+            h = h + option(settings, "--lambda", 0) * value + option(settings, "--lambda1", 0) * np.sign(value)
+        after[key] = value + reference.first_step(rule, h, option(settings, "--rate", 0), mu, 0.999)
+    bound_weights(after, layers)
+    return after
+
+
+def epoch_cost(case):
+    events = [json.loads(line) for line in case.path("log/log.jsonl").read_text().splitlines()]
+    [epoch] = [event for event in events if event["event"] == "epoch"]
+    return epoch["cost"]
+
+
+def attack(case, _):
+    drawing = Drawing(case.random, exact=True)
+    drawing.write(case)
+    settings = drawing.settings()
+    common = ("-i", "data.nc", "-b", drawing.examples, *WHOLE)
+    first = case.run("trainer", "-c", "net.json", "-n", "before.nc", "--rate", "1e-30", "--lambda", "0", *common)
+    if first.code != 0:
+        raise Finding(f"refused: {first}")
+    case.note(f"{drawing.loss} {settings}")
+    done = case.succeed("trainer", "-c", "before.nc", "-n", "after.nc", "--run-dir", "log", *settings, *common)
+    layers = drawing.layers
+    parameters = parameters_of(case.path("before.nc"), layers)
+    inputs, outputs = batch_of(drawing)
+    step = reference.Step(drawing.network, inputs, outputs, parameters)
+    off = [reference.Step(drawing.network, inputs, outputs, nudged(parameters, drawing.draw), rounded=True) for _ in range(3)]
+    check_cost(case, step, off, drawing.examples, done)
+    check_updates(step, off, parameters, keyed(parameters_of(case.path("after.nc"), layers)), settings, layers)
+
+
+def check_cost(case, step, off, examples, done):
+    cost = epoch_cost(case)
+    noise = 3 * max(abs(other.cost - step.cost) for other in off)
+    if not abs(cost * examples - step.cost) <= COST_TOLERANCE * step.cost_terms + noise + 1e-12:
+        raise Finding(f"the cost is {cost!r}, float64 says {step.cost / examples!r}: {done}")
+
+
+def check_updates(step, off, parameters, after, settings, layers):
+    """Every parameter lies between what the gradient's noise allows on either side."""
+    before = keyed(parameters)
+    noise = {key: GRADIENT_NOISE * step.magnitudes[key] + 10 * sum(abs(other.gradients[key] - g) for other in off)
+             for key, g in step.gradients.items()}
+    ends = [updated(before, {key: g + side * noise[key] for key, g in step.gradients.items()}, settings, layers)
+            for side in (-1, 0, 1)]
+    for key, value in after.items():
+        low, high = np.minimum.reduce([end[key] for end in ends]), np.maximum.reduce([end[key] for end in ends])
+        room = UPDATE_TOLERANCE * abs(ends[1][key] - before[key]) + WEIGHT_ROUNDING * abs(before[key]) + 1e-9
+        wrong = ~((value >= low - room) & (value <= high + room))
+        if wrong.any():
+            at = tuple(int(i) for i in np.argwhere(wrong)[0])
+            raise Finding(f"{wrong.sum()} of {wrong.size} of {key} differ, first at {at}: {before[key][at]!r} became {value[at]!r}, float64 "
+                          f"says {ends[1][key][at]!r} (gradient {step.gradients[key][at]!r}, noise {noise[key][at]:.2g})")

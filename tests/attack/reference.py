@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training step in float64, from the formulas of docs/numerics.md: cost, deltas and gradients of a network in NumPy, whose
+layers stand in an order in which they can be computed."""
+import numpy as np
+
+FLOOR = 1e-12  # ln is of at least that
+SELU_LAMBDA, SELU_ALPHA = float(np.float32(1.05070099)), float(np.float32(1.67326324))
+
+
+def sigmoid(z):
+    return 0.5 * (1 + np.tanh(0.5 * z))
+
+
+def activate(name, z):
+    negative = np.minimum(z, 0)
+    if name == "SoftMax":
+        e = np.exp(z - z.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True)
+    return {"Linear": lambda: z, "Sigmoid": lambda: sigmoid(z), "Tanh": lambda: np.tanh(z), "Relu": lambda: np.maximum(z, 0),
+            "LRelu": lambda: np.where(z > 0, z, float(np.float32(0.01)) * z), "ELU": lambda: np.where(z > 0, z, np.expm1(negative)),
+            "SELU": lambda: SELU_LAMBDA * np.where(z > 0, z, SELU_ALPHA * np.expm1(negative)),
+            "SoftPlus": lambda: np.logaddexp(0, z), "SoftSign": lambda: z / (1 + np.abs(z))}[name]()
+
+
+def slope(name, z, y):
+    positive = z > 0
+    return {"Linear": lambda: np.ones_like(z), "Sigmoid": lambda: y * (1 - y), "Tanh": lambda: 1 - y * y,
+            "Relu": lambda: positive * 1.0, "LRelu": lambda: np.where(positive, 1, float(np.float32(0.01))),
+            "ELU": lambda: np.where(positive, 1, y + 1), "SELU": lambda: np.where(positive, SELU_LAMBDA, y + SELU_LAMBDA * SELU_ALPHA),
+            "SoftPlus": lambda: sigmoid(z), "SoftSign": lambda: (1 - np.abs(y)) ** 2}[name]()
+
+
+def through(name, z, y, d):
+    """d cost / d z from d cost / d y, and a magnitude of its terms."""
+    if name == "SoftMax":
+        return y * (d - (d * y).sum(axis=1, keepdims=True)), y * (np.abs(d) + (np.abs(d) * y).sum(axis=1, keepdims=True))
+    f = slope(name, z, y)
+    return d * f, np.abs(d * f)
+
+
+def logs(y):
+    """ln and its slope, both guarded."""
+    return np.log(np.maximum(y, FLOOR)), np.where(y > FLOOR, 1 / np.maximum(y, FLOOR), 0)
+
+
+def element_loss(name, y, t, one, margins):
+    """cost and d cost / d y; `one`: which targets count as ones (of the marginal losses)."""
+    if name == "L1":
+        return np.abs(y - t), np.sign(y - t)
+    if name == "L2":
+        return (y - t) ** 2 / 2, y - t
+    if name == "L2Hinge":
+        d = np.where(t > 0, np.minimum(0, y - np.abs(t)), np.maximum(0, y - np.abs(t)))
+        return d * d / 2, d
+    if name == "Hinge":
+        return np.maximum(0, 1 - t * y), np.where(1 - t * y > 0, -t, 0)
+    ln_y, inverse_y = logs(y)
+    ln_rest, inverse_rest = logs(1 - y)
+    if name == "CrossEntropy":
+        return -t * ln_y - (1 - t) * ln_rest, (1 - t) * inverse_rest - t * inverse_y
+    weight = np.where(one, margins["oneScale"] * (t if name.startswith("Data") else 1.0), margins["zeroScale"])
+    counts = np.where(one, y < margins["oneTarget"], y > margins["zeroTarget"])
+    return counts * weight * np.where(one, -ln_y, -ln_rest), counts * weight * np.where(one, -inverse_y, inverse_rest)
+
+
+class Output:
+    """Targets of a layer: t, which are stored, and the weights of its examples."""
+
+    def __init__(self, one, values, present, weights, units):
+        more = ((0, 0), (0, units - one["width"]))
+        self.target, self.present = np.pad(values, more), np.pad(present, more)
+        self.weights = weights[:, None]
+        self.sparse = "dense" not in one
+        self.boolean = self.sparse and "values" not in one
+        self.weighted = "weights" in one
+        self.ignores_zero = one.get("ignore_zero", False)
+
+    def probabilities(self, network):
+        """p of SoftMax's cross entropies."""
+        loss = network["ErrorFunction"]
+        if self.boolean and not self.weighted and loss != "DataScaledMarginalCrossEntropy" \
+                and network.get("TargetWeight") != "One":
+            return self.present / np.maximum(1, self.present.sum(axis=1, keepdims=True))
+        p = np.where(self.present, self.target if not self.boolean else 1.0, 0.0)
+        return p if loss == "DataScaledMarginalCrossEntropy" else p * self.weights
+
+    def judge(self, network, activation, z, y):
+        """(cost of every element, delta, magnitude of the delta's terms)."""
+        loss = network["ErrorFunction"]
+        margins = network.get(loss)
+        if activation == "SoftMax" and loss.endswith("CrossEntropy"):
+            p = self.probabilities(network)
+            if margins:
+                let_go = (y >= margins["oneTarget"]) & (margins["oneTarget"] < 1)
+                p = np.where(let_go, 0, p * margins["oneScale"])
+            all_p = p.sum(axis=1, keepdims=True)
+            return -p * logs(y)[0], y * all_p - p, y * all_p + np.abs(p)
+        cost, d = element_loss(loss, y, self.target, self.present & (self.target != 0 if not self.sparse else True), margins)
+        if activation == "Sigmoid" and loss == "CrossEntropy":  # exact where y rounds to 0 or 1
+            cost, delta = np.logaddexp(0, z) - self.target * z, y - self.target
+            magnitude = np.abs(y) + np.abs(self.target)
+        factor = self.weights * np.where(self.present | (not self.ignores_zero), 1.0, 0.0)
+        boost = network.get("DeltaBoost", {"one": 1, "zero": 1}) if self.sparse else {"one": 1, "zero": 1}
+        boosted = factor * np.where(self.present, boost["one"], boost["zero"])
+        if not (activation == "Sigmoid" and loss == "CrossEntropy"):
+            delta, magnitude = through(activation, z, y, d * boosted)
+            return cost * factor, delta, magnitude
+        return cost * factor, delta * boosted, magnitude * np.abs(boosted)
+
+
+def bound_rows(delta, magnitude, bound):
+    norm = np.sqrt((delta * delta).sum(axis=1, keepdims=True))
+    shrink = np.where(norm > bound, bound / np.maximum(norm, 1e-300), 1)
+    return delta * shrink, magnitude * shrink
+
+
+class Step:
+    """One step over one batch: inputs {layer: [B x units]}, outputs {layer: Output}, weights {(from, to): matrix}, biases {layer:
+    vector}, scales and shifts of batch normalisation {layer: vector}. `rounded`: what a layer computes is stored in float32."""
+
+    def __init__(self, network, inputs, outputs, parameters, rounded=False):
+        self.network, self.outputs, self.rounded = network, outputs, rounded
+        self.weights, self.biases, self.scales, self.shifts = parameters
+        self.layers = {layer["Name"]: layer for layer in network["Layers"]}
+        self.z, self.y, self.normal, self.deviation = {}, dict(inputs), {}, {}
+        self.cost, self.cost_terms = 0.0, 0.0
+        self.gradients, self.magnitudes = {}, {}
+        self.forward()
+        self.backward()
+
+    def forward(self):
+        for name, layer in self.layers.items():
+            if layer["Kind"] == "Input":
+                continue
+            z = self.biases[name] + sum(self.y[s] @ self.weights[s, name] for s in layer["Source"])
+            z = z + sum(self.y[s] for s in layer.get("Skip", []))
+            if layer.get("BatchNormalization"):
+                self.deviation[name] = np.sqrt(z.var(axis=0) + 1e-5)
+                self.normal[name] = (z - z.mean(axis=0)) / self.deviation[name]
+                z = self.normal[name] * self.scales[name] + self.shifts[name]
+            if self.rounded:
+                z = z.astype(np.float32).astype(float)
+            y = activate(layer["Activation"], z)
+            self.z[name], self.y[name] = z, y.astype(np.float32).astype(float) if self.rounded else y
+
+    def penalty(self, layer, y):
+        settings = self.network.get("SparsenessPenalty")
+        if not settings or not layer.get("Sparse") or layer["Kind"] != "Hidden":
+            return 0.0
+        rho = np.clip(y.mean(axis=0), 1e-6, 1 - 1e-6)
+        return settings["beta"] * (-settings["p"] / rho + (1 - settings["p"]) / (1 - rho))
+
+    def backward(self):
+        upstream = {name: 0.0 for name in self.layers}
+        sizes = {name: 0.0 for name in self.layers}
+        for name, layer in reversed(self.layers.items()):
+            if layer["Kind"] == "Input":
+                continue
+            z, y = self.z[name], self.y[name]
+            if layer["Kind"] == "Output":
+                cost, delta, size = self.outputs[name].judge(self.network, layer["Activation"], z, y)
+                self.cost += cost.sum()
+                self.cost_terms += np.abs(cost).sum()
+            else:
+                d = upstream[name] + self.penalty(layer, y)
+                delta, _ = through(layer["Activation"], z, y, d)
+                _, size = through(layer["Activation"], z, y, sizes[name] + np.abs(self.penalty(layer, y)))
+                size = np.maximum(np.abs(size), np.abs(delta))
+                if layer["Activation"] == "SoftMax":
+                    total = sizes[name] + np.abs(self.penalty(layer, y))
+                    size = y * (total + (total * y).sum(axis=1, keepdims=True))
+            if layer.get("DeltaNorm"):
+                delta, size = bound_rows(delta, size, layer["DeltaNorm"])
+            if layer.get("BatchNormalization"):
+                delta, size = self.through_normalisation(name, delta, size)
+            self.collect(name, layer, delta, size, upstream, sizes)
+
+    def through_normalisation(self, name, delta, size):
+        x, batch = self.normal[name], len(delta)
+        self.keep(("scale", name), (delta * x).sum(axis=0) / batch, (size * np.abs(x)).sum(axis=0) / batch)
+        self.keep(("shift", name), delta.sum(axis=0) / batch, size.sum(axis=0) / batch)
+        d, m = delta * self.scales[name], size * np.abs(self.scales[name])
+        inner = d - d.mean(axis=0) - x * (d * x).mean(axis=0)
+        outer = m + m.mean(axis=0) + np.abs(x) * (m * np.abs(x)).mean(axis=0)
+        return inner / self.deviation[name], outer / self.deviation[name]
+
+    def collect(self, name, layer, delta, size, upstream, sizes):
+        batch = len(delta)
+        self.keep(("bias", name), delta.sum(axis=0) / batch, size.sum(axis=0) / batch)
+        for source in layer["Source"]:
+            w, y = self.weights[source, name], self.y[source]
+            self.keep(("weight", source, name), y.T @ delta / batch, np.abs(y).T @ size / batch)
+            upstream[source] = upstream[source] + delta @ w.T
+            sizes[source] = sizes[source] + size @ np.abs(w).T
+        for source in layer.get("Skip", []):
+            upstream[source] = upstream[source] + delta
+            sizes[source] = sizes[source] + size
+
+    def keep(self, key, gradient, magnitude):
+        self.gradients[key], self.magnitudes[key] = gradient, magnitude
+
+
+def first_step(rule, h, rate, mu, mu1):
+    """What is added to a parameter in the first step of a rule, from the gradient with its regularisation."""
+    if rule in ("SGD", "Momentum"):
+        return -rate * h
+    if rule == "Nesterov":
+        return -rate * h * (1 + mu)
+    if rule == "AdaGrad":
+        return -rate * h / np.sqrt(np.maximum(1e-9, h * h))
+    if rule == "RMSProp":
+        return -rate * h / np.sqrt(np.maximum(1e-9, (1 - mu) * h * h))
+    if rule == "AdaDelta":
+        return -h * np.sqrt(1e-9 / np.maximum(1e-9, (1 - mu) * h * h))
+    m, v = (1 - mu) * h, (1 - mu1) * h * h
+    return -rate * (m / (1 - mu)) / (np.sqrt(v / (1 - mu1)) + 1e-8)
