@@ -19,7 +19,7 @@ import tempfile
 import time
 import traceback
 
-from cases import Case, Finding
+from cases import SANITIZED, Case, Finding
 import material
 
 KINDS = ("mutants", "calls", "options", "descriptors", "networks", "one_step")
@@ -90,7 +90,7 @@ def tell(options, results, processes):
         if finding:
             found[kind] += 1
             print(f"FOUND by {kind}, case {number}; its folder: {kept}\n{finding}\n"
-                  f"again: {sys.argv[0]} --seed {options.seed} --kind {kind} --case {number}\n", flush=True)
+                  f"again: tools/dev/attack.sh {'--sanitized ' * SANITIZED}--seed {options.seed} --kind {kind} --case {number}\n", flush=True)
     for kind in options.kind or KINDS:
         print(f"{kind:12} {cases[kind]:7} cases {programs[kind]:7} runs of programs {found[kind]:4} findings")
     return sum(found.values())

@@ -22,6 +22,8 @@ LARGEST_FILE = 256 << 20
 DOCUMENTED = (0, 2, 3, 4, 5, 6, 75)  # docs/errors.md; 1 is a fault of the program
 CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 SANITIZERS = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error: |ThreadSanitizer")
+# A sanitizer ends a program where main memory does not suffice, which it would have said itself.
+TOO_LARGE = re.compile(r"AddressSanitizer: (requested )?(allocation-size-too-big|out-of-memory|allocation size)|calloc-overflow")
 LEAKS = SOURCE / "tests/support/leaks.txt"
 
 
@@ -96,6 +98,9 @@ class Case:
 
     def judge(self, program, done, ranks, says_json):
         said = done.err.decode(errors="replace")
+        if SANITIZED and TOO_LARGE.search(said):
+            done.code = 4
+            return
         if SANITIZERS.search(said):
             raise Finding(f"a sanitizer reports: {done}")
         if done.code not in DOCUMENTED:

@@ -14,6 +14,7 @@ COST_TOLERANCE = 1e-7
 UPDATE_TOLERANCE = 1e-3
 GRADIENT_NOISE = 3e-6  # of the magnitudes that a float32 gradient sums
 WEIGHT_ROUNDING = 2.0 ** -22
+OUTPUT_ROUNDING = 3 * 2.0 ** -23  # of a unit's output, where the cost hangs on its last bits
 WHOLE = ("-e", "1", "--shuffle", "no", "--threads", "1", "--checkpoint-epochs", "0")
 
 
@@ -121,7 +122,7 @@ def attack(case, _):
 
 def check_cost(case, step, off, examples, done):
     cost = epoch_cost(case)
-    noise = 3 * max(abs(other.cost - step.cost) for other in off)
+    noise = 3 * max(abs(other.cost - step.cost) for other in off) + OUTPUT_ROUNDING * np.sqrt(step.shake)
     if not abs(cost * examples - step.cost) <= COST_TOLERANCE * step.cost_terms + noise + 1e-12:
         raise Finding(f"the cost is {cost!r}, float64 says {step.cost / examples!r}: {done}")
 

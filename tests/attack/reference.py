@@ -85,7 +85,7 @@ class Output:
         return p if loss == "DataScaledMarginalCrossEntropy" else p * self.weights
 
     def judge(self, network, activation, z, y):
-        """(cost of every element, delta, magnitude of the delta's terms)."""
+        """(cost of every element, delta, magnitude of the delta's terms, what the cost changes by per share of y)."""
         loss = network["ErrorFunction"]
         margins = network.get(loss)
         if activation == "SoftMax" and loss.endswith("CrossEntropy"):
@@ -94,7 +94,7 @@ class Output:
                 let_go = (y >= margins["oneTarget"]) & (margins["oneTarget"] < 1)
                 p = np.where(let_go, 0, p * margins["oneScale"])
             all_p = p.sum(axis=1, keepdims=True)
-            return -p * logs(y)[0], y * all_p - p, y * all_p + np.abs(p)
+            return -p * logs(y)[0], y * all_p - p, y * all_p + np.abs(p), p
         cost, d = element_loss(loss, y, self.target, self.present & (self.target != 0 if not self.sparse else True), margins)
         if activation == "Sigmoid" and loss == "CrossEntropy":  # exact where y rounds to 0 or 1
             cost, delta = np.logaddexp(0, z) - self.target * z, y - self.target
@@ -104,8 +104,8 @@ class Output:
         boosted = factor * np.where(self.present, boost["one"], boost["zero"])
         if not (activation == "Sigmoid" and loss == "CrossEntropy"):
             delta, magnitude = through(activation, z, y, d * boosted)
-            return cost * factor, delta, magnitude
-        return cost * factor, delta * boosted, magnitude * np.abs(boosted)
+            return cost * factor, delta, magnitude, d * y * factor
+        return cost * factor, delta * boosted, magnitude * np.abs(boosted), delta * factor
 
 
 def bound_rows(delta, magnitude, bound):
@@ -123,7 +123,7 @@ class Step:
         self.weights, self.biases, self.scales, self.shifts = parameters
         self.layers = {layer["Name"]: layer for layer in network["Layers"]}
         self.z, self.y, self.normal, self.deviation = {}, dict(inputs), {}, {}
-        self.cost, self.cost_terms = 0.0, 0.0
+        self.cost, self.cost_terms, self.shake = 0.0, 0.0, 0.0
         self.gradients, self.magnitudes = {}, {}
         self.forward()
         self.backward()
@@ -158,8 +158,9 @@ class Step:
                 continue
             z, y = self.z[name], self.y[name]
             if layer["Kind"] == "Output":
-                cost, delta, size = self.outputs[name].judge(self.network, layer["Activation"], z, y)
+                cost, delta, size, shake = self.outputs[name].judge(self.network, layer["Activation"], z, y)
                 self.cost += cost.sum()
+                self.shake += (shake * shake).sum()
                 self.cost_terms += np.abs(cost).sum()
             else:
                 d = upstream[name] + self.penalty(layer, y)

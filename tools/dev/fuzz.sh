@@ -27,6 +27,19 @@ seed_corpus() {
       printf '\10user,item,v\n"a, b",x,1.5\n' > "$folder/csv"
       printf '\220user\titem\tv\na\tx\t1e3\n' > "$folder/tsv"
       ;;
+    label_index_fuzz)
+      printf 'bread\t1\nmilk\t0\nsoap \t2\r\n' > "$folder/index"
+      ;;
+    seal_fuzz)
+      # No run of elements, the checksum of a count of 0, and the mark; and one run that covers all.
+      printf 'header\0\0\0\0\0\0\0\0\0\0\0\0NornSeal' > "$folder/empty"
+      printf 'header\0\0\0\0\0\0\0\0\6\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0NornSeal' > "$folder/one"
+      ;;
+    json_files_fuzz)
+      printf '\0{"Version": 0.8, "Command": "train", "Network": "n.json", "Data": "d.nc", "TrainingParameters": {"Epochs": 2}}' > "$folder/cdl"
+      { printf '\1'; cat configs/machines/h200.json; } > "$folder/machine"
+      printf '\2{"a": [1, 2.5e3, "x\\u00e9", null, {"b": true}]}' > "$folder/record"
+      ;;
     descriptor_fuzz)
       find configs -name '*.json' -exec cp -t "$folder" {} + 2> /dev/null || true
       ;;
