@@ -81,7 +81,8 @@ class Output:
         if self.boolean and not self.weighted and loss != "DataScaledMarginalCrossEntropy" \
                 and network.get("TargetWeight") != "One":
             return self.present / np.maximum(1, self.present.sum(axis=1, keepdims=True))
-        p = np.where(self.present, self.target if not self.boolean else 1.0, 0.0)
+        stored_are_ones = self.boolean or loss == "ScaledMarginalCrossEntropy"
+        p = np.where(self.present, 1.0 if stored_are_ones else self.target, 0.0)
         return p if loss == "DataScaledMarginalCrossEntropy" else p * self.weights
 
     def judge(self, network, activation, z, y):
