@@ -65,6 +65,7 @@ class Case:
         self.random = random.Random(f"{seed}/{kind}/{number}")
         self.programs = 0
         self.said = []
+        self.undecided = False  # whether nothing could be said of what came out
 
     def path(self, name):
         return self.folder / name

@@ -78,10 +78,10 @@ class Output:
     def probabilities(self, network):
         """p of SoftMax's cross entropies."""
         loss = network["ErrorFunction"]
-        if self.boolean and not self.weighted and loss != "DataScaledMarginalCrossEntropy" \
+        stored_are_ones = self.boolean or loss == "ScaledMarginalCrossEntropy"
+        if stored_are_ones and not self.weighted and loss != "DataScaledMarginalCrossEntropy" \
                 and network.get("TargetWeight") != "One":
             return self.present / np.maximum(1, self.present.sum(axis=1, keepdims=True))
-        stored_are_ones = self.boolean or loss == "ScaledMarginalCrossEntropy"
         p = np.where(self.present, 1.0 if stored_are_ones else self.target, 0.0)
         return p if loss == "DataScaledMarginalCrossEntropy" else p * self.weights
 
