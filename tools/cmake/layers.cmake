@@ -30,8 +30,11 @@ function(norn_shared_library)
     PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(norn PUBLIC fmt::fmt Threads::Threads PRIVATE $<BUILD_INTERFACE:norn_flags> ${libraries})
   target_compile_features(norn PUBLIC cxx_std_20)
-  # Calls within the library need no look-up when it is loaded. Sanitizers leave their symbols to the program.
-  target_link_options(norn PRIVATE LINKER:-Bsymbolic-functions $<$<NOT:$<BOOL:${NORN_SANITIZE}>>:LINKER:-z,defs>)
+  # Calls within the library need no look-up when it is loaded.
+  target_link_options(norn PRIVATE LINKER:-Bsymbolic-functions)
+  if(NOT NORN_SANITIZE)  # sanitizers leave their symbols to the program
+    target_link_options(norn PRIVATE LINKER:-z,defs)
+  endif()
   # Before 1.0 a minor version may change what programs are compiled against.
   set_target_properties(norn PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
