@@ -2,29 +2,24 @@
 // Training steps of whole networks on synthetic power-law data, on the CPU or a GPU: samples a
 // second, share of the floor, memory, and on a GPU where the time goes. The cost of a batch is
 // checked in float64 before anything is timed. Under mpirun: one network on all ranks.
-#include "norn/base/error.h"
 #include "norn/base/text.h"
-#include "norn/engine/context.h"
 #include "norn/kernels/named_variant.h"
 #include "src/engine/device_dataset.h"
+#include "tests/bench/bench_network.h"
 #include "tests/bench/plain_sums.h"
 #include "tests/bench/training_shape.h"
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <numeric>
-#include <set>
 
 #include <CLI/CLI.hpp>
 
 namespace norn::bench {
 namespace {
 
-constexpr Index kBatches = 8;          // that the steps rotate over
 constexpr Index kChecked = 4;          // examples of the float64 check
+constexpr Index kFirst = 8;            // steps whose cost is printed
 constexpr int kRepetitions = 5;        // of which the median counts
 constexpr double kBandwidth = 4.3e12;  // of an H200, measured as a copy
 
@@ -35,12 +30,13 @@ struct Options {
   std::string precision = "tf32";
   std::string optimizer;
   Index batch = 0;
+  Index batches = 64;
   Index per_example = 100;
   double seconds = 2.0;
   bool stages = true;
   bool plain_sums = false;
   bool waits = false;
-  bool data_on_gpu = false;
+  bool data_on_gpu = true;
   std::vector<Index> blocks;
   std::string json;
 };
@@ -57,128 +53,6 @@ double peak_flops(Precision precision) {
   }
   return 1.0;
 }
-
-/// A network with a few batches of data for all its data sets.
-class Bench {
- public:
-  Bench(NetworkDescriptor network, Runtime& runtime, Communicator& ranks, const Options& options)
-      : descriptor_(std::move(network)) {
-    const Context context = runtime.context(ranks);
-    context.collectives->let_go_beside(!options.waits);
-    Memory& memory = context.compute.memory;
-    batch_ = descriptor_.training.batch;
-    std::vector<DatasetShape> shapes;
-    for (const LayerDescriptor& layer : descriptor_.layers) {
-      if (layer.dataset.empty() || sets_.contains(layer.dataset)) continue;
-      shapes.push_back({layer.dataset, 1, {layer.units(), 1, 1}, true});
-      std::shared_ptr<Dataset> set = power_law_dataset(
-          layer.dataset, batch_ * kBatches, layer.units(), options.per_example, 7 + sets_.size());
-      std::vector<Index> few(kChecked);
-      std::iota(few.begin(), few.end(), Index(0));
-      set->gather(few, few_[layer.dataset]);
-      if (sets_.empty()) density_ = density_of(*set, batch_);
-      if (options.data_on_gpu) {
-        set = std::make_shared<DeviceDataset>(std::move(set), memory);
-        on_gpu_.push_back(set);
-      }
-      std::vector<HostBatch>& batches = sets_[layer.dataset];
-      batches.resize(kBatches);
-      for (Index b = 0; b < kBatches; ++b) {
-        std::vector<Index> examples(static_cast<std::size_t>(batch_));
-        std::iota(examples.begin(), examples.end(), b * batch_);
-        set->gather(examples, batches[std::size_t(b)]);
-      }
-    }
-    network_ = std::make_unique<Network>(make_graph(descriptor_, shapes, "train_bench"), shapes,
-                                         context, batch_, Pass::training);
-    network_->initialise(1);
-  }
-
-  /// Steps of the next batches, done when this returns; their mean cost.
-  double steps(Index count) {
-    double cost = 0.0;
-    Index finished = 0;
-    const auto finish = [&](int left) {
-      for (; network_->steps_in_flight() > left; ++finished)
-        cost += network_->finish_step().value() / double(batch_);
-    };
-    for (Index i = 0; i < count; ++i) {
-      const std::int64_t number = number_++;
-      network_->begin_step(bound(std::size_t(number % kBatches)), {number, number / kBatches, 1});
-      finish(network_->steps_ahead());
-    }
-    finish(0);
-    return cost / double(count);
-  }
-
-  /// Nothing, or how the cost of a few examples differs from float64 loops over their outputs.
-  std::string check() {
-    BoundBatch batch;
-    bind(batch, [&](const std::string& set) { return &few_.at(set); });
-    const int last = int(descriptor_.layers.size()) - 1;
-    const MatrixView<const float> y = network_->outputs(batch, last);
-    const CsrView target = few_.at(descriptor_.layers.back().dataset).csr();
-    const bool softmax = std::holds_alternative<SoftMax>(descriptor_.layers.back().activation);
-    Communicator& ranks = network_->context().communicator;
-    const Range mine = network_->shares(last)[std::size_t(ranks.rank())];
-    double own = 0.0;
-    for (Index e = 0; e < kChecked; ++e) {
-      if (!softmax)
-        for (Index u = mine.begin; u < mine.end; ++u) own -= std::log1p(-double(y(e, u)));
-      for (RowOffset i = target.row_begin[e]; i < target.row_begin[e + 1]; ++i) {
-        const auto unit = Index(target.column[i]);
-        if (unit < mine.begin || unit >= mine.end) continue;
-        const double p = double(y(e, unit));
-        own -= softmax ? std::log(p) : std::log(p) - std::log1p(-p);
-      }
-    }
-    FixedSum sum;
-    sum.add(own);
-    const double expected = ranks.all_reduce(sum).value();
-    const double cost = network_->train_step(batch, {0, 0, 1}).value();
-    if (std::abs(cost - expected) <= 2e-4 * std::abs(expected)) return {};
-    return fmt::format("the cost of {} examples is {}, float64 says {}", kChecked, cost, expected);
-  }
-
-  Network& network() { return *network_; }
-  const NetworkDescriptor& descriptor() const { return descriptor_; }
-  /// Entries of a batch of the first data set, and how many units they touch.
-  std::pair<double, double> density() const { return density_; }
-
- private:
-  static std::pair<double, double> density_of(Dataset& set, Index examples) {
-    std::vector<Index> all(static_cast<std::size_t>(examples));
-    std::iota(all.begin(), all.end(), Index(0));
-    HostBatch batch;
-    set.gather(all, batch);
-    const CsrView rows = batch.csr();
-    const std::set<Column> units(rows.column, rows.column + rows.entries());
-    return {double(rows.entries()), double(units.size())};
-  }
-  template <typename Find>
-  void bind(BoundBatch& bound, const Find& find) const {
-    for (const LayerDescriptor& layer : descriptor_.layers) {
-      const HostBatch* host = layer.dataset.empty() ? nullptr : find(layer.dataset);
-      bound.of_layer.push_back(host);
-      bound.ignore_absent.push_back(false);
-      if (host) bound.examples = host->examples;
-    }
-  }
-  BoundBatch bound(std::size_t number) const {
-    BoundBatch bound;
-    bind(bound, [&](const std::string& set) { return &sets_.at(set)[number]; });
-    return bound;
-  }
-
-  NetworkDescriptor descriptor_;
-  Index batch_ = 0;
-  std::int64_t number_ = 0;
-  std::map<std::string, std::vector<HostBatch>> sets_;
-  std::map<std::string, HostBatch> few_;
-  std::vector<std::shared_ptr<Dataset>> on_gpu_;
-  std::pair<double, double> density_;
-  std::unique_ptr<Network> network_;
-};
 
 double seconds_of(const auto& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -197,16 +71,17 @@ struct Result {
   std::string optimizer;
   std::string error;
   Index batch = 0;
-  double step_seconds = 0.0;
-  double spread = 0.0;  // slowest over fastest repetition
+  double step_seconds = 0.0;  // of the median repetition
+  double fastest_seconds = 0.0;
+  double slowest_seconds = 0.0;
   double floor_seconds = 0.0;
-  double first_cost = 0.0;  // of kBatches steps, the same whatever goes on beside what
+  double first_cost = 0.0;  // of kFirst steps, the same whatever goes on beside what
   double working_megabytes = 0.0;
   double peak_gigabytes = 0.0;
   std::vector<Stage> stages;
 };
 
-std::vector<Stage> profile(Bench& bench, const std::map<std::string, StageWork>& work) {
+std::vector<Stage> profile(BenchNetwork& bench, const std::map<std::string, StageWork>& work) {
   WorkQueue& queue = *bench.network().context().compute.kernels.queue;
   constexpr Index kSteps = 10;
   queue.profile(true);
@@ -222,38 +97,68 @@ std::vector<Stage> profile(Bench& bench, const std::map<std::string, StageWork>&
   return stages;
 }
 
+double mean(const auto& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+}
+
+// The check's own network, gone when this returns.
+std::string check(NetworkDescriptor network, const Context& context, const DataSets& sets) {
+  network.denoising = 0.0f;
+  for (LayerDescriptor& layer : network.layers) {
+    layer.dropout = 0.0f;
+    layer.batch_normalization = false;
+  }
+  const Index examples = std::min(kChecked, network.training.batch);
+  return BenchNetwork(network, context, sets, 1, examples).check();
+}
+
+// Whole rounds of the batches come first: rows then lag as they do in the middle of an epoch.
+void time_steps(BenchNetwork& bench, const Options& options, Communicator& ranks, Result& result) {
+  std::vector<double> costs;
+  const double one =
+      seconds_of([&] { bench.steps(options.batches, &costs); }) / double(options.batches);
+  const Index shown = std::min(kFirst, options.batches);
+  result.first_cost = mean(std::span(costs).first(std::size_t(shown)));
+  auto count = std::max<Index>(8, Index(options.seconds / double(kRepetitions) / one));
+  ranks.broadcast(std::as_writable_bytes(std::span(&count, 1)), 0);
+  std::vector<double> times;
+  std::vector<double> later;
+  for (int i = 0; i < kRepetitions; ++i)
+    times.push_back(seconds_of([&] { bench.steps(count, &later); }) / double(count));
+  std::sort(times.begin(), times.end());
+  result.step_seconds = times[times.size() / 2];
+  result.fastest_seconds = times.front();
+  result.slowest_seconds = times.back();
+  if (!options.config.empty()) return;  // whose rate may be any
+  // The same batches as at first, as many as there were.
+  const std::size_t same = std::min(costs.size(), later.size());
+  const double first = mean(std::span(costs).first(same));
+  const std::size_t skipped = (later.size() - same) / costs.size() * costs.size();
+  const double last = mean(std::span(later).subspan(skipped, same));
+  if (!(last < first)) result.error = fmt::format("the cost does not fall: {} to {}", first, last);
+}
+
 Result measure(const std::string& name, const NetworkDescriptor& network, const Options& options,
                Runtime& runtime, Communicator& ranks) {
   Result result;
   result.shape = name;
   result.optimizer = name_of(network.training.optimizer);
   result.batch = network.training.batch;
-  NetworkDescriptor plain = network;  // nothing random: the check knows no masks
-  plain.denoising = 0.0f;
-  for (LayerDescriptor& layer : plain.layers) layer.dropout = 0.0f;
-  result.error = Bench(plain, runtime, ranks, options).check();
+  const Context context = runtime.context(ranks);
+  context.collectives->let_go_beside(!options.waits);
+  Memory& memory = context.compute.memory;
+  DataSets sets = make_data(network, result.batch * options.batches, options.per_example);
+  result.error = check(network, context, sets);
   if (!result.error.empty()) return result;
 
-  Bench bench(network, runtime, ranks, options);
-  const double first = bench.steps(kBatches);
-  result.first_cost = first;
-  const double one = seconds_of([&] { bench.steps(2); }) / 2.0;
-  auto count = std::max<Index>(
-      kBatches, Index(options.seconds / double(kRepetitions) / one) / kBatches * kBatches);
-  ranks.broadcast(std::as_writable_bytes(std::span(&count, 1)), 0);
-  std::vector<double> times;
-  double last = 0.0;
-  for (int i = 0; i < kRepetitions; ++i)
-    times.push_back(seconds_of([&] { last = bench.steps(count); }) / double(count));
-  std::sort(times.begin(), times.end());
-  result.step_seconds = times[times.size() / 2];
-  result.spread = times.back() / times.front();
-  if (!(last < first)) result.error = fmt::format("the cost does not fall: {} to {}", first, last);
+  const auto [entries, touched] = density_of(*sets.begin()->second, result.batch);
+  if (options.data_on_gpu && !memory.is_host())
+    for (auto& [unused, set] : sets) set = std::make_shared<DeviceDataset>(std::move(set), memory);
+  BenchNetwork bench(network, context, sets, options.batches, result.batch);
+  time_steps(bench, options, ranks, result);
 
-  const Compute& compute = bench.network().context().compute;
-  const auto [entries, touched] = bench.density();
-  const auto work =
-      stage_work(network, double(result.batch), entries, touched, compute.kernels.rounds_operands);
+  const auto work = stage_work(network, double(result.batch), entries, touched,
+                               context.compute.kernels.rounds_operands);
   double flop_seconds = 0.0;
   double byte_seconds = 0.0;
   for (const auto& [stage, needs] : work) {
@@ -261,20 +166,26 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
       flop_seconds += needs.flops / peak_flops(precision_named(options.precision).value());
     byte_seconds += needs.bytes / kBandwidth;
   }
-  if (!compute.memory.is_host()) result.floor_seconds = std::max(flop_seconds, byte_seconds);
+  if (!memory.is_host()) result.floor_seconds = std::max(flop_seconds, byte_seconds);
   result.working_megabytes = double(bench.network().working_bytes()) * 1e-6;
-  result.peak_gigabytes = double(compute.memory.peak_bytes()) * 1e-9;
+  result.peak_gigabytes = double(memory.peak_bytes()) * 1e-9;
   if (options.stages) result.stages = profile(bench, work);
   return result;
+}
+
+// Samples a second of a step that takes so long.
+double rate(const Result& r, double seconds) {
+  return seconds > 0.0 ? double(r.batch) / seconds : 0.0;
 }
 
 void print(const Result& r, const Options& options) {
   if (!r.error.empty()) std::printf("%s: WRONG: %s\n", r.shape.c_str(), r.error.c_str());
   if (r.step_seconds == 0.0) return;
   std::string line =
-      fmt::format("{} batch {}: {} samples/s, {:.3f} ms a step (spread {:.3f})", r.shape, r.batch,
-                  with_thousands((long long)(double(r.batch) / r.step_seconds)),
-                  1e3 * r.step_seconds, r.spread);
+      fmt::format("{} batch {}: {} samples/s ({} to {}), {:.3f} ms a step", r.shape, r.batch,
+                  with_thousands((long long)(rate(r, r.step_seconds))),
+                  with_thousands((long long)(rate(r, r.slowest_seconds))),
+                  with_thousands((long long)(rate(r, r.fastest_seconds))), 1e3 * r.step_seconds);
   if (r.floor_seconds > 0.0)
     line += fmt::format(", floor {:.3f} ms, {:.0f} % of it", 1e3 * r.floor_seconds,
                         100.0 * r.floor_seconds / r.step_seconds);
@@ -301,11 +212,13 @@ std::string json_of(const Result& r, const Options& options, const Runtime& runt
   std::string out = fmt::format(
       "{{\"shape\": \"{}\", \"error\": \"{}\", \"device\": \"{}\", \"ranks\": {}, \"precision\": "
       "\"{}\", "
-      "\"optimizer\": \"{}\", \"batch\": {}, \"samples_per_second\": {:.1f}, \"ms\": {:.5f}, "
+      "\"optimizer\": \"{}\", \"batch\": {}, \"batches\": {}, \"samples_per_second\": {:.1f}, "
+      "\"slowest\": {:.1f}, \"fastest\": {:.1f}, \"ms\": {:.5f}, "
       "\"floor_ms\": {:.5f}, \"working_mb\": {:.2f}, \"peak_gb\": {:.3f}, \"stages\": [",
       r.shape, r.error, runtime.description(), ranks, options.precision, r.optimizer, r.batch,
-      r.step_seconds > 0 ? double(r.batch) / r.step_seconds : 0.0, 1e3 * r.step_seconds,
-      1e3 * r.floor_seconds, r.working_megabytes, r.peak_gigabytes);
+      options.batches, rate(r, r.step_seconds), rate(r, r.slowest_seconds),
+      rate(r, r.fastest_seconds), 1e3 * r.step_seconds, 1e3 * r.floor_seconds, r.working_megabytes,
+      r.peak_gigabytes);
   for (std::size_t i = 0; i < r.stages.size(); ++i)
     out +=
         fmt::format("{}{{\"name\": \"{}\", \"ms\": {:.5f}, \"flop\": {:.0f}, \"bytes\": {:.0f}}}",
@@ -383,6 +296,8 @@ int main(int argc, char** argv) {
   app.add_option("--precision", options.precision)->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
   app.add_option("--optimizer", options.optimizer)->check(CLI::IsMember(names_of<UpdateRule>()));
   app.add_option("--batch", options.batch, "examples of a step; else the shape's");
+  app.add_option("--batches", options.batches, "different batches that the steps rotate over")
+      ->check(CLI::Range(Index(1), Index(1) << 20));
   app.add_option("--per-example", options.per_example, "entries an example, with --config");
   app.add_option("--seconds", options.seconds, "how long to time a network");
   app.add_flag("!--no-stages", options.stages, "leave out the table of stages");
@@ -390,8 +305,10 @@ int main(int argc, char** argv) {
                "sum deltas over blocks in float32 instead of fixed point, to see what that costs");
   app.add_flag("--wait", options.waits,
                "let no collective go on beside other work, to see what that brings");
-  app.add_flag("--data-on-gpu", options.data_on_gpu,
-               "gather batches on the GPU, as the trainer does where data fit");
+  app.add_flag(
+      "--data-on-gpu,!--upload", options.data_on_gpu,
+      "gather batches on the GPU, as the trainer does where data fit, which is the default; "
+      "--upload: from main memory in every step");
   app.add_option("--blocks", options.blocks,
                  "batch x width, least width and multiple of blocks, instead of the device's")
       ->delimiter(',');

@@ -138,6 +138,13 @@ double softmax_cost(const Loss& loss, TargetWeight target_weight, const Row& y,
   return unit * sum;
 }
 
+double output_cost(const NetworkDescriptor& network, const LayerDescriptor& layer, const Row& y,
+                   const TargetRow& target) {
+  return std::holds_alternative<SoftMax>(layer.activation)
+             ? softmax_cost(network.loss, network.target_weight, y, target)
+             : row_cost(network.loss, y, target);
+}
+
 double loss_kink_distance(const Loss& loss, const Row& y, const TargetRow& target) {
   const std::string_view name = name_of(loss);
   double nearest = 1e9;

@@ -37,6 +37,9 @@ double row_cost(const Loss& loss, const Row& y, const TargetRow& target);
 /// Cost of a row of SoftMax outputs.
 double softmax_cost(const Loss& loss, TargetWeight target_weight, const Row& y,
                     const TargetRow& target);
+/// Cost of a row of an output layer, whichever of both it has.
+double output_cost(const NetworkDescriptor& network, const LayerDescriptor& layer, const Row& y,
+                   const TargetRow& target);
 /// How near the outputs of a row come to a point where the loss bends or jumps.
 double loss_kink_distance(const Loss& loss, const Row& y, const TargetRow& target);
 

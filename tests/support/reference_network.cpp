@@ -231,25 +231,15 @@ Activity Network::forward(const Parameters& parameters, const BoundBatch& batch,
   return activity;
 }
 
-double Network::output_cost(int number, const Activity& activity, const BoundBatch& batch) const {
-  const auto at = std::size_t(number);
-  const LayerDescriptor& descriptor = network_.layers[at];
-  const bool is_softmax = std::holds_alternative<SoftMax>(descriptor.activation);
-  double sum = 0.0;
-  for (Index b = 0; b < batch.examples; ++b) {
-    const TargetRow target =
-        target_row(*batch.of_layer[at], b, descriptor.units(), batch.ignore_absent[at]);
-    const Row& y = activity.activity[at][std::size_t(b)];
-    sum += is_softmax ? softmax_cost(network_.loss, network_.target_weight, y, target)
-                      : row_cost(network_.loss, y, target);
-  }
-  return sum;
-}
-
 double Network::cost(const Activity& activity, const BoundBatch& batch) const {
   double sum = 0.0;
-  for (std::size_t i = 0; i < network_.layers.size(); ++i)
-    if (network_.layers[i].kind == LayerKind::output) sum += output_cost(int(i), activity, batch);
+  for (std::size_t i = 0; i < network_.layers.size(); ++i) {
+    const LayerDescriptor& layer = network_.layers[i];
+    if (layer.kind != LayerKind::output) continue;
+    for (Index b = 0; b < batch.examples; ++b)
+      sum += output_cost(network_, layer, activity.activity[i][std::size_t(b)],
+                         target_row(*batch.of_layer[i], b, layer.units(), batch.ignore_absent[i]));
+  }
   return sum;
 }
 

@@ -82,7 +82,6 @@ class Network {
   Rows pre_activation(int layer, const Parameters& parameters, const Activity& activity) const;
   void normalise(int layer, const Parameters& parameters, Activity& activity, Rows& z) const;
   void drop(int layer, Rows& y) const;
-  double output_cost(int layer, const Activity& activity, const BoundBatch& batch) const;
 
   NetworkDescriptor network_;
   Index batch_;

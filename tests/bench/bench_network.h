@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/error.h"
+#include "norn/data/feature_counts.h"
+#include "norn/engine/context.h"
+#include "norn/engine/network.h"
+#include "tests/bench/synthetic.h"
+#include "tests/support/reference_maths.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+/// A network at work on synthetic data: its steps, and whether its costs are right.
+namespace norn::bench {
+
+/// Boolean sets of sparse examples, by name.
+using DataSets = std::map<std::string, std::shared_ptr<Dataset>>;
+
+/// The data sets that a network's layers name. Throws UsageError when a layer has no size.
+inline DataSets make_data(const NetworkDescriptor& network, Index examples, Index per_example) {
+  DataSets sets;
+  for (const LayerDescriptor& layer : network.layers) {
+    if (layer.dataset.empty() || sets.contains(layer.dataset)) continue;
+    if (layer.auto_size)
+      throw UsageError(fmt::format(
+          "layer \"{}\": train_bench makes its own data, so N must be a number", layer.name));
+    sets[layer.dataset] =
+        power_law_dataset(layer.dataset, examples, layer.units(), per_example, 7 + sets.size());
+  }
+  return sets;
+}
+
+inline std::vector<Index> numbers(Index first, Index count) {
+  std::vector<Index> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+/// Entries of the first `examples` examples of a set, and how many units they touch.
+inline std::pair<double, double> density_of(Dataset& set, Index examples) {
+  HostBatch batch;
+  set.gather(numbers(0, examples), batch);
+  const CsrView rows = batch.csr();
+  const std::set<Column> units(rows.column, rows.column + rows.entries());
+  return {double(rows.entries()), double(units.size())};
+}
+
+class BenchNetwork {
+ public:
+  /// Steps rotate over `batches` batches of `examples` of the sets' examples. Sets on a device are
+  /// gathered from there, others are uploaded in every step.
+  BenchNetwork(NetworkDescriptor network, const Context& context, const DataSets& sets,
+               Index batches, Index examples)
+      : descriptor_(std::move(network)), batches_(batches) {
+    std::vector<DatasetShape> shapes;
+    for (const auto& [name, set] : sets) {
+      shapes.push_back({name, 1, {set->info().width(), 1, 1}, true});
+      std::vector<HostBatch>& own = of_set_[name];
+      own.resize(std::size_t(batches));
+      for (Index b = 0; b < batches; ++b)
+        set->gather(numbers(b * examples, examples), own[std::size_t(b)]);
+    }
+    network_ = std::make_unique<Network>(make_graph(descriptor_, shapes, "train_bench"), shapes,
+                                         context, descriptor_.training.batch, Pass::training);
+    for (std::size_t l = 0; l < descriptor_.layers.size(); ++l)
+      if (network_->weights_features(int(l)))
+        weigh_features(int(l), *sets.at(descriptor_.layers[l].dataset));
+    network_->initialise(1);
+  }
+
+  /// The next steps, done when this returns; adds each one's mean cost to `costs`, if any.
+  void steps(Index count, std::vector<double>* costs = nullptr) {
+    const auto finish = [&](int left) {
+      while (network_->steps_in_flight() > left) {
+        const double cost = network_->finish_step().value() / double(network_->batch());
+        if (costs) costs->push_back(cost);
+      }
+    };
+    for (Index i = 0; i < count; ++i) {
+      const std::int64_t number = number_++;
+      network_->begin_step(bound(number % batches_), {number, number / batches_, 1});
+      finish(network_->steps_ahead());
+    }
+    finish(0);
+  }
+  /// Nothing, or how the cost of the first batch differs from the formulas of docs/numerics.md in
+  /// float64 over the network's own outputs. Every rank says the same. For networks without
+  /// dropout, denoising and batch normalisation: their training steps compute other outputs.
+  std::string check() {
+    const BoundBatch batch = bound(0);
+    double expected = 0.0;
+    for (std::size_t l = 0; l < descriptor_.layers.size(); ++l)
+      if (descriptor_.layers[l].kind == LayerKind::output) expected += cost_of(int(l), batch);
+    const double cost = network_->train_step(batch, {0, 0, 1}).value();
+    if (std::abs(cost - expected) <= 2e-4 * std::abs(expected)) return {};
+    return fmt::format("the cost of {} examples is {}, float64 says {}", batch.examples, cost,
+                       expected);
+  }
+
+  Network& network() { return *network_; }
+
+ private:
+  BoundBatch bound(Index number) const {
+    BoundBatch bound;
+    for (const LayerDescriptor& layer : descriptor_.layers) {
+      const HostBatch* host =
+          layer.dataset.empty() ? nullptr : &of_set_.at(layer.dataset)[std::size_t(number)];
+      bound.of_layer.push_back(host);
+      bound.ignore_absent.push_back(false);
+      if (host) bound.examples = host->examples;
+    }
+    return bound;
+  }
+
+  double cost_of(int layer, const BoundBatch& batch) {
+    const LayerDescriptor& output = descriptor_.layers[std::size_t(layer)];
+    const MatrixView<const float> own = network_->outputs(batch, layer);
+    Matrix<float> y(own.rows, own.cols);
+    std::copy(own.data, own.data + own.size(), y.view().data);
+    network_->context().communicator.all_gather_columns(y.view(), network_->shares(layer));
+    double sum = 0.0;
+    for (Index e = 0; e < batch.examples; ++e) {
+      const float* row = y.view().data + e * own.cols;
+      const reference::TargetRow target =
+          reference::target_row(*batch.of_layer[std::size_t(layer)], e, output.units(),
+                                batch.ignore_absent[std::size_t(layer)]);
+      sum +=
+          reference::output_cost(descriptor_, output, reference::Row(row, row + own.cols), target);
+    }
+    return sum;
+  }
+
+  void weigh_features(int layer, Dataset& set) {
+    const LayerDescriptor& descriptor = descriptor_.layers[std::size_t(layer)];
+    std::vector<float> weights;
+    for (const std::int64_t count : count_features(set))
+      weights.push_back(
+          float(feature_weight(descriptor.input_weighting, count, set.info().examples)));
+    network_->set_feature_weights(layer, weights);
+  }
+
+  NetworkDescriptor descriptor_;
+  Index batches_ = 0;
+  std::int64_t number_ = 0;
+  std::map<std::string, std::vector<HostBatch>> of_set_;
+  std::unique_ptr<Network> network_;
+};
+
+}  // namespace norn::bench
