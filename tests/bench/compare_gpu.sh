@@ -1,38 +1,54 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Norn and PyTorch on the same GPU, the same networks and batches, in turn; prints a table and writes it as JSON.
-#   tests/bench/compare_gpu.sh [--rows NAME,NAME] [--limit SECONDS] [--steps N] [--out FOLDER] [--ours | --peers] [--no-strong] [--list]
-#     --rows    these rows only (--list names them); all by default, about 6 minutes
-#     --limit   time for each program of a row [60]; what takes longer counts as failed
-#     --steps   timed steps of the peers [12]
+# Norn and PyTorch on the same GPU, the same networks and data, in turn; prints a Markdown table and writes it as JSON.
+#   tests/bench/compare_gpu.sh [--rows NAME,NAME] [--rounds N] [--limit SECONDS] [--seconds S] [--plain VARIANT,VARIANT]
+#                              [--out FOLDER] [--ours | --peers] [--no-strong] [--list]
+#     --rows    these rows only (--list names them); those with a star there by default
+#     --rounds  how often Norn and the peers take turns [2]
+#     --limit   time for each program of a row [120]; what takes longer counts as failed
+#     --seconds how long each configuration is timed [2]
+#     --plain   of the program that a user would write only these variants (eager, compile, autotune, cce, liger)
 #     --out     where the reports go [build/bench/compare_gpu]
 #     --ours, --peers   only that side
 #     --no-strong   of the peers only the program that a user would write
 # Needs train_bench and predict_bench (build/cuda/bin, else PATH) and a python3 with PyTorch and Triton for CUDA
-# (another one: PYTHON=...). Peers run without dropout. A GPU that does nothing else gives better figures.
+# (another one: PYTHON=...); cut-cross-entropy and liger-kernel where they are installed. Everybody rotates 64 batches that
+# stand on the GPU. Peers run without dropout, on entries that are sorted beforehand, which favours them. A GPU that does
+# nothing else gives better figures.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# name | options of train_bench (predict_bench for top100) | batches of the plain peer, first one that fits counts
+# name | options of train_bench (predict_bench for top100) | batches of the plain peer, first one that fits counts | variants
+sigmoid=eager,compile,autotune softmax=eager,compile,autotune,cce,liger
 rows=(
-  "ml20m-tf32-SGD|--shape ml20m --precision tf32 --optimizer SGD --batch 1024|1024|eager,compile"
-  "ml20m-bf16-Adam|--shape ml20m --precision bf16 --optimizer Adam --batch 1024|1024|eager,compile"
-  "shop500k-tf32-SGD|--shape shop500k --precision tf32 --optimizer SGD --batch 1024|1024|eager,compile"
-  "shop500k-bf16-Adam|--shape shop500k --precision bf16 --optimizer Adam --batch 1024|1024|eager,compile"
-  "shop500k-bf16-Adam-8192|--shape shop500k --precision bf16 --optimizer Adam --batch 8192|8192|eager,compile"
-  "shop10m-bf16-SGD|--shape shop10m --precision bf16 --optimizer SGD --batch 1024|1024 256|eager"
-  "shop10m-bf16-Adam|--shape shop10m --precision bf16 --optimizer Adam --batch 1024|1024 256|eager"
-  "top100||1024|"
+  "ml20m-tf32-SGD*|--shape ml20m --precision tf32 --optimizer SGD --batch 1024|1024|$sigmoid"
+  "ml20m-tf32-Adam|--shape ml20m --precision tf32 --optimizer Adam --batch 1024|1024|$sigmoid"
+  "ml20m-bf16-Adam*|--shape ml20m --precision bf16 --optimizer Adam --batch 1024|1024|$sigmoid"
+  "shop500k-tf32-SGD*|--shape shop500k --precision tf32 --optimizer SGD --batch 1024|1024|$sigmoid"
+  "shop500k-bf16-Adam*|--shape shop500k --precision bf16 --optimizer Adam --batch 1024|1024|$sigmoid"
+  "shop500k-bf16-Adam-8192*|--shape shop500k --precision bf16 --optimizer Adam --batch 8192|8192|$sigmoid"
+  "shop10m-tf32-SGD|--shape shop10m --precision tf32 --optimizer SGD --batch 1024|1024 256|eager"
+  "shop10m-bf16-SGD*|--shape shop10m --precision bf16 --optimizer SGD --batch 1024|1024 256|eager"
+  "shop10m-bf16-Adam*|--shape shop10m --precision bf16 --optimizer Adam --batch 1024|1024 256|eager"
 )
+for network in wide500k_softmax wide1m_softmax; do
+  for rest in "tf32 SGD" "tf32 Adam" "bf16 SGD" "bf16 Adam"; do
+    read -r precision optimizer <<< "$rest"
+    rows+=("$network-$precision-$optimizer*|--shape $network --precision $precision --optimizer $optimizer --batch 1024|1024|$softmax")
+  done
+done
+rows+=("top100*||1024|")
 
-wanted="" limit=60 steps=12 out=build/bench/compare_gpu sides="ours peers" strong=yes
-usage() { sed -n '3,13s/^# \{0,1\}//p' "$0"; }
+wanted="" rounds=2 limit=120 seconds=2 plain="" out=build/bench/compare_gpu sides="ours peers" strong=yes
+usage() { sed -n '3,18s/^# \{0,1\}//p' "$0"; }
 need_value() { [ "$#" -ge 2 ] || { echo "compare_gpu.sh: $1 needs a value" >&2; exit 2; }; }
 while [ "$#" -gt 0 ]; do
   case "$1" in
     --rows) need_value "$@"; wanted=$2; shift ;;
+    --rounds) need_value "$@"; rounds=$2; shift ;;
     --limit) need_value "$@"; limit=$2; shift ;;
-    --steps) need_value "$@"; steps=$2; shift ;;
+    --seconds) need_value "$@"; seconds=$2; shift ;;
+    --plain) need_value "$@"; plain=$2; shift ;;
     --out) need_value "$@"; out=$2; shift ;;
     --ours) sides="ours" ;;
     --peers) sides="peers" ;;
@@ -43,8 +59,9 @@ while [ "$#" -gt 0 ]; do
   esac
   shift
 done
+names=$(printf '%s\n' "${rows[@]%%|*}" | tr -d '*')
 for name in ${wanted//,/ }; do
-  printf '%s\n' "${rows[@]%%|*}" | grep -qx -- "$name" || { echo "compare_gpu.sh: no row '$name'; see --list" >&2; exit 2; }
+  grep -qx -- "$name" <<< "$names" || { echo "compare_gpu.sh: no row '$name'; see --list" >&2; exit 2; }
 done
 
 python=${PYTHON:-python3}
@@ -56,7 +73,7 @@ program() {
 # attempt LABEL COMMAND...: with the time limit; what it says is kept, and shown when it fails.
 attempt() {
   local started=$SECONDS status=0
-  timeout "$limit" "${@:2}" > "$out/$1.log" 2>&1 || status=$?
+  timeout "$limit" "${@:2}" >> "$out/$1.log" 2>&1 || status=$?
   [ "$status" -eq 0 ] || tail -n 5 "$out/$1.log" >&2
   [ "$status" -ne 124 ] || echo '{"error": "time limit"}' >> "$out/$1.jsonl"
   printf '  %-40s %3d s%s\n' "$1" $((SECONDS - started)) "$([ "$status" -eq 0 ] || echo "  FAILED ($status)")"
@@ -68,41 +85,75 @@ run_ours() {
   bench=$(program "$2") || { echo "  $2 is neither in build/cuda/bin nor in PATH"; failed=yes; return 0; }
   attempt "$1.ours" "$bench" "${@:3}" --json "$out/$1.ours.jsonl"
 }
-# run_peers ROW BATCHES VARIANTS OPTION...: of the plain peer; the strong one has the variants that it knows.
-run_peers() {
-  local row=$1 batch options=("${@:4}")
-  for batch in $2; do
-    attempt "$row.plain" "$python" "$peers/pytorch_gpu.py" "${options[@]}" --batch "$batch" --variant "$3" \
-      --steps "$steps" --json "$out/$row.plain.jsonl"
-    grep -q '"error"' "$out/$row.plain.jsonl" || break
+# run_plain ROW BATCHES VARIANTS OPTION...: each variant by itself, so that one's time does not become another's.
+run_plain() {
+  local row=$1 batch variant
+  for variant in ${3//,/ }; do
+    [ -z "$plain" ] || [[ ",$plain," == *",$variant,"* ]] || continue
+    for batch in $2; do
+      attempt "$row.plain" "$python" "$peers/pytorch_gpu.py" "${@:4}" --batch "$batch" --variant "$variant" \
+        --seconds "$seconds" --json "$out/$row.plain.jsonl"
+      tail -n 1 "$out/$row.plain.jsonl" | grep -q '"out of memory"' || break
+    done
   done
+}
+# run_strong ROW OPTION...: with Adam both ways of updating rows of the input weights.
+run_strong() {
   [ "$strong" = yes ] || return 0
-  attempt "$row.strong" "$python" "$peers/pytorch_strong.py" "${options[@]}" --variant blocks,overlap,fused \
-    --steps "$steps" --json "$out/$row.strong.jsonl"
+  attempt "$1.strong" "$python" "$peers/pytorch_strong.py" "${@:2}" --variant blocks,overlap,fused --rows lazy,all \
+    --seconds "$seconds" --json "$out/$1.strong.jsonl"
+}
+# run_top100 SIDE
+run_top100() {
+  if [ "$1" = ours ]; then
+    run_ours top100 predict_bench
+    return 0
+  fi
+  local variant
+  for variant in plain:topk strong:groups; do
+    [ "$strong" = yes ] || [ "${variant%:*}" = plain ] || continue
+    attempt "top100.${variant%:*}" "$python" "$peers/pytorch_topk.py" --variant "${variant#*:}" --seconds "$seconds" \
+      --json "$out/top100.${variant%:*}.jsonl"
+  done
+}
+# run_row ROW
+run_row() {
+  local name options batches variants words side
+  IFS='|' read -r name options batches variants <<< "$1"
+  read -r -a words <<< "$options"
+  for side in $sides; do
+    if [ "${name%\*}" = top100 ]; then
+      run_top100 "$side"
+    elif [ "$side" = ours ]; then
+      run_ours "${name%\*}" train_bench --device cuda --seconds "$seconds" --no-stages "${words[@]}"
+    else
+      run_plain "${name%\*}" "$batches" "$variants" "${words[@]}"
+      run_strong "${name%\*}" "${words[@]}"
+    fi
+  done
 }
 
 mkdir -p "$out"
 failed=no
-names=()
+chosen=()
 for row in "${rows[@]}"; do
-  IFS='|' read -r name options batches variants <<< "$row"
-  [ -z "$wanted" ] || [[ ",$wanted," == *",$name,"* ]] || continue
-  names+=("$name")
-  rm -f "$out/$name".*
-  echo "$name  [$((SECONDS / 60)) min $((SECONDS % 60)) s]"
-  read -r -a words <<< "$options"
-  if [ "$name" = top100 ]; then
-    [[ "$sides" != *ours* ]] || run_ours "$name" predict_bench
-    for variant in plain:topk strong:groups; do
-      [ "$strong" = yes ] || [ "${variant%:*}" = plain ] || continue
-      [[ "$sides" != *peers* ]] || attempt "$name.${variant%:*}" "$python" "$peers/pytorch_topk.py" \
-        --variant "${variant#*:}" --json "$out/$name.${variant%:*}.jsonl"
-    done
-    continue
+  name=${row%%|*}
+  if [ -n "$wanted" ]; then
+    [[ ",$wanted," == *",${name%\*},"* ]] || continue
+  else
+    [[ "$name" == *\* ]] || continue
   fi
-  [[ "$sides" != *ours* ]] || run_ours "$name" train_bench --device cuda "${words[@]}"
-  [[ "$sides" != *peers* ]] || run_peers "$name" "$batches" "$variants" "${words[@]}"
+  chosen+=("$row")
+  rm -f "$out/${name%\*}".*
+done
+for round in $(seq "$rounds"); do
+  for row in "${chosen[@]}"; do
+    name=${row%%|*}
+    echo "round $round: ${name%\*}  [$((SECONDS / 60)) min $((SECONDS % 60)) s]"
+    run_row "$row"
+  done
 done
 
-"$python" "$peers/comparison_table.py" "$out" "${names[@]}"
+names=("${chosen[@]%%|*}")
+"$python" "$peers/comparison_table.py" "$out" "${names[@]%\*}"
 [ "$failed" = no ] || { echo "compare_gpu: a program failed; its words are in $out" >&2; exit 1; }

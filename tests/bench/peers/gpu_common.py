@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the GPU peers share: the three shapes, their synthetic data, timing by CUDA events, one JSON line a run."""
+"""What the GPU peers share: the networks, their synthetic data, timing by CUDA events, one JSON line a run."""
 import argparse
 import dataclasses
 import gc
 import json
 import math
-import statistics
 import sys
 import traceback
 
 import torch
+import torch.nn.functional as F
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,14 +18,22 @@ class Shape:
     hidden: tuple
     nonzeros: int  # items of an example
     dropout: float  # of hidden units, when it is asked for
+    softmax: bool = False  # outputs share a SoftMax, and every item of an example counts 1; else each has a sigmoid
+
+    @property
+    def output_bias(self):
+        return 0.0 if self.softmax else -5.0
 
 
 SHAPES = {
     "ml20m": Shape(27278, (1536, 1536, 1536), 144, 0.37),
     "shop500k": Shape(500000, (1024,), 100, 0.0),
     "shop10m": Shape(10000000, (256,), 100, 0.0),
+    "wide500k_softmax": Shape(500000, (128,), 100, 0.0, softmax=True),
+    "wide1m_softmax": Shape(1000000, (256,), 100, 0.0, softmax=True),
 }
-BATCHES = 4  # that a run rotates
+BATCHES = 64  # that a run rotates
+REPETITIONS = 5  # of which the median counts
 SGD_RATE, ADAM_RATE, BETAS, EPSILON = 1e-2, 1e-4, (0.9, 0.999), 1e-8
 
 
@@ -45,12 +53,12 @@ def power_law_items(examples, width, nonzeros, generator, device):
     return items.gather(1, kept).sort(dim=1).values
 
 
-def make_batches(shape, batch, device, seed=7):
+def make_batches(shape, batch, device, seed=7, count=BATCHES):
     generator = torch.Generator(device=device).manual_seed(seed)
-    return [power_law_items(batch, shape.width, shape.nonzeros, generator, device) for _ in range(BATCHES)]
+    return [power_law_items(batch, shape.width, shape.nonzeros, generator, device) for _ in range(count)]
 
 
-def make_weights(shape, device, seed=1, output_bias=-5.0):
+def make_weights(shape, device, seed=1):
     """Xavier weights [units, inputs] and biases of all layers; the first layer's lie as [inputs, units]."""
     generator = torch.Generator(device=device).manual_seed(seed)
     sizes = [shape.width, *shape.hidden, shape.width]
@@ -59,7 +67,7 @@ def make_weights(shape, device, seed=1, output_bias=-5.0):
         rows, columns = (inputs, units) if i == 0 else (units, inputs)
         scale = math.sqrt(6.0 / (inputs + units))
         weights.append(torch.empty(rows, columns, device=device).uniform_(-scale, scale, generator=generator))
-        biases.append(torch.full((units,), output_bias if i == len(sizes) - 2 else 0.0, device=device))
+        biases.append(torch.full((units,), shape.output_bias if i == len(sizes) - 2 else 0.0, device=device))
     return weights, biases
 
 
@@ -69,19 +77,55 @@ def set_precision(precision):
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
-def milliseconds(step, steps, warmup):
-    """The median time of a step, from one event to the next, and the slowest and fastest."""
+def loss_of_logits(logits, items, shape):
+    """Summed over units, mean over the batch; with SoftMax the multinomial likelihood of the items."""
+    if shape.softmax:
+        total = torch.logsumexp(logits, 1) * items.shape[1] - logits.gather(1, items).sum(1, dtype=torch.float32)
+        return total.mean()
+    target = torch.zeros_like(logits).scatter_(1, items, 1.0)
+    return F.binary_cross_entropy_with_logits(logits, target, reduction="sum") / len(items)
+
+
+def exact_loss(weights, biases, items, shape, block=65536):
+    """loss_of_logits in float64, from weights as make_weights gives them, some output units at a time."""
+    h = F.embedding_bag(items, weights[0].detach(), mode="sum").double() + biases[0].double()
+    for weight, bias in zip(weights[1:-1], biases[1:-1]):
+        h = F.linear(F.relu(h), weight.double(), bias.double())
+    h = F.relu(h)
+    positive = torch.zeros(len(items), dtype=torch.float64, device=items.device)
+    for start in range(0, items.shape[1], 16):
+        chosen = items[:, start : start + 16]
+        logits = (weights[-1][chosen].double() * h.unsqueeze(1)).sum(2) + biases[-1][chosen].double()
+        positive += logits.sum(1)
+    parts = []
+    for first in range(0, shape.width, block):
+        z = F.linear(h, weights[-1][first : first + block].double(), biases[-1][first : first + block].double())
+        parts.append(torch.logsumexp(z, 1) if shape.softmax else F.softplus(z).sum(1))
+    parts = torch.stack(parts)
+    rest = torch.logsumexp(parts, 0) * items.shape[1] if shape.softmax else parts.sum(0)
+    return float((rest - positive).mean())
+
+
+def timed(step, batch, args, warmup):
+    """step(i) again and again: samples a second of the median repetition, the slowest and the fastest, by events."""
     for i in range(warmup):
         step(i)
     torch.cuda.synchronize()
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
-    events[0].record()
-    for i in range(steps):
-        step(warmup + i)
-        events[i + 1].record()
-    torch.cuda.synchronize()
-    times = [a.elapsed_time(b) for a, b in zip(events, events[1:])]
-    return statistics.median(times), min(times), max(times)
+
+    def milliseconds(first, count):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for i in range(first, first + count):
+            step(i)
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) / count
+
+    count = max(4, int(1e3 * args.seconds / REPETITIONS / milliseconds(warmup, 2)))
+    times = sorted(milliseconds(warmup + 2 + n * count, count) for n in range(REPETITIONS))
+    rate = [round(batch / time * 1e3, 1) for time in times]
+    return {"samples_per_second": rate[len(rate) // 2], "slowest": rate[-1], "fastest": rate[0],
+            "ms": round(times[len(times) // 2], 4), "batches": BATCHES}
 
 
 def argument_parser(text, variants, precisions):
@@ -100,8 +144,7 @@ def argument_parser(text, variants, precisions):
     parser.add_argument("--variant", type=choices(variants), default=variants[:1], help=", ".join(variants))
     parser.add_argument("--precision", type=choices(precisions), default=precisions[-1:], help=", ".join(precisions))
     parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=12, help="timed steps")
-    parser.add_argument("--warmup", type=int, default=4, help="steps before them")
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long to time a configuration")
     parser.add_argument("--json", help="append the lines to this file too")
     return parser, choices
 
@@ -115,7 +158,8 @@ def report(args, result):
 
 
 def run(args, result, measure):
-    """Calls measure(), which returns more fields; running out of memory is a result too. Returns whether it is fine."""
+    """Calls measure(), which returns more fields; to run out of memory, or to miss a package, is a result too. Returns
+    whether it is fine."""
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -124,6 +168,8 @@ def run(args, result, measure):
         result.update(measure())
     except torch.cuda.OutOfMemoryError:
         result["error"] = "out of memory"
+    except ModuleNotFoundError as problem:
+        result["error"] = str(problem)
     except Exception as problem:  # noqa: BLE001: the other configurations are still run
         if "out of memory" in str(problem):
             result["error"] = "out of memory"

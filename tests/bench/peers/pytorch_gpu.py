@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The autoencoders of Norn's GPU benchmarks in PyTorch, as a user of it would write them.
 
-EmbeddingBag on the items, Linear layers, binary cross entropy against a dense 0/1 target, autograd, a stock
-optimizer. bf16 is autocast; bf16_weights holds the weights themselves in bf16. Prints one JSON line a configuration."""
+EmbeddingBag on the items, Linear layers, binary cross entropy against a dense 0/1 target or SoftMax's likelihood,
+autograd, a stock optimizer. bf16 is autocast; bf16_weights holds the weights themselves in bf16. compile and autotune:
+torch.compile by default, and with mode max-autotune. cce and liger (SoftMax only): the cross entropies of the packages
+cut-cross-entropy and liger-kernel, which hold no whole logits. The losses of the first steps are compared with float64
+before anything is timed. Prints one JSON line a configuration."""
 import sys
 
 import torch
 import torch.nn.functional as F
 
 import gpu_common
+import linear_losses
+
+VARIANTS = ["eager", "compile", "autotune", *linear_losses.LOSSES]
+TOLERANCE = {"fp32": 1e-4, "tf32": 1e-3, "bf16": 1e-2, "bf16_weights": 5e-2}  # of the loss
+CHECKED_STEPS = 2
 
 
 class Autoencoder(torch.nn.Module):
@@ -26,54 +34,79 @@ class Autoencoder(torch.nn.Module):
             layer.weight, layer.bias = torch.nn.Parameter(weight), torch.nn.Parameter(bias)
             self.rest.append(layer)
 
-    def forward(self, items):
+    def hidden(self, items):
+        """What the last layer sees."""
         h = self.first(items) + self.first_bias
-        for layer in self.rest:
+        for layer in self.rest[:-1]:
             h = layer(F.dropout(F.relu(h), self.dropout, self.training))
-        return h
+        return F.dropout(F.relu(h), self.dropout, self.training)
+
+    def parameters_by_layer(self):
+        return ([self.first.weight, *(layer.weight for layer in self.rest)],
+                [self.first_bias, *(layer.bias for layer in self.rest)])
 
 
-def loss_of(model, items, width):
-    """Summed over units, mean over the batch."""
-    target = torch.zeros(items.shape[0], width, device=items.device, dtype=model.first.weight.dtype)
-    target.scatter_(1, items, 1.0)
-    return F.binary_cross_entropy_with_logits(model(items), target, reduction="sum") / items.shape[0]
+def loss_of(model, items, shape):
+    return gpu_common.loss_of_logits(model.rest[-1](model.hidden(items)), items, shape)
 
 
-def make_optimizer(name, model):
+def loss_function(variant):
+    if variant in linear_losses.LOSSES:
+        return linear_losses.function(variant)
+    if variant == "eager":
+        return loss_of
+    return torch.compile(loss_of, mode="max-autotune-no-cudagraphs" if variant == "autotune" else None)
+
+
+def make_optimizer(name, model, fused=True):
     if name == "SGD":
-        return torch.optim.SGD(model.parameters(), lr=gpu_common.SGD_RATE, fused=True)
+        return torch.optim.SGD(model.parameters(), lr=gpu_common.SGD_RATE, fused=fused)
     return torch.optim.Adam(model.parameters(), lr=gpu_common.ADAM_RATE, betas=gpu_common.BETAS,
-                            eps=gpu_common.EPSILON, fused=True)
+                            eps=gpu_common.EPSILON, fused=fused)
+
+
+class Training:
+    """step(items) trains on a batch; the losses so far are in .losses."""
+
+    def __init__(self, model, function, optimizer, shape, precision, device="cuda"):
+        self.model, self.function, self.optimizer, self.shape = model, function, optimizer, shape
+        self.precision, self.device, self.losses = precision, device, []
+
+    def __call__(self, items):
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bf16"):
+            loss = self.function(self.model, items, self.shape)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        self.losses.append(loss.detach())
+
+    def check(self, batches):
+        """The first steps, each one's loss against that of the weights before it in float64."""
+        for items in batches[:CHECKED_STEPS]:
+            with torch.no_grad():
+                exact = gpu_common.exact_loss(*self.model.parameters_by_layer(), items, self.shape)
+            self(items)
+            if not abs(float(self.losses[-1]) / exact - 1.0) < TOLERANCE[self.precision]:
+                raise RuntimeError(f"the loss is {float(self.losses[-1])}, float64 says {exact}")
 
 
 def measure(args, shape, variant, precision, optimizer_name):
     gpu_common.set_precision(precision)
     batches = gpu_common.make_batches(shape, args.batch, "cuda")
+    if variant in linear_losses.LOSSES:
+        linear_losses.verify(variant, precision)
     model = Autoencoder(shape, shape.dropout if args.dropout else 0.0, "cuda")
     if precision == "bf16_weights":
         model = model.bfloat16()
-    optimizer = make_optimizer(optimizer_name, model)
-    function = torch.compile(loss_of) if variant == "compile" else loss_of
-    losses = []
-
-    def step(i):
-        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
-            loss = function(model, batches[i % len(batches)], shape.width)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-
-    median, fastest, slowest = gpu_common.milliseconds(step, args.steps, args.warmup)
-    first, last = float(losses[0]), float(losses[-1])
-    return {"samples_per_s": round(args.batch / median * 1e3, 1), "ms": round(median, 3),
-            "ms_min": round(fastest, 3), "ms_max": round(slowest, 3), "first_loss": first, "last_loss": last}
+    training = Training(model, loss_function(variant), make_optimizer(optimizer_name, model), shape, precision)
+    if not args.dropout:
+        training.check(batches)
+    result = gpu_common.timed(lambda i: training(batches[i % len(batches)]), args.batch, args, warmup=4)
+    return result | {"first_loss": float(training.losses[0]), "last_loss": float(training.losses[-1])}
 
 
 def main():
-    parser, choices = gpu_common.argument_parser(
-        __doc__, ["eager", "compile"], ["fp32", "bf16_weights", "bf16", "tf32"])
+    parser, choices = gpu_common.argument_parser(__doc__, VARIANTS, ["fp32", "bf16_weights", "bf16", "tf32"])
     parser.add_argument("--optimizer", type=choices(["SGD", "Adam"]), default=["SGD"], help="SGD, Adam")
     parser.add_argument("--dropout", action="store_true", help="with the shape's dropout of hidden units (ml20m: 0.37)")
     args = parser.parse_args()

@@ -3,8 +3,10 @@
 
 blocks: the output layer in blocks of units that stay in cache, gradients by hand, updates at once, one CUDA graph
 a step. overlap: the updates of a block run beside the products of the next. fused: activation and loss in the forward
-product's kernel, a Triton one. Two steps of a small network are compared with autograd before anything is timed. Prints
-one JSON line a configuration."""
+product's kernel, a Triton one. With Adam, rows of the input weights that a batch does not touch wait until one does
+(--rows). Some steps of a small network are compared with autograd before anything is timed. Prints one JSON line a
+configuration."""
+import itertools
 import sys
 
 import torch
@@ -13,8 +15,9 @@ import torch.nn.functional as F
 import gpu_common
 import strong_step
 
-SMALL = gpu_common.Shape(3000, (128, 256, 128), 20, 0.0)
-SMALL_BATCH, SMALL_BLOCK = 128, 1024
+SMALL = {False: gpu_common.Shape(3000, (128, 256, 128), 20, 0.0),
+         True: gpu_common.Shape(3000, (128,), 20, 0.0, softmax=True)}
+SMALL_BATCH, SMALL_BLOCK, SMALL_STEPS = 16, 1024, 4
 LOSS_TOLERANCE = 1e-3
 # Largest relative difference of the weights' changes from autograd's in float32, which grows with every layer that the
 # gradient has passed. Adam's first steps turn a gradient into about its sign: rounding of those near zero shows in full.
@@ -25,8 +28,9 @@ TOLERANCE = {("fp32", "SGD"): 1e-4, ("fp32", "Adam"): 1e-2, ("tf32", "SGD"): 2e-
 class Plain:
     """The reference: autograd in float32."""
 
-    def __init__(self, optimizer, device):
-        weights, biases = gpu_common.make_weights(SMALL, device)
+    def __init__(self, shape, optimizer, device):
+        self.shape = shape
+        weights, biases = gpu_common.make_weights(shape, device)
         self.start = [t.clone() for t in weights + biases]
         self.weights = [w.requires_grad_() for w in weights]
         self.biases = [b.requires_grad_() for b in biases]
@@ -38,27 +42,29 @@ class Plain:
         h = F.embedding_bag(items, self.weights[0], mode="sum") + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:]):
             h = F.linear(F.relu(h), weight, bias)
-        target = torch.zeros_like(h).scatter_(1, items, 1.0)
-        loss = F.binary_cross_entropy_with_logits(h, target, reduction="sum") / len(items)
+        loss = gpu_common.loss_of_logits(h, items, self.shape)
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
         return float(loss.detach())
 
 
-def verify(variant, precision, optimizer, device="cuda", steps=2):
+def verify(variant, precision, optimizer, rows, is_softmax, device="cuda"):
     """The largest relative difference of the weights' changes from the reference's."""
-    batches = gpu_common.make_batches(SMALL, SMALL_BATCH, device)
+    small = SMALL[is_softmax]
+    batches = gpu_common.make_batches(small, SMALL_BATCH, device, count=SMALL_STEPS)
     gpu_common.set_precision("fp32")
-    plain = Plain(optimizer, device)
-    expected = [plain(items) for items in batches[:steps]]
+    plain = Plain(small, optimizer, device)
+    expected = [plain(items) for items in batches]
     gpu_common.set_precision(precision)
-    step = strong_step.StrongStep(SMALL, SMALL_BATCH, variant, precision, optimizer, SMALL_BLOCK, 0.0, device)
+    step = strong_step.StrongStep(small, SMALL_BATCH, variant, precision, optimizer, SMALL_BLOCK, 0.0, device, rows)
     worst = 0.0
-    for entries, loss in zip(strong_step.Entries.of_batches(batches, SMALL.width), expected):
+    for entries, loss in zip(strong_step.Entries.of_batches(batches, small.width), expected):
         step(entries)
         if not abs(float(step.loss) / loss - 1.0) < LOSS_TOLERANCE:
             raise RuntimeError(f"{variant} {precision} {optimizer}: loss {float(step.loss)}, autograd's {loss}")
+    step.now += 1
+    step.catch_up(torch.arange(small.width, device=device))
     for mine, theirs, start in zip(step.weights + step.biases, plain.weights + plain.biases, plain.start):
         change = theirs.detach() - start
         worst = max(worst, float((mine.value[: len(start)] - theirs.detach()).norm() / change.norm()))
@@ -69,21 +75,23 @@ def verify(variant, precision, optimizer, device="cuda", steps=2):
     return worst
 
 
-def measure(args, shape, variant, precision, optimizer):
-    difference = verify(variant, precision, optimizer)
+def measure(args, shape, variant, precision, optimizer, rows):
+    difference = verify(variant, precision, optimizer, rows, shape.softmax)
     gpu_common.set_precision(precision)
     batches = strong_step.Entries.of_batches(gpu_common.make_batches(shape, args.batch, "cuda"), shape.width)
     step = strong_step.StrongStep(shape, args.batch, variant, precision, optimizer, args.block,
-                                  shape.dropout if args.dropout else 0.0, "cuda")
+                                  shape.dropout if args.dropout else 0.0, "cuda", rows)
     step(batches[0])
     first = float(step.loss)
     if args.profile:
         profile(step, batches[0])
     run = step if args.no_graph else strong_step.GraphedStep(step, batches[1])
-    median, fastest, slowest = gpu_common.milliseconds(lambda i: run(batches[i % len(batches)]), args.steps, args.warmup)
-    return {"samples_per_s": round(args.batch / median * 1e3, 1), "ms": round(median, 3), "block": step.block,
-            "ms_min": round(fastest, 3), "ms_max": round(slowest, 3), "first_loss": first,
-            "last_loss": float(step.loss), "difference": float(f"{difference:.2g}")}
+    # Once round first: rows then lag as they do in the middle of an epoch.
+    result = gpu_common.timed(lambda i: run(batches[i % len(batches)]), args.batch, args, warmup=len(batches))
+    if int(step.now) >= strong_step.LONGEST:
+        raise RuntimeError("more steps than corrections are known for: a smaller --seconds")
+    return result | {"block": step.block, "first_loss": first, "last_loss": float(step.loss),
+                     "difference": float(f"{difference:.2g}")}
 
 
 def profile(step, entries):
@@ -100,6 +108,8 @@ def main():
     parser, choices = gpu_common.argument_parser(__doc__, strong_step.VARIANTS, ["fp32", "tf32", "bf16"])
     parser.add_argument("--optimizer", type=choices(["SGD", "Adam"]), default=["SGD"], help="SGD, Adam")
     parser.add_argument("--dropout", action="store_true", help="with the shape's dropout of hidden units (ml20m: 0.37)")
+    parser.add_argument("--rows", type=choices(strong_step.ROWS), default=strong_step.ROWS[:1],
+                        help="of the input weights that Adam updates in a step: lazy (those of the batch), all")
     parser.add_argument("--block", type=int, default=0, help="output units at a time [32768; narrow layers have more]")
     parser.add_argument("--no-graph", action="store_true", help="without a CUDA graph")
     parser.add_argument("--profile", action="store_true", help="print the time of every kernel too")
@@ -111,18 +121,20 @@ def main():
         gpu_common.need_gpu()
     shape = gpu_common.SHAPES[args.shape]
     fine = True
-    for precision in args.precision:
-        for optimizer in args.optimizer:
-            for variant in args.variant:
-                if variant == "fused" and precision == "fp32" and device == "cuda":
-                    continue  # Triton's products of float32 are tf32 there
-                result = {"peer": gpu_common.peer_name(), "program": "pytorch_strong", "shape": args.shape,
-                          "variant": variant, "precision": precision, "optimizer": optimizer, "batch": args.batch,
-                          "dropout": bool(args.dropout)}
-                if args.verify:
-                    print(variant, precision, optimizer, f"{verify(variant, precision, optimizer, device):.2e}")
-                    continue
-                fine &= gpu_common.run(args, result, lambda: measure(args, shape, variant, precision, optimizer))
+    for precision, optimizer, variant in itertools.product(args.precision, args.optimizer, args.variant):
+        if variant == "fused" and precision == "fp32" and device == "cuda":
+            continue  # Triton's products of float32 are tf32 there
+        for rows in args.rows if optimizer == "Adam" else args.rows[:1]:
+            result = {"peer": gpu_common.peer_name(), "program": "pytorch_strong", "shape": args.shape,
+                      "variant": variant, "precision": precision, "optimizer": optimizer, "batch": args.batch,
+                      "dropout": bool(args.dropout)}
+            if optimizer == "Adam":
+                result["rows"] = rows
+            if args.verify:
+                worst = verify(variant, precision, optimizer, rows, shape.softmax, device)
+                print(variant, precision, optimizer, rows, f"{worst:.2e}")
+                continue
+            fine &= gpu_common.run(args, result, lambda: measure(args, shape, variant, precision, optimizer, rows))
     return 0 if fine else 1
 
 

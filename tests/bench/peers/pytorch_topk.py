@@ -108,15 +108,13 @@ def measure(args, variant):
     shape = gpu_common.SHAPES[args.shape]
     model = Model(shape, "cuda")
     batches = gpu_common.make_batches(shape, args.batch, "cuda")
-    median, fastest, slowest = gpu_common.milliseconds(
-        lambda i: METHODS[variant](model, batches[i % len(batches)], args.top, args.block), args.steps, args.warmup)
-    return {"users_per_s": round(args.batch / median * 1e3, 1), "ms": round(median, 3), "ms_min": round(fastest, 3),
-            "ms_max": round(slowest, 3)}
+    return gpu_common.timed(lambda i: METHODS[variant](model, batches[i % len(batches)], args.top, args.block),
+                            args.batch, args, warmup=2)
 
 
 def main():
     parser, _ = gpu_common.argument_parser(__doc__, list(METHODS), ["bf16"])
-    parser.set_defaults(shape="shop10m", steps=8, warmup=2)
+    parser.set_defaults(shape="shop10m")
     parser.add_argument("--top", type=int, default=100)
     parser.add_argument("--block", type=int, default=65536, help="items at a time of the variant topk")
     parser.add_argument("--verify", action="store_true", 

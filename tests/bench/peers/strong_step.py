@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training step without autograd, for pytorch_strong.py: the output layer in blocks of units, gradients by hand,
-bf16 operands beside float32 weights, update rules in Triton.
+bf16 operands beside float32 weights, update rules in Triton. With Adam the rows of the input weights are either all
+updated in every step, or only those that a batch touches, after the steps that they have missed (lazy); the results are
+the same.
 
 Tried and slower on an H200: the update inside a Triton kernel for the weight gradient (7.6 ms where cuBLAS and the
 separate update take 4.9 ms on shop500k)."""
@@ -14,7 +16,10 @@ import gpu_common
 import triton_kernels as kernels
 
 VARIANTS = ["blocks", "overlap", "fused"]
+ROWS = ["lazy", "all"]
 ALIGNMENT = 128  # of the number of output units
+PART = 4096  # neighbours whose largest logit is found by a program
+LONGEST = 1 << 16  # steps that a run may make
 SEVERAL = 32  # positives of a program
 
 
@@ -90,10 +95,11 @@ def product(a, b):
 class StrongStep:
     """step(entries) trains on a batch; the last loss is in .loss (a tensor on the device)."""
 
-    def __init__(self, shape, batch, variant, precision, optimizer, block, dropout, device):
+    def __init__(self, shape, batch, variant, precision, optimizer, block, dropout, device, rows="lazy"):
         self.shape, self.batch, self.variant, self.block = shape, batch, variant, block
         self.dropout, self.device = dropout, device
         self.is_adam = optimizer == "Adam"
+        self.is_lazy = self.is_adam and rows == "lazy"
         self.rate = gpu_common.ADAM_RATE if self.is_adam else gpu_common.SGD_RATE
         self.operand = torch.bfloat16 if precision == "bf16" else torch.float32
         weights, biases = gpu_common.make_weights(shape, device)
@@ -114,7 +120,9 @@ class StrongStep:
         self.block = min(self.block or max(32768, 2**24 // self.shape.hidden[-1]), self.units)
         if self.block % ALIGNMENT:
             raise ValueError(f"a block must have a multiple of {ALIGNMENT} units")
-        self.x = torch.empty(self.batch * self.block, dtype=self.operand, device=self.device)
+        # A row's SoftMax is known when all of its logits are there.
+        held = self.units if self.shape.softmax else self.block
+        self.x = torch.empty(self.batch * held, dtype=self.operand, device=self.device)
         self.block_gradients = [torch.empty(self.block, self.shape.hidden[-1], dtype=self.operand, device=self.device)
                                 for _ in range(buffers)]
         self.cost = zeros(max(65536, triton.cdiv(self.block, 64) * triton.cdiv(self.batch, 64)))
@@ -123,12 +131,21 @@ class StrongStep:
         tiles = triton.cdiv(self.batch, 128) * triton.cdiv(self.shape.hidden[-1], 256)
         self.splits = triton.next_power_of_2(triton.cdiv(128, tiles))
         self.loss = zeros(1)
-        self.time = torch.zeros(1, dtype=torch.float64, device=self.device)
-        self.betas = torch.tensor(gpu_common.BETAS, dtype=torch.float64, device=self.device)
+        self.now = torch.zeros(1, dtype=torch.int64, device=self.device)
+        times = torch.arange(LONGEST, dtype=torch.float64, device=self.device).unsqueeze(1)
+        betas = torch.tensor(gpu_common.BETAS, dtype=torch.float64, device=self.device)
+        self.corrections = (1.0 - betas**times).float()  # of every step
         self.correction = zeros(2)
-        self.sums, self.slot = None, None
-        if self.is_adam:
+        self.sums, self.slot, self.seen = None, None, None
+        if self.is_lazy:
+            self.seen = torch.zeros(self.shape.width, dtype=torch.int64, device=self.device)
+        elif self.is_adam:
             self.slot = torch.empty(self.shape.width + 1, dtype=torch.int32, device=self.device)
+        self.parts = -(-self.block // (128 if self.variant == "fused" else PART))  # of a block of logits
+        if self.shape.softmax:
+            blocks = -(-self.units // self.block)
+            self.largest = torch.full((blocks * self.parts, self.batch), float("-inf"), device=self.device)
+            self.parts_sums = zeros(blocks * self.parts, self.batch)
         self.side = torch.cuda.Stream() if self.variant == "overlap" else None
 
     def _rule(self):
@@ -174,6 +191,41 @@ class StrongStep:
             entries.items, x, first, columns, entries_of_batch, self.shape.nonzeros, 1024)
         return x
 
+    def _logits_of_block(self, h, first, last, number):
+        """h w^T + b for the units first..last, which stay; their largest in every part of a row, and the sums."""
+        columns, weight, bias = last - first, self.weights[-1][first:last], self.biases[-1].value[first:last]
+        x = self.x[self.batch * first : self.batch * last].view(self.batch, columns)
+        own = slice(number * self.parts, (number + 1) * self.parts)
+        if self.variant == "fused":
+            kernels.forward_statistics[(triton.cdiv(self.batch, 128), triton.cdiv(columns, 128))](
+                h, weight.operand, bias, x, self.largest[own], self.parts_sums[own], self.batch, columns, h.shape[1], 128,
+                128, 64 if self.operand == torch.bfloat16 else 32, num_warps=8, num_stages=3)
+        else:
+            torch.addmm(bias.to(self.operand), h, weight.operand.t(), out=x)
+            kernels.statistics[(triton.cdiv(columns, PART), self.batch)](
+                x, self.largest[own], self.parts_sums[own], self.batch, columns, PART)
+
+    def _softmax_deltas_of_block(self, total, entries, first, last):
+        """x = nonzeros softmax - target for the units first..last; the bias gradients grow."""
+        columns, count = last - first, entries.items.numel()
+        x = self.x[self.batch * first : self.batch * last].view(self.batch, columns)
+        rows = 128 if self.batch >= 512 else 16
+        kernels.softmax_delta[(triton.cdiv(columns, 512), triton.cdiv(self.batch, rows))](
+            x, total, self.output_bias_gradient[first:last], float(self.shape.nonzeros), self.batch, columns, rows, 4, 512,
+            num_warps=8)
+        kernels.subtract_positives[(triton.cdiv(count, 1024),)](
+            entries.items, x, first, columns, count, self.shape.nonzeros, 1024)
+        return x
+
+    def _softmax_totals(self, h):
+        """Every row's logarithm of the sum of exp(logit); its mean over the batch becomes the first part of the loss."""
+        for number, first in enumerate(range(0, self.units, self.block)):
+            self._logits_of_block(h, first, min(self.units, first + self.block), number)
+        top = self.largest.max(0).values
+        total = top + torch.log((self.parts_sums * torch.exp(self.largest - top)).sum(0))
+        self.cost[:1] = total.sum() * self.shape.nonzeros
+        return total
+
     def _update_block(self, x, h, first, last, number):
         weight = self.weights[-1][first:last]
         if self.operand == torch.float32 and not self.is_adam:
@@ -202,9 +254,13 @@ class StrongStep:
             entries.items, h, weight, bias.value, self.positive_cost, self.output_bias_gradient, h.shape[1],
             self.shape.nonzeros, SEVERAL, 128)
         below = torch.zeros(self.splits, *h.shape, device=self.device)
+        total = self._softmax_totals(h) if self.shape.softmax else None
         for number, first in enumerate(range(0, self.units, self.block)):
             last = min(self.units, first + self.block)
-            x = self._deltas_of_block(h, entries, first, last)
+            if total is not None:
+                x = self._softmax_deltas_of_block(total, entries, first, last)
+            else:
+                x = self._deltas_of_block(h, entries, first, last)
             self._add_input_delta(below, x, weight[first:last])
             self._update_block(x, h, first, last, number)
         self._update(bias, self.output_bias_gradient)
@@ -225,7 +281,30 @@ class StrongStep:
         else:
             below += torch.bmm(x.float(), weight.float())
 
+    def catch_up(self, touched):
+        """Puts these rows of the input weights through the steps that they have missed."""
+        if not self.is_lazy:
+            return
+        width, weight, rule = self.shape.hidden[0], self.weights[0], self._rule()
+        del rule["is_adam"]
+        block = min(256, triton.next_power_of_2(width))
+        kernels.catch_up[(touched.numel(), triton.cdiv(width, block))](
+            touched, self.seen, self.now, self.corrections, *weight.arrays(), self.shape.width, self.rate, width,
+            has_copy=weight.copy is not None, block=block, num_warps=2, **rule)
+
+    def _lazy_input_layer(self, delta, entries):
+        width, weight, rule = self.shape.hidden[0], self.weights[0], self._rule()
+        del rule["is_adam"]
+        block = min(256, triton.next_power_of_2(width))
+        kernels.touched_rows_adam[(entries.touched.numel(), triton.cdiv(width, block))](
+            entries.touched, entries.begin, entries.rows, delta, *weight.arrays(), self.seen, self.now, self.correction,
+            1.0 / self.batch, self.rate, width, has_copy=weight.copy is not None, unroll=8, block=block, num_warps=2,
+            **rule)
+
     def _input_layer(self, delta, entries):
+        if self.is_lazy:
+            self._lazy_input_layer(delta, entries)
+            return
         width, weight, count = self.shape.hidden[0], self.weights[0], entries.touched.numel()
         if self.is_adam and self.sums is None:
             self.sums = torch.empty(count, width, device=self.device)
@@ -247,8 +326,9 @@ class StrongStep:
             has_copy=weight.copy is not None, block=1024, **rule)
 
     def __call__(self, entries):
-        self.time += 1.0
-        self.correction.copy_(1.0 - self.betas**self.time)
+        self.now += 1
+        self.correction.copy_(self.corrections[self.now].view(-1))
+        self.catch_up(entries.touched)
         layers = self._forward(entries)
         below = self._output_layer(layers[-1], entries)
         scale = 1.0 / (1.0 - self.dropout)

@@ -114,6 +114,70 @@ def update(w, copy, m, v, g, correction, scale, rate, count, is_adam: tl.constex
 
 
 @triton.jit
+def catch_up(touched, seen, now, corrections, w, copy, m, v, items, rate, width: tl.constexpr, has_copy: tl.constexpr,
+             beta1: tl.constexpr, beta2: tl.constexpr, epsilon: tl.constexpr, block: tl.constexpr):
+    """Puts the touched rows of the input weights through Adam's steps after seen[row] and before now, whose gradient
+    was zero: the same as if all rows had been visited in every step. corrections: `adam`'s pair for each step."""
+    item = tl.load(touched + tl.program_id(0).to(tl.int64))
+    unit = tl.program_id(1) * block + tl.arange(0, block)
+    if item < items:
+        done = tl.load(seen + item)
+        last = tl.load(now)
+        # A row that was never touched has no state that could move it.
+        if (done > 0) & (done + 1 < last):
+            inside = unit < width
+            place = item * width + unit
+            value = tl.load(w + place, mask=inside, other=0.0)
+            mean = tl.load(m + place, mask=inside, other=0.0)
+            square = tl.load(v + place, mask=inside, other=0.0)
+            for step in range(done + 1, last):
+                value, mean, square = adam(value, mean, square, 0.0, corrections + 2 * step, rate, beta1, beta2, epsilon)
+            tl.store(w + place, value, mask=inside)
+            tl.store(m + place, mean, mask=inside)
+            tl.store(v + place, square, mask=inside)
+            if has_copy:
+                tl.store(copy + place, value.to(copy.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def touched_rows_adam(touched, begin, rows, upper, w, copy, m, v, seen, now, correction, scale, rate,
+                      width: tl.constexpr, has_copy: tl.constexpr, beta1: tl.constexpr, beta2: tl.constexpr,
+                      epsilon: tl.constexpr, unroll: tl.constexpr, block: tl.constexpr):
+    """Adam's step with the sums of upper[rows] for every touched item, which has caught up; it has seen step `now`."""
+    rank = tl.program_id(0).to(tl.int64)
+    unit = tl.program_id(1) * block + tl.arange(0, block)
+    first = tl.load(begin + rank)
+    last = tl.load(begin + rank + 1)
+    if first < last:
+        item = tl.load(touched + rank)
+        inside = unit < width
+        place = item * width + unit
+        total = rows_sum(first, last, rows, upper, unit, width, unroll, block)
+        value, mean, square = adam(tl.load(w + place, mask=inside, other=0.0), tl.load(m + place, mask=inside, other=0.0),
+                                   tl.load(v + place, mask=inside, other=0.0), total * scale, correction, rate, beta1,
+                                   beta2, epsilon)
+        tl.store(w + place, value, mask=inside)
+        tl.store(m + place, mean, mask=inside)
+        tl.store(v + place, square, mask=inside)
+        if has_copy:
+            tl.store(copy + place, value.to(copy.dtype.element_ty), mask=inside)
+        if tl.program_id(1) == 0:
+            tl.store(seen + item, tl.load(now))
+
+
+@triton.jit
+def rows_sum(first, last, rows, upper, unit, width: tl.constexpr, unroll: tl.constexpr, block: tl.constexpr):
+    """The sum of upper[rows[first:last], unit]."""
+    parts = tl.zeros([unroll, block], tl.float32)
+    for k in range(first, last, unroll):
+        entry = k + tl.arange(0, unroll)
+        row = tl.load(rows + entry, mask=entry < last, other=0)
+        inside = (entry < last)[:, None] & (unit < width)[None, :]
+        parts += tl.load(upper + row[:, None] * width + unit[None, :], mask=inside, other=0.0).to(tl.float32)
+    return tl.sum(parts, axis=0)
+
+
+@triton.jit
 def touched_rows(touched, begin, rows, upper, w, copy, sums, scale, rate, width: tl.constexpr, is_adam: tl.constexpr,
                  has_copy: tl.constexpr, unroll: tl.constexpr, block: tl.constexpr):
     """Sums upper[rows] of every touched item; stores the sum for Adam, applies it for SGD."""
@@ -122,13 +186,7 @@ def touched_rows(touched, begin, rows, upper, w, copy, sums, scale, rate, width:
     first = tl.load(begin + rank)
     last = tl.load(begin + rank + 1)
     if first < last:
-        parts = tl.zeros([unroll, block], tl.float32)
-        for k in range(first, last, unroll):
-            entry = k + tl.arange(0, unroll)
-            row = tl.load(rows + entry, mask=entry < last, other=0)
-            inside = (entry < last)[:, None] & (unit < width)[None, :]
-            parts += tl.load(upper + row[:, None] * width + unit[None, :], mask=inside, other=0.0).to(tl.float32)
-        total = tl.sum(parts, axis=0)
+        total = rows_sum(first, last, rows, upper, unit, width, unroll, block)
         if is_adam:
             tl.store(sums + rank * width + unit, total, mask=unit < width)
         else:
@@ -182,6 +240,61 @@ def forward_delta(h, w, bias, x, loss, bias_gradient, rows, columns, depth: tl.c
     tl.atomic_add(bias_gradient + n, tl.sum(tl.where(inside, p, 0.0), axis=0), mask=n < columns)
     place = loss + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
     tl.store(place, tl.load(place) + tl.sum(tl.sum(tl.where(inside, cost, 0.0), axis=0), axis=0))
+
+
+@triton.jit
+def statistics(x, largest, sums, rows, columns, block: tl.constexpr):
+    """largest and sums [parts, rows] = of `block` neighbours in a row of x [rows, columns] the largest value, and the
+    sum of exp(value - largest)."""
+    n = tl.program_id(0) * block + tl.arange(0, block)
+    row = tl.program_id(1).to(tl.int64)
+    value = tl.load(x + row * columns + n, mask=n < columns, other=float("-inf")).to(tl.float32)
+    top = tl.max(value, axis=0)
+    place = tl.program_id(0).to(tl.int64) * rows + row
+    tl.store(largest + place, top)
+    tl.store(sums + place, tl.sum(tl.exp(value - top), axis=0))
+
+
+@triton.jit
+def forward_statistics(h, w, bias, x, largest, sums, rows, columns, depth: tl.constexpr, block_m: tl.constexpr,
+                       block_n: tl.constexpr, block_k: tl.constexpr):
+    """x = h w^T + bias [rows, columns], and `statistics` of every `block_n` neighbours, in one kernel."""
+    m = tl.program_id(0) * block_m + tl.arange(0, block_m)
+    n = tl.program_id(1) * block_n + tl.arange(0, block_n)
+    k = tl.arange(0, block_k)
+    left = h + m.to(tl.int64)[:, None] * depth + k[None, :]
+    right = w + n.to(tl.int64)[None, :] * depth + k[:, None]
+    total = tl.zeros([block_m, block_n], tl.float32)
+    for _ in range(0, depth, block_k):
+        a = tl.load(left, mask=(m < rows)[:, None], other=0.0)
+        b = tl.load(right, mask=(n < columns)[None, :], other=0.0)
+        total = tl.dot(a, b, total)
+        left += block_k
+        right += block_k
+    total += tl.load(bias + n, mask=n < columns, other=float("-inf"))[None, :]
+    inside = (m < rows)[:, None] & (n < columns)[None, :]
+    tl.store(x + m.to(tl.int64)[:, None] * columns + n[None, :], total.to(x.dtype.element_ty), mask=inside)
+    top = tl.max(total, axis=1)
+    place = tl.program_id(1).to(tl.int64) * rows + m
+    tl.store(largest + place, top, mask=m < rows)
+    tl.store(sums + place, tl.sum(tl.exp(total - top[:, None]), axis=1), mask=m < rows)
+
+
+@triton.jit
+def softmax_delta(x, total, bias_gradient, count, rows, columns, rows_a_program: tl.constexpr,
+                  block_rows: tl.constexpr, block_columns: tl.constexpr):
+    """x = count exp(x - total[row]) in place [rows, columns]; adds column sums to bias_gradient."""
+    column = tl.program_id(0) * block_columns + tl.arange(0, block_columns)
+    sums = tl.zeros([block_rows, block_columns], tl.float32)
+    for first in range(0, rows_a_program, block_rows):
+        row = tl.program_id(1) * rows_a_program + first + tl.arange(0, block_rows)
+        inside = (row < rows)[:, None] & (column < columns)[None, :]
+        place = x + row.to(tl.int64)[:, None] * columns + column[None, :]
+        lse = tl.load(total + row, mask=row < rows, other=0.0)
+        p = count * tl.exp(tl.load(place, mask=inside, other=float("-inf")).to(tl.float32) - lse[:, None])
+        tl.store(place, p.to(x.dtype.element_ty), mask=inside)
+        sums += p
+    tl.atomic_add(bias_gradient + column, tl.sum(sums, axis=0), mask=column < columns)
 
 
 @triton.jit
