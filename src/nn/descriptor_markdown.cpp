@@ -66,7 +66,7 @@ without regard to case, and whatever is not understood is an error. Its schema i
 [machine.schema.json](../configs/schema/machine.schema.json).
 
 **Computation.** A stage of a step takes the time of its products, plus the time of its bytes, plus what its calls cost. The shares
-were chosen so that the H200's description predicts the measured steps of [performance.md](performance.md) within 15 %.
+were chosen so that the H200's description predicts the measured steps of [lab/several_gpus.md](lab/several_gpus.md) within 15 %.
 
 **Collectives.** n ranks of one node take `Start + (n - 1) Step + bytes (n - 1) / n / GBPerSecond` for an all-gather or a
 reduce-scatter, twice the steps and bytes for an all-reduce (or, around a tree, twice log2 n steps and all bytes twice). The bytes are

@@ -19,7 +19,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 # name | options of train_bench (predict_bench for top100) | batches of the plain peer, first one that fits counts | variants
-sigmoid=eager,compile,autotune softmax=eager,compile,autotune,cce,liger
+sigmoid=eager,compile,autotune softmax=eager,compile,cce,liger,autotune
 rows=(
   "ml20m-tf32-SGD*|--shape ml20m --precision tf32 --optimizer SGD --batch 1024|1024|$sigmoid"
   "ml20m-tf32-Adam|--shape ml20m --precision tf32 --optimizer Adam --batch 1024|1024|$sigmoid"
@@ -85,16 +85,17 @@ run_ours() {
   bench=$(program "$2") || { echo "  $2 is neither in build/cuda/bin nor in PATH"; failed=yes; return 0; }
   attempt "$1.ours" "$bench" "${@:3}" --json "$out/$1.ours.jsonl"
 }
-# run_plain ROW BATCHES VARIANTS OPTION...: each variant by itself, so that one's time does not become another's.
+# run_plain ROW BATCHES VARIANTS OPTION...
 run_plain() {
-  local row=$1 batch variant
+  local row=$1 batch variant variants=()
   for variant in ${3//,/ }; do
-    [ -z "$plain" ] || [[ ",$plain," == *",$variant,"* ]] || continue
-    for batch in $2; do
-      attempt "$row.plain" "$python" "$peers/pytorch_gpu.py" "${@:4}" --batch "$batch" --variant "$variant" \
-        --seconds "$seconds" --json "$out/$row.plain.jsonl"
-      tail -n 1 "$out/$row.plain.jsonl" | grep -q '"out of memory"' || break
-    done
+    [ -z "$plain" ] || [[ ",$plain," == *",$variant,"* ]] && variants+=("$variant")
+  done
+  [ "${#variants[@]}" -gt 0 ] || return 0
+  for batch in $2; do
+    attempt "$row.plain" "$python" "$peers/pytorch_gpu.py" "${@:4}" --batch "$batch" --variant "$(IFS=,; echo "${variants[*]}")" \
+      --seconds "$seconds" --json "$out/$row.plain.jsonl"
+    tail -n 1 "$out/$row.plain.jsonl" | grep -q '"out of memory"' || break
   done
 }
 # run_strong ROW OPTION...: with Adam both ways of updating rows of the input weights.

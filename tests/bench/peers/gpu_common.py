@@ -157,9 +157,13 @@ def report(args, result):
             out.write(line + "\n")
 
 
+class Unsupported(Exception):
+    """What a package cannot do, or that it is not there."""
+
+
 def run(args, result, measure):
-    """Calls measure(), which returns more fields; to run out of memory, or to miss a package, is a result too. Returns
-    whether it is fine."""
+    """Calls measure(), which returns more fields; that it is Unsupported, or runs out of memory, is a result too.
+    Returns whether it is fine."""
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -168,7 +172,7 @@ def run(args, result, measure):
         result.update(measure())
     except torch.cuda.OutOfMemoryError:
         result["error"] = "out of memory"
-    except ModuleNotFoundError as problem:
+    except Unsupported as problem:
         result["error"] = str(problem)
     except Exception as problem:  # noqa: BLE001: the other configurations are still run
         if "out of memory" in str(problem):

@@ -31,6 +31,8 @@ def cce(model, items, shape):
 
     h, layer = model.hidden(items), model.rest[-1]
     kind = torch.bfloat16 if torch.is_autocast_enabled() else h.dtype
+    if kind == torch.float32:
+        raise gpu_common.Unsupported("bf16 only")
     h = h.to(kind)
     first = linear_cross_entropy(h, layer.weight.to(kind), items[:, 0].contiguous(), reduction="sum", filter_eps=None)
     return (first.float() * items.shape[1] + rest_of_items(h, layer, items, None)) / len(items)
@@ -54,9 +56,9 @@ MODULES = {"cce": "cut_cross_entropy", "liger": "liger_kernel"}
 
 
 def function(variant):
-    """The loss; throws ModuleNotFoundError where its package is not there."""
+    """The loss; throws Unsupported where its package is not there."""
     if importlib.util.find_spec(MODULES[variant]) is None:
-        raise ModuleNotFoundError("not installed")
+        raise gpu_common.Unsupported("not installed")
     return LOSSES[variant]
 
 
