@@ -7,7 +7,7 @@
 #     --rounds  how often Norn and the peers take turns [2]
 #     --limit   time for each program of a row [120]; what takes longer counts as failed
 #     --seconds how long each configuration is timed [2]
-#     --plain   of the program that a user would write only these variants (eager, compile, autotune, cce, liger)
+#     --plain   of the program that a user would write only these variants (eager, compile, autotune, cce, liger), or none
 #     --out     where the reports go [build/bench/compare_gpu]
 #     --ours, --peers   only that side
 #     --no-strong   of the peers only the program that a user would write
@@ -98,10 +98,10 @@ run_plain() {
     tail -n 1 "$out/$row.plain.jsonl" | grep -q '"out of memory"' || break
   done
 }
-# run_strong ROW OPTION...: with Adam both ways of updating rows of the input weights.
+# run_strong ROW OPTION...: with Adam it updates the rows of the input weights that a batch touches, as Norn does.
 run_strong() {
   [ "$strong" = yes ] || return 0
-  attempt "$1.strong" "$python" "$peers/pytorch_strong.py" "${@:2}" --variant blocks,overlap,fused --rows lazy,all \
+  attempt "$1.strong" "$python" "$peers/pytorch_strong.py" "${@:2}" --variant blocks,overlap,fused \
     --seconds "$seconds" --json "$out/$1.strong.jsonl"
 }
 # run_top100 SIDE

@@ -51,14 +51,14 @@ def cell(result, batch):
     text = thousands(result["samples_per_second"])
     if "slowest" in result:
         text += f" ({thousands(result['slowest'])}-{thousands(result['fastest'])})"
-    notes = [result["rows"] + " rows"] if "rows" in result else []
+    notes = []
     if batch is not None and result.get("batch", batch) != batch:
         notes.append(f"batch {result['batch']}")
     return text + "".join(f", {note}" for note in notes)
 
 
 def ratio(ours, peers):
-    """Norn's median by the best peer's of the same batch, or that they are equal."""
+    """Norn's median by the best peer's, or that they are equal."""
     peers = [p for p in peers if p and not p.get("error") and p.get("samples_per_second")]
     if not ours or ours.get("error") or not peers:
         return ""
