@@ -27,7 +27,7 @@ torch() {
 }
 packages=(--train "$data/train.txt.gz" --hidden 128 --activation tanh --loss multinomial --normalize --dropout 0.5
   --optimizer adam --batch 512 --steps 100)
-wide=(--examples 6000 --hidden 512 --activation relu --loss bce --batch 256 --steps 23)
+wide=(--examples 16384 --hidden 512 --activation relu --loss bce --batch 256 --steps 64)
 
 for round in $(seq "$rounds"); do
   echo "round $round of $rounds"
