@@ -75,8 +75,8 @@ def verify(variant, precision, device="cuda", batch=128):
     exact = pytorch_gpu.loss_of(models[1], items, SMALL)
     loss.backward()
     exact.backward()
-    if not abs(float(loss) / float(exact) - 1.0) < pytorch_gpu.TOLERANCE[precision]:
-        raise RuntimeError(f"{variant}: the loss is {float(loss)}, float64 says {float(exact)}")
+    if not abs(loss.item() / exact.item() - 1.0) < pytorch_gpu.TOLERANCE[precision]:
+        raise RuntimeError(f"{variant}: the loss is {loss.item()}, float64 says {exact.item()}")
     for (name, mine), theirs in zip(models[0].named_parameters(), models[1].parameters()):
         if variant == "cce" and name == "rest.0.bias":
             continue
