@@ -114,7 +114,7 @@ Key training_key() {
                    {{"MiniBatch", {}}}));
   members.push_back(integer_key(
       "Epochs", [](auto& d) -> auto& { return d.network.training.epochs; }, from_to(0, kMostUnits),
-      "Passes over the data."));
+      "Passes over the data; with 0 the model is the initial one."));
   members.push_back(number_key(
       "Lambda", [](auto& d) -> auto& { return d.network.training.lambda; }, at_least(0),
       "L2 regularisation of weights, not of biases."));

@@ -83,8 +83,9 @@ void add_training_options(TrainerOptions& options, CommandLine& line) {
   line.section("Training (these win over the descriptor's \"Training\" block)");
   line.option("--batch", "-b", "N", options.batch, "examples of one step").default_text =
       fmt::format("{}", defaults.batch);
-  line.option("--epochs", "-e", "N", options.epochs, "passes over the data").default_text =
-      fmt::format("{}", defaults.epochs);
+  line.option("--epochs", "-e", "N", options.epochs,
+              "passes over the data; 0: writes the initial model")
+      .default_text = fmt::format("{}", defaults.epochs);
   line.option("--rate", "-alpha", "X", options.rate, "learning rate").default_text =
       fmt::format("{:g}", defaults.rate);
   line.option("--lambda", "-lambda", "X", options.lambda, "L2 regularisation").default_text =
@@ -244,7 +245,6 @@ void TrainerOptions::take(const RunRecord& recorded) {
 void TrainerOptions::check() const {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   require_positive("--batch", batch);
-  require_positive("--epochs", epochs);
   require_range("--rate", rate, kInfinity);
   require_range("--lambda", lambda, kInfinity);
   require_range("--lambda1", lambda1, kInfinity);
@@ -258,6 +258,7 @@ void TrainerOptions::check() const {
   not_negative("--checkpoint-epochs", double(checkpoint_epochs));
   not_negative("--checkpoint-minutes", checkpoint_minutes);
   not_negative("--keep", keep);
+  not_negative("--epochs", double(epochs.value_or(0)));
   not_negative("--verify", double(verify));
   schedule.check();
   validation.check();

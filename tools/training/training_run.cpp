@@ -361,6 +361,7 @@ class TrainingRun {
 
   void tell_best(TrainingEnd end, const TrainingState& state, const ValidationDescriptor& asked) {
     const SearchState& search = state.search;
+    if (search.best_epoch == 0) return;
     if (end == TrainingEnd::early_stopped)
       console_.info(fmt::format("stopped early: {} without a better {}",
                                 counted(search.ended_since_best, "validation"), state.watched));

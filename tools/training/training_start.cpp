@@ -106,10 +106,11 @@ TrainingStart resume_from(const fs::path& path, const TrainerOptions& options, C
 }  // namespace
 
 void check_model_path(const TrainerOptions& options, Console& console) {
-  { const AtomicFile writable(options.model); }
-  for (const fs::path& base : {options.model, options.checkpoint_base()})
+  for (const fs::path& base : {options.model, options.checkpoint_base()}) {
+    { const AtomicFile writable(base); }
     for (const fs::path& path : remove_abandoned_files(base))
       console.info(fmt::format("removed {}, which a run that was killed left", path.string()));
+  }
   if (options.force || !options.resume.empty()) return;
   if (fs::exists(options.model))
     throw UsageError(

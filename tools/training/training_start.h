@@ -22,8 +22,9 @@ struct TrainingStart {
   bool resumed = false;
 };
 
-/// Before hours are spent: the model can be written, and nothing of another run is in the way. What
-/// killed runs left is removed. Throws UsageError naming the file and the options that help.
+/// Before hours are spent: model and checkpoints can be written, and nothing of another run is in
+/// the way. What killed runs left is removed. Throws UsageError naming the file and the options
+/// that help.
 void check_model_path(const TrainerOptions& options, Console& console);
 
 /// The descriptor with the settings of the command line, and what to go on from. All ranks call it
