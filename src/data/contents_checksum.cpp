@@ -37,16 +37,18 @@ class Sum {
   std::uint64_t sum_ = 0;
 };
 
-void add_rows(Dataset& set, Sum& sum) {
+void add_rows(Dataset& set, Index parts, Sum& sum) {
   const DatasetInfo& info = set.info();
   const double per_row = std::max(
       1.0, info.gives_sparse_batches() ? double(set.row_entries()) / double(info.unique_examples)
                                        : double(info.width()));
   const Index part = std::clamp(Index(double(kPartEntries) / per_row), Index(1), kPartEntries);
+  const Index all = (info.unique_examples + part - 1) / part;
+  const Index step = part * std::max<Index>(1, all / parts + (all % parts != 0));
   HostBatch batch;
   std::vector<RowOffset> ends;
   Index entries = 0;
-  for (Index first = 0; first < info.unique_examples; first += part) {
+  for (Index first = 0; first < info.unique_examples; first += step) {
     const Index rows = std::min(part, info.unique_examples - first);
     set.read_rows(first, rows, batch);
     if (!batch.is_sparse) {
@@ -85,14 +87,14 @@ void add_examples(Dataset& set, Sum& sum) {
 
 }  // namespace
 
-std::uint64_t contents_checksum(Dataset& set) {
+std::uint64_t contents_checksum(Dataset& set, Index parts) {
   const DatasetInfo& info = set.info();
   Sum sum;
   const std::int64_t facts[] = {
       info.examples, info.unique_examples, info.extent[0], info.extent[1], info.extent[2],
       info.sparse,   info.boolean,         info.indexed,   info.weighted,  info.sparse_ignore_zero};
   sum.add(Sum::Of::facts, 0, facts, Index(std::size(facts)));
-  add_rows(set, sum);
+  add_rows(set, parts, sum);
   add_examples(set, sum);
   return sum.value();
 }

@@ -152,6 +152,41 @@ void read_plateau(const TensorFileReader& file, PlateauState& plateau) {
   plateau.best_cost = file.number("norn_plateau_best_cost");
 }
 
+// Where a count of a training state is none, the file is no work of ours.
+std::int64_t read_count(const TensorFileReader& file, const std::string& name, std::int64_t most) {
+  const std::int64_t count = file.integer(name);
+  if (count < 0 || count > most)
+    throw DataError(fmt::format(
+        "{}: attribute \"{}\" is {}, expected 0 to {}; the file is damaged, resume from another",
+        file.path().string(), name, count, most));
+  return count;
+}
+
+void read_sets(const TensorFileReader& file, std::vector<TrainedSet>& sets) {
+  if (!file.has_attribute("norn_sets")) return;
+  const std::int64_t count = read_count(file, "norn_sets", 1 << 16);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::string p = fmt::format("norn_set{}_", i);
+    sets.push_back(
+        {file.text(p + "name"), file.integer(p + "examples"), file.text(p + "checksum")});
+  }
+}
+
+void read_state(const TensorFileReader& file, TrainingState& state) {
+  constexpr std::int64_t kMostEpochs = std::int64_t(1) << 30;
+  constexpr std::int64_t kMostSteps = std::int64_t(1) << 60;
+  state.step = read_count(file, "norn_step", kMostSteps);
+  state.epoch = read_count(file, "norn_epoch", kMostEpochs);
+  state.batch = read_count(file, "norn_batch", kMostSteps);
+  state.epoch_cost = FixedSum::from_words(file.integer("norn_epoch_cost_high"),
+                                          file.integer("norn_epoch_cost_low"),
+                                          file.integer("norn_epoch_cost_magnitude"));
+  state.epoch_examples = read_count(file, "norn_epoch_examples", kMostSteps);
+  read_search(file, state);
+  read_plateau(file, state.plateau);
+  read_sets(file, state.sets);
+}
+
 }  // namespace
 
 ModelInfo read_model_info(const TensorFileReader& file) {
@@ -179,16 +214,7 @@ ModelInfo read_model_info(const TensorFileReader& file) {
                                 file.path().string(), error.what()));
   }
   info.has_training_state = file.has_attribute("norn_step");
-  if (!info.has_training_state) return info;
-  info.state.step = file.integer("norn_step");
-  info.state.epoch = file.integer("norn_epoch");
-  info.state.batch = file.integer("norn_batch");
-  info.state.epoch_cost = FixedSum::from_words(file.integer("norn_epoch_cost_high"),
-                                               file.integer("norn_epoch_cost_low"),
-                                               file.integer("norn_epoch_cost_magnitude"));
-  info.state.epoch_examples = file.integer("norn_epoch_examples");
-  read_search(file, info.state);
-  read_plateau(file, info.state.plateau);
+  if (info.has_training_state) read_state(file, info.state);
   return info;
 }
 

@@ -163,6 +163,7 @@ class ModelWriter {
     file.attribute("norn_epoch_examples", state_->epoch_examples);
     describe_search(file);
     describe_plateau(file);
+    describe_sets(file);
   }
 
   /// Where runs of an item's values go, on rank 0.
@@ -219,6 +220,16 @@ class ModelWriter {
     file.attribute("norn_plateau_since_better", plateau.since_better);
     file.attribute("norn_plateau_judged", plateau.judged);
     file.attribute("norn_plateau_best_cost", plateau.best_cost);
+  }
+
+  void describe_sets(TensorFileWriter& file) const {
+    file.attribute("norn_sets", std::int64_t(state_->sets.size()));
+    for (std::size_t i = 0; i < state_->sets.size(); ++i) {
+      const std::string p = fmt::format("norn_set{}_", i);
+      file.attribute(p + "name", state_->sets[i].name);
+      file.attribute(p + "examples", state_->sets[i].examples);
+      file.attribute(p + "checksum", state_->sets[i].checksum);
+    }
   }
 
   int parts(int edge) const { return state_ ? network_.weights(edge)->slots() : 0; }

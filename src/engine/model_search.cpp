@@ -202,6 +202,7 @@ void ModelSearch::restore() {
   state.step = state.search.best_step;
   state.epoch = state.search.best_epoch;
   state.watched = state_.watched;
+  state.sets = state_.sets;
   load_weights(file.get(), info, network_);
   state_ = state;
 }

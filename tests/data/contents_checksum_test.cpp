@@ -43,6 +43,49 @@ TEST(ContentsChecksum, TellsDenseSetsApart) {
   EXPECT_EQ(of(2, {1, 2, 3, 4}), of(2, {1, 2, 3, 4}));
 }
 
+// A dense set of one column, whose rows are their numbers, or in part others; counts what is read.
+class Numbers final : public Dataset {
+ public:
+  Numbers(Index rows, Index changed)
+      : Dataset([&] {
+          DatasetInfo info;
+          info.examples = info.unique_examples = rows;
+          return info;
+        }()),
+        changed_(changed) {}
+  void gather(std::span<const Index>, HostBatch&) override {}
+  void locate(std::span<const Index>, HostBatch&) override {}
+  void read_rows(Index first, Index count, HostBatch& batch) override {
+    batch.is_sparse = false;
+    batch.examples = count;
+    if (batch.dense.rows() < count) batch.dense = Matrix<float>(count, 1);
+    for (Index r = 0; r < count; ++r) batch.dense.view()(r, 0) = float(first + r);
+    if (changed_ >= first && changed_ < first + count) batch.dense.view()(changed_ - first, 0) = -1;
+    read += count;
+  }
+  RowOffset row_entries() const override { return 0; }
+  Index read = 0;
+
+ private:
+  Index changed_;
+};
+
+TEST(ContentsChecksum, OfSomePartsReadsThoseAlone) {
+  constexpr Index kPart = Index(1) << 20;
+  for (const Index rows : {Index(1), kPart, 3 * kPart, 3 * kPart + 1, 7 * kPart - 1}) {
+    SCOPED_TRACE(rows);
+    Numbers whole(rows, -1);
+    Numbers parts(rows, -1);
+    Numbers changed(rows, 0);
+    const std::uint64_t sum = contents_checksum(parts, 3);
+    EXPECT_EQ(contents_checksum(whole) == sum, rows <= 3 * kPart);
+    EXPECT_NE(contents_checksum(changed, 3), sum);
+    EXPECT_EQ(whole.read, rows);
+    EXPECT_LE(parts.read, 3 * kPart);
+    EXPECT_GE(parts.read, std::min(rows, 2 * kPart));
+  }
+}
+
 // More entries than are read at a time, in rows of very different lengths.
 TEST(ContentsChecksum, OfManyPartsCountsTheLastEntry) {
   std::mt19937_64 random(fresh_seed());

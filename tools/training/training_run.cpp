@@ -17,6 +17,7 @@
 #include "tools/training/machine_plan.h"
 #include "tools/training/plan_text.h"
 #include "tools/training/repeated_run.h"
+#include "tools/training/resumed_run.h"
 #include "tools/training/training_record.h"
 #include "tools/training/training_reports.h"
 #include "tools/training/training_start.h"
@@ -84,9 +85,10 @@ class TrainingRun {
                         start.where};
     DataBinding data(start.network, sources, DataBinding::Layers::inputs_and_outputs);
     read_record(start, data, *communicator);
+    take_sets(start, data, *communicator);
     const RunValidation validation = open_validation(options_, start.network, data);
     read_validation_record(validation, *communicator);
-    fit_batch(start, options_, data.examples(), console_);
+    settle_batch(start, data.examples());
     Graph graph = make_graph(start.network, data.shapes(), start.where);
     require_runnable(graph, Use::training, start.where);
     check_validation(validation, graph.network, data);
@@ -248,6 +250,22 @@ class TrainingRun {
         require_same_data(repeated_->sets, options_.repeat, record_.sets,
                           "--input and --output-data");
       record_.origin = repeated_ ? repeated_->origin : training_origin(options_, start);
+    });
+  }
+
+  void settle_batch(TrainingStart& start, Index examples) {
+    if (!start.resumed) return fit_batch(start, options_, examples, console_);
+    require_place(start, examples);
+    compare_descriptor(start, options_, examples, console_);
+  }
+
+  // What checkpoints are to say of the data; rank 0 writes them, so no other rank needs it.
+  void take_sets(TrainingStart& start, const DataBinding& data, Communicator& communicator) {
+    if (options_.plan) return;
+    rank_0_alone(communicator, [&] {
+      std::vector<TrainedSet> now = trained_sets(data);
+      if (start.resumed) compare_data(start, now, console_);
+      start.state.sets = std::move(now);
     });
   }
 

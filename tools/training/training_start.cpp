@@ -20,15 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether a file begins as NetCDF files do: classic "CDF", or HDF5.
-bool looks_like_netcdf(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::array<char, 4> head{};
-  in.read(head.data(), head.size());
-  const std::string_view start(head.data(), std::size_t(in.gcount()));
-  return start.substr(0, 3) == "CDF" || start == "\x89HDF";
-}
-
 // The newest of the model's and, where they have a name of their own, of the checkpoints'.
 std::optional<fs::path> newest_checkpoint(const TrainerOptions& options, const Log& log) {
   const auto by_model = find_checkpoint(options.model, log);
@@ -105,6 +96,14 @@ TrainingStart resume_from(const fs::path& path, const TrainerOptions& options, C
 
 }  // namespace
 
+bool begins_as_netcdf(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::array<char, 4> head{};
+  in.read(head.data(), head.size());
+  const std::string_view start(head.data(), std::size_t(in.gcount()));
+  return start.substr(0, 3) == "CDF" || start == "\x89HDF";
+}
+
 void check_model_path(const TrainerOptions& options, Console& console) {
   for (const fs::path& base : {options.model, options.checkpoint_base()}) {
     { const AtomicFile writable(base); }
@@ -143,7 +142,7 @@ TrainingStart start_training(const TrainerOptions& options, Communicator& commun
                     options.config.string()));
   TrainingStart start;
   start.where = options.config.string();
-  if (looks_like_netcdf(options.config)) {
+  if (begins_as_netcdf(options.config)) {
     start.weights = options.config;
     start.info = open_model_info(options.config, communicator);
     start.info->has_training_state = false;  // its weights alone
@@ -162,7 +161,7 @@ void fit_batch(TrainingStart& start, const TrainerOptions& options, Index exampl
                Console& console) {
   Index& batch = start.network.training.batch;
   if (batch <= examples) return;
-  if ((options.batch && options.cdl.empty()) || start.resumed)
+  if (options.batch && options.cdl.empty())
     throw UsageError(fmt::format(
         "--batch {} is larger than the {} examples of the data; give --batch {} or less", batch,
         examples, examples));

@@ -32,6 +32,9 @@ void check_model_path(const TrainerOptions& options, Console& console);
 TrainingStart start_training(const TrainerOptions& options, Communicator& communicator,
                              Console& console);
 
+/// Whether a file begins as NetCDF files do: classic "CDF", or HDF5.
+bool begins_as_netcdf(const std::filesystem::path& path);
+
 /// A batch that was asked for must fit the data, or UsageError is thrown; the default shrinks.
 void fit_batch(TrainingStart& start, const TrainerOptions& options, Index examples,
                Console& console);

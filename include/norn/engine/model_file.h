@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 /// Model files: DSSTNE's layout, with a format number, the state of training and everything that a
 /// resumed run needs. docs/formats.md has the items.
@@ -32,6 +33,13 @@ struct PlateauState {
   double best_cost = 0.0;         ///< of training; where nothing is validated
 };
 
+/// A data set that a run is trained on.
+struct TrainedSet {
+  std::string name;
+  Index examples = 0;
+  std::string checksum;  ///< of its contents, or of parts of them where it is large
+};
+
 /// Where a run stands between two steps.
 struct TrainingState {
   std::int64_t step = 0;   ///< updates made
@@ -42,6 +50,7 @@ struct TrainingState {
   std::string watched;  ///< the metric that the search goes by; empty: it has not begun
   SearchState search;
   PlateauState plateau;
+  std::vector<TrainedSet> sets;  ///< known to rank 0; empty: to nobody
 };
 
 /// What a model file says besides weights.
