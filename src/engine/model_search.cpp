@@ -105,19 +105,29 @@ void ModelSearch::secure_best() {
   if (search.best_epoch == 0 || ended_before_) return;
   const bool is_here = state_.step == search.best_step;
   Communicator& communicator = network_.context().communicator;
-  const std::filesystem::path path = best_model(model_);
-  bool found = true;
+  std::string fault;
   if (communicator.rank() == 0) {
-    std::int64_t step = -1;
-    if (std::filesystem::exists(path)) step = read_model_info(TensorFileReader(path)).state.step;
-    found = step == search.best_step;
-    if (!found && !is_here)
-      throw DataError(fmt::format(
-          "{}: the best model so far, of epoch {}, is {}; put it back, resume from the newest "
-          "checkpoint, or start anew with --force",
-          path.string(), search.best_epoch, step < 0 ? "not there" : "not what stands there"));
+    fault = fault_of_best();
+    if (!fault.empty() && !is_here) throw no_best(fault);
   }
-  if (communicator.any(!found)) save_model(path, network_, state_);
+  if (communicator.any(!fault.empty())) save_model(best_model(model_), network_, state_);
+}
+
+// What is wrong with the file of the best model: empty when it is what this run wrote.
+std::string ModelSearch::fault_of_best() const {
+  const std::filesystem::path path = best_model(model_);
+  if (!std::filesystem::exists(path)) return "not there";
+  const TrainingState found = read_model_info(TensorFileReader(path)).state;
+  const bool is_ours = found.step == state_.search.best_step && found.watched == state_.watched &&
+                       found.search.best == state_.search.best;
+  return is_ours ? "" : "not what stands there";
+}
+
+DataError ModelSearch::no_best(const std::string& fault) const {
+  return DataError(fmt::format(
+      "{}: the best model so far, of epoch {}, is {}; put it back, resume from the newest "
+      "checkpoint, or start anew with --force",
+      best_model(model_).string(), state_.search.best_epoch, fault));
 }
 
 bool ModelSearch::due() const {
@@ -194,6 +204,7 @@ void ModelSearch::restore() {
   info.has_training_state = true;
   TrainingState& state = info.state;
   if (communicator.rank() == 0) {
+    if (const std::string fault = fault_of_best(); !fault.empty()) throw no_best(fault);
     file = std::make_unique<TensorFileReader>(best_model(model_));
     state = read_model_info(*file).state;
   }

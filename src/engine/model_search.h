@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/error.h"
 #include "norn/engine/evaluator.h"
 #include "norn/engine/trainer.h"
 #include "norn/engine/watched_metric.h"
@@ -37,6 +38,8 @@ class ModelSearch {
  private:
   void continue_search();
   void secure_best();
+  std::string fault_of_best() const;
+  DataError no_best(const std::string& fault) const;
   EvaluationSettings settings(const std::function<void()>& poll) const;
   void restore();
 

@@ -2,10 +2,10 @@
 // Validating while training: it changes no bit of what is trained, says the same on any number of
 // ranks and after any interruption, and the best model is the one that is kept.
 #include "norn/base/error.h"
-#include "norn/data/dataset_writer.h"
 #include "norn/engine/evaluator.h"
 #include "norn/engine/trainer.h"
 #include "tests/data/support.h"
+#include "tests/engine/grouped_data.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
 
@@ -20,55 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-constexpr Index kUnits = 133;
-constexpr Index kExamples = 240;
-
-// Rows of units that tend to come from one group each, so that there is something to find.
-std::vector<std::vector<Column>> grouped_rows(Index units, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::vector<Column>> rows(kExamples);
-  for (auto& row : rows) {
-    const Index groups = 7, group = Index(random() % groups);
-    for (int i = 0; i < 9; ++i)
-      row.push_back(Column(i % 4 == 3
-                               ? Index(random()) % units
-                               : group + groups * (Index(random() >> 1) % (units / groups))));
-    for (Column& unit : row) unit = Column(Index(unit) % units);
-    std::ranges::sort(row);
-    row.erase(std::unique(row.begin(), row.end()), row.end());
-  }
-  return rows;
-}
-
-struct NamedRows {
-  std::string name;
-  std::vector<std::vector<Column>> rows;
-  bool valued = false;
-};
-
-void write_sets(const fs::path& path, const std::vector<NamedRows>& sets) {
-  std::vector<DatasetInfo> infos;
-  for (const NamedRows& set : sets) {
-    DatasetInfo info;
-    info.name = set.name;
-    info.type = set.valued ? ElementType::float32 : ElementType::uint32;
-    info.extent[0] = kUnits;
-    info.sparse = true;
-    info.boolean = !set.valued;
-    info.examples = info.unique_examples = Index(set.rows.size());
-    for (const auto& row : set.rows) info.entries += Index(row.size());
-    infos.push_back(info);
-  }
-  DatasetWriter writer(path, infos);
-  for (std::size_t s = 0; s < sets.size(); ++s)
-    for (const auto& row : sets[s].rows) {
-      const Index size = Index(row.size());
-      const std::vector<float> values(sets[s].valued ? row.size() : 0, 1.5f);
-      writer.append_rows(int(s), {&size, 1}, row, values);
-    }
-  writer.commit();
-}
 
 NetworkDescriptor auto_encoder(const UpdateRule& optimizer, const LayerActivation& output) {
   Recipe recipe = recipe_base("validated", optimizer, 0.01f);
@@ -95,6 +46,7 @@ struct Session {
   bool moves_data = false;    ///< to the device's memory
   bool writes_model = false;  ///< at the end, as the trainer does
   std::int64_t memory_bytes = std::int64_t(1) << 30;
+  std::function<void()> after_last_validation = {};
 };
 
 struct Result {
@@ -176,6 +128,9 @@ class Validating : public testing::Test {
     observer.on_validation = [&](const ValidationReport& report) {
       result.reports.push_back(report);
       result.reports.back().seconds = 0.0;
+      const bool is_last = report.epoch == info.network.training.epochs;
+      if (is_last && session.after_last_validation && communicator.rank() == 0)
+        session.after_last_validation();
     };
     result.end =
         train(network, data, {model_path(), session.every_epochs}, stop, observer, result.state, {},
@@ -427,6 +382,32 @@ TEST_F(Interrupted, WithoutItsBestModelSaysSo) {
       message_of<DataError>([&] { live({.resume = true}); }),
       HasSubstr("model.best.nc: the best model so far, of epoch 4, is not there; put it back, "
                 "resume from the newest checkpoint, or start anew with --force"));
+}
+
+// The best model of a run beside it takes the place of its own.
+TEST_F(Validating, TakesNoModelForItsBestThatItDidNotWrite) {
+  network_.training.epochs = 12;
+  asked().keep_best = "loss";
+  network_.training.rate = 0.045f;
+  live({});
+  const TempDir elsewhere;
+  fs::copy_file(best_model(model_path()), elsewhere / "other.nc");
+  network_.training.rate = 0.05f;
+  const std::int64_t best = live({}).state.epoch;
+  ASSERT_LT(best, 12);  // or there is nothing to go back to
+  for (const int ranks : {1, 2}) {
+    forget_files();
+    Session session{.ranks = ranks};
+    session.after_last_validation = [&] {
+      fs::copy_file(elsewhere / "other.nc", best_model(model_path()),
+                    fs::copy_options::overwrite_existing);
+    };
+    EXPECT_EQ(
+        message_of<DataError>([&] { live(session); }),
+        fmt::format("{}: the best model so far, of epoch {}, is not what stands there; put it "
+                    "back, resume from the newest checkpoint, or start anew with --force",
+                    best_model(model_path()).string(), best));
+  }
 }
 
 // Metrics and cost against a run of the evaluator on files that hold the same split.

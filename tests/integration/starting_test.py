@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a run of the trainer begins: where it may write, how many epochs, and that no other run is at the same model."""
 import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
 import unittest
 
 from norn_files import model_arrays
-from programs import ProgramTest, mpirun
+from programs import BIN, LIMIT_SECONDS, ProgramTest, mpirun
 
 
 class Checkpoints(ProgramTest):
@@ -61,6 +66,105 @@ class NoEpochs(ProgramTest):
     def test_below_none_are_refused(self):
         self.fail_with(2, "--epochs -1 is out of range: it must be at least 0", "trainer", "-c", "net.json", "-i", "train.nc", "-n",
                        "model.nc", "-e", "-1")
+
+
+class AnotherRun(ProgramTest):
+    """Two trainers of one model: the one that came first goes on as if it were alone."""
+    EPOCHS = "600"  # their lines do not fit into the pipe, so a run cannot end before it is read
+
+    def command(self, *arguments, model="model.nc"):
+        return [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", model, "-e", self.EPOCHS, *arguments]
+
+    def start(self, *arguments, prefix=(), **more):
+        process = subprocess.Popen([*prefix, *self.command(*arguments, **more)], cwd=self.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        return process
+
+    def start_and_wait_for_an_epoch(self, *arguments, **more):
+        process = self.start(*arguments, **more)
+        self.assertTrue(process.stdout.readline())
+        return process
+
+    def end(self, process):
+        out, err = process.communicate(timeout=LIMIT_SECONDS)
+        self.assertEqual(list(self.folder.glob("*.lock")), [])
+        return process.returncode, out, err
+
+    def refuse(self, first, *arguments, model="model.nc", named="model.nc", pid=None, **more):
+        message = (f"{named}: process {pid or first.pid} on {socket.gethostname()} trains this model; wait for its end, stop it, or "
+                   "give another --model (-n) or --checkpoint-name")
+        done = self.fail_with(2, message, "trainer", *self.command(*arguments, model=model)[1:], **more)
+        self.assertEqual(done.stdout, "")
+
+    def test_of_a_new_model_is_refused(self):
+        self.train("-e", "1")
+        self.path("link.nc").symlink_to("model.nc")
+        first = self.start_and_wait_for_an_epoch("--force")
+        for more in ((), ("--force",), ("--force", "--seed", "5"), ("--resume",)):
+            self.refuse(first, *more)
+        self.refuse(first, "--force", model="link.nc", named="link.nc")
+        self.train("--plan")
+        self.train("-e", "1", model="else.nc")
+        self.assertEqual(self.end(first)[0], 0)
+        self.train("-e", self.EPOCHS, model="straight.nc")
+        self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+
+    def test_with_the_same_checkpoints_is_refused(self):
+        first = self.start_and_wait_for_an_epoch("--checkpoint-name", "ck")
+        self.refuse(first, "--checkpoint-name", "ck", model="else.nc", named="ck.nc")
+        self.assertEqual(self.end(first)[0], 0)
+
+    def test_of_ranks_is_refused_and_refuses(self):
+        if mpirun(1) is None:
+            self.skipTest("mpirun is not installed")
+        first = self.start_and_wait_for_an_epoch("--threads", "1", prefix=mpirun(2))
+        pid = self.path("model.nc.lock").read_text().split()[1]
+        self.refuse(first, "--force", pid=pid)
+        self.refuse(first, "--force", "--threads", "1", pid=pid, prefix=mpirun(3))
+        self.assertEqual(self.end(first)[0], 0)
+
+    def test_that_begins_at_the_same_moment_is_refused(self):
+        self.train("-e", self.EPOCHS, model="straight.nc")
+        for _ in range(5):
+            both = [self.start("--force"), self.start("--force")]
+            while not (ended := [process for process in both if process.poll() is not None]):
+                time.sleep(0.02)  # the one that is refused ends, the other one waits to be read
+            self.assertEqual([process.returncode for process in ended], [2])
+            [other] = [process for process in both if process not in ended]
+            code, _, err = self.end(other)
+            self.assertEqual(code, 0, err)
+            self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+
+    def test_that_resumes_waits_for_one_that_is_ending(self):
+        first = self.start_and_wait_for_an_epoch()
+        second = self.start("--resume")
+        self.assertIn(f"waiting up to 10 s for process {first.pid} on ", second.stderr.readline())
+        first.send_signal(signal.SIGUSR1)
+        out, err = first.communicate(timeout=LIMIT_SECONDS)
+        self.assertEqual(first.returncode, 75, err)
+        code, out, err = self.end(second)
+        self.assertEqual(code, 0, err)
+        self.assertIn("resuming from model.epoch", err)
+        self.train("-e", self.EPOCHS, model="straight.nc")
+        self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+
+    def test_that_was_killed_is_in_nobodys_way(self):
+        first = self.start_and_wait_for_an_epoch("--checkpoint-epochs", "1")
+        first.kill()
+        first.communicate()
+        self.assertTrue(self.path("model.nc.lock").exists())
+        self.train("-e", self.EPOCHS, "--resume")
+        self.assertFalse(self.path("model.nc.lock").exists())
+
+    def test_is_not_seen_where_files_cannot_be_locked(self):
+        if shutil.which("strace") is None:
+            self.skipTest("strace is not installed")
+        for error, reason in (("ENOLCK", "No locks available"), ("ENOSYS", "Function not implemented")):
+            done = self.train("--force", env={**os.environ, "HDF5_USE_FILE_LOCKING": "FALSE"}, prefix=(
+                "strace", "-f", "-o", os.devnull, "-e", "trace=flock", "-e", f"inject=flock:error={error}"))
+            self.assertIn(f"model.nc.lock: cannot be locked ({reason}): start no other run that writes the same model", done.stderr)
 
 
 if __name__ == "__main__":

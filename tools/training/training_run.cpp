@@ -73,7 +73,9 @@ class TrainingRun {
     data_memory_ = parse_bytes("--data-memory", options_.data_memory);
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
-    if (!options_.plan && session_.rank() == 0) check_model_path(options_, console_);
+    std::vector<RunLock> locks;  // until all is written
+    if (!options_.plan)
+      rank_0_alone(*communicator, [&] { locks = take_model_path(options_, console_); });
     if (!options_.plan) folder_.open(options_.run_dir, earlier_run(), console_);
     const OutputGuard guard(options_.model);
     TrainingStart start = repeated_ ? start_repeated(*repeated_, options_, *communicator, console_)

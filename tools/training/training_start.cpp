@@ -104,13 +104,19 @@ bool begins_as_netcdf(const fs::path& path) {
   return start.substr(0, 3) == "CDF" || start == "\x89HDF";
 }
 
-void check_model_path(const TrainerOptions& options, Console& console) {
-  for (const fs::path& base : {options.model, options.checkpoint_base()}) {
-    { const AtomicFile writable(base); }
+std::vector<RunLock> take_model_path(const TrainerOptions& options, Console& console) {
+  // A job that goes on may be started again before the processes of its predecessor have ended.
+  const double patience = options.resume.empty() ? 0.0 : 10.0;
+  std::vector<fs::path> bases = {options.model};
+  if (options.checkpoint_base() != options.model) bases.push_back(options.checkpoint_base());
+  for (const fs::path& base : bases) const AtomicFile writable(base);
+  std::vector<RunLock> locks;
+  for (const fs::path& base : bases) {
+    locks.emplace_back(base, patience, console);
     for (const fs::path& path : remove_abandoned_files(base))
       console.info(fmt::format("removed {}, which a run that was killed left", path.string()));
   }
-  if (options.force || !options.resume.empty()) return;
+  if (options.force || !options.resume.empty()) return locks;
   if (fs::exists(options.model))
     throw UsageError(
         fmt::format("{}: the network file exists already; give another --model (-n), --force to "
@@ -121,6 +127,7 @@ void check_model_path(const TrainerOptions& options, Console& console) {
         "{}: a checkpoint of an earlier run exists; give --resume to go on from it, --force to "
         "start anew, or another --model (-n)",
         checkpoint->string()));
+  return locks;
 }
 
 TrainingStart start_training(const TrainerOptions& options, Communicator& communicator,

@@ -3,11 +3,13 @@
 
 #include "norn/engine/data_binding.h"
 #include "norn/engine/trainer.h"
+#include "tools/training/run_lock.h"
 #include "tools/training/trainer_options.h"
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 /// Where the trainer starts from.
 namespace norn::tools {
@@ -22,10 +24,10 @@ struct TrainingStart {
   bool resumed = false;
 };
 
-/// Before hours are spent: model and checkpoints can be written, and nothing of another run is in
+/// Before hours are spent: model and checkpoints can be written, and no other run is at them, or in
 /// the way. What killed runs left is removed. Throws UsageError naming the file and the options
-/// that help.
-void check_model_path(const TrainerOptions& options, Console& console);
+/// that help. No other run takes the files while the locks live.
+std::vector<RunLock> take_model_path(const TrainerOptions& options, Console& console);
 
 /// The descriptor with the settings of the command line, and what to go on from. All ranks call it
 /// together. Throws UsageError and DataError naming the file.
