@@ -40,6 +40,11 @@ void unpack(Memory& memory, const std::vector<std::byte>& bytes, TopK& best) {
 // A model whose scores defy the search is not searched any more after so many batches.
 constexpr int kMostAttempts = 4;
 
+// Of rows in main memory.
+bool has_entries(const CsrView& rows) {
+  return rows.rows > 0 && rows.row_begin[rows.rows] > rows.row_begin[0];
+}
+
 }  // namespace
 
 Predictor::Predictor(Network& network, int output_layer, Index k, Index units)
@@ -66,12 +71,15 @@ Index Predictor::searched_units(Index k) {
 const TopK& Predictor::predict(const BoundBatch& batch, const ScoreFilter& filter, FixedSum* cost) {
   require(filter.excluded.rows == 0 || filter.excluded.rows == batch.examples,
           "Predictor: the excluded units must be none or one list an example");
-  require(filter.factors.rows == 0 ||
-              (filter.factors.rows == batch.examples && filter.factors.value != nullptr),
+  const bool scales = has_entries(filter.factors);
+  require(filter.factors.rows == 0 || (filter.factors.rows == batch.examples &&
+                                       (!scales || filter.factors.value != nullptr)),
           "Predictor: the factors must be none or one list with values an example");
   require(filter.allowed.empty() || filter.allowed.size >= units_,
           "Predictor: the allowed units end before the layer does");
-  const ScoreFilter where = on_device(filter);
+  ScoreFilter given = filter;
+  if (!scales) given.factors = {};  // nobody is listed: no score changes
+  const ScoreFilter where = on_device(given);
   wrote_scores_ = !find_best(batch, where);
   if (!wrote_scores_) {
     if (cost) *cost = network_.cost(batch);

@@ -145,6 +145,18 @@ TEST_F(PredictorTest, LeavesOutScalesAndAllows) {
   }
 }
 
+TEST_F(PredictorTest, ScalesNothingInABatchThatNoListNames) {
+  Engine engine(problem_, Pass::prediction, 2);
+  engine.network().initialise(seed_);
+  const BoundBatch batch = problem_.bound();
+  const Scores scores = all_scores(engine.network(), batch);
+  Predictor predictor(engine.network(), kOutput, 7);
+  const CsrVectors nobody(Filters{}.scaled);
+  ScoreFilter filter;
+  filter.factors = nobody.view();
+  expect_best(predictor.predict(batch, filter), scores, Filters{}, 7, kUnits);
+}
+
 TEST_F(PredictorTest, NeverChoosesUnitsBeyondTheCatalogue) {
   Engine engine(problem_, Pass::prediction, 2);
   engine.network().initialise(seed_);
@@ -192,7 +204,12 @@ TEST_F(PredictorTest, RejectsFiltersOfAnotherShape) {
   filter.excluded.rows = kExamples - 1;
   EXPECT_THROW(predictor.predict(batch, filter), ShapeError);
   filter.excluded = {};
-  filter.factors = rows.view();  // without values
+  filter.factors = rows.view();  // lists without entries need no values
+  EXPECT_NO_THROW(predictor.predict(batch, filter));
+  Filters listed;
+  listed.scaled.back() = {Column(kUnits - 1)};
+  const CsrVectors some(listed.scaled);
+  filter.factors = some.view();  // an entry, and no value for it
   EXPECT_THROW(predictor.predict(batch, filter), ShapeError);
 }
 
