@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -40,6 +41,31 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return above[b.size()];
 }
 
+/// Bytes of the UTF-8 letter that begins `text`, 1 to 4, and its number; 0 bytes where none does.
+std::pair<std::size_t, char32_t> first_letter(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return {1, first};
+  const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < size) return {0, 0};
+  char32_t letter = first & (0xffu >> (size + 1));
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return {0, 0};
+    letter = letter << 6 | (byte(i) & 0x3fu);
+  }
+  constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = letter >= 0xd800 && letter <= 0xdfff;
+  if (letter < kLeast[size] || letter > 0x10ffff || surrogate) return {0, 0};
+  return {size, letter};
+}
+
+/// Controls, U+2028 and U+2029, which end lines, and what turns the order of letters round.
+bool is_obeyed(char32_t letter) {
+  return letter < 0x20 || (letter >= 0x7f && letter < 0xa0) || letter == 0x2028 ||
+         letter == 0x2029 || (letter >= 0x202a && letter <= 0x202e) ||
+         (letter >= 0x2066 && letter <= 0x2069) || letter == 0x200e || letter == 0x200f;
+}
+
 /// `text` without a leading plus sign that stands directly before a number ("+1" is common in
 /// LibSVM files; std::from_chars refuses it).
 std::string_view without_plus(std::string_view text) {
@@ -62,11 +88,14 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
 
 std::optional<std::string> nearest_word(std::string_view word,
                                         std::span<const std::string> candidates) {
+  constexpr std::size_t kLongestGuessed = 256;  // the distance takes the product of both lengths
+  if (word.size() > kLongestGuessed) return std::nullopt;
   const std::string wanted = lower_case(word);
   const std::size_t limit = std::max<std::size_t>(wanted.size() / 3, 2);
   const std::string* nearest = nullptr;
   std::size_t least = limit + 1;
   for (const std::string& candidate : candidates) {
+    if (candidate.size() > wanted.size() + limit) continue;
     const std::size_t distance = edit_distance(wanted, lower_case(candidate));
     // A short word whose letters all differ is near to nothing.
     if (distance < least && distance < std::max(wanted.size(), candidate.size())) {
@@ -81,6 +110,23 @@ std::optional<std::string> nearest_word(std::string_view word,
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
   const std::optional<std::string> nearest = nearest_word(word, candidates);
   return nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : std::string();
+}
+
+std::string printable(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const auto [size, letter] = first_letter(text);
+    const std::size_t taken = std::max<std::size_t>(size, 1);
+    if (size > 0 && !is_obeyed(letter)) {
+      result += text.substr(0, taken);
+    } else {
+      for (const char c : text.substr(0, taken))
+        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+    text.remove_prefix(taken);
+  }
+  return result;
 }
 
 std::string join(std::span<const std::string> words, std::string_view separator) {

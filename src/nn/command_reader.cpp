@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading DSSTNE's command files, by the table of keys.
 #include "norn/base/error.h"
+#include "norn/base/text_file.h"
 #include "norn/nn/command_file.h"
 #include "src/nn/key_check.h"
 #include "src/nn/key_reader.h"
-
-#include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -62,12 +60,11 @@ CommandFile parse_command_file(const std::string& text, const std::string& sourc
 
 CommandFile read_command_file(const std::filesystem::path& file,
                               const std::function<void(const std::string&)>& note) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  if (std::filesystem::is_directory(file) || !stream || !(text << stream.rdbuf()))
+  const std::optional<std::string> text = read_text_file(file);
+  if (!text)
     throw UsageError(fmt::format(
         "{}: cannot be read; expected a command file in JSON, as DSSTNE's CDL", file.string()));
-  return parse_command_file(text.str(), file.string(), note);
+  return parse_command_file(*text, file.string(), note);
 }
 
 }  // namespace norn

@@ -2,6 +2,7 @@
 // Reading a network descriptor from JSON, by the table of keys.
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "norn/base/text_file.h"
 #include "norn/nn/descriptor_json.h"
 #include "src/nn/graph_parts.h"
 #include "src/nn/key_check.h"
@@ -9,8 +10,6 @@
 #include "src/nn/naming.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -227,12 +226,11 @@ NetworkDescriptor parse_network_json(const std::string& text, const std::string&
 
 NetworkDescriptor read_network_json(const std::filesystem::path& file,
                                     const std::function<void(const std::string&)>& note) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  if (std::filesystem::is_directory(file) || !stream || !(text << stream.rdbuf()))
+  const std::optional<std::string> text = read_text_file(file);
+  if (!text)
     throw UsageError(
         fmt::format("{}: cannot be read; expected a network descriptor in JSON", file.string()));
-  return parse_network_json(text.str(), file.string(), note);
+  return parse_network_json(*text, file.string(), note);
 }
 
 }  // namespace norn

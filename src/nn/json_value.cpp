@@ -3,12 +3,11 @@
 #include "norn/nn/json_value.h"
 
 #include "norn/base/error.h"
+#include "norn/base/text_file.h"
 #include "src/nn/json_text.h"
 
 #include <cmath>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <json/writer.h>
@@ -180,11 +179,10 @@ JsonValue parse_json(const std::string& text, const std::string& source) {
 }
 
 JsonValue read_json(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  if (std::filesystem::is_directory(file) || !stream || !(text << stream.rdbuf()))
+  const std::optional<std::string> text = read_text_file(file);
+  if (!text)
     throw UsageError(fmt::format("{}: cannot be read; expected a file of JSON", file.string()));
-  return parse_json(text.str(), file.string());
+  return parse_json(*text, file.string());
 }
 
 }  // namespace norn

@@ -2,12 +2,10 @@
 // Reading descriptions of machines from JSON, by the table of keys.
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "norn/base/text_file.h"
 #include "norn/nn/machine.h"
 #include "src/nn/key_check.h"
 #include "src/nn/key_reader.h"
-
-#include <fstream>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -91,14 +89,13 @@ MachineDescription parse_machine_json(const std::string& text, const std::string
 
 MachineDescription read_machine_json(const std::filesystem::path& file,
                                      const std::function<void(const std::string&)>& note) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  if (std::filesystem::is_directory(file) || !stream || !(text << stream.rdbuf()))
+  const std::optional<std::string> text = read_text_file(file);
+  if (!text)
     throw UsageError(
         fmt::format("{}: cannot be read; expected the description of a machine in JSON, such as "
                     "configs/machines/h200.json",
                     file.string()));
-  return parse_machine_json(text.str(), file.string(), note);
+  return parse_machine_json(*text, file.string(), note);
 }
 
 }  // namespace norn

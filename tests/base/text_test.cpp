@@ -4,6 +4,7 @@
 #include "norn/base/text.h"
 
 #include <limits>
+#include <random>
 
 #include <gtest/gtest.h>
 
@@ -48,6 +49,44 @@ TEST(Text, NearestWordTakesTheFirstOfEquals) {
 TEST(Text, DidYouMeanIsASentenceOrNothing) {
   EXPECT_EQ(did_you_mean("Tahn", Words{"Tanh"}), "; did you mean \"Tanh\"?");
   EXPECT_EQ(did_you_mean("Convolution", Words{"Tanh"}), "");
+}
+
+TEST(Text, NothingIsGuessedForWhatIsTooLong) {
+  // The distance of these takes 2.5e13 steps.
+  const std::string long_name(5'000'000, 'a');
+  EXPECT_EQ(nearest_word(long_name, Words{long_name + "b", "Tanh"}), std::nullopt);
+  EXPECT_EQ(nearest_word("Tanh", Words{long_name, "Tahn"}), "Tahn");
+  EXPECT_EQ(nearest_word(std::string(256, 'a'), Words{std::string(300, 'a')}),
+            std::string(300, 'a'));
+}
+
+TEST(Text, PrintableIsOneLineThatNoTerminalObeys) {
+  EXPECT_EQ(printable(""), "");
+  EXPECT_EQ(printable("plain: \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80 \\x"),
+            "plain: \xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80 \\x");
+  EXPECT_EQ(printable("a\nb\x1b[31m\t\r\x7f"), "a\\x0ab\\x1b[31m\\x09\\x0d\\x7f");
+  EXPECT_EQ(printable("\xC2\x9B"
+                      "31m"),
+            "\\xc2\\x9b31m")
+      << "U+009B begins a command, too";
+  EXPECT_EQ(printable("\xE2\x80\xA8 \xE2\x80\xAE"), "\\xe2\\x80\\xa8 \\xe2\\x80\\xae");
+  EXPECT_EQ(printable("caf\xE9 \xC3"), "caf\\xe9 \\xc3") << "Latin-1, and a letter that is cut";
+  EXPECT_EQ(printable("\xC0\x8A\xED\xA0\x80"), "\\xc0\\x8a\\xed\\xa0\\x80") << "no UTF-8";
+  EXPECT_EQ(printable(std::string("\0x", 2)), "\\x00x");
+}
+
+TEST(Text, PrintableLeavesNoControlsInAnyBytes) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text;
+    for (auto n = random() % 12; n > 0; --n)
+      text += random() % 2 == 0 ? char(random()) : "\xC2\xE2\x80\xA8\xF0\x9F\n\x1b"[random() % 8];
+    const std::string shown = printable(text);
+    for (char c : shown) EXPECT_TRUE((static_cast<unsigned char>(c) >= 0x20 && c != 0x7f)) << shown;
+    EXPECT_EQ(printable(shown), shown);
+  }
 }
 
 TEST(Text, Join) {

@@ -15,12 +15,17 @@ std::string lower_case(std::string_view text);
 bool equal_ignoring_case(std::string_view a, std::string_view b);
 
 /// The candidate nearest to `word` by Damerau-Levenshtein distance, ignoring case; nothing when
-/// none is near (more than a third of the letters differ, at least 2).
+/// none is near (more than a third of the letters differ, at least 2), or
+/// `word` has more than 256 bytes.
 std::optional<std::string> nearest_word(std::string_view word,
                                         std::span<const std::string> candidates);
 
 /// `; did you mean "X"?` when a candidate is near, else an empty text.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+
+/// Text of others as one line that no terminal obeys: control characters, breaks of lines and of
+/// reading order, and bytes that are not UTF-8 become \x1b and the like.
+std::string printable(std::string_view text);
 
 std::string join(std::span<const std::string> words, std::string_view separator = ", ");
 

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small text files.
+
+#include "norn/base/text_file.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+
+#include <algorithm>
+#include <fstream>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+std::optional<std::string> read_text_file(const std::filesystem::path& file, std::size_t limit) {
+  constexpr std::size_t kPiece = std::size_t(1) << 20;
+  std::error_code ignored;
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream || std::filesystem::is_directory(file, ignored)) return std::nullopt;
+  std::string text;
+  while (stream) {
+    const std::size_t before = text.size();
+    const std::size_t wanted = std::min(kPiece, limit + 1 - before);
+    text.resize(before + wanted);
+    stream.read(text.data() + before, std::streamsize(wanted));
+    text.resize(before + std::size_t(stream.gcount()));
+    if (text.size() > limit)
+      throw UsageError(fmt::format("{}: has more than {}; is it the right file?", file.string(),
+                                   human_bytes(double(limit))));
+  }
+  if (stream.bad()) return std::nullopt;
+  return text;
+}
+
+}  // namespace norn
