@@ -145,14 +145,15 @@ void TextIngest::fail_duplicate(const FeatureIndex& features, std::size_t entry,
                   place, label_, features.name(columns_[entry])));
 }
 
-bool TextIngest::add_row(const FeatureIndex& features, RowTable& rows, const char* what) {
+bool TextIngest::add_row(const FeatureIndex& features, RowTable& rows, RowKind kind) {
   if (columns_.empty()) {
-    ++counts_.empty;
+    const bool labels = kind == RowKind::labels;
+    ++(labels ? counts_.unlabelled : counts_.empty);
     if (rules_.empty_rows == EmptyRows::drop) return false;
     if (rules_.empty_rows == EmptyRows::error) {
       throw DataError(fmt::format(
           "{}: example \"{}\" has no {}{}, or choose with --empty-rows drop or keep",
-          text_->place(), label_, what,
+          text_->place(), label_, labels ? "labels" : "features",
           features.fixed() ? " that the given index knows; add its features to the index with -m"
                            : "; remove it"));
     }
@@ -244,12 +245,12 @@ void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
     if (labels) {
       number_labels(row, *label_features);
       // An example without labels goes with its features, or stays with an empty row.
-      if (!add_row(*label_features, *labels, "labels")) continue;
+      if (!add_row(*label_features, *labels, RowKind::labels)) continue;
     }
     columns_.clear();
     values_.clear();
     number_features(row, features);
-    add_row(features, rows, "features");
+    add_row(features, rows, RowKind::features);
   }
   add_lines(features, rows);
   close_piece(features, rows);

@@ -51,6 +51,7 @@ class FeatureIndex {
 /// Counts of what was met on the way.
 struct IngestCounts {
   Index empty = 0;
+  Index unlabelled = 0;
   Index unknown = 0;
   Index repeated = 0;
   Index malformed = 0;
@@ -84,12 +85,13 @@ class TextIngest {
   Index duplicates() const { return cleaner_.merged(); }
 
  private:
+  enum class RowKind { features, labels };
   void drop_unknown(const TextRow& row, std::size_t first);
   void number_features(const TextRow& row, FeatureIndex& features);
   void number_labels(const TextRow& row, FeatureIndex& features);
   Column example_number(std::string_view label);
   /// Adds the row that was numbered, or does with it what the rules say. False: it was dropped.
-  bool add_row(const FeatureIndex& features, RowTable& rows, const char* what);
+  bool add_row(const FeatureIndex& features, RowTable& rows, RowKind kind);
   void add_lines(FeatureIndex& features, RowTable& rows);
   void close_piece(const FeatureIndex& features, RowTable& rows);
   [[noreturn]] void fail_duplicate(const FeatureIndex& features, std::size_t entry,

@@ -51,6 +51,7 @@ class PairImporter {
       outputs.push_back(beside(file_of(part), ".examples"));
     }
     check_paths(inputs, outputs);
+    for (const fs::path& output : outputs) remove_abandoned(output);
   }
 
   fs::path file_of(int part) const {
@@ -221,7 +222,7 @@ class PairImporter {
   void write() {
     report_.input_width = features_.width();
     report_.target_width = (separate_ ? target_features_ : features_).width();
-    IndexFiles indexes;
+    IndexFiles indexes(options_.rules);
     if (features_.changed()) indexes.add_features(features_path(), features_);
     if (separate_ && target_features_.changed()) {
       indexes.add_features(target_features_path(), target_features_);

@@ -28,7 +28,9 @@ class SetImporter {
         log_(log) {}
 
   ImportReport run() {
-    check_paths({options_.input}, {options_.output, options_.features, options_.examples});
+    const std::vector<fs::path> outputs = {options_.output, options_.features, options_.examples};
+    check_paths({options_.input}, outputs);
+    for (const fs::path& output : outputs) remove_abandoned(output);
     read();
     choose_examples();
     write();
@@ -115,7 +117,7 @@ class SetImporter {
       written += here ? Index(row.features.size()) : 0;
     }
     file.finish();
-    IndexFiles indexes;
+    IndexFiles indexes(options_.rules);
     if (features_.changed()) indexes.add_features(options_.features, features_);
     if (!known_examples_ || examples_.size() > given_examples_) {
       indexes.add_labels(options_.examples, examples_);

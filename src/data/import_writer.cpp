@@ -83,15 +83,31 @@ void OutputFile::finish() {
 }
 
 void IndexFiles::add_features(const fs::path& path, const FeatureIndex& features) {
+  if (!features.numeric()) return add_labels(path, features.labels());
+  if (features.width() > kMostNumbers) {
+    if (!fs::exists(path)) return;
+    throw DataError(fmt::format(
+        "{}: is an index of other features, and none is written of {} numbered ones; remove it",
+        path.string(), features.width()));
+  }
   LabelIndexWriter& file = add(path);
   for (Index number = 0; number < features.width(); ++number) {
-    file.add(features.numeric() ? std::to_string(number) : features.labels().label(number));
+    show_line(number);
+    file.add(std::to_string(number));
   }
 }
 
 void IndexFiles::add_labels(const fs::path& path, const LabelIndex& labels) {
   LabelIndexWriter& file = add(path);
-  for (Index number = 0; number < labels.size(); ++number) file.add(labels.label(number));
+  for (Index number = 0; number < labels.size(); ++number) {
+    show_line(number);
+    file.add(labels.label(number));
+  }
+}
+
+/// Whoever shows progress may want to stop.
+void IndexFiles::show_line(Index number) const {
+  if (number % 65536 == 0) show_stage(rules_, "writing an index:", number);
 }
 
 LabelIndexWriter& IndexFiles::add(const fs::path& path) {
@@ -147,6 +163,7 @@ void check_paths(const std::vector<fs::path>& inputs, const std::vector<fs::path
 
 void fill_counts(ImportReport& report, const TextIngest& ingest) {
   report.empty_rows = ingest.counts().empty;
+  report.unlabelled_rows = ingest.counts().unlabelled;
   report.unknown_features = ingest.counts().unknown;
   report.repeated_examples = ingest.counts().repeated;
   report.malformed = ingest.counts().malformed;

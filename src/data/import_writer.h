@@ -52,7 +52,9 @@ class OutputFile {
 /// Index files that take their place together with the data.
 class IndexFiles {
  public:
-  /// The features of a data set; numbers are written as their own labels.
+  explicit IndexFiles(const ImportRules& rules) : rules_(rules) {}
+  /// The features of a data set. Numbers are their own labels; they are written, for texts that
+  /// name no width, unless there are more than kMostNumbers of them.
   void add_features(const std::filesystem::path& path, const FeatureIndex& features);
   void add_labels(const std::filesystem::path& path, const LabelIndex& labels);
   /// A file that the caller fills.
@@ -62,6 +64,9 @@ class IndexFiles {
   std::vector<std::filesystem::path> paths() const;
 
  private:
+  void show_line(Index number) const;
+  static constexpr Index kMostNumbers = Index(1) << 24;
+  const ImportRules& rules_;
   std::vector<std::unique_ptr<LabelIndexWriter>> files_;
 };
 

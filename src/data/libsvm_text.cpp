@@ -12,18 +12,6 @@ namespace norn {
 
 namespace {
 
-constexpr std::string_view kBlanks = " \t";
-
-/// Takes the next word off the front of `rest`; empty at the end.
-std::string_view next_word(std::string_view& rest) {
-  const std::size_t begin = rest.find_first_not_of(kBlanks);
-  if (begin == std::string_view::npos) return rest = {};
-  const std::size_t end = rest.find_first_of(kBlanks, begin);
-  const std::string_view word = rest.substr(begin, end - begin);
-  rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end);
-  return word;
-}
-
 template <typename T>
 bool parse_natural(std::string_view text, T& number) {
   const char* const end = text.data() + text.size();
@@ -42,12 +30,16 @@ class LibsvmParser final : public RowParser {
                          parse_natural(next_word(line), header.features) &&
                          parse_natural(next_word(line), header.labels);
     if (!numbers || !next_word(line).empty()) return false;
+    check_announced(header.examples, "examples");
+    check_announced(header.features, "features");
+    check_announced(header.labels, "labels");
     header_ = header;
     return true;
   }
 
   void parse(std::string_view line, TextRow& row) override {
     std::string_view rest = line.substr(0, line.find('#'));
+    plain_ = rest.find(':') == std::string_view::npos;
     // A line without labels begins with a blank or with its first feature.
     const bool labelled = !rest.empty() && kBlanks.find(rest.front()) == std::string_view::npos;
     std::string_view word = next_word(rest);
@@ -63,6 +55,13 @@ class LibsvmParser final : public RowParser {
   std::optional<LibsvmHeader> header() const override { return header_; }
 
  private:
+  static void check_announced(Index count, const char* what) {
+    constexpr Index kMost = std::numeric_limits<Column>::max();
+    if (count > kMost)
+      throw Malformed{
+          fmt::format("the header announces {} {}, a data set has at most {}", count, what, kMost)};
+  }
+
   void add_labels(std::string_view word, TextRow& row) {
     while (true) {
       const std::size_t comma = word.find(',');
@@ -93,7 +92,10 @@ class LibsvmParser final : public RowParser {
       const float value = parse_value(word.substr(colon + 1));
       if (values_ != TextValues::ignore) row.values.push_back(value);
     } else if (values_ == TextValues::require) {
-      throw Malformed{fmt::format("the feature {} has no value", number)};
+      throw Malformed{fmt::format("the feature {} has no value{}", number,
+                                  plain_ ? "; lines of an example and its features alone are read "
+                                           "with --format list"
+                                         : "")};
     } else if (values_ == TextValues::optional) {
       row.values.push_back(missing_value_);
     }
@@ -102,6 +104,7 @@ class LibsvmParser final : public RowParser {
   TextValues values_;
   float missing_value_;
   std::optional<LibsvmHeader> header_;
+  bool plain_ = false;  // no feature of the line has a value
   Index example_ = 0;
   std::string name_;
 };

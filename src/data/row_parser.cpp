@@ -3,14 +3,25 @@
 
 #include "row_parser.h"
 
+#include "norn/base/text.h"
 #include "norn/data/label_index.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
 
 namespace norn {
+
+std::string_view next_word(std::string_view& rest) {
+  const std::size_t begin = rest.find_first_not_of(kBlanks);
+  if (begin == std::string_view::npos) return rest = {};
+  const std::size_t end = rest.find_first_of(kBlanks, begin);
+  const std::string_view word = rest.substr(begin, end - begin);
+  rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end);
+  return word;
+}
 
 float parse_value(std::string_view text) {
   double wide = 0;
@@ -60,16 +71,10 @@ void check_feature_label(std::string_view label) {
 
 std::string excerpt(std::string_view text) {
   constexpr std::size_t kShown = 40;
-  std::string shown = "\"";
-  for (const char c : text.substr(0, kShown)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      shown += fmt::format("\\x{:02x}", byte);
-    } else {
-      shown += c;
-    }
-  }
-  return shown + (text.size() > kShown ? "...\"" : "\"");
+  std::size_t end = std::min(kShown, text.size());
+  // A letter is shown whole or not at all.
+  while (end < text.size() && end > 0 && (text[end] & 0xc0) == 0x80) --end;
+  return fmt::format("\"{}{}\"", printable(text.substr(0, end)), end < text.size() ? "..." : "");
 }
 
 }  // namespace norn

@@ -29,6 +29,16 @@ class RowParser {
 std::unique_ptr<RowParser> make_dsstne_parser(const TextOptions& options);
 std::unique_ptr<RowParser> make_libsvm_parser(const TextOptions& options);
 std::unique_ptr<RowParser> make_column_parser(const TextOptions& options, char separator);
+std::unique_ptr<RowParser> make_list_parser(const TextOptions& options);
+
+/// Whether a line may be one of a list: an example and items, none of them with a colon or comma,
+/// and in each item a digit.
+bool looks_like_list(std::string_view line);
+
+/// What separates words of a line.
+constexpr std::string_view kBlanks = " \t";
+/// Takes the next word off the front of `rest`; empty at the end.
+std::string_view next_word(std::string_view& rest);
 
 /// A finite number; throws Malformed.
 float parse_value(std::string_view text);

@@ -4,10 +4,10 @@
 #include "text_lines.h"
 
 #include "norn/base/error.h"
+#include "packed_file.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -18,7 +18,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 namespace norn {
 
@@ -29,11 +28,6 @@ namespace {
 constexpr std::size_t kBlockBytes = std::size_t(1) << 22;
 constexpr int kBlocks = 3;
 constexpr std::size_t kLongestLine = std::size_t(1) << 28;
-
-struct GzClose {
-  void operator()(gzFile file) const { gzclose(file); }
-};
-using GzHandle = std::unique_ptr<gzFile_s, GzClose>;
 
 }  // namespace
 
@@ -125,31 +119,16 @@ struct TextLines::Reader {
   /// False when the reader is to stop.
   bool read_file(std::size_t number) {
     const std::string name = files[number].string();
-    // zlib reads files that are not compressed as they are.
-    const GzHandle file(gzopen(name.c_str(), "rb"));
-    if (!file) {
-      throw DataError(fmt::format("{}: cannot open: {}; check the path and its permissions", name,
-                                  std::strerror(errno)));
-    }
-    gzbuffer(file.get(), 1 << 17);
+    PackedFile file(files[number]);
     const Index before = done;
     for (bool first = true, last = false; !last; first = false) {
       std::unique_ptr<Block> block = take_free();
       if (!block) return false;
-      const int got = gzread(file.get(), block->bytes.data(), unsigned(kBlockBytes));
-      int code = 0;
-      std::string_view text = gzerror(file.get(), &code);
-      if (text.starts_with(name + ": ")) text.remove_prefix(name.size() + 2);
-      if (got < 0 || code == Z_BUF_ERROR) {
-        throw DataError(
-            fmt::format("{}: cannot read: {}; the file may be truncated or damaged", name,
-                        code == Z_ERRNO ? std::string_view(std::strerror(errno)) : text));
-      }
-      block->used = std::size_t(got);
+      block->used = file.read(block->bytes.data(), kBlockBytes);
       block->file = number;
       block->first = first;
-      block->last = last = std::size_t(got) < kBlockBytes;
-      done = before + Index(gzoffset(file.get()));
+      block->last = last = block->used < kBlockBytes;
+      done = before + file.position();
       if (std::memchr(block->bytes.data(), 0, block->used)) {
         throw DataError(
             fmt::format("{}: holds a zero byte, so it is not text; convert it first (from "

@@ -30,6 +30,9 @@ class TextLines {
   /// file; false after the last. The view is valid until the next call. Throws DataError for files
   /// that cannot be read or hold a zero byte, as text never does.
   bool next(std::string_view& line);
+  /// What was read beyond the line that next() gave last: perhaps nothing, perhaps millions of
+  /// bytes; the last line of it may be cut.
+  std::string_view ahead() const { return rest_; }
   /// Of the line that next() gave last.
   const std::string& file() const { return file_; }
   Index line_number() const { return line_number_; }

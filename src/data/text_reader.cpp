@@ -25,13 +25,35 @@ std::unique_ptr<RowParser> make_parser(TextFormat format, const TextOptions& opt
       return make_column_parser(options, ',');
     case TextFormat::tsv:
       return make_column_parser(options, '\t');
+    case TextFormat::list:
+      return make_list_parser(options);
     default:
       return make_dsstne_parser(options);
   }
 }
 
-/// By the name's ending (.gz aside), else by what the first line holds.
-TextFormat recognise(std::string name, std::string_view line) {
+/// No colon anywhere, and items of some example. `ahead`: lines after the first; the last may be
+/// cut.
+bool is_list(std::string_view line, std::string_view ahead) {
+  constexpr int kLooked = 100;  // lines
+  if (line.find(':') != std::string_view::npos || ahead.find(':') != std::string_view::npos)
+    return false;
+  bool items = false;
+  for (int looked = 0; looked < kLooked; ++looked) {
+    if (!looks_like_list(line)) return false;
+    items = items || line.find_first_of(kBlanks) < line.find_last_not_of(kBlanks);
+    const std::size_t end = ahead.find('\n');
+    if (end == std::string_view::npos) break;
+    line = ahead.substr(0, end);
+    while (line.ends_with('\r')) line.remove_suffix(1);
+    ahead.remove_prefix(end + 1);
+    if (line.empty()) break;
+  }
+  return items;
+}
+
+/// By the name's ending (.gz aside), else by what the first lines hold.
+TextFormat recognise(std::string name, std::string_view line, std::string_view ahead) {
   name = lower_case(name);
   if (name.ends_with(".gz")) name.resize(name.size() - 3);
   if (name.ends_with(".csv")) return TextFormat::csv;
@@ -40,9 +62,14 @@ TextFormat recognise(std::string name, std::string_view line) {
   const auto tabs = std::count(line.begin(), line.end(), '\t');
   if (tabs == 1) return TextFormat::dsstne;
   if (tabs > 1) return TextFormat::tsv;
+  if (is_list(line, ahead)) return TextFormat::list;
   TextRow row;
   const std::unique_ptr<RowParser> parser = make_libsvm_parser({});
-  if (parser->take_header(line)) return TextFormat::libsvm;
+  try {
+    if (parser->take_header(line)) return TextFormat::libsvm;
+  } catch (const Malformed&) {
+    return TextFormat::libsvm;  // a header, whose numbers are judged when it is read
+  }
   try {
     parser->parse(line, row);
     if (!row.numbers.empty()) return TextFormat::libsvm;
@@ -52,14 +79,14 @@ TextFormat recognise(std::string name, std::string_view line) {
   if (line.find(',') != std::string_view::npos) return TextFormat::csv;
   throw DataError(
       fmt::format("{}: the first line {} follows no known format; say which with "
-                  "--format dsstne, libsvm, csv or tsv",
+                  "--format dsstne, libsvm, list, csv or tsv",
                   name, excerpt(line)));
 }
 
 }  // namespace
 
 const char* format_name(TextFormat format) {
-  constexpr const char* kNames[] = {"auto", "dsstne", "libsvm", "csv", "tsv"};
+  constexpr const char* kNames[] = {"auto", "dsstne", "libsvm", "csv", "tsv", "list"};
   return kNames[int(format)];
 }
 
@@ -97,7 +124,7 @@ void TextReader::begin() {
   format_ = options_.format;
   const bool any = next_line();
   if (format_ == TextFormat::automatic) {
-    format_ = any ? recognise(lines_->file(), line_) : TextFormat::dsstne;
+    format_ = any ? recognise(lines_->file(), line_, lines_->ahead()) : TextFormat::dsstne;
   }
   parser_ = make_parser(format_, options_);
   if (!any) throw DataError(fmt::format("{}: holds no text; name a file with examples", name_));

@@ -124,6 +124,31 @@ TEST(ImporterProgram, SplitsATable) {
   EXPECT_EQ(read_label_index(folder / "films.test.examples").size(), 20);
 }
 
+TEST(ImporterProgram, TellsExamplesWithoutLabelsFromThoseWithoutFeatures) {
+  const TempDir folder;
+  write_text(folder / "t.txt", "4 9 3\n0 1:1\n 2:1\n1,2 8:1\n 3:1\n");
+  for (const char* rule : {"drop", "keep"}) {
+    const Outcome run =
+        importer(folder, fmt::format("-i t.txt -d n -o out.nc --empty-rows {}", rule));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("\n2 examples without labels\n"));
+    EXPECT_THAT(run.out, testing::Not(HasSubstr("without features")));
+  }
+}
+
+TEST(ImporterProgram, ReadsListsAndPrintsNamesInOneLine) {
+  const TempDir folder;
+  write_text(folder / "gowalla.txt", "0 12 3\n1 3 44 \n2 12\n");
+  for (const char* format : {"auto", "list"}) {
+    const Outcome run = importer(
+        folder,
+        fmt::format("-i gowalla.txt -d n -o \"$(printf 'a\\nb\\033[31m')\" --format {}", format));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_THAT(run.out,
+                StartsWith("a\\x0ab\\x1b[31m: 3 examples, 5 input and 5 target entries\n"));
+  }
+}
+
 TEST(ImporterProgram, ExitCodesAndMessagesTellWhatToDo) {
   const TempDir folder;
   write_text(folder / "t.txt", "a\tx:y\nb\n");

@@ -212,6 +212,48 @@ TEST(TextReader, ReadsLinesAcrossBlocksLikeAReaderOfLines) {
               HasSubstr("t.gz: cannot read: "));
 }
 
+TEST(TextReader, ReadsMembersOfGzipAndNothingElseBehindThem) {
+  const unsigned seed = fresh_seed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const TempDir folder;
+  const std::string path = (folder / "t.gz").string();
+  const auto packed = [&](const std::string& text) {
+    const gzFile file = gzopen(path.c_str(), "wb");
+    gzwrite(file, text.data(), unsigned(text.size()));
+    gzclose(file);
+    return read_text(path);
+  };
+  const auto rows = [&](const std::string& bytes) {
+    write_text(path, bytes);
+    TextReader reader(path, with(TextValues::ignore, TextFormat::dsstne));
+    return rows_of(reader);
+  };
+  std::string noise;  // does not shrink: longer than what is read at a time
+  for (int i = 0; i < 60'000; ++i) noise += fmt::format("e{}\t{}\n", i, random());
+  const std::string first = packed("a\t1\n"), empty = packed(""), large = packed(noise);
+  EXPECT_EQ(rows(first + empty + first), (Rows{"a|1|||", "a|1|||"}));
+  EXPECT_EQ(rows(first + std::string(1'000, '\0')), (Rows{"a|1|||"}));
+  EXPECT_EQ(rows(large + first).size(), 60'001u);
+  EXPECT_EQ(message_of([&] { rows(first + "plain text\n"); }),
+            fmt::format("{}: cannot read: incorrect header check after byte {}; the file may be "
+                        "truncated or damaged",
+                        path, first.size()));
+  for (const std::string& before : {first, large}) {
+    for (std::string after : {first, large, std::string("plain text\n")}) {
+      after[random() % 2] ^= char(1 + random() % 255);
+      EXPECT_THAT(message_of([&] { rows(before + after); }),
+                  testing::AllOf(StartsWith(path + ": cannot read: "),
+                                 HasSubstr(fmt::format("{}", before.size())),
+                                 HasSubstr("; the file may be truncated or damaged")))
+          << before.size() << " bytes, then " << after.size();
+    }
+    EXPECT_THAT(message_of([&] { rows(before + "\x1f"); }), HasSubstr("unexpected end of file"));
+    EXPECT_THAT(message_of([&] { rows(before + std::string(3, '\0') + first); }),
+                HasSubstr(fmt::format("what follows byte {} is not gzip", before.size())));
+  }
+}
+
 TEST(TextReader, NamesFilesThatCannotBeText) {
   const TempDir folder;
   EXPECT_THAT(message_of([&] { TextReader(folder / "none", {}); }),
@@ -228,7 +270,8 @@ TEST(TextReader, NamesFilesThatCannotBeText) {
   EXPECT_THAT(
       message_of([&] { TextReader(folder / "prose", {}); }),
       HasSubstr(
-          "the first line \"once upon a time\" follows no known format; say which with --format"));
+          "the first line \"once upon a time\" follows no known format; say which with --format "
+          "dsstne, libsvm, list, csv or tsv"));
 }
 
 TEST(TextReader, RecognisesFormats) {
@@ -243,6 +286,64 @@ TEST(TextReader, RecognisesFormats) {
   EXPECT_STREQ(format("x", "3 10 5\n1,2 0:1\n"), "libsvm");
   EXPECT_STREQ(format("x", "+1 1:0.5 7:1\n"), "libsvm");
   EXPECT_STREQ(format("x", " 0:1\n"), "libsvm");
+}
+
+TEST(TextReader, RecognisesListsByTheAbsenceOfColons) {
+  const auto format = [](const std::string& text) {
+    return std::string(format_name(TextReader("x", text, {}).format()));
+  };
+  EXPECT_EQ(format("0 17 3 5\n1 4\n"), "list");
+  EXPECT_EQ(format("0\n1 4 7\n"), "list") << "a user without items";
+  EXPECT_EQ(format("17 3 5\n"), "list") << "three numbers are no header without features";
+  EXPECT_EQ(format("3 10 5\n2\n1,2 0:1\n"), "libsvm") << "features come after the header";
+  EXPECT_EQ(format("1 3 5\n1 2:1\n"), "libsvm");
+  EXPECT_EQ(format("Ada i3 i5 \r\nBob i1\r\n"), "list");
+  EXPECT_EQ(format("1,2 3 5\n"), "libsvm");
+  EXPECT_EQ(format(" 3 5\n"), "libsvm") << "no label";
+  for (const char* text : {"7\n8\n", "once upon a time\n", "u1 i2 i3\nnot a list\n"})
+    EXPECT_THAT(message_of([&] { format(text); }), HasSubstr("follows no known format")) << text;
+}
+
+TEST(ListText, ReadsExamplesAndFeaturesByName) {
+  EXPECT_EQ(rows_of("7 3 5 3\n12  9\t4 \n\n8\n", with(TextValues::ignore, TextFormat::list)),
+            (Rows{"7|3 5 3|||", "12|9 4|||", "8||||"}));
+  TextOptions filled = with(TextValues::optional, TextFormat::list);
+  filled.missing_value = 4;
+  EXPECT_EQ(rows_of("Ada milk soap\n", filled), (Rows{"Ada|milk soap||4 4|"}));
+}
+
+TEST(ListText, NamesLineValueAndNextStepOfEveryDefect) {
+  const auto expect = [](const std::string& line, const std::string& words,
+                         TextValues values = TextValues::ignore) {
+    EXPECT_THAT(error_of("0 1\n" + line + "\n", with(values, TextFormat::list)),
+                StartsWith("t.txt:2: " + words))
+        << line;
+  };
+  expect("1 3:0.5", "the feature \"3:0.5\" has a colon, as lists never have; libsvm text does");
+  expect("1 a,b", "the feature \"a,b\" has a comma in its name");
+  EXPECT_THAT(error_of("0 1\n", with(TextValues::require, TextFormat::list)),
+              StartsWith("t.txt:1: the feature \"1\" has no value, as lists never have"));
+}
+
+TEST(LibsvmText, SaysHowListsAreRead) {
+  EXPECT_THAT(
+      error_of("0 3 5 7\n", with(TextValues::require, TextFormat::libsvm)),
+      StartsWith("t.txt:1: the feature 3 has no value; lines of an example and its features "
+                 "alone are read with --format list"));
+}
+
+TEST(LibsvmText, RefusesHeadersThatNoDataSetCanHave) {
+  for (const char* header : {"4294967296 1 1", "1 9223372036854775807 1", "1 1 4294967296"}) {
+    for (TextFormat format : {TextFormat::automatic, TextFormat::libsvm}) {
+      EXPECT_THAT(error_of(std::string(header) + "\n1 1:1\n", with(TextValues::require, format)),
+                  testing::AllOf(StartsWith("t.txt:1: the header announces "),
+                                 HasSubstr("a data set has at most 4294967295; correct the header "
+                                           "line")))
+          << header;
+    }
+  }
+  EXPECT_EQ(rows_of("1 4294967295 1\n0 4294967294:1\n", with(TextValues::require)),
+            (Rows{"0||4294967294|1|0"}));
 }
 
 TEST(LibsvmText, ReadsLabelsFeaturesHeaderAndComments) {

@@ -134,6 +134,7 @@ struct ImportReport {
   Index only_input = 0;         ///< examples that the target lacks
   Index only_target = 0;        ///< examples that the input lacks
   Index empty_rows = 0;         ///< examples without features, dropped or kept
+  Index unlabelled_rows = 0;    ///< the same without labels (LibSVM)
   Index unknown_features = 0;   ///< entries dropped because the given index lacks their feature
   Index duplicates = 0;         ///< entries merged into an earlier one
   Index repeated_examples = 0;  ///< lines merged with or replaced by another

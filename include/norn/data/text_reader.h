@@ -14,11 +14,12 @@
 namespace norn {
 
 enum class TextFormat {
-  automatic,  ///< by the file's name and first line
+  automatic,  ///< by the file's name and first lines
   dsstne,     ///< example<TAB>feature[,value]:feature[,value]:...
   libsvm,     ///< label,label number:value number:value ...
   csv,        ///< example,feature[,value], one entry a line
-  tsv         ///< the same with tabs
+  tsv,        ///< the same with tabs
+  list        ///< example feature feature ..., with blanks between
 };
 const char* format_name(TextFormat format);
 
