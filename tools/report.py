@@ -60,7 +60,7 @@ def write_whole(path, text):
     """Beside its place, then renamed: a reader never sees half a page."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_text(text, encoding="utf-8", errors="replace")
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)

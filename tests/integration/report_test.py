@@ -156,6 +156,31 @@ class OfOneRun(Report):
         self.assertEqual(re.findall(r'class="card person"><h3>(.*?)</h3>', text), ["Ada", "Bob"])
         self.assertEqual(re.search(r"<h3>Ada</h3>.*?</table>", text).group(0).count("<tr>"), 4)
 
+    def test_names_that_hold_what_python_takes_for_ends_of_lines(self):
+        odd = ["\u2028", "\u0085", "\x0b", "\x0c", "\x1c", "\x1e", "\udce9"]  # the last one: no UTF-8
+        names = [f"item{u}{odd[u % len(odd)]}x" for u in range(self.width)]
+        with open(self.path("odd.txt"), "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            file.writelines(f"{name}\t{u}\n" for u, name in enumerate(names))
+        requests = "".join(f"per{letter}son\t{names[2]}:{names[3]}\n" for letter in odd)
+        self.path("people.txt").write_bytes(requests.encode("utf-8", errors="surrogateescape"))
+        self.train_validated()
+        text = self.made("run", "--examples", len(odd), "--features", "odd.txt", "--requests", "people.txt",
+                         "--predictor", BIN / "predictor")
+        cards = re.findall(r'class="card person"><h3>(.*?)</h3>.*?<table>(.*?)</table>', text, re.S)
+        self.assertEqual([name for name, _ in cards], [f"per{letter}son".replace("\udce9", "?") for letter in odd])
+        for name, table in cards:
+            self.assertEqual(table.count("<tr>"), 8, name)
+
+    def test_a_folder_whose_name_is_html(self):
+        self.log("other", [{**START, "time": time(0)}, epoch_event(1)])
+        for folder in ("<!--<script", "<b>&'"):
+            with self.subTest(folder):
+                self.log(folder, [{**START, "time": time(0)}, epoch_event(1)])
+                text = self.made(folder, "other", "--output", "page.html", page="page.html")
+                block = re.search(r'<script type="application/json" id="charts">(.*?)</script>', text, re.S).group(1)
+                self.assertNotIn("<", block)
+                self.assertTrue(any(folder in s["name"] for chart in json.loads(block) for s in chart["series"]))
+
     def test_of_one_epoch(self):
         self.log("run", [{**START, "time": time(0)}, epoch_event(1)])
         self.made("run")

@@ -4,7 +4,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from report_page.runs import ReportError
+from report_page.runs import ReportError, lines_of
 
 SHOWN_ITEMS = 14  # of what an example holds
 PREDICTOR_SECONDS = 600
@@ -18,7 +18,8 @@ def recommendations(run, wish):
     with tempfile.TemporaryDirectory(prefix="norn-report-") as folder:
         requests = pathlib.Path(folder) / "requests.txt"
         held = from_text(wish.requests, wish.examples) if wish.requests else from_datasets(run, wish)
-        requests.write_text("".join(f"{name}\t{':'.join(items)}\n" for name, items in held), encoding="utf-8")
+        text = "".join(f"{name}\t{':'.join(items)}\n" for name, items in held)
+        requests.write_bytes(text.encode("utf-8", errors="surrogateescape"))
         made = predict(wish, model, requests)
     return [(name, items, made.get(name, [])) for name, items in held]
 
@@ -27,13 +28,13 @@ def predict(wish, model, requests):
     command = [str(wish.predictor), "-n", str(model), "-r", str(requests), "-i", str(wish.input_features or wish.features), "-o",
                str(wish.features), "--exclude-seen", "-k", str(wish.top), "-s", "-", "-p", ".6g", "--device", "cpu", "--quiet"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PREDICTOR_SECONDS)
+        done = subprocess.run(command, capture_output=True, timeout=PREDICTOR_SECONDS)
     except OSError as error:
         raise ReportError(f"--predictor {wish.predictor}: cannot be run: {error.strerror}; give the program's path") from error
     if done.returncode != 0:
-        raise ReportError(f"the predictor failed: {done.stderr.strip()}")
+        raise ReportError(f"the predictor failed: {done.stderr.decode(errors='replace').strip()}")
     made = {}
-    for line in done.stdout.splitlines():
+    for line in lines_of(done.stdout):
         name, _, rest = line.partition("\t")
         pairs = (pair.rpartition(",") for pair in rest.split(":")[:-1])
         made[name] = [(item, float(score)) for item, _, score in pairs]
@@ -43,7 +44,7 @@ def predict(wish, model, requests):
 def from_text(path, wanted):
     """The first examples of a text of requests that hold something."""
     try:
-        lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+        lines = lines_of(pathlib.Path(path).read_bytes())
     except OSError as error:
         raise ReportError(f"--requests {path}: cannot be read: {error.strerror}") from error
     held = [(line.split("\t")[0], line.split("\t")[1].split(":")) for line in lines if "\t" in line]
@@ -72,7 +73,7 @@ def from_datasets(run, wish):
 
 def read_index(path):
     try:
-        lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+        lines = lines_of(pathlib.Path(path).read_bytes())
     except OSError as error:
         raise ReportError(f"--features {path}: cannot be read: {error.strerror}") from error
     pairs = (line.rpartition("\t") for line in lines if "\t" in line)

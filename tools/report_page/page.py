@@ -173,7 +173,8 @@ def single_run(run, examples):
 
 def make_page(runs, title, examples):
     charts = Curves(runs).all()
-    data = json.dumps(charts, separators=(",", ":")).replace("</", "<\\/")
+    # No "<" at all: "<!--<script" would keep the block open beyond its end.
+    data = json.dumps(charts, separators=(",", ":")).replace("<", "\\u003c")
     single = len(runs) == 1
     body = [f'<header><h1>{escaped(title)}</h1>{status(runs[0]) if single else ""}<button id="theme">light / dark</button></header>',
             tiles(runs[0]) if single else comparison_table(runs), f"<h2>Curves</h2>{chart_cards(charts)}",

@@ -62,17 +62,23 @@ class Run:
 
 def read_record(path):
     try:
-        return json.loads(path.read_text())
+        return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise ReportError(f"{path}: not JSON: {error}") from error
 
 
+def lines_of(data):
+    """Lines of a file's bytes as Norn's programs cut them: str.splitlines() also cuts within names, at U+2028 and others."""
+    lines = data.decode("utf-8", errors="surrogateescape").split("\n")
+    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
 def read_events(path):
     """(events that count, starts, all events); a torn last line is left out."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = lines_of(path.read_bytes())
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror}; give the folder of trainer --run-dir") from error
     every = []
