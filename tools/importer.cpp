@@ -8,9 +8,9 @@
 #include "tools/common/progress.h"
 #include "tools/common/stop_signals.h"
 
-#include <cstdio>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -68,9 +68,10 @@ void add_file_options(ImporterOptions& options, CommandLine& line) {
 
 void add_text_options(ImporterOptions& options, CommandLine& line) {
   line.section("Text");
-  line.choice("--format", "", {"auto", "dsstne", "libsvm", "csv", "tsv"}, options.format,
+  line.choice("--format", "", {"auto", "dsstne", "libsvm", "csv", "tsv", "list"}, options.format,
               "dsstne: example<TAB>feature[,value]:feature[,value]...; libsvm: label,label "
-              "number:value ...; csv, tsv: example, feature and perhaps value in columns");
+              "number:value ...; csv, tsv: example, feature and perhaps value in columns; list: "
+              "example feature feature ..., as LightGCN's data sets");
   line.choice("--type", "-t", {"auto", "indicator", "analog"}, options.type,
               "whether input features are present or absent, or have values; auto: analog for "
               "libsvm, else indicator");
@@ -97,7 +98,7 @@ void add_rule_options(ImporterOptions& options, CommandLine& line) {
   line.choice("--duplicates", "", {"error", "sum", "first"}, options.duplicates,
               "a feature that an example names twice");
   line.choice("--empty-rows", "", {"error", "drop", "keep"}, options.empty_rows,
-              "an example without features");
+              "an example without features, or without labels in libsvm text");
   line.choice("--repeated-examples", "", {"auto", "error", "last", "merge"}, options.repeated,
               "an example on two lines of dsstne text; auto: error, with --samples last");
   line.choice("--missing-examples", "", {"auto", "error", "empty", "drop"}, options.missing,
@@ -186,7 +187,7 @@ ImportRules import_rules(const ImporterOptions& options) {
   ImportRules rules;
   rules.text = options.text;
   rules.text.format =
-      chosen<TextFormat>(options.format, {"auto", "dsstne", "libsvm", "csv", "tsv"});
+      chosen<TextFormat>(options.format, {"auto", "dsstne", "libsvm", "csv", "tsv", "list"});
   rules.text.header = chosen<HeaderLine>(options.header, {"auto", "yes", "no"});
   rules.duplicates = chosen<Duplicates>(options.duplicates, {"error", "sum", "first"});
   rules.empty_rows = chosen<EmptyRows>(options.empty_rows, {"error", "drop", "keep"});
@@ -252,42 +253,48 @@ ImportReport run_pair(const ImporterOptions& options, ImportRules rules, const L
   return import_pair(import, log);
 }
 
-void print_report(const ImportReport& report, bool pair, double seconds) {
+std::string report_text(const ImportReport& report, bool pair, double seconds) {
+  std::string text;
+  const auto say = [&text]<typename... T>(fmt::format_string<T...> words, T&&... values) {
+    text += fmt::format(words, std::forward<T>(values)...) + '\n';
+  };
   Index entries = 0;
   for (const ImportReport::File& file : report.files) {
     entries += file.input_entries + file.target_entries;
     if (pair) {
-      fmt::print("{}: {} examples, {} input and {} target entries\n", file.path.string(),
-                 with_thousands(file.examples), with_thousands(file.input_entries),
-                 with_thousands(file.target_entries));
+      say("{}: {} examples, {} input and {} target entries", printable(file.path.string()),
+          with_thousands(file.examples), with_thousands(file.input_entries),
+          with_thousands(file.target_entries));
     } else {
-      fmt::print("{}: {} examples, {} entries\n", file.path.string(), with_thousands(file.examples),
-                 with_thousands(file.input_entries));
+      say("{}: {} examples, {} entries", printable(file.path.string()),
+          with_thousands(file.examples), with_thousands(file.input_entries));
     }
   }
-  for (const std::filesystem::path& path : report.index_files) fmt::print("{}\n", path.string());
+  for (const std::filesystem::path& path : report.index_files) say("{}", printable(path.string()));
   if (pair) {
-    fmt::print("width: {} inputs, {} targets\n", with_thousands(report.input_width),
-               with_thousands(report.target_width));
-    fmt::print("examples: {} kept; {} only in the input, {} only in the target\n",
-               with_thousands(report.joined), with_thousands(report.only_input),
-               with_thousands(report.only_target));
+    say("width: {} inputs, {} targets", with_thousands(report.input_width),
+        with_thousands(report.target_width));
+    say("examples: {} kept; {} only in the input, {} only in the target",
+        with_thousands(report.joined), with_thousands(report.only_input),
+        with_thousands(report.only_target));
   } else {
-    fmt::print("width: {}\n", with_thousands(report.input_width));
+    say("width: {}", with_thousands(report.input_width));
     if (report.only_input + report.only_target > 0) {
-      fmt::print("examples: {} of the index are not in this text, {} are new\n",
-                 with_thousands(report.only_input), with_thousands(report.only_target));
+      say("examples: {} of the index are not in this text, {} are new",
+          with_thousands(report.only_input), with_thousands(report.only_target));
     }
   }
-  const auto note = [](Index count, const char* text) {
-    if (count > 0) fmt::print("{} {}\n", with_thousands(count), text);
+  const auto note = [&say](Index count, const char* what) {
+    if (count > 0) say("{} {}", with_thousands(count), what);
   };
   note(report.unknown_features, "entries dropped: their features are not in the given index");
   note(report.empty_rows, "examples without features");
+  note(report.unlabelled_rows, "examples without labels");
   note(report.duplicates, "entries merged: their example named the feature before");
   note(report.repeated_examples, "lines of examples that had been on an earlier line");
   note(report.malformed, "malformed lines passed over");
-  fmt::print("{} entries written in {}\n", with_thousands(entries), human_seconds(seconds));
+  say("{} entries written in {}", with_thousands(entries), human_seconds(seconds));
+  return text;
 }
 
 int run_importer(const ImporterOptions& options) {
@@ -310,7 +317,7 @@ int run_importer(const ImporterOptions& options) {
   const ImportReport report = single ? run_single(options, std::move(rules), console.log())
                                      : run_pair(options, std::move(rules), console.log());
   progress.reset();
-  if (!options.quiet) print_report(report, !single, clock.seconds());
+  if (!options.quiet) print_results(report_text(report, !single, clock.seconds()));
   return 0;
 }
 

@@ -4,6 +4,8 @@
 
 #include "tools/common/progress.h"
 
+#include <cstdio>
+
 #include <gtest/gtest.h>
 
 namespace norn::tools {
@@ -39,6 +41,16 @@ TEST(Console, OfRank0SaysEverythingFromItsLevelOn) {
 
 TEST(Console, OfOtherRanksSaysTheLibrarysWarningsAlone) {
   EXPECT_EQ(said(3, LogLevel::debug, say_everything), "trainer: [rank 3]: warning: a worry\n");
+}
+
+TEST(Console, SaysOneLineWhateverNamesHold) {
+  EXPECT_EQ(said(0, LogLevel::info,
+                 [](Console& console) { console.log().warning("a\nb\x1b[31m.nc: damaged"); }),
+            "trainer: warning: a\\x0ab\\x1b[31m.nc: damaged\n");
+  testing::internal::CaptureStdout();
+  print_results("a\tb\x1b[2J\n\nc\r");
+  std::fflush(stdout);
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "a\tb\\x1b[2J\n\nc\\x0d");
 }
 
 TEST(Console, ShowsProgressOnRank0UnlessQuiet) {

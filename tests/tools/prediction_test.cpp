@@ -9,7 +9,9 @@
 #include "tools/prediction/spool.h"
 
 #include <cstdio>
+#include <limits>
 #include <random>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -189,6 +191,53 @@ TEST_F(ScoreFiltersTest, TextOfRecommendations) {
   }
   EXPECT_EQ(read_text(folder_ / "recs.txt"),
             "one\te,0.900:a,0.500:c,0.250:\ntwo\tb,-0.125:f,-2.000:\n");
+}
+
+TEST_F(ScoreFiltersTest, AreReadFromListsAndNumbers) {
+  LabelIndex units;
+  for (const char* name : {"30", "5", "7"}) units.add(name);
+  write_text(folder_ / "list.txt", "u1 7 30 99\nu2 5\n");
+  write_text(folder_ / "numbers.svm", "0 2:1 0:1\n0 1:1 9:1\n");
+  for (const char* file : {"list.txt", "numbers.svm"}) {
+    const bool list = std::string(file) == "list.txt";
+    ScoreFilters filters(FilterMode::exclude, 3);
+    filters.set_table(std::make_unique<FilterTable>(folder_ / file, units, FilterMode::exclude));
+    const ScoreFilter filter = filters.of(list ? batch_of({"u2", "u1"}) : batch_of({"1", "0"}));
+    EXPECT_THAT(row_of(filter.excluded, 0), ElementsAre(1u)) << file;
+    EXPECT_THAT(row_of(filter.excluded, 1), ElementsAre(0u, 2u)) << file;
+  }
+}
+
+TEST_F(ScoreFiltersTest, OtherFormsOfRecommendations) {
+  const std::vector<std::string> labels = {"one \"x\"", "t\tw\no\xC3\xA9"};
+  const auto written = [&](const char* word, const LabelIndex* units) {
+    const auto writer =
+        make_text_writer(folder_ / "recs", ScoreFormat(".9g"), units, text_form(word));
+    writer->write_ranked(labels, sample_lists());
+    writer->commit();
+    return read_text(folder_ / "recs");
+  };
+  EXPECT_EQ(written("tsv", &units_),
+            "one \"x\"\t1\te\t0.899999976\none \"x\"\t2\ta\t0.5\none \"x\"\t3\tc\t0.25\n"
+            "t\\tw\\no\xC3\xA9\t1\tb\t-0.125\nt\\tw\\no\xC3\xA9\t2\tf\t-2\n");
+  EXPECT_EQ(written("jsonl", nullptr),
+            R"({"example": "one \"x\"", "rank": 1, "feature": "4", "score": 0.9}
+{"example": "one \"x\"", "rank": 2, "feature": "0", "score": 0.5}
+{"example": "one \"x\"", "rank": 3, "feature": "2", "score": 0.25}
+{"example": "t\tw\no\u00e9", "rank": 1, "feature": "1", "score": -0.125}
+{"example": "t\tw\no\u00e9", "rank": 2, "feature": "5", "score": -2}
+)");
+  Matrix<float> values = Matrix<float>::zeros(2, 2);
+  values.view()(0, 1) = 1.5f;
+  values.view()(1, 0) = std::numeric_limits<float>::quiet_NaN();
+  const auto writer =
+      make_text_writer(folder_ / "recs", ScoreFormat(".9g"), nullptr, TextForm::json_lines);
+  writer->write_values(labels, std::as_const(values).view());
+  writer->commit();
+  EXPECT_EQ(read_text(folder_ / "recs"),
+            R"({"example": "one \"x\"", "values": [0, 1.5]}
+{"example": "t\tw\no\u00e9", "values": [null, 0]}
+)");
 }
 
 TEST_F(ScoreFiltersTest, NetcdfOfRecommendations) {

@@ -28,7 +28,7 @@ Index print_groups(const std::vector<CheckedGroup>& groups) {
                         group.wrong, group.largest, group.difference);
     wrong += group.wrong;
   }
-  std::fputs(text.c_str(), stdout);
+  print_results(text);
   return wrong;
 }
 

@@ -2,6 +2,8 @@
 // Messages and the changing line of a terminal, on stderr.
 #include "tools/common/console.h"
 
+#include "norn/base/text.h"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -35,6 +37,17 @@ std::size_t terminal_columns() {
 
 }  // namespace
 
+void print_results(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of("\n\t"), text.size());
+    shown += printable(text.substr(0, end));
+    if (end < text.size()) shown += text[end];
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
+}
+
 Console::Console(const std::string& program, int rank, LogLevel level)
     : rank_(rank),
       prefix_(rank == 0 ? program : fmt::format("{}: [rank {}]", program, rank)),
@@ -67,7 +80,7 @@ void Console::set_status(const std::string& line) {
   if (!is_terminal_) return;
   const std::lock_guard lock(mutex_);
   if (line.empty() && status_.empty()) return;
-  status_ = line.substr(0, std::min(line.size(), terminal_columns() - 1));
+  status_ = printable(line).substr(0, terminal_columns() - 1);
   std::fputs(("\r\033[K" + status_).c_str(), stderr);
   std::fflush(stderr);
 }
@@ -77,7 +90,8 @@ void Console::say(LogLevel level, const std::string& message) {
   const auto wanted = spdlog_level(level);
   if (!logger_->should_log(wanted)) return;
   if (!status_.empty()) std::fputs("\r\033[K", stderr);
-  logger_->log(wanted, "{}: {}{}", prefix_, level == LogLevel::warning ? "warning: " : "", message);
+  logger_->log(wanted, "{}: {}{}", prefix_, level == LogLevel::warning ? "warning: " : "",
+               printable(message));
   if (!status_.empty()) std::fputs(status_.c_str(), stderr);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 namespace spdlog {
 class logger;
@@ -14,8 +15,12 @@ class logger;
 /// What a program says while it works: to stderr, so that stdout holds results alone.
 namespace norn::tools {
 
+/// Writes results to stdout: ends of lines and tabs as they are, other control characters, which
+/// names may hold, as \x1b and the like.
+void print_results(std::string_view text);
+
 /// Rank 0 says everything from `level` on; the other ranks say warnings only, marked `[rank 3]`.
-/// Safe to use from several threads.
+/// A message is one line, whatever the names in it hold. Safe to use from several threads.
 class Console {
  public:
   Console(const std::string& program, int rank, LogLevel level);

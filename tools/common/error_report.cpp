@@ -23,17 +23,6 @@ const char* kind_of(int exit_code) {
   return exit_code > 128 ? "signal" : "unforeseen";
 }
 
-// A message may hold several errors, a line each.
-std::vector<Problem> problems_of(std::string_view message) {
-  std::vector<Problem> problems;
-  for (std::size_t at = 0; at <= message.size();) {
-    const std::size_t end = std::min(message.find('\n', at), message.size());
-    if (end > at || at == 0) problems.push_back(problem_of(message.substr(at, end - at)));
-    at = end + 1;
-  }
-  return problems;
-}
-
 // "[rank 1 of 4 on node7: epoch 3, batch 7]".
 std::string whereabouts(const Speaker& speaker) {
   if (speaker.place.empty()) return {};
@@ -77,18 +66,19 @@ Failure describe_exception() {
   try {
     throw;
   } catch (const Interrupted& stop) {
-    return {problems_of("stopped by a signal; what was not complete has been removed"),
-            128 + stop.signal(), stop.signal()};
+    return {{problem_of("stopped by a signal; what was not complete has been removed")},
+            128 + stop.signal(),
+            stop.signal()};
   } catch (const RunEnded& error) {
-    return {problems_of(error.what()), error.exit_code(), 0, true};
+    return {{problem_of(error.what())}, error.exit_code(), 0, true};
   } catch (const ProblemsError& error) {
     return {error.problems(), error.exit_code()};
   } catch (const Error& error) {
-    return {problems_of(error.what()), error.exit_code()};
+    return {{problem_of(error.what())}, error.exit_code()};
   } catch (const std::bad_alloc&) {
     return {
-        problems_of("there is not enough memory; use a smaller --batch, fewer threads or a larger "
-                    "machine"),
+        {problem_of("there is not enough memory; use a smaller --batch, fewer threads or a larger "
+                    "machine")},
         int(ExitCode::device)};
   } catch (const std::exception& error) {
     return {{{{}, 0, 0, {}, fmt::format("unforeseen: {}", error.what())}}};
@@ -111,8 +101,8 @@ std::string failure_text(const Failure& failure, const Speaker& speaker) {
       speaker.rank == 0 ? std::string() : fmt::format("[rank {}] ", speaker.rank);
   std::string text;
   const auto say = [&](const std::string& message) {
-    text +=
-        fmt::format("{}: error: {}{}{}\n", speaker.program, mark, message, whereabouts(speaker));
+    text += fmt::format("{}: error: {}{}{}\n", speaker.program, mark, printable(message),
+                        whereabouts(speaker));
   };
   std::size_t shown = 0;
   for (const Problem& problem : failure.problems) {

@@ -75,7 +75,7 @@ class EvaluationRun {
     warn_of_hidden(evaluations.front());
     const std::string text = options_.format == "json" ? evaluation_json(names, evaluations)
                                                        : evaluation_table(names, evaluations);
-    std::fputs(text.c_str(), stdout);
+    print_results(text);
     return 0;
   }
 

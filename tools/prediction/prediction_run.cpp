@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 TextFormat text_format(const std::string& word) {
   for (TextFormat format :
-       {TextFormat::dsstne, TextFormat::libsvm, TextFormat::csv, TextFormat::tsv})
+       {TextFormat::dsstne, TextFormat::libsvm, TextFormat::csv, TextFormat::tsv, TextFormat::list})
     if (word == format_name(format)) return format;
   return TextFormat::automatic;
 }
@@ -153,14 +153,16 @@ class PredictionRun {
 
   void open_writer() {
     const LabelIndex* units = output_features_ ? &*output_features_ : nullptr;
-    const char* fallback = ranks_units() ? "4.3f" : ".9g";
+    const TextForm form = text_form(options_.format);
+    const char* fallback = ranks_units() && form == TextForm::dsstne ? "4.3f" : ".9g";
     if (options_.format == "netcdf")
       writer_ = make_netcdf_writer(
           options_.output, ranks_units() ? "recommendations" : "activations", layer().units());
     else
       writer_ = make_text_writer(
           options_.output,
-          ScoreFormat(options_.score_format.empty() ? fallback : options_.score_format), units);
+          ScoreFormat(options_.score_format.empty() ? fallback : options_.score_format), units,
+          form);
   }
 
   // Calls predict(batch) for all requests, then puts the output into its place.
@@ -199,7 +201,8 @@ class PredictionRun {
         options_.filter_mode == "scale" ? FilterMode::scale : FilterMode::exclude;
     ScoreFilters filters(mode, units_);
     if (!options_.filter.empty())
-      filters.set_table(std::make_unique<FilterTable>(options_.filter, *output_features_, mode));
+      filters.set_table(std::make_unique<FilterTable>(options_.filter, *output_features_, mode,
+                                                      text_format(options_.filter_format)));
     if (!options_.allow.empty()) filters.allow(options_.allow, *output_features_, console_);
     if (session_.rank() == 0) filters.report(console_);
     Predictor predictor(network, layer_, options_.k, units_);

@@ -2,6 +2,7 @@
 // Predictions as text.
 #include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
+#include "tools/prediction/prediction_lines.h"
 #include "tools/prediction/prediction_writer.h"
 
 #include <cerrno>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,8 +19,8 @@ namespace {
 
 class TextWriter final : public PredictionWriter {
  public:
-  TextWriter(const std::filesystem::path& path, const ScoreFormat& format, const LabelIndex* units)
-      : path_(path), format_(format), units_(units) {
+  TextWriter(const std::filesystem::path& path, std::unique_ptr<PredictionLines> lines)
+      : path_(path), lines_(std::move(lines)) {
     if (path == "-") return;
     file_.emplace(path);
     stream_ = std::fopen(file_->temporary().c_str(), "wb");
@@ -31,31 +33,17 @@ class TextWriter final : public PredictionWriter {
   void write_ranked(std::span<const std::string> labels, const TopK& best) override {
     text_.clear();
     for (std::size_t r = 0; r < labels.size(); ++r) {
-      const float* score = best.score.view().row(Index(r));
-      const Index* unit = best.unit.view().row(Index(r));
-      text_ += labels[r];
-      text_ += '\t';
-      for (Index i = 0; i < best.count.data()[r]; ++i) {
-        append_unit(unit[i]);
-        text_ += ',';
-        format_.append(score[i], text_);
-        text_ += ':';
-      }
-      text_ += '\n';
+      const auto count = std::size_t(best.count.data()[r]);
+      lines_->add_ranked(labels[r], {best.unit.view().row(Index(r)), count},
+                         {best.score.view().row(Index(r)), count}, text_);
     }
     flush_text();
   }
 
   void write_values(std::span<const std::string> labels, MatrixView<const float> values) override {
     text_.clear();
-    for (std::size_t r = 0; r < labels.size(); ++r) {
-      text_ += labels[r];
-      for (Index c = 0; c < values.cols; ++c) {
-        text_ += c == 0 ? '\t' : ' ';
-        format_.append(values(Index(r), c), text_);
-      }
-      text_ += '\n';
-    }
+    for (std::size_t r = 0; r < labels.size(); ++r)
+      lines_->add_values(labels[r], {values.row(Index(r)), std::size_t(values.cols)}, text_);
     flush_text();
   }
 
@@ -67,13 +55,6 @@ class TextWriter final : public PredictionWriter {
   }
 
  private:
-  void append_unit(Index unit) {
-    if (units_)
-      text_ += units_->label(unit);
-    else
-      fmt::format_to(std::back_inserter(text_), "{}", unit);
-  }
-
   void flush_text() {
     std::FILE* stream = stream_ ? stream_ : stdout;
     if (std::fwrite(text_.data(), 1, text_.size(), stream) != text_.size()) fail();
@@ -86,8 +67,7 @@ class TextWriter final : public PredictionWriter {
   }
 
   std::filesystem::path path_;
-  ScoreFormat format_;
-  const LabelIndex* units_;
+  std::unique_ptr<PredictionLines> lines_;
   std::optional<AtomicFile> file_;
   std::FILE* stream_ = nullptr;
   std::string text_;
@@ -143,8 +123,8 @@ void ScoreFormat::append(float score, std::string& text) const {
 
 std::unique_ptr<PredictionWriter> make_text_writer(const std::filesystem::path& path,
                                                    const ScoreFormat& format,
-                                                   const LabelIndex* units) {
-  return std::make_unique<TextWriter>(path, format, units);
+                                                   const LabelIndex* units, TextForm form) {
+  return std::make_unique<TextWriter>(path, make_prediction_lines(form, format, units));
 }
 
 }  // namespace norn::tools

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 /// Where predictions go: files that are complete or absent.
@@ -35,11 +36,21 @@ class PredictionWriter {
   virtual void commit() = 0;
 };
 
-/// `sample<TAB>feature,score:feature,score:...:` for ranked units, `sample<TAB>value value ...` for
-/// values. Without an index units are written as numbers. `path` "-": stdout.
+/// How predictions stand in text.
+enum class TextForm {
+  dsstne,     ///< `example<TAB>feature,score:feature,score:`, `example<TAB>value value ...`
+  tsv,        ///< `example<TAB>rank<TAB>feature<TAB>score`, `example<TAB>value<TAB>value ...`
+  json_lines  ///< {"example", "rank", "feature", "score"}, {"example", "values"}
+};
+/// "text", "tsv" or "jsonl".
+TextForm text_form(std::string_view word);
+
+/// Ranked units or values in that form. Without an index units are written as numbers. `path` "-":
+/// stdout.
 std::unique_ptr<PredictionWriter> make_text_writer(const std::filesystem::path& path,
                                                    const ScoreFormat& format,
-                                                   const LabelIndex* units);
+                                                   const LabelIndex* units,
+                                                   TextForm form = TextForm::dsstne);
 
 /// One data set `name` of `width` units: sparse with values, best first, for ranked units, dense
 /// for values. Results are kept in a file without a name beside `path` until their number is known.

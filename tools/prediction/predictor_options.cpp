@@ -10,6 +10,9 @@
 namespace norn::tools {
 namespace {
 
+const std::vector<std::string> kTextFormats = {"automatic", "dsstne", "libsvm",
+                                               "csv",       "tsv",    "list"};
+
 void add_request_options(PredictorOptions& options, CommandLine& line) {
   line.section("Model and requests");
   // First of all, so that the others are set after it and win.
@@ -25,10 +28,10 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
               "the input layer is the one that reads the data set NAME_input (or NAME); needed "
               "only when the model has several inputs");
   line.option("--requests", "-r", "FILE", options.requests,
-              "examples to predict for, as text: example<TAB>feature:feature:...; a file, a folder "
-              "or .gz");
-  line.choice("--request-format", "", {"automatic", "dsstne", "libsvm", "csv", "tsv"},
-              options.request_format, "format of --requests");
+              "examples to predict for, as text: example<TAB>feature:feature:... or another "
+              "--request-format; a file, a folder or .gz");
+  line.choice("--request-format", "", kTextFormats, options.request_format,
+              "format of --requests; list: example feature feature ...");
   line.choice(
           "--values", "", {"auto", "yes", "no"}, options.values,
           "whether the features of --requests have values (feature,value); without a word: yes; "
@@ -56,7 +59,9 @@ void add_choice_options(PredictorOptions& options, CommandLine& line) {
       .default_text = "the output layer";
   line.option("--top", "-k", "K", options.k, "units for each example; any number");
   line.option("--filter", "-f", "FILE", options.filter,
-              "units to leave out for each example: example<TAB>feature:feature:...");
+              "units to leave out for each example: example<TAB>feature:feature:... or another "
+              "--filter-format");
+  line.choice("--filter-format", "", kTextFormats, options.filter_format, "format of --filter");
   line.choice("--filter-mode", "", {"exclude", "scale"}, options.filter_mode,
               "exclude: listed units are never chosen, whatever value stands beside them; scale: "
               "their scores are multiplied by the value, 0 without one");
@@ -69,13 +74,15 @@ void add_choice_options(PredictorOptions& options, CommandLine& line) {
 void add_output_options(PredictorOptions& options, CommandLine& line) {
   line.section("Output");
   line.option("--output", "-s", "FILE", options.output,
-              "where the predictions go; replaced when all are made; - is stdout (text)")
+              "where the predictions go; replaced when all are made; - is stdout (not netcdf)")
       .required = true;
-  line.choice("--format", "", {"text", "netcdf"}, options.format,
-              "text: example<TAB>feature,score:...: a line; netcdf: one data set");
+  line.choice("--format", "", {"text", "tsv", "jsonl", "netcdf"}, options.format,
+              "text: a line an example, example<TAB>feature,score:feature,score: with a colon at "
+              "the end, as DSSTNE; tsv: a line a recommendation, example, rank, feature and score "
+              "with tabs between; jsonl: the same as JSON; netcdf: one data set");
   line.option("--score-format", "-p", "FORMAT", options.score_format,
               "printf format of a number, with or without its percent sign")
-      .default_text = "4.3f; activations .9g";
+      .default_text = "4.3f; tsv and activations .9g";
   line.option("--batch", "-b", "N", options.batch, "examples of one step");
 }
 
@@ -103,6 +110,9 @@ void PredictorOptions::check() const {
     throw UsageError("--filter (-f) names features: give the feature index --output-features (-o)");
   if (!allow.empty() && output_features.empty())
     throw UsageError("--allow names features: give the feature index --output-features (-o)");
+  if (!score_format.empty() && (format == "jsonl" || format == "netcdf"))
+    throw UsageError(fmt::format(
+        "--score-format is for --format text and tsv; {} holds scores in full", format));
   if (format == "netcdf" && output == "-")
     throw UsageError("--output -: NetCDF needs a file; give a name, or --format text");
 }

@@ -26,6 +26,7 @@ struct PredictorOptions {
   std::string layer;
   Index k = 100;
   std::filesystem::path filter;
+  std::string filter_format = "automatic";
   std::string filter_mode = "exclude";
   bool exclude_seen = false;
   std::filesystem::path allow;

@@ -4,17 +4,21 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "norn/base/text_file.h"
 
-#include <fstream>
+#include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
 namespace norn::tools {
 
 FilterTable::FilterTable(const std::filesystem::path& file, const LabelIndex& units,
-                         FilterMode mode)
+                         FilterMode mode, TextFormat format)
     : rows_(mode == FilterMode::scale) {
   TextOptions options;
+  options.format = format;
   options.values = mode == FilterMode::scale ? TextValues::optional : TextValues::ignore;
   options.missing_value = 0.0f;
   TextReader reader(file, options);
@@ -25,6 +29,13 @@ FilterTable::FilterTable(const std::filesystem::path& file, const LabelIndex& un
       const auto unit = units.find(row.features[i]);
       if (unit)
         rows_.add(Column(*unit), i < row.values.size() ? row.values[i] : 0.0f);
+      else
+        ++unknown_;
+    }
+    for (std::size_t i = 0; i < row.numbers.size(); ++i) {  // LibSVM text
+      ++features_;
+      if (Index(row.numbers[i]) < units.size())
+        rows_.add(row.numbers[i], i < row.values.size() ? row.values[i] : 0.0f);
       else
         ++unknown_;
     }
@@ -54,8 +65,9 @@ void FilterTable::report(Console& console) const {
 
 void ScoreFilters::allow(const std::filesystem::path& file, const LabelIndex& units,
                          Console& console) {
-  std::ifstream in(file);
-  if (!in)
+  constexpr std::size_t kLongestList = std::size_t(256) << 20;  // bytes: some 20 million labels
+  const std::optional<std::string> text = read_text_file(file, kLongestList);
+  if (!text)
     throw DataError(
         fmt::format("{}: cannot be opened; --allow names a file of feature labels, one "
                     "a line",
@@ -63,9 +75,12 @@ void ScoreFilters::allow(const std::filesystem::path& file, const LabelIndex& un
   allowed_.assign(std::size_t(units_), 0);
   Index known = 0;
   Index unknown = 0;
-  std::string line;
-  while (std::getline(in, line)) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
+  for (std::string_view rest = *text; !rest.empty();) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size() - 1);
+    std::string_view line = rest.substr(0, end + 1);
+    rest.remove_prefix(end + 1);
+    if (line.ends_with('\n')) line.remove_suffix(1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
     if (line.empty()) continue;
     const auto unit = units.find(line);
     if (unit && *unit < units_) {

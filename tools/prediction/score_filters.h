@@ -19,10 +19,11 @@ enum class FilterMode { exclude, scale };
 /// A filter file in memory: for each example its units and their factors.
 class FilterTable {
  public:
-  /// Lines `example<TAB>feature[,value]:...`; a later line of an example replaces an earlier one.
-  /// Features that `units` does not hold are dropped and counted. With FilterMode::scale a feature
-  /// without a value has the factor 0.
-  FilterTable(const std::filesystem::path& file, const LabelIndex& units, FilterMode mode);
+  /// Lines `example<TAB>feature[,value]:...`, or of another format; a later line of an example
+  /// replaces an earlier one. Features that `units` does not hold are dropped and counted. With
+  /// FilterMode::scale a feature without a value has the factor 0.
+  FilterTable(const std::filesystem::path& file, const LabelIndex& units, FilterMode mode,
+              TextFormat format = TextFormat::automatic);
   /// Appends the example's row to `rows`; an empty one when the file has no line for it.
   void append(const std::string& example, SparseRows& rows) const;
   void report(Console& console) const;

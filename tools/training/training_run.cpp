@@ -143,7 +143,7 @@ class TrainingRun {
         choose_nodes(options_.plan_nodes, settings.ranks, described), options_.data_place());
     const std::string text =
         options_.plan_format == "json" ? machine_plan_json(plan) : machine_plan_text(plan);
-    std::fputs(text.c_str(), stdout);
+    print_results(text);
     require_memory(plan.memory, plan.settings, plan.available_bytes);
   }
 
@@ -191,7 +191,7 @@ class TrainingRun {
       links = machine();
     }
     if (session_.rank() != 0) return;
-    std::fputs(plan_text(plan, settings, available).c_str(), stdout);
+    print_results(plan_text(plan, settings, available));
     if (plan.total_bytes() > available && settings.on_gpu) return;
     const TimedStep step = time_step(graph, settings, context);
     std::fputs(step.text.c_str(), stdout);

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text that other people have: lists, filters that name few examples, names with control characters, files without end."""
+import json
+import pathlib
+import random
+import shutil
+import subprocess
+import unittest
+
+import numpy as np
+
+from norn_files import model_arrays, read_recommendations, write_datasets, write_text
+from programs import BIN, NETWORK, ProgramTest, sigmoid
+
+
+class Trained(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.write("net.json", NETWORK % "Sigmoid")
+        self.train("-e", "5")
+        write_text(self.path("requests.txt"), self.known, self.names, self.examples)
+        arrays = model_arrays(self.path("model.nc"))[0]
+        x = np.zeros((len(self.known), self.width))
+        for e, row in enumerate(self.known):
+            x[e, row] = 1.0
+        layer = [(arrays[f"weight{i}_weights"].astype(np.float64), arrays[f"weight{i}_bias"].astype(np.float64)) for i in (0, 1)]
+        hidden = np.tanh(x @ layer[0][0].reshape(self.width, 16) + layer[0][1])
+        self.scores = sigmoid(hidden @ layer[1][0].reshape(16, self.width) + layer[1][1])
+
+    def predictor(self, *arguments, requests="requests.txt"):
+        return self.succeed("predictor", "-n", "model.nc", "-r", requests, "-i", "features.txt", "-o", "features.txt", "-s",
+                            "recs.txt", *arguments)
+
+    def recommended(self, *arguments, **more):
+        self.predictor("-p", ".9g", *arguments, **more)
+        return read_recommendations(self.path("recs.txt"))
+
+
+class Filters(Trained):
+    def test_that_scale_few_examples_with_batches_of_any_size(self):
+        for trial in range(12):
+            listed = self.random.sample(range(len(self.rows)), self.random.choice([0, 1, 1, 2, 5]))
+            factors = np.ones((len(self.rows), self.width))
+            lines = ["nobody\tnothing,2\n"]  # an example that is not asked for
+            for e in listed:
+                units = self.random.sample(range(self.width), self.random.choice([0, 1, 3]))
+                entries = ["no such item,0.5"] if self.random.random() < 0.5 else []
+                for u in units:
+                    factors[e, u] = self.random.choice([0.0, 0.5, 3.0])
+                    entries.append(f"{self.names[u]},{factors[e, u]}")
+                lines.append(f"{self.examples[e]}\t{':'.join(entries)}\n")
+            self.write("filter.txt", "".join(lines))
+            batch = self.random.choice([1, 7, 31, 32, 33, 159, 160, 161, 1024])
+            with self.subTest(trial=trial, batch=batch, listed=listed):
+                got = self.recommended("-k", self.width, "-b", batch, "-f", "filter.txt", "--filter-mode", "scale")
+                wanted = self.scores * factors
+                for e, example in enumerate(self.examples):
+                    self.assertEqual(len(got[example]), self.width)
+                    for name, score in got[example]:
+                        self.assertAlmostEqual(score, wanted[e, self.names.index(name)], delta=3e-5)
+
+    def test_requests_of_unknown_features_alone_and_of_none(self):
+        self.write("strange.txt", "a\tnew:newer\nb\t\n")
+        for arguments in ((), ("--values",)):
+            self.write("strange.txt", "a\tnew,1:newer,2\nb\t\n")
+            got = self.recommended("-k", "3", *arguments, requests="strange.txt")
+            self.assertEqual(got["a"], got["b"])
+            self.assertEqual(len(got["a"]), 3)
+
+
+class Forms(Trained):
+    def test_tables_and_lines_of_json_say_what_the_text_says(self):
+        text = self.recommended("-k", "5", "--exclude-seen")
+        self.assertRegex(self.read("recs.txt").decode(), r"\A([^\t\n]+\t([^\t:,\n]+,[^:,\n]+:){5}\n)+\Z")  # as DSSTNE's: a colon ends it
+        pairs = [(example, rank, name, score) for example, best in text.items() for rank, (name, score) in enumerate(best, 1)]
+        self.predictor("-k", "5", "--exclude-seen", "--format", "tsv")
+        rows = [line.split("\t") for line in self.read("recs.txt").decode().splitlines()]
+        self.assertEqual([(e, int(rank), name, float(score)) for e, rank, name, score in rows], pairs)
+        self.predictor("-k", "5", "--exclude-seen", "--format", "jsonl")
+        found = [json.loads(line) for line in self.read("recs.txt").decode().splitlines()]
+        self.assertEqual([list(one) for one in found], [["example", "rank", "feature", "score"]] * len(pairs))
+        for one, pair in zip(found, pairs):
+            self.assertEqual((one["example"], one["rank"], one["feature"]), pair[:3])
+            self.assertEqual(np.float32(one["score"]), np.float32(pair[3]))
+
+    def test_an_activation_a_column(self):
+        self.predictor("--layer", "Hidden", "--format", "jsonl")
+        values = [json.loads(line)["values"] for line in self.read("recs.txt").decode().splitlines()]
+        self.predictor("--layer", "Hidden", "--format", "tsv")
+        rows = [line.split("\t") for line in self.read("recs.txt").decode().splitlines()]
+        self.assertEqual([row[0] for row in rows], self.examples)
+        np.testing.assert_array_equal(np.array([row[1:] for row in rows], np.float32), np.array(values, np.float32))
+
+    def test_a_form_of_numbers_is_not_for_json(self):
+        self.fail_with(2, "--score-format is for --format text and tsv; jsonl holds scores in full", "predictor", "-n", "model.nc",
+                       "-r", "requests.txt", "-i", "features.txt", "-s", "recs.txt", "--format", "jsonl", "-p", ".3f")
+
+
+class Lists(ProgramTest):
+    """`user item item ...`, from the importer to recommendations."""
+
+    def write_list(self, name, rows):
+        self.write(name, "".join(f"{u} {' '.join(map(str, items))} \n" for u, items in rows))
+
+    def test_go_all_the_way_with_their_own_names(self):
+        users = self.random.sample(range(5000), len(self.known))
+        rows = [(user, [1000 + u for u in row]) for user, row in zip(users, self.known) if row]
+        self.write_list("train.txt", rows)
+        done = self.succeed("importer", "--input", "train.txt", "--name", "gl", "--output", "train.nc", "--features", "f")
+        self.assertIn(f"train.nc: {len(rows)} examples", done.stdout)
+        self.train("-e", "2")
+        ask = ("predictor", "-n", "model.nc", "-r", "train.txt", "-i", "f", "-o", "f", "-k", "5", "-b", "31")
+        self.succeed(*ask, "--exclude-seen", "-s", "seen.txt")
+        self.succeed(*ask, "-f", "train.txt", "-s", "filtered.txt")
+        got = read_recommendations(self.path("seen.txt"))
+        self.assertEqual(got, read_recommendations(self.path("filtered.txt")))
+        self.assertEqual(list(got), [str(user) for user, _ in rows])
+        for user, items in rows:
+            self.assertEqual({int(name) for name, _ in got[str(user)]} & set(items), set())
+        self.write("names.txt", "Ada " + " ".join(str(i) for i in rows[0][1]) + "\n")
+        self.succeed(*ask[:4], "names.txt", *ask[5:], "--request-format", "list", "--exclude-seen", "-s", "ada.txt")
+        self.assertEqual(list(read_recommendations(self.path("ada.txt"))), ["Ada"])
+        self.assertEqual([name for name, _ in read_recommendations(self.path("ada.txt"))["Ada"]],
+                         [name for name, _ in got[str(rows[0][0])]])
+
+    def test_read_as_something_else_say_so(self):
+        self.write_list("train.txt", [(0, [3, 5, 7]), (1, [3])])
+        self.fail_with(3, "train.txt:1: the feature 3 has no value; lines of an example and its features alone are read with "
+                       "--format list", "importer", "--input", "train.txt", "--name", "gl", "--output", "x.nc", "--format",
+                       "libsvm")
+
+
+class Hostile(ProgramTest):
+    def test_files_without_end_are_refused(self):
+        self.train("-e", "1")
+        write_text(self.path("requests.txt"), self.known, self.names, self.examples)
+        words = "/dev/zero: has more than 64.0 MiB; is it the right file?"
+        self.fail_with(2, words, "trainer", "-c", "/dev/zero", "-i", "train.nc", "-n", "x.nc")
+        self.fail_with(2, words, "trainer", "--cdl", "/dev/zero")
+        self.fail_with(2, words, "trainer", "--repeat", "/dev/zero")
+        self.fail_with(2, words, "trainer", "-c", "net.json", "-i", "train.nc", "--plan", "--ranks", "2", "--machine", "/dev/zero",
+                       "-n", "x.nc")
+        self.fail_with(2, "/dev/zero: has more than 256.0 MiB; is it the right file?", "predictor", "-n", "model.nc", "-r",
+                       "requests.txt", "-i", "features.txt", "-o", "features.txt", "-s", "recs.txt", "--allow", "/dev/zero")
+
+    def test_a_key_of_millions_of_letters_is_no_work(self):
+        self.write("net.json", (NETWORK % "SoftMax").replace('"Name": "small"', f'"{"a" * 5_000_000}": 1'))
+        self.fail_with(2, "net.json:2: ", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "x.nc")
+
+    def test_names_of_data_sets_reach_the_terminal_harmlessly(self):
+        name = "a\nb\x1b[31m\u2028"
+        write_datasets(self.path("odd.nc"), [(name, self.width, self.known, None)])
+        for extra in ((), ("--errors=json",)):
+            done = self.run_program("trainer", "-c", "net.json", "-i", "odd.nc", "-n", "x.nc", *extra)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertIn("a\\x0ab\\x1b[31m" if not extra else "a\\nb\\u001b[31m", done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), done.stderr.count('\n'))
+            self.assertNotIn("\x1b", done.stderr)
+            for line in done.stderr.splitlines():
+                self.assertRegex(line, r"^(trainer: |\{)")
+
+    def test_a_header_of_numbers_without_end_writes_nothing(self):
+        self.write("h.txt", "9223372036854775807 9223372036854775807 9223372036854775807\n1 1:1\n")
+        self.fail_with(3, "h.txt:1: the header announces 9223372036854775807 examples, a data set has at most 4294967295; "
+                       "correct the header line", "importer", "--input", "h.txt", "--name", "h", "--output", "h.nc")
+        self.assertEqual([path.name for path in self.folder.glob("h.*")], ["h.txt"])
+
+
+class OldProcessors(ProgramTest):
+    def test_end_with_words_before_anything_else(self):
+        valgrind = shutil.which("valgrind")
+        if valgrind is None:
+            self.skipTest("valgrind, which has a processor of its own, is not installed")
+        flags = pathlib.Path("/proc/cpuinfo").read_text() if pathlib.Path("/proc/cpuinfo").exists() else ""
+        build = self.succeed("importer", "--version").stdout
+        if "avx512f" not in flags or "-march=native" not in build:
+            self.skipTest("the build needs nothing that valgrind's processor lacks")
+        for program in ("importer", "trainer"):
+            done = subprocess.run([valgrind, "-q", "--tool=none", str(BIN / program), "--version"], capture_output=True, text=True,
+                                  timeout=240)
+            self.assertEqual(done.returncode, 4, done.stderr)
+            self.assertRegex(done.stderr, rf"{program}: error: this processor lacks (\w+, )*avx512f, .*-DNORN_ARCH=x86-64")
+            self.assertEqual(done.stdout, "")
+
+
+if __name__ == "__main__":
+    unittest.main()

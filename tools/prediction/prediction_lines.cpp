@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// DSSTNE's lines, tables and lines of JSON.
+#include "tools/prediction/prediction_lines.h"
+
+#include "norn/base/error.h"
+#include "norn/nn/json_value.h"
+
+#include <cmath>
+#include <iterator>
+
+#include <fmt/format.h>
+
+namespace norn::tools {
+namespace {
+
+class Lines : public PredictionLines {
+ public:
+  Lines(const ScoreFormat& format, const LabelIndex* units) : format_(format), units_(units) {}
+
+ protected:
+  std::string name_of(Index unit) const {
+    return units_ ? std::string(units_->label(unit)) : std::to_string(unit);
+  }
+  ScoreFormat format_;
+  const LabelIndex* units_;
+};
+
+class DsstneLines final : public Lines {
+ public:
+  using Lines::Lines;
+
+  void add_ranked(std::string_view example, std::span<const Index> units,
+                  std::span<const float> scores, std::string& text) const override {
+    text += example;
+    text += '\t';
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      if (units_)
+        text += units_->label(units[i]);
+      else
+        fmt::format_to(std::back_inserter(text), "{}", units[i]);
+      text += ',';
+      format_.append(scores[i], text);
+      text += ':';
+    }
+    text += '\n';
+  }
+
+  void add_values(std::string_view example, std::span<const float> values,
+                  std::string& text) const override {
+    text += example;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      text += i == 0 ? '\t' : ' ';
+      format_.append(values[i], text);
+    }
+    text += '\n';
+  }
+};
+
+class TabLines final : public Lines {
+ public:
+  using Lines::Lines;
+
+  void add_ranked(std::string_view example, std::span<const Index> units,
+                  std::span<const float> scores, std::string& text) const override {
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      add_name(example, text);
+      fmt::format_to(std::back_inserter(text), "\t{}\t", i + 1);
+      add_name(name_of(units[i]), text);
+      text += '\t';
+      format_.append(scores[i], text);
+      text += '\n';
+    }
+  }
+
+  void add_values(std::string_view example, std::span<const float> values,
+                  std::string& text) const override {
+    add_name(example, text);
+    for (float value : values) {
+      text += '\t';
+      format_.append(value, text);
+    }
+    text += '\n';
+  }
+
+ private:
+  // Names of data sets may hold anything; a line stays a line and a column a column.
+  static void add_name(std::string_view name, std::string& text) {
+    for (char c : name) {
+      if (c == '\t')
+        text += "\\t";
+      else if (c == '\n')
+        text += "\\n";
+      else if (c == '\r')
+        text += "\\r";
+      else
+        text += c;
+    }
+  }
+};
+
+class JsonLines final : public Lines {
+ public:
+  using Lines::Lines;
+
+  void add_ranked(std::string_view example, std::span<const Index> units,
+                  std::span<const float> scores, std::string& text) const override {
+    const std::string begin =
+        fmt::format("{{\"example\": {}, \"rank\": ", JsonValue(std::string(example)).line());
+    for (std::size_t i = 0; i < units.size(); ++i) {
+      fmt::format_to(std::back_inserter(text), "{}{}, \"feature\": {}, \"score\": ", begin, i + 1,
+                     JsonValue(name_of(units[i])).line());
+      add_number(scores[i], text);
+      text += "}\n";
+    }
+  }
+
+  void add_values(std::string_view example, std::span<const float> values,
+                  std::string& text) const override {
+    fmt::format_to(std::back_inserter(text), "{{\"example\": {}, \"values\": [",
+                   JsonValue(std::string(example)).line());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (i > 0) text += ", ";
+      add_number(values[i], text);
+    }
+    text += "]}\n";
+  }
+
+ private:
+  // As few digits as give the same float again.
+  static void add_number(float value, std::string& text) {
+    if (std::isfinite(value))
+      fmt::format_to(std::back_inserter(text), "{}", value);
+    else
+      text += "null";
+  }
+};
+
+}  // namespace
+
+TextForm text_form(std::string_view word) {
+  if (word == "tsv") return TextForm::tsv;
+  return word == "jsonl" ? TextForm::json_lines : TextForm::dsstne;
+}
+
+std::unique_ptr<PredictionLines> make_prediction_lines(TextForm form, const ScoreFormat& format,
+                                                       const LabelIndex* units) {
+  if (form == TextForm::tsv) return std::make_unique<TabLines>(format, units);
+  if (form == TextForm::json_lines) return std::make_unique<JsonLines>(format, units);
+  return std::make_unique<DsstneLines>(format, units);
+}
+
+}  // namespace norn::tools

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/data/label_index.h"
+#include "tools/prediction/prediction_writer.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+/// The forms of predictions as text: what becomes of one example.
+namespace norn::tools {
+
+class PredictionLines {
+ public:
+  virtual ~PredictionLines() = default;
+  /// Appends the lines of an example with its units, best first, and their scores.
+  virtual void add_ranked(std::string_view example, std::span<const Index> units,
+                          std::span<const float> scores, std::string& text) const = 0;
+  /// Appends the line of an example with the values of a layer.
+  virtual void add_values(std::string_view example, std::span<const float> values,
+                          std::string& text) const = 0;
+};
+
+/// Without an index units are written as numbers; the index must outlive this.
+std::unique_ptr<PredictionLines> make_prediction_lines(TextForm form, const ScoreFormat& format,
+                                                       const LabelIndex* units);
+
+}  // namespace norn::tools
