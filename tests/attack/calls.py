@@ -29,7 +29,8 @@ counts, whole = {}, {}
 
 def outcome(case, done):
     """Every file that it makes, but for records of the time and checkpoints, and what it prints unless that has times, too."""
-    files = {path.name: path.read_bytes() for path in case.folder.glob("out*") if "epoch" not in path.name}
+    files = {path.name: path.read_bytes() for path in case.folder.glob("out*")
+             if "epoch" not in path.name and path.suffix != ".lock"}
     return {**files, "stdout": done.out if done.command[0] == "evaluator" else b""}
 
 

@@ -8,7 +8,8 @@
 //   FAILING_CALL_COUNTS=FILE        at its end a process appends a line "CALL count" for each kind
 //   of call, of those on paths
 //                                   that have PART in them
-// A relative path counts as its absolute one. mmap and thread know no path: any PART fits.
+// A relative path counts as its absolute one. mmap and thread know no path: any PART fits. Threads
+// are those of C++ alone, not those that libraries begin for themselves.
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -143,6 +144,12 @@ void strike_stream(std::FILE* stream) {
   ::close(full);
 }
 
+bool is_of_cpp(void* caller) {
+  Dl_info info{};
+  return dladdr(caller, &info) != 0 && info.dli_fname != nullptr &&
+         std::strstr(info.dli_fname, "libstdc++") != nullptr;
+}
+
 mode_t mode_of(int flags, va_list more) {
   return (flags & (O_CREAT | O_TMPFILE)) != 0 ? mode_t(va_arg(more, int)) : 0;
 }
@@ -264,7 +271,8 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
                    void* argument) noexcept {
   static auto* const real =
       next<int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)>("pthread_create");
-  return strikes(Call::thread, "") ? errno : real(thread, attributes, begin, argument);
+  const bool fails = is_of_cpp(__builtin_return_address(0)) && strikes(Call::thread, "");
+  return fails ? errno : real(thread, attributes, begin, argument);
 }
 
 }  // extern "C"
