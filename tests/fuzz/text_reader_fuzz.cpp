@@ -15,11 +15,11 @@ using namespace norn;
 
 TextOptions options_from(std::uint8_t choice) {
   TextOptions options;
-  options.format = TextFormat(choice % 5);
-  options.values = TextValues(choice / 5 % 3);
-  options.header = HeaderLine(choice / 15 % 3);
-  options.skip_malformed = choice / 45 % 2 == 0 ? 0 : 1000;
-  if (choice >= 135) options.feature_column = "item";
+  options.format = TextFormat(choice % 6);
+  options.values = TextValues(choice / 6 % 3);
+  options.header = HeaderLine(choice / 18 % 3);
+  options.skip_malformed = choice / 54 % 2 == 0 ? 0 : 1000;
+  if (choice >= 162) options.feature_column = "item";
   return options;
 }
 

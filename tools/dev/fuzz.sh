@@ -24,8 +24,9 @@ seed_corpus() {
     text_reader_fuzz)
       printf '\1alice\tsoap:bread,2.5:milk\nbob\tmilk\n' > "$folder/dsstne"
       printf '\2''2 10 5\n1,4 0:1 9:2.5\n 3:1 # none\n' > "$folder/libsvm"
-      printf '\10user,item,v\n"a, b",x,1.5\n' > "$folder/csv"
-      printf '\220user\titem\tv\na\tx\t1e3\n' > "$folder/tsv"
+      printf '\11user,item,v\n"a, b",x,1.5\n' > "$folder/csv"
+      printf '\254user\titem\tv\na\tx\t1e3\n' > "$folder/tsv"
+      printf '\5alice soap bread\nbob 3 5\n' > "$folder/list"
       ;;
     label_index_fuzz)
       printf 'bread\t1\nmilk\t0\nsoap \t2\r\n' > "$folder/index"

@@ -7,6 +7,7 @@
 #include "norn/base/host.h"
 #include "norn/base/text.h"
 #include "norn/engine/step_probe.h"
+#include "tools/common/console.h"
 #include "tools/common/version.h"
 #include "tools/doctor/files.h"
 #include "tools/doctor/look.h"
@@ -122,9 +123,7 @@ class Doctor {
       look_at(rank_checks(), machine, joint);
       report.findings.insert(report.findings.end(), joint.all.begin(), joint.all.end());
       report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      std::fputs(
-          (options_.doctor_format == "json" ? doctor_json(report) : doctor_table(report)).c_str(),
-          stdout);
+      print_results(options_.doctor_format == "json" ? doctor_json(report) : doctor_table(report));
       code = report.count(Health::problem) > 0 ? int(ExitCode::device) : 0;
     }
     return ranks_->any(code != 0) ? int(ExitCode::device) : 0;

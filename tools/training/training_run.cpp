@@ -194,7 +194,7 @@ class TrainingRun {
     print_results(plan_text(plan, settings, available));
     if (plan.total_bytes() > available && settings.on_gpu) return;
     const TimedStep step = time_step(graph, settings, context);
-    std::fputs(step.text.c_str(), stdout);
+    print_results(step.text);
     if (settings.ranks == 1) return;
     const int nodes = asks ? 1
                       : options_.plan_nodes
