@@ -16,6 +16,15 @@ struct FixedFormatOfRows {
   static constexpr double limit = 0x1p62 * unit;
 };
 
+/// Factors of the deltas of stored and of absent entries: sparse targets alone have them.
+struct SoftMaxBoost {
+  float one;
+  float zero;
+};
+NORN_HD inline SoftMaxBoost softmax_boost(const SoftMaxCost& rule, const TargetView& target) {
+  return {target.is_sparse ? rule.boost_one : 1.0f, target.is_sparse ? rule.boost_zero : 1.0f};
+}
+
 /// The tau of one loss. `unit` is what a row's target of 1 counts for.
 struct SoftMaxTargetRule {
   float scale = 1.0f;                                     ///< factor of every tau

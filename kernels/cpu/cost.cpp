@@ -5,15 +5,10 @@
 #include "kernels/cpu/strips.h"
 
 #include <algorithm>
-#include <concepts>
 #include <vector>
 
 namespace norn {
 namespace {
-
-template <typename L>
-constexpr bool kIsMarginal =
-    std::same_as<L, ScaledMarginalCrossEntropy> || std::same_as<L, DataScaledMarginalCrossEntropy>;
 
 /// One activation judged by one loss, over parts of a row.
 template <typename F, typename L>
@@ -109,9 +104,8 @@ void CpuCostKernels::do_delta(const UnitCost& rule, const TargetView& target, In
       [&](const auto& f, const auto& loss) {
         using F = std::remove_cvref_t<decltype(f)>;
         using L = std::remove_cvref_t<decltype(loss)>;
-        const bool boosts = target.is_sparse && !kIsMarginal<L>;
-        const UnitJudge<F, L> judge{f, loss, boosts ? rule.boost_one : 1.0f,
-                                    boosts ? rule.boost_zero : 1.0f};
+        const UnitJudge<F, L> judge{f, loss, target.is_sparse ? rule.boost_one : 1.0f,
+                                    target.is_sparse ? rule.boost_zero : 1.0f};
         return judge_block(executor_, judge, target, first_unit, z_to_delta, rounded);
       },
       rule.activation, rule.loss);

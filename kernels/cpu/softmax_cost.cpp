@@ -84,20 +84,20 @@ struct CrossEntropyJudge {
   }
 
   double judge_sparse(const RowTargets& row, float unit, const RowScale& scale,
-                      AbsentEntries absent, Index first_unit, float* z, Index n,
+                      AbsentEntries absent, SoftMaxBoost boost, Index first_unit, float* z, Index n,
                       std::vector<float>& saved) const {
     save_stored(row, first_unit, z, saved);
     const float factor = float(-scale.coupling) * scale.inverse_total;
     if (absent == AbsentEntries::ignore)
       std::fill(z, z + n, 0.0f);
     else
-      scaled_exponentials(scale.maximum, factor, z, n);
+      scaled_exponentials(scale.maximum, boost.zero * factor, z, n);
     double cost = 0;
     for (Index i = 0; i < row.stored; ++i) {
       const float z_i = saved[std::size_t(i)];
       const float e = math::exp_nonpositive(z_i - scale.maximum);
       const float tau = rule.gated(e * scale.inverse_total, rule.stored(unit, row.value, i));
-      z[Index(row.column[i]) - first_unit] = e * factor - tau;
+      z[Index(row.column[i]) - first_unit] = boost.one * (e * factor - tau);
       cost += double(tau) * scale.minus_log(z_i);
     }
     return cost;
@@ -160,14 +160,14 @@ struct JacobianJudge {
     return sum;
   }
 
-  double judge_zeros(float weight, RowScale scale, float* z, Index n) const {
+  double judge_zeros(float weight, float boost, RowScale scale, float* z, Index n) const {
     const L judged = loss;
     const float coupling = float(scale.coupling);
     return strips::sum_of_strips(n, [&](Index first, Index count, float* cost) {
       for (Index c = 0; c < count; ++c) {
         const float y = scale.probability(z[first + c]);
         cost[c] = judged.cost(y, 0.0f);
-        z[first + c] = y * (weight * judged.slope(y, 0.0f) - coupling);
+        z[first + c] = boost * (y * (weight * judged.slope(y, 0.0f) - coupling));
       }
     });
   }
@@ -184,23 +184,25 @@ struct JacobianJudge {
             z[first + c] = y * (row.weight * judged.slope(y, t) - coupling);
           }
         });
-    return cost + judge_zeros(row.weight, scale, z + row.dense_count, n - row.dense_count);
+    return cost + judge_zeros(row.weight, 1.0f, scale, z + row.dense_count, n - row.dense_count);
   }
 
   double judge_sparse(const RowTargets& row, const RowScale& scale, AbsentEntries absent,
-                      Index first_unit, float* z, Index n, std::vector<float>& saved) const {
+                      SoftMaxBoost boost, Index first_unit, float* z, Index n,
+                      std::vector<float>& saved) const {
     const bool counts_absent = absent == AbsentEntries::count_as_zero;
     save_stored(row, first_unit, z, saved);
     double cost = 0;
     if (counts_absent)
-      cost = judge_zeros(row.weight, scale, z, n);
+      cost = judge_zeros(row.weight, boost.zero, scale, z, n);
     else
       std::fill(z, z + n, 0.0f);
     const float coupling = float(scale.coupling);
     for (Index i = 0; i < row.stored; ++i) {
       const float y = scale.probability(saved[std::size_t(i)]);
       const float t = stored_target(row, i);
-      z[Index(row.column[i]) - first_unit] = y * (row.weight * loss.slope(y, t) - coupling);
+      z[Index(row.column[i]) - first_unit] =
+          boost.one * (y * (row.weight * loss.slope(y, t) - coupling));
       cost += double(loss.cost(y, t));
       if (counts_absent) cost -= double(loss.cost(y, 0.0f));
     }
@@ -309,6 +311,7 @@ void CpuCostKernels::do_softmax_delta(const SoftMaxCost& rule, const TargetView&
                                       MatrixView<float> z, double* cost,
                                       MatrixView<Bfloat16> rounded) {
   const AbsentEntries absent = absent_entries(target);
+  const SoftMaxBoost boost = softmax_boost(rule, target);
   std::vector<double> row_cost(std::size_t(z.rows));
   const auto for_each_row = [&](const auto& judge_row) {
     executor_.for_ranges(
@@ -324,13 +327,13 @@ void CpuCostKernels::do_softmax_delta(const SoftMaxCost& rule, const TargetView&
   };
   if (const std::optional<SoftMaxTargetRule> targets = softmax_target_rule(rule.loss)) {
     const CrossEntropyJudge judge{*targets};
-    for_each_row([&](Index r, const RowTargets& row, const RowScale& scale,
-                     std::vector<float>& saved) {
-      const float unit = targets->unit(rule, target, r);
-      return target.is_sparse
-                 ? judge.judge_sparse(row, unit, scale, absent, first_unit, z.row(r), z.cols, saved)
-                 : judge.judge_dense(row, unit, scale, z.row(r), z.cols);
-    });
+    for_each_row(
+        [&](Index r, const RowTargets& row, const RowScale& scale, std::vector<float>& saved) {
+          const float unit = targets->unit(rule, target, r);
+          return target.is_sparse ? judge.judge_sparse(row, unit, scale, absent, boost, first_unit,
+                                                       z.row(r), z.cols, saved)
+                                  : judge.judge_dense(row, unit, scale, z.row(r), z.cols);
+        });
     return;
   }
   std::visit(
@@ -338,10 +341,10 @@ void CpuCostKernels::do_softmax_delta(const SoftMaxCost& rule, const TargetView&
         const JacobianJudge<std::remove_cvref_t<decltype(loss)>> judge{loss};
         for_each_row([&](Index r, const RowTargets& row, const RowScale& scale,
                          std::vector<float>& saved) {
-          return double(row.weight) *
-                 (target.is_sparse
-                      ? judge.judge_sparse(row, scale, absent, first_unit, z.row(r), z.cols, saved)
-                      : judge.judge_dense(row, scale, z.row(r), z.cols));
+          return double(row.weight) * (target.is_sparse
+                                           ? judge.judge_sparse(row, scale, absent, boost,
+                                                                first_unit, z.row(r), z.cols, saved)
+                                           : judge.judge_dense(row, scale, z.row(r), z.cols));
         });
       },
       rule.loss);

@@ -121,9 +121,8 @@ void CudaCostKernels::do_delta(const UnitCost& rule, const TargetView& target, I
       [&](const auto& f, const auto& loss) {
         using F = std::remove_cvref_t<decltype(f)>;
         using L = std::remove_cvref_t<decltype(loss)>;
-        const bool boosts = target.is_sparse && !kIsMarginal<L>;
-        const float boost_one = boosts ? rule.boost_one : 1.0f;
-        const float boost_zero = boosts ? rule.boost_zero : 1.0f;
+        const float boost_one = target.is_sparse ? rule.boost_one : 1.0f;
+        const float boost_zero = target.is_sparse ? rule.boost_zero : 1.0f;
         const auto judge = [&](const auto& element) {
           using Cost = std::remove_cvref_t<decltype(element)>;
           judge_pieces(stream_, UnitJudge<Cost>{element, boost_one, boost_zero}, target, first_unit,

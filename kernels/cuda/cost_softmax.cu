@@ -49,7 +49,9 @@ struct CrossEntropyJudge {
 
   struct Row {
     RowScale scale;
-    float factor;      // of e^(z - maximum) in the delta
+    float factor;         // of e^(z - maximum) in the delta
+    float absent_factor;  // the same, boosted
+    float boost_one;
     float unit;        // what a target of 1 counts for
     double log_total;  // -ln y = log_total + maximum - z
     double cost_factor;
@@ -57,11 +59,18 @@ struct CrossEntropyJudge {
   __device__ Row row(const TargetView& target, Index r) const {
     const RowScale scale = RowScale::of(rows, r);
     const double coupling = double(rows.coupling[r]) * kFixedUnit;
-    return {scale, float(-coupling) * scale.inverse_total, rule.unit(cost, target, r),
-            log(double(rows.total[r]) * kFixedUnit), 1.0};
+    const float factor = float(-coupling) * scale.inverse_total;
+    const SoftMaxBoost boost = softmax_boost(cost, target);
+    return {scale,
+            factor,
+            boost.zero * factor,
+            boost.one,
+            rule.unit(cost, target, r),
+            log(double(rows.total[r]) * kFixedUnit),
+            1.0};
   }
   __device__ ElementCost<float> absent(const Row& row, float z) const {
-    return {0.0f, row.scale.exponential(z) * row.factor};
+    return {0.0f, row.scale.exponential(z) * row.absent_factor};
   }
   __device__ ElementCost<float> dense(const Row& row, float z, float t) const {
     const float e = row.scale.exponential(z);
@@ -72,7 +81,7 @@ struct CrossEntropyJudge {
     const float e = row.scale.exponential(z);
     const float tau = rule.gated(e * row.scale.inverse_total, rule.stored(row.unit, value, i));
     return {double(tau) * (row.log_total + (double(row.scale.maximum) - double(z))),
-            e * row.factor - tau};
+            row.boost_one * (e * row.factor - tau)};
   }
 };
 
@@ -107,30 +116,33 @@ struct JacobianJudge {
   static constexpr bool kWrites = true;
   static constexpr bool kJudgesAbsent = true;
   L loss;
+  SoftMaxCost rule;
   SoftMaxRows rows;
 
   struct Row {
     RowScale scale;
     float coupling;
     float weight;
+    SoftMaxBoost boost;
     double cost_factor;
   };
   __device__ Row row(const TargetView& target, Index r) const {
     const float weight = target.weight.empty() ? 1.0f : target.weight[r];
     return {RowScale::of(rows, r), float(double(rows.coupling[r]) * kFixedUnit), weight,
-            double(weight)};
+            softmax_boost(rule, target), double(weight)};
   }
   __device__ ElementCost<float> dense(const Row& row, float z, float t) const {
     const float y = row.scale.probability(z);
     return {loss.cost(y, t), y * (row.weight * loss.slope(y, t) - row.coupling)};
   }
   __device__ ElementCost<float> absent(const Row& row, float z) const {
-    return dense(row, z, 0.0f);
+    const ElementCost<float> e = dense(row, z, 0.0f);
+    return {e.cost, row.boost.zero * e.delta};
   }
   __device__ StoredCost stored(const Row& row, float z, const float* value, int i) const {
     const ElementCost<float> e =
         dense(row, z, loss.stored_target(value == nullptr ? 1.0f : value[i]));
-    return {double(e.cost), e.delta};
+    return {double(e.cost), row.boost.one * e.delta};
   }
 };
 
@@ -388,7 +400,7 @@ void CudaCostKernels::do_softmax_delta(const SoftMaxCost& rule, const TargetView
     judge(CrossEntropyJudge{rule, *targets, rows});
   else
     visit_other(rule.loss, [&](const auto& loss) {
-      judge(JacobianJudge<std::remove_cvref_t<decltype(loss)>>{loss, rows});
+      judge(JacobianJudge<std::remove_cvref_t<decltype(loss)>>{loss, rule, rows});
     });
   sum_pieces(z, cost);
 }

@@ -30,6 +30,14 @@ class CudaFused final : public FusedKernels {
         usable_(stream.precision != Precision::fp32 && device_has_wgmma()),
         output_scratch_(stream.memory) {}
 
+  bool softmax_statistics(const OutputBlock& block, MatrixView<float> maximum,
+                          MatrixView<float> sum) override {
+    return usable_ && cuda::softmax_statistics(stream_, output_scratch_, block, maximum, sum);
+  }
+  void softmax_rows(const SoftMaxCost& rule, const TargetView& target,
+                    const SoftMaxRows& rows) override {
+    if (usable_) cuda::softmax_rows(stream_, output_scratch_, rule, target, rows);
+  }
   bool output_delta(const OutputBlock& block) override {
     if (!usable_) return false;
     return stream_.precision == Precision::bf16

@@ -16,6 +16,14 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
                      MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
                      MatrixView<Bfloat16> rounded);
 
+/// What the units of a row of a SoftMax layer have in common.
+struct alignas(16) SoftMaxTileRow {
+  float maximum;    ///< of the pre-activations
+  float factor;     ///< of 2^(log2(e) z - shift) in a delta, shift being log2(e) maximum, rounded
+  float unit;       ///< what a target of 1 counts for
+  float log_total;  ///< ln of the sum of e^(z - maximum)
+};
+
 /// What the tiles of a block leave to be added up.
 struct TileTotals {
   double* tile_cost = nullptr;  ///< [row_tiles x at least col_tiles]
@@ -37,14 +45,27 @@ struct OutputScratch {
     Scratch<double> cost;
     Scratch<float> gradient;
   };
-  explicit OutputScratch(Memory& memory) : target_offset(memory) {
+  explicit OutputScratch(Memory& memory)
+      : target_offset(memory), statistics(memory), softmax_row(memory) {
     for (int i = 0; i < kMostTotals; ++i) tiles.emplace_back(memory);
   }
 
   Scratch<int> target_offset;
-  std::vector<Tiles> tiles;         ///< of the blocks to come before the next totals
-  std::vector<TileTotals> pending;  ///< of the blocks since the last totals
+  Scratch<float2> statistics;           ///< of tiles of a SoftMax layer
+  Scratch<SoftMaxTileRow> softmax_row;  ///< of the SoftMax layer that is judged
+  std::vector<Tiles> tiles;             ///< of the blocks to come before the next totals
+  std::vector<TileTotals> pending;      ///< of the blocks since the last totals
 };
+
+/// FusedKernels::softmax_statistics and softmax_rows.
+bool softmax_statistics(const Stream& stream, OutputScratch& scratch, const OutputBlock& block,
+                        MatrixView<float> maximum, MatrixView<float> sum);
+void softmax_rows(const Stream& stream, OutputScratch& scratch, const SoftMaxCost& rule,
+                  const TargetView& target, const SoftMaxRows& rows);
+
+/// Whether the precision's kernels can take a block's product and its targets together.
+bool takes_product_bfloat16(const OutputBlock& block);
+bool takes_product_float(const OutputBlock& block);
 
 /// FusedKernels::output_delta in bfloat16.
 bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const OutputBlock& block);

@@ -5,16 +5,11 @@
 #include "kernels/cuda/output_tile.cuh"
 #include "kernels/cuda/persistent.h"
 #include "kernels/cuda/tensor_map.h"
-#include "kernels/cuda/unit_judge.cuh"
 
 namespace norn::cuda {
 namespace {
 
-constexpr int kClusterRows = 2;  // two tiles of rows share the weights
-constexpr int kClusterCols = 1;
-constexpr int kStages = 4;
-using Pipeline =
-    TilePipeline<hopper::Major::k, hopper::Major::k, kClusterRows, kClusterCols, kStages, float>;
+using Pipeline = OutputPipeline<float>;
 
 constexpr int kQuarter = kTile / 2;             // rows and columns that are written at a time
 constexpr int kQuarterBytes = 2 * kPieceBytes;  // two pieces of 32 columns
@@ -39,13 +34,16 @@ __device__ inline float* quarter_place(unsigned char* quarter, int row, int col)
 template <class Judge>
 class FloatTile : public OutputTile<Judge> {
  public:
+  static constexpr int kFinderRegisters = 56;
+  static constexpr int kConsumerRegisters = 224;
+
   __device__ FloatTile(const OutputTask<Judge>& task, const TileTargets& targets, int consumer,
                        SharedMemory& shared)
       : OutputTile<Judge>(task, targets, consumer, shared.warp_cost[consumer]),
         delta_(shared.delta[consumer]),
         turned_(shared.turned[consumer]) {}
 
-  __device__ void judge(const float (&sum)[2][64]) {
+  __device__ void finish(const float (&sum)[2][64]) {
     quarter<0, 0>(sum[0]);
     quarter<0, 1>(sum[0]);
     quarter<1, 0>(sum[1]);
@@ -86,22 +84,24 @@ class FloatTile : public OutputTile<Judge> {
 #pragma unroll
     for (int upper = 0; upper < 2; ++upper) {
       const int row = row_ + 8 * upper;
-      const float weight = targets_.weight[kQuarter * kHalf + row];
-      const float factor = weight * task_.boost_zero * task_.judge.scale;
+      const auto shared = task_.judge.row(targets_, kQuarter * kHalf + row, task_.boost_zero);
       const float* z = sum + 4 * (kQuarter / 8 * kSide) + 2 * upper;
-      typename Judge::Cost cost = judge_row<false>(z, factor, row);
-      if (__any_sync(0xFFFFFFFFu, !cost.fits())) cost = judge_row<true>(z, factor, row);
+      typename Judge::Cost cost = judge_row<false>(z, shared, row);
+      if (__any_sync(0xFFFFFFFFu, !cost.fits())) cost = judge_row<true>(z, shared, row);
+      if (!Judge::kCostsAbsent) continue;
+      const float weight = targets_.weight[kQuarter * kHalf + row];
       cost_ += double(weight * task_.judge.scale) * double(cost.total());
     }
   }
   /// The thread's 16 units of a row.
   template <bool kSafe>
-  __device__ __forceinline__ typename Judge::Cost judge_row(const float* z, float factor,
+  __device__ __forceinline__ typename Judge::Cost judge_row(const float* z,
+                                                            const typename Judge::Row& shared,
                                                             int row) const {
     typename Judge::Cost cost;
 #pragma unroll
     for (int j = 0; j < kQuarter / 8; ++j) {
-      const float2 two = task_.judge.template absent<kSafe>(z[4 * j], z[4 * j + 1], factor, cost);
+      const float2 two = task_.judge.template absent<kSafe>(z[4 * j], z[4 * j + 1], shared, cost);
       const int col = 8 * j + col_;
       *reinterpret_cast<float2*>(quarter_place(delta_, row, col)) = two;
       *quarter_place(turned_, col, row) = two.x;
@@ -157,86 +157,12 @@ class FloatTile : public OutputTile<Judge> {
 };
 
 template <class Judge>
-__device__ void consume(const OutputTask<Judge>& task, Pipeline& pipeline, int consumer,
-                        SharedMemory& shared) {
-  std::int64_t number = 0;
-  for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
-       tile += pipeline.stride(), ++number) {
-    if (number % kConsumers != consumer) continue;
-    const TargetSlot at(number);
-    hopper::barrier_wait(hopper::shared_address(shared.target_barriers.full + at.slot), at.parity);
-    FloatTile<Judge> units(task, shared.targets[at.slot], consumer, shared);
-    float sum[2][64];
-    units.begin(sum);
-    pipeline.multiply(number, consumer, sum);
-    pipeline.finish(sum);
-    units.judge(sum);
-    hopper::barrier_arrive(hopper::shared_address(shared.target_barriers.empty + at.slot));
-  }
-  // What the copy engine still reads is shared memory of this block, which ends soon.
-  if (threadIdx.x % kConsumerThreads == 0) hopper::wait_for_store_reads();
-}
-
-template <class Judge>
 __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThreads, 1)
     output_delta_float_kernel(const __grid_constant__ OutputTask<Judge> task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
-  SharedMemory& shared = *reinterpret_cast<SharedMemory*>(bytes);
-  Pipeline pipeline(task.operands, shared.barriers, hopper::shared_address(shared.stages));
-  if (threadIdx.x == 0) {
-    shared.target_barriers.init(kConsumerThreads);
-    pipeline.init();
-  }
-  __syncthreads();
-  hopper::cluster_sync();
-  const int group = warpgroup();
-  if (group == 0) {
-    hopper::give_registers<56>();
-    const int warp = __shfl_sync(0xFFFFFFFFu, int(threadIdx.x) / 32, 0);
-    if (warp == 0)
-      pipeline.produce();
-    else if (warp <= kTargetWarps)
-      find_all_targets(task.targets, pipeline, warp - 1, task.operands.order.count(),
-                       Judge::padding, shared.targets, shared.target_barriers);
-  } else {
-    hopper::take_registers<224>();
-    if (group == 2) Pipeline::let_first_begin();
-    consume(task, pipeline, group - 1, shared);
-  }
-  hopper::cluster_sync();  // others may still copy into this block or arrive at its barriers
+  run_tiles<FloatTile<Judge>, float>(task, *reinterpret_cast<SharedMemory*>(bytes));
 #endif
-}
-
-bool supported(const OutputBlock& block) {
-  constexpr Index kSmallest = 64;
-  const MatrixView<const float>& x = block.x.values;
-  const MatrixView<const float>& w = block.w.values;
-  return block.target.is_sparse && !block.target.ignore_absent && x.rows >= kSmallest &&
-         w.rows >= kSmallest && x.cols >= kSmallest && can_map(x) && can_map(w) &&
-         can_map(MatrixView<const float>(block.delta)) &&
-         can_map(MatrixView<const float>(block.turned_delta));
-}
-
-TileOperands operands_of(const OutputBlock& block) {
-  const auto clusters = [](Index size, int blocks) {
-    return int((size + kTile * blocks - 1) / (kTile * blocks));
-  };
-  const MatrixView<const float>& x = block.x.values;
-  constexpr int kDepth = kTileDepthOf<float>;
-  TileOperands operands;
-  operands.a = map_operand_boxes(x);
-  operands.b = map_operand_boxes(block.w.values);
-  operands.rows_inside = true;
-  operands.steps = int((x.cols + kDepth - 1) / kDepth);
-  operands.order.inner = clusters(x.rows, kClusterRows);
-  operands.order.outer = clusters(block.w.values.rows, kClusterCols);
-  // The first units are often the popular ones: what is stored there is looked up during others.
-  operands.order.first_outer = operands.order.outer / 2;
-  constexpr Index kGroupBytes = 24 << 20;
-  const Index bytes = x.cols * Index(sizeof(float)) * kTile * kClusterRows;
-  operands.order.group = int(std::clamp<Index>(kGroupBytes / bytes, 1, operands.order.inner));
-  return operands;
 }
 
 template <class Judge>
@@ -251,23 +177,28 @@ void launch(const Stream& stream, const OutputTask<Judge>& task) {
 
 }  // namespace
 
+bool takes_product_float(const OutputBlock& block) {
+  return takes_product(block, block.x.values, block.w.values);
+}
+
 bool output_delta_float(const Stream& stream, OutputScratch& scratch, const OutputBlock& block) {
-  const std::optional<UnitJudge> judge = unit_judge(block.rule.activation, block.rule.loss);
-  if (!judge || !supported(block) || !has_whole_tiles(block)) return false;
+  const std::optional<UnitJudge> judge = judge_of(block);
+  if (!judge || !takes_product_float(block) || !has_whole_tiles(block) ||
+      !can_map(MatrixView<const float>(block.delta)) ||
+      !can_map(MatrixView<const float>(block.turned_delta)))
+    return false;
   const Index row_tiles = (block.x.values.rows + kTile - 1) / kTile;
-  const TargetSource targets = find_targets(stream, scratch.target_offset, block);
+  const TargetSource targets = find_targets(stream, scratch, block);
   const TileTotals totals = totals_of(stream, scratch, block, row_tiles, targets.tiles);
-  const bool boosts = !std::holds_alternative<ScaledMarginalCrossEntropy>(block.rule.loss) &&
-                      !std::holds_alternative<DataScaledMarginalCrossEntropy>(block.rule.loss);
+  const SoftMaxBoost boost = boost_of(block.rule);
   std::visit(
       [&](const auto& j) {
         using Judge = std::remove_cvref_t<decltype(j)>;
-        launch(stream,
-               OutputTask<Judge>{operands_of(block), map_result_boxes(block.delta),
-                                 map_result_boxes(block.turned_delta), j, targets,
-                                 block.target.sparse.value, boosts ? block.rule.boost_one : 1.0f,
-                                 boosts ? block.rule.boost_zero : 1.0f, totals.tile_cost,
-                                 totals.tile_gradient});
+        launch(stream, OutputTask<Judge>{product_operands(block.x.values, block.w.values),
+                                         map_result_boxes(block.delta),
+                                         map_result_boxes(block.turned_delta), j, targets,
+                                         block.target.sparse.value, boost.one, boost.zero,
+                                         totals.tile_cost, totals.tile_gradient});
       },
       *judge);
   return true;

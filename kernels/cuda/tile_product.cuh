@@ -40,10 +40,11 @@ struct TileOrder {
     int inner;
     int outer;
   };
+  /// There are never 2^32 tiles; a warp would wait long for quotients of 64 bits.
   __device__ Place at(std::int64_t i) const {
-    const std::int64_t in_group = std::int64_t(group) * outer;
-    const int first = int(i / in_group) * group;
-    const unsigned rest = unsigned(i % in_group);
+    const unsigned in_group = unsigned(group) * unsigned(outer);
+    const int first = int(unsigned(i) / in_group) * group;
+    const unsigned rest = unsigned(i) % in_group;
     const unsigned width = unsigned(min(group, inner - first));
     const int along = first_outer + int(rest / width);
     return {first + int(rest % width), along < outer ? along : along - outer};

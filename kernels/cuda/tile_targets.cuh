@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/cuda/fused.h"
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/tile_product.cuh"
 #include "norn/kernels/cost.h"
@@ -18,7 +19,7 @@ constexpr int kTargetSlots = 2 * kConsumers;  // tiles that are looked up ahead
 struct TargetSource {
   const Column* column;
   const RowOffset* row_begin;
-  const int* offset;  ///< ColumnRuns of the block
+  const int* offset;  ///< ColumnRuns of the block; null where biases alone are wanted
   Index stride;       ///< at least `rows`, a multiple of 64
   Index rows;
   Index cols;
@@ -26,14 +27,18 @@ struct TargetSource {
   int tiles;
   VectorView<const float> bias;
   VectorView<const float> weight;  ///< of the rows, or empty
+  const SoftMaxTileRow* row;       ///< of a SoftMax layer, or null
 };
 
 /// In shared memory, one for each slot.
 struct TileTargets {
   alignas(16) unsigned mask[kTile][4];  ///< of each row: which of its 128 units have a stored entry
   float bias[kTile];                    ///< a padding beyond the layer
-  float weight[kTile];                  ///< 0 beyond the batch
-  RowOffset entry[kTile];               ///< the first of a row's entries
+  float weight[kTile];                  ///< 0 beyond the batch; of a SoftMax layer its factor
+  float maximum[kTile];                 ///< of a SoftMax layer, infinite beyond the batch
+  float unit[kTile];
+  float log_total[kTile];
+  RowOffset entry[kTile];  ///< the first of a row's entries
   int row_count[kTile];
   short item[kTargetWarps][kTargetRows * 4];  ///< runs of up to 32 entries: row + kTile * run
   int count[kTargetWarps];  ///< stored entries of 64 rows; where there is none, no mask is set
@@ -64,8 +69,12 @@ class TargetFinder {
   __device__ void find(TilePlace place, float padding) const {
     if (half_ == 0 && lane_ == 0) to_.place = place;
     const int at = kTargetRows * half_ + 2 * lane_;  // the lane's rows, and its columns
+    const float2 bias = bias_from(place.col + at, padding);
+    if (source_.offset == nullptr) {
+      *reinterpret_cast<float2*>(to_.bias + at) = bias;
+      return;
+    }
     const Index first = place.row + at;
-    const Index col = place.col + at;
     const int tile = place.col / kTile;
     const bool has = first < source_.rows && tile < source_.tiles;
     const int* offset = source_.offset + (has ? tile * source_.stride + first : 0);
@@ -73,16 +82,20 @@ class TargetFinder {
     const int2 end = *reinterpret_cast<const int2*>(offset + source_.stride);
     const RowOffset row1 = source_.row_begin[min(first, source_.rows)];
     const RowOffset row2 = source_.row_begin[min(first + 1, source_.rows)];
-    const float bias1 = source_.bias[min(col, source_.cols - 1)];
-    const float bias2 = source_.bias[min(col + 1, source_.cols - 1)];
     float2 weight = {1.0f, 1.0f};
-    if (!source_.weight.empty())
+    SoftMaxTileRow of_row[2];
+    if (source_.row != nullptr) {
+      of_row[0] = softmax_row(first);
+      of_row[1] = softmax_row(first + 1);
+    } else if (!source_.weight.empty())
       weight = {source_.weight[min(first, source_.rows - 1)],
                 source_.weight[min(first + 1, source_.rows - 1)]};
-    *reinterpret_cast<float2*>(to_.bias + at) = {col < source_.cols ? bias1 : padding,
-                                                 col + 1 < source_.cols ? bias2 : padding};
-    *reinterpret_cast<float2*>(to_.weight + at) = {first < source_.rows ? weight.x : 0.0f,
-                                                   first + 1 < source_.rows ? weight.y : 0.0f};
+    *reinterpret_cast<float2*>(to_.bias + at) = bias;
+    if (source_.row != nullptr)
+      keep_rows(at, of_row);
+    else
+      *reinterpret_cast<float2*>(to_.weight + at) = {first < source_.rows ? weight.x : 0.0f,
+                                                     first + 1 < source_.rows ? weight.y : 0.0f};
     const int count[2] = {has ? end.x - begin.x : 0, has ? end.y - begin.y : 0};
     const int total = __reduce_add_sync(kAll, count[0] + count[1]);
     if (lane_ == 0) to_.count[half_] = total;
@@ -92,6 +105,11 @@ class TargetFinder {
     *reinterpret_cast<int2*>(to_.row_count + at) = {count[0], count[1]};
     to_.entry[at] = row1 + begin.x;
     to_.entry[at + 1] = row2 + begin.y;
+    const int longest = __reduce_max_sync(kAll, max(count[0], count[1]));
+    if (longest <= kFew) {
+      find_few(at, place, count, {row1 + begin.x, row2 + begin.y}, longest);
+      return;
+    }
     const int items = list_items(count);
     __syncwarp();
     const Column unit = Column(source_.first_unit + place.col);
@@ -101,6 +119,45 @@ class TargetFinder {
  private:
   static constexpr unsigned kAll = 0xFFFFFFFFu;
   static constexpr int kInFlight = 8;
+  static constexpr int kFew = 4;  // stored entries of a row
+
+  /// Where no row has more than a few, each lane reads those of its own two rows.
+  __device__ void find_few(int at, TilePlace place, const int (&count)[2],
+                           const RowOffset (&entry)[2], int longest) const {
+    const Column unit = Column(source_.first_unit + place.col);
+    for (int first = 0; first < longest; first += 2) {
+      Column column[2][2];  // of a row two at a time
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+          if (first + i < count[r]) column[r][i] = source_.column[entry[r] + first + i];
+#pragma unroll
+      for (int r = 0; r < 2; ++r)
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          if (first + i >= count[r]) continue;
+          const unsigned number = column[r][i] - unit;
+          to_.mask[at + r][number / 32] |= 1u << (number % 32);
+        }
+    }
+  }
+
+  __device__ float2 bias_from(Index col, float padding) const {
+    const float bias1 = source_.bias[min(col, source_.cols - 1)];
+    const float bias2 = source_.bias[min(col + 1, source_.cols - 1)];
+    return {col < source_.cols ? bias1 : padding, col + 1 < source_.cols ? bias2 : padding};
+  }
+  __device__ SoftMaxTileRow softmax_row(Index row) const {
+    if (row >= source_.rows) return {HUGE_VALF, 0.0f, 0.0f, 0.0f};
+    return source_.row[row];
+  }
+  __device__ void keep_rows(int at, const SoftMaxTileRow (&row)[2]) const {
+    *reinterpret_cast<float2*>(to_.maximum + at) = {row[0].maximum, row[1].maximum};
+    *reinterpret_cast<float2*>(to_.weight + at) = {row[0].factor, row[1].factor};
+    *reinterpret_cast<float2*>(to_.unit + at) = {row[0].unit, row[1].unit};
+    *reinterpret_cast<float2*>(to_.log_total + at) = {row[0].log_total, row[1].log_total};
+  }
 
   /// Rows that have entries, in runs that the warp reads at once. Returns how many.
   __device__ int list_items(const int (&count)[2]) const {

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kTotalThreads) total_kernel(const TotalsList l
 
 }  // namespace
 
-TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const OutputBlock& block) {
+TargetSource find_targets(const Stream& stream, OutputScratch& scratch, const OutputBlock& block) {
   static_assert(ColumnRuns::kWidth == kTile);
   const CsrView& sparse = block.target.sparse;
   const Index rows = block.x.rows();
@@ -48,7 +48,7 @@ TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const Out
   const Range units{block.first_unit, block.first_unit + cols};
   ColumnRuns runs = block.target_runs;
   if (!runs.cover(units)) {
-    int* begin = scratch.reserve(ColumnRuns::size(rows, cols));
+    int* begin = scratch.target_offset.reserve(ColumnRuns::size(rows, cols));
     runs = {begin, ColumnRuns::stride_of(rows), units};
     find_column_runs(stream, sparse, runs, begin);
   }
@@ -61,7 +61,9 @@ TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const Out
           .first_unit = block.first_unit,
           .tiles = int(ColumnRuns::runs_of(cols)),
           .bias = block.bias,
-          .weight = block.target.weight};
+          .weight = block.target.weight,
+          .row = std::holds_alternative<SoftMaxCost>(block.rule) ? scratch.softmax_row.data()
+                                                                 : nullptr};
 }
 
 bool has_whole_tiles(const OutputBlock& block) {

@@ -8,7 +8,7 @@
 namespace norn::cuda {
 
 /// The table of a block's targets.
-TargetSource find_targets(const Stream& stream, Scratch<int>& scratch, const OutputBlock& block);
+TargetSource find_targets(const Stream& stream, OutputScratch& scratch, const OutputBlock& block);
 
 /// Whether the blocks that are given as one begin with tiles, and are not too many to be added up.
 bool has_whole_tiles(const OutputBlock& block);

@@ -22,6 +22,23 @@ inline Index blocks_at_once(const BlockPartition& partition, Index batch) {
   return std::clamp<Index>(blocks, 1, kMostBlocks);
 }
 
+/// The same for a pass that leaves two numbers of every tile and row: SoftMax's first.
+inline Index blocks_of_statistics(const BlockPartition& partition, Index batch) {
+  constexpr Index kMostNumbers = Index(1) << 22;  // pairs of floats: 32 MiB
+  if (partition.block_width() % ColumnRuns::kWidth != 0) return 1;
+  const Index of_block =
+      ColumnRuns::runs_of(partition.block_width()) * ColumnRuns::stride_of(batch);
+  return std::clamp<Index>(kMostNumbers / of_block, 1, partition.blocks());
+}
+
+/// Bytes of those numbers, as a kernel reserves them: a quarter more.
+inline Index bytes_of_statistics(const BlockPartition& partition, Index own_units, Index batch) {
+  const Index units =
+      std::min(own_units, blocks_of_statistics(partition, batch) * partition.block_width());
+  return ColumnRuns::runs_of(units) * ColumnRuns::stride_of(batch) * 2 * Index(sizeof(float)) * 5 /
+         4;
+}
+
 /// Units of as many blocks. What is kept for them has rows of this length on any number of ranks.
 inline Index units_at_once(const BlockPartition& partition, Index batch) {
   return std::min(partition.width(), blocks_at_once(partition, batch) * partition.block_width());

@@ -226,6 +226,9 @@ class Planner : private PlanFacts {
                       (settings_.ranks > 1 ? settings_.ranks * settings_.batch * kFloat : 0));
     if (keeps_z(number))
       count_working(name + " pre-activations", mine(number) * settings_.batch * kFloat);
+    if (training() && may_fuse_delta(number))
+      count_working(name + " sums of SoftMax tiles",
+                    bytes_of_statistics(partition(number), mine(number), settings_.batch));
   }
 
   void add_edge(int number) {

@@ -16,7 +16,8 @@ namespace norn {
 namespace {
 
 // Pre-activations of an output layer are kept between the passes of SoftMax when they are at most
-// this large: a function of width and batch alone. Larger ones are computed again.
+// this large: a function of width and batch alone. Larger ones are computed again, and so are those
+// that never leave the kernel that makes them.
 constexpr Index kKeptElements = Index(1) << 24;
 
 UpdateSchedule make_schedule(const NetworkDescriptor& network) {
@@ -308,7 +309,8 @@ void Network::build_scratch() {
     auto state = std::make_unique<OutputState>();
     const Index mine = shares_[std::size_t(number)][rank].count();
     const Range blocks = layer->partition().blocks_of(int(rank), context_.communicator.size());
-    const bool keep = layer->is_softmax() && layer->partition().width() * batch_ <= kKeptElements;
+    const bool keep =
+        layer->is_softmax() && !fuses && layer->partition().width() * batch_ <= kKeptElements;
     if (keep) state->kept_z = Buffer<float>(mine * batch_, context_.compute.memory);
     if (!keep)
       widest_z = std::max(widest_z, context_.compute.kernels.turns_operands ? at_once : width);

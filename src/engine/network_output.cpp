@@ -17,7 +17,7 @@ UnitCost unit_cost(const NetworkDescriptor& network, const LayerDescriptor& laye
 }
 
 SoftMaxCost softmax_cost(const NetworkDescriptor& network) {
-  return {network.loss, network.target_weight};
+  return {network.loss, network.target_weight, network.boost_one, network.boost_zero};
 }
 
 // So that rows of deltas begin where tensor cores can read them.
@@ -88,9 +88,30 @@ void Network::join_maxima(OutputState& state, VectorView<float> maximum) {
   context_.compute.kernels.cost->softmax_maximum(all, maximum);
 }
 
+// Maximum and sum of every row of each own block, where the product that makes them is one kernel
+// with it: false where it is not.
+bool Network::fused_statistics(int number, const TargetView& target, MatrixView<float> maxima,
+                               MatrixView<float> sums) {
+  UnitLayer& layer = *units_[std::size_t(number)];
+  const BlockPartition& partition = layer.partition();
+  const Range blocks = own_blocks(layer);
+  const Index most = blocks_of_statistics(partition, batch_);
+  for (Index b = 0; b < blocks.count(); b += most) {
+    const Index count = std::min(most, blocks.count() - b);
+    const Range units{partition.units(blocks.begin + b).begin,
+                      partition.units(blocks.begin + b + count - 1).end};
+    OutputBlock block = output_block(number, target, units, maxima.cols);
+    if (count > 1) block.block_width = partition.block_width();
+    if (!context_.compute.kernels.fused->softmax_statistics(block, maxima.row_range(b, count),
+                                                            sums.row_range(b, count)))
+      return false;
+  }
+  return true;
+}
+
 // What the blocks of a SoftMax layer must know of each other: maximum and total of every row, and,
-// for a target, the coupling of its deltas.
-void Network::softmax_rows(int number, const TargetView* target, Index examples) {
+// for a target, the coupling of its deltas. `fuses`: run_fused_output() comes next.
+void Network::softmax_rows(int number, const TargetView* target, Index examples, bool fuses) {
   UnitLayer& layer = *units_[std::size_t(number)];
   OutputState& state = *outputs_[std::size_t(number)];
   const Compute& compute = context_.compute;
@@ -103,11 +124,13 @@ void Network::softmax_rows(int number, const TargetView* target, Index examples)
   };
   const MatrixView<float> maxima{state.block_maximum.view().data, blocks.count(), examples, batch_};
   const MatrixView<float> sums{state.block_sum.view().data, blocks.count(), examples, batch_};
-  for_blocks([&](Index b, Range units, int lane) {
-    const MatrixView<float> z = block_z(layer, units, examples, lane);
-    pre_activation(layer, units, z);
-    compute.kernels.cost->softmax_statistics(z, {maxima.row(b), examples}, {sums.row(b), examples});
-  });
+  if (!fuses || !fused_statistics(number, *target, maxima, sums))
+    for_blocks([&](Index b, Range units, int lane) {
+      const MatrixView<float> z = block_z(layer, units, examples, lane);
+      pre_activation(layer, units, z);
+      compute.kernels.cost->softmax_statistics(z, {maxima.row(b), examples},
+                                               {sums.row(b), examples});
+    });
   const VectorView<float> maximum = state.maximum.view().range(0, examples);
   compute.kernels.cost->softmax_maximum(maxima, maximum);
   join_maxima(state, maximum);
@@ -123,6 +146,7 @@ void Network::softmax_rows(int number, const TargetView* target, Index examples)
   state.coupling.fill_zero();
   if (CostKernels::coupling_from_targets(cost)) {
     compute.kernels.cost->softmax_coupling(cost, *target, coupling, out_of_range);
+    if (fuses) compute.kernels.fused->softmax_rows(cost, *target, rows_of(state, examples));
     return;
   }
   const SoftMaxRows rows = rows_of(state, examples);
@@ -158,7 +182,26 @@ bool Network::may_fuse_delta(int number) const {
   return kernels.fused && (kernels.rounds_operands || kernels.turns_operands) &&
          layer.connections.size() == 1 && layer.connections[0].begins_with_bias() &&
          graph_.skips[std::size_t(number)].empty() && layer.descriptor().delta_norm == 0.0f &&
-         !layer.is_softmax();
+         (!layer.is_softmax() ||
+          (sparse_input_[std::size_t(number)] &&
+           CostKernels::coupling_from_targets(softmax_cost(graph_.network))));
+}
+
+// A block of several blocks on its way from the activations: without what it becomes.
+OutputBlock Network::output_block(int number, const TargetView& target, Range units,
+                                  Index examples) const {
+  const UnitLayer& layer = *units_[std::size_t(number)];
+  OutputBlock block;
+  block.x = output_of(layer.source_layers[0], examples).dense;
+  block.w = layer.connections[0].operand(units);
+  block.bias = layer.bias.value.view().range(units.begin - layer.mine().begin, units.count());
+  if (layer.is_softmax())
+    block.rule = softmax_cost(graph_.network);
+  else
+    block.rule = unit_cost(graph_.network, layer.descriptor());
+  block.target = target;
+  block.first_unit = units.begin;
+  return block;
 }
 
 // The deltas of a block, and the gradient of its biases, where product, cost and delta are one
@@ -170,13 +213,7 @@ std::optional<DenseOperand> Network::fused_delta(int number, const TargetView& t
   Scratch& scratch = scratch_[0];
   const Index width = units.count();
   const Index most = units_at_once(layer.partition(), batch_);
-  OutputBlock block;
-  block.x = output_of(layer.source_layers[0], examples).dense;
-  block.w = layer.connections[0].operand(units);
-  block.bias = layer.bias.value.view().range(units.begin - layer.mine().begin, width);
-  block.rule = unit_cost(graph_.network, layer.descriptor());
-  block.target = target;
-  block.first_unit = units.begin;
+  OutputBlock block = output_block(number, target, units, examples);
   if (auto& runs = outputs_[std::size_t(number)]->target_runs; runs && target.is_sparse)
     block.target_runs = runs->find(compute, units);
   if (scratch.turned.empty()) {
@@ -250,7 +287,7 @@ void Network::run_output(int number, const BoundBatch& batch, const StepPosition
   overlap_->later.run_all();  // of another output layer, whose deltas stood where these will
   sum_source_parts(number, batch.examples);
   stage("softmax rows");
-  if (layer.is_softmax()) softmax_rows(number, &target, batch.examples);
+  if (layer.is_softmax()) softmax_rows(number, &target, batch.examples, may_fuse_delta(number));
   if (limit > 0.0f) clip_output_deltas(number, target, batch.examples);
 
   const Range blocks =

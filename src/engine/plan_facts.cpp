@@ -45,7 +45,8 @@ void PlanFacts::find_participants() {
 }
 
 bool PlanFacts::keeps_z(int layer) const {
-  return is_softmax(layer) && partition(layer).width() * settings_.batch <= kKeptElements;
+  return is_softmax(layer) && !(training() && may_fuse_delta(layer)) &&
+         partition(layer).width() * settings_.batch <= kKeptElements;
 }
 
 bool PlanFacts::wants_delta(int layer) const {
@@ -107,7 +108,8 @@ bool PlanFacts::may_fuse_delta(int layer) const {
   return (settings_.rounds_operands || settings_.turns_operands) && !is_sparse_source(edges[0]) &&
          !by_source(edges[0]) && stored_by_destination(owner(edges[0])) != edge.transposed &&
          graph_.skips[std::size_t(layer)].empty() && layer_of(layer).delta_norm == 0.0f &&
-         !is_softmax(layer);
+         (!is_softmax(layer) || (sparse_input_[std::size_t(layer)] &&
+                                 CostKernels::coupling_from_targets({graph_.network.loss})));
 }
 
 const DatasetInfo* PlanFacts::set_of(int layer) const {

@@ -198,24 +198,25 @@ class StepModel : private PlanFacts {
               matrices * owners);
   }
 
+  // A product whose result is used up in the kernel that makes it.
+  void judged_product(const char* stage, int layer, double calls) {
+    const int edge = graph_.sources[std::size_t(layer)][0];
+    const double flops = 2.0 * batch() * own_weights(edge);
+    const double bytes = own_weights(edge) * operand();
+    add(stage,
+        std::max(flop_seconds(flops, rates_.output_share), byte_seconds(bytes)) + judging(layer) +
+            calls * 1e-6 * device_.calls.output_microseconds,
+        flops, bytes);
+  }
+  double judging(int layer) const { return 1e-9 * rows_of(layer) / device_.giga_outputs; }
+
   // Product, cost and delta of the own units of an output layer.
   void judge(int layer) {
     const double units = rows_of(layer);
-    const double judging = 1e-9 * units / device_.giga_outputs;
-    if (may_fuse_delta(layer)) {
-      const int edge = graph_.sources[std::size_t(layer)][0];
-      const double flops = 2.0 * batch() * own_weights(edge);
-      const double bytes = own_weights(edge) * operand();
-      const double calls = output_calls(layer);
-      add("output forward",
-          std::max(flop_seconds(flops, rates_.output_share), byte_seconds(bytes)) + judging +
-              calls * 1e-6 * device_.calls.output_microseconds,
-          flops, bytes);
-      return;
-    }
+    if (may_fuse_delta(layer)) return judged_product("output forward", layer, output_calls(layer));
     if (!is_softmax(layer) || !keeps_z(layer)) pre_activations("output forward", layer);
     const double bytes = units * (2.0 * kFloat + (settings_.rounds_operands ? kRounded : 0.0));
-    add("output delta", byte_seconds(bytes) + judging + calls_for(layer) * other_call(), 0.0,
+    add("output delta", byte_seconds(bytes) + judging(layer) + calls_for(layer) * other_call(), 0.0,
         bytes);
   }
 
@@ -229,7 +230,10 @@ class StepModel : private PlanFacts {
 
   void output(int layer) {
     sum_sources("output forward", layer);
-    if (is_softmax(layer)) {
+    if (is_softmax(layer) && may_fuse_delta(layer)) {
+      const Index at_once = blocks_of_statistics(partition(layer), settings_.batch);
+      judged_product("softmax rows", layer, std::ceil(double(my_blocks(layer)) / double(at_once)));
+    } else if (is_softmax(layer)) {
       pre_activations("softmax rows", layer);
       pointwise("softmax rows", 2.0 * rows_of(layer) * kFloat, calls_for(layer));
     }

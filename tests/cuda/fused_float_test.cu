@@ -205,14 +205,8 @@ TEST_F(FusedFloatTest, DeltasAndCostsAreThoseOfTheUnits) {
     for (const Shape& shape : {Shape{64, 64, 64}, Shape{135, 329, 70}, Shape{302, 263, 257}}) {
       Problem p = draw(shape, 20);
       const double cost = run({activation, loss, 1.25f, 0.75f}, p);
-      std::visit(
-          [&](const auto& f, const auto& l) {
-            using L = std::remove_cvref_t<decltype(l)>;
-            constexpr bool kMarginal = std::is_same_v<L, ScaledMarginalCrossEntropy> ||
-                                       std::is_same_v<L, DataScaledMarginalCrossEntropy>;
-            expect_deltas(f, l, kMarginal ? 1.0f : 1.25f, kMarginal ? 1.0f : 0.75f, p, cost);
-          },
-          activation, loss);
+      std::visit([&](const auto& f, const auto& l) { expect_deltas(f, l, 1.25f, 0.75f, p, cost); },
+                 activation, loss);
     }
 }
 
@@ -244,7 +238,7 @@ TEST_F(FusedFloatTest, UnalignedRowsAreLeftAlone) {
   OutputBlock block;
   block.x = p.x.view().columns(1, 64);
   block.w = p.w.view().columns(1, 64);
-  block.rule = {Sigmoid{}, CrossEntropy{}, 1.0f, 1.0f};
+  block.rule = UnitCost{Sigmoid{}, CrossEntropy{}, 1.0f, 1.0f};
   block.delta = p.delta.view();
   block.turned_delta = p.turned.view();
   EXPECT_FALSE(kernels_->output_delta(block));

@@ -168,14 +168,8 @@ TEST_F(FusedOutputTest, DeltasAndCostsAreThoseOfTheUnits) {
     for (const Shape& shape : {Shape{64, 64, 64}, Shape{136, 323, 72}, Shape{300, 264, 256}}) {
       OutputProblem p = draw(shape, 20);
       const double cost = run(*kernels, {activation, loss, 1.25f, 0.75f}, p);
-      std::visit(
-          [&](const auto& f, const auto& l) {
-            using L = std::remove_cvref_t<decltype(l)>;
-            constexpr bool kMarginal = std::is_same_v<L, ScaledMarginalCrossEntropy> ||
-                                       std::is_same_v<L, DataScaledMarginalCrossEntropy>;
-            expect_deltas(f, l, kMarginal ? 1.0f : 1.25f, kMarginal ? 1.0f : 0.75f, p, cost);
-          },
-          activation, loss);
+      std::visit([&](const auto& f, const auto& l) { expect_deltas(f, l, 1.25f, 0.75f, p, cost); },
+                 activation, loss);
     }
 }
 

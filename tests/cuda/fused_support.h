@@ -63,9 +63,8 @@ struct Shape {
 class FusedTest : public ::testing::Test {
  protected:
   FusedTest() {
-    const unsigned seed = std::random_device()();
-    RecordProperty("seed", int(seed & 0x7fffffff));
-    random_.seed(seed);
+    RecordProperty("seed", int(seed_ & 0x7fffffff));
+    random_.seed(seed_);
   }
   Padded<Bfloat16> random_bfloat16(Index rows, Index cols, float deviation) {
     Padded<Bfloat16> m(rows, cols, memory_);
@@ -97,6 +96,7 @@ class FusedTest : public ::testing::Test {
   }
 
   cuda::DeviceMemory memory_{nullptr, true};
+  const unsigned seed_ = std::random_device()();
   std::mt19937 random_;
 };
 

@@ -78,6 +78,19 @@ TEST(DeterminismOfLongRuns, OfRanksThatShareHiddenLayersOnly) {
     EXPECT_TRUE(same_bits(run(recipe, 6, 1, 1), run(recipe, 6, 3, 1)));
   }
 }
+TEST(DeterminismOfLongRuns, OfRanksThatJudgeOutputsInTheirProducts) {
+  for (const LayerActivation& output :
+       {LayerActivation(SoftMax{}), LayerActivation(Activation(Sigmoid{}))})
+    for (const bool is_valued : {false, true}) {
+      Recipe recipe = judged_recipe(output);
+      recipe.targets.valued = recipe.targets.weighted = is_valued;
+      const Outcome alone = run(recipe, 10, 1, 1);
+      for (const int ranks : {2, 3, 5})
+        EXPECT_TRUE(same_bits(alone, run(recipe, 10, ranks, 1)))
+            << ranks << (is_valued ? " ranks, valued" : " ranks");
+    }
+}
+
 // Cut as production cuts it, the network has layers of one block: most ranks own nothing of them.
 TEST(DeterminismOfLongRuns, OfRanksWithoutUnits) {
   Recipe recipe = all_recipes().front();

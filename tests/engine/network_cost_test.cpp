@@ -15,7 +15,10 @@ namespace {
 
 // Without noise a step's cost is that of the weights before it.
 TEST(Cost, OfABatchIsTheOneThatAStepReports) {
-  for (Recipe recipe : all_recipes()) {
+  std::vector<Recipe> recipes = all_recipes();
+  recipes.push_back(judged_recipe(SoftMax{}));
+  recipes.push_back(judged_recipe(Activation(Sigmoid{})));
+  for (Recipe recipe : recipes) {
     SCOPED_TRACE(recipe.name);
     recipe.network.denoising = 0.0f;
     bool normalises = false;

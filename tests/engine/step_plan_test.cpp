@@ -27,6 +27,8 @@ struct Shape {
   Index batch = 1024;
   int entries = 100;
   const char* rule = "SGD";
+  const char* loss = "ScaledMarginalCrossEntropy";
+  const char* output = "Sigmoid";
 };
 
 Shape ml20m(const char* rule, Index batch = 1024) {
@@ -47,16 +49,17 @@ struct Planned {
 };
 
 Planned plan_of(const Shape& shape, const MachineDescription& on, Precision precision, int ranks) {
-  const std::string text = fmt::format(R"({{
-    "ErrorFunction": "ScaledMarginalCrossEntropy",
+  const std::string text =
+      fmt::format(R"({{
+    "ErrorFunction": "{}",
     "Training": {{"Optimizer": "{}", "Batch": {}, "Lambda": 0, "Lambda1": 0}},
     "Layers": [
       {{"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "data", "Sparse": true}},
       {}
-      {{"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "data", "Activation": "Sigmoid"}}
+      {{"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "data", "Activation": "{}"}}
     ]
   }})",
-                                       shape.rule, shape.batch, shape.hidden);
+                  shape.loss, shape.rule, shape.batch, shape.hidden, shape.output);
   Planned planned;
   planned.graph = make_graph(parse_network_json(text, "test"),
                              {{"data", 1, {shape.width, 1, 1}, true}}, "test");
@@ -87,6 +90,24 @@ const StagePlan* stage_of(const StepPlan& plan, const std::string& name) {
 }
 
 constexpr double kNear = 0.15;
+
+TEST(StepPlan, JudgesSoftMaxOutputsInTheirProductWhichIsMadeTwice) {
+  const MachineDescription h200 = machine("h200.json");
+  Shape shape = shop(500'000, 128, "Adam");
+  shape.loss = "CrossEntropy";
+  shape.output = "SoftMax";
+  const double product = 2.0 * 1024 * 500'000 * 128;
+  for (const Precision precision : {Precision::bf16, Precision::tf32}) {
+    const StepPlan plan = step_of(shape, h200, precision, 1);
+    EXPECT_DOUBLE_EQ(stage_of(plan, "softmax rows")->flops, product);
+    EXPECT_DOUBLE_EQ(stage_of(plan, "output forward")->flops, product);
+    EXPECT_EQ(stage_of(plan, "output delta"), nullptr);
+  }
+  shape.loss = "L2";  // whose deltas need the pre-activations
+  const StepPlan plan = step_of(shape, h200, Precision::bf16, 1);
+  EXPECT_NE(stage_of(plan, "output delta"), nullptr);
+  EXPECT_GT(stage_of(plan, "softmax rows")->bytes, 2.0 * 1024 * 500'000 * 4);
+}
 
 TEST(StepPlan, IsNearTheStepsMeasuredOnOneH200) {
   struct Measured {

@@ -304,6 +304,29 @@ TEST(NetworkGradient, WithDeltaBoost) {
       }
 }
 
+// One step that is boosted goes elsewhere than one that is not, whatever judges the outputs.
+TEST(NetworkGradient, DeltaBoostCountsForEveryLossAndActivation) {
+  const auto weights_after_a_step = [](Problem problem, float one, float zero) {
+    problem.network.boost_one = one;
+    problem.network.boost_zero = zero;
+    Engine engine(problem, Pass::training);
+    engine.network().initialise(7);
+    engine.network().train_step(problem.bound(), {0, 0, 1});
+    return engine.get().weight;
+  };
+  for (const std::string& loss : names_of<Loss>())
+    for (const std::string& activation : activation_names()) {
+      SCOPED_TRACE(fmt::format("{} {}", loss, activation));
+      Problem problem = chain(activation_named(activation));
+      problem.network.loss = loss_named(loss);
+      give_data(problem, kBoolean, 132);
+      const auto plain = weights_after_a_step(problem, 1.0f, 1.0f);
+      EXPECT_TRUE(weights_after_a_step(problem, 1.0f, 1.0f) == plain);
+      EXPECT_FALSE(weights_after_a_step(problem, 30.0f, 1.0f) == plain) << "one";
+      EXPECT_FALSE(weights_after_a_step(problem, 1.0f, 0.1f) == plain) << "zero";
+    }
+}
+
 TEST(NetworkGradient, WithACapOnTheDeltasOfAnOutput) {
   for (const LayerActivation& output : {LayerActivation(SoftMax{}), kSigmoid})
     for (const float limit : {0.3f, 0.9f, 100.0f}) {

@@ -37,6 +37,20 @@ inline Recipe deep_recipe(std::string name, const UpdateRule& optimizer, float r
   return recipe;
 }
 
+/// Batches and widths that a GPU judges inside the products of its output layer, but for the last
+/// batch of an epoch; blocks are several a call there, and the last one is narrow.
+inline Recipe judged_recipe(const LayerActivation& output) {
+  Recipe recipe = recipe_base("judged in the product", Adam{}, 0.003f);
+  recipe.network.layers = {input_layer("In", 333), hidden_layer("Hidden", 72, {"In"}),
+                           output_layer("Out", 1290, {"Hidden"}, output)};
+  recipe.network.training.batch = 100;
+  recipe.network.boost_one = 3.0f;
+  recipe.examples = 330;
+  recipe.targets.low = 0.1f;
+  recipe.blocks = {.minimum_width = 128, .maximum_width = 128, .multiple = 128};
+  return recipe;
+}
+
 /// Wide layers that feed narrow ones, so that weights are shared out by source units: a chain of
 /// them, one beside a sparse input, a layer that a skip passes by, a hidden and an output layer
 /// that one source feeds.

@@ -290,9 +290,6 @@ Rows Network::deltas(const Parameters& parameters, const BoundBatch& batch, int 
 Rows Network::delta_factors(const BoundBatch& batch, int number) const {
   const auto at = std::size_t(number);
   const LayerDescriptor& descriptor = network_.layers[at];
-  const bool is_softmax = std::holds_alternative<SoftMax>(descriptor.activation);
-  const bool marginal = std::holds_alternative<ScaledMarginalCrossEntropy>(network_.loss) ||
-                        std::holds_alternative<DataScaledMarginalCrossEntropy>(network_.loss);
   Rows factors = zeros(std::size_t(batch.examples), descriptor.units());
   for (Index b = 0; b < batch.examples; ++b) {
     const TargetRow target =
@@ -301,8 +298,7 @@ Rows Network::delta_factors(const BoundBatch& batch, int number) const {
       double& factor = factors[std::size_t(b)][j];
       const bool stored = target.unit[j].stored;
       factor = target.sparse && target.ignore_absent && !stored ? 0.0 : 1.0;
-      if (target.sparse && !is_softmax && !marginal)
-        factor *= double(stored ? network_.boost_one : network_.boost_zero);
+      if (target.sparse) factor *= double(stored ? network_.boost_one : network_.boost_zero);
     }
   }
   return factors;

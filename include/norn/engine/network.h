@@ -181,12 +181,15 @@ class Network {
   void run_output(int layer, const BoundBatch& batch, const StepPosition& position);
   TargetView target_view(int layer, const BoundBatch& batch) const;
   void join_maxima(OutputState& state, VectorView<float> maximum);
-  void softmax_rows(int layer, const TargetView* target, Index examples);
+  bool fused_statistics(int layer, const TargetView& target, MatrixView<float> maxima,
+                        MatrixView<float> sums);
+  void softmax_rows(int layer, const TargetView* target, Index examples, bool fuses = false);
   SoftMaxRows rows_of(const OutputState& state, Index examples) const;
   MatrixView<float> block_z(const UnitLayer& layer, Range units, Index examples, int lane);
   DenseOperand block_delta(int layer, const TargetView& target, Range units, MatrixView<float> z,
                            double* cost, int lane);
   bool may_fuse_delta(int layer) const;
+  OutputBlock output_block(int layer, const TargetView& target, Range units, Index examples) const;
   std::optional<DenseOperand> fused_delta(int layer, const TargetView& target, Range units,
                                           Index examples, float scale, double* cost);
   void clip_output_deltas(int layer, const TargetView& target, Index examples);

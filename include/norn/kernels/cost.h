@@ -37,6 +37,8 @@ enum class TargetWeight {
 struct SoftMaxCost {
   Loss loss;
   TargetWeight target_weight = TargetWeight::inverse_count;
+  float boost_one = 1.0f;  ///< as UnitCost's: of the finished delta, the coupling is without it
+  float boost_zero = 1.0f;
 };
 
 /// What the blocks of a SoftMax layer must know of each other, one number an example.
@@ -86,11 +88,12 @@ class CostKernels {
                         MatrixView<const float> z, const SoftMaxRows& rows,
                         VectorView<std::int64_t> coupling, std::int64_t* out_of_range);
 
-  /// delta_j = y_j * (d cost / d y_j - coupling) in place of z; *cost = the block's summed cost.
+  /// delta_j = boost * y_j * (d cost / d y_j - coupling) in place of z; *cost = the block's summed
+  /// cost (without boost).
   /// Cross entropies judge the stored targets only: cost = sum of tau * -ln y, with tau what
   /// kernels/softmax_target.h says. With ignore_absent, absent entries have no delta at all.
   /// Two things are exact where y rounds to 0: tau * -ln y, and the delta, which is
-  /// y_j * (sum of tau) - tau_j.
+  /// boost * (y_j * (sum of tau) - tau_j).
   void softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                      const SoftMaxRows& rows, MatrixView<float> z_to_delta, double* cost,
                      MatrixView<Bfloat16> rounded = {});

@@ -6,17 +6,19 @@
 #include "norn/kernels/dense.h"
 #include "norn/kernels/update.h"
 
+#include <variant>
+
 /// Products whose result is used up where it is made, so that it never goes through memory. A
 /// device may have them for some shapes and rules; callers fall back to the families that each
 /// product consists of.
 namespace norn {
 
-/// A block of an output layer of independent units, on its way from the activations to its deltas.
+/// A block of an output layer, on its way from the activations to its deltas.
 struct OutputBlock {
-  DenseOperand x;                ///< [B x N]
-  DenseOperand w;                ///< [W x N]
-  VectorView<const float> bias;  ///< [W]
-  UnitCost rule;
+  DenseOperand x;                            ///< [B x N]
+  DenseOperand w;                            ///< [W x N]
+  VectorView<const float> bias;              ///< [W]
+  std::variant<UnitCost, SoftMaxCost> rule;  ///< of independent units, or of a SoftMax layer
   TargetView target;
   Index first_unit = 0;
   /// Of the target's rows, for these units among others; without it they are looked up anew.
@@ -37,11 +39,21 @@ struct OutputBlock {
 class FusedKernels {
  public:
   virtual ~FusedKernels() = default;
-  /// delta = the block's deltas (CostKernels::delta of x * w^T + bias). Where rounded_delta is
-  /// given, only that is written; a device that computes in tf32 wants turned_delta. bias_gradient
-  /// = bias_scale * sum over rows of the deltas, where they are rounded of the rounded ones; it and
-  /// the cost are there once add_totals() is called, which takes the sums of many blocks at once.
-  /// Returns false, and does nothing, for what it does not support.
+  /// The first of two passes over a SoftMax layer: CostKernels::softmax_statistics of x * w^T +
+  /// bias for each of its blocks of block_width units, to `maximum` and `sum` [blocks x B]. Of
+  /// `block`, what comes after first_unit is not read but for block_width. Returns false, and does
+  /// nothing, for what it does not support, which then output_delta() does not support either.
+  virtual bool softmax_statistics(const OutputBlock& block, MatrixView<float> maximum,
+                                  MatrixView<float> sum) = 0;
+  /// What the rows of a SoftMax layer have in common, for the calls of output_delta() that come
+  /// next. The coupling must follow from the targets (CostKernels::coupling_from_targets).
+  virtual void softmax_rows(const SoftMaxCost& rule, const TargetView& target,
+                            const SoftMaxRows& rows) = 0;
+  /// delta = the block's deltas (CostKernels::delta of x * w^T + bias, or softmax_delta). Where
+  /// rounded_delta is given, only that is written; a device that computes in tf32 wants
+  /// turned_delta. bias_gradient = bias_scale * sum over rows of the deltas, where they are rounded
+  /// of the rounded ones; it and the cost are there once add_totals() is called, which takes the
+  /// sums of many blocks at once. Returns false, and does nothing, for what it does not support.
   /// Nothing that becomes of a unit depends on how many others there are in the call.
   virtual bool output_delta(const OutputBlock& block) = 0;
   /// Blocks whose totals were not added up, since something failed, are forgotten.
