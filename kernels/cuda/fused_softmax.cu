@@ -26,43 +26,78 @@ class TileStatistics : public ProductTile {
       : ProductTile(targets, consumer), task_(task) {}
 
   __device__ void finish(const float (&sum)[2][64]) const {
+    float top[kRows];
+    float total[kRows];
+    find_maxima(sum, top);
+    add_exponentials(sum, top, total);
+    const TargetSource& of = task_.targets;
+    if (thread_ % 4 != 0 || place_.col >= of.cols) return;
+    float2* to = task_.statistics + Index(place_.col / kTile) * of.stride;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float2 first = of_row(sum[half]);
-      const float2 second = of_row(sum[half] + 2);
-      const TargetSource& of = task_.targets;
-      const Index row = place_.row + 64 * half + row_;
-      if (thread_ % 4 != 0 || place_.col >= of.cols) continue;
-      float2* to = task_.statistics + Index(place_.col / kTile) * of.stride;
-      if (row < of.rows) to[row] = first;
-      if (row + 8 < of.rows) to[row + 8] = second;
+    for (int r = 0; r < kRows; ++r) {
+      const Index row = place_.row + 64 * (r / 2) + 8 * (r % 2) + row_;
+      if (row < of.rows) to[row] = {top[r], total[r]};
     }
   }
 
  private:
-  /// Of a row, which four threads share: pairs at z[0], z[4] ... Maxima of floats let go of NaN,
-  /// but sums do not.
-  static __device__ __forceinline__ float2 of_row(const float* z) {
-    float top = fmaxf(z[0], z[1]);
+  /// The thread's rows: row r is sums 2 * (r % 2), and one more, of every four of half r / 2. All
+  /// go side by side, so that none waits for its own last instruction.
+  static constexpr int kRows = 4;
+  static __device__ __forceinline__ float2 pair(const float (&sum)[2][64], int r, int j) {
+    return {sum[r / 2][4 * j + 2 * (r % 2)], sum[r / 2][4 * j + 2 * (r % 2) + 1]};
+  }
+  /// Four threads share a row. NaN gets lost here, but not in the sums.
+  static __device__ __forceinline__ void find_maxima(const float (&sum)[2][64],
+                                                     float (&top)[kRows]) {
 #pragma unroll
-    for (int j = 1; j < kTile / 8; ++j) top = fmaxf(top, fmaxf(z[4 * j], z[4 * j + 1]));
-    top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
-    const float from = top == -HUGE_VALF ? 0.0f : top;
-    const float shift = from * kLog2E;
-    float total[2] = {0.0f, 0.0f};
+    for (int j = 0; j < kTile / 8; ++j)
 #pragma unroll
-    for (int j = 0; j < kTile / 8; ++j) {
-      total[0] += exp2_fast(__fmaf_rn(z[4 * j], kLog2E, -shift));
-      total[1] += exp2_fast(__fmaf_rn(z[4 * j + 1], kLog2E, -shift));
+      for (int r = 0; r < kRows; ++r) {
+        const float2 two = pair(sum, r, j);
+        const float larger = fmaxf(two.x, two.y);
+        top[r] = j == 0 ? larger : fmaxf(top[r], larger);
+      }
+#pragma unroll
+    for (int step = 1; step <= 2; step *= 2)
+#pragma unroll
+      for (int r = 0; r < kRows; ++r)
+        top[r] = fmaxf(top[r], __shfl_xor_sync(0xFFFFFFFFu, top[r], step));
+  }
+  /// total = sum of e^(z - top); of a row with NaN both become NaN.
+  static __device__ __forceinline__ void add_exponentials(const float (&sum)[2][64],
+                                                          float (&top)[kRows],
+                                                          float (&total)[kRows]) {
+    float from[kRows];
+    float shift[kRows];
+    float odd[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      from[r] = top[r] == -HUGE_VALF ? 0.0f : top[r];
+      shift[r] = from[r] * kLog2E;
+      total[r] = odd[r] = 0.0f;
     }
-    float sum = total[0] + total[1];
-    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
-    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);
-    // The shift is rounded: 2^-r = 1 - r ln 2 for the r that it lacks.
-    const float rest = __fmaf_rn(from, kLog2E, -shift);
-    sum = __fmaf_rn(sum, -0.693147181f * rest, sum);
-    return {sum != sum ? sum : top, sum};
+#pragma unroll
+    for (int j = 0; j < kTile / 8; ++j)
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        const float2 two = pair(sum, r, j);
+        total[r] += exp2_fast(__fmaf_rn(two.x, kLog2E, -shift[r]));
+        odd[r] += exp2_fast(__fmaf_rn(two.y, kLog2E, -shift[r]));
+      }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) total[r] += odd[r];
+#pragma unroll
+    for (int step = 1; step <= 2; step *= 2)
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) total[r] += __shfl_xor_sync(0xFFFFFFFFu, total[r], step);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      // The shift is rounded: 2^-x = 1 - x ln 2 for the x that it lacks.
+      const float rest = __fmaf_rn(from[r], kLog2E, -shift[r]);
+      total[r] = __fmaf_rn(total[r], -0.693147181f * rest, total[r]);
+      if (total[r] != total[r]) top[r] = total[r];
+    }
   }
 
   const StatisticsTask& task_;
