@@ -13,7 +13,7 @@ namespace norn {
 /// blocks at once, which saves what each call costs besides its work. Not so many that their deltas
 /// fill the memory; and cost and deltas of their sources remain those of each block.
 inline Index blocks_at_once(const BlockPartition& partition, Index batch) {
-  constexpr Index kMostDeltas = Index(1) << 25;  // elements: 64 or 128 MiB
+  constexpr Index kMostDeltas = Index(1) << 27;  // elements: 256 MiB, in tf32 twice 512 MiB
   constexpr Index kMostBlocks = 8;
   if (partition.block_width() % ColumnRuns::kWidth != 0) return 1;  // tiles would be of two
   const Index units = kMostDeltas / batch;
