@@ -82,96 +82,122 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
     return p;
   }
 
-  /// Both passes; the second one in calls of `at_once` blocks of `width` units.
-  Judged run(const SoftMaxCost& rule, LayerProblem& p, Index width, Index at_once) {
-    Buffer<float> bias = on_gpu(p.bias), weight = on_gpu(p.weight), value = on_gpu(p.value);
-    Buffer<RowOffset> row_begin = on_gpu(p.row_begin);
-    Buffer<Column> column = on_gpu(p.column);
-    const Index blocks = (p.shape.units + width - 1) / width;
-    const Index batch = p.shape.examples;
+  /// A problem on the device, and where its results come to stand.
+  struct OnDevice {
+    SoftMaxCost rule;
+    LayerProblem& p;
+    Index width;  ///< of a block
+    Buffer<float> bias, weight, value;
+    Buffer<RowOffset> row_begin;
+    Buffer<Column> column;
+    Matrix<float> maxima, sums;
+    Buffer<double> costs;
+    Buffer<float> gradient;
     TargetView target;
-    target.sparse = {row_begin.data(),
-                     column.data(),
-                     p.has_values ? value.data() : nullptr,
-                     batch,
-                     p.first_unit + p.shape.units + 20,
-                     Index(p.column.size())};
-    if (p.is_weighted) target.weight = weight.view();
-    Buffer<double> costs(blocks, memory_);
-    Buffer<float> gradient(p.shape.units, memory_);
+    Index blocks() const { return maxima.view().rows; }
+  };
+  OnDevice send(const SoftMaxCost& rule, LayerProblem& p, Index width) {
+    const Index blocks = (p.shape.units + width - 1) / width;
+    OnDevice d{rule,
+               p,
+               width,
+               on_gpu(p.bias),
+               on_gpu(p.weight),
+               on_gpu(p.value),
+               on_gpu(p.row_begin),
+               on_gpu(p.column),
+               Matrix<float>(blocks, p.shape.examples, memory_),
+               Matrix<float>(blocks, p.shape.examples, memory_),
+               Buffer<double>(blocks, memory_),
+               Buffer<float>(p.shape.units, memory_),
+               {}};
+    d.target.sparse = {d.row_begin.data(),
+                       d.column.data(),
+                       p.has_values ? d.value.data() : nullptr,
+                       p.shape.examples,
+                       p.first_unit + p.shape.units + 20,
+                       Index(p.column.size())};
+    if (p.is_weighted) d.target.weight = d.weight.view();
     p.delta.send();
     p.turned.send();
     p.rounded_delta.send();
-    const auto block_of = [&](Index first, Index count) {
-      OutputBlock block;
-      block.x = {p.x.view().columns(0, p.shape.width),
-                 p.rounded_x.view().columns(0, p.shape.width)};
-      block.w = {p.w.view().row_range(first, count).columns(0, p.shape.width),
-                 p.rounded_w.view().row_range(first, count).columns(0, p.shape.width)};
-      block.bias = bias.view().range(first, count);
-      block.rule = rule;
-      block.target = target;
-      block.first_unit = p.first_unit + first;
-      if (count > width) block.block_width = width;
-      if (rounds()) {
-        block.rounded_delta = p.rounded_delta.view().columns(first, count);
-      } else {
-        block.delta = p.delta.view().columns(first, count);
-        block.turned_delta = p.turned.view().row_range(first, count).columns(0, round_up(batch, 4));
-      }
-      block.cost = costs.data() + first / width;
-      block.bias_gradient = gradient.view().range(first, count);
-      block.bias_scale = kBiasScale;
-      return block;
-    };
+    return d;
+  }
+  OutputBlock block_of(OnDevice& d, Index first, Index count) const {
+    LayerProblem& p = d.p;
+    const Index depth = p.shape.width;
+    OutputBlock block;
+    block.x = {p.x.view().columns(0, depth), p.rounded_x.view().columns(0, depth)};
+    block.w = {p.w.view().row_range(first, count).columns(0, depth),
+               p.rounded_w.view().row_range(first, count).columns(0, depth)};
+    block.bias = d.bias.view().range(first, count);
+    block.rule = d.rule;
+    block.target = d.target;
+    block.first_unit = p.first_unit + first;
+    if (count > d.width) block.block_width = d.width;
+    if (rounds()) {
+      block.rounded_delta = p.rounded_delta.view().columns(first, count);
+    } else {
+      block.delta = p.delta.view().columns(first, count);
+      block.turned_delta =
+          p.turned.view().row_range(first, count).columns(0, round_up(p.shape.examples, 4));
+    }
+    block.cost = d.costs.data() + first / d.width;
+    block.bias_gradient = d.gradient.view().range(first, count);
+    block.bias_scale = kBiasScale;
+    return block;
+  }
+  /// Both passes, in calls of `at_once` blocks of `width` units.
+  Judged run(const SoftMaxCost& rule, LayerProblem& p, Index width, Index at_once) {
+    OnDevice d = send(rule, p, width);
+    const Index batch = p.shape.examples;
     const auto for_calls = [&](const auto& body) {
-      for (Index b = 0; b < blocks; b += at_once)
-        body(b, block_of(b * width, std::min(p.shape.units - b * width, at_once * width)));
+      for (Index b = 0; b < d.blocks(); b += at_once)
+        body(b, block_of(d, b * width, std::min(p.shape.units - b * width, at_once * width)));
     };
-
-    Matrix<float> maxima(blocks, batch, memory_);
-    Matrix<float> sums(blocks, batch, memory_);
     for_calls([&](Index b, const OutputBlock& block) {
-      const Index count = std::min(at_once, blocks - b);
-      EXPECT_TRUE(kernels_->softmax_statistics(block, maxima.view().row_range(b, count),
-                                               sums.view().row_range(b, count)));
+      const Index count = std::min(at_once, d.blocks() - b);
+      EXPECT_TRUE(kernels_->softmax_statistics(block, d.maxima.view().row_range(b, count),
+                                               d.sums.view().row_range(b, count)));
     });
     Buffer<float> maximum(batch, memory_);
     Buffer<std::int64_t> total = Buffer<std::int64_t>::zeros(batch, memory_);
     Buffer<std::int64_t> coupling = Buffer<std::int64_t>::zeros(batch, memory_);
     Buffer<std::int64_t> flag = Buffer<std::int64_t>::zeros(1, memory_);
     const auto cost = cuda::make_cost({nullptr, memory_, GetParam(), 1});
-    cost->softmax_maximum(maxima.view(), maximum.view());
-    cost->softmax_total(maxima.view(), sums.view(), maximum.view(), total.view(), flag.data());
-    cost->softmax_coupling(rule, target, coupling.view(), flag.data());
-    kernels_->softmax_rows(rule, target, {maximum.view(), total.view(), coupling.view()});
+    cost->softmax_maximum(d.maxima.view(), maximum.view());
+    cost->softmax_total(d.maxima.view(), d.sums.view(), maximum.view(), total.view(), flag.data());
+    cost->softmax_coupling(rule, d.target, coupling.view(), flag.data());
+    kernels_->softmax_rows(rule, d.target, {maximum.view(), total.view(), coupling.view()});
     for_calls([&](Index, const OutputBlock& block) { EXPECT_TRUE(kernels_->output_delta(block)); });
     kernels_->add_totals();
-
+    return fetch(d);
+  }
+  Judged fetch(OnDevice& d) const {
+    LayerProblem& p = d.p;
     Judged judged;
-    judged.maximum.resize(std::size_t(blocks * batch));
-    judged.sum.resize(std::size_t(blocks * batch));
-    cuda::check(cudaMemcpy(judged.maximum.data(), maxima.view().data, judged.maximum.size() * 4,
-                           cudaMemcpyDeviceToHost),
-                "cudaMemcpy");
-    cuda::check(cudaMemcpy(judged.sum.data(), sums.view().data, judged.sum.size() * 4,
-                           cudaMemcpyDeviceToHost),
-                "cudaMemcpy");
-    judged.costs.resize(std::size_t(blocks));
-    costs.read(judged.costs.data(), blocks);
+    const auto numbers = std::size_t(d.blocks() * p.shape.examples);
+    judged.maximum.resize(numbers);
+    judged.sum.resize(numbers);
+    judged.costs.resize(std::size_t(d.blocks()));
     judged.gradient.resize(std::size_t(p.shape.units));
-    gradient.read(judged.gradient.data(), p.shape.units);
+    d.costs.read(judged.costs.data(), d.costs.size());
+    d.gradient.read(judged.gradient.data(), d.gradient.size());
+    cuda::check(cudaMemcpy(judged.maximum.data(), d.maxima.view().data, numbers * sizeof(float),
+                           cudaMemcpyDeviceToHost),
+                "cudaMemcpy");
+    cuda::check(cudaMemcpy(judged.sum.data(), d.sums.view().data, numbers * sizeof(float),
+                           cudaMemcpyDeviceToHost),
+                "cudaMemcpy");
     p.delta.fetch();
     p.turned.fetch();
     p.rounded_delta.fetch();
-    for (Index b = 0; b < batch; ++b)
+    for (Index b = 0; b < p.shape.examples; ++b)
       for (Index u = 0; u < p.shape.units; ++u) {
         judged.delta.push_back(rounds() ? p.rounded_delta(b, u).value() : p.delta(b, u));
-        if (!rounds()) {
-          const float turned = p.turned(u, b);
-          const float delta = p.delta(b, u);
-          EXPECT_TRUE(turned == delta || (std::isnan(turned) && std::isnan(delta)));
-        }
+        const float delta = p.delta(b, u);
+        const float turned = p.turned(u, b);
+        EXPECT_TRUE(rounds() || turned == delta || (std::isnan(turned) && std::isnan(delta)));
       }
     EXPECT_TRUE(p.delta.padding_is_intact() && p.turned.padding_is_intact() &&
                 p.rounded_delta.padding_is_intact());
