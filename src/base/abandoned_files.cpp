@@ -2,6 +2,7 @@
 // Finds the temporary files of processes that were killed.
 
 #include "norn/base/atomic_file.h"
+#include "norn/base/files.h"
 #include "norn/base/host.h"
 #include "norn/base/text.h"
 #include "src/base/temporary_name.h"
@@ -102,10 +103,9 @@ std::vector<fs::path> abandoned_temporaries(
     const fs::path& folder, const std::function<bool(const std::string& name)>& ours) {
   std::vector<fs::path> found;
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const auto name = parse(entry.path().filename().string());
-    if (name && ours(name->file) && is_abandoned(*name, entry.path()))
-      found.push_back(entry.path());
+  for (const fs::path& entry : entries_of(folder, ignored)) {
+    const auto name = parse(entry.filename().string());
+    if (name && ours(name->file) && is_abandoned(*name, entry)) found.push_back(entry);
   }
   return found;
 }

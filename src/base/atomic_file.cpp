@@ -17,6 +17,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace norn {
@@ -49,9 +50,9 @@ std::string advice(int error_number) {
   throw DataError(fmt::format("{}: {}: {}", file.string(), what, advice(error_number)));
 }
 
-/// Syncs a file or a folder to its device; 0 or the error number.
-int sync_path(const fs::path& path, int flags) {
-  const int descriptor = ::open(path.c_str(), flags | O_RDONLY | O_CLOEXEC);
+/// Syncs a folder to its device; 0 or the error number.
+int sync_folder(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_DIRECTORY | O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return errno;
   const int error_number = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
@@ -75,7 +76,8 @@ AtomicFile::AtomicFile(fs::path final_path) : final_(std::move(final_path)) {
   }
   // A link stays a link: what it names is replaced.
   if (fs::is_symlink(final_, ignored) && fs::exists(final_, ignored)) {
-    final_ = fs::canonical(final_);
+    const fs::path named = fs::canonical(final_, ignored);
+    if (!ignored) final_ = named;
   }
   // Renaming over a device such as /dev/null would destroy it.
   if (fs::exists(final_, ignored) && !fs::is_regular_file(final_, ignored)) {
@@ -91,30 +93,52 @@ AtomicFile::AtomicFile(fs::path final_path) : final_(std::move(final_path)) {
   temporary_ = temporary_name(final_);
   // Only making a file tells whether one can be made: permission bits do not know read-only file
   // systems, quotas or the superuser.
-  const int descriptor = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor < 0) {
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) {
     const int error_number = errno;
     const std::string what = fmt::format("no file can be made in {}", folder.string());
     fail(final_, what.c_str(), error_number);
   }
-  ::close(descriptor);
-  ::unlink(temporary_.c_str());
 }
 
 AtomicFile::~AtomicFile() {
   if (!committed_) ::unlink(temporary_.c_str());
+  ::close(descriptor_);
+}
+
+void AtomicFile::write(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(descriptor_, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail(final_, "cannot be written", errno);
+    text.remove_prefix(std::size_t(count));
+  }
+}
+
+std::FILE* AtomicFile::open() const {
+  const int copy = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+  std::FILE* const stream = copy < 0 ? nullptr : ::fdopen(copy, "wb");
+  if (!stream) fail(final_, "cannot be written", errno);
+  return stream;
 }
 
 void AtomicFile::commit() {
   require(!committed_, "AtomicFile: commit was called twice");
-  if (const int problem = sync_path(temporary_, 0); problem != 0) {
-    fail(final_, "what was written could not be stored", problem);
+  struct stat facts {};
+  if (::lstat(temporary_.c_str(), &facts) != 0 || ::fsync(descriptor_) != 0) {
+    fail(final_, "what was written could not be stored", errno);
+  }
+  if (!S_ISREG(facts.st_mode)) {
+    throw DataError(
+        fmt::format("{}: another program has put something else in the place of its temporary file "
+                    "{}; write into a folder that only you can write",
+                    final_.string(), temporary_.filename().string()));
   }
   if (std::rename(temporary_.c_str(), final_.c_str()) != 0) {
     fail(final_, "the finished file could not be renamed into place", errno);
   }
   committed_ = true;
-  const int problem = sync_path(folder_of(final_), O_DIRECTORY);
+  const int problem = sync_folder(folder_of(final_));
   // Some file systems cannot sync a folder.
   if (problem != 0 && problem != EINVAL && problem != EACCES) {
     fail(final_, "its folder could not be synced", problem);

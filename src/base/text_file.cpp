@@ -4,11 +4,11 @@
 #include "norn/base/text_file.h"
 
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "norn/base/text.h"
 
 #include <algorithm>
 #include <fstream>
-#include <system_error>
 
 #include <fmt/format.h>
 
@@ -16,9 +16,8 @@ namespace norn {
 
 std::optional<std::string> read_text_file(const std::filesystem::path& file, std::size_t limit) {
   constexpr std::size_t kPiece = std::size_t(1) << 20;
-  std::error_code ignored;
   std::ifstream stream(file, std::ios::binary);
-  if (!stream || std::filesystem::is_directory(file, ignored)) return std::nullopt;
+  if (is_folder(file) || !stream) return std::nullopt;
   std::string text;
   while (stream) {
     const std::size_t before = text.size();

@@ -5,6 +5,7 @@
 
 #include "dataset_items.h"
 #include "norn/base/error.h"
+#include "norn/base/thread.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -106,7 +107,7 @@ BatchLoader::BatchLoader(std::vector<Dataset*> sets, const BatchOrder& order, In
     state_->free.push_back(std::make_unique<LoadedBatch>());
     state_->free.back()->sets.resize(state_->sets.size());
   }
-  state_->thread = std::thread([state = state_.get()] { state->read_all(); });
+  state_->thread = start_thread([state = state_.get()] { state->read_all(); });
 }
 
 BatchLoader::~BatchLoader() {

@@ -4,6 +4,7 @@
 
 #include "norn/base/checksum.h"
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -110,7 +111,7 @@ std::uint64_t file_checksum(const std::filesystem::path& file) {
     sum += checksum(part.data(), count, at / sizeof(std::uint32_t));
     at += count;
   }
-  if (!in.eof() || std::filesystem::is_directory(file))
+  if (!in.eof() || is_folder(file))
     throw DataError(fmt::format("{}: cannot be read: {}", file.string(), std::strerror(errno)));
   // The length too: words that are not whole are filled up with zeros.
   return sum + checksum(&at, sizeof(at), std::uint64_t(1) << 60);

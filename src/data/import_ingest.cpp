@@ -4,6 +4,7 @@
 #include "import_ingest.h"
 
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "norn/base/text.h"
 
 #include <limits>
@@ -21,7 +22,7 @@ constexpr std::size_t kLinesTogether = 256;
 
 FeatureIndex FeatureIndex::open(const std::filesystem::path& path, FeatureMode mode) {
   FeatureIndex index;
-  const bool there = !path.empty() && std::filesystem::exists(path);
+  const bool there = !path.empty() && path_exists(path);
   if (mode == FeatureMode::existing && !there) {
     throw DataError(
         fmt::format("{}: no such index of features; start a new one with -c", path.string()));

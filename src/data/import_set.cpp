@@ -3,6 +3,7 @@
 
 #include "import_writer.h"
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "norn/base/text.h"
 
 #include <utility>
@@ -19,7 +20,7 @@ class SetImporter {
  public:
   SetImporter(const SetImport& options, const Log& log)
       : options_(options),
-        known_examples_(fs::exists(options.examples)),
+        known_examples_(path_exists(options.examples)),
         examples_(known_examples_ ? read_label_index(options.examples) : LabelIndex()),
         given_examples_(examples_.size()),
         features_(FeatureIndex::open(options.features, options.feature_mode)),

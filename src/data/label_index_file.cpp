@@ -3,6 +3,7 @@
 
 #include "label_index_writer.h"
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "norn/base/text.h"
 #include "norn/data/label_index.h"
 #include "row_parser.h"
@@ -62,7 +63,7 @@ Listing read_listing(const fs::path& path) {
 }  // namespace
 
 LabelIndex read_label_index(const fs::path& path) {
-  if (!fs::is_regular_file(path)) {
+  if (!is_file(path)) {
     throw DataError(fmt::format("{}: no such index file; check the path", path.string()));
   }
   Listing listing = read_listing(path);
@@ -88,10 +89,7 @@ LabelIndex read_label_index(const fs::path& path) {
   return index;
 }
 
-LabelIndexWriter::LabelIndexWriter(const fs::path& path)
-    : place_(path), file_(std::fopen(place_.temporary().c_str(), "wb")) {
-  if (!file_) fail();
-}
+LabelIndexWriter::LabelIndexWriter(const fs::path& path) : place_(path), file_(place_.open()) {}
 
 LabelIndexWriter::~LabelIndexWriter() {
   if (file_) std::fclose(file_);

@@ -3,6 +3,8 @@
 
 #include "netcdf_thread.h"
 
+#include "norn/base/thread.h"
+
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -24,7 +26,7 @@ struct Task {
 class NetcdfThread {
  public:
   NetcdfThread() {
-    std::thread thread([this] { serve(); });
+    std::thread thread = start_thread([this] { serve(); });
     id_ = thread.get_id();
     thread.detach();
   }

@@ -5,6 +5,8 @@
 
 #include "norn/base/error.h"
 #include "packed_file.h"
+#include "norn/base/files.h"
+#include "norn/base/thread.h"
 
 #include <algorithm>
 #include <atomic>
@@ -32,19 +34,17 @@ constexpr std::size_t kLongestLine = std::size_t(1) << 28;
 }  // namespace
 
 std::vector<fs::path> text_files(const fs::path& path) {
-  std::error_code problem;
-  if (!fs::exists(path, problem)) {
+  if (!path_exists(path)) {
     throw DataError(fmt::format("{}: no such file or folder; check the path", path.string()));
   }
-  if (!fs::is_directory(path, problem)) return {path};
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, problem)) {
-    if (entry.is_regular_file()) files.push_back(entry.path());
-  }
+  if (!is_folder(path)) return {path};
+  std::error_code problem;
+  std::vector<fs::path> files = entries_of(path, problem);
   if (problem) {
     throw DataError(fmt::format("{}: cannot list the folder: {}; check its permissions",
                                 path.string(), problem.message()));
   }
+  std::erase_if(files, [](const fs::path& entry) { return !is_file(entry); });
   if (files.empty()) {
     throw DataError(fmt::format("{}: the folder has no files; name one with text", path.string()));
   }
@@ -81,7 +81,7 @@ struct TextLines::Reader {
       if (!ignored) total += Index(size);
     }
     for (int i = 0; i < kBlocks; ++i) free.push_back(std::make_unique<Block>());
-    thread = std::thread([this] { run(); });
+    thread = start_thread([this] { run(); });
   }
 
   ~Reader() {

@@ -4,6 +4,7 @@
 
 #include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "norn/base/text.h"
 #include "norn/engine/trainer.h"
 
@@ -55,17 +56,26 @@ std::optional<std::pair<std::int64_t, std::int64_t>> position_of(const std::stri
       std::string_view(name).substr(prefix.size(), name.size() - prefix.size() - suffix.size()));
 }
 
-// Newest first.
-std::vector<Checkpoint> list_checkpoints(const fs::path& model) {
+// Newest first. `problem` says why some may be missing, if so.
+std::vector<Checkpoint> list_checkpoints(const fs::path& model, std::error_code& problem) {
   std::vector<Checkpoint> found;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_of(model), ignored)) {
-    const std::string name = entry.path().filename().string();
+  for (const fs::path& entry : entries_of(folder_of(model), problem)) {
+    const std::string name = entry.filename().string();
     if (const auto position = position_of(name, model))
       found.push_back({*position, model.parent_path() / name});
   }
   std::sort(found.begin(), found.end(),
             [](const Checkpoint& a, const Checkpoint& b) { return a.made > b.made; });
+  return found;
+}
+
+// All of them: one that is overlooked would be a run that begins anew.
+std::vector<Checkpoint> all_checkpoints(const fs::path& model) {
+  std::error_code problem;
+  std::vector<Checkpoint> found = list_checkpoints(model, problem);
+  if (problem && problem != std::errc::no_such_file_or_directory)
+    throw DataError(fmt::format("{}: checkpoints cannot be looked for: {}; check the folder",
+                                folder_of(model).string(), problem.message()));
   return found;
 }
 
@@ -103,18 +113,18 @@ fs::path best_model(const fs::path& model) {
 void remove_old_checkpoints(const fs::path& model, int keep, std::int64_t epoch,
                             std::int64_t batch) {
   if (keep <= 0) return;
-  std::vector<Checkpoint> checkpoints = list_checkpoints(model);
+  std::error_code ignored;  // as checkpoints that cannot be removed: they do no harm
+  std::vector<Checkpoint> checkpoints = list_checkpoints(model, ignored);
   std::erase_if(checkpoints, [&](const Checkpoint& checkpoint) {
     return checkpoint.made > std::pair(epoch, batch);
   });
   for (std::size_t i = std::size_t(keep); i < checkpoints.size(); ++i) {
-    std::error_code ignored;  // a checkpoint that cannot be removed does no harm
     fs::remove(checkpoints[i].path, ignored);
   }
 }
 
 void remove_checkpoints(const fs::path& model) {
-  std::vector<Checkpoint> all = list_checkpoints(model);
+  std::vector<Checkpoint> all = all_checkpoints(model);
   all.push_back({{}, best_model(model)});
   for (const Checkpoint& checkpoint : all) {
     std::error_code error;
@@ -147,7 +157,7 @@ std::vector<fs::path> remove_abandoned_files(const fs::path& model) {
 }
 
 bool has_checkpoints(const fs::path& model) {
-  return fs::exists(model) || fs::exists(best_model(model)) || !list_checkpoints(model).empty();
+  return path_exists(model) || path_exists(best_model(model)) || !all_checkpoints(model).empty();
 }
 
 std::optional<fs::path> find_checkpoint(const fs::path& model, const Log& log) {
@@ -158,17 +168,17 @@ std::optional<fs::path> find_checkpoint(const fs::path& model, const Log& log) {
     if (!state) return false;
     std::pair<std::int64_t, std::int64_t> reached(state->epoch, state->batch);
     // The best model of a run that ended later, unless one has gone on from there.
-    if (path == model && state->search.ended_epoch > 0 && !fs::exists(best_model(model)))
+    if (path == model && state->search.ended_epoch > 0 && !path_exists(best_model(model)))
       reached = {state->search.ended_epoch, std::numeric_limits<std::int64_t>::max()};
     if (reached <= latest) return false;
     latest = reached;
     newest = path;
     return true;
   };
-  for (const Checkpoint& checkpoint : list_checkpoints(model))
+  for (const Checkpoint& checkpoint : all_checkpoints(model))
     if (consider(checkpoint.path)) break;
   for (const fs::path& other : {best_model(model), model})
-    if (fs::exists(other)) consider(other);
+    if (path_exists(other)) consider(other);
   return newest;
 }
 

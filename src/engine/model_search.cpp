@@ -3,6 +3,7 @@
 #include "src/engine/model_search.h"
 
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "src/engine/rate_schedule.h"
 
 #include <algorithm>
@@ -116,7 +117,7 @@ void ModelSearch::secure_best() {
 // What is wrong with the file of the best model: empty when it is what this run wrote.
 std::string ModelSearch::fault_of_best() const {
   const std::filesystem::path path = best_model(model_);
-  if (!std::filesystem::exists(path)) return "not there";
+  if (!path_exists(path)) return "not there";
   const TrainingState found = read_model_info(TensorFileReader(path)).state;
   const bool is_ours = found.step == state_.search.best_step && found.watched == state_.watched &&
                        found.search.best == state_.search.best;

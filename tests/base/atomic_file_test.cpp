@@ -95,6 +95,45 @@ TEST_F(AtomicFileTest, AppearsWhenCommitted) {
   EXPECT_EQ(files(), 1);
 }
 
+TEST_F(AtomicFileTest, ItsPlaceIsTakenFromTheBeginning) {
+  const AtomicFile file(folder_ / "model.nc");
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(file.temporary())));
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(AtomicFileTest, PiecesAndStreamsWriteIt) {
+  AtomicFile file(folder_ / "a");
+  file.write("in ");
+  file.write("pieces");
+  file.commit();
+  EXPECT_EQ(read(folder_ / "a"), "in pieces");
+  AtomicFile other(folder_ / "b");
+  std::FILE* const stream = other.open();
+  EXPECT_EQ(std::fputs("a stream", stream), 1);
+  EXPECT_EQ(std::fclose(stream), 0);
+  other.commit();
+  EXPECT_EQ(read(folder_ / "b"), "a stream");
+}
+
+TEST_F(AtomicFileTest, LinkPutInItsPlaceIsNotFollowed) {
+  const fs::path path = folder_ / "model.nc";
+  write(folder_ / "outside", "untouched");
+  AtomicFile file(path);
+  fs::remove(file.temporary());
+  fs::create_symlink("outside", file.temporary());
+  file.write("piece");
+  std::FILE* const stream = file.open();
+  std::fputs("stream", stream);
+  std::fclose(stream);
+  EXPECT_THAT(
+      commit_message(file),
+      testing::MatchesRegex(
+          ".*model.nc: another program has put something else in the place of its temporary "
+          "file model.nc.tmp-.*; write into a folder that only you can write"));
+  EXPECT_EQ(read(folder_ / "outside"), "untouched");
+  EXPECT_FALSE(fs::exists(fs::symlink_status(path)));
+}
+
 TEST_F(AtomicFileTest, InterruptedWriteLeavesTheOldFileAndNothingElse) {
   const fs::path path = folder_ / "model.nc";
   write(path, "old");
@@ -120,7 +159,8 @@ TEST_F(AtomicFileTest, FailedCommitLeavesTheOldFile) {
   const fs::path path = folder_ / "model.nc";
   write(path, "old");
   {
-    AtomicFile file(path);  // nothing was written
+    AtomicFile file(path);
+    fs::remove(file.temporary());  // somebody did
     EXPECT_EQ(commit_message(file), path.string() +
                                         ": what was written could not be stored: No such file or "
                                         "directory; write elsewhere");

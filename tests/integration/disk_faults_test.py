@@ -51,7 +51,7 @@ class DiskFaults(ProgramTest):
         self.train("-e", "1")
         self.write("predict.cdl", json.dumps({"Version": 0.8, "Command": "Predict", "Network": "model.nc", "Data": "test.nc",
                                               "PredictionParameters": {"Results": "lines.txt"}}))
-        self.fail_at(3, "lines.txt: could not be written; is the disk full?", "predictor", "--cdl", "predict.cdl",
+        self.fail_at(3, "lines.txt: cannot be written: File too large; write elsewhere", "predictor", "--cdl", "predict.cdl",
                      preexec_fn=files_of_at_most(64))
 
     def test_a_run_log_that_is_a_folder(self):
@@ -63,7 +63,7 @@ class DiskFaults(ProgramTest):
         # Room for the log, which is made first, and not for the record.
         small = self.mount_small("8k")
         done = self.train("-e", "1", "--run-dir", small / "run")
-        self.assertIn("/small/run/run.json: cannot be written; is the disk full?; the run goes on without it", done.stderr)
+        self.assertIn("/small/run/run.json: cannot be written: the disk is full; free some space or write elsewhere; the run goes on without it", done.stderr)
         self.assertTrue(self.path("model.nc").exists())
 
     def test_a_checkpoint_that_is_a_folder(self):

@@ -28,10 +28,7 @@ std::string lines_of(const Evaluation& evaluation) {
 
 void write_results(const std::filesystem::path& path, const std::string& text) {
   AtomicFile file(path);
-  std::ofstream stream(file.temporary(), std::ios::binary);
-  if (!(stream << text) || !stream.flush())
-    throw DataError(fmt::format("{}: could not be written; is the disk full?", path.string()));
-  stream.close();
+  file.write(text);
   file.commit();
 }
 
@@ -58,7 +55,7 @@ int run_command_prediction(const PredictorOptions& options, MpiSession& session)
   for (Index k = 1; k <= kLines; ++k) settings.ks.push_back(k);
   const std::unique_ptr<Runtime> runtime = options.run.make_runtime(*communicator);
   const std::unique_ptr<Network> network = load_network(
-      options.model, info, data.shapes(), runtime->context(*communicator, console.log()),
+      options.model, info, data.shapes(), *runtime, runtime->context(*communicator, console.log()),
       std::min(options.batch, data.examples()));
   const StopSignals signals;
   Progress progress(console, data.examples(), "examples");

@@ -8,6 +8,7 @@
 #include "tools/common/stop_signals.h"
 
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -75,6 +76,11 @@ Failure describe_exception() {
     return {error.problems(), error.exit_code()};
   } catch (const Error& error) {
     return {{problem_of(error.what())}, error.exit_code()};
+  } catch (const std::filesystem::filesystem_error& error) {
+    return {{problem_of(fmt::format("{}: {}; check the path and its permissions",
+                                    error.path1().empty() ? "." : error.path1().string(),
+                                    error.code().message()))},
+            int(ExitCode::data)};
   } catch (const std::bad_alloc&) {
     return {
         {problem_of("there is not enough memory; use a smaller --batch, fewer threads or a larger "

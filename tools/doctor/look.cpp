@@ -52,7 +52,7 @@ std::uint64_t limit_of(int resource) {
 class Written {
  public:
   explicit Written(fs::path path)
-      : path_(std::move(path)), file_(::open(path_.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600)) {
+      : path_(std::move(path)), file_(::open(path_.c_str(), O_WRONLY | O_CLOEXEC)) {
     if (file_ < 0) fail();
   }
   ~Written() { ::close(file_); }

@@ -23,8 +23,7 @@ class TextWriter final : public PredictionWriter {
       : path_(path), lines_(std::move(lines)) {
     if (path == "-") return;
     file_.emplace(path);
-    stream_ = std::fopen(file_->temporary().c_str(), "wb");
-    if (!stream_) fail();
+    stream_ = file_->open();
   }
   ~TextWriter() override {
     if (stream_) std::fclose(stream_);

@@ -3,6 +3,7 @@
 #include "tools/training/repeated_run.h"
 
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "norn/base/text.h"
 #include "norn/data/contents_checksum.h"
 #include "norn/nn/descriptor_json.h"
@@ -51,7 +52,7 @@ bool same_sets(const std::vector<DataSetRecord>& a, const std::vector<DataSetRec
 
 void require_origin(const OriginRecord& origin, const fs::path& file) {
   const char* what = origin.from == From::weights ? "weights" : "checkpoint";
-  if (!fs::exists(origin.file))
+  if (!path_exists(origin.file))
     throw DataError(
         fmt::format("{}: the run began with the {} {}, which is not there; put it back "
                     "to repeat the run",

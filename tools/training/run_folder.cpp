@@ -4,9 +4,9 @@
 
 #include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "tools/training/repeated_run.h"
 
-#include <fstream>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -19,9 +19,8 @@ namespace fs = std::filesystem;
 // Files of TensorBoard that an earlier run left.
 void remove_boards(const fs::path& folder) {
   std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
-    if (entry.path().filename().string().starts_with("events.out.tfevents."))
-      fs::remove(entry.path(), ignored);
+  for (const fs::path& entry : entries_of(folder, ignored))
+    if (entry.filename().string().starts_with("events.out.tfevents.")) fs::remove(entry, ignored);
 }
 
 // An event's members without its kind and time.
@@ -40,11 +39,11 @@ void RunFolder::open(const fs::path& folder, Earlier earlier, Console& console) 
   if (folder.empty() || console.rank() != 0) return;
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error || !fs::is_directory(folder))
+  if (error || !is_folder(folder))
     throw DataError(fmt::format("--run-dir {}: the folder cannot be made: {}; give another one",
                                 folder.string(),
                                 error ? error.message() : "a file of that name exists"));
-  if (earlier == Earlier::refused && fs::exists(folder / kRunLog))
+  if (earlier == Earlier::refused && path_exists(folder / kRunLog))
     throw UsageError(
         fmt::format("{}: the log of an earlier run exists already; give another --run-dir, --force "
                     "to replace it, or --resume to go on with its run",
@@ -91,7 +90,7 @@ void RunFolder::begin_record(RunRecord record) {
   record_ = std::move(record);
   record_.started = utc_time();
   record_.facts.model = fs::absolute(record_.facts.model);
-  if (record_.origin.from == OriginRecord::From::checkpoint && fs::exists(folder_ / kRunRecord)) {
+  if (record_.origin.from == OriginRecord::From::checkpoint && path_exists(folder_ / kRunRecord)) {
     try {
       // A run that goes on with its own checkpoint began where it began before.
       const RunRecord earlier = read_run_record(folder_ / kRunRecord);
@@ -109,12 +108,7 @@ void RunFolder::begin_record(RunRecord record) {
 void RunFolder::write_record() {
   try {
     AtomicFile file(folder_ / kRunRecord);
-    std::ofstream out(file.temporary(), std::ios::binary);
-    out << run_record_json(record_);
-    out.close();
-    if (!out)
-      throw DataError(
-          fmt::format("{}: cannot be written; is the disk full?", (folder_ / kRunRecord).string()));
+    file.write(run_record_json(record_));
     file.commit();
   } catch (const Error& error) {
     warn_once(fmt::format("{}; the run goes on without it", error.what()));

@@ -4,6 +4,7 @@
 
 #include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/descriptor_json.h"
 #include "norn/nn/graph.h"
@@ -117,7 +118,7 @@ std::vector<RunLock> take_model_path(const TrainerOptions& options, Console& con
       console.info(fmt::format("removed {}, which a run that was killed left", path.string()));
   }
   if (options.force || !options.resume.empty()) return locks;
-  if (fs::exists(options.model))
+  if (path_exists(options.model))
     throw UsageError(
         fmt::format("{}: the network file exists already; give another --model (-n), --force to "
                     "replace it, or --resume to go on with its training",
@@ -142,7 +143,7 @@ TrainingStart start_training(const TrainerOptions& options, Communicator& commun
     console.info(fmt::format("no checkpoint of {} yet: starting from the beginning",
                              options.model.string()));
   }
-  if (!fs::exists(options.config))
+  if (!path_exists(options.config))
     throw UsageError(
         fmt::format("--config: the file {} does not exist; name a network "
                     "descriptor (JSON) or a model",

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdio>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 /// Files that are complete or absent: written beside their place, synced, then renamed.
 namespace norn {
 
-/// Owns the temporary name of one output file, NAME.tmp-<host>-<process>-<number>. Write to
-/// temporary(), then call commit(); without commit the temporary file is removed and whatever stood
-/// at the final place stays as it was.
+/// Owns the temporary file of one output file, NAME.tmp-<host>-<process>-<number>, which is there
+/// and empty from the beginning, so that nothing else can come to stand under that name. Write by
+/// write() or open(), or let a library open temporary() again; then call commit(). Without commit
+/// the temporary file is removed and whatever stood at the final place stays as it was.
 class AtomicFile {
  public:
   /// Checks at once that the folder exists and can be written. Throws DataError naming the folder.
@@ -24,6 +27,11 @@ class AtomicFile {
   const std::filesystem::path& temporary() const { return temporary_; }
   const std::filesystem::path& final_path() const { return final_; }
 
+  /// Writes a piece of the temporary file. Throws DataError (disk full).
+  void write(std::string_view text);
+  /// A stream that writes the temporary file. The caller closes it before commit().
+  std::FILE* open() const;
+
   /// Syncs the temporary file and its folder and renames it into place. Throws DataError (disk
   /// full, permissions).
   void commit();
@@ -31,6 +39,7 @@ class AtomicFile {
  private:
   std::filesystem::path final_;
   std::filesystem::path temporary_;
+  int descriptor_ = -1;  // of the temporary file, whatever stands under its name
   bool committed_ = false;
 };
 

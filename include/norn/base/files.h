@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+/// What stands at a path. Where that cannot be told (links in a loop, a name that is too long, a
+/// folder that may not be entered) these throw DataError naming the path and the reason.
+namespace norn {
+
+/// Of any kind; links are followed.
+bool path_exists(const std::filesystem::path& path);
+bool is_folder(const std::filesystem::path& path);
+/// A regular file.
+bool is_file(const std::filesystem::path& path);
+
+/// Paths of all that a folder holds, in no order. Does not throw: `problem` says why the list ends
+/// early, if it does; what was found until then is returned.
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder,
+                                              std::error_code& problem);
+
+}  // namespace norn
