@@ -7,7 +7,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build pkg-config
   libfmt-dev libspdlog-dev libcli11-dev libjsoncpp-dev libprotobuf-dev protobuf-compiler zlib1g-dev
-  libnetcdf-dev libnetcdf-c++4-dev netcdf-bin libopenblas-pthread-dev libopenmpi-dev openmpi-bin
+  libnetcdf-dev netcdf-bin libopenblas-pthread-dev libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-numpy python3-netcdf4 python3-jsonschema
 )

@@ -16,6 +16,7 @@ namespace norn {
 
 namespace {
 
+constexpr Index kMostSets = 10000;
 constexpr Index kMostColumns = Index(std::numeric_limits<Column>::max()) + 1;
 
 class InfoReader {
@@ -81,14 +82,15 @@ class InfoReader {
     return *size;
   }
 
-  /// A variable of one dimension and this many elements.
-  void need_variable(const char* name, Index elements) const {
+  /// A variable of one dimension and this many elements, or with nullopt any number.
+  void need_variable(const char* name, std::optional<Index> elements) const {
     const std::string full = item(name, info_.number);
     if (!file_.has_variable(full)) fail(fmt::format("variable {} is missing", full));
-    const std::vector<Index> extent = file_.extent(full);
-    if (extent.size() != 1 || extent[0] != elements) {
-      fail(fmt::format("variable {} has {} elements in {} dimensions, expected {} in one", full,
-                       extent.empty() ? 0 : extent[0], extent.size(), elements));
+    const Index size = file_.size(full);
+    const std::size_t dimensions = file_.extent(full).size();
+    if (dimensions != 1 || size != elements.value_or(size)) {
+      fail(fmt::format("variable {} has {} elements in {} dimensions, expected {}in one", full,
+                       size, dimensions, elements ? fmt::format("{} ", *elements) : ""));
     }
     if (file_.type(full) == StoredType::other) {
       fail(fmt::format("variable {} is not of a type of numbers", full));
@@ -183,11 +185,21 @@ class InfoReader {
 
   void read_labels() {
     info_.own_units = natural({"ownUnits"}).value_or(0) != 0;
-    if (const auto shared = natural({"exampleLabelsOf"})) info_.label_set = int(*shared);
-    if (!file_.has_variable(item("exampleLabels", info_.number))) return;
+    if (const auto shared = natural({"exampleLabelsOf"})) {
+      if (*shared >= kMostSets)
+        fail(fmt::format("attribute {} is {}, expected the number of a set, below {}",
+                         item("exampleLabelsOf", info_.number), *shared, kMostSets));
+      info_.label_set = int(*shared);
+    }
+    const std::string labels = item("exampleLabels", info_.number);
+    if (!file_.has_variable(labels)) return;
     info_.label_set = info_.number;
     need_variable("exampleLabelEnd", info_.examples);
-    info_.label_bytes = file_.extent(item("exampleLabels", info_.number)).at(0);
+    need_variable("exampleLabels", std::nullopt);
+    if (file_.type(labels) != StoredType::text)
+      fail(fmt::format("variable {} is of type {}, expected char", labels,
+                       stored_type_name(file_.type(labels))));
+    info_.label_bytes = file_.size(labels);
   }
 
   const NetcdfFile& file_;
@@ -252,7 +264,7 @@ std::vector<DatasetInfo> list_datasets(const std::filesystem::path& path) {
         if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::string>)
           return -1;
         else
-          return held >= 0 && held < 10000 ? Index(held) : Index(-1);
+          return held >= 0 && held < kMostSets ? Index(held) : Index(-1);
       },
       *count);
   if (sets < 1) throw not_ours("is not a number of at least 1");

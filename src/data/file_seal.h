@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-/// The seal at the end of a model file: a checksum of its header, that is of every byte that is not
-/// an element of a variable. It is compared before the NetCDF library sees the file: that may crash
-/// on a header with a flipped bit.
+/// The seal at the end of a file that Norn wrote: a checksum of its header, that is of every byte
+/// that is not an element of a variable. It is compared before the NetCDF library sees the file:
+/// that may crash on a header with a flipped bit.
 ///
 /// After the last byte of the NetCDF file stand, in little-endian order: for each run of elements
 /// its offset and size in bytes (uint64 each), their count (uint64), the CRC-32 of the header

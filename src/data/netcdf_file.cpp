@@ -1,167 +1,226 @@
 // SPDX-License-Identifier: Apache-2.0
-// NetCDF-C++4 behind NetcdfFile.
+// The NetCDF library's C interface behind NetcdfFile.
 
 #include "netcdf_file.h"
 
+#include "file_seal.h"
 #include "netcdf_thread.h"
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "opened_size.h"
 
+#include <limits>
 #include <map>
-#include <netcdf>
-#include <string_view>
 #include <system_error>
-#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
+#include <hdf5.h>
+#include <netcdf.h>
 
 namespace norn {
 
 namespace {
 
-using netCDF::NcFile;
-using netCDF::NcType;
-using netCDF::NcVar;
+/// What the file or the library cannot do, in words that follow "cannot read variable ...: ".
+struct Problem {
+  std::string text;
+};
 
-/// The library's message without the name of its source file.
-std::string_view first_line(std::string_view text) {
-  return text.substr(0, text.find('\n'));
+void check(int status) {
+  if (status != NC_NOERR) throw Problem{nc_strerror(status)};
 }
 
-StoredType stored_type(const NcType& type) {
-  switch (type.getId()) {
-    case NC_CHAR:
-      return StoredType::text;
-    case NC_BYTE:
-      return StoredType::int8;
-    case NC_UBYTE:
-      return StoredType::uint8;
-    case NC_SHORT:
-      return StoredType::int16;
-    case NC_USHORT:
-      return StoredType::uint16;
-    case NC_INT:
-      return StoredType::int32;
-    case NC_UINT:
-      return StoredType::uint32;
-    case NC_INT64:
-      return StoredType::int64;
-    case NC_UINT64:
-      return StoredType::uint64;
-    case NC_FLOAT:
-      return StoredType::float32;
-    case NC_DOUBLE:
-      return StoredType::float64;
-    default:
-      return StoredType::other;
-  }
+/// In the order of StoredType; NC_NAT: a type that is none of ours.
+constexpr nc_type kTypes[] = {NC_CHAR, NC_BYTE,  NC_UBYTE,  NC_SHORT, NC_USHORT, NC_INT,
+                              NC_UINT, NC_INT64, NC_UINT64, NC_FLOAT, NC_DOUBLE, NC_NAT};
+
+StoredType stored_type(nc_type type) {
+  int number = 0;
+  while (kTypes[number] != type && kTypes[number] != NC_NAT) ++number;
+  return StoredType(number);
 }
 
-NcType netcdf_type(StoredType type) {
-  switch (type) {
-    case StoredType::text:
-      return netCDF::ncChar;
-    case StoredType::int8:
-      return netCDF::ncByte;
-    case StoredType::uint8:
-      return netCDF::ncUbyte;
-    case StoredType::int16:
-      return netCDF::ncShort;
-    case StoredType::uint16:
-      return netCDF::ncUshort;
-    case StoredType::int32:
-      return netCDF::ncInt;
-    case StoredType::uint32:
-      return netCDF::ncUint;
-    case StoredType::int64:
-      return netCDF::ncInt64;
-    case StoredType::uint64:
-      return netCDF::ncUint64;
-    case StoredType::float32:
-      return netCDF::ncFloat;
-    case StoredType::float64:
-      return netCDF::ncDouble;
-    case StoredType::other:
-      break;
-  }
-  throw ShapeError("a NetCDF variable of an unknown type cannot be defined");
-}
-
-/// The library's overloads name built-in types: Index is one of them, whatever it is called here.
-template <typename T>
-using Native = std::conditional_t<std::is_same_v<T, Index>, long, T>;
 static_assert(sizeof(long) == sizeof(Index));
 
-template <typename T, typename Holder>
-T scalar(const Holder& attribute) {
-  T value{};
-  attribute.getValues(&value);
-  return value;
+int get_attribute(int file, int variable, const char* name, float* value) {
+  return nc_get_att_float(file, variable, name, value);
+}
+int get_attribute(int file, int variable, const char* name, double* value) {
+  return nc_get_att_double(file, variable, name, value);
+}
+int get_attribute(int file, int variable, const char* name, std::int32_t* value) {
+  return nc_get_att_int(file, variable, name, value);
+}
+int get_attribute(int file, int variable, const char* name, std::uint32_t* value) {
+  return nc_get_att_uint(file, variable, name, value);
+}
+int get_attribute(int file, int variable, const char* name, long long* value) {
+  return nc_get_att_longlong(file, variable, name, value);
+}
+int get_attribute(int file, int variable, const char* name, unsigned long long* value) {
+  return nc_get_att_ulonglong(file, variable, name, value);
 }
 
-/// NcException is thrown for what the file or the library cannot do; others are errors already.
-template <typename Holder>
-Attribute attribute_value(const Holder& attribute) {
-  const StoredType type = stored_type(attribute.getType());
-  if (type == StoredType::text) {
-    std::string text;
-    if (attribute.getAttLength() > 0) attribute.getValues(text);
-    // Some writers store the terminating zero.
-    while (!text.empty() && text.back() == '\0') text.pop_back();
-    return text;
-  }
-  if (attribute.getAttLength() != 1) {
-    throw std::invalid_argument(
-        fmt::format("holds {} values, expected one", attribute.getAttLength()));
-  }
-  if (attribute.getType().getId() == NC_STRING) {
+template <typename Held, typename T = Held>
+Attribute number_attribute(int file, int variable, const char* name) {
+  T value{};
+  check(get_attribute(file, variable, name, &value));
+  return Held(value);
+}
+
+std::string text_attribute(int file, int variable, const char* name, std::size_t length) {
+  std::string text(length, '\0');
+  if (length > 0) check(nc_get_att_text(file, variable, name, text.data()));
+  // Some writers store the terminating zero.
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  return text;
+}
+
+std::optional<Attribute> read_attribute(int file, int variable, const char* name) {
+  nc_type type = NC_NAT;
+  std::size_t length = 0;
+  const int status = nc_inq_att(file, variable, name, &type, &length);
+  if (status == NC_ENOTATT) return std::nullopt;
+  check(status);
+  if (type == NC_CHAR) return text_attribute(file, variable, name, length);
+  if (length != 1) throw Problem{fmt::format("holds {} values, expected one", length)};
+  if (type == NC_STRING) {
     char* stored = nullptr;
-    attribute.getValues(&stored);
-    const std::string text = stored ? stored : "";
+    check(nc_get_att_string(file, variable, name, &stored));
+    std::string text = stored ? stored : "";
     nc_free_string(1, &stored);
     return text;
   }
-  switch (type) {
+  switch (stored_type(type)) {
     case StoredType::float32:
-      return scalar<float>(attribute);
+      return number_attribute<float>(file, variable, name);
     case StoredType::float64:
-      return scalar<double>(attribute);
+      return number_attribute<double>(file, variable, name);
     case StoredType::uint64:
-      return std::uint64_t(scalar<unsigned long long>(attribute));
+      return number_attribute<std::uint64_t, unsigned long long>(file, variable, name);
     case StoredType::uint32:
-      return scalar<std::uint32_t>(attribute);
+      return number_attribute<std::uint32_t>(file, variable, name);
     case StoredType::int32:
-      return scalar<std::int32_t>(attribute);
+      return number_attribute<std::int32_t>(file, variable, name);
     case StoredType::other:
-      throw std::invalid_argument("is neither a number nor text");
+      throw Problem{"is neither a number nor text"};
     default:
-      return std::int64_t(scalar<long>(attribute));
+      return number_attribute<std::int64_t, long long>(file, variable, name);
   }
 }
 
-template <typename Place>
-void put_attribute(const Place& place, const std::string& name, const Attribute& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) {
-    place.putAtt(name, *text);
-  } else if (const auto* real = std::get_if<float>(&value)) {
-    place.putAtt(name, netCDF::ncFloat, *real);
-  } else if (const auto* wide = std::get_if<double>(&value)) {
-    place.putAtt(name, netCDF::ncDouble, *wide);
-  } else if (const auto* small = std::get_if<std::int32_t>(&value)) {
-    place.putAtt(name, netCDF::ncInt, *small);
-  } else if (const auto* natural = std::get_if<std::uint32_t>(&value)) {
-    place.putAtt(name, netCDF::ncUint, *natural);
-  } else if (const auto* large = std::get_if<std::int64_t>(&value)) {
-    place.putAtt(name, netCDF::ncInt64, static_cast<long long>(*large));
-  } else {
-    place.putAtt(name, netCDF::ncUint64,
-                 static_cast<unsigned long long>(std::get<std::uint64_t>(value)));
+struct PutAttribute {
+  int file;
+  int variable;
+  const char* name;
+  int operator()(const std::string& text) const {
+    return nc_put_att_text(file, variable, name, text.size(), text.c_str());
   }
+  int operator()(float value) const {
+    return nc_put_att_float(file, variable, name, NC_FLOAT, 1, &value);
+  }
+  int operator()(double value) const {
+    return nc_put_att_double(file, variable, name, NC_DOUBLE, 1, &value);
+  }
+  int operator()(std::int32_t value) const {
+    return nc_put_att_int(file, variable, name, NC_INT, 1, &value);
+  }
+  int operator()(std::uint32_t value) const {
+    return nc_put_att_uint(file, variable, name, NC_UINT, 1, &value);
+  }
+  int operator()(std::int64_t value) const {
+    const long long wide = value;
+    return nc_put_att_longlong(file, variable, name, NC_INT64, 1, &wide);
+  }
+  int operator()(std::uint64_t value) const {
+    const unsigned long long wide = value;
+    return nc_put_att_ulonglong(file, variable, name, NC_UINT64, 1, &wide);
+  }
+};
+
+using Sizes = std::vector<std::size_t>;
+
+int get(int file, int variable, const Sizes& start, const Sizes& count, float* values) {
+  return nc_get_vara_float(file, variable, start.data(), count.data(), values);
+}
+int get(int file, int variable, const Sizes& start, const Sizes& count, double* values) {
+  return nc_get_vara_double(file, variable, start.data(), count.data(), values);
+}
+int get(int file, int variable, const Sizes& start, const Sizes& count, Index* values) {
+  return nc_get_vara_long(file, variable, start.data(), count.data(),
+                          reinterpret_cast<long*>(values));
+}
+int get(int file, int variable, const Sizes& start, const Sizes& count, std::uint32_t* values) {
+  return nc_get_vara_uint(file, variable, start.data(), count.data(), values);
+}
+int get(int file, int variable, const Sizes& start, const Sizes& count, char* bytes) {
+  return nc_get_vara(file, variable, start.data(), count.data(), bytes);
 }
 
-std::vector<std::size_t> sizes(std::span<const Index> values) {
-  return std::vector<std::size_t>(values.begin(), values.end());
+int put(int file, int variable, std::size_t start, std::size_t count, const float* values) {
+  return nc_put_vara_float(file, variable, &start, &count, values);
+}
+int put(int file, int variable, std::size_t start, std::size_t count, const double* values) {
+  return nc_put_vara_double(file, variable, &start, &count, values);
+}
+int put(int file, int variable, std::size_t start, std::size_t count, const Index* values) {
+  return nc_put_vara_long(file, variable, &start, &count, reinterpret_cast<const long*>(values));
+}
+int put(int file, int variable, std::size_t start, std::size_t count, const std::uint32_t* values) {
+  return nc_put_vara_uint(file, variable, &start, &count, values);
+}
+int put(int file, int variable, std::size_t start, std::size_t count, const char* values) {
+  return nc_put_vara_text(file, variable, &start, &count, values);
+}
+
+/// The library passes over blanks and control characters at the beginning of a path, and takes some
+/// words before a colon for protocols.
+std::string library_path(const std::filesystem::path& path) {
+  return path.is_absolute() ? path.string() : "./" + path.string();
+}
+
+/// Stores and closes what was written. Where HDF5 cannot close a file nc_close() crashes, so the
+/// last one who closes it is not nc_close(), and where it cannot be stored it stays open until the
+/// program ends.
+void finish(int file, const std::filesystem::path& path) {
+  check(nc_sync(file));
+  const hid_t ours = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  if (ours < 0) check(NC_EHDFERR);
+  const int closed = nc_close(file);
+  check(H5Fclose(ours) < 0 ? NC_EHDFERR : closed);
+}
+
+struct Variable {
+  int id = 0;
+  StoredType type = StoredType::other;
+  std::vector<Index> extent;
+};
+
+Index length_of(int file, int dimension) {
+  std::size_t length = 0;
+  check(nc_inq_dimlen(file, dimension, &length));
+  if (length > std::size_t(std::numeric_limits<Index>::max()))
+    throw Problem{fmt::format("a dimension has {} elements", length)};
+  return Index(length);
+}
+
+std::map<std::string, Variable> read_variables(int file) {
+  std::map<std::string, Variable> variables;
+  int count = 0;
+  check(nc_inq_nvars(file, &count));
+  for (int id = 0; id < count; ++id) {
+    char name[NC_MAX_NAME + 1] = {};
+    nc_type type = NC_NAT;
+    int rank = 0;
+    check(nc_inq_var(file, id, name, &type, &rank, nullptr, nullptr));
+    std::vector<int> dimensions(static_cast<std::size_t>(rank));
+    if (rank > 0) check(nc_inq_vardimid(file, id, dimensions.data()));
+    Variable variable{id, stored_type(type), {}};
+    for (const int dimension : dimensions) variable.extent.push_back(length_of(file, dimension));
+    variables[name] = std::move(variable);
+  }
+  return variables;
 }
 
 }  // namespace
@@ -172,30 +231,43 @@ const char* stored_type_name(StoredType type) {
   return kNames[int(type)];
 }
 
-namespace {
-
-/// A file that can be given up: after a close that failed, NcFile's destructor would try again and
-/// print.
-class OpenFile final : public NcFile {
- public:
-  using NcFile::NcFile;
-  void give_up() { nullObject = true; }
-};
-
-}  // namespace
-
 struct NetcdfFile::State {
-  std::unique_ptr<OpenFile> file;
+  static constexpr int kClosed = -1;
+  int file = kClosed;                // the library's number of it
+  std::filesystem::path path;        // where it stands now
   std::optional<OpenedSize> opened;  // of a file that is read
   Mode mode = Mode::read;
-  std::map<std::string, NcVar> variables;
-  std::map<std::string, StoredType> types;               // of the variables
-  std::map<std::string, netCDF::NcGroupAtt> attributes;  // of a file that is read
+  std::map<std::string, Variable> variables;
+  std::map<std::string, std::pair<int, Index>> dimensions;  // of a file that is written
 
-  const NcVar& variable(const std::string& name) const {
+  const Variable& variable(const std::string& name) const {
     const auto found = variables.find(name);
-    if (found == variables.end()) throw std::invalid_argument("is missing");
+    if (found == variables.end()) throw Problem{"is missing"};
     return found->second;
+  }
+
+  /// The variable when it has this block. The library itself takes the number of dimensions, and
+  /// with it the lengths of both lists, from the file.
+  const Variable& block(const std::string& name, std::span<const Index> start,
+                        std::span<const Index> count) const {
+    const Variable& found = variable(name);
+    if (start.size() != found.extent.size() || count.size() != start.size())
+      throw Problem{
+          fmt::format("has {} dimensions, expected {}", found.extent.size(), start.size())};
+    for (std::size_t d = 0; d < start.size(); ++d)
+      if (start[d] < 0 || count[d] < 0 || start[d] > found.extent[d] ||
+          count[d] > found.extent[d] - start[d])
+        throw Problem{fmt::format("has {} elements along dimension {}, {} from {} are wanted",
+                                  found.extent[d], d, count[d], start[d])};
+    return found;
+  }
+
+  template <typename T>
+  void read(const std::string& name, std::span<const Index> start, std::span<const Index> count,
+            T* values) const {
+    const Variable& source = block(name, start, count);
+    check(get(file, source.id, Sizes(start.begin(), start.end()), Sizes(count.begin(), count.end()),
+              values));
   }
 };
 
@@ -205,10 +277,8 @@ void NetcdfFile::call(const char* verb, const std::string& item, Work&& work) co
   on_netcdf_thread([&] {
     try {
       work();
-    } catch (const netCDF::exceptions::NcException& error) {
-      problem = first_line(error.what());
-    } catch (const std::invalid_argument& error) {
-      problem = error.what();
+    } catch (const Problem& found) {
+      problem = found.text;
     }
   });
   if (problem.empty()) return;
@@ -226,67 +296,57 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
                        const std::filesystem::path& shown)
     : shown_(shown.empty() ? path : shown), state_(std::make_unique<State>()) {
   state_->mode = mode;
-  std::error_code ignored;
-  if (mode == Mode::read) {
-    if (!std::filesystem::exists(path, ignored)) {
-      throw DataError(fmt::format("{}: no such file; check the path", shown_.string()));
-    }
-    if (std::filesystem::is_directory(path, ignored)) {
-      throw DataError(fmt::format("{}: is a folder, expected a NetCDF file", shown_.string()));
-    }
-    state_->opened.emplace(path);
+  state_->path = path;
+  if (mode == Mode::create) {
+    call("create", "",
+         [&] { check(nc_create(library_path(path).c_str(), NC_NETCDF4, &state_->file)); });
+    return;
   }
-  call(mode == Mode::read ? "read as a NetCDF file" : "create", "", [&] {
-    state_->file = std::make_unique<OpenFile>(path.string(),
-                                              mode == Mode::read ? NcFile::read : NcFile::replace);
-    for (auto& [name, variable] : state_->file->getVars()) {
-      state_->variables[name] = variable;
-      state_->types[name] = stored_type(variable.getType());
-    }
-    for (auto& [name, value] : state_->file->getAtts()) {
-      state_->attributes.insert_or_assign(name, value);
-    }
+  if (is_folder(path))
+    throw DataError(fmt::format("{}: is a folder, expected a NetCDF file", shown_.string()));
+  if (!path_exists(path))
+    throw DataError(fmt::format("{}: no such file; check the path", shown_.string()));
+  state_->opened.emplace(path);
+  const bool sealed = check_seal(path);
+  call("read as a NetCDF file", "", [&] {
+    check(nc_open(library_path(path).c_str(), NC_NOWRITE, &state_->file));
+    state_->variables = read_variables(state_->file);
   });
+  if (!sealed && attribute(kSealedAttribute))
+    throw DataError(fmt::format(
+        "{}: the end of the file is missing: it was cut off, or another program changed it; use "
+        "an older copy of the file",
+        shown_.string()));
 }
 
 NetcdfFile::~NetcdfFile() {
-  if (!state_->file) return;
+  if (state_->file == State::kClosed) return;
   on_netcdf_thread([this] {
     try {
-      state_->file->close();
-    } catch (const netCDF::exceptions::NcException&) {
+      state_->mode == Mode::create ? finish(state_->file, state_->path)
+                                   : check(nc_close(state_->file));
+    } catch (const Problem&) {
       // A file that is given up; close() is where failures count.
     }
-    state_->file->give_up();
-    state_->file.reset();
   });
 }
 
 void NetcdfFile::close() {
-  call("finish", "", [this] {
-    std::unique_ptr<OpenFile> file = std::move(state_->file);
-    try {
-      file->close();
-    } catch (...) {
-      file->give_up();
-      throw;
-    }
+  const bool writes = state_->mode == Mode::create;
+  if (writes) set_attribute(kSealedAttribute, std::int32_t(1));
+  call("finish", "", [this, writes] {
+    const int file = std::exchange(state_->file, State::kClosed);
+    writes ? finish(file, state_->path) : check(nc_close(file));
   });
+  if (writes) seal_file(state_->path, places_of(state_->path, variables()), shown_);
 }
 
 std::optional<Attribute> NetcdfFile::attribute(const std::string& name,
                                                const std::string& variable) const {
   std::optional<Attribute> value;
   call("read attribute", name, [&] {
-    if (variable.empty()) {
-      const auto found = state_->attributes.find(name);
-      if (found != state_->attributes.end()) value = attribute_value(found->second);
-    } else {
-      const auto all = state_->variable(variable).getAtts();
-      if (const auto found = all.find(name); found != all.end()) {
-        value = attribute_value(found->second);
-      }
-    }
+    const int holder = variable.empty() ? NC_GLOBAL : state_->variable(variable).id;
+    value = read_attribute(state_->file, holder, name.c_str());
   });
   return value;
 }
@@ -294,10 +354,11 @@ std::optional<Attribute> NetcdfFile::attribute(const std::string& name,
 std::optional<Index> NetcdfFile::dimension(const std::string& name) const {
   std::optional<Index> size;
   call("read dimension", name, [&] {
-    const auto all = state_->file->getDims();
-    if (const auto found = all.find(name); found != all.end()) {
-      size = Index(found->second.getSize());
-    }
+    int dimension = 0;
+    const int status = nc_inq_dimid(state_->file, name.c_str(), &dimension);
+    if (status == NC_EBADDIM) return;
+    check(status);
+    size = length_of(state_->file, dimension);
   });
   return size;
 }
@@ -313,38 +374,40 @@ std::vector<std::string> NetcdfFile::variables() const {
 }
 
 StoredType NetcdfFile::type(const std::string& variable) const {
-  const auto found = state_->types.find(variable);
-  return found == state_->types.end() ? StoredType::other : found->second;
+  const auto found = state_->variables.find(variable);
+  return found == state_->variables.end() ? StoredType::other : found->second.type;
 }
 
 std::vector<Index> NetcdfFile::extent(const std::string& variable) const {
   std::vector<Index> extent;
-  call("read variable", variable, [&] {
-    for (const auto& dimension : state_->variable(variable).getDims()) {
-      extent.push_back(Index(dimension.getSize()));
-    }
-  });
+  call("read variable", variable, [&] { extent = state_->variable(variable).extent; });
   return extent;
+}
+
+Index NetcdfFile::size(const std::string& variable) const {
+  Index size = 1;
+  call("read variable", variable, [&] {
+    for (const Index along : state_->variable(variable).extent)
+      if (__builtin_mul_overflow(size, along, &size)) throw Problem{"has more than 2^63 elements"};
+  });
+  return size;
 }
 
 template <typename T>
 void NetcdfFile::read(const std::string& variable, std::span<const Index> start,
                       std::span<const Index> count, T* values) const {
-  call("read variable", variable, [&] {
-    const NcVar& source = state_->variable(variable);
-    source.getVar(sizes(start), sizes(count), reinterpret_cast<Native<T>*>(values));
-  });
+  call("read variable", variable, [&] { state_->read(variable, start, count, values); });
   if (state_->opened) state_->opened->require_unchanged(shown_);
 }
 
 void NetcdfFile::read_bytes(const std::string& variable, Index first, std::span<char> bytes) const {
   if (bytes.empty()) return;
   call("read variable", variable, [&] {
-    const NcVar& source = state_->variable(variable);
-    if (source.getType().getSize() != 1) {
-      throw std::invalid_argument("has a type of more than one byte, expected char");
-    }
-    source.getVar({std::size_t(first)}, {bytes.size()}, static_cast<void*>(bytes.data()));
+    const StoredType stored = type(variable);
+    if (stored != StoredType::text && stored != StoredType::int8 && stored != StoredType::uint8)
+      throw Problem{"has a type of more than one byte, expected char"};
+    const Index count = Index(bytes.size());
+    state_->read(variable, {&first, 1}, {&count, 1}, bytes.data());
   });
   if (state_->opened) state_->opened->require_unchanged(shown_);
 }
@@ -352,26 +415,31 @@ void NetcdfFile::read_bytes(const std::string& variable, Index first, std::span<
 void NetcdfFile::set_attribute(const std::string& name, const Attribute& value,
                                const std::string& variable) {
   call("write attribute", name, [&] {
-    if (variable.empty()) {
-      put_attribute(*state_->file, name, value);
-    } else {
-      put_attribute(state_->variable(variable), name, value);
-    }
+    const int holder = variable.empty() ? NC_GLOBAL : state_->variable(variable).id;
+    check(std::visit(PutAttribute{state_->file, holder, name.c_str()}, value));
   });
 }
 
 void NetcdfFile::define_dimension(const std::string& name, Index size) {
-  call("define dimension", name, [&] { state_->file->addDim(name, std::size_t(size)); });
+  call("define dimension", name, [&] {
+    int dimension = 0;
+    check(nc_def_dim(state_->file, name.c_str(), std::size_t(size), &dimension));
+    state_->dimensions[name] = {dimension, size};
+  });
 }
 
 void NetcdfFile::define_variable(const std::string& name, StoredType type,
                                  const std::string& dimension) {
   call("define variable", name, [&] {
-    NcVar variable = state_->file->addVar(name, netcdf_type(type), state_->file->getDim(dimension));
+    const auto along = state_->dimensions.find(dimension);
+    if (along == state_->dimensions.end())
+      throw Problem{fmt::format("the dimension {} is not defined", dimension)};
+    const auto& [number, size] = along->second;
+    Variable variable{0, type, {size}};
+    check(nc_def_var(state_->file, name.c_str(), kTypes[int(type)], 1, &number, &variable.id));
     // Everything is written once; filling would write it twice.
-    variable.setFill(false, static_cast<const void*>(nullptr));
-    state_->variables[name] = variable;
-    state_->types[name] = type;
+    check(nc_def_var_fill(state_->file, variable.id, NC_NOFILL, nullptr));
+    state_->variables[name] = std::move(variable);
   });
 }
 
@@ -379,8 +447,9 @@ template <typename T>
 void NetcdfFile::write(const std::string& variable, Index first, std::span<const T> values) {
   if (values.empty()) return;
   call("write variable", variable, [&] {
-    state_->variable(variable).putVar({std::size_t(first)}, {values.size()},
-                                      reinterpret_cast<const Native<T>*>(values.data()));
+    const Index count = Index(values.size());
+    const Variable& target = state_->block(variable, {&first, 1}, {&count, 1});
+    check(put(state_->file, target.id, std::size_t(first), values.size(), values.data()));
   });
 }
 

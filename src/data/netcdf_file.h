@@ -37,8 +37,9 @@ const char* stored_type_name(StoredType type);
 class NetcdfFile {
  public:
   enum class Mode { read, create };
-  /// Mode::create replaces what is there. `shown` is the name used in messages (the final name of
-  /// a file that is written under a temporary one); empty: `path`.
+  /// Mode::create replaces what is there; Mode::read looks at the file's seal first. `shown` is the
+  /// name used in messages (the final name of a file that is written under a temporary one); empty:
+  /// `path`.
   NetcdfFile(const std::filesystem::path& path, Mode mode, const std::filesystem::path& shown = {});
   ~NetcdfFile();
   NetcdfFile(const NetcdfFile&) = delete;
@@ -46,7 +47,7 @@ class NetcdfFile {
 
   /// The name used in messages.
   const std::filesystem::path& path() const { return shown_; }
-  /// Writes what is buffered and closes. Failures (a full disk) are thrown here.
+  /// Closes; a file that was written is stored and sealed. Failures (a full disk) are thrown here.
   void close();
 
   /// A scalar or text attribute of the file, or of a variable when one is named.
@@ -57,9 +58,11 @@ class NetcdfFile {
   std::vector<std::string> variables() const;
   StoredType type(const std::string& variable) const;
   std::vector<Index> extent(const std::string& variable) const;
+  /// Elements in all.
+  Index size(const std::string& variable) const;
 
   /// Reads a block of a variable into `values`, converting numbers. T: float, double, Index,
-  /// std::uint32_t.
+  /// std::uint32_t. Throws DataError when the variable has other dimensions, or none so long.
   template <typename T>
   void read(const std::string& variable, std::span<const Index> start, std::span<const Index> count,
             T* values) const;

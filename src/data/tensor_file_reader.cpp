@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model and checkpoint files, ours and DSSTNE's, read as attributes and flat vectors.
 
-#include "file_seal.h"
 #include "netcdf_file.h"
 #include "norn/base/error.h"
 #include "norn/data/tensor_file.h"
@@ -49,16 +48,8 @@ void read_flat(const NetcdfFile& file, const std::string& variable,
 }  // namespace
 
 struct TensorFileReader::State {
-  const bool sealed;
   NetcdfFile file;
-  explicit State(const std::filesystem::path& path)
-      : sealed(check_seal(path)), file(path, NetcdfFile::Mode::read) {
-    if (!sealed && file.attribute(kSealedAttribute))
-      throw DataError(fmt::format(
-          "{}: the end of the file is missing: it was cut off, or another program changed it; use "
-          "an older copy of the file",
-          name()));
-  }
+  explicit State(const std::filesystem::path& path) : file(path, NetcdfFile::Mode::read) {}
 
   [[noreturn]] void fail(const std::string& problem) const {
     throw DataError(
@@ -112,9 +103,8 @@ struct TensorFileReader::State {
   void read(const std::string& variable, Index first, std::span<T> values) const {
     if (!file.has_variable(variable)) fail(fmt::format("variable \"{}\" is missing", variable));
     const std::vector<Index> extent = file.extent(variable);
-    Index size = 1;
-    for (const Index e : extent) size *= e;
-    if (first < 0 || first + Index(values.size()) > size || extent.empty()) {
+    const Index size = file.size(variable);
+    if (first < 0 || first > size || Index(values.size()) > size - first || extent.empty()) {
       fail(fmt::format("variable \"{}\" has {} elements, elements {} to {} are wanted", variable,
                        size, first, first + Index(values.size())));
     }
@@ -177,9 +167,7 @@ bool TensorFileReader::has_variable(const std::string& name) const {
 
 Index TensorFileReader::size(const std::string& variable) const {
   if (!has_variable(variable)) state_->fail(fmt::format("variable \"{}\" is missing", variable));
-  Index size = 1;
-  for (const Index e : state_->file.extent(variable)) size *= e;
-  return size;
+  return state_->file.size(variable);
 }
 
 void TensorFileReader::read(const std::string& variable, Index first,

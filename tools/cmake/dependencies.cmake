@@ -13,7 +13,7 @@ find_package(PkgConfig REQUIRED)
 
 pkg_check_modules(NORN_JSONCPP REQUIRED IMPORTED_TARGET jsoncpp)
 add_library(norn::jsoncpp ALIAS PkgConfig::NORN_JSONCPP)
-pkg_check_modules(NORN_NETCDF REQUIRED IMPORTED_TARGET netcdf-cxx4 netcdf hdf5-serial)
+pkg_check_modules(NORN_NETCDF REQUIRED IMPORTED_TARGET netcdf hdf5-serial)
 add_library(norn::netcdf ALIAS PkgConfig::NORN_NETCDF)
 pkg_check_modules(NORN_OPENBLAS REQUIRED IMPORTED_TARGET openblas)
 add_library(norn::openblas ALIAS PkgConfig::NORN_OPENBLAS)
