@@ -13,6 +13,14 @@ constexpr Index kGpuReserve = Index(1) << 30;  // left free beside data sets on 
 
 }  // namespace
 
+void set_device(PlanSettings& settings, const Compute& compute) {
+  settings.lanes = compute.executor.lanes();
+  settings.block_rule = compute.kernels.block_rule;
+  settings.on_gpu = !compute.memory.is_host();
+  settings.rounds_operands = compute.kernels.rounds_operands;
+  settings.turns_operands = compute.kernels.turns_operands;
+}
+
 bool choose_data_on_gpu(const Graph& graph, PlanSettings settings, DataOnGpu wish,
                         std::int64_t available_bytes) {
   const bool must = wish == DataOnGpu::yes;

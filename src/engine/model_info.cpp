@@ -3,7 +3,10 @@
 #include "norn/base/error.h"
 #include "norn/engine/model_file.h"
 #include "norn/nn/descriptor_json.h"
+#include "norn/nn/graph.h"
 #include "src/engine/model_numbers.h"
+
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -25,6 +28,27 @@ void set_activation_parameters(const TensorFileReader& file, const std::string& 
   }
 }
 
+// A whole number within limits; it may be missing.
+std::int64_t bounded(const TensorFileReader& file, const std::string& item, std::int64_t otherwise,
+                     std::int64_t low, std::int64_t high) {
+  const std::int64_t number = file.integer_or(item, otherwise);
+  if (number < low || number > high)
+    throw DataError(fmt::format(
+        "{}: attribute \"{}\" is {}, expected {} to {}; the file may be damaged or of another kind",
+        file.path().string(), item, number, low, high));
+  return number;
+}
+
+template <typename Enum>
+Enum enum_of(const TensorFileReader& file, const std::string& item, Enum last) {
+  return Enum(bounded(file, item, 0, 0, std::int64_t(last)));
+}
+
+int int_or(const TensorFileReader& file, const std::string& item, int otherwise) {
+  return int(bounded(file, item, otherwise, std::numeric_limits<int>::min(),
+                     std::numeric_limits<int>::max()));
+}
+
 std::vector<std::string> read_names(const TensorFileReader& file, const std::string& count,
                                     const std::string& item) {
   std::vector<std::string> names;
@@ -33,12 +57,15 @@ std::vector<std::string> read_names(const TensorFileReader& file, const std::str
   return names;
 }
 
-void read_geometry(const TensorFileReader& file, const std::string& p, LayerDescriptor& layer) {
+void read_extent(const TensorFileReader& file, const std::string& p, LayerDescriptor& layer) {
   constexpr std::array<const char*, 4> kAxes = {"Nx", "Ny", "Nz", "Nw"};
-  constexpr std::array<const char*, 3> kNames = {"X", "Y", "Z"};
   for (std::size_t a = 0; a < 4; ++a) layer.extent[a] = file.integer_or(p + kAxes[a], 1);
-  layer.dimensions = int(file.integer_or(p + "dimensions", 1));
-  layer.kernel_dimensions = int(file.integer_or(p + "kernelDimensions", 0));
+  layer.dimensions = int(bounded(file, p + "dimensions", 1, 1, 4));
+}
+
+void read_window(const TensorFileReader& file, const std::string& p, LayerDescriptor& layer) {
+  constexpr std::array<const char*, 3> kNames = {"X", "Y", "Z"};
+  layer.kernel_dimensions = int(bounded(file, p + "kernelDimensions", 0, 0, 3));
   for (std::size_t a = 0; a < 3; ++a) {
     layer.kernel[a] = file.integer_or(p + "kernel" + kNames[a], 1);
     layer.stride[a] = file.integer_or(p + "kernelStride" + kNames[a], 1);
@@ -51,32 +78,40 @@ LayerDescriptor read_layer(const TensorFileReader& file, std::int64_t number) {
   const std::string where = fmt::format("{}: layer {}", file.path().string(), number);
   LayerDescriptor layer;
   layer.name = file.text(p + "name");
-  layer.kind = LayerKind(file.integer(p + "kind"));
-  layer.type = LayerType(file.integer_or(p + "type", 0));
-  layer.function = PoolingFunction(file.integer_or(p + "poolingfunction", 0));
-  layer.dataset = file.text_or(p + "dataSet", "");
-  read_geometry(file, p, layer);
+  if (!file.has_attribute(p + "kind"))
+    throw DataError(fmt::format("{} has no kind; the file is damaged or of another kind", where));
+  layer.kind = enum_of(file, p + "kind", LayerKind::target);
+  layer.type = enum_of(file, p + "type", LayerType::pooling);
+  // DSSTNE writes every item for every layer. What is no key of this one's kind means nothing.
+  const auto has = [&](const char* key) { return is_layer_key(key, layer.kind, layer.type); };
+  if (has("Function"))
+    layer.function = enum_of(file, p + "poolingfunction", PoolingFunction::cosine);
+  if (has("DataSet")) layer.dataset = file.text_or(p + "dataSet", "");
+  read_extent(file, p, layer);
+  if (has("Kernel")) read_window(file, p, layer);
   layer.dropout = float(file.number_or(p + "pDropout", 0.0));
   const std::int64_t bits = file.integer_or(p + "attributes", 0);
   layer.sparse = (bits & 1) != 0;
-  // The file has every item for every layer; those that mean nothing for its kind are left out.
-  if (layer.kind == LayerKind::input) return layer;
-  layer.init.scheme =
-      initializer_of_number(file.integer_or(p + "weightInit", 0),
-                            float(file.number_or(p + "weightInitScale", 1.0)), where);
-  layer.init.bias = float(file.number_or(p + "biasInit", 0.0));
-  layer.weight_norm = float(file.number_or(p + "weightNorm", 0.0));
-  layer.delta_norm = float(file.number_or(p + "deltaNorm", 0.0));
-  layer.activation = activation_of_number(file.integer_or(p + "activation", 0), where);
-  set_activation_parameters(file, p, layer.activation);
-  if (layer.kind == LayerKind::hidden) {
-    layer.batch_normalization = (bits & 4) != 0;
+  if (has("WeightInit")) {
+    layer.init.scheme =
+        initializer_of_number(file.integer_or(p + "weightInit", 0),
+                              float(file.number_or(p + "weightInitScale", 1.0)), where);
+    layer.init.bias = float(file.number_or(p + "biasInit", 0.0));
+  }
+  if (has("WeightNorm")) layer.weight_norm = float(file.number_or(p + "weightNorm", 0.0));
+  if (has("DeltaNorm")) layer.delta_norm = float(file.number_or(p + "deltaNorm", 0.0));
+  if (has("Activation")) {
+    layer.activation = activation_of_number(file.integer_or(p + "activation", 0), where);
+    set_activation_parameters(file, p, layer.activation);
+  }
+  if (has("BatchNormalization")) layer.batch_normalization = (bits & 4) != 0;
+  if (has("SparsenessPenalty")) {
     const SparsenessPenalty penalty{float(file.number_or(p + "sparsenessPenalty_p", 0.0)),
                                     float(file.number_or(p + "sparsenessPenalty_beta", 0.0))};
     if (penalty.beta > 0.0f) layer.sparseness = penalty;
   }
-  layer.sources = read_names(file, p + "sources", p + "source");
-  layer.skips = read_names(file, p + "skips", p + "skip");
+  if (has("Source")) layer.sources = read_names(file, p + "sources", p + "source");
+  if (has("Skip")) layer.skips = read_names(file, p + "skips", p + "skip");
   return layer;
 }
 
@@ -84,8 +119,8 @@ void read_shared_weights(const TensorFileReader& file, NetworkDescriptor& networ
   const std::int64_t weights = file.integer_or("weights", 0);
   for (std::int64_t w = 0; w < weights; ++w) {
     const std::string p = fmt::format("weight{}_", w);
+    const std::string output = file.text(p + "outputLayer");  // the file ends where this is missing
     if (file.integer_or(p + "bShared", 0) == 0) continue;
-    const std::string output = file.text(p + "outputLayer");
     for (LayerDescriptor& layer : network.layers)
       if (layer.name == output)
         layer.shared_weights.push_back(
@@ -106,15 +141,15 @@ void set_margins(const TensorFileReader& file, Marginal& loss) {
 NetworkDescriptor read_attributes(const TensorFileReader& file) {
   NetworkDescriptor network;
   network.name = file.text_or("name", "");
-  network.kind = NetworkKind(file.integer_or("kind", 0));
+  network.kind = enum_of(file, "kind", NetworkKind::auto_encoder);
   network.loss = loss_of_number(file.integer("errorFunction"), file.path().string());
   if (auto* loss = std::get_if<ScaledMarginalCrossEntropy>(&network.loss)) set_margins(file, *loss);
   if (auto* loss = std::get_if<DataScaledMarginalCrossEntropy>(&network.loss))
     set_margins(file, *loss);
-  network.maxout_k = int(file.integer_or("maxout_k", 2));
+  network.maxout_k = int_or(file, "maxout_k", 2);
   network.decay = float(file.number_or("decay", 0.0));
   network.lrn.k = float(file.number_or("LRN_k", 2.0));
-  network.lrn.n = int(file.integer_or("LRN_n", 5));
+  network.lrn.n = int_or(file, "LRN_n", 5);
   network.lrn.alpha = float(file.number_or("LRN_alpha", 1e-4));
   network.lrn.beta = float(file.number_or("LRN_beta", 0.75));
   if (file.integer_or("bSparsenessPenalty", 0) != 0)
@@ -196,13 +231,20 @@ ModelInfo read_model_info(const TensorFileReader& file) {
         "file that trainer wrote",
         file.path().string()));
   ModelInfo info;
-  info.format = int(file.integer_or("norn_format", 0));
-  if (info.format > 1)
+  constexpr std::int64_t kFormat = 1;
+  const std::int64_t format = file.integer_or("norn_format", 0);
+  if (format > kFormat)
     throw DataError(fmt::format(
-        "{}: model format {} is newer than this program, which reads up to 1; use a newer Norn",
-        file.path().string(), info.format));
+        "{}: model format {} is newer than this program, which reads up to {}; use a newer Norn",
+        file.path().string(), format, kFormat));
+  info.format = int(bounded(file, "norn_format", 0, 0, kFormat));
   if (info.format == 0) {
     info.network = read_attributes(file);
+    try {
+      check_network(info.network, file.path().string());
+    } catch (const UsageError& error) {
+      throw DataError(error.what());
+    }
     return info;
   }
   try {

@@ -155,6 +155,23 @@ void infer_shapes(Graph& graph, KnownSizes& known, Faults& faults) {
   }
 }
 
+// More weights than can be counted, let alone stored.
+void check_weight_counts(const Graph& graph, const KnownSizes& known, Faults& faults) {
+  constexpr double kMostWeights = 0x1p50;
+  for (const Edge& edge : graph.edges) {
+    const auto source = std::size_t(edge.source), destination = std::size_t(edge.destination);
+    if (!known[source] || !known[destination]) continue;
+    const LayerDescriptor& from = graph.network.layers[source];
+    const LayerDescriptor& to = graph.network.layers[destination];
+    const double weights = double(from.units()) * double(to.units());
+    if (weights > kMostWeights)
+      faults.add(to, "N",
+                 fmt::format("N: {} units after the {} of layer \"{}\" make {:.3g} weights; give "
+                             "one of the two fewer units",
+                             to.units(), from.units(), from.name, weights));
+  }
+}
+
 void check_names(const NetworkDescriptor& network, Faults& faults) {
   if (network.layers.empty()) faults.add("the network has no layers");
   bool input = network.layers.empty();
@@ -253,6 +270,7 @@ void resolve(Graph& graph, const std::vector<DatasetShape>* datasets, const std:
   sort_layers(graph, faults);
   KnownSizes known(graph.network.layers.size());
   infer_shapes(graph, known, faults);
+  check_weight_counts(graph, known, faults);
   const std::vector<DatasetShape> none;
   graph_parts::check_widths(graph, datasets ? *datasets : none, known, faults);
   graph_parts::check_skips(graph, datasets ? *datasets : none, known, faults);

@@ -2,7 +2,9 @@
 // Looking up keys, their defaults, and the values that wait for others.
 #include "src/nn/key.h"
 
+#include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "norn/nn/descriptor_json.h"
 #include "src/nn/key_builders.h"
 
 #include <algorithm>
@@ -147,6 +149,12 @@ std::string legal_phrase(const Key& key) {
 }  // namespace norn::keys
 
 namespace norn {
+
+bool is_layer_key(const std::string& name, LayerKind kind, LayerType type) {
+  const keys::Key* key = keys::find_key(keys::layer_keys(), name);
+  require(key != nullptr, "is_layer_key: the name of a key");
+  return key->legal_for(kind, type);
+}
 
 const LayerDescriptor* NetworkDescriptor::find(const std::string& layer_name) const {
   const auto found = std::find_if(layers.begin(), layers.end(), [&](const LayerDescriptor& layer) {

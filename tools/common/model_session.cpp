@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "norn/engine/memory_plan.h"
 #include "tools/common/ranks.h"
 
 #include <fmt/format.h>
@@ -19,11 +20,43 @@ ModelInfo open_model_info(const std::filesystem::path& model, Communicator& comm
   return read_model_info(TensorFileReader(model));
 }
 
+void check_model_sizes(const std::filesystem::path& model, const Graph& graph,
+                       Communicator& communicator) {
+  rank_0_alone(communicator, [&] { check_sizes(TensorFileReader(model), graph); });
+}
+
+namespace {
+
+// Memory that the data take is taken already, or small.
+void require_room(const Graph& graph, const std::vector<DatasetShape>& shapes,
+                  const Runtime& runtime, const Context& context, Index batch) {
+  PlanSettings settings;
+  settings.batch = batch;
+  settings.ranks = context.communicator.size();
+  settings.purpose = Pass::prediction;
+  set_device(settings, context.compute);
+  for (const DatasetShape& shape : shapes) {
+    DatasetInfo set;
+    set.name = shape.name;
+    set.dimensions = shape.dimensions;
+    set.extent = shape.extent;
+    set.sparse = shape.gives_sparse_batches;
+    settings.sets.push_back(std::move(set));
+  }
+  const std::int64_t free = runtime.available_bytes();
+  require_memory(plan_memory(graph, settings), settings,
+                 settings.on_gpu ? free : free / ranks_on_this_host());
+}
+
+}  // namespace
+
 std::unique_ptr<Network> load_network(const std::filesystem::path& model, const ModelInfo& info,
                                       const std::vector<DatasetShape>& shapes,
-                                      const Context& context, Index batch) {
+                                      const Runtime& runtime, const Context& context, Index batch) {
   Graph graph = make_graph(info.network, shapes, model.string());
   require_runnable(graph, Use::prediction, model.string());
+  check_model_sizes(model, graph, context.communicator);
+  require_room(graph, shapes, runtime, context, batch);
   auto network =
       std::make_unique<Network>(std::move(graph), shapes, context, batch, Pass::prediction);
   std::unique_ptr<TensorFileReader> file;

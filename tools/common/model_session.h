@@ -19,10 +19,16 @@ void verify_model(const std::filesystem::path& model, Communicator& communicator
 /// or no model. Every rank calls it.
 ModelInfo open_model_info(const std::filesystem::path& model, Communicator& communicator);
 
-/// Builds the network for prediction and loads its weights. Every rank calls it.
+/// As check_sizes(). Every rank calls it; rank 0 reads.
+void check_model_sizes(const std::filesystem::path& model, const Graph& graph,
+                       Communicator& communicator);
+
+/// Builds the network for prediction and loads its weights. Throws DataError when the model's sizes
+/// are wrong and DeviceError when there is not enough memory, before anything large is allocated.
+/// Every rank calls it. `context`: one of the runtime's.
 std::unique_ptr<Network> load_network(const std::filesystem::path& model, const ModelInfo& info,
                                       const std::vector<DatasetShape>& shapes,
-                                      const Context& context, Index batch);
+                                      const Runtime& runtime, const Context& context, Index batch);
 
 /// The layer of that name, or with an empty name the only output layer, or of several the one named
 /// "Output". Throws UsageError naming the layers that there are.

@@ -58,8 +58,8 @@ class EvaluationRun {
     if (!options_.features.empty()) settings_.units = read_label_index(options_.features).size();
     const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(*communicator);
     const std::unique_ptr<Network> network = load_network(
-        options_.model, info, data.shapes(), runtime->context(*communicator, console_.log()),
-        std::min(options_.batch, data.examples()));
+        options_.model, info, data.shapes(), *runtime,
+        runtime->context(*communicator, console_.log()), std::min(options_.batch, data.examples()));
 
     std::unique_ptr<Dataset> training;
     if (!options_.popularity.empty()) training = open_training(layer.dataset);

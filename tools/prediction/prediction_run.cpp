@@ -51,7 +51,7 @@ class PredictionRun {
     open_requests();
     const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(*communicator);
     const std::unique_ptr<Network> network =
-        load_network(options_.model, info_, shapes_,
+        load_network(options_.model, info_, shapes_, *runtime,
                      runtime->context(*communicator, console_.log()), options_.batch);
     if (!network->unit_layer(layer_))
       throw UsageError(fmt::format("--layer: \"{}\" leads to no output layer: it is not computed",

@@ -94,6 +94,7 @@ class TrainingRun {
     Graph graph = make_graph(start.network, data.shapes(), start.where);
     require_runnable(graph, Use::training, start.where);
     check_validation(validation, graph.network, data);
+    if (start.weights) check_model_sizes(*start.weights, graph, *communicator);
 
     if (options_.plans_machine() && session_.size() == 1) {
       plan_machine(plan_settings(graph, data, validation.view()), graph);
@@ -150,11 +151,7 @@ class TrainingRun {
   // True when the plan was all that was asked for.
   bool plan(PlanSettings settings, const Graph& graph, DataBinding& data, const Runtime& runtime,
             const Context& context) {
-    settings.lanes = context.compute.executor.lanes();
-    settings.block_rule = context.compute.kernels.block_rule;
-    settings.on_gpu = !context.compute.memory.is_host();
-    settings.rounds_operands = context.compute.kernels.rounds_operands;
-    settings.turns_operands = context.compute.kernels.turns_operands;
+    set_device(settings, context.compute);
     const std::int64_t free = runtime.available_bytes();
     settings.data_on_gpu = choose_data_on_gpu(graph, settings, options_.data_place(), free);
     const MemoryPlan plan = plan_memory(graph, settings);

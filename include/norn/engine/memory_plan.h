@@ -40,6 +40,9 @@ struct PlanSettings {
   ValidationPlan validation;
 };
 
+/// Takes what the plan depends on of the device.
+void set_device(PlanSettings& settings, const Compute& compute);
+
 struct LayerPlan {
   std::string name;
   std::string kind;        ///< "Input", "Hidden", "Output"

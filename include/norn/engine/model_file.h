@@ -65,6 +65,10 @@ struct ModelInfo {
 /// their defaults. Throws DataError naming file and item.
 ModelInfo read_model_info(const TensorFileReader& file);
 
+/// Compares the sizes of the file's weights and biases with what the graph needs, before a network
+/// is made of it. Throws DataError naming the first that differs.
+void check_sizes(const TensorFileReader& file, const Graph& graph);
+
 /// Reads weights, biases and running statistics into the network, and with a training state also
 /// the update state. The biases that DSSTNE keeps for each source of a layer are added up. Every
 /// rank calls it; rank 0 reads (`file` is null on the others).
