@@ -183,7 +183,7 @@ std::string library_path(const std::filesystem::path& path) {
 /// Stores and closes what was written. Where HDF5 cannot close a file nc_close() crashes, so the
 /// last one who closes it is not nc_close(), and where it cannot be stored it stays open until the
 /// program ends.
-void finish(int file, const std::filesystem::path& path) {
+void store_and_close(int file, const std::filesystem::path& path) {
   check(nc_sync(file));
   const hid_t ours = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   if (ours < 0) check(NC_EHDFERR);
@@ -239,6 +239,25 @@ struct NetcdfFile::State {
   Mode mode = Mode::read;
   std::map<std::string, Variable> variables;
   std::map<std::string, std::pair<int, Index>> dimensions;  // of a file that is written
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    if (file == kClosed) return;
+    on_netcdf_thread([this] {
+      try {
+        finish();
+      } catch (const Problem&) {
+        // A file that is given up; close() is where failures count.
+      }
+    });
+  }
+
+  void finish() {
+    const int number = std::exchange(file, kClosed);
+    mode == Mode::create ? store_and_close(number, path) : check(nc_close(number));
+  }
 
   const Variable& variable(const std::string& name) const {
     const auto found = variables.find(name);
@@ -315,29 +334,16 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
   if (!sealed && attribute(kSealedAttribute))
     throw DataError(fmt::format(
         "{}: the end of the file is missing: it was cut off, or another program changed it; use "
-        "an older copy of the file",
-        shown_.string()));
+        "an older copy of the file, or delete its attribute {} if the change was wanted",
+        shown_.string(), kSealedAttribute));
 }
 
-NetcdfFile::~NetcdfFile() {
-  if (state_->file == State::kClosed) return;
-  on_netcdf_thread([this] {
-    try {
-      state_->mode == Mode::create ? finish(state_->file, state_->path)
-                                   : check(nc_close(state_->file));
-    } catch (const Problem&) {
-      // A file that is given up; close() is where failures count.
-    }
-  });
-}
+NetcdfFile::~NetcdfFile() = default;
 
 void NetcdfFile::close() {
   const bool writes = state_->mode == Mode::create;
   if (writes) set_attribute(kSealedAttribute, std::int32_t(1));
-  call("finish", "", [this, writes] {
-    const int file = std::exchange(state_->file, State::kClosed);
-    writes ? finish(file, state_->path) : check(nc_close(file));
-  });
+  call("finish", "", [this] { state_->finish(); });
   if (writes) seal_file(state_->path, places_of(state_->path, variables()), shown_);
 }
 

@@ -63,6 +63,31 @@ TEST(TensorFile, AttributesComeBackTheSame) {
   expect([&] { reader.text("f32"); }, "attribute \"f32\" is a number, expected text");
 }
 
+// Each item is written without looking at the others: a model of a thousand layers has as many.
+TEST(TensorFile, ManyItemsAreWrittenAndRead) {
+  constexpr int kAttributes = 30'000, kVariables = 3'000;
+  const TempDir folder;
+  {
+    TensorFileWriter writer(folder / "x.nc");
+    for (int i = 0; i < kAttributes; ++i) writer.attribute(fmt::format("a{}", i), std::int32_t(i));
+    for (int i = 0; i < kVariables; ++i)
+      writer.define_float(fmt::format("v{}", i), fmt::format("d{}", i), 2);
+    for (int i = 0; i < kVariables; ++i) {
+      const std::vector<float> values = {float(i), -1.0f};
+      writer.write(fmt::format("v{}", i), 0, std::span(values));
+    }
+    writer.commit();
+  }
+  const TensorFileReader reader(folder / "x.nc");
+  reader.verify();
+  for (int i = 0; i < kAttributes; ++i) EXPECT_EQ(reader.integer(fmt::format("a{}", i)), i);
+  std::vector<float> values(2);
+  for (int i = 0; i < kVariables; ++i) {
+    reader.read(fmt::format("v{}", i), 0, std::span(values));
+    EXPECT_THAT(values, ElementsAre(float(i), -1.0f));
+  }
+}
+
 TEST(TensorFile, VectorsWrittenInAnyOrderComeBackTheSame) {
   const unsigned seed = fresh_seed();
   SCOPED_TRACE(seed);

@@ -194,7 +194,7 @@ TRAINING = (
      "weights"),
     ("trainer", ("-c", "newer.nc", "-i", "train.nc", "-n", "new.nc"), 3,
      "newer.nc: the end of the file is missing: it was cut off, or another program changed it; use an "
-     "older copy of the file"),
+     "older copy of the file, or delete its attribute norn_sealed if the change was wanted"),
 )
 PREDICTING = (
     ("predictor", ("-n", "two.nc", "-s", "recs.txt", *REQUESTS), 2,

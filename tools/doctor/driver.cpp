@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's checks of NVIDIA's driver: versions, and parameters of its kernel module.
+#include "norn/base/files.h"
 #include "norn/base/text.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/files.h"
@@ -20,10 +21,9 @@ namespace fs = std::filesystem;
 int cards_on_bus(const fs::path& root) {
   std::error_code failure;
   int cards = 0;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(root / "sys/bus/pci/devices", failure)) {
-    const std::string vendor = read_text(entry.path() / "vendor").value_or("");
-    const std::string kind = read_text(entry.path() / "class").value_or("");
+  for (const fs::path& entry : entries_of(root / "sys/bus/pci/devices", failure)) {
+    const std::string vendor = read_text(entry / "vendor").value_or("");
+    const std::string kind = read_text(entry / "class").value_or("");
     cards += vendor == "0x10de" && kind.rfind("0x03", 0) == 0;
   }
   return cards;

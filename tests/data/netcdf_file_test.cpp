@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of variables that are not as they were taken for: the library below would read or write
+// beyond what it was given.
+#include "src/data/netcdf_file.h"
+
+#include "support.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+namespace norn {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::filesystem::path generated(const TempDir& folder, const std::string& text) {
+  write_text(folder / "file.cdl", "netcdf file {\n" + text + "\n}\n");
+  const std::string command =
+      "ncgen -k nc4 -o " + (folder / "file.nc").string() + " " + (folder / "file.cdl").string();
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  return folder / "file.nc";
+}
+
+const char* const kText =
+    "dimensions: a = 3; b = 4;\n"
+    "variables: int flat(b); int grid(a, b); int alone; char word(b); char words(a, b);\n"
+    "data: flat = 1, 2, 3, 4; grid = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12; alone = 5;\n"
+    "word = \"abcd\"; words = \"abcd\", \"efgh\", \"ijkl\";";
+
+TEST(NetcdfFile, ReadsBlocksOfItsVariables) {
+  const TempDir folder;
+  const NetcdfFile file(generated(folder, kText), NetcdfFile::Mode::read);
+  std::vector<Index> values(4);
+  file.read("flat", 0, std::span(values));
+  EXPECT_THAT(values, ElementsAre(1, 2, 3, 4));
+  const std::vector<Index> start = {1, 2}, count = {2, 2};
+  file.read("grid", start, count, values.data());
+  EXPECT_THAT(values, ElementsAre(7, 8, 11, 12));
+  EXPECT_EQ(file.size("grid"), 12);
+  EXPECT_EQ(file.size("alone"), 1);
+  std::string word(2, ' ');
+  file.read_bytes("word", 1, word);
+  EXPECT_EQ(word, "bc");
+}
+
+TEST(NetcdfFile, RefusesBlocksOfOtherDimensions) {
+  const TempDir folder;
+  const NetcdfFile file(generated(folder, kText), NetcdfFile::Mode::read);
+  std::vector<Index> values(4);
+  std::string bytes(4, ' ');
+  for (const char* name : {"grid", "alone"})
+    EXPECT_THAT(message_of<DataError>([&] { file.read(name, 0, std::span(values)); }),
+                HasSubstr(fmt::format("file.nc: cannot read variable \"{}\": has {} dimensions, "
+                                      "expected 1; the file may be damaged",
+                                      name, file.extent(name).size())));
+  EXPECT_THAT(message_of<DataError>([&] { file.read_bytes("words", 0, bytes); }),
+              HasSubstr("cannot read variable \"words\": has 2 dimensions, expected 1"));
+  EXPECT_THAT(message_of<DataError>([&] { file.read_bytes("flat", 0, bytes); }),
+              HasSubstr("has a type of more than one byte, expected char"));
+  EXPECT_THAT(message_of<DataError>([&] { file.read("none", 0, std::span(values)); }),
+              HasSubstr("cannot read variable \"none\": is missing"));
+}
+
+TEST(NetcdfFile, RefusesBlocksBeyondTheEnd) {
+  const TempDir folder;
+  const NetcdfFile file(generated(folder, kText), NetcdfFile::Mode::read);
+  std::vector<Index> values(4);
+  std::string bytes(4, ' ');
+  EXPECT_THAT(message_of<DataError>([&] { file.read("flat", 1, std::span(values)); }),
+              HasSubstr("has 4 elements along dimension 0, 4 from 1 are wanted"));
+  EXPECT_THAT(message_of<DataError>([&] { file.read("flat", -1, std::span(values)); }),
+              HasSubstr("has 4 elements along dimension 0, 4 from -1 are wanted"));
+  EXPECT_THAT(message_of<DataError>([&] { file.read_bytes("word", 3, bytes); }),
+              HasSubstr("has 4 elements along dimension 0, 4 from 3 are wanted"));
+}
+
+TEST(NetcdfFile, RefusesMoreElementsThanCanBeCounted) {
+  const TempDir folder;
+  const NetcdfFile file(generated(folder,
+                                  "dimensions: a = 4294967296;\n"
+                                  "variables: byte huge(a, a);\n"
+                                  "huge:_ChunkSizes = 1024, 1024;"),
+                        NetcdfFile::Mode::read);
+  EXPECT_THAT(message_of<DataError>([&] { file.size("huge"); }),
+              HasSubstr("cannot read variable \"huge\": has more than 2^63 elements"));
+}
+
+TEST(NetcdfFile, ClosesSealed) {
+  const TempDir folder;
+  {
+    NetcdfFile file(folder / "new.nc", NetcdfFile::Mode::create);
+    file.define_dimension("a", 3);
+    file.define_variable("v", StoredType::float32, "a");
+    const std::vector<float> values = {1.0f, 2.0f, 3.0f, 4.0f};
+    EXPECT_THAT(message_of<DataError>([&] { file.write("v", 0, std::span(values)); }),
+                HasSubstr("has 3 elements along dimension 0, 4 from 0 are wanted"));
+    file.write("v", 0, std::span(values).first(3));
+    file.close();
+  }
+  std::string bytes = read_text(folder / "new.nc");
+  EXPECT_EQ(bytes.substr(bytes.size() - 8), "NornSeal");
+  bytes[100] = char(bytes[100] ^ 4);
+  write_text(folder / "new.nc", bytes);
+  EXPECT_THAT(message_of<DataError>([&] { NetcdfFile(folder / "new.nc", NetcdfFile::Mode::read); }),
+              HasSubstr("the header is damaged"));
+}
+
+}  // namespace
+}  // namespace norn
