@@ -4,10 +4,12 @@
 #include "netcdf_file.h"
 
 #include "file_seal.h"
+#include "netcdf_calls.h"
 #include "netcdf_thread.h"
 #include "norn/base/error.h"
 #include "norn/base/files.h"
 #include "opened_size.h"
+#include "variable_checksum.h"
 
 #include <limits>
 #include <map>
@@ -21,158 +23,6 @@
 namespace norn {
 
 namespace {
-
-/// What the file or the library cannot do, in words that follow "cannot read variable ...: ".
-struct Problem {
-  std::string text;
-};
-
-void check(int status) {
-  if (status != NC_NOERR) throw Problem{nc_strerror(status)};
-}
-
-/// In the order of StoredType; NC_NAT: a type that is none of ours.
-constexpr nc_type kTypes[] = {NC_CHAR, NC_BYTE,  NC_UBYTE,  NC_SHORT, NC_USHORT, NC_INT,
-                              NC_UINT, NC_INT64, NC_UINT64, NC_FLOAT, NC_DOUBLE, NC_NAT};
-
-StoredType stored_type(nc_type type) {
-  int number = 0;
-  while (kTypes[number] != type && kTypes[number] != NC_NAT) ++number;
-  return StoredType(number);
-}
-
-static_assert(sizeof(long) == sizeof(Index));
-
-int get_attribute(int file, int variable, const char* name, float* value) {
-  return nc_get_att_float(file, variable, name, value);
-}
-int get_attribute(int file, int variable, const char* name, double* value) {
-  return nc_get_att_double(file, variable, name, value);
-}
-int get_attribute(int file, int variable, const char* name, std::int32_t* value) {
-  return nc_get_att_int(file, variable, name, value);
-}
-int get_attribute(int file, int variable, const char* name, std::uint32_t* value) {
-  return nc_get_att_uint(file, variable, name, value);
-}
-int get_attribute(int file, int variable, const char* name, long long* value) {
-  return nc_get_att_longlong(file, variable, name, value);
-}
-int get_attribute(int file, int variable, const char* name, unsigned long long* value) {
-  return nc_get_att_ulonglong(file, variable, name, value);
-}
-
-template <typename Held, typename T = Held>
-Attribute number_attribute(int file, int variable, const char* name) {
-  T value{};
-  check(get_attribute(file, variable, name, &value));
-  return Held(value);
-}
-
-std::string text_attribute(int file, int variable, const char* name, std::size_t length) {
-  std::string text(length, '\0');
-  if (length > 0) check(nc_get_att_text(file, variable, name, text.data()));
-  // Some writers store the terminating zero.
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  return text;
-}
-
-std::optional<Attribute> read_attribute(int file, int variable, const char* name) {
-  nc_type type = NC_NAT;
-  std::size_t length = 0;
-  const int status = nc_inq_att(file, variable, name, &type, &length);
-  if (status == NC_ENOTATT) return std::nullopt;
-  check(status);
-  if (type == NC_CHAR) return text_attribute(file, variable, name, length);
-  if (length != 1) throw Problem{fmt::format("holds {} values, expected one", length)};
-  if (type == NC_STRING) {
-    char* stored = nullptr;
-    check(nc_get_att_string(file, variable, name, &stored));
-    std::string text = stored ? stored : "";
-    nc_free_string(1, &stored);
-    return text;
-  }
-  switch (stored_type(type)) {
-    case StoredType::float32:
-      return number_attribute<float>(file, variable, name);
-    case StoredType::float64:
-      return number_attribute<double>(file, variable, name);
-    case StoredType::uint64:
-      return number_attribute<std::uint64_t, unsigned long long>(file, variable, name);
-    case StoredType::uint32:
-      return number_attribute<std::uint32_t>(file, variable, name);
-    case StoredType::int32:
-      return number_attribute<std::int32_t>(file, variable, name);
-    case StoredType::other:
-      throw Problem{"is neither a number nor text"};
-    default:
-      return number_attribute<std::int64_t, long long>(file, variable, name);
-  }
-}
-
-struct PutAttribute {
-  int file;
-  int variable;
-  const char* name;
-  int operator()(const std::string& text) const {
-    return nc_put_att_text(file, variable, name, text.size(), text.c_str());
-  }
-  int operator()(float value) const {
-    return nc_put_att_float(file, variable, name, NC_FLOAT, 1, &value);
-  }
-  int operator()(double value) const {
-    return nc_put_att_double(file, variable, name, NC_DOUBLE, 1, &value);
-  }
-  int operator()(std::int32_t value) const {
-    return nc_put_att_int(file, variable, name, NC_INT, 1, &value);
-  }
-  int operator()(std::uint32_t value) const {
-    return nc_put_att_uint(file, variable, name, NC_UINT, 1, &value);
-  }
-  int operator()(std::int64_t value) const {
-    const long long wide = value;
-    return nc_put_att_longlong(file, variable, name, NC_INT64, 1, &wide);
-  }
-  int operator()(std::uint64_t value) const {
-    const unsigned long long wide = value;
-    return nc_put_att_ulonglong(file, variable, name, NC_UINT64, 1, &wide);
-  }
-};
-
-using Sizes = std::vector<std::size_t>;
-
-int get(int file, int variable, const Sizes& start, const Sizes& count, float* values) {
-  return nc_get_vara_float(file, variable, start.data(), count.data(), values);
-}
-int get(int file, int variable, const Sizes& start, const Sizes& count, double* values) {
-  return nc_get_vara_double(file, variable, start.data(), count.data(), values);
-}
-int get(int file, int variable, const Sizes& start, const Sizes& count, Index* values) {
-  return nc_get_vara_long(file, variable, start.data(), count.data(),
-                          reinterpret_cast<long*>(values));
-}
-int get(int file, int variable, const Sizes& start, const Sizes& count, std::uint32_t* values) {
-  return nc_get_vara_uint(file, variable, start.data(), count.data(), values);
-}
-int get(int file, int variable, const Sizes& start, const Sizes& count, char* bytes) {
-  return nc_get_vara(file, variable, start.data(), count.data(), bytes);
-}
-
-int put(int file, int variable, std::size_t start, std::size_t count, const float* values) {
-  return nc_put_vara_float(file, variable, &start, &count, values);
-}
-int put(int file, int variable, std::size_t start, std::size_t count, const double* values) {
-  return nc_put_vara_double(file, variable, &start, &count, values);
-}
-int put(int file, int variable, std::size_t start, std::size_t count, const Index* values) {
-  return nc_put_vara_long(file, variable, &start, &count, reinterpret_cast<const long*>(values));
-}
-int put(int file, int variable, std::size_t start, std::size_t count, const std::uint32_t* values) {
-  return nc_put_vara_uint(file, variable, &start, &count, values);
-}
-int put(int file, int variable, std::size_t start, std::size_t count, const char* values) {
-  return nc_put_vara_text(file, variable, &start, &count, values);
-}
 
 /// The library passes over blanks and control characters at the beginning of a path, and takes some
 /// words before a colon for protocols.
@@ -195,14 +45,44 @@ struct Variable {
   int id = 0;
   StoredType type = StoredType::other;
   std::vector<Index> extent;
+  WrittenChecksum written;
+  ReadChecksum read;
+  bool converted = false;  // written otherwise than it is stored, so that no checksum is known
+  std::optional<std::uint32_t> checksum;  // as the file that is read says
+
+  /// Of a variable of one dimension: the elements as they are stored, if T is that.
+  template <typename T>
+  bool stores() const {
+    if (extent.size() != 1) return false;
+    if constexpr (std::is_same_v<T, float>) return type == StoredType::float32;
+    if constexpr (std::is_same_v<T, double>) return type == StoredType::float64;
+    if constexpr (std::is_same_v<T, std::uint32_t>) return type == StoredType::uint32;
+    if constexpr (std::is_same_v<T, char>) return type == StoredType::text;
+    return type == StoredType::int64 || type == StoredType::uint64;
+  }
 };
+
+template <typename T>
+std::span<const char> bytes_of(const T* values, Index count) {
+  return {reinterpret_cast<const char*>(values), std::size_t(count) * sizeof(T)};
+}
 
 Index length_of(int file, int dimension) {
   std::size_t length = 0;
   check(nc_inq_dimlen(file, dimension, &length));
   if (length > std::size_t(std::numeric_limits<Index>::max()))
-    throw Problem{fmt::format("a dimension has {} elements", length)};
+    throw NetcdfProblem{fmt::format("a dimension has {} elements", length)};
   return Index(length);
+}
+
+std::optional<std::uint32_t> checksum_attribute(int file, int variable) {
+  nc_type type = NC_NAT;
+  std::size_t length = 0;
+  if (nc_inq_att(file, variable, kChecksumAttribute, &type, &length) != NC_NOERR) return {};
+  if (type != NC_UINT || length != 1) return {};
+  std::uint32_t checksum = 0;
+  check(nc_get_att_uint(file, variable, kChecksumAttribute, &checksum));
+  return checksum;
 }
 
 std::map<std::string, Variable> read_variables(int file) {
@@ -216,8 +96,11 @@ std::map<std::string, Variable> read_variables(int file) {
     check(nc_inq_var(file, id, name, &type, &rank, nullptr, nullptr));
     std::vector<int> dimensions(static_cast<std::size_t>(rank));
     if (rank > 0) check(nc_inq_vardimid(file, id, dimensions.data()));
-    Variable variable{id, stored_type(type), {}};
+    Variable variable;
+    variable.id = id;
+    variable.type = stored_type(type);
     for (const int dimension : dimensions) variable.extent.push_back(length_of(file, dimension));
+    variable.checksum = checksum_attribute(file, id);
     variables[name] = std::move(variable);
   }
   return variables;
@@ -235,6 +118,7 @@ struct NetcdfFile::State {
   static constexpr int kClosed = -1;
   int file = kClosed;                // the library's number of it
   std::filesystem::path path;        // where it stands now
+  std::filesystem::path shown;       // its name in messages
   std::optional<OpenedSize> opened;  // of a file that is read
   Mode mode = Mode::read;
   std::map<std::string, Variable> variables;
@@ -248,7 +132,7 @@ struct NetcdfFile::State {
     on_netcdf_thread([this] {
       try {
         finish();
-      } catch (const Problem&) {
+      } catch (const NetcdfProblem&) {
         // A file that is given up; close() is where failures count.
       }
     });
@@ -259,34 +143,42 @@ struct NetcdfFile::State {
     mode == Mode::create ? store_and_close(number, path) : check(nc_close(number));
   }
 
-  const Variable& variable(const std::string& name) const {
+  Variable& variable(const std::string& name) {
     const auto found = variables.find(name);
-    if (found == variables.end()) throw Problem{"is missing"};
+    if (found == variables.end()) throw NetcdfProblem{"is missing"};
     return found->second;
   }
 
   /// The variable when it has this block. The library itself takes the number of dimensions, and
   /// with it the lengths of both lists, from the file.
-  const Variable& block(const std::string& name, std::span<const Index> start,
-                        std::span<const Index> count) const {
-    const Variable& found = variable(name);
+  Variable& block(const std::string& name, std::span<const Index> start,
+                  std::span<const Index> count) {
+    Variable& found = variable(name);
     if (start.size() != found.extent.size() || count.size() != start.size())
-      throw Problem{
+      throw NetcdfProblem{
           fmt::format("has {} dimensions, expected {}", found.extent.size(), start.size())};
     for (std::size_t d = 0; d < start.size(); ++d)
       if (start[d] < 0 || count[d] < 0 || start[d] > found.extent[d] ||
           count[d] > found.extent[d] - start[d])
-        throw Problem{fmt::format("has {} elements along dimension {}, {} from {} are wanted",
-                                  found.extent[d], d, count[d], start[d])};
+        throw NetcdfProblem{fmt::format("has {} elements along dimension {}, {} from {} are wanted",
+                                        found.extent[d], d, count[d], start[d])};
     return found;
   }
 
   template <typename T>
   void read(const std::string& name, std::span<const Index> start, std::span<const Index> count,
-            T* values) const {
-    const Variable& source = block(name, start, count);
+            T* values) {
+    Variable& source = block(name, start, count);
     check(get(file, source.id, Sizes(start.begin(), start.end()), Sizes(count.begin(), count.end()),
               values));
+    if (!source.checksum || !source.stores<T>()) return;
+    const std::optional<std::uint32_t> sum =
+        source.read.add(start[0], count[0], source.extent[0], bytes_of(values, count[0]));
+    if (sum && *sum != *source.checksum)
+      throw DataError(fmt::format(
+          "{}: variable \"{}\" is damaged: its checksum is {:08x}, expected {:08x}; use "
+          "an older copy of the file",
+          shown.string(), name, *sum, *source.checksum));
   }
 };
 
@@ -296,7 +188,7 @@ void NetcdfFile::call(const char* verb, const std::string& item, Work&& work) co
   on_netcdf_thread([&] {
     try {
       work();
-    } catch (const Problem& found) {
+    } catch (const NetcdfProblem& found) {
       problem = found.text;
     }
   });
@@ -316,6 +208,7 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
     : shown_(shown.empty() ? path : shown), state_(std::make_unique<State>()) {
   state_->mode = mode;
   state_->path = path;
+  state_->shown = shown_;
   if (mode == Mode::create) {
     call("create", "",
          [&] { check(nc_create(library_path(path).c_str(), NC_NETCDF4, &state_->file)); });
@@ -342,9 +235,22 @@ NetcdfFile::~NetcdfFile() = default;
 
 void NetcdfFile::close() {
   const bool writes = state_->mode == Mode::create;
-  if (writes) set_attribute(kSealedAttribute, std::int32_t(1));
+  if (writes) {
+    write_checksums();
+    set_attribute(kSealedAttribute, std::int32_t(1));
+  }
   call("finish", "", [this] { state_->finish(); });
   if (writes) seal_file(state_->path, places_of(state_->path, variables()), shown_);
+}
+
+void NetcdfFile::write_checksums() {
+  for (auto& [name, variable] : state_->variables) {
+    if (variable.converted) continue;
+    if (const auto element = variable.written.fault(variable.extent[0]))
+      throw ShapeError(fmt::format("{}: variable \"{}\": element {} was not written exactly once",
+                                   shown_.string(), name, *element));
+    set_attribute(kChecksumAttribute, variable.written.value(), name);
+  }
 }
 
 std::optional<Attribute> NetcdfFile::attribute(const std::string& name,
@@ -394,7 +300,8 @@ Index NetcdfFile::size(const std::string& variable) const {
   Index size = 1;
   call("read variable", variable, [&] {
     for (const Index along : state_->variable(variable).extent)
-      if (__builtin_mul_overflow(size, along, &size)) throw Problem{"has more than 2^63 elements"};
+      if (__builtin_mul_overflow(size, along, &size))
+        throw NetcdfProblem{"has more than 2^63 elements"};
   });
   return size;
 }
@@ -411,7 +318,7 @@ void NetcdfFile::read_bytes(const std::string& variable, Index first, std::span<
   call("read variable", variable, [&] {
     const StoredType stored = type(variable);
     if (stored != StoredType::text && stored != StoredType::int8 && stored != StoredType::uint8)
-      throw Problem{"has a type of more than one byte, expected char"};
+      throw NetcdfProblem{"has a type of more than one byte, expected char"};
     const Index count = Index(bytes.size());
     state_->read(variable, {&first, 1}, {&count, 1}, bytes.data());
   });
@@ -422,7 +329,7 @@ void NetcdfFile::set_attribute(const std::string& name, const Attribute& value,
                                const std::string& variable) {
   call("write attribute", name, [&] {
     const int holder = variable.empty() ? NC_GLOBAL : state_->variable(variable).id;
-    check(std::visit(PutAttribute{state_->file, holder, name.c_str()}, value));
+    check(put_attribute(state_->file, holder, name.c_str(), value));
   });
 }
 
@@ -439,10 +346,12 @@ void NetcdfFile::define_variable(const std::string& name, StoredType type,
   call("define variable", name, [&] {
     const auto along = state_->dimensions.find(dimension);
     if (along == state_->dimensions.end())
-      throw Problem{fmt::format("the dimension {} is not defined", dimension)};
+      throw NetcdfProblem{fmt::format("the dimension {} is not defined", dimension)};
     const auto& [number, size] = along->second;
-    Variable variable{0, type, {size}};
-    check(nc_def_var(state_->file, name.c_str(), kTypes[int(type)], 1, &number, &variable.id));
+    Variable variable;
+    variable.type = type;
+    variable.extent = {size};
+    check(nc_def_var(state_->file, name.c_str(), netcdf_type(type), 1, &number, &variable.id));
     // Everything is written once; filling would write it twice.
     check(nc_def_var_fill(state_->file, variable.id, NC_NOFILL, nullptr));
     state_->variables[name] = std::move(variable);
@@ -454,8 +363,10 @@ void NetcdfFile::write(const std::string& variable, Index first, std::span<const
   if (values.empty()) return;
   call("write variable", variable, [&] {
     const Index count = Index(values.size());
-    const Variable& target = state_->block(variable, {&first, 1}, {&count, 1});
+    Variable& target = state_->block(variable, {&first, 1}, {&count, 1});
     check(put(state_->file, target.id, std::size_t(first), values.size(), values.data()));
+    target.converted = target.converted || !target.stores<T>();
+    if (!target.converted) target.written.add(first, count, bytes_of(values.data(), count));
   });
 }
 

@@ -87,6 +87,7 @@ class NetcdfFile {
 
  private:
   struct State;
+  void write_checksums();
   template <typename Work>
   void call(const char* verb, const std::string& item, Work&& work) const;
   std::filesystem::path shown_;

@@ -6,34 +6,19 @@
 #include "norn/base/error.h"
 #include "norn/data/tensor_file.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 namespace norn {
 
 namespace {
 
-/// A run of elements that was written, with the CRC-32 of its bytes.
-struct Piece {
-  Index first;
-  Index count;
-  uLong checksum;
-};
-
 struct Variable {
   StoredType type;
   Index size;
-  Index element_bytes;
-  std::vector<Piece> pieces;
 };
-
-uLong checksum_of(const void* data, Index bytes) {
-  return crc32_z(crc32_z(0, nullptr, 0), static_cast<const Bytef*>(data), z_size_t(bytes));
-}
 
 }  // namespace
 
@@ -46,8 +31,7 @@ struct TensorFileWriter::State {
   explicit State(const std::filesystem::path& path)
       : place(path), file(place.temporary(), NetcdfFile::Mode::create, path) {}
 
-  void define(const std::string& name, const std::string& dimension, Index size, StoredType type,
-              Index element_bytes) {
+  void define(const std::string& name, const std::string& dimension, Index size, StoredType type) {
     require(size >= 0, "TensorFileWriter: a size of at least 0");
     if (variables.count(name) > 0) {
       throw ShapeError(
@@ -57,7 +41,7 @@ struct TensorFileWriter::State {
     if (is_new) file.define_dimension(dimension, size);
     require(known->second == size, "TensorFileWriter: one size for each dimension");
     file.define_variable(name, type, dimension);
-    variables[name] = {type, size, element_bytes, {}};
+    variables[name] = {type, size};
   }
 
   template <typename T>
@@ -71,28 +55,6 @@ struct TensorFileWriter::State {
     }
     if (count == 0) return;
     file.write(name, first, values);
-    found->second.pieces.push_back(
-        {first, count, checksum_of(values.data(), Index(values.size_bytes()))});
-  }
-
-  /// The checksum of the whole variable from those of its pieces, in whatever order they came.
-  std::uint32_t checksum(const std::string& name, Variable& variable) const {
-    std::sort(variable.pieces.begin(), variable.pieces.end(),
-              [](const Piece& a, const Piece& b) { return a.first < b.first; });
-    Index expected = 0;
-    uLong sum = crc32_z(0, nullptr, 0);
-    for (const Piece& piece : variable.pieces) {
-      if (piece.first != expected) break;
-      sum = crc32_combine(sum, piece.checksum, z_off_t(piece.count * variable.element_bytes));
-      expected += piece.count;
-    }
-    if (expected != variable.size ||
-        (!variable.pieces.empty() &&
-         variable.pieces.back().first + variable.pieces.back().count != variable.size)) {
-      throw ShapeError(fmt::format("{}: variable \"{}\": element {} was not written exactly once",
-                                   file.path().string(), name, expected));
-    }
-    return std::uint32_t(sum);
   }
 };
 
@@ -107,12 +69,12 @@ void TensorFileWriter::attribute(const std::string& name, const Attribute& value
 
 void TensorFileWriter::define_float(const std::string& variable, const std::string& dimension,
                                     Index size) {
-  state_->define(variable, dimension, size, StoredType::float32, sizeof(float));
+  state_->define(variable, dimension, size, StoredType::float32);
 }
 
 void TensorFileWriter::define_int64(const std::string& variable, const std::string& dimension,
                                     Index size) {
-  state_->define(variable, dimension, size, StoredType::int64, sizeof(std::int64_t));
+  state_->define(variable, dimension, size, StoredType::int64);
 }
 
 void TensorFileWriter::write(const std::string& variable, Index first,
@@ -126,8 +88,6 @@ void TensorFileWriter::write(const std::string& variable, Index first,
 }
 
 void TensorFileWriter::commit() {
-  for (auto& [name, variable] : state_->variables)
-    state_->file.set_attribute("crc32", state_->checksum(name, variable), name);
   state_->file.close();
   state_->place.commit();
 }

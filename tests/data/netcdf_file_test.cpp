@@ -86,6 +86,58 @@ TEST(NetcdfFile, RefusesMoreElementsThanCanBeCounted) {
               HasSubstr("cannot read variable \"huge\": has more than 2^63 elements"));
 }
 
+TEST(NetcdfFile, FindsChangedContentsWhereTheyAreReadToTheEnd) {
+  const TempDir folder;
+  const unsigned seed = fresh_seed();
+  std::mt19937 random(seed);
+  std::vector<std::uint32_t> values(1000);
+  for (std::uint32_t& value : values) value = random();
+  {
+    NetcdfFile file(folder / "new.nc", NetcdfFile::Mode::create);
+    file.define_dimension("a", Index(values.size()));
+    file.define_variable("v", StoredType::uint32, "a");
+    file.write("v", 700, std::span<const std::uint32_t>(values).subspan(700));
+    file.write("v", 0, std::span<const std::uint32_t>(values).first(300));
+    file.write("v", 300, std::span<const std::uint32_t>(values).subspan(300, 400));
+    file.close();
+  }
+  std::vector<std::uint32_t> back(values.size());
+  NetcdfFile(folder / "new.nc", NetcdfFile::Mode::read).read("v", 0, std::span(back));
+  EXPECT_EQ(back, values);
+  std::string bytes = read_text(folder / "new.nc");
+  const std::string stored(reinterpret_cast<const char*>(values.data()), 4 * values.size());
+  const std::size_t at = bytes.find(stored);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + random() % stored.size()] ^= char(1 << random() % 8);
+  write_text(folder / "new.nc", bytes);
+  const NetcdfFile file(folder / "new.nc", NetcdfFile::Mode::read);
+  file.read("v", 500, std::span(back).subspan(500));  // a batch
+  const auto read_in_pieces = [&] {
+    file.read("v", 0, std::span(back).first(1));
+    file.read("v", 1, std::span(back).first(998));
+    file.read("v", 500, std::span(back).first(10));  // between them
+    file.read("v", 999, std::span(back).first(1));
+  };
+  for (const std::function<void()>& read :
+       {std::function<void()>([&] { file.read("v", 0, std::span(back)); }),
+        std::function<void()>(read_in_pieces)})
+    EXPECT_THAT(
+        message_of<DataError>(read),
+        testing::MatchesRegex(".*new.nc: variable \"v\" is damaged: its checksum is "
+                              "[0-9a-f]+, expected [0-9a-f]+; use an older copy of the file"));
+}
+
+TEST(NetcdfFile, FilesWithoutAllTheirElementsAreNotClosed) {
+  const TempDir folder;
+  NetcdfFile file(folder / "new.nc", NetcdfFile::Mode::create);
+  file.define_dimension("a", 5);
+  file.define_variable("v", StoredType::float32, "a");
+  const std::vector<float> values(3);
+  file.write("v", 0, std::span(values));
+  EXPECT_THAT(message_of<ShapeError>([&] { file.close(); }),
+              HasSubstr("new.nc: variable \"v\": element 3 was not written exactly once"));
+}
+
 TEST(NetcdfFile, ClosesSealed) {
   const TempDir folder;
   {
