@@ -78,9 +78,9 @@ TEST(NetcdfFile, RefusesBlocksBeyondTheEnd) {
 TEST(NetcdfFile, RefusesMoreElementsThanCanBeCounted) {
   const TempDir folder;
   const NetcdfFile file(generated(folder,
-                                  "dimensions: a = 4294967296;\n"
-                                  "variables: byte huge(a, a);\n"
-                                  "huge:_ChunkSizes = 1024, 1024;"),
+                                  "dimensions: a = 2000000000;\n"
+                                  "variables: byte huge(a, a, a);\n"
+                                  "huge:_ChunkSizes = 64, 64, 64;"),
                         NetcdfFile::Mode::read);
   EXPECT_THAT(message_of<DataError>([&] { file.size("huge"); }),
               HasSubstr("cannot read variable \"huge\": has more than 2^63 elements"));
@@ -91,7 +91,7 @@ TEST(NetcdfFile, FindsChangedContentsWhereTheyAreReadToTheEnd) {
   const unsigned seed = fresh_seed();
   std::mt19937 random(seed);
   std::vector<std::uint32_t> values(1000);
-  for (std::uint32_t& value : values) value = random();
+  for (std::uint32_t& value : values) value = std::uint32_t(random());
   {
     NetcdfFile file(folder / "new.nc", NetcdfFile::Mode::create);
     file.define_dimension("a", Index(values.size()));
@@ -108,7 +108,8 @@ TEST(NetcdfFile, FindsChangedContentsWhereTheyAreReadToTheEnd) {
   const std::string stored(reinterpret_cast<const char*>(values.data()), 4 * values.size());
   const std::size_t at = bytes.find(stored);
   ASSERT_NE(at, std::string::npos);
-  bytes[at + random() % stored.size()] ^= char(1 << random() % 8);
+  char& hit = bytes[at + random() % stored.size()];
+  hit = char(hit ^ (1 << random() % 8));
   write_text(folder / "new.nc", bytes);
   const NetcdfFile file(folder / "new.nc", NetcdfFile::Mode::read);
   file.read("v", 500, std::span(back).subspan(500));  // a batch
