@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "src/engine/device_dataset.h"
+#include "src/engine/listed_sets.h"
 
 #include <algorithm>
 
@@ -13,38 +14,13 @@
 namespace norn {
 namespace {
 
-struct Listed {
-  DatasetInfo info;
-  bool from_outputs = false;
-};
-
-std::vector<Listed> list_all(const DataSources& sources) {
-  std::vector<Listed> all;
-  std::vector<std::filesystem::path> seen;
-  const auto add = [&](const std::vector<std::filesystem::path>& files, bool from_outputs) {
-    for (const auto& file : files) {
-      if (std::find(seen.begin(), seen.end(), file) != seen.end()) continue;
-      seen.push_back(file);
-      for (DatasetInfo& info : list_datasets(file)) all.push_back({std::move(info), from_outputs});
-    }
-  };
-  add(sources.input_files, false);
-  add(sources.output_files, true);
-  return all;
-}
-
-// The set of that name; when several files have one, the file of the layer's own side wins.
-const DatasetInfo& choose(const std::vector<Listed>& all, const NetworkDescriptor& network,
+// The set that a layer names.
+const DatasetInfo& choose(const std::vector<ListedSet>& all, const NetworkDescriptor& network,
                           std::size_t number, const std::string& where) {
   const LayerDescriptor& layer = network.layers[number];
-  const Listed* best = nullptr;
-  std::vector<std::string> names;
-  for (const Listed& listed : all) {
-    names.push_back(listed.info.name);
-    if (listed.info.name != layer.dataset) continue;
-    if (!best || listed.from_outputs == (layer.kind == LayerKind::output)) best = &listed;
-  }
+  const ListedSet* best = find_set(all, layer.dataset, layer.kind == LayerKind::output);
   if (!best) {
+    const std::vector<std::string> names = names_of_sets(all);
     const std::string hint = did_you_mean(layer.dataset, names);
     throw DataError(
         problem_of(network, number, "DataSet",
@@ -90,7 +66,7 @@ std::int64_t bytes_of_contents(const DatasetInfo& info) {
 DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& sources,
                          Layers layers)
     : layers_(network.layers.size()) {
-  const std::vector<Listed> all = list_all(sources);
+  const std::vector<ListedSet> all = list_sets(sources);
   std::vector<std::pair<int, const DatasetInfo*>> chosen;
   std::int64_t total = 0;
   for (const std::size_t layer : layers_with_data(network, layers, sources.where)) {

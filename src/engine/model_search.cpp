@@ -91,7 +91,7 @@ void ModelSearch::continue_search() {
   state_.watched = watched_.name;
   if (search.ended_epoch == 0) return;
   const ValidationDescriptor& asked = training_.validation;
-  if (training_.epochs <= search.ended_epoch)
+  if (training_.epochs_made() <= search.ended_epoch)
     ended_before_ = TrainingEnd::completed;
   else if (!asked.early_stop.empty() && asked.patience <= search.ended_since_best)
     ended_before_ = TrainingEnd::early_stopped;
@@ -134,17 +134,18 @@ DataError ModelSearch::no_best(const std::string& fault) const {
 bool ModelSearch::due() const {
   if (state_.batch != 0 || state_.epoch == 0 || state_.search.validated_epoch >= state_.epoch)
     return false;
-  return state_.epoch % training_.validation.every == 0 || state_.epoch >= training_.epochs;
+  return state_.epoch % training_.validation.every == 0 || state_.epoch >= training_.epochs_made();
 }
 
 std::int64_t ModelSearch::next_epoch() const {
   const std::int64_t every = training_.validation.every;
-  return std::min<std::int64_t>((state_.epoch / every + 1) * every, training_.epochs);
+  return std::min<std::int64_t>((state_.epoch / every + 1) * every, training_.epochs_made());
 }
 
 bool ModelSearch::is_exhausted() const {
   const ValidationDescriptor& asked = training_.validation;
-  return !asked.early_stop.empty() && state_.search.since_best >= asked.patience;
+  return !asked.early_stop.empty() && state_.search.since_best >= asked.patience &&
+         state_.epoch >= earliest_stop(training_);
 }
 
 EvaluationSettings ModelSearch::settings(const std::function<void()>& poll) const {

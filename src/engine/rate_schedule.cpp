@@ -43,6 +43,14 @@ std::int64_t warm_up_steps(const RateSchedule& schedule, std::int64_t steps_of_e
   return std::llround(double(schedule.warm_up) * double(steps_of_epoch));
 }
 
+std::int64_t earliest_stop(const TrainingDescriptor& training) {
+  const bool falls_late = training.schedule.kind == RateKind::cosine;
+  const double share = double(training.validation.stop_from.value_or(falls_late ? 0.75f : 0.25f));
+  const double epochs =
+      std::max(share * double(training.epochs), double(training.schedule.warm_up));
+  return std::int64_t(std::ceil(epochs));
+}
+
 void judge_plateau(const RateSchedule& schedule, bool is_better, PlateauState& plateau) {
   if (schedule.kind != RateKind::plateau) return;
   plateau.judged += 1;

@@ -14,6 +14,9 @@ float rate_of_epoch(const TrainingDescriptor& training, std::int64_t epoch,
 /// Steps of warm-up where an epoch has so many.
 std::int64_t warm_up_steps(const RateSchedule& schedule, std::int64_t steps_of_epoch);
 
+/// The first epoch after which a run may stop early.
+std::int64_t earliest_stop(const TrainingDescriptor& training);
+
 /// After a validation, or an epoch: whether it was better than all before.
 void judge_plateau(const RateSchedule& schedule, bool is_better, PlateauState& plateau);
 

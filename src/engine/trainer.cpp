@@ -62,8 +62,9 @@ class Training {
         if (checkpoint_due(true)) checkpoint();
       }
       if (search_ && search_->is_exhausted()) return TrainingEnd::early_stopped;
-      if (state_.epoch >= settings_.epochs) return TrainingEnd::completed;
-      if (!train_epochs(search_ ? search_->next_epoch() : settings_.epochs, stop)) return stopped();
+      if (state_.epoch >= settings_.epochs_made()) return TrainingEnd::completed;
+      if (!train_epochs(search_ ? search_->next_epoch() : settings_.epochs_made(), stop))
+        return stopped();
     }
   }
 
@@ -105,8 +106,8 @@ class Training {
   TrainingEnd stopped() {
     finish_steps(0);
     if (!policy_.model.empty()) checkpoint();
-    return state_.epoch >= settings_.epochs && !validation_due() ? TrainingEnd::completed
-                                                                 : TrainingEnd::stopped;
+    return state_.epoch >= settings_.epochs_made() && !validation_due() ? TrainingEnd::completed
+                                                                        : TrainingEnd::stopped;
   }
 
   // False when the run is to stop, and the validation was broken off.
@@ -212,7 +213,7 @@ class Training {
     finish_steps(0);
     EpochReport report;
     report.epoch = state_.epoch + 1;
-    report.epochs = settings_.epochs;
+    report.epochs = settings_.epochs_made();
     report.step = state_.step;
     report.rate = network_.rate_at(state_.step - 1);
     report.training_cost = state_.epoch_cost.value() / double(state_.epoch_examples);
@@ -233,7 +234,7 @@ class Training {
   }
 
   bool checkpoint_due(bool epoch_ended) const {
-    if (policy_.model.empty() || state_.epoch >= settings_.epochs) return false;
+    if (policy_.model.empty() || state_.epoch >= settings_.epochs_made()) return false;
     if (epoch_ended && policy_.every_epochs > 0 && state_.epoch % policy_.every_epochs == 0)
       return true;
     if (policy_.every_minutes <= 0.0) return false;

@@ -24,11 +24,15 @@ using keys::Place;
 class Reader final : public keys::KeyReader {
  public:
   using KeyReader::KeyReader;
-  NetworkDescriptor read();
+  /// `recipe`: what the text changes; null: nothing.
+  NetworkDescriptor read(const NetworkDescriptor* recipe = nullptr);
 
  private:
   void read_layers(const Json::Value& layers) override;
   void read_layer(const Json::Value& layer, std::size_t index, std::size_t count);
+  void begin_layer(const std::string& name, LayerKind by_position, TextPlace at,
+                   const std::string& path);
+  void add_layers_of_recipe();
   void check_layer(const Place& place);
   void note_idle_keys(TextPlace at, const Place& place) const;
   void note_idle_parameters(TextPlace at, const Place& place) const;
@@ -36,12 +40,13 @@ class Reader final : public keys::KeyReader {
   void check_names();
   void check_sources();
 
+  const NetworkDescriptor* recipe_ = nullptr;
   bool has_all_layers_ = true;  ///< false when an entry is no layer, or its name cannot be
 };
 
 void Reader::read_layers(const Json::Value& layers) {
   if (layers.isObject()) return read_layer(layers, 0, 1);
-  if (layers.empty())
+  if (layers.empty() && !recipe_)
     text_.error(text_.place_of_key(layers), "Layers",
                 "Layers is empty; a network needs at least one layer");
   for (Json::ArrayIndex i = 0; i < layers.size(); ++i) {
@@ -60,17 +65,17 @@ void Reader::read_layer(const Json::Value& layer, std::size_t index, std::size_t
   const LayerKind by_position = index == 0           ? LayerKind::input
                                 : index + 1 == count ? LayerKind::output
                                                      : LayerKind::hidden;
-  draft_.begin_layer(by_position);
   const std::vector<Key>& keys = keys::layer_keys();
   Place place{fmt::format("layer {}: ", index), &draft_.layer, true,
               fmt::format("Layers[{}].", index)};
   const std::vector<Member> members = members_of(layer, keys, place);
-  const TextPlace begin = text_.place_of(layer);
-  draft_.layer.places[""] = begin;
   std::string name;
   for (const Member& member : members)
     if (member.key && member.key->name == "Name" && member.value->isString())
       name = member.value->asString();
+  const TextPlace begin = text_.place_of(layer);
+  begin_layer(name, by_position, begin, place.path);
+  draft_.layer.places[""] = begin;
   const auto name_place = [&] {
     const std::string shown = name.empty() ? default_layer_name(draft_.layer.kind, index) : name;
     place.prefix = fmt::format("layer {}: ", keys::shown(shown));
@@ -92,6 +97,36 @@ void Reader::read_layer(const Json::Value& layer, std::size_t index, std::size_t
   note_idle_keys(begin, place);
   note_idle_parameters(begin, place);
   draft_.network.layers.push_back(draft_.layer);
+}
+
+// With a recipe a layer begins as the recipe's of that name.
+void Reader::begin_layer(const std::string& name, LayerKind by_position, TextPlace at,
+                         const std::string& path) {
+  draft_.begin_layer(by_position);
+  if (!recipe_) return;
+  if (const LayerDescriptor* layer = recipe_->find(name)) {
+    draft_.layer = *layer;
+    return;
+  }
+  text_.error(at, path + "Name",
+              fmt::format("layer {}: is none of the recipe's layers Input, Hidden and Output; name "
+                          "one of them, or edit what trainer --print-recipe writes",
+                          keys::shown(name)));
+}
+
+// Those that the text does not mention, and all in the recipe's order.
+void Reader::add_layers_of_recipe() {
+  std::vector<LayerDescriptor>& layers = draft_.network.layers;
+  std::vector<LayerDescriptor> given = std::move(layers);
+  layers.clear();
+  for (const LayerDescriptor& of_recipe : recipe_->layers) {
+    const auto is_it = [&](const LayerDescriptor& layer) { return layer.name == of_recipe.name; };
+    const auto last = std::stable_partition(given.begin(), given.end(), is_it);
+    if (last == given.begin()) layers.push_back(of_recipe);
+    layers.insert(layers.end(), given.begin(), last);
+    given.erase(given.begin(), last);
+  }
+  layers.insert(layers.end(), given.begin(), given.end());
 }
 
 // What concerns several keys of a layer.
@@ -198,7 +233,7 @@ void Reader::check_sources() {
     text_.error({problem.line, problem.column}, problem.key, problem.message);
 }
 
-NetworkDescriptor Reader::read() {
+NetworkDescriptor Reader::read(const NetworkDescriptor* recipe) {
   const Json::Value& root = text_.root();
   if (!root.isObject()) {
     text_.error({1, 1}, {},
@@ -207,7 +242,14 @@ NetworkDescriptor Reader::read() {
   }
   Key network;
   network.members = keys::network_keys();
+  recipe_ = recipe;
+  if (recipe_) {
+    draft_.network = *recipe_;
+    draft_.network.layers.clear();
+    for (Key& key : network.members) key.required = false;
+  }
   read_members(root, network, {});
+  if (recipe_) add_layers_of_recipe();
   draft_.finish_network();
   note_idle_objects();
   check_names();
@@ -216,21 +258,65 @@ NetworkDescriptor Reader::read() {
   return draft_.network;
 }
 
+// The recipe that a text names. What is wrong with the key is said when it is read.
+std::optional<RecipeKind> recipe_of(JsonText& json, bool has_data) {
+  const Json::Value& root = json.root();
+  if (!root.isObject()) return {};
+  for (const std::string& spelling : root.getMemberNames()) {
+    if (!equal_ignoring_case(spelling, "Recipe")) continue;
+    if (!has_data) {
+      json.error(json.place_of_key(root[spelling]), "Recipe",
+                 "Recipe needs the data that it is for: give the file to the trainer, or what its "
+                 "--print-recipe writes");
+      json.throw_errors();
+    }
+    const Json::Value& value = root[spelling];
+    return value.isString() ? recipe_named(value.asString()) : std::nullopt;
+  }
+  return {};
+}
+
+// The outputs' data set of a text that names a recipe, and what it says that a recipe heeds.
+std::pair<std::string, RecipeWishes> wishes_of(const std::string& text, const std::string& source,
+                                               RecipeKind kind) {
+  constexpr Index kNotSaid = -1;
+  NetworkDescriptor blank = make_recipe(kind, {});
+  blank.training.batch = blank.training.epochs = kNotSaid;
+  JsonText json(text, source, {});
+  const NetworkDescriptor said = Reader(json).read(&blank);
+  RecipeWishes wishes;
+  if (said.training.batch != kNotSaid) wishes.batch = said.training.batch;
+  if (said.training.epochs != kNotSaid) wishes.epochs = said.training.epochs;
+  const LayerDescriptor& hidden = *said.find("Hidden");
+  if (hidden.places.contains("N")) wishes.hidden = hidden.units();
+  return {said.find("Output")->dataset, wishes};
+}
+
 }  // namespace
 
 NetworkDescriptor parse_network_json(const std::string& text, const std::string& source,
-                                     const std::function<void(const std::string&)>& note) {
+                                     const std::function<void(const std::string&)>& note,
+                                     const RecipeSource* data) {
   JsonText json(text, source, note);
-  return Reader(json).read();
+  const std::optional<RecipeKind> kind = recipe_of(json, data != nullptr);
+  if (!kind) return Reader(json).read();
+  // What the text itself says decides what follows from the data: it is read twice.
+  const auto wished = wishes_of(text, source, *kind);
+  RecipeWishes wishes = wished.second;
+  if (data->wishes.batch) wishes.batch = data->wishes.batch;
+  if (data->wishes.epochs) wishes.epochs = data->wishes.epochs;
+  const NetworkDescriptor recipe = make_recipe(*kind, data->facts(wished.first), wishes);
+  return Reader(json).read(&recipe);
 }
 
 NetworkDescriptor read_network_json(const std::filesystem::path& file,
-                                    const std::function<void(const std::string&)>& note) {
+                                    const std::function<void(const std::string&)>& note,
+                                    const RecipeSource* data) {
   const std::optional<std::string> text = read_text_file(file);
   if (!text)
     throw UsageError(
         fmt::format("{}: cannot be read; expected a network descriptor in JSON", file.string()));
-  return parse_network_json(*text, file.string(), note);
+  return parse_network_json(*text, file.string(), note, data);
 }
 
 }  // namespace norn

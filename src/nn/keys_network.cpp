@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of keys: the network level.
+#include "norn/nn/recipe.h"
 #include "src/nn/key_builders.h"
 
 namespace norn::keys {
@@ -25,6 +26,21 @@ Key schema_key() {
   Key key;
   key.name = "$schema";
   key.help = "For editors: where network.schema.json lies. Not read.";
+  key.set = [](Draft&, const Json::Value&) {};
+  key.get = [](const Draft&) { return Json::Value(); };
+  return key;
+}
+
+// The reader takes what it says before all other keys.
+Key recipe_key() {
+  Key key;
+  key.name = "Recipe";
+  key.type = ValueType::word;
+  key.help =
+      "What this descriptor does not say itself follows from the data by this recipe "
+      "(docs/recipes.md); entries of Layers then are changes to the recipe's layers Input, Hidden "
+      "and Output. For the trainer alone; models hold what came of it. Norn's own.";
+  for (const std::string& name : recipe_names()) key.words.push_back({name, {}, {}, {}, true});
   key.set = [](Draft&, const Json::Value&) {};
   key.get = [](const Draft&) { return Json::Value(); };
   return key;
@@ -56,7 +72,8 @@ Key layers_key() {
   key.name = "Layers";
   key.type = ValueType::layers;
   key.help =
-      "The layers, sources before the layers that they feed by custom, in any order by right.";
+      "The layers, sources before the layers that they feed by custom, in any order by right. With "
+      "a Recipe none need be said.";
   key.required = true;
   key.get = [](const Draft&) { return Json::Value(); };
   return key;
@@ -75,6 +92,7 @@ std::vector<Key> make_network_keys() {
   std::vector<Key> keys;
   keys.push_back(schema_key());
   keys.push_back(version_key());
+  keys.push_back(recipe_key());
   keys.push_back(text_key(
       "Name", [](auto& d) -> auto& { return d.network.name; }, "Name of the network."));
   keys.push_back(enum_key<NetworkKind>(

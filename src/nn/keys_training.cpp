@@ -87,6 +87,12 @@ void add_validation_keys(std::vector<Key>& members) {
   members.push_back(integer_key(
       "Patience", [](auto& d) -> auto& { return d.network.training.validation.patience; },
       from_to(1, kMostUnits), "Validations without a better value before EarlyStop ends the run."));
+  members.push_back(by_default(
+      number_key(
+          "EarlyStopFrom", [](auto& d) -> auto& { return d.network.training.validation.stop_from; },
+          from_to(0, 1),
+          "Share of Epochs before which EarlyStop does not end the run, nor in the warm-up."),
+      "0.25; with Cosine 0.75, because most is gained while the rate falls"));
   members.push_back(number_key(
       "MinDelta", [](auto& d) -> auto& { return d.network.training.validation.min_delta; },
       at_least(0), "A better value is better by more than this."));
@@ -115,6 +121,15 @@ Key training_key() {
   members.push_back(integer_key(
       "Epochs", [](auto& d) -> auto& { return d.network.training.epochs; }, from_to(0, kMostUnits),
       "Passes over the data; with 0 the model is the initial one."));
+  members.push_back(integer_key(
+      "LastEpoch", [](auto& d) -> auto& { return d.network.training.last_epoch; },
+      from_to(0, kMostUnits),
+      "The run ends after this epoch, with the rates of a run of Epochs; 0: after all."));
+  members.push_back(boolean_key(
+      "Refit", [](auto& d) -> auto& { return d.network.training.refit; },
+      "After a run with ValidationSplit, train on everything from the beginning, up to the epoch "
+      "whose model was the best; where LastEpoch is given, that has been done. "
+      "docs/validation.md."));
   members.push_back(number_key(
       "Lambda", [](auto& d) -> auto& { return d.network.training.lambda; }, at_least(0),
       "L2 regularisation of weights, not of biases."));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What recipe_search.py and recipes_table.py share: data of the recipes, and runs of the programs on them."""
+"""What recipe_search.py, recipe_sets.py and recipes_table.py share: data of the recipes, and runs of the programs on them."""
 import gzip
 import json
 import lzma
@@ -13,6 +13,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "configs/recipes"
+SETS = pathlib.Path(os.environ.get("NORN_RECIPE_SETS", ROOT / "build/recipe_sets"))  # that recipe_sets.py made
 TOP = 20
 
 
@@ -22,20 +23,28 @@ class Data:
     def __init__(self, name, datasets, folder, hint=""):
         self.name, self.datasets, self.folder, self.hint = name, datasets, pathlib.Path(folder), hint
 
+    def file(self, part):
+        """(path, opener), or None."""
+        return next(((path, opener) for ending, opener in ((".txt", open), (".txt.gz", gzip.open), (".txt.xz", lzma.open))
+                     if (path := self.folder / (part + ending)).exists()), None)
+
+    def is_there(self):
+        return self.file("train") is not None
+
     def lines(self, part):
-        for ending, opener in ((".txt", open), (".txt.gz", gzip.open), (".txt.xz", lzma.open)):
-            path = self.folder / (part + ending)
-            if path.exists():
-                with opener(path, "rt", encoding="utf-8") as text:
-                    return [line.rstrip("\n") for line in text if line.strip()]
+        found = self.file(part)
+        if found:
+            with found[1](found[0], "rt", encoding="utf-8") as text:
+                return [line.rstrip("\n") for line in text if line.strip()]
         sys.exit(f"there is no {self.folder / part}.txt, .txt.gz or .txt.xz.{self.hint}")
 
 
 def known_data():
     """By the name that begins the names of their recipes."""
     gowalla = os.environ.get("NORN_GOWALLA", ROOT / "build/gowalla")
+    made = sorted(folder for folder in SETS.glob("*") if folder.is_dir())
     return {data.name: data for data in (
-        Data("debian_packages", "packages", ROOT / "tests/data/debian_packages"),
+        *(Data(folder.name, folder.name, folder) for folder in made), Data("debian_packages", "packages", ROOT / "tests/data/debian_packages"),
         Data("gowalla", "gowalla", gowalla, "\nThe gowalla data are not part of the repository; name their folder with "
              "NORN_GOWALLA=FOLDER or --folder gowalla=FOLDER."))}
 
@@ -50,6 +59,13 @@ def read_network(path):
     network = json.loads(re.sub(r"(?m)(^|[\s,])//.*$", r"\1", path.read_text(encoding="utf-8")))
     network.pop("$schema", None)  # a path from the original's folder
     return network
+
+
+def network_of(programs, recipe, train_file):
+    """The descriptor of a file, or what the trainer's recipe of that name makes for the data."""
+    if pathlib.Path(recipe).suffix == ".json":
+        return read_network(pathlib.Path(recipe))
+    return json.loads(programs.run("trainer", "--recipe", recipe, "-i", train_file, "--print-recipe"))
 
 
 class Programs:
@@ -115,21 +131,31 @@ def hold_out(lines, share, seed):
     return kept, held_out
 
 
-def add_common_options(parser):
+def add_folder_option(parser):
     parser.add_argument("--folder", action="append", default=[], metavar="DATA=FOLDER",
                         help="where data are: debian_packages=..., gowalla=... [the repository's; NORN_GOWALLA]")
+
+
+def add_common_options(parser):
+    add_folder_option(parser)
     parser.add_argument("--bin", type=pathlib.Path, help="folder of the programs [build/cuda/bin or build/cpu/bin]")
     parser.add_argument("--device", help="passed to trainer and evaluator")
     parser.add_argument("--precision", help="passed to trainer and evaluator")
     parser.add_argument("--threads", type=int, help="passed to trainer and evaluator")
 
 
-def from_options(args):
-    """(programs, data by name)."""
+def data_from(args):
+    """Data by name."""
     data = known_data()
     for given in args.folder:
         name, _, folder = given.partition("=")
         if name not in data:
             sys.exit(f"--folder {given}: there are no data {name}; known: {', '.join(data)}")
         data[name].folder = pathlib.Path(folder)
+    return data
+
+
+def from_options(args):
+    """(programs, data by name)."""
+    data = data_from(args)
     return Programs(args.bin, args.device, args.threads, args.precision), data

@@ -1,19 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the settings of a recipe without looking at the test part: trains on a part of every example's features and
-measures on the rest.
+"""Asks whether better settings than a recipe's are to be found, without looking at the test part: trains on a part of every
+example's features and measures on the rest.
 
-  tests/bench/recipe_search.py configs/recipes/gowalla_softmax.json              the recipe and its neighbours
-  tests/bench/recipe_search.py RECIPE --change 'wide:{"Layers":{"Hidden":{"N":2048}}}' --only wide
+  tests/bench/recipe_search.py sigmoid                               what trainer --recipe makes, on every set that is there
+  tests/bench/recipe_search.py sigmoid --sets gowalla_dense --candidates 60 --jobs 4
+  tests/bench/recipe_search.py configs/recipes/gowalla_softmax.json --sets gowalla
+  tests/bench/recipe_search.py sigmoid --sets gowalla --only wide --change 'wide:{"Layers":{"Hidden":{"N":4096}}}'
 
-A change is what differs from the recipe: keys of the network, and of layers by their names; null removes a key.
-Neighbours are made by a larger and a smaller rate, batch, share of denoising, number of hidden units and exponent of
-InputWeighting. Needs the
-programs importer, trainer and evaluator; tests/bench/recipes_table.py measures recipes on the test part."""
+A change is what differs from the recipe: keys of the network, and of layers by their names; null removes a key. Candidates
+are the recipe, its neighbours (one setting larger or smaller) and networks with several settings drawn at random around it.
+For each set the last line says how far the recipe stays behind the best candidate, and how high a cost rose above a lower one
+before it, after the first 5 % of the steps. Sets are debian_packages, gowalla and those that tests/bench/recipe_sets.py made.
+Needs the programs importer and trainer; tests/bench/recipes_table.py measures recipes on the test part."""
 import argparse
+import concurrent.futures
 import json
+import math
 import pathlib
+import random
 import re
+import shutil
 import sys
 
 import recipe_runs
@@ -39,89 +46,152 @@ def changed(network, changes):
     return copy
 
 
-def neighbours(network):
-    """Candidates by name."""
-    training, found = network["Training"], {"recipe": {}}
-    for factor in (0.5, 2):
-        found[f"rate x {factor:g}"] = {"Training": {"Alpha": training["Alpha"] * factor}}
-        found[f"batch x {factor:g}"] = {"Training": {"Batch": int(training["Batch"] * factor)}}
-        for layer in network["Layers"]:
-            if layer["Kind"] == "Hidden":
-                found[f"{layer['Name']} x {factor:g}"] = {"Layers": {layer["Name"]: {"N": int(layer["N"] * factor)}}}
-            weighting = layer.get("InputWeighting")
-            if weighting:
-                usual = 0.5 if weighting["Scheme"] == "InversePopularity" else 1
-                exponent = {"Exponent": round(weighting.get("Exponent", usual) * factor, 4)}
-                found[f"{layer['Name']} exponent x {factor:g}"] = {"Layers": {layer["Name"]: {"InputWeighting": exponent}}}
-    p = network.get("Denoising", {}).get("p")
-    for value in (p - 0.1, p + 0.1) if p else ():
-        if 0 < value < 1:
-            found[f"denoising {value:.2g}"] = {"Denoising": {"p": round(value, 4)}}
-    return found
+class Settings:
+    """What a search changes in a network: a name, the value, and how to say another one."""
+
+    def __init__(self, network):
+        hidden = [layer for layer in network["Layers"] if layer["Kind"] == "Hidden"]
+        inputs = [layer for layer in network["Layers"] if layer.get("InputWeighting")]
+        training, self.factors, self.shares = network["Training"], [], []
+        whole = lambda x: max(1, round(x))
+        self.factors.append(("rate", training["Alpha"], lambda x: {"Training": {"Alpha": x}}))
+        self.factors.append(("epochs", training["Epochs"], lambda x: {"Training": {"Epochs": whole(x)}}))
+        # As many steps of another batch.
+        self.factors.append(("batch", training["Batch"], lambda x: {"Training": {
+            "Batch": whole(x), "Epochs": whole(training["Epochs"] * x / training["Batch"])}}))
+        if "DeltaBoost" in network:
+            self.factors.append(("boost", network["DeltaBoost"]["one"], lambda x: {"DeltaBoost": {"one": x}}))
+        for layer in hidden:
+            self.factors.append((layer["Name"], layer["N"], lambda x, name=layer["Name"]: {"Layers": {name: {"N": whole(x)}}}))
+            if "pDropout" in layer:
+                self.shares.append(("dropout", layer["pDropout"],
+                                    lambda x, name=layer["Name"]: {"Layers": {name: {"pDropout": x}}}))
+        for layer in inputs:
+            weighting = layer["InputWeighting"]
+            usual = 0.5 if weighting["Scheme"] == "InversePopularity" else 1
+            self.factors.append(("exponent", weighting.get("Exponent", usual), lambda x, name=layer["Name"]: {
+                "Layers": {name: {"InputWeighting": {"Exponent": x}}}}))
+        if "Denoising" in network:
+            self.shares.append(("denoising", network["Denoising"]["p"], lambda x: {"Denoising": {"p": x}}))
+
+    def neighbours(self):
+        found = {"recipe": {}}
+        for factor in (0.5, 2):
+            for name, value, said in self.factors:
+                found[f"{name} x {factor:g}"] = said(round(value * factor, 7))
+        for more in (-0.15, 0.15):
+            for name, value, said in self.shares:
+                found[f"{name} {more:+g}"] = said(round(min(0.9, max(0.05, value + more)), 4))
+        return found
+
+    def drawn(self, network, count, seed):
+        """Three settings at random, each by up to a factor of three or a difference of 0.25."""
+        chooser, found = random.Random(seed), {}
+        for number in range(count):
+            copy = json.loads(json.dumps(network))
+            for name, value, said in chooser.sample(self.factors + self.shares, 3):
+                is_share = any(name == share for share, _, _ in self.shares)
+                other = (min(0.85, max(0.0, value + chooser.uniform(-0.25, 0.25))) if is_share
+                         else value * math.exp(chooser.uniform(-1, 1) * math.log(3)))
+                change(copy, said(float(f"{other:.4g}")))
+            found[f"drawn {number + 1}"] = copy
+        return found
 
 
-def measure(programs, out, name, network, train_file, eval_file, every):
-    """Prints and returns (name, epoch, recall, ndcg, seconds) of the epochs that were measured."""
-    folder = out / "networks" / re.sub(r"\W+", "_", name)
-    model, seconds = programs.train(folder, network, train_file, "--checkpoint-epochs", every, "--keep", 0)
+def rise(costs):
+    """How often the largest cost after the first 5 % of the epochs is that of a smaller one before it."""
+    lowest, worst = math.inf, 1.0
+    for cost in costs[max(1, math.ceil(len(costs) * 0.05)) - 1:]:
+        cost = math.inf if cost is None else cost
+        lowest = min(lowest, cost)
+        worst = max(worst, cost / lowest)
+    return worst
+
+
+def measure(programs, folder, network, files):
+    """{recall, ndcg, rise, seconds} of a training; its folder is removed."""
     epochs = network["Training"]["Epochs"]
-    points = [(int(match.group(1)), path) for path in folder.glob("model.epoch*.nc")
-              if (match := re.search(r"\.epoch(\d+)\.nc$", path.name)) and int(match.group(1)) < epochs]
-    results = []
-    for epoch, path in sorted(points) + [(epochs, model)]:
-        recall, ndcg = programs.metrics(path, eval_file)
-        print(f"{name:<24}{epoch:>7}{recall:>11.4f}{ndcg:>9.4f}{seconds * epoch / epochs:>10.0f}", flush=True)
-        results.append({"name": name, "epoch": epoch, "recall": recall, "ndcg": ndcg, "seconds": seconds * epoch / epochs})
-        path.unlink()
-    return results
+    shutil.rmtree(folder, ignore_errors=True)
+    _, seconds = programs.train(folder, network, files[0], "--checkpoint-epochs", 0, "--run-dir", folder / "run",
+                                "--validation-input", files[1], "--validate-every", epochs, "--metrics-at", recipe_runs.TOP)
+    events = [json.loads(line) for line in (folder / "run/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    metrics = next(event for event in events if event["event"] == "eval")["metrics"][0]
+    shutil.rmtree(folder)
+    return {"recall": metrics["recall"], "ndcg": metrics["ndcg"], "seconds": seconds,
+            "rise": rise([event["cost"] for event in events if event["event"] == "epoch"])}
+
+
+def candidates_of(network, args):
+    settings = Settings(network)
+    candidates = {name: changed(network, changes) for name, changes in settings.neighbours().items()}
+    candidates.update(settings.drawn(network, max(0, args.candidates - len(candidates)), args.seed))
+    for text in args.change:
+        name, _, changes = text.partition(":")
+        candidates[name] = changed(network, json.loads(changes))
+    names = args.only.split(",") if args.only else list(candidates)[:max(args.candidates, 1)] + [
+        text.partition(":")[0] for text in args.change]
+    for name in names:
+        if name not in candidates:
+            sys.exit(f"recipe_search: no candidate '{name}'; there are: {', '.join(candidates)}")
+    return {name: candidates[name] for name in dict.fromkeys(["recipe", *names])}
+
+
+def summary(name, results):
+    score = lambda result: result["recall"] + result["ndcg"]
+    best = max(results, key=lambda key: score(results[key]))
+    behind = 1 - score(results["recipe"]) / score(results[best])
+    return (f"{name:<20} recipe {results['recipe']['recall']:.4f} / {results['recipe']['ndcg']:.4f}, best of {len(results)} "
+            f"{results[best]['recall']:.4f} / {results[best]['ndcg']:.4f} ({best}): {100 * behind:.1f} % behind; "
+            f"the recipe's cost rose to {results['recipe']['rise']:.2f}")
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipe", type=pathlib.Path)
+    parser.add_argument("recipe", help="sigmoid, softmax, or a file of a network")
     recipe_runs.add_common_options(parser)
+    parser.add_argument("--sets", help="with commas between [all that are there]")
+    parser.add_argument("--candidates", type=int, default=20, help="trainings of each set [%(default)s]")
     parser.add_argument("--change", action="append", default=[], metavar="NAME:JSON", help="one more candidate")
-    parser.add_argument("--only", help="these candidates, with commas between [all]")
-    parser.add_argument("--epochs", type=int, help="of every candidate [the recipe's]")
-    parser.add_argument("--every", type=int, default=20, help="epochs between measurements [%(default)s]")
+    parser.add_argument("--only", help="these candidates beside the recipe, with commas between [all]")
     parser.add_argument("--held-out", type=float, default=0.2, help="share of each example's line [%(default)s]")
-    parser.add_argument("--examples", type=int, default=0, help="the first ones only, for a quick look [all]")
-    parser.add_argument("--seed", type=int, default=1, help="of the split [%(default)s]")
-    parser.add_argument("--out", type=pathlib.Path, default=recipe_runs.ROOT / "build/recipes", help="[%(default)s]")
+    parser.add_argument("--seed", type=int, default=1, help="of the split and the candidates [%(default)s]")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time [%(default)s]")
+    parser.add_argument("--out", type=pathlib.Path, default=recipe_runs.ROOT / "build/recipe_search", help="[%(default)s]")
     return parser.parse_args()
+
+
+def search(programs, args, data):
+    """Submits the trainings of all sets; prints each when it is done, and a line a set in the end."""
+    work = []
+    for name, one in data.items():
+        parts = recipe_runs.hold_out(one.lines("train"), args.held_out, args.seed)
+        files = programs.import_parts(one.datasets, args.out / name, *parts)
+        network = recipe_runs.network_of(programs, args.recipe, files[0])
+        work += [(name, candidate, found, files) for candidate, found in candidates_of(network, args).items()]
+    results = {name: {} for name in data}
+
+    def one_training(item):
+        name, candidate, network, files = item
+        folder = args.out / name / re.sub(r"\W+", "_", candidate)
+        result = results[name][candidate] = measure(programs, folder, network, files)
+        print(f"{name:<20}{candidate:<18}{result['recall']:>8.4f}{result['ndcg']:>8.4f}{result['rise']:>7.2f}"
+              f"{result['seconds']:>7.1f} s", flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(one_training, work))
+    for name in data:
+        print(summary(name, results[name]))
+    (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def main():
     args = arguments()
     programs, known = recipe_runs.from_options(args)
-    network = recipe_runs.read_network(args.recipe)
-    data = recipe_runs.data_of(args.recipe, known)
-    if not data:
-        sys.exit(f"recipe_search: {args.recipe.name} begins with no name of data; known: {', '.join(known)}")
-    candidates = neighbours(network)
-    for text in args.change:
-        name, _, changes = text.partition(":")
-        candidates[name] = json.loads(changes)
-    for name in args.only.split(",") if args.only else ():
-        if name not in candidates:
-            sys.exit(f"recipe_search: no candidate '{name}'; there are: {', '.join(candidates)}")
-    parts = recipe_runs.hold_out(data.lines("train")[: args.examples or None], args.held_out, args.seed)
-    out = args.out / f"{args.recipe.stem}.search"
-    train_file, eval_file = programs.import_parts(data.datasets, out, *parts)
-    print(f"{args.recipe.stem}, {len(parts[0])} examples; measured on the held-out part of train")
-    print(f"{'network':<24}{'epoch':>7}{f'Recall@{recipe_runs.TOP}':>11}{f'NDCG@{recipe_runs.TOP}':>9}{'seconds':>10}", flush=True)
-    results = []
-    for name, changes in candidates.items():
-        if args.only and name not in args.only.split(","):
-            continue
-        candidate = changed(network, changes)
-        if args.epochs:
-            candidate["Training"]["Epochs"] = args.epochs
-        results += measure(programs, out, name, candidate, train_file, eval_file, args.every)
-    best = max(results, key=lambda result: result["recall"] + result["ndcg"])
-    print(f"best: {best['name']} after {best['epoch']} epochs, {best['recall']:.4f} / {best['ndcg']:.4f}; its network is in "
-          f"{out / 'networks'}")
-    (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    chosen = args.sets.split(",") if args.sets else [name for name, data in known.items() if data.is_there()]
+    for name in chosen:
+        if name not in known:
+            sys.exit(f"recipe_search: there are no data '{name}'; known: {', '.join(known)}")
+    search(programs, args, {name: known[name] for name in chosen})
 
 
 if __name__ == "__main__":

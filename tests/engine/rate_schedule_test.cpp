@@ -25,6 +25,22 @@ TrainingDescriptor training_of(RateKind kind) {
   return training;
 }
 
+TEST(EarlyStop, ComesAfterAShareOfTheEpochsAndTheWarmUp) {
+  TrainingDescriptor training;
+  training.epochs = 41;
+  EXPECT_EQ(earliest_stop(training), 11);
+  training.schedule.warm_up = 12.5f;
+  EXPECT_EQ(earliest_stop(training), 13);
+  training.schedule.kind = RateKind::cosine;  // most is gained while the rate falls
+  EXPECT_EQ(earliest_stop(training), 31);
+  training.validation.stop_from = 0.0f;
+  EXPECT_EQ(earliest_stop(training), 13);
+  training.schedule.warm_up = 0.0f;
+  EXPECT_EQ(earliest_stop(training), 0);
+  training.validation.stop_from = 1.0f;
+  EXPECT_EQ(earliest_stop(training), 41);
+}
+
 TEST(RateSchedule, StepMultipliesEveryInterval) {
   TrainingDescriptor training = training_of(RateKind::step);
   training.schedule.interval = 3;

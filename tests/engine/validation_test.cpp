@@ -32,6 +32,7 @@ NetworkDescriptor auto_encoder(const UpdateRule& optimizer, const LayerActivatio
   network.training.epochs = 8;
   network.training.validation.split = 0.25f;
   network.training.validation.metrics_at = "5,10";
+  network.training.validation.stop_from = 0.0f;
   return network;
 }
 

@@ -58,7 +58,7 @@ class Log(RunFolder):
 
     def test_tells_what_validating_came_to(self):
         done = self.record("-e", "40", "--validation-split", "0.2", "--metrics-at", "5,10", "--validate-every", "2", "--early-stop",
-                           "recall@5", "--patience", "2", "-alpha", "0.1")
+                           "recall@5", "--early-stop-from", "0", "--patience", "2", "-alpha", "0.1")
         events = self.events()
         judged = [event for event in events if event["event"] == "eval"]
         self.assertEqual([event["epoch"] for event in judged], list(range(2, 2 * len(judged) + 1, 2)))

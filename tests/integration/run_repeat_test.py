@@ -74,7 +74,7 @@ class Bytes(Repeat):
 
     def test_are_the_same_of_a_run_that_was_validated_and_stopped_early(self):
         self.record("-e", "40", "-alpha", "0.1", "--validation-split", "0.2", "--validation-by", "entry", "--metrics-at", "5",
-                    "--early-stop", "recall@5", "--patience", "2")
+                    "--early-stop", "recall@5", "--early-stop-from", "0", "--patience", "2")
         self.assertEqual(self.run_json()["result"]["reason"], "early_stop")
         self.assertIn("the same bytes", self.repeat("--threads", "1").stderr)
         self.same("model.nc", "again.nc")

@@ -12,8 +12,8 @@ from programs import ODD_NETWORK, ProgramTest, mpirun, random_rows
 COMMON = ("--validation-split", "0.2", "--validate-every", "21", "--metrics-at", "5,10", "--min-delta", "1", "--patience", "9",
           "--threads", "1")
 RUNS = (
-    ("Relu", "SoftMax", ("-e", "400", "--checkpoint-epochs", "200", "--early-stop", "ndcg@10", "--rate-schedule", "cosine",
-                         "--rate-minimum", "0.1", "--warm-up", "2.5", "--clip-gradient", "0.001")),
+    ("Relu", "SoftMax", ("-e", "400", "--checkpoint-epochs", "200", "--early-stop", "ndcg@10", "--early-stop-from", "0",
+                         "--rate-schedule", "cosine", "--rate-minimum", "0.1", "--warm-up", "2.5", "--clip-gradient", "0.001")),
     ("Sigmoid", "Sigmoid", ("-e", "170", "--checkpoint-epochs", "168", "--keep-best", "recall@5", "--validation-by", "entry",
                             "--rate-schedule", "plateau", "--rate-patience", "3", "--warm-up", "1")),
 )

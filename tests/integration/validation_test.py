@@ -45,7 +45,8 @@ class Validation(ProgramTest):
             self.assertEqual(values.tobytes(), validated[name].tobytes(), name)
 
     def test_early_stop_writes_the_model_of_the_best_epoch(self):
-        settings = ("-alpha", "0.05", "-e", "200", *SPLIT, "--early-stop", "ndcg@10", "--patience", "4", "--metrics-at", "5")
+        settings = ("-alpha", "0.05", "-e", "200", *SPLIT, "--early-stop", "ndcg@10", "--early-stop-from", "0", "--patience", "4",
+                    "--metrics-at", "5")
         done = self.train(*settings)
         found = reports(done.stderr)
         self.assertLess(found[-1][0], 200)
@@ -60,6 +61,15 @@ class Validation(ProgramTest):
         self.assertEqual(reports(again.stderr), [])  # that run has ended
         more = self.train(*settings[:-4], "--patience", "6", "--metrics-at", "5", "--resume")
         self.assertEqual(reports(more.stderr)[0][0], best + 1)
+
+    def test_a_plateau_at_the_beginning_does_not_end_the_run(self):
+        # Nothing is ever better by 1 than the first.
+        settings = (*SPLIT, "--early-stop", "ndcg@10", "--patience", "2", "--min-delta", "1")
+        for more, ends_after in (((), 6), (("--early-stop-from", "0"), 3), (("--warm-up", "7.5"), 8),
+                                 (("--rate-schedule", "cosine"), 16), (("--validate-every", "4"), 12)):
+            done = self.train("-e", "21", *settings, *more, "--force")
+            self.assertEqual(reports(done.stderr)[-1][0], ends_after, more)
+            self.assertEqual(model_arrays(self.path("model.nc"))[1]["norn_epoch"], reports(done.stderr)[0][0])
 
     @unittest.skipIf(RANKS is None, "needs mpirun")
     def test_the_same_bytes_and_words_on_any_number_of_ranks(self):
@@ -122,6 +132,7 @@ class Validation(ProgramTest):
                 (("--validation-split", "1"), "--validation-split 1 is out of range: it must be at least 0 and below 1"),
                 ((*SPLIT, "--validation-input", "test.nc"), "--validation-split holds back a part of the training data"),
                 (("--validation-output", "test.nc"), "--validation-output needs --validation-input; give that too"),
+                ((*SPLIT, "--early-stop-from", "1.5"), "--early-stop-from 1.5 is out of range: it must be from 0 to 1"),
                 ((*SPLIT, "--patience", "0"), "--patience 0 is out of range: it must be at least 1"),
                 ((*SPLIT, "--metrics-at", "10;20"), "--metrics-at: \"10;20\" is no list of numbers from 1 on; write for example")):
             self.fail_with(2, message, *base, *wrong)

@@ -102,6 +102,11 @@ inline void expect_equal(const NetworkDescriptor& a, const NetworkDescriptor& b)
   EXPECT_EQ(a.training.rate, b.training.rate);
   EXPECT_EQ(a.training.batch, b.training.batch);
   EXPECT_EQ(a.training.epochs, b.training.epochs);
+  EXPECT_EQ(a.training.last_epoch, b.training.last_epoch);
+  EXPECT_EQ(a.training.refit, b.training.refit);
+  EXPECT_EQ(a.training.schedule.kind, b.training.schedule.kind);
+  EXPECT_EQ(a.training.schedule.warm_up, b.training.schedule.warm_up);
+  EXPECT_EQ(a.training.validation.stop_from, b.training.validation.stop_from);
   EXPECT_EQ(a.training.lambda, b.training.lambda);
   EXPECT_EQ(a.training.lambda1, b.training.lambda1);
   EXPECT_EQ(a.training.seed, b.training.seed);

@@ -38,6 +38,9 @@ class RandomDescriptor {
     if (sometimes()) d.training.rate = number(1e-8f, 1);
     if (sometimes()) d.training.batch = count();
     if (sometimes()) d.training.epochs = count();
+    if (sometimes()) d.training.last_epoch = count();
+    if (sometimes()) d.training.refit = true;
+    if (sometimes()) d.training.validation.stop_from = 0.5f;
     if (sometimes()) d.training.lambda = number(0, 1);
     if (sometimes()) d.training.lambda1 = number(0, 1e-30f);
     if (sometimes()) d.training.seed = random_();
@@ -167,7 +170,8 @@ TEST(DescriptorWriter, ShippedNetworksReadBackEqual) {
   EXPECT_GE(files.size(), 7u);
   for (const fs::path& file : files) {
     SCOPED_TRACE(file.string());
-    const NetworkDescriptor read = read_network_json(file);
+    const RecipeSource data{[](const std::string&) { return RecipeFacts{900, 5000, 30000}; }, {}};
+    const NetworkDescriptor read = read_network_json(file, {}, &data);
     expect_equal(parse_network_json(to_json(read), "written"), read);
   }
 }

@@ -47,11 +47,8 @@ int run_gradient_check(const TrainerOptions& options, MpiSession& session) {
   for (const std::string& name : prepare_gradient_check(start.network))
     console.info(
         fmt::format("left out, because gradients are compared with the cost alone: {}", name));
-  const DataBinding data(
-      start.network,
-      {options.inputs, options.outputs.empty() ? options.inputs : options.outputs,
-       parse_bytes("--data-memory", options.data_memory), start.where},
-      DataBinding::Layers::inputs_and_outputs);
+  const DataBinding data(start.network, data_sources(options, start.where),
+                         DataBinding::Layers::inputs_and_outputs);
   fit_batch(start, options, data.examples(), console);
   Graph graph = make_graph(start.network, data.shapes(), start.where);
   require_runnable(graph, Use::training, start.where);

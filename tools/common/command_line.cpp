@@ -171,6 +171,11 @@ void CommandLine::apply(const Values& values, const std::vector<std::string>& re
   std::vector<Problem> problems = unknown_words(rest);
   std::vector<std::string> missing;
   bool alone = false;
+  const auto is_spared = [&](const Option& option) {
+    for (std::size_t i = 0; i < options_.size(); ++i)
+      if (options_[i].spares == option.name && !values[i].empty()) return true;
+    return false;
+  };
   for (std::size_t i = 0; i < options_.size(); ++i) {
     const Option& option = options_[i];
     if (values[i].size() > 1 && !option.repeatable && !option.value.empty()) {
@@ -195,7 +200,7 @@ void CommandLine::apply(const Values& values, const std::vector<std::string>& re
     const bool meant = std::any_of(problems.begin(), problems.end(), [&](const Problem& problem) {
       return problem.suggestion() == option.name;
     });
-    if (option.required && values[i].empty() && !meant)
+    if (option.required && values[i].empty() && !meant && !is_spared(option))
       missing.push_back(option.flag.empty() ? option.name
                                             : fmt::format("{} ({})", option.name, option.flag));
   }

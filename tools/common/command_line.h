@@ -27,6 +27,7 @@ struct Option {
   std::string bare_value;          ///< not empty: `--name` alone means `--name=bare_value`
   std::vector<std::string> words;  ///< what a choice is between
   bool stands_alone = false;       ///< where it is given, nothing else is required
+  std::string spares;              ///< an option that need not be given then, though it is required
   std::function<void(const std::string& value)> set;
 };
 

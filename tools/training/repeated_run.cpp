@@ -82,7 +82,7 @@ TrainingStart start_repeated(const RunRecord& recorded, const TrainerOptions& op
         "--repeat makes the run again as it was, and an option of this command line changes its "
         "training; leave one of them out");
   const OriginRecord& origin = recorded.origin;
-  if (origin.from == From::descriptor) return start;
+  if (!origin.has_file_of_weights()) return start;
   rank_0_alone(communicator, [&] { require_origin(origin, file); });
   start.weights = origin.file;
   start.info = open_model_info(origin.file, communicator);

@@ -52,9 +52,10 @@ void fill_in(const NetworkDescriptor& trained, Index examples, NetworkDescriptor
   }
 }
 
-NetworkDescriptor read_config(const fs::path& config) {
-  return begins_as_netcdf(config) ? read_model_info(TensorFileReader(config)).network
-                                  : read_network_json(config);
+NetworkDescriptor read_config(const TrainerOptions& options, Console& console) {
+  return begins_as_netcdf(options.config)
+             ? read_model_info(TensorFileReader(options.config)).network
+             : read_descriptor(options, options.config.string(), console);
 }
 
 // Each of them on one line, the option that changes it where there is one.
@@ -132,18 +133,22 @@ void compare_descriptor(const TrainingStart& start, const TrainerOptions& option
                         Console& console) {
   constexpr std::size_t kMostLines = 20;
   if (console.rank() != 0 || !fs::exists(options.config)) return;
+  Console nobody("trainer", 1, LogLevel::warning);  // rank 0 has said it
   NetworkDescriptor network;
   try {
-    network = read_config(options.config);
+    network = read_config(options, nobody);
   } catch (const Error& error) {
     console.warning(fmt::format(
         "--config is not looked at when a run is resumed, and has errors: {}", error.what()));
     return;
   }
-  Console nobody("trainer", 1, LogLevel::warning);  // rank 0 has said it
   options.apply_to(network.training, nobody);
   if (!options.shuffle.empty()) network.shuffle = options.shuffle == "yes";
   fill_in(start.network, examples, network);
+  if (start.is_refit()) {  // what validation has settled
+    network.training.last_epoch = start.network.training.last_epoch;
+    network.training.validation = start.network.training.validation;
+  }
   std::vector<std::string> lines = differences(values_of(network), values_of(start.network));
   if (lines.size() > kMostLines) {
     const std::size_t more = lines.size() - kMostLines;

@@ -70,6 +70,7 @@ void RunFolder::begin(RunRecord record, const TrainingState& state) {
     fs::remove(folder_ / kRunRecord, ignored);
     remove_boards(folder_);
     make_log();
+    earlier_ = Earlier::continued;  // by the next part of this run
   }
   start_ = Clock::now();
   epoch_ = state.epoch + (state.batch > 0 ? 1 : 0);

@@ -16,8 +16,9 @@ namespace fs = std::filesystem;
 using From = OriginRecord::From;
 
 constexpr int kFormat = 1;
-constexpr std::array<std::pair<From, const char*>, 3> kOrigins = {
+constexpr std::array<std::pair<From, const char*>, 4> kOrigins = {
     {{From::descriptor, "descriptor"},
+     {From::recipe, "recipe"},
      {From::weights, "weights"},
      {From::checkpoint, "checkpoint"}}};
 
@@ -128,7 +129,7 @@ OriginRecord read_origin(const RecordReader& reader) {
   }
   if (!known) reader.fail("from");
   origin.file = reader.text(value, "file");
-  if (origin.from != From::descriptor) origin.checksum = reader.text(value, "checksum");
+  if (origin.has_file_of_weights()) origin.checksum = reader.text(value, "checksum");
   return origin;
 }
 

@@ -25,11 +25,14 @@ std::vector<DataSetRecord> record_sets(const DataBinding& data);
 
 /// Where a run began.
 struct OriginRecord {
-  /// A descriptor's initial weights, a model's weights, or a checkpoint of another run.
-  enum class From { descriptor, weights, checkpoint };
+  /// Initial weights of a descriptor or of a recipe, a model's weights, or a checkpoint of another
+  /// run.
+  enum class From { descriptor, recipe, weights, checkpoint };
   From from = From::descriptor;
-  std::filesystem::path file;  ///< absolute
+  std::filesystem::path file;  ///< absolute; of a recipe its name
   std::string checksum;        ///< of the file; of a descriptor none: it is in the record
+
+  bool has_file_of_weights() const { return from == From::weights || from == From::checkpoint; }
 };
 
 struct RunRecord {

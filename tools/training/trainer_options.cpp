@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/kernels/named_variant.h"
+#include "norn/nn/recipe.h"
 
 #include <cmath>
 #include <variant>
@@ -59,6 +60,15 @@ void add_data_options(TrainerOptions& options, CommandLine& line) {
   line.option("--config", "-c", "FILE", options.config,
               "network descriptor (JSON), or a model (.nc) to go on from with its weights")
       .required = true;
+  Option& recipe = line.choice(
+      "--recipe", "", recipe_names(), options.recipe,
+      "instead of --config: a network whose size, rate, length and the rest follow from the data "
+      "(docs/recipes.md)");
+  recipe.spares = "--config";
+  Option& print = line.toggle("--print-recipe", "", options.print_recipe,
+                              "print the complete descriptor that would be trained, for --config, "
+                              "and exit");
+  print.spares = "--model";
   Option& input =
       line.option("--input", "-i", "FILE", options.inputs, "NetCDF data sets of the input layers");
   input.required = true;
@@ -86,6 +96,9 @@ void add_training_options(TrainerOptions& options, CommandLine& line) {
   line.option("--epochs", "-e", "N", options.epochs,
               "passes over the data; 0: writes the initial model")
       .default_text = fmt::format("{}", defaults.epochs);
+  line.option("--last-epoch", "", "N", options.last_epoch,
+              "end after epoch N, with the rates of a run of --epochs")
+      .default_text = "the last of --epochs";
   line.option("--rate", "-alpha", "X", options.rate, "learning rate").default_text =
       fmt::format("{:g}", defaults.rate);
   line.option("--lambda", "-lambda", "X", options.lambda, "L2 regularisation").default_text =
@@ -200,11 +213,32 @@ void TrainerOptions::check_plan() const {
         "describe your nodes as configs/machines/cpu_cluster.json does");
 }
 
+void TrainerOptions::check_recipe() const {
+  if (!recipe.empty() && !config.empty())
+    throw UsageError(fmt::format(
+        "--recipe {} makes the descriptor that --config names: give one of the two; a descriptor "
+        "with \"Recipe\": \"{}\" gives what it does not say itself",
+        recipe, recipe));
+  if (!recipe.empty() && !cdl.empty())
+    throw UsageError(
+        "--recipe does not go with --cdl, whose file names a network; give one of them");
+  if (print_recipe && plan)
+    throw UsageError("--print-recipe prints a descriptor and --plan a plan: give one of the two");
+  if (validation.refit && last_epoch)
+    throw UsageError(
+        "--refit ends after the epoch that validation chooses and --last-epoch after one that is "
+        "given: give one of the two");
+}
+
 void TrainerOptions::check_repeat() const {
   if (repeat.empty()) return;
   const std::pair<const char*, bool> settings[] = {
       {"--cdl", !cdl.empty()},
       {"--config", !config.empty()},
+      {"--recipe", !recipe.empty()},
+      {"--last-epoch", last_epoch.has_value()},
+      {"--refit", validation.refit},
+      {"--early-stop-from", validation.stop_from.has_value()},
       {"--batch", batch.has_value()},
       {"--epochs", epochs.has_value()},
       {"--rate", rate.has_value()},
@@ -245,6 +279,7 @@ void TrainerOptions::take(const RunRecord& recorded) {
 void TrainerOptions::check() const {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   require_positive("--batch", batch);
+  require_positive("--last-epoch", last_epoch);
   require_range("--rate", rate, kInfinity);
   require_range("--lambda", lambda, kInfinity);
   require_range("--lambda1", lambda1, kInfinity);
@@ -264,6 +299,7 @@ void TrainerOptions::check() const {
   validation.check();
   run.check();
   check_plan();
+  check_recipe();
   if (doctor_format != "table" && !doctor)
     throw UsageError("--doctor-format json belongs to --doctor; give that too, or leave it out");
   if (doctor && plan)
@@ -278,6 +314,12 @@ std::filesystem::path TrainerOptions::checkpoint_base() const {
   return checkpoint_name.string() + ".nc";
 }
 
+std::filesystem::path TrainerOptions::refit_base() const {
+  std::filesystem::path base = checkpoint_base();
+  base.replace_filename(base.stem().string() + ".refit" + base.extension().string());
+  return base;
+}
+
 DataOnGpu TrainerOptions::data_place() const {
   return data_on_gpu == "yes"  ? DataOnGpu::yes
          : data_on_gpu == "no" ? DataOnGpu::no
@@ -287,6 +329,8 @@ DataOnGpu TrainerOptions::data_place() const {
 void TrainerOptions::apply_to(TrainingDescriptor& training, Console& console) const {
   if (batch) training.batch = *batch;
   if (epochs) training.epochs = *epochs;
+  if (last_epoch) training.last_epoch = *last_epoch;
+  if (validation.refit) training.refit = true;
   if (rate) training.rate = *rate;
   if (lambda) training.lambda = *lambda;
   if (lambda1) training.lambda1 = *lambda1;

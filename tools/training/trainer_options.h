@@ -23,6 +23,8 @@ struct TrainerOptions {
   CommandKind command = CommandKind::train;
   std::vector<std::string> cdl_notes;  ///< remarks on it
   std::filesystem::path config;
+  std::string recipe;         ///< instead of a descriptor; empty: none
+  bool print_recipe = false;  ///< print the descriptor of the run, and nothing else
   std::vector<std::filesystem::path> inputs;
   std::vector<std::filesystem::path> outputs;
   std::filesystem::path model;
@@ -31,6 +33,7 @@ struct TrainerOptions {
   // Not given: the descriptor's "Training" block, or the built-in defaults.
   std::optional<Index> batch;
   std::optional<Index> epochs;
+  std::optional<Index> last_epoch;
   std::optional<float> rate;
   std::optional<float> lambda;
   std::optional<float> lambda1;
@@ -68,11 +71,15 @@ struct TrainerOptions {
   void check() const;
   DataOnGpu data_place() const;
   /// Whether the run's data and origin are to be read for their checksums.
-  bool records() const { return !plan && !(run_dir.empty() && repeat.empty()); }
+  bool records() const { return !only_shows() && !(run_dir.empty() && repeat.empty()); }
   /// With --repeat: takes from the record what was not given.
   void take(const RunRecord& recorded);
   /// The name that those of checkpoints are made of.
   std::filesystem::path checkpoint_base() const;
+  /// The same of the part of a run that trains on everything, after validation chose the length.
+  std::filesystem::path refit_base() const;
+  /// The descriptor is all that the run is for.
+  bool only_shows() const { return plan || print_recipe; }
   /// Whether the plan is for a machine that is described, or on several ranks for their links.
   bool plans_machine() const { return plan && (plan_ranks || !machine.empty()); }
   /// Puts the settings that were given into the descriptor; those that have no effect with its
@@ -81,6 +88,7 @@ struct TrainerOptions {
 
  private:
   void check_plan() const;
+  void check_recipe() const;
   void check_repeat() const;
 };
 

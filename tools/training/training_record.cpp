@@ -58,7 +58,7 @@ RunFacts training_facts(const TrainerOptions& options, const Network& network,
   facts.resumed = start.resumed;
   facts.epoch = start.state.epoch;
   facts.step = start.state.step;
-  facts.epochs = training.epochs;
+  facts.epochs = training.epochs_made();
   facts.batch = training.batch;
   facts.examples = data.examples();
   facts.weights = weights;
@@ -82,6 +82,11 @@ JsonValue versions_record() {
 
 OriginRecord training_origin(const TrainerOptions& options, const TrainingStart& start) {
   OriginRecord origin;
+  if (!start.weights && !options.recipe.empty()) {
+    origin.from = OriginRecord::From::recipe;
+    origin.file = options.recipe;
+    return origin;
+  }
   if (!start.weights) {
     origin.file = fs::absolute(options.config);
     return origin;

@@ -74,22 +74,36 @@ class TrainingRun {
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
     std::vector<RunLock> locks;  // until all is written
-    if (!options_.plan)
+    if (!options_.only_shows()) {
       rank_0_alone(*communicator, [&] { locks = take_model_path(options_, console_); });
-    if (!options_.plan) folder_.open(options_.run_dir, earlier_run(), console_);
+      folder_.open(options_.run_dir, earlier_run(), console_);
+    }
     const OutputGuard guard(options_.model);
     TrainingStart start = repeated_ ? start_repeated(*repeated_, options_, *communicator, console_)
                                     : start_training(options_, *communicator, console_);
+    if (options_.print_recipe) {
+      if (session_.rank() == 0) std::fputs(to_json(start.network).c_str(), stdout);
+      return 0;
+    }
+    const int code = run_from(start, *communicator);
+    if (code != 0 || !validated_) return code;
+    console_.info(fmt::format("training on everything for {}, as many as validation chose",
+                              counted(best_epoch_, "epoch")));
+    TrainingStart refit = start_refit(std::move(*validated_), best_epoch_, start.where);
+    return run_from(refit, *communicator);
+  }
+
+ private:
+  // Opens the data and trains; or plans, and does no more.
+  int run_from(TrainingStart& start, Communicator& communicator) {
     // Data sets may come to stand in its memory, so it outlives them.
     std::unique_ptr<Runtime> runtime;
-    DataSources sources{options_.inputs,
-                        options_.outputs.empty() ? options_.inputs : options_.outputs, data_memory_,
-                        start.where};
-    DataBinding data(start.network, sources, DataBinding::Layers::inputs_and_outputs);
-    read_record(start, data, *communicator);
-    take_sets(start, data, *communicator);
+    DataBinding data(start.network, data_sources(options_, start.where),
+                     DataBinding::Layers::inputs_and_outputs);
+    read_record(start, data, communicator);
+    take_sets(start, data, communicator);
     const RunValidation validation = open_validation(options_, start.network, data);
-    read_validation_record(validation, *communicator);
+    read_validation_record(validation, communicator);
     settle_batch(start, data.examples());
     Graph graph = make_graph(start.network, data.shapes(), start.where);
     require_runnable(graph, Use::training, start.where);
@@ -100,22 +114,21 @@ class TrainingRun {
       plan_machine(plan_settings(graph, data, validation.view()), graph);
       return 0;
     }
-    runtime = options_.run.make_runtime(*communicator);
-    const Context context = runtime->context(*communicator, console_.log());
+    runtime = options_.run.make_runtime(communicator);
+    const Context context = runtime->context(communicator, console_.log());
     if (plan(plan_settings(graph, data, validation.view()), graph, data, *runtime, context))
       return 0;
     Network network(std::move(graph), data.shapes(), context, start.network.training.batch,
                     Pass::training);
     load(start, data, network);
-    if (options_.force && session_.rank() == 0) {
-      remove_checkpoints(options_.model);
-      remove_checkpoints(options_.checkpoint_base());
-    }
+    if (options_.force && !start.is_refit() && session_.rank() == 0)
+      for (const fs::path& base :
+           {options_.model, options_.checkpoint_base(), options_.refit_base()})
+        remove_checkpoints(base);
     return train_and_save(network, data, start, {options_.verify, runtime->description()},
                           validation.view());
   }
 
- private:
   // What a plan depends on wherever it is for.
   PlanSettings plan_settings(const Graph& graph, const DataBinding& data,
                              const Validation& validation) const {
@@ -332,15 +345,15 @@ class TrainingRun {
 
   int train_and_save(Network& network, const DataBinding& data, const TrainingStart& start,
                      const Verification& verification, const Validation& validation) {
-    const std::int64_t epochs = network.descriptor().training.epochs;
+    const std::int64_t epochs = network.descriptor().training.epochs_made();
     TrainingState state = start.state;
     if (start.resumed && state.epoch >= epochs)
       console_.warning(
           fmt::format("all {} epochs are done already; give --epochs for more", epochs));
     const Index first = state.epoch * data.examples() + state.epoch_examples;
-    const CheckpointPolicy policy{options_.model, options_.checkpoint_epochs,
-                                  options_.checkpoint_minutes, options_.keep,
-                                  options_.checkpoint_base()};
+    const CheckpointPolicy policy{
+        options_.model, options_.checkpoint_epochs, options_.checkpoint_minutes, options_.keep,
+        start.is_refit() ? options_.refit_base() : options_.checkpoint_base()};
     begin_record(network, data, start, verification.device);
     folder_.begin(record_, state);
     TrainingEnd end;
@@ -368,6 +381,11 @@ class TrainingRun {
     save_model(options_.model, network, state);
     remove_best_model();
     if (validation.data->data) tell_best(end, state, network.descriptor().training.validation);
+    if (network.descriptor().training.refits_later()) {
+      validated_ = network.descriptor();
+      best_epoch_ = state.search.best_epoch;
+      return 0;
+    }
     const std::string checksum = model_checksum(network.context().communicator);
     folder_.end(end == TrainingEnd::early_stopped ? "early_stop" : "completed", last,
                 options_.model, checksum);
@@ -398,6 +416,8 @@ class TrainingRun {
   RunFolder& folder_;
   std::int64_t data_memory_ = 0;
   Index weights_ = 0;
+  std::optional<NetworkDescriptor> validated_;  // of a run that chose the length of the next
+  std::int64_t best_epoch_ = 0;
   std::optional<RunRecord> repeated_;  // the run that is made again
   RunRecord record_;                   // rank 0's, of this one
 };

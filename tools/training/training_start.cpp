@@ -5,6 +5,8 @@
 #include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
 #include "norn/base/files.h"
+#include "norn/base/text.h"
+#include "norn/engine/data_names.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/descriptor_json.h"
 #include "norn/nn/graph.h"
@@ -21,9 +23,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The newest of the model's and, where they have a name of their own, of the checkpoints'.
+bool is_refit_model(const fs::path& path) {
+  const TrainingDescriptor& training = read_model_info(TensorFileReader(path)).network.training;
+  return training.refit && training.last_epoch > 0;
+}
+
+// The newest of the model's and, where they have a name of their own, of the checkpoints'. What was
+// trained on everything comes after what chose the length.
 std::optional<fs::path> newest_checkpoint(const TrainerOptions& options, const Log& log) {
   const auto by_model = find_checkpoint(options.model, log);
+  if (by_model == options.model && is_refit_model(*by_model)) return by_model;
+  if (const auto refit = find_checkpoint(options.refit_base(), log)) return refit;
   if (options.checkpoint_base() == options.model) return by_model;
   const auto by_name = find_checkpoint(options.checkpoint_base(), log);
   if (!by_model || !by_name) return by_model ? by_model : by_name;
@@ -44,7 +54,8 @@ std::string choose_checkpoint(const TrainerOptions& options, Communicator& commu
   rank_0_alone(communicator, [&] {
     if (const auto found = newest_checkpoint(options, console.log()))
       chosen = found->string();
-    else if (has_checkpoints(options.model) || has_checkpoints(options.checkpoint_base()))
+    else if (has_checkpoints(options.model) || has_checkpoints(options.checkpoint_base()) ||
+             has_checkpoints(options.refit_base()))
       throw DataError(
           fmt::format("{}: neither the model nor a checkpoint of it is whole and can be resumed "
                       "from; restore one of them, or start anew with --force instead of --resume",
@@ -73,6 +84,10 @@ TrainingStart resume_from(const fs::path& path, const TrainerOptions& options, C
   const TrainingDescriptor before = start.network.training;
   TrainingDescriptor& now = start.network.training;
   options.apply_to(now, console);
+  if (before.refit && before.last_epoch > 0) {  // nothing is validated any more
+    now.validation = before.validation;
+    now.last_epoch = before.last_epoch;
+  }
   const auto require_same = [&](bool same, const char* option, const std::string& value) {
     if (!same)
       throw UsageError(
@@ -91,7 +106,7 @@ TrainingStart resume_from(const fs::path& path, const TrainerOptions& options, C
   require_same(now.optimizer.index() == before.optimizer.index(), "--optimizer",
                std::string(name_of(before.optimizer)));
   console.info(fmt::format("resuming from {}: {} of {} epochs done", path.string(),
-                           start.state.epoch, now.epochs));
+                           start.state.epoch, now.epochs_made()));
   return start;
 }
 
@@ -112,8 +127,9 @@ std::vector<RunLock> take_model_path(const TrainerOptions& options, Console& con
   if (options.checkpoint_base() != options.model) bases.push_back(options.checkpoint_base());
   for (const fs::path& base : bases) const AtomicFile writable(base);
   std::vector<RunLock> locks;
+  for (const fs::path& base : bases) locks.emplace_back(base, patience, console);
+  bases.push_back(options.refit_base());
   for (const fs::path& base : bases) {
-    locks.emplace_back(base, patience, console);
     for (const fs::path& path : remove_abandoned_files(base))
       console.info(fmt::format("removed {}, which a run that was killed left", path.string()));
   }
@@ -131,6 +147,29 @@ std::vector<RunLock> take_model_path(const TrainerOptions& options, Console& con
   return locks;
 }
 
+NetworkDescriptor read_descriptor(const TrainerOptions& options, const std::string& where,
+                                  Console& console) {
+  const DataSources sources = data_sources(options, where);
+  const auto facts_of = [&](const std::string& dataset) { return recipe_facts(dataset, sources); };
+  const RecipeSource data{facts_of, {options.batch, options.epochs, {}}};
+  NetworkDescriptor network;
+  if (options.recipe.empty()) {
+    network = read_network_json(
+        options.config, [&console](const std::string& note) { console.warning(note); }, &data);
+    check_network(network, options.config.string());
+  } else {
+    network =
+        make_recipe(recipe_named(options.recipe).value(), facts_of(kAutoDataset), data.wishes);
+    console.info(
+        fmt::format("recipe {}: {} hidden units, batch {}, rate {:g}, {}; --print-recipe "
+                    "shows all of it",
+                    options.recipe, network.find("Hidden")->units(), network.training.batch,
+                    network.training.rate, counted(network.training.epochs, "epoch")));
+  }
+  name_data_sets(network, sources);
+  return network;
+}
+
 TrainingStart start_training(const TrainerOptions& options, Communicator& communicator,
                              Console& console) {
   if (!options.resume.empty()) {
@@ -143,25 +182,47 @@ TrainingStart start_training(const TrainerOptions& options, Communicator& commun
     console.info(fmt::format("no checkpoint of {} yet: starting from the beginning",
                              options.model.string()));
   }
-  if (!path_exists(options.config))
+  if (options.recipe.empty() && !path_exists(options.config))
     throw UsageError(
         fmt::format("--config: the file {} does not exist; name a network "
                     "descriptor (JSON) or a model",
                     options.config.string()));
   TrainingStart start;
-  start.where = options.config.string();
-  if (begins_as_netcdf(options.config)) {
+  start.where = options.recipe.empty() ? options.config.string() : "--recipe " + options.recipe;
+  if (options.recipe.empty() && begins_as_netcdf(options.config)) {
+    if (options.validation.refit)
+      throw UsageError(
+          fmt::format("--refit begins anew, and {} is a model with weights of its own; give the "
+                      "descriptor that "
+                      "it was made of, or a recipe",
+                      options.config.string()));
     start.weights = options.config;
     start.info = open_model_info(options.config, communicator);
     start.info->has_training_state = false;  // its weights alone
     start.network = start.info->network;
+    start.network.training.refit = false;
+    start.network.training.last_epoch = 0;
+    name_data_sets(start.network, data_sources(options, start.where));
   } else {
-    start.network = read_network_json(
-        options.config, [&console](const std::string& note) { console.warning(note); });
-    check_network(start.network, start.where);
+    start.network = read_descriptor(options, start.where, console);
   }
   options.apply_to(start.network.training, console);
   if (!options.shuffle.empty()) start.network.shuffle = options.shuffle == "yes";
+  return start;
+}
+
+DataSources data_sources(const TrainerOptions& options, const std::string& where) {
+  return {options.inputs, options.outputs.empty() ? options.inputs : options.outputs,
+          parse_bytes("--data-memory", options.data_memory), where};
+}
+
+TrainingStart start_refit(NetworkDescriptor network, std::int64_t epoch, const std::string& where) {
+  TrainingStart start;
+  start.where = where;
+  start.network = std::move(network);
+  TrainingDescriptor& training = start.network.training;
+  training.last_epoch = epoch;
+  training.validation = {};
   return start;
 }
 

@@ -29,6 +29,19 @@ int layer_to_rank(const NetworkDescriptor& network) {
   return chosen;
 }
 
+// Before the length is chosen there must be something to choose it by.
+void require_refit(const TrainingDescriptor& training) {
+  if (!training.refits_later()) return;
+  const ValidationDescriptor& asked = training.validation;
+  if (asked.split == 0.0f)
+    throw UsageError(
+        "--refit needs a part of the training data to choose the length by; give "
+        "--validation-split 0.1");
+  if (asked.early_stop.empty() && asked.keep_best.empty())
+    throw UsageError(
+        "--refit needs a metric to choose the length by; give --keep-best, or --early-stop");
+}
+
 void require_no_wishes(const ValidationDescriptor& asked) {
   const char* needed =
       "needs data to validate with; give --validation-split 0.1, or --validation-input";
@@ -44,6 +57,7 @@ RunValidation open_validation(const TrainerOptions& options, const NetworkDescri
                               DataBinding& training) {
   RunValidation validation;
   const ValidationDescriptor& asked = network.training.validation;
+  require_refit(network.training);
   const ValidationOptions& given = options.validation;
   if (given.inputs.empty() && asked.split == 0.0f) {
     require_no_wishes(asked);

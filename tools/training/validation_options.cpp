@@ -51,12 +51,19 @@ void ValidationOptions::add_to(CommandLine& line) {
               "ndcg@20; none: not by the descriptor's");
   line.option("--patience", "", "N", patience, "validations without a better value before that")
       .default_text = fmt::format("{}", defaults.patience);
+  line.option("--early-stop-from", "", "X", stop_from,
+              "share of the epochs before which the run is not ended early, nor in the warm-up")
+      .default_text = "0.25; with the rate schedule Cosine 0.75";
   line.option("--min-delta", "", "X", min_delta, "a better value is better by more than this")
       .default_text = fmt::format("{:g}", defaults.min_delta);
   line.option("--keep-best", "", "METRIC", keep_best,
               "make all epochs, but keep the best model instead of the last one; without a metric "
               "by ndcg at the first K")
       .bare_value = "auto";
+  line.toggle(
+      "--refit", "", refit,
+      "with --validation-split: after the run train on everything from the beginning, up to "
+      "the epoch whose model was the best, with the rates that it had; implies --keep-best");
 }
 
 void ValidationOptions::check() const {
@@ -76,6 +83,14 @@ void ValidationOptions::check() const {
   if (min_delta && !(*min_delta >= 0.0f))
     throw UsageError(
         fmt::format("--min-delta {:g} is out of range: it must be at least 0", *min_delta));
+  if (stop_from && !(*stop_from >= 0.0f && *stop_from <= 1.0f))
+    throw UsageError(
+        fmt::format("--early-stop-from {:g} is out of range: it must be from 0 to 1", *stop_from));
+  if (refit && !inputs.empty())
+    throw UsageError(
+        "--refit adds what was held back of the training data, and --validation-input names data "
+        "that are none of them: the best model is trained on everything already; leave --refit "
+        "out");
   check_with("--metrics-at", metrics_at, parse_metrics_at);
   check_with("--early-stop", early_stop, parse_watched_metric);
   if (keep_best != "auto") check_with("--keep-best", keep_best, parse_watched_metric);
@@ -90,10 +105,12 @@ void ValidationOptions::apply_to(ValidationDescriptor& validation) const {
   if (!early_stop.empty()) validation.early_stop = early_stop == kNone ? "" : early_stop;
   if (patience) validation.patience = *patience;
   if (min_delta) validation.min_delta = *min_delta;
+  if (stop_from) validation.stop_from = *stop_from;
   if (keep_best == kNone) validation.keep_best.clear();
-  if (keep_best.empty() || keep_best == kNone) return;
+  const bool implied = refit && keep_best.empty() && validation.keep_best.empty();
+  if ((keep_best.empty() && !implied) || keep_best == kNone) return;
   validation.keep_best =
-      keep_best != "auto" ? keep_best
+      keep_best != "auto" && !implied ? keep_best
       : !validation.early_stop.empty()
           ? validation.early_stop
           : fmt::format("ndcg@{}", parse_metrics_at(validation.metrics_at).front());

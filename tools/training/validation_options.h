@@ -25,6 +25,8 @@ struct ValidationOptions {
   std::string keep_best;  ///< "auto": by the metric that is watched anyway
   std::optional<Index> patience;
   std::optional<float> min_delta;
+  std::optional<float> stop_from;
+  bool refit = false;  ///< of the run as a whole
 
   void add_to(CommandLine& line);
   /// Throws UsageError for values that no run can have.

@@ -6,6 +6,7 @@
 #include "norn/kernels/update_rule.h"
 #include "norn/nn/input_weighting.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
@@ -114,7 +115,8 @@ struct ValidationDescriptor {
   std::string early_stop;         ///< the metric that stops the run; empty: none
   std::string keep_best;          ///< the metric by which the best model is the result; empty: none
   Index patience = 5;             ///< validations without improvement before the run stops
-  float min_delta = 0.0f;         ///< what counts as one must be larger
+  std::optional<float> stop_from;  ///< share of the epochs before which it does not stop
+  float min_delta = 0.0f;          ///< what counts as one must be larger
 };
 
 enum class RateKind { constant, step, cosine, plateau };
@@ -134,13 +136,20 @@ struct TrainingDescriptor {
   UpdateRule optimizer = Sgd{};
   float rate = 0.025f;  ///< alpha
   Index batch = 1024;
-  Index epochs = 40;
+  Index epochs = 40;       ///< that the schedule is for
+  Index last_epoch = 0;    ///< after which the run ends all the same; 0: all epochs
+  bool refit = false;      ///< last_epoch is, or is to be, the best of a validated run
   float lambda = 0.0001f;  ///< L2 regularisation
   float lambda1 = 0.0f;    ///< L1 regularisation
   std::uint64_t seed = 12134;
   RateSchedule schedule;
   float clip_gradient = 0.0f;  ///< elements of gradients are held within +-this; 0: off
   ValidationDescriptor validation;
+
+  /// The epochs that the run makes.
+  Index epochs_made() const { return last_epoch > 0 ? std::min(last_epoch, epochs) : epochs; }
+  /// Whether validation still has to choose the length.
+  bool refits_later() const { return refit && last_epoch == 0; }
 };
 
 struct NetworkDescriptor {

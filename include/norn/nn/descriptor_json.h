@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/nn/descriptor.h"
+#include "norn/nn/recipe.h"
 
 #include <filesystem>
 #include <functional>
@@ -17,11 +17,13 @@ namespace norn {
 ///   configs/x.json:14: layer "Hidden1": Activation "Tahn" is unknown; did you mean "Tanh"? Known:
 ///   ...
 /// in one UsageError. `source` names the text in messages; `note` receives remarks on accepted but
-/// odd spellings.
+/// odd spellings. `data`: for texts that name a "Recipe"; null: these are refused.
 NetworkDescriptor parse_network_json(const std::string& text, const std::string& source,
-                                     const std::function<void(const std::string&)>& note = {});
+                                     const std::function<void(const std::string&)>& note = {},
+                                     const RecipeSource* data = nullptr);
 NetworkDescriptor read_network_json(const std::filesystem::path& file,
-                                    const std::function<void(const std::string&)>& note = {});
+                                    const std::function<void(const std::string&)>& note = {},
+                                    const RecipeSource* data = nullptr);
 
 /// The descriptor as JSON that reads back to the same descriptor.
 std::string to_json(const NetworkDescriptor& network);
