@@ -114,7 +114,25 @@ TEST_F(AutoDataSets, TellRecipesOfTheOutputs) {
     EXPECT_EQ(facts.width, 9);
     EXPECT_EQ(facts.entries, 3);
   }
-  EXPECT_THROW(recipe_facts("nothing", sources), DataError);
+}
+
+TEST_F(AutoDataSets, ThatAreDenseHaveNoRecipe) {
+  DatasetInfo info;
+  info.name = "a_output";
+  info.extent[0] = 2;
+  info.type = ElementType::float32;
+  info.examples = info.unique_examples = 1;
+  DatasetWriter writer(folder_ / "dense.nc", {info});
+  writer.append_values(0, std::vector<float>{1.0f, 2.0f});
+  writer.commit();
+  try {
+    recipe_facts("a_output", {{folder_ / "dense.nc"}, {}});
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("dense.nc: data set \"a_output\" is dense, and recipes are for sparse "
+                          "ones; write a descriptor for it (docs/descriptor.md)"));
+  }
 }
 
 }  // namespace

@@ -80,19 +80,29 @@ class RecipeOptions(ProgramTest):
 
     def test_wrong_wishes_are_refused(self):
         base = ("trainer", "-i", "train.nc", "-n", "model.nc")
+        self.write("train.cdl", '{"Version": 0.2, "Network": "net.json", "Data": "train.nc", "Command": "Train", '
+                   '"TrainingParameters": {"Epochs": 1, "Results": "other.nc"}}')
         for wrong, message in (
                 ((), "--config (-c) is missing"),
                 (("--recipe", "tanh"), "--recipe: \"tanh\" is"),
-                (("--recipe", "sigmoid", "-c", "net.json"), "--recipe sigmoid makes the descriptor that --config names: give one"),
-                (("--recipe", "sigmoid", "--print-recipe", "--plan"), "--print-recipe prints a descriptor and --plan a plan"),
+                (("--recipe", "sigmoid", "-c", "net.json"), "--recipe sigmoid makes the descriptor that --config names: give one "
+                 'of the two; a descriptor with "Recipe": "sigmoid" gives what it does not say itself'),
+                (("--recipe", "sigmoid", "--cdl", "train.cdl"), "--recipe does not go with --cdl, whose file names a network; give one "
+                 "of them"),
+                (("--recipe", "sigmoid", "--print-recipe", "--plan"), "--print-recipe prints a descriptor and --plan a plan: give one of "
+                 "the two"),
                 (("--recipe", "sigmoid", "--refit"), "--refit needs a part of the training data to choose the length by; give "
                  "--validation-split 0.1"),
                 (("--recipe", "sigmoid", "--refit", "--last-epoch", "3", "--validation-split", "0.1"), "--refit ends after the "
-                 "epoch that validation chooses and --last-epoch after one that is given"),
+                 "epoch that validation chooses and --last-epoch after one that is given: give one of the two"),
                 (("--recipe", "sigmoid", "--last-epoch", "0"), "--last-epoch 0 is out of range"),
                 (("--recipe", "sigmoid", "--refit", "--validation-input", "test.nc"), "--refit adds what was held back of the "
-                 "training data, and --validation-input names data that are none of them")):
+                 "training data, and --validation-input names data that are none of them: the best model is trained on everything "
+                 "already; leave --refit out")):
             self.fail_with(2, message, *base, *wrong)
+        self.write("net.json", '{"Recipe": "sigmoid", "Layers": [{"Name": "Output", "DataSet": "clicks"}]}')
+        self.fail_with(3, 'data set "clicks", which a recipe is to be made for, is in none of the files. They hold: gl_input, gl_output',
+                       *base, "-c", "net.json")
         self.write("net.json", '{"Training": {"Refit": true, "ValidationSplit": 0.2}, "Recipe": "sigmoid"}')
         self.fail_with(2, "--refit needs a metric to choose the length by; give --keep-best, or --early-stop", *base, "-c", "net.json")
         self.assertFalse(self.path("model.nc").exists())

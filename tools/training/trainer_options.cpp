@@ -214,14 +214,14 @@ void TrainerOptions::check_plan() const {
 }
 
 void TrainerOptions::check_recipe() const {
+  if (!recipe.empty() && !cdl.empty())
+    throw UsageError(
+        "--recipe does not go with --cdl, whose file names a network; give one of them");
   if (!recipe.empty() && !config.empty())
     throw UsageError(fmt::format(
         "--recipe {} makes the descriptor that --config names: give one of the two; a descriptor "
         "with \"Recipe\": \"{}\" gives what it does not say itself",
         recipe, recipe));
-  if (!recipe.empty() && !cdl.empty())
-    throw UsageError(
-        "--recipe does not go with --cdl, whose file names a network; give one of them");
   if (print_recipe && plan)
     throw UsageError("--print-recipe prints a descriptor and --plan a plan: give one of the two");
   if (validation.refit && last_epoch)
