@@ -74,14 +74,16 @@ TEST(Explain, ExplainsEveryKeyThatItLists) {
 std::string network_with(const KeyExample& example) {
   if (!example.layer) {
     const std::string inner = example.json.substr(1, example.json.size() - 2);
-    return "{" + inner + (example.name == "Layers" ? "" : ", \"Layers\": [{}, {}]") + "}";
+    const bool is_whole = example.name == "Layers" || example.name == "Recipe";
+    return "{" + inner + (is_whole ? "" : ", \"Layers\": [{}, {}]") + "}";
   }
   return "{\"Layers\": [{\"Name\": \"Input\"}, " + example.json + ", {}]}";
 }
 
 TEST(Explain, ExamplesAreRead) {
+  const RecipeSource data{[](const std::string&) { return RecipeFacts{}; }, {}};
   for (const KeyExample& example : key_examples()) {
-    EXPECT_NO_THROW(parse_network_json(network_with(example), "example"))
+    EXPECT_NO_THROW(parse_network_json(network_with(example), "example", {}, &data))
         << example.name << ": " << network_with(example);
   }
 }

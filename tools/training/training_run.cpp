@@ -87,6 +87,8 @@ class TrainingRun {
     }
     const int code = run_from(start, *communicator);
     if (code != 0 || !validated_) return code;
+    // The validated model stands in the model's place, and says that its run has ended.
+    if (session_.rank() == 0) remove_checkpoints(options_.checkpoint_base());
     console_.info(fmt::format("training on everything for {}, as many as validation chose",
                               counted(best_epoch_, "epoch")));
     TrainingStart refit = start_refit(std::move(*validated_), best_epoch_, start.where);
