@@ -27,7 +27,7 @@ float bias_of(const NetworkDescriptor& network) {
 }
 double steps_of(const NetworkDescriptor& network, const RecipeFacts& facts) {
   const TrainingDescriptor& training = network.training;
-  return double(training.epochs) * std::ceil(double(facts.examples) / double(training.batch));
+  return double(training.epochs) * double(facts.examples) / double(training.batch);
 }
 
 // Reads a descriptor that names a recipe, for such data.
@@ -65,7 +65,7 @@ TEST(Recipe, IsLongInStepsOnFewExamplesAndOnMany) {
   for (const Index examples : {50, 943, 6039, 17642, 100000, 140000}) {
     const RecipeFacts facts{examples, 4000, examples * 10};
     const double steps = steps_of(make_recipe(RecipeKind::sigmoid, facts), facts);
-    EXPECT_GE(steps, 1990) << examples;
+    EXPECT_GE(steps, 2000) << examples;
     EXPECT_LE(steps, 2400) << examples;
   }
   const RecipeFacts many{3000000, 4000, 30000000};
@@ -73,10 +73,10 @@ TEST(Recipe, IsLongInStepsOnFewExamplesAndOnMany) {
 }
 
 TEST(Recipe, TakesSmallerStepsAndFewerWhereRowsAreLonger) {
-  NetworkDescriptor before = make_recipe(RecipeKind::sigmoid, {5000, 20000, 5000});
+  NetworkDescriptor before = make_recipe(RecipeKind::sigmoid, {50000, 5000, 50000}, {{}, {}, 256});
   for (const Index row : {4, 12, 40, 130, 400, 2000}) {
     const NetworkDescriptor now =
-        make_recipe(RecipeKind::sigmoid, {5000, 20000, 5000 * row}, {{}, {}, 256});
+        make_recipe(RecipeKind::sigmoid, {50000, 5000, 50000 * row}, {{}, {}, 256});
     EXPECT_LE(now.training.rate, before.training.rate) << row;
     EXPECT_LE(now.training.epochs, before.training.epochs) << row;
     EXPECT_LE(now.boost_one, before.boost_one) << row;
@@ -85,6 +85,14 @@ TEST(Recipe, TakesSmallerStepsAndFewerWhereRowsAreLonger) {
     before.training.rate *= 1.01f;  // numbers are rounded
   }
   EXPECT_LT(before.boost_one, 2.0f);
+}
+
+TEST(Recipe, TakesSmallerStepsWhereUnitsAreRare) {
+  const auto rate = [](Index width) {
+    return make_recipe(RecipeKind::sigmoid, {1000, width, 20000}, {{}, {}, 256}).training.rate;
+  };
+  EXPECT_EQ(rate(500), rate(2000));
+  EXPECT_NEAR(rate(32000), rate(2000) / 2, 0.05 * rate(2000));
 }
 
 TEST(Recipe, GrowsWithTheData) {
