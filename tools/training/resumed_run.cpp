@@ -3,6 +3,7 @@
 #include "tools/training/resumed_run.h"
 
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "norn/data/contents_checksum.h"
 #include "norn/nn/descriptor_json.h"
 #include "norn/nn/json_value.h"
@@ -132,7 +133,7 @@ void require_place(const TrainingStart& start, Index examples) {
 void compare_descriptor(const TrainingStart& start, const TrainerOptions& options, Index examples,
                         Console& console) {
   constexpr std::size_t kMostLines = 20;
-  if (console.rank() != 0 || !fs::exists(options.config)) return;
+  if (console.rank() != 0 || !path_exists(options.config)) return;
   Console nobody("trainer", 1, LogLevel::warning);  // rank 0 has said it
   NetworkDescriptor network;
   try {
