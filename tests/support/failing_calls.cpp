@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A library that stands before a program's own (LD_PRELOAD) and makes one call to the system fail,
-// or wait.
-//   FAILING_CALL=CALL:PART:N:WHAT   the Nth CALL on a path that has PART in it, N+ all from it on.
-//   WHAT is the number of an
-//                                   error, or "wait": until the file FAILING_CALL_GATE is gone;
-//                                   FAILING_CALL_GATE.PROCESS stands while it waits
-//   FAILING_CALL_COUNTS=FILE        at its end a process appends a line "CALL count" for each kind
-//   of call, of those on paths
-//                                   that have PART in them
+// or wait. Environment:
+//
+// FAILING_CALL=CALL:PART:N:WHAT: the Nth CALL on a path that has PART in it; N+: all from it on.
+// WHAT is the number of an error, or "wait": until the file FAILING_CALL_GATE is gone, and while it
+// waits FAILING_CALL_GATE.PROCESS stands.
+//
+// FAILING_CALL_COUNTS=FILE: at its end a process appends a line "CALL count" for each kind of call,
+// of those on paths that have PART in them.
+//
 // A relative path counts as its absolute one. mmap and thread know no path: any PART fits. Threads
 // are those of C++ alone, not those that libraries begin for themselves.
 #include <array>
