@@ -24,6 +24,7 @@ struct ImporterOptions {
   std::string libsvm_labels = "auto", duplicates = "error", empty_rows = "error";
   std::string repeated = "auto", missing = "auto", split, split_by = "entry";
   bool new_features = false, merge_features = false, separate_targets = false;
+  std::string feature_labels = "keep";
   bool quiet = false;
   std::uint64_t seed = 1;
   TextOptions text;
@@ -61,6 +62,10 @@ void add_file_options(ImporterOptions& options, CommandLine& line) {
   line.option("--samples", "-s", "FILE", options.samples,
               "as generateNetCDF: write one data set, whose rows follow this index of examples; it "
               "is read when it exists, and extended");
+  line.choice("--feature-labels", "", {"keep", "checksum"}, options.feature_labels,
+              "what the files tell of the features' labels, and models that are trained on them: "
+              "the labels, by which data of another index are put in the model's order, or only a "
+              "checksum, by which they are refused");
   line.option("--scratch", "", "FOLDER", options.scratch,
               "for temporary files, about 4 bytes an entry (8 with values)")
       .default_text = "the output's folder";
@@ -200,6 +205,7 @@ ImportRules import_rules(const ImporterOptions& options) {
                                                         : "drop";
   rules.repeated = chosen<RepeatedExamples>(repeated, {"error", "last", "merge"});
   rules.missing = chosen<MissingExamples>(missing, {"error", "empty", "drop"});
+  rules.keep_labels = options.feature_labels == "keep";
   rules.scratch = options.scratch;
   if (options.text.skip_malformed < 0) throw UsageError("--skip-malformed must be at least 0");
   return rules;

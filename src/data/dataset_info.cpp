@@ -21,7 +21,9 @@ constexpr Index kMostColumns = Index(std::numeric_limits<Column>::max()) + 1;
 
 class InfoReader {
  public:
-  InfoReader(const NetcdfFile& file, int number) : file_(file) {
+  /// `earlier`: the sets of the file before this one.
+  InfoReader(const NetcdfFile& file, int number, const std::vector<DatasetInfo>& earlier)
+      : file_(file), earlier_(earlier) {
     info_.file = file.path();
     info_.number = number;
   }
@@ -33,6 +35,10 @@ class InfoReader {
     read_examples();
     read_storage();
     read_labels();
+    info_.unit_labels = unit_labels();
+    if (info_.unit_labels.size() > info_.width())
+      fail(fmt::format("it has labels of {} features, but is {} wide", info_.unit_labels.size(),
+                       info_.width()));
     return info_;
   }
 
@@ -202,7 +208,35 @@ class InfoReader {
     info_.label_bytes = file_.size(labels);
   }
 
+  LabelTable unit_labels() const {
+    if (const auto holder = natural({"featureLabelsOf"})) {
+      if (*holder >= Index(earlier_.size()))
+        fail(
+            fmt::format("its features' labels are said to be those of data set number {}, which "
+                        "does not stand before it",
+                        *holder));
+      return earlier_[std::size_t(*holder)].unit_labels;
+    }
+    const auto count = natural({"featureLabelCount"});
+    if (!count) return {};
+    LabelTable::Stored stored;
+    stored.count = *count;
+    if (natural({"featureLabelsAreNumbers"}).value_or(0) != 0) return {std::move(stored), {}};
+    const std::string digest = item("featureLabelDigest", info_.number);
+    const auto sha256 = file_.attribute(digest);
+    if (!sha256 || !std::holds_alternative<std::string>(*sha256))
+      fail(fmt::format("attribute {} is missing", digest));
+    stored.sha256 = std::get<std::string>(*sha256);
+    const std::string name = item("featureLabels", info_.number);
+    if (!file_.has_variable(name)) return {std::move(stored), {}};
+    stored.line_bytes = needed({"featureLabelLineBytes"});
+    stored.packed.resize(std::size_t(file_.extent(name).at(0)));
+    file_.read_bytes(name, 0, stored.packed);
+    return {std::move(stored), place(info_)};
+  }
+
   const NetcdfFile& file_;
+  const std::vector<DatasetInfo>& earlier_;
   DatasetInfo info_;
 };
 
@@ -211,7 +245,10 @@ class InfoReader {
 bool DatasetInfo::shares_units_with(const DatasetInfo& other) const {
   if (!gives_sparse_batches() || !other.gives_sparse_batches() || width() != other.width())
     return false;
-  return name == other.name || !(own_units || other.own_units);
+  if (name == other.name) return true;
+  if (unit_labels.known() && other.unit_labels.known() && !unit_labels.same_as(other.unit_labels))
+    return false;
+  return !(own_units || other.own_units);
 }
 
 std::string place(const DatasetInfo& info) {
@@ -269,7 +306,8 @@ std::vector<DatasetInfo> list_datasets(const std::filesystem::path& path) {
       *count);
   if (sets < 1) throw not_ours("is not a number of at least 1");
   std::vector<DatasetInfo> infos;
-  for (int number = 0; number < sets; ++number) infos.push_back(InfoReader(file, number).read());
+  for (int number = 0; number < sets; ++number)
+    infos.push_back(InfoReader(file, number, infos).read());
   for (std::size_t i = 0; i < infos.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (infos[i].name == infos[j].name) {

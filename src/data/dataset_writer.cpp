@@ -55,6 +55,7 @@ void check_definition(const DatasetInfo& info) {
        fmt::format("it stores {} rows, but an index of 32 bits counts to {}", info.unique_examples,
                    kMostRows));
   need(!info.sparse || info.entries >= 1, "it is sparse and has no entries");
+  need(info.unit_labels.size() <= info.width(), "it has labels of more features than it is wide");
 }
 
 }  // namespace
@@ -63,6 +64,7 @@ struct DatasetWriter::State {
   AtomicFile place;
   NetcdfFile file;
   std::vector<Progress> sets;
+  std::vector<int> written_labels;  // sets that hold labels of units
   bool finished = false;
 
   State(const std::filesystem::path& path, std::vector<DatasetInfo> infos)
@@ -120,6 +122,35 @@ struct DatasetWriter::State {
     } else if (info.label_set >= 0 && info.label_set != n) {
       attribute("exampleLabelsOf", info.label_set);
     }
+    if (info.unit_labels.known()) define_unit_labels(info);
+  }
+
+  /// Sets that have the same labels keep them once.
+  void define_unit_labels(const DatasetInfo& info) {
+    const int n = info.number;
+    for (const Progress& earlier : sets) {
+      if (earlier.info.number >= n || !earlier.info.unit_labels.same_as(info.unit_labels)) continue;
+      return file.set_attribute(item("featureLabelsOf", n), std::uint32_t(earlier.info.number));
+    }
+    const LabelTable::Stored& labels = info.unit_labels.stored();
+    file.set_attribute(item("featureLabelCount", n), std::uint64_t(labels.count));
+    if (info.unit_labels.are_numbers())
+      return file.set_attribute(item("featureLabelsAreNumbers", n), std::uint32_t(1));
+    file.set_attribute(item("featureLabelDigest", n), labels.sha256);
+    if (!info.unit_labels.has_words()) return;
+    file.set_attribute(item("featureLabelLineBytes", n), std::uint64_t(labels.line_bytes));
+    file.define_dimension(item("featureLabelBytesDim", n), Index(labels.packed.size()));
+    file.define_variable(item("featureLabels", n), StoredType::uint8,
+                         item("featureLabelBytesDim", n));
+    written_labels.push_back(n);
+  }
+
+  void write_unit_labels() {
+    for (const int n : written_labels) {
+      const std::vector<char>& packed = sets[std::size_t(n)].info.unit_labels.stored().packed;
+      file.write(item("featureLabels", n), 0,
+                 std::span(reinterpret_cast<const std::uint8_t*>(packed.data()), packed.size()));
+    }
   }
 };
 
@@ -129,6 +160,7 @@ DatasetWriter::DatasetWriter(const std::filesystem::path& path, std::vector<Data
   state_ = std::make_unique<State>(path, std::move(sets));
   state_->file.set_attribute("datasets", std::uint32_t(state_->sets.size()));
   for (const Progress& set : state_->sets) state_->define(set.info);
+  state_->write_unit_labels();
 }
 
 DatasetWriter::~DatasetWriter() = default;

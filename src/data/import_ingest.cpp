@@ -56,6 +56,13 @@ std::string FeatureIndex::name(Column number) const {
   return numeric_ ? std::to_string(number) : std::string(labels_.label(number));
 }
 
+LabelTable FeatureIndex::table(const ImportRules& rules) const {
+  // Numbers have the labels that the index file will have.
+  if (numeric_ && changed()) return LabelTable::numbers(width_);
+  const LabelTable labels = LabelTable::of(labels_);
+  return rules.keep_labels ? labels : labels.checksum_only();
+}
+
 Column TextIngest::example_number(std::string_view label) {
   return Column(examples_.add(label));
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/data/importer.h"
-#include "norn/data/label_index.h"
+#include "norn/data/label_table.h"
 #include "row_table.h"
 
 #include <algorithm>
@@ -38,6 +38,8 @@ class FeatureIndex {
   std::string name(Column number) const;
   Index width() const { return numeric_ ? width_ : labels_.size(); }
   const LabelIndex& labels() const { return labels_; }
+  /// What a file of data sets keeps of it.
+  LabelTable table(const ImportRules& rules) const;
 
  private:
   Growth growth_ = Growth::grows;

@@ -229,14 +229,17 @@ class PairImporter {
     }
     std::vector<std::unique_ptr<OutputFile>> files;
     std::vector<LabelIndexWriter*> example_files;
+    const LabelTable input_labels = features_.table(options_.rules);
+    const LabelTable target_labels =
+        separate_ ? target_features_.table(options_.rules) : input_labels;
     for (int part = 0; part < split_.parts(); ++part) {
       const PartTotals& total = totals_[part];
       files.push_back(std::make_unique<OutputFile>(
           file_of(part),
-          std::vector<OutputSet>{
-              {options_.name + "_input", input_valued_, report_.input_width, total.input_entries},
-              {options_.name + "_output", target_valued_, report_.target_width,
-               total.target_entries, separate_}},
+          std::vector<OutputSet>{{options_.name + "_input", input_valued_, report_.input_width,
+                                  total.input_entries, false, input_labels},
+                                 {options_.name + "_output", target_valued_, report_.target_width,
+                                  total.target_entries, separate_, target_labels}},
           total.examples, total.label_bytes));
       example_files.push_back(&indexes.add(beside(file_of(part), ".examples")));
       report_.files.push_back(

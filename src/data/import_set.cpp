@@ -102,7 +102,8 @@ class SetImporter {
     Index label_bytes = 0;
     for (const Column example : kept_) label_bytes += Index(examples_.label(example).size());
     OutputFile file(options_.output,
-                    {{options_.name, rows_.valued(), features_.width(), rows_.entries()}},
+                    {{options_.name, rows_.valued(), features_.width(), rows_.entries(), false,
+                      features_.table(options_.rules)}},
                     Index(kept_.size()), label_bytes);
     rows_.rewind();
     SpilledRow row;

@@ -32,6 +32,7 @@ std::vector<DatasetInfo> infos_of(const std::vector<OutputSet>& sets, Index exam
     info.examples = info.unique_examples = examples;
     info.entries = set.entries;
     info.own_units = set.own_units;
+    info.unit_labels = set.labels;
     // The first set holds the labels for all.
     info.label_set = 0;
     info.label_bytes = infos.empty() ? label_bytes : 0;

@@ -21,6 +21,7 @@ struct OutputSet {
   Index width = 0;
   Index entries = 0;
   bool own_units = false;
+  LabelTable labels = {};
 };
 
 /// One file of data sets that share their examples, and the index of these examples.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <limits>
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::uint64_t kBlockBytes = std::uint64_t(1) << 20;
 constexpr std::size_t kFirstSlots = 1024;
+constexpr std::size_t kGroup = 32;  // labels looked up together
 static_assert(LabelIndex::kLongestLabel == std::numeric_limits<std::uint16_t>::max());
 
 /// The two halves of a 128-bit product, folded: every bit of the operands reaches the result.
@@ -92,7 +94,7 @@ Index LabelIndex::insert(std::string_view label, std::uint64_t hash) {
     throw DataError("more than 4,294,967,294 labels; columns have 32 bits");
   }
   if (position_.size() * 3 >= slots_.size() * 2) {
-    grow();
+    grow(slots_.size() * 2);
     slot = slot_of(label, hash);
   }
   position_.push_back(store(label));
@@ -100,40 +102,61 @@ Index LabelIndex::insert(std::string_view label, std::uint64_t hash) {
   return size() - 1;
 }
 
+/// Hashes a group of labels and begins to fetch what their look-up needs. It waits for its slot,
+/// then for the label's position, then for its bytes: three rounds.
+void LabelIndex::fetch_ahead(std::span<const std::string_view> labels,
+                             std::uint64_t* hashes) const {
+  std::array<std::uint32_t, kGroup> guess;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    hashes[i] = hash_of(labels[i]);
+    __builtin_prefetch(&slots_[hashes[i] & (slots_.size() - 1)]);
+  }
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    guess[i] = slots_[hashes[i] & (slots_.size() - 1)].number_plus_one;
+    if (guess[i] != 0) __builtin_prefetch(&position_[guess[i] - 1]);
+  }
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (guess[i] != 0) __builtin_prefetch(bytes_of(position_[guess[i] - 1]));
+  }
+}
+
 void LabelIndex::number_all(std::span<const std::string_view> labels, Absent absent,
                             std::vector<Column>& numbers) {
-  constexpr std::size_t kGroup = 32;
+  const std::size_t before = numbers.size();
+  numbers.resize(before + labels.size());
+  const std::span<Column> found = std::span(numbers).subspan(before);
+  if (absent == Absent::report) return find_all(labels, found);
   std::array<std::uint64_t, kGroup> hash;
-  std::array<std::uint32_t, kGroup> guess;
   for (std::size_t first = 0; first < labels.size(); first += kGroup) {
     const auto group = labels.subspan(first, std::min(kGroup, labels.size() - first));
-    // A look-up waits for its slot, then for the label's position, then for its bytes: three rounds
-    // of fetching ahead.
+    fetch_ahead(group, hash.data());
+    for (std::size_t i = 0; i < group.size(); ++i)
+      found[first + i] = Column(insert(group[i], hash[i]));
+  }
+}
+
+void LabelIndex::find_all(std::span<const std::string_view> labels,
+                          std::span<Column> numbers) const {
+  std::array<std::uint64_t, kGroup> hash;
+  for (std::size_t first = 0; first < labels.size(); first += kGroup) {
+    const auto group = labels.subspan(first, std::min(kGroup, labels.size() - first));
+    fetch_ahead(group, hash.data());
     for (std::size_t i = 0; i < group.size(); ++i) {
-      hash[i] = hash_of(group[i]);
-      __builtin_prefetch(&slots_[hash[i] & (slots_.size() - 1)]);
-    }
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      guess[i] = slots_[hash[i] & (slots_.size() - 1)].number_plus_one;
-      if (guess[i] != 0) __builtin_prefetch(&position_[guess[i] - 1]);
-    }
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      if (guess[i] != 0) __builtin_prefetch(bytes_of(position_[guess[i] - 1]));
-    }
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      if (absent == Absent::add) {
-        numbers.push_back(Column(insert(group[i], hash[i])));
-      } else {
-        const Slot& slot = slots_[slot_of(group[i], hash[i])];
-        numbers.push_back(slot.number_plus_one == 0 ? kUnknown : slot.number_plus_one - 1);
-      }
+      const Slot& slot = slots_[slot_of(group[i], hash[i])];
+      numbers[first + i] = slot.number_plus_one == 0 ? kUnknown : slot.number_plus_one - 1;
     }
   }
 }
 
-/// Twice the slots. Labels are hashed again: a slot keeps only half of the hash.
-void LabelIndex::grow() {
-  std::vector<Slot>(slots_.size() * 2).swap(slots_);
+void LabelIndex::reserve(Index labels) {
+  position_.reserve(std::size_t(labels));
+  const std::size_t slots = std::bit_ceil(std::size_t(labels) * 3 / 2 + 1);
+  if (slots > slots_.size()) grow(slots);
+}
+
+/// A power of two of slots. Labels are hashed again: a slot keeps only half of the hash.
+void LabelIndex::grow(std::size_t slots) {
+  std::vector<Slot>(slots).swap(slots_);
   const std::size_t mask = slots_.size() - 1;
   for (Index number = 0; number < size(); ++number) {
     const std::uint64_t hash = hash_of(label(number));

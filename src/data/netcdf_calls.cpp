@@ -171,5 +171,8 @@ int put(int file, int variable, std::size_t start, std::size_t count, const std:
 int put(int file, int variable, std::size_t start, std::size_t count, const char* values) {
   return nc_put_vara_text(file, variable, &start, &count, values);
 }
+int put(int file, int variable, std::size_t start, std::size_t count, const std::uint8_t* values) {
+  return nc_put_vara_ubyte(file, variable, &start, &count, values);
+}
 
 }  // namespace norn

@@ -44,5 +44,6 @@ int put(int file, int variable, std::size_t start, std::size_t count, const doub
 int put(int file, int variable, std::size_t start, std::size_t count, const Index* values);
 int put(int file, int variable, std::size_t start, std::size_t count, const std::uint32_t* values);
 int put(int file, int variable, std::size_t start, std::size_t count, const char* values);
+int put(int file, int variable, std::size_t start, std::size_t count, const std::uint8_t* values);
 
 }  // namespace norn

@@ -57,7 +57,9 @@ struct Variable {
     if constexpr (std::is_same_v<T, float>) return type == StoredType::float32;
     if constexpr (std::is_same_v<T, double>) return type == StoredType::float64;
     if constexpr (std::is_same_v<T, std::uint32_t>) return type == StoredType::uint32;
-    if constexpr (std::is_same_v<T, char>) return type == StoredType::text;
+    if constexpr (std::is_same_v<T, std::uint8_t>) return type == StoredType::uint8;
+    if constexpr (std::is_same_v<T, char>)
+      return type == StoredType::text || type == StoredType::uint8;
     return type == StoredType::int64 || type == StoredType::uint64;
   }
 };
@@ -383,5 +385,6 @@ template void NetcdfFile::write(const std::string&, Index, std::span<const doubl
 template void NetcdfFile::write(const std::string&, Index, std::span<const Index>);
 template void NetcdfFile::write(const std::string&, Index, std::span<const std::uint32_t>);
 template void NetcdfFile::write(const std::string&, Index, std::span<const char>);
+template void NetcdfFile::write(const std::string&, Index, std::span<const std::uint8_t>);
 
 }  // namespace norn

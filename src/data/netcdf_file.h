@@ -80,8 +80,8 @@ class NetcdfFile {
   void define_dimension(const std::string& name, Index size);
   /// A one-dimensional variable.
   void define_variable(const std::string& name, StoredType type, const std::string& dimension);
-  /// Writes elements [first, first + values.size()), converting numbers. T: as for read, and char
-  /// for text.
+  /// Writes elements [first, first + values.size()), converting numbers. T: as for read, char
+  /// for text, and std::uint8_t.
   template <typename T>
   void write(const std::string& variable, Index first, std::span<const T> values);
 

@@ -23,9 +23,12 @@ constexpr Index kLongestRead = Index(1) << 22;  // entries
 
 class SparseDataset final : public StoredDataset {
  public:
-  SparseDataset(DatasetInfo info, Residency residency, Role role)
+  SparseDataset(DatasetInfo info, Residency residency, Role role,
+                std::shared_ptr<const UnitMatch> match)
       : StoredDataset(std::move(info), role),
         file_(std::make_unique<NetcdfFile>(info_.file, NetcdfFile::Mode::read)),
+        match_(std::move(match)),
+        stored_width_(info_.width()),
         column_name_(item(info_.sparse ? "sparseIndex" : "data", info_.number)) {
     read_index_and_weights(*file_);
     offsets_ = info_.sparse ? RowOffsets::read(*file_, info_)
@@ -34,7 +37,10 @@ class SparseDataset final : public StoredDataset {
     if (has_values()) {
       source_.emplace(*file_, info_, item("sparseData", info_.number), role_);
     }
-    if (residency == Residency::stream) return;
+    if (residency == Residency::stream) {
+      if (match_) match_stream();
+      return;
+    }
     columns_ = Buffer<Column>(info_.entries);
     if (has_values()) values_ = Buffer<float>(info_.entries);
     for (Index first = 0; first < info_.entries; first += kLongestRead) {
@@ -44,12 +50,14 @@ class SparseDataset final : public StoredDataset {
     }
     source_.reset();
     file_.reset();
+    if (match_) match_memory();
     sort_rows_in_memory();
   }
 
   SparseDataset(DatasetInfo info, std::vector<RowOffset> row_begin, std::span<const Column> columns,
                 std::span<const float> values)
       : StoredDataset(std::move(info), Role::input),
+        stored_width_(info_.width()),
         offsets_(RowOffsets::from_begins(std::move(row_begin))),
         columns_(Index(columns.size())),
         values_(Index(values.size())) {
@@ -65,16 +73,20 @@ class SparseDataset final : public StoredDataset {
 
   RowOffset row_entries() const override {
     RowOffset entries = 0;
-    for (Index row = 0; row < offsets_.rows(); ++row) entries += offsets_.row(row).count();
+    for (Index row = 0; row < rows_read().rows(); ++row) entries += rows_read().row(row).count();
     return entries;
   }
 
  private:
   RowOffset entries_of(std::span<const Index> rows) const override {
     RowOffset entries = 0;
-    for (const Index row : rows) entries += offsets_.row(row).count();
+    for (const Index row : rows) entries += rows_read().row(row).count();
     return entries;
   }
+
+  /// As long as rows are when they have been read: of those in the file some entries may be left
+  /// out.
+  const RowOffsets& rows_read() const { return matched_rows_ ? *matched_rows_ : offsets_; }
 
   void fill(std::span<const Index> rows, HostBatch& batch) override {
     CsrBuffer& csr = batch.sparse;
@@ -92,6 +104,7 @@ class SparseDataset final : public StoredDataset {
     if (csr.has_values) reserve(csr.value, begin[rows.size()]);
     if (file_) {
       gather_from_file(rows, csr);
+      if (match_) match_rows(csr);
     } else {
       gather_from_memory(rows, csr);
     }
@@ -103,6 +116,77 @@ class SparseDataset final : public StoredDataset {
   }
 
   bool has_values() const { return info_.sparse && !info_.boolean; }
+
+  void take_units_of_the_model() {
+    info_.extent = {match_->units.size(), 1, 1};
+    info_.dimensions = 1;
+    info_.unit_labels = match_->units;
+  }
+
+  /// Renumbers the entries of rows that follow each other, and closes the gaps that those leave
+  /// whose feature the model does not have.
+  void match_rows(CsrBuffer& csr) const {
+    RowOffset* const begin = csr.row_begin.data();
+    RowOffset from = begin[0];
+    RowOffset to = from;
+    for (Index row = 0; row < csr.rows; ++row) {
+      for (const RowOffset end = begin[row + 1]; from < end; ++from) {
+        const Column unit = match_->to[csr.column.data()[from]];
+        if (unit == LabelIndex::kUnknown) continue;
+        csr.column.data()[to] = unit;
+        if (csr.has_values) csr.value.data()[to] = csr.value.data()[from];
+        ++to;
+      }
+      begin[row + 1] = to;
+    }
+  }
+
+  /// Rows that shared entries no longer do.
+  void match_memory() {
+    CsrBuffer all;
+    all.rows = offsets_.rows();
+    all.has_values = has_values();
+    const RowOffset before = row_entries();
+    all.row_begin = Buffer<RowOffset>(all.rows + 1);
+    all.column = Buffer<Column>(before);
+    if (all.has_values) all.value = Buffer<float>(before);
+    all.row_begin.data()[0] = 0;
+    for (Index row = 0; row < all.rows; ++row)
+      all.row_begin.data()[row + 1] = all.row_begin.data()[row] + offsets_.row(row).count();
+    std::vector<Index> rows(std::size_t(all.rows));
+    std::iota(rows.begin(), rows.end(), Index(0));
+    gather_from_memory(rows, all);
+    match_rows(all);
+    const RowOffset* const begin = all.row_begin.data();
+    offsets_ = RowOffsets::from_begins({begin, begin + all.rows + 1});
+    columns_ = std::move(all.column);
+    values_ = std::move(all.value);
+    take_units_of_the_model();
+    info_.entries = begin[all.rows];
+    info_.left_out = before - info_.entries;
+    info_.empty_rows = offsets_.empty_rows();
+  }
+
+  /// What is left out is known only when all was read once.
+  void match_stream() {
+    take_units_of_the_model();
+    if (match_->unknown == 0) return;
+    const Index rows = offsets_.rows();
+    const RowOffset before = row_entries();
+    const Index step = std::max<Index>(1, kLongestRead * rows / std::max<Index>(1, before));
+    HostBatch part;
+    std::vector<RowOffset> begin = {0};
+    for (Index first = 0; first < rows; first += step) {
+      read_rows(first, std::min(step, rows - first), part);
+      const CsrView csr = part.csr();
+      const RowOffset so_far = begin.back();
+      for (Index row = 0; row < csr.rows; ++row) begin.push_back(so_far + csr.row_begin[row + 1]);
+    }
+    info_.entries = begin.back();
+    info_.left_out = before - info_.entries;
+    matched_rows_ = RowOffsets::from_begins(std::move(begin));
+    info_.empty_rows = matched_rows_->empty_rows();
+  }
 
   void gather_from_memory(std::span<const Index> rows, CsrBuffer& csr) const {
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -137,7 +221,7 @@ class SparseDataset final : public StoredDataset {
 
   void read(Index first, std::span<Column> columns, std::span<float> values) {
     try {
-      read_columns(*file_, column_name_, info_.width(), first, columns);
+      read_columns(*file_, column_name_, stored_width_, first, columns);
     } catch (const OutOfRange& wrong) {
       fail_column(wrong);
     }
@@ -151,7 +235,7 @@ class SparseDataset final : public StoredDataset {
         fmt::format("{}: {}: {} {} is out of range, expected 0 to {}; correct the data "
                     "and write the file again",
                     place(info_), entry_name(wrong.position), info_.sparse ? "column" : "class",
-                    wrong.value, info_.width() - 1));
+                    wrong.value, stored_width_ - 1));
   }
 
   void check_finite(Index first, std::span<const float> values) const {
@@ -191,11 +275,14 @@ class SparseDataset final : public StoredDataset {
                     place(info_), row_name(row), *twice));
   }
 
+  std::unique_ptr<NetcdfFile> file_;        // when streaming
+  std::shared_ptr<const UnitMatch> match_;  // of a set that enters a model of another order
+  Index stored_width_ = 0;
   RowOffsets offsets_;
+  std::optional<RowOffsets> matched_rows_;  // when streaming, and entries are left out
   bool sorted_ = false;
   Buffer<Column> columns_;  // when in memory
   Buffer<float> values_;
-  std::unique_ptr<NetcdfFile> file_;  // when streaming
   std::string column_name_;
   std::optional<StoredValues> source_;
   std::vector<Column> read_columns_;
@@ -206,8 +293,10 @@ class SparseDataset final : public StoredDataset {
 }  // namespace
 
 std::unique_ptr<Dataset> open_sparse_dataset(const DatasetInfo& info, Residency residency,
-                                             Role role) {
-  return std::make_unique<SparseDataset>(info, residency, role);
+                                             Role role, std::shared_ptr<const UnitMatch> match) {
+  require(!match || Index(match->to.size()) == info.width(),
+          "open_dataset: a match of every unit of the data set");
+  return std::make_unique<SparseDataset>(info, residency, role, std::move(match));
 }
 
 std::unique_ptr<Dataset> make_sparse_dataset(std::string name, Index width,

@@ -106,9 +106,16 @@ std::vector<ReadRun> plan_reads(std::vector<RowExtent>& rows, Index largest_gap,
   return runs;
 }
 
-std::unique_ptr<Dataset> open_dataset(const DatasetInfo& info, Residency residency, Role role) {
-  return info.gives_sparse_batches() ? open_sparse_dataset(info, residency, role)
-                                     : open_dense_dataset(info, residency, role);
+std::unique_ptr<Dataset> open_dataset(const DatasetInfo& info, Residency residency, Role role,
+                                      std::shared_ptr<const UnitMatch> match) {
+  if (info.gives_sparse_batches())
+    return open_sparse_dataset(info, residency, role, std::move(match));
+  if (match)
+    throw DataError(fmt::format(
+        "{}: its units are labelled in another order than the model's, and a dense set is not "
+        "put in order; write it with the units of the model",
+        place(info)));
+  return open_dense_dataset(info, residency, role);
 }
 
 }  // namespace norn

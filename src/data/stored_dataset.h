@@ -68,7 +68,7 @@ void reserve(Buffer<T>& buffer, Index size) {
 }
 
 std::unique_ptr<Dataset> open_sparse_dataset(const DatasetInfo& info, Residency residency,
-                                             Role role);
+                                             Role role, std::shared_ptr<const UnitMatch> match);
 std::unique_ptr<Dataset> open_dense_dataset(const DatasetInfo& info, Residency residency,
                                             Role role);
 

@@ -178,12 +178,23 @@ void TensorFileReader::read(const std::string& variable, Index first,
   state_->read(variable, first, values);
 }
 
+std::vector<char> TensorFileReader::read_bytes(const std::string& variable) const {
+  std::vector<char> bytes(std::size_t(size(variable)));
+  state_->file.read_bytes(variable, 0, bytes);
+  return bytes;
+}
+
 void TensorFileReader::verify() const {
   // What is read from its beginning to its end is compared with its checksum.
   for (const std::string& variable : state_->file.variables()) {
     if (!state_->file.attribute(kChecksumAttribute, variable)) continue;
-    state_->file.type(variable) == StoredType::int64 ? state_->read_whole<std::int64_t>(variable)
-                                                     : state_->read_whole<float>(variable);
+    const StoredType type = state_->file.type(variable);
+    if (type == StoredType::uint8)
+      read_bytes(variable);
+    else if (type == StoredType::int64)
+      state_->read_whole<std::int64_t>(variable);
+    else
+      state_->read_whole<float>(variable);
   }
 }
 

@@ -77,6 +77,16 @@ void TensorFileWriter::define_int64(const std::string& variable, const std::stri
   state_->define(variable, dimension, size, StoredType::int64);
 }
 
+void TensorFileWriter::define_bytes(const std::string& variable, const std::string& dimension,
+                                    Index size) {
+  state_->define(variable, dimension, size, StoredType::uint8);
+}
+
+void TensorFileWriter::write(const std::string& variable, Index first,
+                             std::span<const std::uint8_t> values) {
+  state_->write(variable, first, values, StoredType::uint8);
+}
+
 void TensorFileWriter::write(const std::string& variable, Index first,
                              std::span<const float> values) {
   state_->write(variable, first, values, StoredType::float32);

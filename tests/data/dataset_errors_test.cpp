@@ -99,6 +99,19 @@ TEST(DatasetErrors, OfFilesThatAreDamagedOrOfAnotherKind) {
   expect(labelled.text(),
          ": data set \"d\": example 1: its label ends at byte 6, expected 2 to 5; write the file "
          "again with importer");
+  labelled.labels = ":featureLabelCount0 = 9ull; :featureLabelsAreNumbers0 = 1u;";
+  labelled.label_data = "";
+  expect(labelled.text(),
+         ": data set \"d\": it has labels of 9 features, but is 3 wide; write the file again with "
+         "importer");
+  labelled.labels = ":featureLabelCount0 = 3ull;";
+  expect(labelled.text(),
+         ": data set \"d\": attribute featureLabelDigest0 is missing; write the file again with "
+         "importer");
+  labelled.labels = ":featureLabelsOf0 = 0u;";
+  expect(labelled.text(),
+         ": data set \"d\": its features' labels are said to be those of data set number 0, which "
+         "does not stand before it; write the file again with importer");
   labelled.labels = ":exampleLabelsOf0 = 7u;";
   labelled.label_data = "";
   expect(labelled.text(),

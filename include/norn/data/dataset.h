@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/data/label_table.h"
 #include "norn/tensor/buffer.h"
 
 #include <array>
@@ -48,6 +49,10 @@ struct DatasetInfo {
   int label_set = -1;         ///< set of the file that holds this set's example labels; -1: none
   Index label_bytes = 0;      ///< length of all labels stored with this set
   bool own_units = false;     ///< its units are no other set's, though that may be as wide
+  LabelTable unit_labels;     ///< of its units, where they are known: of the first ones
+  /// Entries that were left out because a model does not have their features; known once the set
+  /// is open.
+  RowOffset left_out = 0;
 
   Index width() const { return extent[0] * extent[1] * extent[2]; }
   /// Batches are CSR: the set is sparse, or dense class labels (one entry a row).
@@ -120,8 +125,11 @@ class Dataset {
 std::vector<DatasetInfo> list_datasets(const std::filesystem::path& file);
 
 /// Opens a data set. With Residency::stream only its offsets, weights and index are read now, and
-/// the file stays open.
-std::unique_ptr<Dataset> open_dataset(const DatasetInfo& info, Residency residency, Role role);
+/// the file stays open. With a match the set enters a model with units of another order: it is what
+/// the importer would have made of the same rows with the model's index of features. Throws
+/// DataError for a dense set with a match.
+std::unique_ptr<Dataset> open_dataset(const DatasetInfo& info, Residency residency, Role role,
+                                      std::shared_ptr<const UnitMatch> match = nullptr);
 
 /// The labels of a data set's examples, as the importer stored them; empty when there are none.
 std::vector<std::string> read_example_labels(const DatasetInfo& info);

@@ -19,7 +19,8 @@ namespace norn {
 /// given: the scaling of bytes is the reader's affair.
 ///
 /// `label_bytes` > 0 makes room for the labels of that set's examples; `label_set` names another
-/// set of the file whose labels hold for this one too.
+/// set of the file whose labels hold for this one too. `unit_labels` are written with the set, or
+/// once for several that have the same.
 class DatasetWriter {
  public:
   /// Throws DataError when the file cannot be made, ShapeError for sets that contradict themselves.

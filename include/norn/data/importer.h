@@ -84,6 +84,7 @@ struct ImportRules {
   EmptyRows empty_rows = EmptyRows::error;
   RepeatedExamples repeated = RepeatedExamples::error;
   MissingExamples missing = MissingExamples::error;
+  bool keep_labels = true;        ///< of features, in the files; else their checksum alone
   std::filesystem::path scratch;  ///< folder for temporary files; empty: the output's
   std::function<void(const ImportProgress&)> progress;
 };

@@ -24,6 +24,8 @@ class LabelIndex {
 
   Index size() const { return Index(position_.size()); }
   bool empty() const { return position_.empty(); }
+  /// Makes room for that many labels.
+  void reserve(Index labels);
   std::optional<Index> find(std::string_view label) const;
   static constexpr std::size_t kLongestLabel = 65'535;  ///< bytes
   /// The label's number; it gets the next one when it is new. Throws DataError for a label of more
@@ -36,6 +38,8 @@ class LabelIndex {
   /// reported as kUnknown.
   void number_all(std::span<const std::string_view> labels, Absent absent,
                   std::vector<Column>& numbers);
+  /// The numbers of several labels, kUnknown for those that are absent. Several threads may ask.
+  void find_all(std::span<const std::string_view> labels, std::span<Column> numbers) const;
   /// The view stays valid as long as the index lives.
   std::string_view label(Index number) const;
 
@@ -45,9 +49,10 @@ class LabelIndex {
     std::uint32_t number_plus_one = 0;  // 0: free
   };
   std::size_t slot_of(std::string_view label, std::uint64_t hash) const;
+  void fetch_ahead(std::span<const std::string_view> labels, std::uint64_t* hashes) const;
   const char* bytes_of(std::uint64_t position) const;
   Index insert(std::string_view label, std::uint64_t hash);
-  void grow();
+  void grow(std::size_t slots);
   std::uint64_t store(std::string_view label);
 
   // A label is two bytes of length and its bytes; blocks never move.
