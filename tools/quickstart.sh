@@ -58,8 +58,7 @@ heading "Measure it on the dependencies that were held out"
 
 heading "Recommend dependencies for three packages"
 zcat "$data/train.txt.gz" | grep -P '^(audacity|gimp|krita)\t' > "$out/three.txt"
-"$bin/predictor" -d packages -n "$out/model.nc" -r "$out/three.txt" -i "$out/features.txt" -o "$out/features.txt" \
-  -f "$out/three.txt" -s "$out/recommended.txt" -k 10
+"$bin/predictor" -n "$out/model.nc" -r "$out/three.txt" -f "$out/three.txt" -s "$out/recommended.txt" -k 10
 zcat "$data/test.txt.gz" > "$out/held_out.txt"
 # A recommendation line is "package<TAB>feature,score:feature,score:..."; a star marks those that were held out.
 awk -F '\t' '

@@ -52,6 +52,16 @@ std::vector<std::size_t> layers_with_data(const NetworkDescriptor& network,
   return numbers;
 }
 
+// What the units of a layer are once data have entered it.
+LabelTable labels_of_layer(const ModelUnits* model, const NetworkDescriptor& network, int layer,
+                           const LabelTable& features) {
+  if (!model) return features;
+  const LabelTable& units = model->labels.at(std::size_t(layer));
+  if (units.known()) return units;
+  const bool fits = features.size() == network.layers[std::size_t(layer)].units();
+  return fits ? features : LabelTable();
+}
+
 // Memory that the contents take when they are held.
 std::int64_t bytes_of_contents(const DatasetInfo& info) {
   if (!info.gives_sparse_batches())
@@ -65,7 +75,7 @@ std::int64_t bytes_of_contents(const DatasetInfo& info) {
 
 DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& sources,
                          Layers layers)
-    : layers_(network.layers.size()) {
+    : layers_(network.layers.size()), unit_labels_(layers_) {
   const std::vector<ListedSet> all = list_sets(sources);
   std::vector<std::pair<int, const DatasetInfo*>> chosen;
   std::int64_t total = 0;
@@ -73,6 +83,7 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
     chosen.emplace_back(int(layer), &choose(all, network, layer, sources.where));
     total += bytes_of_contents(*chosen.back().second);
   }
+  UnitMatcher matcher(network, sources.units);
   for (const auto& [layer, info] : chosen) {
     const DatasetInfo& first = *chosen.front().second;
     if (info->examples != first.examples)
@@ -85,9 +96,12 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
         network.layers[std::size_t(layer)].kind == LayerKind::input ? Role::input : Role::target;
     const Residency residency =
         total > sources.memory_bytes ? Residency::stream : Residency::memory;
-    bound_.push_back({layer, open_dataset(*info, residency, role)});
+    bound_.push_back({layer, matcher.open(*info, residency, role, layer)});
+    unit_labels_[std::size_t(layer)] =
+        labels_of_layer(sources.units, network, layer, info->unit_labels);
     examples_ = info->examples;
   }
+  matcher.report(sources.log);
   if (total <= sources.memory_bytes) held_bytes_ = total;
 }
 
@@ -121,6 +135,7 @@ ValidationData DataBinding::hold_out(const NetworkDescriptor& network, const Hol
   ValidationData held_out;
   held_out.data.reset(new DataBinding());
   held_out.data->layers_ = layers_;
+  held_out.data->unit_labels_ = unit_labels_;
   held_out.data->examples_ = views.validation.front()->info().examples;
   for (std::size_t i = 0; i < bound_.size(); ++i) {
     bound_[i].set = std::move(views.training[i]);
@@ -139,6 +154,13 @@ std::vector<DatasetShape> DataBinding::shapes() const {
     shapes.push_back({info.name, info.dimensions, info.extent, info.gives_sparse_batches()});
   }
   return shapes;
+}
+
+ModelUnits DataBinding::units(bool trust_index) const {
+  ModelUnits units{unit_labels_, {}, trust_index, std::vector<Index>(layers_, 0)};
+  for (const BoundSet& bound : bound_)
+    units.widths[std::size_t(bound.layer)] = bound.set->info().width();
+  return units;
 }
 
 void DataBinding::move_to(Memory& memory) {

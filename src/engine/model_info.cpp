@@ -4,6 +4,7 @@
 #include "norn/engine/model_file.h"
 #include "norn/nn/descriptor_json.h"
 #include "norn/nn/graph.h"
+#include "src/engine/model_labels.h"
 #include "src/engine/model_numbers.h"
 
 #include <limits>
@@ -245,6 +246,7 @@ ModelInfo read_model_info(const TensorFileReader& file) {
     } catch (const UsageError& error) {
       throw DataError(error.what());
     }
+    info.unit_labels.resize(info.network.layers.size());
     return info;
   }
   try {
@@ -255,6 +257,7 @@ ModelInfo read_model_info(const TensorFileReader& file) {
     throw DataError(fmt::format("{}: the descriptor in the model is damaged: {}",
                                 file.path().string(), error.what()));
   }
+  info.unit_labels = read_unit_labels(file, info.network.layers.size());
   info.has_training_state = file.has_attribute("norn_step");
   if (info.has_training_state) read_state(file, info.state);
   return info;

@@ -3,6 +3,7 @@
 #include "norn/base/error.h"
 #include "norn/engine/model_file.h"
 #include "norn/nn/descriptor_json.h"
+#include "src/engine/model_labels.h"
 #include "src/engine/model_numbers.h"
 #include "src/engine/model_parts.h"
 
@@ -153,6 +154,7 @@ class ModelWriter {
     for (int layer : network_.order()) describe_layer(file, layer);
     file.attribute("norn_format", std::int32_t(1));
     file.attribute("norn_descriptor", to_json(network_.descriptor()));
+    define_unit_labels(file, network_.unit_labels());
     if (!state_) return;
     file.attribute("norn_step", state_->step);
     file.attribute("norn_epoch", state_->epoch);
@@ -315,6 +317,7 @@ void save_model(const std::filesystem::path& path, Network& network,
   if (network.context().communicator.rank() == 0) {
     file = std::make_unique<TensorFileWriter>(path);
     writer.describe(*file);
+    write_unit_labels(*file, network.unit_labels());
     writer.write([&](const std::string& item, Index first, std::span<const float> values) {
       file->write(item, first, values);
     });

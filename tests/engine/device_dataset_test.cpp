@@ -62,9 +62,11 @@ class DeviceDatasetTest : public testing::Test {
   }
 
   // Batches of several sizes, the same row more than once.
-  void expect_same_batches(const DatasetInfo& info, Residency residency) {
-    const auto set = open_dataset(info, residency, Role::input);
-    DeviceDataset device(open_dataset(info, residency, Role::input), context_.compute.memory);
+  void expect_same_batches(const DatasetInfo& info, Residency residency,
+                           const std::shared_ptr<const UnitMatch>& match = nullptr) {
+    const auto set = open_dataset(info, residency, Role::input, match);
+    DeviceDataset device(open_dataset(info, residency, Role::input, match),
+                         context_.compute.memory);
     std::vector<Index> examples;
     for (Index size : {Index(1), Index(2), info.examples, 3 * info.examples}) {
       examples.clear();
@@ -121,8 +123,14 @@ TEST_F(DeviceDatasetTest, GivesTheBatchesOfIndexedWeightedAndLabelledSets) {
   writer.commit();
   for (const DatasetInfo& info : list_datasets(folder_ / "x.nc")) {
     SCOPED_TRACE(info.name);
-    for (Residency residency : {Residency::memory, Residency::stream})
+    const auto match = std::make_shared<UnitMatch>();
+    match->units = LabelTable::numbers(8);
+    match->to = {7, 2, LabelIndex::kUnknown, 0, 6, 1, 3, LabelIndex::kUnknown, 5, 4};
+    match->unknown = 2;
+    for (Residency residency : {Residency::memory, Residency::stream}) {
       expect_same_batches(info, residency);
+      if (info.gives_sparse_batches()) expect_same_batches(info, residency, match);
+    }
   }
 }
 

@@ -43,10 +43,11 @@ int run_command_prediction(const PredictorOptions& options, MpiSession& session)
   for (const std::string& note : options.cdl_notes) console.warning(note);
   const std::unique_ptr<Communicator> communicator = session.world(options.run.collective_timeout);
   const ModelInfo info = open_model_info(options.model, *communicator);
+  const ModelUnits units = units_of(info, options.trust_index);
   const DataBinding data(
       info.network,
       {options.data, options.data, parse_bytes("--data-memory", options.data_memory),
-       options.model.string()},
+       options.model.string(), &units, shared_log(console)},
       DataBinding::Layers::inputs_and_outputs);
   EvaluationSettings settings;
   settings.output_layer = choose_layer(info.network, options.layer);

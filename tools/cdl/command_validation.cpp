@@ -5,6 +5,7 @@
 #include "norn/data/batch_loader.h"
 #include "norn/engine/feature_weights.h"
 #include "norn/engine/gradient_check.h"
+#include "tools/common/model_session.h"
 #include "tools/training/training_run.h"
 #include "tools/training/training_start.h"
 
@@ -47,8 +48,12 @@ int run_gradient_check(const TrainerOptions& options, MpiSession& session) {
   for (const std::string& name : prepare_gradient_check(start.network))
     console.info(
         fmt::format("left out, because gradients are compared with the cost alone: {}", name));
-  const DataBinding data(start.network, data_sources(options, start.where),
-                         DataBinding::Layers::inputs_and_outputs);
+  ModelUnits units;
+  if (start.info) units = units_of(*start.info, options.trust_index);
+  DataSources sources = data_sources(options, start.where);
+  sources.units = start.info ? &units : nullptr;
+  sources.log = shared_log(console);
+  const DataBinding data(start.network, sources, DataBinding::Layers::inputs_and_outputs);
   fit_batch(start, options, data.examples(), console);
   Graph graph = make_graph(start.network, data.shapes(), start.where);
   require_runnable(graph, Use::training, start.where);

@@ -7,6 +7,8 @@
 #include "norn/engine/memory_plan.h"
 #include "tools/common/ranks.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace norn::tools {
@@ -18,6 +20,35 @@ void verify_model(const std::filesystem::path& model, Communicator& communicator
 ModelInfo open_model_info(const std::filesystem::path& model, Communicator& communicator) {
   verify_model(model, communicator);
   return read_model_info(TensorFileReader(model));
+}
+
+Log shared_log(Console& console) {
+  return console.rank() == 0 ? console.log() : Log();
+}
+
+ModelUnits units_of(const ModelInfo& info, bool trust_index) {
+  return {info.unit_labels, {}, trust_index};
+}
+
+void add_trust_index(CommandLine& line, bool& trust_index) {
+  line.toggle("--trust-index", "", trust_index,
+              "take unit u of the data for unit u of the model, whatever labels say; without it "
+              "features are matched by label, and data that cannot be matched are refused");
+}
+
+void check_index_file(const std::filesystem::path& file, const LabelIndex& index,
+                      const ModelInfo& info, int layer) {
+  const LabelTable& units = info.unit_labels[std::size_t(layer)];
+  if (!units.has_words()) return;
+  const LabelList labels = units.list();
+  const Index common = std::min(labels.size(), index.size());
+  for (Index number = 0; number < common; ++number)
+    if (labels[number] != index.label(number))
+      throw DataError(fmt::format(
+          "{}: number {} is \"{}\", but \"{}\" in layer \"{}\" of the model: it is another index; "
+          "leave it out, the model has its labels, or take it as it is with --trust-index",
+          file.string(), number, index.label(number), labels[number],
+          info.network.layers[std::size_t(layer)].name));
 }
 
 void check_model_sizes(const std::filesystem::path& model, const Graph& graph,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/engine/data_binding.h"
 #include "norn/engine/model_file.h"
 #include "tools/common/program.h"
 
@@ -18,6 +19,21 @@ void verify_model(const std::filesystem::path& model, Communicator& communicator
 /// Verifies a model file and reads what it says. Throws DataError when the file is missing, damaged
 /// or no model. Every rank calls it.
 ModelInfo open_model_info(const std::filesystem::path& model, Communicator& communicator);
+
+/// For what every rank would say: rank 0 says it.
+Log shared_log(Console& console);
+
+/// What data that enter the model are matched with.
+ModelUnits units_of(const ModelInfo& info, bool trust_index);
+
+/// --trust-index, of every program that takes data into a model.
+void add_trust_index(CommandLine& line, bool& trust_index);
+
+/// Throws DataError when an index file of a layer's features numbers them otherwise than the model
+/// does; one of the two may go on where the other ends. Nothing is compared with a model without
+/// labels.
+void check_index_file(const std::filesystem::path& file, const LabelIndex& index,
+                      const ModelInfo& info, int layer);
 
 /// As check_sizes(). Every rank calls it; rank 0 reads.
 void check_model_sizes(const std::filesystem::path& model, const Graph& graph,

@@ -49,20 +49,23 @@ class EvaluationRun {
     if (layer.kind != LayerKind::output)
       throw UsageError(
           fmt::format("--layer: \"{}\" is no output layer; metrics need one", layer.name));
+    const ModelUnits units = units_of(info, options_.trust_index);
     const DataBinding data(
         info.network,
         {options_.data, options_.data, parse_bytes("--data-memory", options_.data_memory),
-         options_.model.string()},
+         options_.model.string(), &units, shared_log(console_)},
         DataBinding::Layers::inputs_and_outputs);
-    open_excluded(layer.units(), data.examples());
-    if (!options_.features.empty()) settings_.units = read_label_index(options_.features).size();
+    UnitMatcher more(info.network, &units);
+    open_excluded(more, layer.units(), data.examples());
+    if (!options_.features.empty()) count_candidates(info);
     const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(*communicator);
     const std::unique_ptr<Network> network = load_network(
         options_.model, info, data.shapes(), *runtime,
         runtime->context(*communicator, console_.log()), std::min(options_.batch, data.examples()));
 
     std::unique_ptr<Dataset> training;
-    if (!options_.popularity.empty()) training = open_training(layer.dataset);
+    if (!options_.popularity.empty()) training = open_training(more, layer.dataset);
+    more.report(shared_log(console_));
     if (!options_.propensity.empty()) weigh_units(*training, data, layer);
     std::vector<std::string> names = {"model"};
     std::vector<Evaluation> evaluations = {evaluate_model(*network, data)};
@@ -102,13 +105,22 @@ class EvaluationRun {
         inverse_propensities(count_units(training, units), training.info().examples, a, b);
   }
 
+  void count_candidates(const ModelInfo& info) {
+    const LabelIndex index = read_label_index(options_.features);
+    if (!options_.trust_index)
+      check_index_file(options_.features, index, info, settings_.output_layer);
+    settings_.units = index.size();
+  }
+
   // Every sparse set of the files that fits the layer.
-  void open_excluded(Index units, Index examples) {
+  void open_excluded(UnitMatcher& matcher, Index units, Index examples) {
     for (const fs::path& file : options_.exclude) {
       const std::size_t before = excluded_.size();
       for (const DatasetInfo& info : list_datasets(file))
-        if (info.gives_sparse_batches() && info.width() <= units && info.examples == examples)
-          excluded_.push_back(open_dataset(info, Residency::memory, Role::input));
+        if (info.gives_sparse_batches() && info.examples == examples &&
+            matcher.may_fit(info, settings_.output_layer))
+          excluded_.push_back(
+              matcher.open(info, Residency::memory, Role::input, settings_.output_layer));
       if (excluded_.size() == before)
         throw DataError(fmt::format(
             "{}: --exclude: no sparse data set with {} examples and at most {} units in it",
@@ -117,11 +129,12 @@ class EvaluationRun {
     for (const auto& set : excluded_) settings_.also_seen.push_back(set.get());
   }
 
-  std::unique_ptr<Dataset> open_training(const std::string& name) const {
+  std::unique_ptr<Dataset> open_training(UnitMatcher& matcher, const std::string& name) const {
     std::vector<std::string> names;
     for (const DatasetInfo& info : list_datasets(options_.popularity)) {
       names.push_back(info.name);
-      if (info.name == name) return open_dataset(info, Residency::memory, Role::input);
+      if (info.name == name)
+        return matcher.open(info, Residency::memory, Role::input, settings_.output_layer);
     }
     const std::string hint = did_you_mean(name, names);
     throw DataError(
@@ -157,6 +170,7 @@ void EvaluatorOptions::add_to(CommandLine& line) {
       "the output layer";
   line.option("--features", "-o", "FILE", features,
               "feature index of the output: units beyond it are no candidates (padded data)");
+  add_trust_index(line, trust_index);
   line.option("--data-memory", "", "SIZE", data_memory,
               "data that takes more is read batch by batch");
   line.section("Ranking");

@@ -22,6 +22,7 @@ struct EvaluatorOptions {
   std::string layer;
   std::string top = "10,20,100";
   bool keep_seen = false;
+  bool trust_index = false;
   std::string propensity;  ///< "A,B"; empty: not asked for
   std::string format = "table";
   Index batch = 1024;

@@ -21,11 +21,13 @@ struct Head {
 
 class NetcdfWriter final : public PredictionWriter {
  public:
-  NetcdfWriter(const std::filesystem::path& path, const std::string& name, Index width)
+  NetcdfWriter(const std::filesystem::path& path, const std::string& name, Index width,
+               const LabelTable& labels)
       : path_(path), spool_(path) {
     info_.name = name;
     info_.type = ElementType::float32;
     info_.extent = {width, 1, 1};
+    info_.unit_labels = labels;
   }
 
   void write_ranked(std::span<const std::string> labels, const TopK& best) override {
@@ -118,8 +120,9 @@ class NetcdfWriter final : public PredictionWriter {
 }  // namespace
 
 std::unique_ptr<PredictionWriter> make_netcdf_writer(const std::filesystem::path& path,
-                                                     const std::string& name, Index width) {
-  return std::make_unique<NetcdfWriter>(path, name, width);
+                                                     const std::string& name, Index width,
+                                                     const LabelTable& labels) {
+  return std::make_unique<NetcdfWriter>(path, name, width, labels);
 }
 
 }  // namespace norn::tools

@@ -15,7 +15,7 @@
 #include "tools/prediction/score_filters.h"
 #include "tools/training/trainer_options.h"
 
-#include <optional>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -69,12 +69,59 @@ class PredictionRun {
   const LayerDescriptor& layer() const { return info_.network.layers[std::size_t(layer_)]; }
   bool ranks_units() const { return layer().kind == LayerKind::output; }
 
+  using SharedIndex = std::shared_ptr<const LabelIndex>;
+
+  // An index file that was named must say what the model says.
+  SharedIndex read_index(const fs::path& file, int layer) const {
+    auto index = std::make_shared<const LabelIndex>(read_label_index(file));
+    if (!options_.trust_index) check_index_file(file, *index, info_, layer);
+    return index;
+  }
+
+  SharedIndex index_of_model(int layer) {
+    const LabelTable& labels = info_.unit_labels[std::size_t(layer)];
+    if (!labels.has_words()) return nullptr;
+    if (!labels.same_as(last_labels_)) {
+      last_index_ = std::make_shared<const LabelIndex>(labels.index());
+      last_labels_ = labels;
+    }
+    return last_index_;
+  }
+
   void read_indexes() {
-    if (!options_.input_features.empty())
-      input_features_ = read_label_index(options_.input_features);
-    if (!options_.output_features.empty())
-      output_features_ = read_label_index(options_.output_features);
     units_ = layer().units();
+    model_units_ = units_of(info_, options_.trust_index);
+    const bool text = !options_.requests.empty();
+    if (text)
+      input_features_ = options_.input_features.empty()
+                            ? index_of_model(input_layer())
+                            : read_index(options_.input_features, input_layer());
+    else if (!options_.input_features.empty())
+      model_units_.index_files.assign(info_.network.layers.size(),
+                                      LabelTable::of(read_label_index(options_.input_features)));
+    if (!options_.output_features.empty())
+      output_features_ = read_index(options_.output_features, layer_);
+    else if (ranks_units() && writes_labels())
+      output_features_ = index_of_model(layer_);
+    const bool names_units = !options_.filter.empty() || !options_.allow.empty();
+    if (names_units && !output_features_)
+      throw UsageError(options_.filter.empty()
+                           ? "--allow names features: give the feature index --output-features (-o)"
+                           : "--filter (-f) names features: give the feature index "
+                             "--output-features (-o)");
+    limit_units();
+  }
+
+  // Numbers are written without an index.
+  bool writes_labels() const {
+    const bool looks_up = !options_.filter.empty() || !options_.allow.empty() ||
+                          (options_.exclude_seen && !options_.requests.empty());
+    return looks_up || !info_.unit_labels[std::size_t(layer_)].are_numbers();
+  }
+
+  void limit_units() {
+    const LabelTable& labels = info_.unit_labels[std::size_t(layer_)];
+    if (ranks_units() && labels.known()) units_ = std::min(units_, labels.size());
     if (!output_features_ || !ranks_units()) return;
     if (output_features_->size() > units_)
       console_.warning(fmt::format(
@@ -121,6 +168,9 @@ class PredictionRun {
       settings.memory_bytes = parse_bytes("--data-memory", options_.data_memory);
       settings.tell_seen = tell_seen;
       settings.output_units = layer().units();
+      settings.output_layer = layer_;
+      settings.units = &model_units_;
+      settings.log = shared_log(console_);
       settings.batch = options_.batch;
       auto requests = std::make_unique<DatasetRequests>(settings);
       shapes_ = requests->shapes();
@@ -157,7 +207,8 @@ class PredictionRun {
     const char* fallback = ranks_units() && form == TextForm::dsstne ? "4.3f" : ".9g";
     if (options_.format == "netcdf")
       writer_ = make_netcdf_writer(
-          options_.output, ranks_units() ? "recommendations" : "activations", layer().units());
+          options_.output, ranks_units() ? "recommendations" : "activations", layer().units(),
+          ranks_units() ? info_.unit_labels[std::size_t(layer_)] : LabelTable());
     else
       writer_ = make_text_writer(
           options_.output,
@@ -233,8 +284,11 @@ class PredictionRun {
   Index units_ = 0;  // candidates
   Index total_ = 0;  // requests, when it is known
   LabelIndex no_features_;
-  std::optional<LabelIndex> input_features_;
-  std::optional<LabelIndex> output_features_;
+  ModelUnits model_units_;
+  SharedIndex input_features_;
+  SharedIndex output_features_;
+  LabelTable last_labels_;  // of the model, and the index made of them
+  SharedIndex last_index_;
   std::vector<DatasetShape> shapes_;
   std::unique_ptr<RequestSource> requests_;
   std::unique_ptr<PredictionWriter> writer_;

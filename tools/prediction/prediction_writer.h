@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/data/label_index.h"
+#include "norn/data/label_table.h"
 #include "norn/kernels/select.h"
 
 #include <filesystem>
@@ -53,8 +53,10 @@ std::unique_ptr<PredictionWriter> make_text_writer(const std::filesystem::path& 
                                                    TextForm form = TextForm::dsstne);
 
 /// One data set `name` of `width` units: sparse with values, best first, for ranked units, dense
-/// for values. Results are kept in a file without a name beside `path` until their number is known.
+/// for values; `labels` are those of the units. Results are kept in a file without a name beside
+/// `path` until their number is known.
 std::unique_ptr<PredictionWriter> make_netcdf_writer(const std::filesystem::path& path,
-                                                     const std::string& name, Index width);
+                                                     const std::string& name, Index width,
+                                                     const LabelTable& labels);
 
 }  // namespace norn::tools

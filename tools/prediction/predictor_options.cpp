@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "tools/cdl/command_file_options.h"
+#include "tools/common/model_session.h"
 
 #include <fmt/format.h>
 
@@ -42,11 +43,12 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
                   "data sets (NetCDF) instead of --requests, for any number of input layers");
   data.set = files_of_line(options.data);
   line.option("--input-features", "-i", "FILE", options.input_features,
-              "feature index of the input: label<TAB>number");
-  line.option(
-      "--output-features", "-o", "FILE", options.output_features,
-      "feature index of the output; without it units are written as numbers, and every unit "
-      "of the layer is a candidate");
+              "feature index of the input: label<TAB>number; needed only by models that have no "
+              "labels, and for --data without labels");
+  line.option("--output-features", "-o", "FILE", options.output_features,
+              "feature index of the output; without it units have the labels of the model, or are "
+              "written as numbers if it has none; units beyond the index are no candidates");
+  add_trust_index(line, options.trust_index);
   line.option("--data-memory", "", "SIZE", options.data_memory,
               "--data that takes more is read batch by batch");
 }
@@ -106,10 +108,6 @@ void PredictorOptions::check() const {
   run.check();
   if (values != "auto" && requests.empty())
     throw UsageError("--values is for --requests; --data has its own");
-  if (!filter.empty() && output_features.empty())
-    throw UsageError("--filter (-f) names features: give the feature index --output-features (-o)");
-  if (!allow.empty() && output_features.empty())
-    throw UsageError("--allow names features: give the feature index --output-features (-o)");
   if (!score_format.empty() && (format == "jsonl" || format == "netcdf"))
     throw UsageError(fmt::format(
         "--score-format is for --format text and tsv; {} holds scores in full", format));
@@ -119,24 +117,23 @@ void PredictorOptions::check() const {
 
 CommandLine predictor_command_line(PredictorOptions& options) {
   CommandLine line("predictor", "recommends the best output units for examples",
-                   "predictor -n model.nc -r requests.txt -i features.txt -o features.txt -s "
-                   "recommendations.txt [options]");
+                   "predictor -n model.nc -r requests.txt -s recommendations.txt [options]");
   options.add_to(line);
   line.example(
       "predictor -b 256 -d gl -i features_input -o features_output -k 10 -n gl.nc -f ratings.txt "
       "-s recs.txt -r ratings.txt",
       "As DSSTNE's predict; units listed by -f are left out");
-  line.example(
-      "predictor --model model.nc --requests new.txt -i features.txt -o features.txt "
-      "--exclude-seen -k 20 -s recs.txt",
-      "Twenty units that the request does not hold already");
+  line.example("predictor --model model.nc --requests new.txt --exclude-seen -k 20 -s recs.txt",
+               "Twenty units that the request does not hold already");
   line.example("predictor --model model.nc --data test.nc --layer Hidden1 --output vectors.txt",
                "Embeddings: the activations of a hidden layer");
   line.example(
       "predictor --model model.nc --data test.nc --top 500 --format netcdf --output recs.nc",
       "Into a data set, best first");
   line.remark(
-      "Without --filter and --exclude-seen nothing is left out: what an example holds already is "
+      "Features go by the labels that the model keeps; an index file that numbers them otherwise "
+      "is refused. Without --filter and --exclude-seen nothing is left out: what an example holds "
+      "already is "
       "recommended too. Units beyond the output feature index are never recommended. Ties go to "
       "the "
       "lower unit. Unknown features are left out and counted in one warning.");

@@ -22,6 +22,7 @@ struct PredictorOptions {
   std::string values = "auto";
   std::filesystem::path input_features;
   std::filesystem::path output_features;
+  bool trust_index = false;
 
   std::string layer;
   Index k = 100;

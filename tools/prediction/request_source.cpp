@@ -130,7 +130,7 @@ class TextRequests final : public RequestSource {
 };
 
 DataSources sources_of(const DatasetRequestSettings& settings) {
-  return {settings.files, settings.files, settings.memory_bytes};
+  return {settings.files, settings.files, settings.memory_bytes, {}, settings.units, settings.log};
 }
 
 }  // namespace
@@ -158,10 +158,20 @@ bool DatasetRequests::next(RequestBatch& batch) {
   return true;
 }
 
+// Labels tell units of the same catalogue from others that happen to be as many.
+bool DatasetRequests::may_hold_seen(std::size_t layer) const {
+  const std::vector<LabelTable>& labels = settings_.units->labels;
+  const LabelTable& of_output = labels[std::size_t(settings_.output_layer)];
+  const bool known = of_output.known() && labels[layer].known();
+  return !known || labels[layer].same_as(of_output);
+}
+
 void DatasetRequests::gather_seen(RequestBatch& batch) const {
   for (Index r = 0; r < batch.bound.examples; ++r) {
-    for (const HostBatch* input : batch.bound.of_layer) {
+    for (std::size_t layer = 0; layer < batch.bound.of_layer.size(); ++layer) {
+      const HostBatch* const input = batch.bound.of_layer[layer];
       if (!input || !input->is_sparse || input->width != settings_.output_units) continue;
+      if (!may_hold_seen(layer)) continue;
       const CsrView rows = input->csr();
       for (RowOffset i = rows.row_begin[r]; i < rows.row_begin[r + 1]; ++i)
         batch.seen.add(rows.column[i]);

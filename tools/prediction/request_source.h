@@ -54,6 +54,9 @@ struct DatasetRequestSettings {
   std::int64_t memory_bytes = 0;
   bool tell_seen = false;
   Index output_units = 0;  ///< inputs of that width hold units that are seen
+  int output_layer = 0;
+  const ModelUnits* units = nullptr;
+  Log log = {};
   Index batch = 1;
 };
 /// Labels are those in the file, or the examples' numbers.
@@ -67,6 +70,7 @@ class DatasetRequests final : public RequestSource {
 
  private:
   void gather_seen(RequestBatch& batch) const;
+  bool may_hold_seen(std::size_t layer) const;
   DatasetRequestSettings settings_;
   DataBinding data_;
   std::vector<std::string> labels_;

@@ -6,6 +6,7 @@
 #include "norn/base/text.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/recipe.h"
+#include "tools/common/model_session.h"
 
 #include <cmath>
 #include <variant>
@@ -80,6 +81,7 @@ void add_data_options(TrainerOptions& options, CommandLine& line) {
       .required = true;
   line.option("--dataset-name", "-d", "NAME", options.dataset_name,
               "accepted for DSSTNE's scripts and without effect: the descriptor names data sets");
+  add_trust_index(line, options.trust_index);
   line.option("--data-memory", "", "SIZE", options.data_memory,
               "data sets that take more are read from their files batch by batch; the results are "
               "the same");

@@ -53,6 +53,7 @@ struct TrainerOptions {
   std::filesystem::path repeat;           ///< run.json of a run to make again; empty: none
   std::vector<std::string> called_as;     ///< as the program was called
   Index verify = 0;
+  bool trust_index = false;
   std::string data_memory = "8G";
   std::string data_on_gpu = "auto";
   bool plan = false;

@@ -100,11 +100,11 @@ class TrainingRun {
   int run_from(TrainingStart& start, Communicator& communicator) {
     // Data sets may come to stand in its memory, so it outlives them.
     std::unique_ptr<Runtime> runtime;
-    DataBinding data(start.network, data_sources(options_, start.where),
-                     DataBinding::Layers::inputs_and_outputs);
+    DataBinding data = bind_data(start);
     read_record(start, data, communicator);
     take_sets(start, data, communicator);
-    const RunValidation validation = open_validation(options_, start.network, data);
+    const RunValidation validation =
+        open_validation(options_, start.network, data, shared_log(console_));
     read_validation_record(validation, communicator);
     settle_batch(start, data.examples());
     Graph graph = make_graph(start.network, data.shapes(), start.where);
@@ -122,6 +122,7 @@ class TrainingRun {
       return 0;
     Network network(std::move(graph), data.shapes(), context, start.network.training.batch,
                     Pass::training);
+    network.set_unit_labels(data.unit_labels());
     load(start, data, network);
     if (options_.force && !start.is_refit() && session_.rank() == 0)
       for (const fs::path& base :
@@ -129,6 +130,16 @@ class TrainingRun {
         remove_checkpoints(base);
     return train_and_save(network, data, start, {options_.verify, runtime->description()},
                           validation.view());
+  }
+
+  // With a model's units where the run begins with its weights.
+  DataBinding bind_data(const TrainingStart& start) {
+    const ModelUnits units =
+        start.info ? units_of(*start.info, options_.trust_index) : ModelUnits();
+    DataSources sources = data_sources(options_, start.where);
+    sources.units = start.info ? &units : nullptr;
+    sources.log = shared_log(console_);
+    return {start.network, sources, DataBinding::Layers::inputs_and_outputs};
   }
 
   // What a plan depends on wherever it is for.

@@ -54,7 +54,7 @@ void require_no_wishes(const ValidationDescriptor& asked) {
 }  // namespace
 
 RunValidation open_validation(const TrainerOptions& options, const NetworkDescriptor& network,
-                              DataBinding& training) {
+                              DataBinding& training, const Log& log) {
   RunValidation validation;
   const ValidationDescriptor& asked = network.training.validation;
   require_refit(network.training);
@@ -73,9 +73,15 @@ RunValidation open_validation(const TrainerOptions& options, const NetworkDescri
   }
   const std::int64_t memory =
       parse_bytes("--data-memory", options.data_memory) - training.held_bytes();
+  const ModelUnits units = training.units(options.trust_index);
   validation.data.data = std::make_unique<DataBinding>(
       network,
-      DataSources{given.inputs, given.outputs.empty() ? given.inputs : given.outputs, memory},
+      DataSources{given.inputs,
+                  given.outputs.empty() ? given.inputs : given.outputs,
+                  memory,
+                  {},
+                  &units,
+                  log},
       DataBinding::Layers::inputs_and_outputs);
   return validation;
 }

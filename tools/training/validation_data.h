@@ -17,7 +17,7 @@ struct RunValidation {
 /// Opens the data sets that the options name, or takes a part out of `training`; nothing when
 /// neither was asked for. Throws UsageError when something else was asked for that needs them.
 RunValidation open_validation(const TrainerOptions& options, const NetworkDescriptor& network,
-                              DataBinding& training);
+                              DataBinding& training, const Log& log);
 
 /// Whether data sets of their own fit the network: before it is built, its sizes being known.
 /// Throws UsageError and DataError naming the set.

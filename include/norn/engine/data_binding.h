@@ -4,6 +4,7 @@
 #include "norn/data/batch_loader.h"
 #include "norn/data/hold_out.h"
 #include "norn/engine/network.h"
+#include "norn/engine/unit_matcher.h"
 
 #include <filesystem>
 #include <memory>
@@ -23,6 +24,9 @@ struct DataSources {
   /// not depend on it.
   std::int64_t memory_bytes = std::int64_t(8) << 30;
   std::string where = {};  ///< names the descriptor in messages
+  /// Of the model that the data enter; null: a new one. Read by the constructor only.
+  const ModelUnits* units = nullptr;
+  Log log = {};  ///< says which features the model does not have
 };
 
 struct ValidationData;
@@ -48,6 +52,11 @@ class DataBinding {
   /// whose targets are to be found. Before move_to(); of the two parts only one at a time may be
   /// read. Throws UsageError when there is nothing that could be held back.
   ValidationData hold_out(const NetworkDescriptor& network, const HoldOutRule& rule, int layer);
+  /// By layer, the labels of its units: those of the model where it has some, else those of the
+  /// data.
+  const std::vector<LabelTable>& unit_labels() const { return unit_labels_; }
+  /// For other data that are to have the same units.
+  ModelUnits units(bool trust_index) const;
   /// Bytes of main memory that the contents take; 0 when they are streamed.
   std::int64_t held_bytes() const { return held_bytes_; }
   /// What a BatchLoader reads, in its order.
@@ -67,6 +76,7 @@ class DataBinding {
   DataBinding() = default;
   std::vector<BoundSet> bound_;
   std::size_t layers_ = 0;
+  std::vector<LabelTable> unit_labels_;  // by layer
   Index examples_ = 0;
   std::int64_t held_bytes_ = 0;
 };

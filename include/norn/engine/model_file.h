@@ -55,8 +55,9 @@ struct TrainingState {
 
 /// What a model file says besides weights.
 struct ModelInfo {
-  NetworkDescriptor network;  ///< sizes filled in, effective training settings
-  int format = 0;             ///< 0: written by DSSTNE
+  NetworkDescriptor network;            ///< sizes filled in, effective training settings
+  std::vector<LabelTable> unit_labels;  ///< by layer, where they are known
+  int format = 0;                       ///< 0: written by DSSTNE
   bool has_training_state = false;
   TrainingState state;
 };
@@ -74,9 +75,10 @@ void check_sizes(const TensorFileReader& file, const Graph& graph);
 /// rank calls it; rank 0 reads (`file` is null on the others).
 void load_weights(const TensorFileReader* file, const ModelInfo& info, Network& network);
 
-/// Writes a model, complete or not at all, in bounded memory. With a state it can be resumed from.
-/// Every rank calls it; rank 0 writes. Weights must have caught up to state.step. Throws
-/// DivergenceError, on all ranks, and leaves what stands at `path` when a value is not finite.
+/// Writes a model with its units' labels, complete or not at all, in bounded memory. With a state
+/// it can be resumed from. Every rank calls it; rank 0 writes. Weights must have caught up to
+/// state.step. Throws DivergenceError, on all ranks, and leaves what stands at `path` when a value
+/// is not finite.
 void save_model(const std::filesystem::path& path, Network& network,
                 const std::optional<TrainingState>& state);
 

@@ -124,6 +124,9 @@ class Network {
   bool weights_features(int layer) const;
   void set_feature_weights(int layer, const std::vector<float>& weights);
   std::vector<float> feature_weights(int layer) const;
+  /// By layer, the labels of its units, for model files; unknown unless they are set.
+  void set_unit_labels(std::vector<LabelTable> labels) { unit_labels_ = std::move(labels); }
+  const std::vector<LabelTable>& unit_labels() const { return unit_labels_; }
   bool sparse_input(int layer) const { return sparse_input_[std::size_t(layer)]; }
   Index working_bytes() const;
 
@@ -230,6 +233,7 @@ class Network {
   UpdateSchedule schedule_;
   std::vector<int> order_;
   std::unique_ptr<const Sharding> sharding_;
+  std::vector<LabelTable> unit_labels_;                  // by layer, or empty
   std::vector<bool> sparse_input_;                       // by layer
   std::vector<BlockPartition> partitions_;               // by layer
   std::vector<std::vector<Range>> shares_;               // by layer: units of every rank
