@@ -110,7 +110,7 @@ class TrainingRun {
     Graph graph = make_graph(start.network, data.shapes(), start.where);
     require_runnable(graph, Use::training, start.where);
     check_validation(validation, graph.network, data);
-    if (start.weights) check_model_sizes(*start.weights, graph, *communicator);
+    if (start.weights) check_model_sizes(*start.weights, graph, communicator);
 
     if (options_.plans_machine() && session_.size() == 1) {
       plan_machine(plan_settings(graph, data, validation.view()), graph);
