@@ -62,6 +62,31 @@ void UpdateKernels::clip_column_norms(float limit, MatrixView<float> w) {
   do_clip_column_norms(limit, w);
 }
 
+void UpdateKernels::add_row_squares(MatrixView<const float> w, VectorView<double> squares) {
+  require_fit(has_room(w) && squares.size == w.rows, "add_row_squares", "a sum for each row", w,
+              squares);
+  if (!w.empty()) do_add_row_squares(w, squares);
+}
+
+void UpdateKernels::add_column_squares(MatrixView<const float> w, VectorView<double> squares) {
+  require_fit(has_room(w) && squares.size == w.cols, "add_column_squares", "a sum for each column",
+              w, squares);
+  if (!w.empty()) do_add_column_squares(w, squares);
+}
+
+void UpdateKernels::scale_rows(float limit, VectorView<const double> squares, MatrixView<float> w) {
+  require_fit(has_room(w) && squares.size == w.rows, "scale_rows", "a sum for each row", w,
+              squares);
+  if (!w.empty()) do_scale_rows(limit, squares, w);
+}
+
+void UpdateKernels::scale_columns(float limit, VectorView<const double> squares,
+                                  MatrixView<float> w) {
+  require_fit(has_room(w) && squares.size == w.cols, "scale_columns", "a sum for each column", w,
+              squares);
+  if (!w.empty()) do_scale_columns(limit, squares, w);
+}
+
 void UpdateKernels::norms(MatrixView<const float> w, double* squares, double* magnitudes) {
   require(squares != nullptr && magnitudes != nullptr,
           "norms: squares and magnitudes must be given");

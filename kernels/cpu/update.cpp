@@ -131,26 +131,58 @@ class CpuUpdate final : public UpdateKernels {
   }
 
   void do_clip_column_norms(float limit, MatrixView<float> w) override {
+    std::vector<double> squares(std::size_t(w.cols));
+    do_add_column_squares(w, {squares.data(), w.cols});
+    do_scale_columns(limit, {squares.data(), w.cols}, w);
+  }
+
+  void do_add_row_squares(MatrixView<const float> w, VectorView<double> squares) override {
+    executor_.for_ranges(w.rows, std::max<Index>(1, kTaskElements / w.cols),
+                         [&](Index begin, Index end, int) {
+                           for (Index r = begin; r < end; ++r) {
+                             double lane[kSumLanes] = {};
+                             add_terms(w.row(r), w.cols, lane, kSquare);
+                             squares.data[r] += total_of(lane);
+                           }
+                         });
+  }
+
+  void do_add_column_squares(MatrixView<const float> w, VectorView<double> squares) override {
     // Squares are summed down runs of rows, then over the runs in order: a column's sum does not
     // depend on how many columns there are, so it is the same wherever the columns are cut.
     constexpr Index kRun = 512;
     const Index runs = (w.rows + kRun - 1) / kRun;
-    std::vector<double> squares(std::size_t(runs * w.cols));
+    std::vector<double> sums(std::size_t(runs * w.cols));
     executor_.for_ranges(w.rows, kRun, [&](Index begin, Index end, int) {
-      double* sum = squares.data() + begin / kRun * w.cols;
+      double* sum = sums.data() + begin / kRun * w.cols;
       for (Index r = begin; r < end; ++r) {
         const float* row = w.row(r);
         for (Index c = 0; c < w.cols; ++c) sum[c] += double(row[c]) * double(row[c]);
       }
     });
     for (Index i = 1; i < runs; ++i)
-      for (Index c = 0; c < w.cols; ++c)
-        squares[std::size_t(c)] += squares[std::size_t(i * w.cols + c)];
-    std::vector<float> factor(std::size_t(w.cols), 1.0f);
-    for (Index c = 0; c < w.cols; ++c) {
-      const double norm = std::sqrt(squares[std::size_t(c)]);
-      if (norm > double(limit)) factor[std::size_t(c)] = float(double(limit) / norm);
-    }
+      for (Index c = 0; c < w.cols; ++c) sums[std::size_t(c)] += sums[std::size_t(i * w.cols + c)];
+    for (Index c = 0; c < w.cols; ++c) squares.data[c] += sums[std::size_t(c)];
+  }
+
+  /// What brings weights with this sum of squares down to the limit.
+  static float factor_of(float limit, double squares) {
+    const double norm = std::sqrt(squares);
+    return norm > double(limit) ? float(double(limit) / norm) : 1.0f;
+  }
+
+  void do_scale_rows(float limit, VectorView<const double> squares, MatrixView<float> w) override {
+    for_each_run(executor_, w.rows, w.cols, [&](Index r, Index first, Index count) {
+      const float factor = factor_of(limit, squares.data[r]);
+      float* row = w.row(r) + first;
+      for (Index c = 0; c < count; ++c) row[c] *= factor;
+    });
+  }
+
+  void do_scale_columns(float limit, VectorView<const double> squares,
+                        MatrixView<float> w) override {
+    std::vector<float> factor(std::size_t(w.cols));
+    for (Index c = 0; c < w.cols; ++c) factor[std::size_t(c)] = factor_of(limit, squares.data[c]);
     for_each_run(executor_, w.rows, w.cols, [&](Index r, Index first, Index count) {
       float* row = w.row(r) + first;
       const float* f = factor.data() + first;

@@ -101,22 +101,61 @@ struct ColumnFactor {
   }
 };
 
+/// squares[c] += a column's sum.
+struct AddColumn {
+  double* squares;
+  __device__ void operator()(Index c, const double (&sum)[1]) const { squares[c] += sum[0]; }
+};
+
+/// The same for sums that are there already.
+struct FactorsWork {
+  ColumnFactor finish;
+  const double* squares;
+  template <int n, int kStep>
+  __device__ void at(Index, Index c) const {
+    static_assert(n == 1);
+    finish(c, {squares[c]});
+  }
+};
+
+/// Brings a row with this sum of squares down to the limit.
+template <int kThreads, bool kPacked>
+__device__ __forceinline__ void bound_row(double limit, double squares, float* row, Index cols) {
+  const double norm = std::sqrt(squares);
+  if (norm <= limit) return;
+  const float factor = float(limit / norm);
+#pragma unroll 4
+  for (Index c = Index(threadIdx.x) * 4; c < cols; c += 4 * kThreads) {
+    Pack<float, 4> x = load_four<kPacked>(row, c, cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x.value[i] *= factor;
+    store_four<kPacked>(row, c, cols, x);
+  }
+}
+
 template <int kThreads, bool kPacked>
 __global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
     clip_row_norms_kernel(const double limit, const MatrixView<float> w) {
   const Index r = row_of_group<kThreads>();
   if (r >= w.rows) return;
   float* row = w.row(r);
-  const double norm = std::sqrt(sum_of_squares<kThreads, kPacked>(row, w.cols));
-  if (norm <= limit) return;
-  const float factor = float(limit / norm);
-#pragma unroll 4
-  for (Index c = Index(threadIdx.x) * 4; c < w.cols; c += 4 * kThreads) {
-    Pack<float, 4> x = load_four<kPacked>(row, c, w.cols);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) x.value[i] *= factor;
-    store_four<kPacked>(row, c, w.cols, x);
-  }
+  bound_row<kThreads, kPacked>(limit, sum_of_squares<kThreads, kPacked>(row, w.cols), row, w.cols);
+}
+
+template <int kThreads, bool kPacked>
+__global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
+    add_row_squares_kernel(const MatrixView<const float> w, double* squares) {
+  const Index r = row_of_group<kThreads>();
+  if (r >= w.rows) return;
+  const double sum = sum_of_squares<kThreads, kPacked>(w.row(r), w.cols);
+  if (threadIdx.x == 0) squares[r] += sum;
+}
+
+template <int kThreads, bool kPacked>
+__global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
+    scale_rows_kernel(const double limit, const double* squares, const MatrixView<float> w) {
+  const Index r = row_of_group<kThreads>();
+  if (r < w.rows) bound_row<kThreads, kPacked>(limit, squares[r], w.row(r), w.cols);
 }
 
 // Norms: the elements, counted along the rows, are dealt out in fours to a grid whose size depends
@@ -244,9 +283,51 @@ class CudaUpdate final : public UpdateKernels {
     const VectorView<float> factor{factor_.reserve(w.cols), w.cols};
     sum_over_columns(stream_, partial_, "clip_column_norms", w.rows, w.cols, is_packable<4>(w),
                      SquareTerm{w}, ColumnFactor{double(limit), factor.data});
+    scale_by_columns("clip_column_norms", factor, w);
+  }
+
+  void scale_by_columns(const char* name, VectorView<float> factor, MatrixView<float> w) {
     const MatrixView<const float> factors = on_every_row<const float>(factor, w.rows);
-    run_elements<4>(stream_, "clip_column_norms", elements_of<4>(w, factors),
-                    ScaleColumnsWork{factors, w});
+    run_elements<4>(stream_, name, elements_of<4>(w, factors), ScaleColumnsWork{factors, w});
+  }
+
+  void do_add_row_squares(MatrixView<const float> w, VectorView<double> squares) override {
+    with_row_threads(w.rows, w.cols, [&](auto threads, const Launch& l) {
+      constexpr int kThreads = decltype(threads)::value;
+      if (is_packable<4>(w))
+        add_row_squares_kernel<kThreads, true>
+            <<<l.grid, l.block, 0, stream_.stream>>>(w, squares.data);
+      else
+        add_row_squares_kernel<kThreads, false>
+            <<<l.grid, l.block, 0, stream_.stream>>>(w, squares.data);
+      check_launch("add_row_squares");
+    });
+  }
+
+  void do_add_column_squares(MatrixView<const float> w, VectorView<double> squares) override {
+    sum_over_columns(stream_, partial_, "add_column_squares", w.rows, w.cols, is_packable<4>(w),
+                     SquareTerm{w}, AddColumn{squares.data});
+  }
+
+  void do_scale_rows(float limit, VectorView<const double> squares, MatrixView<float> w) override {
+    with_row_threads(w.rows, w.cols, [&](auto threads, const Launch& l) {
+      constexpr int kThreads = decltype(threads)::value;
+      if (is_packable<4>(w))
+        scale_rows_kernel<kThreads, true>
+            <<<l.grid, l.block, 0, stream_.stream>>>(limit, squares.data, w);
+      else
+        scale_rows_kernel<kThreads, false>
+            <<<l.grid, l.block, 0, stream_.stream>>>(limit, squares.data, w);
+      check_launch("scale_rows");
+    });
+  }
+
+  void do_scale_columns(float limit, VectorView<const double> squares,
+                        MatrixView<float> w) override {
+    const VectorView<float> factor{factor_.reserve(w.cols), w.cols};
+    run_elements<1>(stream_, "scale_columns", Elements{1, w.cols, false},
+                    FactorsWork{{double(limit), factor.data}, squares.data});
+    scale_by_columns("scale_columns", factor, w);
   }
 
   void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) override {

@@ -112,7 +112,10 @@ class Planner : private PlanFacts {
     count(&MemoryPlan::parameter_bytes, layer.name + " biases and scales", bytes * (norm ? 5 : 1));
     count(&MemoryPlan::state_bytes, layer.name + " state of biases and scales",
           bytes * slots_ * (norm ? 3 : 1));
-    if (training()) count_working(layer.name + " gradients of biases", 2 * bytes);
+    if (!training()) return;
+    count_working(layer.name + " gradients of biases", 2 * bytes);
+    if (layer.weight_norm > 0.0f && graph_.sources[std::size_t(number)].size() > 1)
+      count_working(layer.name + " squares of weights", mine(number) * Index(sizeof(double)));
   }
 
   // As Network::build_source_sums.

@@ -82,6 +82,7 @@ Network::Network(Graph graph, const std::vector<DatasetShape>& shapes, const Con
   build_weights();
   build_source_sums();
   build_scratch();
+  build_weight_squares();
   build_overlap();
 }
 
@@ -373,6 +374,7 @@ std::vector<float> Network::feature_weights(int layer) const {
 Index Network::working_bytes() const {
   Index bytes = outcomes_[0].bytes() + outcomes_[1].bytes() + row_squares_.bytes() +
                 prediction_flags_.bytes();
+  for (const Buffer<double>& squares : weight_squares_) bytes += squares.bytes();
   for (const auto& layer : units_)
     if (layer) bytes += layer->working_bytes();
   for (const auto& input : inputs_)

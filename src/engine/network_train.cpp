@@ -92,6 +92,7 @@ void Network::enqueue_step(const BoundBatch& batch, const StepPosition& position
   update_biases(weight_step(position, batch.examples), batch.examples);
   stage("other");
   update_shared(weight_step(position, batch.examples));
+  bound_weights_together();
   finish_maxima();
   stage("end");
 }
@@ -267,7 +268,8 @@ void Network::update_weights(const UnitLayer& layer, std::size_t connection, con
   const Connection& with = layer.connections[connection];
   with.update(context_.compute, step, x, delta, units, layer.block(), scratch_[std::size_t(lane)]);
   const float limit = layer.descriptor().weight_norm;
-  if (limit > 0.0f && !x.is_sparse) clip_weights(with.weights(), units, limit);
+  if (limit > 0.0f && !x.is_sparse && !bounds_sources_together(layer))
+    clip_weights(with.weights(), units, limit);
 }
 
 void Network::for_blocks_of(const UnitLayer& layer, Range units,
@@ -335,7 +337,8 @@ void Network::finish_sparse(UnitLayer& layer, const WeightStep& step) {
     if (limit <= 0.0f) continue;
     context_.compute.kernels.sparse->catch_up(step.rule, step.schedule, step.step + 1,
                                               weights.row_state(weights.shape().mine));
-    context_.compute.kernels.update->clip_column_norms(limit, weights.values());
+    if (!bounds_sources_together(layer))
+      context_.compute.kernels.update->clip_column_norms(limit, weights.values());
   }
 }
 

@@ -240,10 +240,35 @@ void find_idle_dropout(const Graph& graph, Faults& faults) {
   }
 }
 
+// A norm over weights that other layers change, too.
+void find_shared_norms(const Graph& graph, Faults& faults) {
+  for (std::size_t e = 0; e < graph.edges.size(); ++e) {
+    const Edge& edge = graph.edges[e];
+    const LayerDescriptor& layer = graph.network.layers[std::size_t(edge.destination)];
+    const bool has_users = std::ranges::any_of(
+        graph.edges, [&](const Edge& other) { return other.shared_with == int(e); });
+    if (layer.weight_norm == 0.0f || (edge.shared_with < 0 && !has_users)) continue;
+    const std::string& source = graph.network.layers[std::size_t(edge.source)].name;
+    if (edge.shared_with >= 0)
+      faults.add(layer, "WeightNorm",
+                 fmt::format("WeightNorm {} would bound weights from layer \"{}\" that belong to "
+                             "another connection; give it to that connection's layer, or remove it",
+                             layer.weight_norm, source));
+    else if (graph.sources[std::size_t(edge.destination)].size() > 1)
+      faults.add(layer, "WeightNorm",
+                 fmt::format("WeightNorm {} would bound weights from several sources together, and "
+                             "others share those from layer \"{}\"; remove one of the two",
+                             layer.weight_norm, source));
+  }
+}
+
 Faults faults_in_use(const Graph& graph, Use use, const std::string& where) {
   Faults faults(where, graph.network);
   find_idle_kinds(graph, faults);
-  if (use == Use::training) find_idle_dropout(graph, faults);
+  if (use == Use::training) {
+    find_idle_dropout(graph, faults);
+    find_shared_norms(graph, faults);
+  }
   return faults;
 }
 

@@ -98,7 +98,9 @@ std::vector<Key> layer_weight_keys() {
   keys.push_back(
       for_kinds(number_key(
                     "WeightNorm", [](auto& d) -> auto& { return d.layer.weight_norm; }, at_least(0),
-                    "Upper bound of the Euclidean norm of each unit's incoming weights; 0: none."),
+                    "Upper bound of the Euclidean norm of each unit's incoming weights, from all "
+                    "sources together; "
+                    "0: none."),
                 kComputed));
   keys.push_back(
       for_kinds(number_key(

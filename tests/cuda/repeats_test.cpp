@@ -285,10 +285,16 @@ TEST_F(RepeatsTest, Update) {
   });
   const MatrixView<float> v = matrix(500, 264);
   double* norms = zeros<double>(2).data;
+  const VectorView<double> of_rows = zeros<double>(500);
+  const VectorView<double> of_columns = zeros<double>(264);
   expect_one_hash("norms and clips", [&] {
     kernels.update->norms(v, norms, norms + 1);
     kernels.update->clip_row_norms(5.0f, v);
     kernels.update->clip_column_norms(4.0f, v);
+    kernels.update->add_row_squares(v, of_rows);
+    kernels.update->add_column_squares(v, of_columns);
+    kernels.update->scale_rows(3.0f, of_rows, v);
+    kernels.update->scale_columns(2.0f, of_columns, v);
   });
 }
 

@@ -60,6 +60,19 @@ class FaultyUpdate final : public UpdateKernels {
   void do_clip_column_norms(float limit, MatrixView<float> w) override {
     sound_->clip_column_norms(limit, w);
   }
+  void do_add_row_squares(MatrixView<const float> w, VectorView<double> squares) override {
+    sound_->add_row_squares(w, squares);
+  }
+  void do_add_column_squares(MatrixView<const float> w, VectorView<double> squares) override {
+    sound_->add_column_squares(w, squares);
+  }
+  void do_scale_rows(float limit, VectorView<const double> squares, MatrixView<float> w) override {
+    sound_->scale_rows(limit, squares, w);
+  }
+  void do_scale_columns(float limit, VectorView<const double> squares,
+                        MatrixView<float> w) override {
+    sound_->scale_columns(limit, squares, w);
+  }
   void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) override {
     sound_->norms(w, squares, magnitudes);
   }

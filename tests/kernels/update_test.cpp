@@ -77,6 +77,59 @@ TEST_F(UpdateTest, LongRowsAndColumnsAreScaledDownToTheLimit) {
   }
 }
 
+// Two matrices with the same number of rows, of which one is turned over.
+TEST_F(UpdateTest, NormsOverSeveralMatricesAreScaledDownToTheLimit) {
+  Executor executor(2);
+  const auto kernels = samples::make_update(executor);
+  for (const auto& [units, sources] : shapes()) {
+    SCOPED_TRACE(std::to_string(units) + " units, " + std::to_string(sources) + " sources");
+    auto rows = random_matrix(units, sources);
+    auto columns = random_matrix(sources, units);
+    PaddedMatrix<float> rows_before = rows, columns_before = columns;
+    std::vector<double> squares(std::size_t(units), 0.25);
+    const VectorView<double> sums{squares.data(), units};
+    const double limit = std::sqrt(2.0 * double(sources));
+    kernels->add_row_squares(rows.view(), sums);
+    kernels->add_column_squares(columns.view(), sums);
+    kernels->scale_rows(float(limit), sums, rows.view());
+    kernels->scale_columns(float(limit), sums, columns.view());
+    for (Index u = 0; u < units; ++u) {
+      double all = 0.25;
+      for (Index s = 0; s < sources; ++s)
+        all += double(rows_before(u, s)) * rows_before(u, s) +
+               double(columns_before(s, u)) * columns_before(s, u);
+      ASSERT_NEAR(squares[std::size_t(u)], all, 1e-12 * all);
+      const double factor = std::min(1.0, double(float(limit)) / std::sqrt(all));
+      for (Index s = 0; s < sources; ++s) {
+        ASSERT_NEAR(rows(u, s), factor * rows_before(u, s), 3e-7 * std::abs(rows_before(u, s)));
+        ASSERT_NEAR(columns(s, u), factor * columns_before(s, u),
+                    3e-7 * std::abs(columns_before(s, u)));
+      }
+    }
+    EXPECT_TRUE(rows.padding_is_intact());
+    EXPECT_TRUE(columns.padding_is_intact());
+  }
+}
+
+// One matrix in two halves is what clips do at once.
+TEST_F(UpdateTest, NormsInTwoHalvesHaveTheBitsOfThoseAtOnce) {
+  Executor executor(2);
+  const auto kernels = samples::make_update(executor);
+  for (const auto& [rows, cols] : shapes()) {
+    auto at_once = random_matrix(rows, cols);
+    PaddedMatrix<float> in_halves = at_once;
+    std::vector<double> of_rows(std::size_t(rows), 0.0), of_columns(std::size_t(cols), 0.0);
+    const auto limit = float(0.5 * std::sqrt(double(std::min(rows, cols))));
+    kernels->clip_row_norms(limit, at_once.view());
+    kernels->clip_column_norms(0.9f * limit, at_once.view());
+    kernels->add_row_squares(in_halves.view(), {of_rows.data(), rows});
+    kernels->scale_rows(limit, {of_rows.data(), rows}, in_halves.view());
+    kernels->add_column_squares(in_halves.view(), {of_columns.data(), cols});
+    kernels->scale_columns(0.9f * limit, {of_columns.data(), cols}, in_halves.view());
+    EXPECT_TRUE(at_once.same_bits(in_halves)) << rows << " x " << cols;
+  }
+}
+
 TEST_F(UpdateTest, ColumnNormsDoNotDependOnHowColumnsAreCut) {
   Executor executor(2);
   const auto kernels = samples::make_update(executor);

@@ -211,6 +211,9 @@ class Network {
   void finish_maxima();
   void reduce_row_squares(Index examples);
   void clip_weights(Weights& weights, Range units, float limit);
+  void build_weight_squares();
+  bool bounds_sources_together(const UnitLayer& layer) const;
+  void bound_weights_together();
   static void for_blocks_of(const UnitLayer& layer, Range units,
                             const std::function<void(Range)>& body);
   void send_delta(const UnitLayer& layer, const Connection& connection, UnitLayer& source,
@@ -250,6 +253,7 @@ class Network {
   std::vector<BatchView> bound_;                         // by layer: the batch of this step
   std::vector<Scratch> scratch_;                         // by lane
   Buffer<FixedSum> row_squares_;                         // [lanes x B], with DeltaNorm
+  std::vector<Buffer<double>> weight_squares_;           // by layer with WeightNorm over sources
   Buffer<float> host_values_;                            // of outputs() and activations()
   std::vector<Buffer<float>> visited_;                   // by lane: of predict_with_cost()
 

@@ -49,6 +49,13 @@ class UpdateKernels {
   /// Rows (or columns) whose L2 norm exceeds limit are scaled down to it. Norms in float64.
   void clip_row_norms(float limit, MatrixView<float> w);
   void clip_column_norms(float limit, MatrixView<float> w);
+  /// The same in two halves, for norms over several matrices: squares[i] += the sum of w^2 over row
+  /// (or column) i, in float64; then those whose sum exceeds limit^2 are scaled by limit over its
+  /// root.
+  void add_row_squares(MatrixView<const float> w, VectorView<double> squares);
+  void add_column_squares(MatrixView<const float> w, VectorView<double> squares);
+  void scale_rows(float limit, VectorView<const double> squares, MatrixView<float> w);
+  void scale_columns(float limit, VectorView<const double> squares, MatrixView<float> w);
   /// *squares = sum of w^2, *magnitudes = sum of |w|, in float64 in an order that the shape fixes;
   /// both stand in the device's memory.
   void norms(MatrixView<const float> w, double* squares, double* magnitudes);
@@ -63,6 +70,12 @@ class UpdateKernels {
                              const WeightPlace& place, MatrixView<float> w) = 0;
   virtual void do_clip_row_norms(float limit, MatrixView<float> w) = 0;
   virtual void do_clip_column_norms(float limit, MatrixView<float> w) = 0;
+  virtual void do_add_row_squares(MatrixView<const float> w, VectorView<double> squares) = 0;
+  virtual void do_add_column_squares(MatrixView<const float> w, VectorView<double> squares) = 0;
+  virtual void do_scale_rows(float limit, VectorView<const double> squares,
+                             MatrixView<float> w) = 0;
+  virtual void do_scale_columns(float limit, VectorView<const double> squares,
+                                MatrixView<float> w) = 0;
   virtual void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) = 0;
 };
 

@@ -24,6 +24,15 @@ class StagedUpdate final : public UpdateKernels {
     staged.back();
   }
 
+  template <typename Work>
+  static void add(MatrixView<const float> w, VectorView<double> sums, const Work& work) {
+    StagedMatrix staged_w(w);
+    StagedVector staged_sums(sums);
+    work(staged_w.view(), staged_sums.view());
+    TestDevice::get().finish();
+    staged_sums.back();
+  }
+
   void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
                  MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
                  MatrixView<Bfloat16> rounded) override {
@@ -59,6 +68,21 @@ class StagedUpdate final : public UpdateKernels {
   }
   void do_clip_column_norms(float limit, MatrixView<float> w) override {
     change(w, [&](auto to) { kernels_->clip_column_norms(limit, to); });
+  }
+  void do_add_row_squares(MatrixView<const float> w, VectorView<double> squares) override {
+    add(w, squares, [&](auto from, auto to) { kernels_->add_row_squares(from, to); });
+  }
+  void do_add_column_squares(MatrixView<const float> w, VectorView<double> squares) override {
+    add(w, squares, [&](auto from, auto to) { kernels_->add_column_squares(from, to); });
+  }
+  void do_scale_rows(float limit, VectorView<const double> squares, MatrixView<float> w) override {
+    StagedVector sums(squares);
+    change(w, [&](auto to) { kernels_->scale_rows(limit, sums.view(), to); });
+  }
+  void do_scale_columns(float limit, VectorView<const double> squares,
+                        MatrixView<float> w) override {
+    StagedVector sums(squares);
+    change(w, [&](auto to) { kernels_->scale_columns(limit, sums.view(), to); });
   }
   void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) override {
     StagedMatrix staged_w(w);
