@@ -242,7 +242,7 @@ TEST_F(ScoreFiltersTest, OtherFormsOfRecommendations) {
 
 TEST_F(ScoreFiltersTest, NetcdfOfRecommendations) {
   const std::vector<std::string> labels = {"one", "two"};
-  const auto writer = make_netcdf_writer(folder_ / "recs.nc", "recommendations", 6);
+  const auto writer = make_netcdf_writer(folder_ / "recs.nc", "recommendations", 6, LabelTable());
   writer->write_ranked(labels, sample_lists());
   const std::vector<std::string> more = {"three"};
   TopK last = sample_lists();
@@ -269,7 +269,7 @@ TEST_F(ScoreFiltersTest, NetcdfOfRecommendations) {
 
 TEST_F(ScoreFiltersTest, NetcdfOfActivations) {
   const std::vector<std::string> labels = {"one", "two"};
-  const auto writer = make_netcdf_writer(folder_ / "vectors.nc", "activations", 3);
+  const auto writer = make_netcdf_writer(folder_ / "vectors.nc", "activations", 3, LabelTable());
   const float values[] = {1, 2, 3, -1, -2, -3};
   writer->write_values(labels, {values, 2, 3, 3});
   writer->commit();
