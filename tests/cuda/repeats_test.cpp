@@ -324,12 +324,42 @@ TEST_F(RepeatsTest, FusedOutput) {
   block.x = operand(examples, width);
   block.w = operand(units, width);
   block.bias = {constant(numbers(units)), units};
-  block.rule = {Sigmoid{}, ScaledMarginalCrossEntropy{}};
+  block.rule = UnitCost{Sigmoid{}, ScaledMarginalCrossEntropy{}};
   block.target.sparse = sparse(examples, units, 50, false);
   block.delta = {nullptr, examples, units, units};
   block.rounded_delta = empty_matrix<Bfloat16>(examples, units);
   block.cost = zeros<double>(1).data;
   expect_one_hash("output_delta", [&] {
+    ASSERT_TRUE(kernels.fused->output_delta(block));
+    kernels.fused->add_totals();
+  });
+}
+
+TEST_F(RepeatsTest, FusedSoftMax) {
+  Kernels& kernels = use(Precision::bf16);
+  const Index examples = 300, units = 1032, width = 200;
+  const SoftMaxCost rule{CrossEntropy{}};
+  OutputBlock block;
+  block.x = operand(examples, width);
+  block.w = operand(units, width);
+  block.bias = {constant(numbers(units)), units};
+  block.rule = rule;
+  block.target.sparse = sparse(examples, units, 50, false);
+  block.delta = {nullptr, examples, units, units};
+  block.rounded_delta = empty_matrix<Bfloat16>(examples, units);
+  block.cost = zeros<double>(1).data;
+  const MatrixView<float> maxima = empty_matrix<float>(1, examples);
+  const MatrixView<float> sums = empty_matrix<float>(1, examples);
+  const VectorView<float> maximum = zeros<float>(examples);
+  const VectorView<std::int64_t> total = zeros<std::int64_t>(examples);
+  const VectorView<std::int64_t> coupling = zeros<std::int64_t>(examples);
+  std::int64_t* out_of_range = zeros<std::int64_t>(1).data;
+  expect_one_hash("softmax_statistics, softmax_rows, output_delta", [&] {
+    ASSERT_TRUE(kernels.fused->softmax_statistics(block, maxima, sums));
+    kernels.cost->softmax_maximum(maxima, maximum);
+    kernels.cost->softmax_total(maxima, sums, maximum, total, out_of_range);
+    kernels.cost->softmax_coupling(rule, block.target, coupling, out_of_range);
+    kernels.fused->softmax_rows(rule, block.target, {maximum, total, coupling});
     ASSERT_TRUE(kernels.fused->output_delta(block));
     kernels.fused->add_totals();
   });

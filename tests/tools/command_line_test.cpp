@@ -245,7 +245,7 @@ TEST(TrainerOptions, RejectValuesThatNoRunCanHave) {
   EXPECT_EQ(message([](TrainerOptions& o) { o.batch = 0; }),
             "--batch 0 is out of range: it must be at least 1");
   EXPECT_EQ(message([](TrainerOptions& o) { o.epochs = -3; }),
-            "--epochs -3 is out of range: it must be at least 1");
+            "--epochs -3 is out of range: it must be at least 0");
   EXPECT_EQ(message([](TrainerOptions& o) { o.rate = -1.0f; }),
             "--rate -1 is out of range: it must be at least 0");
   EXPECT_EQ(message([](TrainerOptions& o) { o.mu = 1.0f; }),
