@@ -88,27 +88,34 @@ std::string read_at(std::ifstream& in, std::uint64_t offset, std::uint64_t size)
   return text;
 }
 
-std::optional<ByteRange> place_of(hid_t file, const std::string& variable) {
+/// False where it cannot be told. A variable of no elements has no place.
+bool add_place(hid_t file, const std::string& variable, std::vector<ByteRange>& places) {
   const hid_t data = H5Dopen2(file, variable.c_str(), H5P_DEFAULT);
-  if (data < 0) return std::nullopt;
+  if (data < 0) return false;
   const haddr_t offset = H5Dget_offset(data);
   const hsize_t size = H5Dget_storage_size(data);
-  H5Dclose(data);
-  if (offset == HADDR_UNDEF || size == 0) return std::nullopt;
-  return ByteRange{offset, size};
+  if (offset != HADDR_UNDEF && size > 0) places.push_back({offset, size});
+  return H5Dclose(data) >= 0;
 }
 
 }  // namespace
 
-std::vector<ByteRange> places_of(const fs::path& file, const std::vector<std::string>& variables) {
+std::vector<ByteRange> places_of(const fs::path& file, const std::vector<std::string>& variables,
+                                 const fs::path& shown) {
   std::vector<ByteRange> places;
+  bool known = false;
   on_netcdf_thread([&] {
     const hid_t opened = H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
-    if (opened < 0) return;  // then all of it counts as header
-    for (const std::string& variable : variables)
-      if (const auto place = place_of(opened, variable)) places.push_back(*place);
+    if (opened < 0) return;
+    known = std::ranges::all_of(variables, [&](const std::string& variable) {
+      return add_place(opened, variable, places);
+    });
     H5Fclose(opened);
   });
+  if (!known)
+    throw DataError(
+        fmt::format("{}: what was written cannot be read back for its checksum; check the disk",
+                    shown.string()));
   std::sort(places.begin(), places.end(),
             [](const ByteRange& a, const ByteRange& b) { return a.offset < b.offset; });
   return places;

@@ -25,9 +25,11 @@ struct ByteRange {
 };
 
 /// Where a closed NetCDF file keeps the elements of these variables, in order; those that are in
-/// chunks or empty have no place of their own.
+/// chunks or empty have no place of their own. Throws DataError, naming `shown`, when the file
+/// cannot be read.
 std::vector<ByteRange> places_of(const std::filesystem::path& file,
-                                 const std::vector<std::string>& variables);
+                                 const std::vector<std::string>& variables,
+                                 const std::filesystem::path& shown);
 
 /// Appends the seal. Throws DataError naming `shown` when the disk is full.
 void seal_file(const std::filesystem::path& file, const std::vector<ByteRange>& elements,

@@ -242,7 +242,7 @@ void NetcdfFile::close() {
     set_attribute(kSealedAttribute, std::int32_t(1));
   }
   call("finish", "", [this] { state_->finish(); });
-  if (writes) seal_file(state_->path, places_of(state_->path, variables()), shown_);
+  if (writes) seal_file(state_->path, places_of(state_->path, variables(), shown_), shown_);
 }
 
 void NetcdfFile::write_checksums() {

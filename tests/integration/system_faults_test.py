@@ -41,7 +41,7 @@ class SystemFaults(ProgramTest):
                     done, _ = self.run_failing(call, part, first, count, error, program, *arguments)
                     with self.subTest(call=call, first=first, count=count):
                         self.assertEqual(done.returncode, 3, done.stderr)
-                        self.assertIn(f"{program}: error: {output}: cannot ", done.stderr)
+                        self.assertRegex(done.stderr, f"{program}: error: {output}: (its checksum )?cannot ")
                         self.assertFalse(self.path(output).exists())
                         self.assertEqual([path.name for path in self.folder.rglob("*.tmp-*")], [])
 
@@ -51,6 +51,24 @@ class SystemFaults(ProgramTest):
     def test_writes_of_data_sets(self):
         write_text(self.path("named.txt"), self.rows, self.names, self.examples)
         self.check_writes("importer", "--input", "named.txt", "--name", "gl", "--output", "d.nc", output="d.nc")
+
+    def test_reads_of_what_was_written(self):
+        """A file is read back for its seal: what cannot be read is not passed over."""
+        write_text(self.path("named.txt"), self.rows, self.names, self.examples)
+        command = ("importer", "--input", "named.txt", "--name", "gl", "--output", "d.nc")
+        calls = self.calls_of("read", "d.nc.tmp", *command)
+        whole = self.path("d.nc").read_bytes()
+        told = ""
+        for first in range(1, calls + 1):
+            self.path("d.nc").unlink(missing_ok=True)
+            done, _ = self.run_failing("read", "d.nc.tmp", first, 1, errno.EIO, *command)
+            with self.subTest(first=first):
+                self.assertIn(done.returncode, (0, 3), done.stderr)
+                self.assertEqual(self.path("d.nc").exists(), done.returncode == 0)
+                if done.returncode == 0:
+                    self.assertEqual(self.path("d.nc").read_bytes() == whole, True)
+            told += done.stderr
+        self.assertIn("importer: error: d.nc: what was written cannot be read back for its checksum; check the disk", told)
 
     def test_threads_that_the_system_refuses(self):
         self.train("-e", "1")
