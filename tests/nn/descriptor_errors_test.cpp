@@ -95,7 +95,8 @@ const std::vector<std::pair<std::string, std::string>> kNetworkFaults = {
     {R"("Training": {"Epoch": 3})", "Training: unknown key \"Epoch\"; did you mean \"Epochs\"?"},
     {R"("ErorFunction": "L1")", "unknown key \"ErorFunction\"; did you mean \"ErrorFunction\"?"},
     {R"("zzzzzz": 1)",
-     "unknown key \"zzzzzz\". Known: $schema, Version, Recipe, Name, Kind, ErrorFunction, TargetWeight, "
+     "unknown key \"zzzzzz\". Known: $schema, Version, Recipe, Name, Kind, ErrorFunction, "
+     "TargetWeight, "
      "ShuffleIndices, SparsenessPenalty, Denoising, DeltaBoost, ScaledMarginalCrossEntropy, "
      "LocalResponseNormalization, Maxout, RELUSlope, ELUAlpha, SELULambda, Decay, WeightsData, "
      "Training, Layers"},
