@@ -131,7 +131,8 @@ class Items:
             value = random.choice(NUMBERS)
             value = np.uint64(value) if value >= 2**31 else np.int64(value) if random.random() < 0.5 else np.int32(max(value, -2**31))
         elif how == "fraction":
-            value = random.choice((np.float64, np.float32))(random.choice(FRACTIONS))
+            with np.errstate(over="ignore"):  # infinity is a number to try
+                value = random.choice((np.float64, np.float32))(random.choice(FRACTIONS))
         elif how == "text":
             value = random.choice([word for word in WORDS if word and "\udcff" not in word and "\0" not in word])
         elif how == "array":
