@@ -6,6 +6,7 @@
 // 1 for a macro that is defined as 1, else 0: FIRST_1 puts another argument before the 1.
 #define NORN_FIRST_1 0,
 #define NORN_SECOND(a, b, ...) b
+// NOLINTNEXTLINE(bugprone-macro-parentheses): arguments and a comma, not a value
 #define NORN_IS_ONE(arguments) NORN_SECOND(arguments 1, 0, 0)
 #define NORN_PASTED(value) NORN_IS_ONE(NORN_FIRST_##value)
 #define NORN_DEFINED(macro) NORN_PASTED(macro)

@@ -34,4 +34,4 @@ void check_processor(int argc, char** argv, char**) {
 
 // The dynamic linker calls what stands here before the initialisers of shared libraries.
 __attribute__((section(".preinit_array"),
-               used)) void (*const norn_first_of_all)(int, char**, char**) = check_processor;
+               used)) void (*const kFirstOfAll)(int, char**, char**) = check_processor;

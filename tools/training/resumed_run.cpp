@@ -27,7 +27,7 @@ using Values = std::map<std::string, std::string>;
 void add_values(const JsonValue& value, const std::string& place, Values& values) {
   if (value.is_object())
     for (const auto& [name, member] : value.members())
-      add_values(member, place.empty() ? name : place + "." + name, values);
+      add_values(member, place.empty() ? name : fmt::format("{}.{}", place, name), values);
   else if (value.is_array() && !value.entries().empty() && value.entries().front().is_object())
     for (std::size_t i = 0; i < value.entries().size(); ++i)
       add_values(value.entries()[i], fmt::format("{}[{}]", place, i), values);
