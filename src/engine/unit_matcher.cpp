@@ -18,6 +18,9 @@ LabelTable at(const std::vector<LabelTable>& tables, int layer) {
   return std::size_t(layer) < tables.size() ? tables[std::size_t(layer)] : LabelTable();
 }
 
+// DSSTNE makes layers as wide as their data, rounded up to a multiple of this.
+constexpr Index kDsstnePadding = 128;
+
 constexpr const char* kTrust = "or take unit numbers as they are with --trust-index";
 
 }  // namespace
@@ -60,7 +63,10 @@ UnitMatcher::Matched* UnitMatcher::match(const DatasetInfo& info, int layer) {
   const LabelTable features = labels_of(info, layer), units = units_of(layer);
   const Index layer_units = width_of(layer);
   if (features.known() != units.known()) {
-    if (info.width() == layer_units || info.width() == units.size()) return nullptr;
+    const Index padded = (info.width() + kDsstnePadding - 1) / kDsstnePadding * kDsstnePadding;
+    if (info.width() == layer_units || info.width() == units.size() ||
+        (!units.known() && padded == layer_units))
+      return nullptr;
     refuse(info, layer);
   }
   if (!features.known() || (features.same_as(units) && info.width() <= layer_units)) return nullptr;
