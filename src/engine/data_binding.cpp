@@ -8,6 +8,7 @@
 #include "src/engine/listed_sets.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -62,6 +63,46 @@ LabelTable labels_of_layer(const ModelUnits* model, const NetworkDescriptor& net
   return fits ? features : LabelTable();
 }
 
+using ChosenSets = std::vector<std::pair<int, const DatasetInfo*>>;  // by layer
+
+void require_same_count(const ChosenSets& chosen) {
+  const DatasetInfo& first = *chosen.front().second;
+  for (const auto& [layer, info] : chosen)
+    if (info->examples != first.examples)
+      throw DataError(fmt::format(
+          "{}: data set \"{}\" has {} examples, but \"{}\" of {} has {}; import both together so "
+          "that they are aligned by example",
+          info->file.string(), info->name, info->examples, first.name, first.file.string(),
+          first.examples));
+}
+
+// Examples pair by position. Labels of one file that hold for several sets are read once, and not
+// at all where all sets share them.
+void require_same_examples(const ChosenSets& chosen) {
+  const DatasetInfo* first = nullptr;
+  std::vector<std::string> expected;
+  std::set<std::pair<std::string, int>> compared;
+  for (const auto& [layer, info] : chosen) {
+    if (info->label_set < 0) continue;
+    if (!compared.emplace(info->file.string(), info->label_set).second) continue;
+    if (!first) {
+      first = info;
+      continue;
+    }
+    if (expected.empty()) expected = read_example_labels(*first);
+    const std::vector<std::string> labels = read_example_labels(*info);
+    const auto [here, there] = std::ranges::mismatch(labels, expected);
+    if (here == labels.end() || there == expected.end()) continue;
+    throw DataError(
+        fmt::format("{}: data set \"{}\": example {} is \"{}\", but in \"{}\" of {} it is \"{}\": "
+                    "examples pair "
+                    "by position, so the two are not aligned; import both together (importer "
+                    "--input, --target)",
+                    info->file.string(), info->name, here - labels.begin(), *here, first->name,
+                    first->file.string(), *there));
+  }
+}
+
 // Memory that the contents take when they are held.
 std::int64_t bytes_of_contents(const DatasetInfo& info) {
   if (!info.gives_sparse_batches())
@@ -77,21 +118,16 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
                          Layers layers)
     : layers_(network.layers.size()), unit_labels_(layers_) {
   const std::vector<ListedSet> all = list_sets(sources);
-  std::vector<std::pair<int, const DatasetInfo*>> chosen;
+  ChosenSets chosen;
   std::int64_t total = 0;
   for (const std::size_t layer : layers_with_data(network, layers, sources.where)) {
     chosen.emplace_back(int(layer), &choose(all, network, layer, sources.where));
     total += bytes_of_contents(*chosen.back().second);
   }
+  require_same_count(chosen);
+  require_same_examples(chosen);
   UnitMatcher matcher(network, sources.units);
   for (const auto& [layer, info] : chosen) {
-    const DatasetInfo& first = *chosen.front().second;
-    if (info->examples != first.examples)
-      throw DataError(fmt::format(
-          "{}: data set \"{}\" has {} examples, but \"{}\" of {} has {}; import both together so "
-          "that they are aligned by example",
-          info->file.string(), info->name, info->examples, first.name, first.file.string(),
-          first.examples));
     const Role role =
         network.layers[std::size_t(layer)].kind == LayerKind::input ? Role::input : Role::target;
     const Residency residency =

@@ -3,10 +3,15 @@
 #include "norn/engine/data_binding.h"
 
 #include "norn/base/error.h"
+#include "norn/data/dataset_writer.h"
 #include "norn/engine/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 
+#include <algorithm>
+#include <random>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace norn::test {
@@ -66,6 +71,61 @@ TEST(DataBinding, PrefersTheFileOfTheLayersOwnSide) {
   EXPECT_EQ(data.shapes()[0].extent[0], 400);
   EXPECT_EQ(data.sets()[0]->info().file, folder / "b.nc");
   EXPECT_EQ(data.sets()[1]->info().file, folder / "a.nc");
+}
+
+// A file of one set, one unit an example, that keeps these labels of examples.
+void write_labelled(const std::filesystem::path& path, const std::string& name,
+                    const std::vector<std::string>& names) {
+  DatasetInfo info;
+  info.name = name;
+  info.sparse = info.boolean = true;
+  info.extent[0] = 5;
+  info.examples = info.unique_examples = info.entries = Index(names.size());
+  for (const std::string& label : names) info.label_bytes += Index(label.size());
+  DatasetWriter writer(path, {info});
+  const std::vector<Index> sizes(names.size(), 1);
+  std::vector<Column> columns;
+  for (std::size_t i = 0; i < names.size(); ++i) columns.push_back(Column(i % 5));
+  writer.append_rows(0, sizes, columns);
+  const std::vector<std::string_view> labels(names.begin(), names.end());
+  if (info.label_bytes > 0) writer.append_labels(0, labels);
+  writer.commit();
+}
+
+TEST(DataBinding, RefusesFilesWhoseExamplesHaveOtherLabels) {
+  const unsigned seed = fresh_seed();
+  std::mt19937 random(seed);
+  const TempDir folder;
+  NetworkDescriptor network = two_outputs().network;
+  network.layers.resize(2);
+  network.layers[0].dataset = "a";
+  network.layers[1].dataset = "b";
+  network.layers[1].kind = LayerKind::output;
+  const DataSources sources{{folder / "a.nc"}, {folder / "b.nc"}};
+  std::vector<std::string> names;
+  for (int i = 0; i < 40; ++i) names.push_back(fmt::format("example{}", i * i));
+  std::shuffle(names.begin(), names.end(), random);
+  write_labelled(folder / "a.nc", "a", names);
+  for (const std::int64_t memory : {std::int64_t(1) << 30, std::int64_t(0)}) {
+    DataSources limited = sources;
+    limited.memory_bytes = memory;
+    write_labelled(folder / "b.nc", "b", names);
+    EXPECT_EQ(DataBinding(network, limited, kBoth).examples(), 40) << "labels that agree";
+    write_labelled(folder / "b.nc", "b", std::vector<std::string>(40));
+    EXPECT_EQ(DataBinding(network, limited, kBoth).examples(), 40) << "labels on one side alone";
+    std::vector<std::string> others = names;
+    const std::size_t at = random() % 39;
+    std::swap(others[at], others[at + 1]);
+    write_labelled(folder / "b.nc", "b", others);
+    EXPECT_THAT(
+        message_of([&] { DataBinding(network, limited, kBoth); }),
+        AllOf(HasSubstr(fmt::format("b.nc: data set \"b\": example {} is \"{}\", but in \"a\"", at,
+                                    others[at])),
+              HasSubstr(fmt::format("a.nc it is \"{}\": examples pair by position, so the two are "
+                                    "not aligned; import both together",
+                                    names[at]))))
+        << "seed " << seed;
+  }
 }
 
 TEST(DataBinding, NamesTheSetsThatThereAre) {

@@ -34,6 +34,31 @@ class Checkpoints(ProgramTest):
             self.refused("closed/ck.nc: no file can be made in closed: permission denied", "closed/ck")
 
 
+class Alignment(ProgramTest):
+    """Examples of an input and of targets in another file."""
+
+    def write_texts(self):
+        lines = [f"user{i}\t" + ":".join(f"item{u}" for u in row) for i, row in enumerate(self.known) if row]
+        self.random.shuffle(lines)
+        for name, order in (("d", lines), ("reversed", lines[::-1])):
+            self.write(f"{name}.txt", "\n".join(order) + "\n")
+            self.succeed("importer", "--input", f"{name}.txt", "--output", f"{name}.nc", "--name", "gl", "--features", "known.txt")
+        first, last = (line.split("\t")[0] for line in (lines[0], lines[-1]))
+        return (f'reversed.nc: data set "gl_output": example 0 is "{last}", but in "gl_input" of d.nc it is "{first}": examples pair '
+                "by position, so the two are not aligned; import both together (importer --input, --target)")
+
+    def test_of_files_in_another_order_is_refused(self):
+        message = self.write_texts()
+        base = ("-c", "net.json", "-n", "model.nc")
+        for more in ((), ("--data-memory", "1")):
+            self.fail_with(3, message, "trainer", *base, "-i", "d.nc", "-o", "reversed.nc", *more)
+        self.assertFalse(self.path("model.nc").exists())
+        self.fail_with(3, message, "trainer", *base, "-i", "d.nc", "--validation-input", "d.nc", "--validation-output", "reversed.nc")
+        self.path("d.nc").rename(self.path("twin.nc"))
+        self.succeed("importer", "--input", "d.txt", "--output", "d.nc", "--name", "gl", "--features", "known.txt")
+        self.succeed("trainer", *base, "-i", "d.nc", "-o", "twin.nc", "-e", "1")
+
+
 class NoEpochs(ProgramTest):
     def test_write_the_initial_model_which_can_be_trained(self):
         self.train("-e", "0")

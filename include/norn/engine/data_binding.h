@@ -38,8 +38,8 @@ class DataBinding {
   enum class Layers { inputs_only, inputs_and_outputs };
 
   /// Throws DataError when a set is missing (naming the sets that there are), when sets have
-  /// different numbers of examples (naming both), and UsageError when a layer that needs a data set
-  /// names none.
+  /// different numbers of examples (naming both) or labels of examples that differ (naming the
+  /// first), and UsageError when a layer that needs a data set names none.
   DataBinding(const NetworkDescriptor& network, const DataSources& sources, Layers layers);
 
   /// For make_graph and Network.
