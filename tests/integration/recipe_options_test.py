@@ -104,8 +104,13 @@ class RecipeOptions(ProgramTest):
         self.fail_with(3, 'data set "clicks", which a recipe is to be made for, is in none of the files. They hold: gl_input, gl_output',
                        *base, "-c", "net.json")
         self.write("net.json", '{"Training": {"Refit": true, "ValidationSplit": 0.2}, "Recipe": "sigmoid"}')
-        self.fail_with(2, "--refit needs a metric to choose the length by; give --keep-best, or --early-stop", *base, "-c", "net.json")
-        self.assertFalse(self.path("model.nc").exists())
+        self.fail_with(2, "--refit needs a metric to choose the length by; give --keep-best, or --early-stop", *base, "-c", "net.json",
+                       "--keep-best", "none")
+        self.write("none.json", '{"Training": {"Refit": true, "ValidationSplit": 0.2, "Epochs": 0}, "Recipe": "sigmoid"}')
+        for none in (("-c", "net.json", "-e", "0"), ("-c", "none.json"), ("--recipe", "sigmoid", "-e", "0", *REFIT)):
+            self.fail_with(2, "--refit needs an epoch at least, whose model may be the best; give --epochs 1 or more, or leave --refit "
+                           "out", *base, *none)
+        self.assertEqual(list(self.folder.glob("model*")), [])
 
 
 class AutoDataSets(ProgramTest):
@@ -139,7 +144,7 @@ class LastEpoch(ProgramTest):
         self.assertEqual(fewer, rates[:6])
         self.assertEqual(validated, [4, 6])  # what is the result is validated
         done = self.train("-e", "9", "--validation-split", "0.2", "--last-epoch", "6", "--resume")
-        self.assertIn("all 6 epochs are done already", done.stderr)
+        self.assertIn("all 6 epochs are done already; give a later --last-epoch, or --epochs, for more", done.stderr)
 
 
 class Refit(ProgramTest):
@@ -201,6 +206,33 @@ class Refit(ProgramTest):
         self.train(*settings, "--force", "--checkpoint-epochs", 0)
         self.assertEqual(self.read("model.nc"), whole)
         self.assertEqual(list(self.folder.glob("model.refit.*")), [])
+
+    def test_by_the_descriptor_is_that_by_the_option(self):
+        self.train("-e", "4", *REFIT, "--threads", 1, model="option.nc")
+        network = json.loads(NETWORK % "SoftMax")
+        network["Training"].update({"Refit": True, "ValidationSplit": 0.2, "MetricsAt": "5"})
+        self.write("refit.json", json.dumps(network))
+        done = self.train("-e", "4", "--threads", 1, config="refit.json")
+        self.assertIn("training on everything for", done.stderr)
+        self.assertEqual(self.arrays("model.nc"), self.arrays("option.nc"))
+
+    def test_that_is_resumed_keeps_the_rates_that_were_validated(self):
+        run = ("-e", "6", "-alpha", "0.05", *REFIT)
+        self.train(*run, "--checkpoint-epochs", "1", "--keep", "0")
+        whole = self.read("model.nc")
+        last = descriptor_of(self.path("model.nc"))["Training"]["LastEpoch"]
+        again = ("trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", *REFIT, "--resume")
+        wrong = ((("-e", "500"), "--epochs", "6"), (("-alpha", "0.5"), "--rate", "0.05"),
+                 (("--rate-schedule", "cosine"), "--rate-schedule, or its settings,", "others"),
+                 (("--warm-up", "2"), "--rate-schedule, or its settings,", "others"))
+        for more, option, value in wrong:
+            self.fail_with(2, f"{option} cannot change when a run is resumed: model.nc was trained with {value}; leave the option out",
+                           *again, *more)
+        for form in (run, ()):
+            done = self.train(*form, "--resume")
+            self.assertIn(f"all {last} epochs are done already, as many as validation chose: the run is complete", done.stderr)
+            self.assertNotIn("for more", done.stderr)
+        self.assertEqual(self.read("model.nc"), whole)
 
     def test_begins_anew_and_not_with_weights(self):
         self.train("-e", 2, model="first.nc")

@@ -338,7 +338,7 @@ void TrainerOptions::apply_to(TrainingDescriptor& training, Console& console) co
   if (lambda1) training.lambda1 = *lambda1;
   if (seed) training.seed = *seed;
   schedule.apply_to(training, console);
-  validation.apply_to(training.validation);
+  validation.apply_to(training.validation, training.refits_later());
   if (!optimizer.empty() && !equal_ignoring_case(optimizer, name_of(training.optimizer)))
     training.optimizer = find_named<UpdateRule>(optimizer).value();
   if (mu && !set_mu(training.optimizer, *mu))

@@ -361,8 +361,12 @@ class TrainingRun {
     const std::int64_t epochs = network.descriptor().training.epochs_made();
     TrainingState state = start.state;
     if (start.resumed && state.epoch >= epochs)
-      console_.warning(
-          fmt::format("all {} epochs are done already; give --epochs for more", epochs));
+      console_.warning(fmt::format("all {} epochs are done already{}", epochs,
+                                   start.is_refit()
+                                       ? ", as many as validation chose: the run is complete"
+                                   : network.descriptor().training.last_epoch > 0
+                                       ? "; give a later --last-epoch, or --epochs, for more"
+                                       : "; give --epochs for more"));
     const Index first = state.epoch * data.examples() + state.epoch_examples;
     const CheckpointPolicy policy{
         options_.model, options_.checkpoint_epochs, options_.checkpoint_minutes, options_.keep,

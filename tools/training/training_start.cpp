@@ -15,6 +15,7 @@
 
 #include <array>
 #include <fstream>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -66,6 +67,13 @@ std::string choose_checkpoint(const TrainerOptions& options, Communicator& commu
   return {reinterpret_cast<const char*>(first.data()), first.size()};
 }
 
+bool same_schedule(const RateSchedule& a, const RateSchedule& b) {
+  const auto all = [](const RateSchedule& s) {
+    return std::tie(s.kind, s.warm_up, s.interval, s.multiplier, s.patience, s.minimum);
+  };
+  return all(a) == all(b);
+}
+
 // From a file that has been verified.
 TrainingStart resume_from(const fs::path& path, const TrainerOptions& options, Console& console) {
   const TensorFileReader file(path);
@@ -95,6 +103,12 @@ TrainingStart resume_from(const fs::path& path, const TrainerOptions& options, C
                       "{}; leave the option out",
                       option, path.string(), value));
   };
+  if (start.is_refit()) {  // its rates are those that were validated
+    require_same(now.epochs == before.epochs, "--epochs", fmt::format("{}", before.epochs));
+    require_same(now.rate == before.rate, "--rate", fmt::format("{:g}", before.rate));
+    require_same(same_schedule(now.schedule, before.schedule), "--rate-schedule, or its settings,",
+                 "others");
+  }
   require_same(now.batch == before.batch, "--batch", fmt::format("{}", before.batch));
   require_same(now.seed == before.seed, "--seed", fmt::format("{}", before.seed));
   require_same(now.validation.split == before.validation.split, "--validation-split",

@@ -33,6 +33,10 @@ int layer_to_rank(const NetworkDescriptor& network) {
 void require_refit(const TrainingDescriptor& training) {
   if (!training.refits_later()) return;
   const ValidationDescriptor& asked = training.validation;
+  if (training.epochs == 0)
+    throw UsageError(
+        "--refit needs an epoch at least, whose model may be the best; give --epochs 1 or more, or "
+        "leave --refit out");
   if (asked.split == 0.0f)
     throw UsageError(
         "--refit needs a part of the training data to choose the length by; give "

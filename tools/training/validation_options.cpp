@@ -96,7 +96,7 @@ void ValidationOptions::check() const {
   if (keep_best != "auto") check_with("--keep-best", keep_best, parse_watched_metric);
 }
 
-void ValidationOptions::apply_to(ValidationDescriptor& validation) const {
+void ValidationOptions::apply_to(ValidationDescriptor& validation, bool refits_later) const {
   if (split) validation.split = *split;
   if (!inputs.empty()) validation.split = 0.0f;
   if (!by.empty()) validation.by = by == "user" ? ValidationBy::user : ValidationBy::entry;
@@ -107,7 +107,7 @@ void ValidationOptions::apply_to(ValidationDescriptor& validation) const {
   if (min_delta) validation.min_delta = *min_delta;
   if (stop_from) validation.stop_from = *stop_from;
   if (keep_best == kNone) validation.keep_best.clear();
-  const bool implied = refit && keep_best.empty() && validation.keep_best.empty();
+  const bool implied = refits_later && keep_best.empty() && validation.keep_best.empty();
   if ((keep_best.empty() && !implied) || keep_best == kNone) return;
   validation.keep_best =
       keep_best != "auto" && !implied ? keep_best

@@ -31,8 +31,9 @@ struct ValidationOptions {
   void add_to(CommandLine& line);
   /// Throws UsageError for values that no run can have.
   void check() const;
-  /// Puts the settings that were given into the descriptor.
-  void apply_to(ValidationDescriptor& validation) const;
+  /// Puts the settings that were given into the descriptor. A run that trains on everything later
+  /// keeps its best model, by whatever metric.
+  void apply_to(ValidationDescriptor& validation, bool refits_later) const;
 };
 
 }  // namespace norn::tools
