@@ -34,6 +34,17 @@ class Checkpoints(ProgramTest):
             self.refused("closed/ck.nc: no file can be made in closed: permission denied", "closed/ck")
 
 
+    def test_named_as_a_folder_are_refused_at_the_start(self):
+        for name in ("ck", "ck/", "none/", "."):
+            self.path("ck").mkdir(exist_ok=True)
+            inside = name if name.endswith("/") else name + "/"
+            self.refused(f"--checkpoint-name {name} is a folder; checkpoints are NAME.epochN.nc: give a name in it, such as {inside}model",
+                         name, code=2)
+            self.assertEqual(list(self.path("ck").iterdir()), [])
+        self.train("-e", "2", "--checkpoint-name", "ck/model", "--checkpoint-epochs", "1")
+        self.assertTrue(self.path("ck/model.epoch1.nc").exists())
+
+
 class Alignment(ProgramTest):
     """Examples of an input and of targets in another file."""
 

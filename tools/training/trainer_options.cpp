@@ -268,6 +268,17 @@ void TrainerOptions::check_repeat() const {
           option));
 }
 
+void TrainerOptions::check_checkpoint_name() const {
+  const std::string name = checkpoint_name.string();
+  if (name.empty() || (!name.ends_with('/') && !std::filesystem::is_directory(checkpoint_name)))
+    return;
+  throw UsageError(
+      fmt::format("--checkpoint-name {} is a folder; checkpoints are NAME.epochN.nc: give a name "
+                  "in it, such as "
+                  "{}",
+                  name, (checkpoint_name / "model").string()));
+}
+
 void TrainerOptions::take(const RunRecord& recorded) {
   if (inputs.empty()) inputs = recorded.inputs;
   if (outputs.empty()) outputs = recorded.outputs;
@@ -307,6 +318,7 @@ void TrainerOptions::check() const {
   if (doctor && plan)
     throw UsageError("--doctor looks at the machine and --plan at a network: give one of the two");
   check_repeat();
+  check_checkpoint_name();
   if (force && !resume.empty())
     throw UsageError("--force starts anew and --resume goes on: give one of the two");
 }

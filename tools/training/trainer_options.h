@@ -91,6 +91,7 @@ struct TrainerOptions {
   void check_plan() const;
   void check_recipe() const;
   void check_repeat() const;
+  void check_checkpoint_name() const;
 };
 
 /// "8G", "512M", "1.5T", "1000000": bytes, in powers of 1024. Throws UsageError naming the option.
