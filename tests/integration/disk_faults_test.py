@@ -47,6 +47,24 @@ class DiskFaults(ProgramTest):
         self.fail_at(3, ".: temporary file: cannot be written: File too large; free some space or write elsewhere", "predictor",
                      *self.predict("-s", "recs.nc", "--format", "netcdf"), preexec_fn=small)
 
+    def test_limits_of_file_size_without_a_shell_that_ignores_their_signal(self):
+        self.train("-e", "1")
+        names = [f"feature{u}" for u in range(self.width)]
+        self.write("rows.txt", "".join(f"row{i}\t" + ":".join(self.random.sample(names, 20)) + "\n" for i in range(2000)))
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        for message, program, *arguments in (
+                ("recs.txt: ", "predictor", *self.predict("-s", "recs.txt")),
+                ("", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "new.nc"),
+                ("", "importer", "--input", "rows.txt", "--output", "rows.nc", "--name", "rows")):
+            done = self.fail_with(3, message, program, *arguments, preexec_fn=limit)
+            self.assertRegex(done.stderr, "cannot be written|File too large|cannot write|could not be written")
+        for left in ("recs.txt", "new.nc", "rows.nc"):
+            self.assertFalse(self.path(left).exists())
+
     def test_results_of_a_command_file(self):
         self.train("-e", "1")
         self.write("predict.cdl", json.dumps({"Version": 0.8, "Command": "Predict", "Network": "model.nc", "Data": "test.nc",

@@ -8,7 +8,7 @@ import subprocess
 import time
 import unittest
 
-from norn_files import model_arrays
+from norn_files import model_arrays, write_datasets
 from programs import BIN, LIMIT_SECONDS, ProgramTest, mpirun
 
 
@@ -68,6 +68,38 @@ class Alignment(ProgramTest):
         self.path("d.nc").rename(self.path("twin.nc"))
         self.succeed("importer", "--input", "d.txt", "--output", "d.nc", "--name", "gl", "--features", "known.txt")
         self.succeed("trainer", *base, "-i", "d.nc", "-o", "twin.nc", "-e", "1")
+
+
+class Readers(ProgramTest):
+    """Of what the programs print, that go before the end."""
+
+    def test_of_epochs_that_go_do_not_end_the_run(self):
+        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "300"]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pipesize=4096) as run:
+            self.assertIn("Epoch 1,", run.stdout.readline())
+            run.stdout.close()
+            said = run.stderr.read()
+        self.assertEqual(run.returncode, 0, said)
+        self.assertEqual(said.count("standard output: its reader has gone; the run goes on and prints no more there"), 1)
+        self.train("-e", "300", model="straight.nc")
+        self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+
+    def test_of_all_that_is_said_that_go_do_not_end_the_run(self):
+        done = subprocess.run(["bash", "-c", '"$0" "$@" 2>&1 | head -1; exit ${PIPESTATUS[0]}', str(BIN / "trainer"), "-c", "net.json",
+                               "-i", "train.nc", "-n", "model.nc", "-e", "30", "--quiet"], cwd=self.folder, capture_output=True,
+                              timeout=LIMIT_SECONDS)
+        self.assertEqual(done.returncode, 0)
+        self.assertTrue(self.path("model.nc").exists())
+
+    def test_of_results_that_go_end_the_program_quietly(self):
+        self.train("-e", "1")
+        rows = self.known * 40
+        write_datasets(self.path("many.nc"), [("gl_input", self.width, rows, None)])
+        command = [str(BIN / "predictor"), "-n", "model.nc", "--data", "many.nc", "-s", "-", "--quiet"]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pipesize=4096) as run:
+            run.stdout.readline()
+            run.stdout.close()
+            self.assertEqual((run.stderr.read(), run.wait()), ("", -signal.SIGPIPE))
 
 
 class NoEpochs(ProgramTest):

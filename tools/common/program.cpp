@@ -93,6 +93,8 @@ OutputGuard::~OutputGuard() {
 int run_program(int argc, char** argv, const std::string& program,
                 const std::function<int(MpiSession&)>& body, const FailureSink& failed) {
   const Listeners listeners{error_format(argc, argv), failed};
+  std::signal(SIGXFSZ,
+              SIG_IGN);  // a file that may not grow fails as on a full disk, with a message
   try {
     MpiSession session(&argc, &argv);
     try {

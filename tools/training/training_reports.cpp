@@ -4,9 +4,12 @@
 
 #include "norn/base/text.h"
 
+#include <cerrno>
 #include <cstdio>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace norn::tools {
 namespace {
@@ -61,8 +64,19 @@ void TrainingReports::epoch(const EpochReport& report) {
       "regularization error {:f}, elapsed time {:f}s\n",
       report.epoch, report.training_cost + report.regularization_cost, report.training_cost,
       report.regularization_cost, report.seconds);
-  std::fputs(line.c_str(), stdout);
-  std::fflush(stdout);
+  errno = 0;
+  if ((std::fputs(line.c_str(), stdout) < 0 || std::fflush(stdout) != 0) && errno == EPIPE)
+    print_no_more();
+}
+
+void TrainingReports::print_no_more() {
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0) return;
+  ::dup2(nowhere, STDOUT_FILENO);
+  ::close(nowhere);
+  std::clearerr(stdout);
+  console_.warning(
+      "standard output: its reader has gone; the run goes on and prints no more there");
 }
 
 void TrainingReports::validation(const ValidationReport& report) {

@@ -27,6 +27,7 @@ class TrainingReports {
   void step(const StepReport& report);
   void epoch(const EpochReport& report);
   void validation(const ValidationReport& report);
+  void print_no_more();
   Console& console_;
   ReportedRun run_;
   Progress progress_;

@@ -23,6 +23,7 @@
 #include "tools/training/training_start.h"
 #include "tools/training/validation_data.h"
 
+#include <csignal>
 #include <cstdio>
 #include <system_error>
 
@@ -371,6 +372,8 @@ class TrainingRun {
     const CheckpointPolicy policy{
         options_.model, options_.checkpoint_epochs, options_.checkpoint_minutes, options_.keep,
         start.is_refit() ? options_.refit_base() : options_.checkpoint_base()};
+    // A reader that goes (`| head`) ends programs that print; a run would lose hours of work.
+    std::signal(SIGPIPE, SIG_IGN);
     begin_record(network, data, start, verification.device);
     folder_.begin(record_, state);
     TrainingEnd end;
