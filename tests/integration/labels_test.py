@@ -214,6 +214,30 @@ class Labels(ProgramTest):
                        "evaluator", "--model", "model.nc", "--data", "test_other.nc")
         self.evaluate("test_other.nc", "--trust-index")
 
+    def test_a_checksum_alone_tells_another_index_file(self):
+        self.make("train.nc", "known.txt", "features.txt", "--feature-labels", "checksum")
+        self.train("-e", "1")
+        write_index(self.path("longer.txt"), self.names + ODD_EXTRA)
+        write_index(self.path("shorter.txt"), self.names[:30])
+        write_index(self.path("numbers.txt"), [str(u) for u in range(self.width)])
+        predict = ("predictor", "-n", "model.nc", "-r", "known.txt", "-s", "out.txt")
+        right = {"-i": "features.txt", "-o": "features.txt"}
+        sums = {name: hashlib.sha256("".join(label + "\n" for label in labels).encode()).hexdigest()[:8]
+                for name, labels in (("features.txt", self.names), ("other.txt", self.other), ("shorter.txt", self.names[:30]))}
+        for option, layer in (("-i", "Input"), ("-o", "Output")):
+            for wrong in ("other.txt", "shorter.txt", "numbers.txt"):
+                files = [word for pair in {**right, option: wrong}.items() for word in pair]
+                self.fail_with(3, f'{wrong}: is not the index of layer "{layer}" of the model, which keeps the checksum of its 40 '
+                               f"labels alone: it is {sums['features.txt']}, of the {30 if wrong == 'shorter.txt' else 40} labels "
+                               f"given it is {sums.get(wrong, 'that of numbers')}; give the index that the training data were "
+                               "imported with, or take this one as it is with --trust-index", *predict, *files)
+                self.succeed(*predict, *files, "--trust-index")
+        for known in ("features.txt", "longer.txt"):
+            self.succeed(*predict, "-i", known, "-o", known)
+        evaluate = ("evaluator", "-n", "model.nc", "-i", "test.nc", "-o")
+        self.fail_with(3, 'other.txt: is not the index of layer "Output"', *evaluate, "other.txt")
+        self.succeed(*evaluate, "features.txt")
+
     def test_files_keep_labels_once_and_anybody_can_read_them(self):
         self.train("-e", "1")
         lines = "".join(name + "\n" for name in self.names).encode()

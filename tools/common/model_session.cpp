@@ -36,10 +36,43 @@ void add_trust_index(CommandLine& line, bool& trust_index) {
               "features are matched by label, and data that cannot be matched are refused");
 }
 
+namespace {
+
+// The labels of an index that a model may have; what goes beyond them does not matter.
+LabelTable beginning_of(const LabelIndex& index, Index count) {
+  if (index.size() <= count) return LabelTable::of(index);
+  LabelIndex first;
+  first.reserve(count);
+  for (Index number = 0; number < count; ++number) first.add(index.label(number));
+  return LabelTable::of(first);
+}
+
+std::string short_checksum(const LabelTable& labels) {
+  return labels.are_numbers() ? "that of numbers" : labels.stored().sha256.substr(0, 8);
+}
+
+void compare_checksums(const std::filesystem::path& file, const LabelIndex& index,
+                       const LabelTable& units, const std::string& layer) {
+  const LabelTable given = beginning_of(index, units.size());
+  if (given.same_as(units)) return;
+  throw DataError(
+      fmt::format("{}: is not the index of layer \"{}\" of the model, which keeps the checksum of "
+                  "its {} labels "
+                  "alone: it is {}, of the {} labels given it is {}; give the index that the "
+                  "training data were "
+                  "imported with, or take this one as it is with --trust-index",
+                  file.string(), layer, with_thousands(units.size()), short_checksum(units),
+                  with_thousands(given.size()), short_checksum(given)));
+}
+
+}  // namespace
+
 void check_index_file(const std::filesystem::path& file, const LabelIndex& index,
                       const ModelInfo& info, int layer) {
   const LabelTable& units = info.unit_labels[std::size_t(layer)];
-  if (!units.has_words()) return;
+  if (!units.known()) return;
+  if (!units.has_words())
+    return compare_checksums(file, index, units, info.network.layers[std::size_t(layer)].name);
   const LabelList labels = units.list();
   const Index common = std::min(labels.size(), index.size());
   for (Index number = 0; number < common; ++number)

@@ -30,8 +30,8 @@ ModelUnits units_of(const ModelInfo& info, bool trust_index);
 void add_trust_index(CommandLine& line, bool& trust_index);
 
 /// Throws DataError when an index file of a layer's features numbers them otherwise than the model
-/// does; one of the two may go on where the other ends. Nothing is compared with a model without
-/// labels.
+/// does; one of the two may go on where the other ends. Of a model that keeps the checksum of its
+/// labels alone the index must have them all. Nothing is compared with a model without labels.
 void check_index_file(const std::filesystem::path& file, const LabelIndex& index,
                       const ModelInfo& info, int layer);
 
