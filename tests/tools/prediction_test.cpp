@@ -114,7 +114,7 @@ TEST_F(ScoreFiltersTest, ExcludeWhatAFileListsWhateverValueStandsBesideIt) {
   filters.set_table(std::make_unique<FilterTable>(folder_ / "f.txt", units_, FilterMode::exclude));
   const ScoreFilter filter = filters.of(batch_of({"two", "nobody", "one"}));
   ASSERT_EQ(filter.excluded.rows, 3);
-  EXPECT_THAT(row_of(filter.excluded, 0), ElementsAre(3u, 4u));  // the later line
+  EXPECT_THAT(row_of(filter.excluded, 0), ElementsAre(1u, 3u, 4u));  // both lines
   EXPECT_TRUE(row_of(filter.excluded, 1).empty());
   EXPECT_THAT(row_of(filter.excluded, 2), ElementsAre(0u, 2u));
   EXPECT_EQ(filter.factors.rows, 0);
@@ -129,6 +129,38 @@ TEST_F(ScoreFiltersTest, ScaleByTheValueOrByZero) {
   EXPECT_THAT(row_of(filter.factors, 0), ElementsAre(0u, 2u));
   EXPECT_EQ(filter.factors.value[0], 0.0f);
   EXPECT_EQ(filter.factors.value[1], 2.5f);
+}
+
+TEST_F(ScoreFiltersTest, JoinTheLinesOfAnExampleInEveryFormat) {
+  const std::pair<const char*, const char*> files[] = {
+      {"f.txt", "two\tb,3\none\tc,2:a,5:a,4\ntwo\te,1\none\td,7:c,0.5\n"},
+      {"f.csv", "two,b,3\none,c,2\none,a,5\none,a,4\ntwo,e,1\none,d,7\none,c,0.5\n"},
+      {"f.tsv", "one\tc\t2\none\ta\t5\ntwo\tb\t3\none\ta\t4\none\td\t7\none\tc\t0.5\ntwo\te\t1\n"},
+  };
+  for (const auto& [name, text] : files) {
+    write_text(folder_ / name, text);
+    for (const FilterMode mode : {FilterMode::exclude, FilterMode::scale}) {
+      ScoreFilters filters(mode, 6);
+      filters.set_table(std::make_unique<FilterTable>(folder_ / name, units_, mode));
+      const ScoreFilter filter = filters.of(batch_of({"one", "nobody", "two"}));
+      const bool scale = mode == FilterMode::scale;
+      const CsrView& rows = scale ? filter.factors : filter.excluded;
+      EXPECT_THAT(row_of(rows, 0), ElementsAre(0u, 2u, 3u)) << name;
+      EXPECT_TRUE(row_of(rows, 1).empty()) << name;
+      EXPECT_THAT(row_of(rows, 2), ElementsAre(1u, 4u)) << name;
+      if (!scale) continue;
+      // Of contradictory factors the last one of the text.
+      EXPECT_THAT(std::vector<float>(rows.value, rows.value + 5), ElementsAre(4, 0.5f, 7, 3, 1))
+          << name;
+    }
+  }
+  write_text(folder_ / "list.txt", "u1 a1 b1\nu2 b1\nu1 c1\n");
+  LabelIndex units;
+  for (const char* label : {"a1", "b1", "c1"}) units.add(label);
+  ScoreFilters filters(FilterMode::exclude, 3);
+  filters.set_table(
+      std::make_unique<FilterTable>(folder_ / "list.txt", units, FilterMode::exclude));
+  EXPECT_THAT(row_of(filters.of(batch_of({"u1"})).excluded, 0), ElementsAre(0u, 1u, 2u));
 }
 
 TEST_F(ScoreFiltersTest, JoinSeenUnitsWithTheFile) {

@@ -24,7 +24,8 @@ FilterTable::FilterTable(const std::filesystem::path& file, const LabelIndex& un
   TextReader reader(file, options);
   TextRow row;
   while (reader.next(row)) {
-    for (std::size_t i = 0; i < row.features.size(); ++i) {
+    // Of several entries of a row the first stays, here the last of the text.
+    for (std::size_t i = row.features.size(); i-- > 0;) {
       ++features_;
       const auto unit = units.find(row.features[i]);
       if (unit)
@@ -32,7 +33,7 @@ FilterTable::FilterTable(const std::filesystem::path& file, const LabelIndex& un
       else
         ++unknown_;
     }
-    for (std::size_t i = 0; i < row.numbers.size(); ++i) {  // LibSVM text
+    for (std::size_t i = row.numbers.size(); i-- > 0;) {  // LibSVM text
       ++features_;
       if (Index(row.numbers[i]) < units.size())
         rows_.add(row.numbers[i], i < row.values.size() ? row.values[i] : 0.0f);
@@ -41,14 +42,17 @@ FilterTable::FilterTable(const std::filesystem::path& file, const LabelIndex& un
     }
     rows_.end_row();
     const auto example = std::size_t(examples_.add(row.example));
-    if (example == row_of_.size()) row_of_.push_back(0);
-    row_of_[example] = rows_.rows() - 1;
+    if (example == last_row_.size()) last_row_.push_back(kNoRow);
+    row_before_.push_back(last_row_[example]);
+    last_row_[example] = rows_.rows() - 1;
   }
 }
 
 void FilterTable::append(const std::string& example, SparseRows& rows) const {
-  if (const auto number = examples_.find(example)) {
-    const Index row = row_of_[std::size_t(*number)];
+  const auto number = examples_.find(example);
+  if (!number) return;
+  Index row = last_row_[std::size_t(*number)];
+  for (; row != kNoRow; row = row_before_[std::size_t(row)]) {
     const std::span<const Column> columns = rows_.columns(row);
     const std::span<const float> values = rows_.values(row);
     for (std::size_t i = 0; i < columns.size(); ++i)

@@ -19,19 +19,22 @@ enum class FilterMode { exclude, scale };
 /// A filter file in memory: for each example its units and their factors.
 class FilterTable {
  public:
-  /// Lines `example<TAB>feature[,value]:...`, or of another format; a later line of an example
-  /// replaces an earlier one. Features that `units` does not hold are dropped and counted. With
-  /// FilterMode::scale a feature without a value has the factor 0.
+  /// Lines `example<TAB>feature[,value]:...`, or of another format; all lines of an example count,
+  /// and of several factors of a feature the last. Features that `units` does not hold are dropped
+  /// and counted. With FilterMode::scale a feature without a value has the factor 0.
   FilterTable(const std::filesystem::path& file, const LabelIndex& units, FilterMode mode,
               TextFormat format = TextFormat::automatic);
-  /// Appends the example's row to `rows`; an empty one when the file has no line for it.
+  /// Appends the example's entries to the open row of `rows`, those of the last line first; none
+  /// when the file has no line for it.
   void append(const std::string& example, SparseRows& rows) const;
   void report(Console& console) const;
 
  private:
   LabelIndex examples_;
-  std::vector<Index> row_of_;  // by example
-  SparseRows rows_;
+  static constexpr Index kNoRow = -1;
+  SparseRows rows_;                // a line each
+  std::vector<Index> last_row_;    // by example
+  std::vector<Index> row_before_;  // by row: the same example's on an earlier line
   Index features_ = 0;
   Index unknown_ = 0;
 };
