@@ -123,6 +123,33 @@ class Lists(ProgramTest):
         self.assertEqual([name for name, _ in read_recommendations(self.path("ada.txt"))["Ada"]],
                          [name for name, _ in got[str(rows[0][0])]])
 
+    def test_numbers_are_labels_as_in_any_other_text(self):
+        labels = self.random.sample(range(3 * self.width), self.width)  # some are units of other features, some are none
+        rows = [(user, [labels[u] for u in row]) for user, row in enumerate(self.known) if row]
+        self.write_list("train.txt", rows)
+        self.succeed("importer", "--input", "train.txt", "--name", "gl", "--output", "train.nc")
+        self.train("-e", "5")
+        strange = next(n for n in range(3 * self.width) if n not in labels)
+        asked = [row + [strange] for _, row in rows]
+        listed = [self.random.sample(labels, 3) + [strange] for _ in rows]
+        for name, some in (("asked", asked), ("listed", listed)):
+            self.write_list(f"{name}.txt", list(enumerate(some)))
+            self.write(f"{name}.svm", "".join(f"1 {' '.join(f'{n}:1' for n in row)}\n" for row in some))
+        self.succeed("importer", "--input", "asked.svm", "--name", "gl", "--output", "asked.nc", "--libsvm-labels", "names")
+        for more in ((), ("--exclude-seen",), ("--filter", "listed")):
+            for ending in ("txt", "svm"):
+                files = [f"listed.{ending}" if word == "listed" else word for word in more]
+                done = self.succeed("predictor", "-n", "model.nc", "-r", f"asked.{ending}", "-s", ending, "-k", "9", *files)
+                self.assertIn(f'features of the requests are unknown to the model and were left out, first "{strange}" at '
+                              f"asked.{ending}:1", done.stderr)
+            self.assertEqual(self.read("svm"), self.read("txt"), more)
+        self.succeed("predictor", "-n", "model.nc", "-r", "asked.svm", "-s", "text", "-k", "9")
+        self.succeed("predictor", "-n", "model.nc", "--data", "asked.nc", "-s", "data", "-k", "9")
+        self.assertEqual([line.split(b"\t")[1] for line in self.read("text").splitlines()],
+                         [line.split(b"\t")[1] for line in self.read("data").splitlines()])
+        self.succeed("predictor", "-n", "model.nc", "-r", "asked.svm", "-s", "units", "-k", "9", "--trust-index")
+        self.assertNotEqual(self.read("units"), self.read("text"))
+
     def test_read_as_something_else_say_so(self):
         self.write_list("train.txt", [(0, [3, 5, 7]), (1, [3])])
         self.fail_with(3, "train.txt:1: the feature 3 has no value; lines of an example and its features alone are read with "

@@ -240,6 +240,19 @@ TEST_F(ScoreFiltersTest, AreReadFromListsAndNumbers) {
   }
 }
 
+TEST_F(ScoreFiltersTest, TakeNumbersAsLabelsWhereUnitsHaveLabels) {
+  LabelIndex units;
+  for (const char* name : {"30", "5", "2"}) units.add(name);
+  write_text(folder_ / "numbers.svm", "0 30:1 2:1 0:1\n0 1:1 5:1\n");
+  ScoreFilters filters(FilterMode::exclude, 3);
+  filters.set_table(std::make_unique<FilterTable>(folder_ / "numbers.svm", units,
+                                                  FilterMode::exclude, TextFormat::automatic,
+                                                  TextNumbers::labels));
+  const ScoreFilter filter = filters.of(batch_of({"0", "1"}));
+  EXPECT_THAT(row_of(filter.excluded, 0), ElementsAre(0u, 2u));
+  EXPECT_THAT(row_of(filter.excluded, 1), ElementsAre(1u));
+}
+
 TEST_F(ScoreFiltersTest, OtherFormsOfRecommendations) {
   const std::vector<std::string> labels = {"one \"x\"", "t\tw\no\xC3\xA9"};
   const auto written = [&](const char* word, const LabelIndex* units) {

@@ -88,6 +88,13 @@ class PredictionRun {
     return last_index_;
   }
 
+  // As data sets that were imported from such text are matched.
+  TextNumbers numbers_of(int layer) const {
+    const LabelTable& labels = info_.unit_labels[std::size_t(layer)];
+    const bool units = !labels.known() || labels.are_numbers() || options_.trust_index;
+    return units ? TextNumbers::units : TextNumbers::labels;
+  }
+
   void read_indexes() {
     units_ = layer().units();
     model_units_ = units_of(info_, options_.trust_index);
@@ -187,12 +194,14 @@ class PredictionRun {
     settings.features = input_features_ ? &*input_features_ : nullptr;
     settings.layers = info_.network.layers.size();
     settings.input_layer = input_layer();
+    settings.numbers = numbers_of(settings.input_layer);
     const LayerDescriptor& input = info_.network.layers[std::size_t(settings.input_layer)];
     settings.input_units = input.units();
     settings.batch = options_.batch;
     if (tell_seen) {
       settings.seen_units = output_features_ ? &*output_features_ : settings.features;
       if (!settings.seen_units) settings.seen_units = &no_features_;
+      settings.seen_numbers = numbers_of(layer_);
     }
     shapes_ = {{input.dataset,
                 input.dimensions,
@@ -253,7 +262,8 @@ class PredictionRun {
     ScoreFilters filters(mode, units_);
     if (!options_.filter.empty())
       filters.set_table(std::make_unique<FilterTable>(options_.filter, *output_features_, mode,
-                                                      text_format(options_.filter_format)));
+                                                      text_format(options_.filter_format),
+                                                      numbers_of(layer_)));
     if (!options_.allow.empty()) filters.allow(options_.allow, *output_features_, console_);
     if (session_.rank() == 0) filters.report(console_);
     Predictor predictor(network, layer_, options_.k, units_);

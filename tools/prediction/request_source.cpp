@@ -65,19 +65,19 @@ class TextRequests final : public RequestSource {
 
   float value(std::size_t i) const { return i < row_.values.size() ? row_.values[i] : 1.0f; }
 
-  void add_features(RequestBatch& batch) {
+  const LabelIndex& features() const {
     if (!settings_.features)
       throw UsageError(fmt::format(
           "{}: the requests name features, but their numbers are not known; give the feature index "
           "with --input-features (-i)",
           reader_.place()));
+    return *settings_.features;
+  }
+
+  void add_features(RequestBatch& batch) {
+    const LabelIndex& index = features();
     for (std::size_t i = 0; i < row_.features.size(); ++i) {
-      ++features_;
-      const auto unit = settings_.features->find(row_.features[i]);
-      if (unit && *unit < settings_.input_units)
-        rows_.add(Column(*unit), value(i));
-      else
-        note_unknown(row_.features[i]);
+      add(index.find(row_.features[i]), i, row_.features[i]);
       if (!settings_.seen_units) continue;
       if (const auto seen = settings_.seen_units->find(row_.features[i]))
         batch.seen.add(Column(*seen));
@@ -85,14 +85,24 @@ class TextRequests final : public RequestSource {
   }
 
   void add_numbers(RequestBatch& batch) {
+    static const LabelIndex kNone;
+    const bool labels = settings_.numbers == TextNumbers::labels;
+    const LabelIndex& index = labels ? features() : kNone;
     for (std::size_t i = 0; i < row_.numbers.size(); ++i) {
-      ++features_;
-      if (Index(row_.numbers[i]) < settings_.input_units)
-        rows_.add(row_.numbers[i], value(i));
-      else
-        note_unknown(std::to_string(row_.numbers[i]));
-      if (settings_.seen_units) batch.seen.add(row_.numbers[i]);
+      const Column number = row_.numbers[i];
+      add(unit_of(number, settings_.numbers, index), i, std::to_string(number));
+      if (!settings_.seen_units) continue;
+      if (const auto seen = unit_of(number, settings_.seen_numbers, *settings_.seen_units))
+        batch.seen.add(Column(*seen));
     }
+  }
+
+  void add(std::optional<Index> unit, std::size_t i, std::string_view feature) {
+    ++features_;
+    if (unit && *unit < settings_.input_units)
+      rows_.add(Column(*unit), value(i));
+    else
+      note_unknown(feature);
   }
 
   void note_unknown(std::string_view feature) {
@@ -134,6 +144,11 @@ DataSources sources_of(const DatasetRequestSettings& settings) {
 }
 
 }  // namespace
+
+std::optional<Index> unit_of(Column number, TextNumbers numbers, const LabelIndex& index) {
+  if (numbers == TextNumbers::units) return Index(number);
+  return index.find(std::to_string(number));
+}
 
 std::unique_ptr<RequestSource> make_text_requests(const TextRequestSettings& settings) {
   return std::make_unique<TextRequests>(settings);

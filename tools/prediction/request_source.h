@@ -8,6 +8,7 @@
 #include "tools/prediction/sparse_rows.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,13 +36,21 @@ class RequestSource {
 /// them.
 enum class RequestValues { automatic, yes, no };
 
+/// What numbers of LibSVM text say: units, or labels of units.
+enum class TextNumbers { units, labels };
+
+/// The unit that a number of LibSVM text names. `index` is looked at for labels alone.
+std::optional<Index> unit_of(Column number, TextNumbers numbers, const LabelIndex& index);
+
 struct TextRequestSettings {
   std::filesystem::path file;
   TextFormat format = TextFormat::automatic;
   RequestValues values = RequestValues::automatic;
-  const LabelIndex* features = nullptr;    ///< of the input layer; null: the text has numbers
-  const LabelIndex* seen_units = nullptr;  ///< labels of the output units, to tell the seen ones
-  std::size_t layers = 0;                  ///< of the network
+  const LabelIndex* features = nullptr;      ///< of the input layer; null: the text has numbers
+  const LabelIndex* seen_units = nullptr;    ///< labels of the output units, to tell the seen ones
+  TextNumbers numbers = TextNumbers::units;  ///< for `features`
+  TextNumbers seen_numbers = TextNumbers::units;  ///< for `seen_units`
+  std::size_t layers = 0;                         ///< of the network
   int input_layer = 0;
   Index input_units = 0;
   Index batch = 1;

@@ -15,7 +15,7 @@
 namespace norn::tools {
 
 FilterTable::FilterTable(const std::filesystem::path& file, const LabelIndex& units,
-                         FilterMode mode, TextFormat format)
+                         FilterMode mode, TextFormat format, TextNumbers numbers)
     : rows_(mode == FilterMode::scale) {
   TextOptions options;
   options.format = format;
@@ -35,8 +35,9 @@ FilterTable::FilterTable(const std::filesystem::path& file, const LabelIndex& un
     }
     for (std::size_t i = row.numbers.size(); i-- > 0;) {  // LibSVM text
       ++features_;
-      if (Index(row.numbers[i]) < units.size())
-        rows_.add(row.numbers[i], i < row.values.size() ? row.values[i] : 0.0f);
+      const auto unit = unit_of(row.numbers[i], numbers, units);
+      if (unit && *unit < units.size())
+        rows_.add(Column(*unit), i < row.values.size() ? row.values[i] : 0.0f);
       else
         ++unknown_;
     }

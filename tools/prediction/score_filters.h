@@ -23,7 +23,7 @@ class FilterTable {
   /// and of several factors of a feature the last. Features that `units` does not hold are dropped
   /// and counted. With FilterMode::scale a feature without a value has the factor 0.
   FilterTable(const std::filesystem::path& file, const LabelIndex& units, FilterMode mode,
-              TextFormat format = TextFormat::automatic);
+              TextFormat format = TextFormat::automatic, TextNumbers numbers = TextNumbers::units);
   /// Appends the example's entries to the open row of `rows`, those of the last line first; none
   /// when the file has no line for it.
   void append(const std::string& example, SparseRows& rows) const;
