@@ -96,6 +96,50 @@ class Forms(Trained):
                        "-r", "requests.txt", "-i", "features.txt", "-s", "recs.txt", "--format", "jsonl", "-p", ".3f")
 
 
+class Tables(Trained):
+    """One entry a line, in any order, as csv and tsv."""
+
+    def write_table(self, name, separator, valued, ordered=False):
+        """Some of the requests as a table, and the same as text, in the order in which the table has the examples."""
+        entries = [(e, u) for e, row in enumerate(self.known) for u in row]
+        if not ordered:
+            self.random.shuffle(entries)
+        value = {entry: self.random.choice([0.5, 1, -2]) for entry in entries}
+        lines = [[self.examples[e], self.names[u], *([str(value[e, u])] if valued else [])] for e, u in entries]
+        self.write(name, "".join(separator.join(line) + "\n" for line in ([["user", "item", "rating"]] if valued else []) + lines))
+        rows = {}
+        for e, u in entries:
+            rows.setdefault(e, []).append(f"{self.names[u]},{value[e, u]}" if valued else self.names[u])
+        self.write("same.txt", "".join(f"{self.examples[e]}\t{':'.join(row)}\n" for e, row in rows.items()))
+
+    def test_are_one_request_an_example(self):
+        for trial in range(8):
+            kind = self.random.choice(["csv", "tsv"])
+            valued, ordered = self.random.random() < 0.5, self.random.random() < 0.3
+            batch = self.random.choice([1, 7, 159, 160, 161, 1024])
+            with self.subTest(trial=trial, kind=kind, valued=valued, ordered=ordered, batch=batch):
+                self.write_table(f"same.{kind}", {"csv": ",", "tsv": "\t"}[kind], valued, ordered)
+                more = ("-k", "9", "-b", batch, *(("--values",) if valued else ()),
+                        *(("--exclude-seen",) if self.random.random() < 0.5 else ()))
+                got = {}
+                for name in ("same.txt", f"same.{kind}"):
+                    self.predictor(*more, requests=name)
+                    got[name] = self.read("recs.txt")
+                self.assertEqual(got["same.txt"], got[f"same.{kind}"])
+
+    def test_that_list_an_entry_twice_or_one_that_is_unknown_say_so(self):
+        self.write("t.csv", f"anna,{self.names[1]}\nbob,{self.names[2]}\nanna,{self.names[1]}\nanna,new\n")
+        done = self.predictor("-k", "3", requests="t.csv")
+        self.assertIn('1 of the 4 features of the requests are unknown to the model and were left out, first "new" at t.csv',
+                      done.stderr)
+        self.assertIn("1 features stood twice in a request; the first one counts", done.stderr)
+        self.assertEqual(list(read_recommendations(self.path("recs.txt"))), ["anna", "bob"])
+
+    def test_as_filters_leave_all_their_features_out(self):
+        self.write_table("filter.csv", ",", False)
+        self.assertEqual(self.recommended("-k", "9", "-f", "filter.csv"), self.recommended("-k", "9", "-f", "same.txt"))
+
+
 class Lists(ProgramTest):
     """`user item item ...`, from the importer to recommendations."""
 

@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "tools/prediction/request_text.h"
 
 #include <fmt/format.h>
 
@@ -15,14 +16,14 @@ class TextRequests final : public RequestSource {
   explicit TextRequests(const TextRequestSettings& settings)
       : settings_(settings),
         text_(options(settings)),
-        reader_(settings.file, text_),
+        text_rows_(settings.file, text_),
         rows_(text_.values != TextValues::ignore) {}
 
   bool next(RequestBatch& batch) override {
     rows_.clear();
     batch.labels.clear();
     batch.seen.clear();
-    while (Index(batch.labels.size()) < settings_.batch && reader_.next(row_)) {
+    while (Index(batch.labels.size()) < settings_.batch && text_rows_.next(row_)) {
       batch.labels.emplace_back(row_.example);
       if (row_.features.empty())
         add_numbers(batch);
@@ -70,7 +71,7 @@ class TextRequests final : public RequestSource {
       throw UsageError(fmt::format(
           "{}: the requests name features, but their numbers are not known; give the feature index "
           "with --input-features (-i)",
-          reader_.place()));
+          text_rows_.place()));
     return *settings_.features;
   }
 
@@ -108,7 +109,7 @@ class TextRequests final : public RequestSource {
   void note_unknown(std::string_view feature) {
     if (unknown_++ > 0) return;
     first_unknown_ = feature;
-    first_place_ = reader_.place();
+    first_place_ = text_rows_.place();
   }
 
   void bind(RequestBatch& batch) {
@@ -127,7 +128,7 @@ class TextRequests final : public RequestSource {
 
   TextRequestSettings settings_;
   TextOptions text_;
-  TextReader reader_;
+  RequestText text_rows_;
   TextRow row_;
   SparseRows rows_;
   HostBatch host_;
