@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -32,7 +33,7 @@ class ColumnParser final : public RowParser {
     }
   }
 
-  bool take_header(std::string_view line) override {
+  bool take_header(std::string_view line, std::string_view second) override {
     const bool named =
         std::any_of(named_.begin(), named_.begin() + wanted_, [](bool n) { return n; });
     if (options_.header == HeaderLine::absent) {
@@ -45,7 +46,8 @@ class ColumnParser final : public RowParser {
       return true;
     }
     if (options_.header == HeaderLine::present) return true;
-    return wanted_ == 3 && columns_[2] < fields_.size() && !parse_double(fields_[columns_[2]]);
+    if (wanted_ == 3) return value_field() && !parse_double(*value_field());
+    return names_dropped_values(second);
   }
 
   void parse(std::string_view line, TextRow& row) override {
@@ -68,6 +70,24 @@ class ColumnParser final : public RowParser {
   }
 
  private:
+  std::optional<std::string_view> value_field() const {
+    if (columns_[2] >= fields_.size()) return std::nullopt;
+    return fields_[columns_[2]];
+  }
+
+  /// Values that are dropped may be anything. The first line, which is cut already, names them when
+  /// they are numbers from the second line on.
+  bool names_dropped_values(std::string_view second) {
+    if (columns_[0] == columns_[2] || columns_[1] == columns_[2]) return false;
+    if (!value_field() || value_field()->empty() || parse_double(*value_field())) return false;
+    try {
+      split(second);
+    } catch (const Malformed&) {
+      return false;  // reported when it is read
+    }
+    return value_field() && parse_double(*value_field());
+  }
+
   void find_columns() {
     const std::array<const std::string*, 3> names = {
         &options_.example_column, &options_.feature_column, &options_.value_column};

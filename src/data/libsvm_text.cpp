@@ -24,7 +24,7 @@ class LibsvmParser final : public RowParser {
   explicit LibsvmParser(const TextOptions& options)
       : values_(options.values), missing_value_(options.missing_value) {}
 
-  bool take_header(std::string_view line) override {
+  bool take_header(std::string_view line, std::string_view /*second*/) override {
     LibsvmHeader header;
     const bool numbers = parse_natural(next_word(line), header.examples) &&
                          parse_natural(next_word(line), header.features) &&

@@ -19,8 +19,9 @@ struct Malformed {
 class RowParser {
  public:
   virtual ~RowParser() = default;
-  /// Looks at the first line of the text. True when it is a header, which holds no row.
-  virtual bool take_header(std::string_view) { return false; }
+  /// Looks at the first line of the text. True when it is a header, which holds no row. `second`:
+  /// the line after it, empty where there is none.
+  virtual bool take_header(std::string_view, std::string_view /*second*/) { return false; }
   /// Throws Malformed.
   virtual void parse(std::string_view line, TextRow& row) = 0;
   virtual std::optional<LibsvmHeader> header() const { return std::nullopt; }

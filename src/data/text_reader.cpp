@@ -32,6 +32,12 @@ std::unique_ptr<RowParser> make_parser(TextFormat format, const TextOptions& opt
   }
 }
 
+std::string_view first_line(std::string_view text) {
+  std::string_view line = text.substr(0, text.find('\n'));
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  return line;
+}
+
 /// No colon anywhere, and items of some example. `ahead`: lines after the first; the last may be
 /// cut.
 bool is_list(std::string_view line, std::string_view ahead) {
@@ -66,7 +72,7 @@ TextFormat recognise(std::string name, std::string_view line, std::string_view a
   TextRow row;
   const std::unique_ptr<RowParser> parser = make_libsvm_parser({});
   try {
-    if (parser->take_header(line)) return TextFormat::libsvm;
+    if (parser->take_header(line, {})) return TextFormat::libsvm;
   } catch (const Malformed&) {
     return TextFormat::libsvm;  // a header, whose numbers are judged when it is read
   }
@@ -129,7 +135,7 @@ void TextReader::begin() {
   parser_ = make_parser(format_, options_);
   if (!any) throw DataError(fmt::format("{}: holds no text; name a file with examples", name_));
   try {
-    line_waits_ = !parser_->take_header(line_);
+    line_waits_ = !parser_->take_header(line_, first_line(lines_->ahead()));
     if (!line_waits_) header_line_ = line_;
   } catch (const Malformed& wrong) {
     throw DataError(fmt::format("{}: {}; correct the header line", place(), wrong.problem));

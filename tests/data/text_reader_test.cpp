@@ -390,6 +390,21 @@ TEST(ColumnText, ReadsColumnsByNumberAndByName) {
   EXPECT_EQ(rows_of("user,item\nu1,i1\n"), (Rows{"user|item|||", "u1|i1|||"}));
 }
 
+TEST(ColumnText, TakesALineForAHeaderWhereNumbersFollowThatAreDropped) {
+  EXPECT_EQ(rows_of("user,item,rating\r\nu1,i1,4.5\r\n", {}, "t.csv"), (Rows{"u1|i1|||"}));
+  EXPECT_EQ(rows_of("user\titem\tat\nu1\ti1\t978\n"), (Rows{"u1|i1|||"}));
+  for (const char* rest : {"", "\n", "\nu1,i1\n", "\nu1,i1,good\n", "\nu1,i1,\n"})
+    EXPECT_EQ(rows_of("u0,i0,bad" + std::string(rest), {}, "t.csv").front(), "u0|i0|||") << rest;
+  EXPECT_EQ(rows_of("u0,i0,1\nu1,i1,2\n", {}, "t.csv").size(), 2u);
+  EXPECT_EQ(rows_of("u0,i0,\nu1,i1,2\n", {}, "t.csv").size(), 2u);
+  TextOptions none;
+  none.header = HeaderLine::absent;
+  EXPECT_EQ(rows_of("u0,i0,bad\nu1,i1,2\n", none, "t.csv").size(), 2u);
+  TextOptions third;
+  third.feature_column = "3";
+  EXPECT_EQ(rows_of("u0,x,soap\nu1,x,42\n", third, "t.csv").size(), 2u) << "a feature is no value";
+}
+
 TEST(ColumnText, ReadsQuotedFields) {
   EXPECT_EQ(rows_of("\"last, first\",\"say \"\"hi\"\"\"\nplain,\"x\"\n", {}, "t.csv"),
             (Rows{"last, first|say \"hi\"|||", "plain|x|||"}));

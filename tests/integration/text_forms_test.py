@@ -135,6 +135,18 @@ class Tables(Trained):
         self.assertIn("1 features stood twice in a request; the first one counts", done.stderr)
         self.assertEqual(list(read_recommendations(self.path("recs.txt"))), ["anna", "bob"])
 
+    def test_begin_with_a_header_line_or_not(self):
+        rows = f"anna,{self.names[1]},5\nbob,{self.names[2]},3\n"
+        for head, text, more, wanted in (("user,item,rating\n", rows, (), ["anna", "bob"]),
+                                         ("user,item\n", rows, ("--request-header", "yes"), ["anna", "bob"]),
+                                         ("", rows, ("--request-header", "yes"), ["bob"]),
+                                         ("user,item,rating\n", rows, ("--request-header", "no"), ["user", "anna", "bob"]),
+                                         ("", rows, (), ["anna", "bob"])):
+            self.write("t.csv", head + text)
+            self.assertEqual(list(self.recommended("-k", "3", *more, requests="t.csv")), wanted)
+        self.fail_with(2, "--request-header is for --requests; --data has no header line", "predictor", "-n", "model.nc", "--data",
+                       "train.nc", "-s", "recs.txt", "--request-header", "yes")
+
     def test_as_filters_leave_all_their_features_out(self):
         self.write_table("filter.csv", ",", False)
         self.assertEqual(self.recommended("-k", "9", "-f", "filter.csv"), self.recommended("-k", "9", "-f", "same.txt"))

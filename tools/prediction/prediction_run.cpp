@@ -188,6 +188,9 @@ class PredictionRun {
     TextRequestSettings settings;
     settings.file = options_.requests;
     settings.format = text_format(options_.request_format);
+    settings.header = options_.request_header == "yes"  ? HeaderLine::present
+                      : options_.request_header == "no" ? HeaderLine::absent
+                                                        : HeaderLine::automatic;
     settings.values = options_.values == "yes"  ? RequestValues::yes
                       : options_.values == "no" ? RequestValues::no
                                                 : RequestValues::automatic;

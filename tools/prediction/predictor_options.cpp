@@ -33,6 +33,9 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
               "--request-format; a file, a folder or .gz");
   line.choice("--request-format", "", kTextFormats, options.request_format,
               "format of --requests; list: example feature feature ...");
+  line.choice("--request-header", "", {"auto", "yes", "no"}, options.request_header,
+              "whether --requests of csv and tsv begin with a line of column names; auto: when the "
+              "first value is no number");
   line.choice(
           "--values", "", {"auto", "yes", "no"}, options.values,
           "whether the features of --requests have values (feature,value); without a word: yes; "
@@ -108,6 +111,8 @@ void PredictorOptions::check() const {
   run.check();
   if (values != "auto" && requests.empty())
     throw UsageError("--values is for --requests; --data has its own");
+  if (request_header != "auto" && requests.empty())
+    throw UsageError("--request-header is for --requests; --data has no header line");
   if (!score_format.empty() && (format == "jsonl" || format == "netcdf"))
     throw UsageError(fmt::format(
         "--score-format is for --format text and tsv; {} holds scores in full", format));

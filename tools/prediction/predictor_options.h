@@ -19,6 +19,7 @@ struct PredictorOptions {
   std::filesystem::path requests;
   std::vector<std::filesystem::path> data;
   std::string request_format = "automatic";
+  std::string request_header = "auto";
   std::string values = "auto";
   std::filesystem::path input_features;
   std::filesystem::path output_features;

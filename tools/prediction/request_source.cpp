@@ -52,6 +52,7 @@ class TextRequests final : public RequestSource {
   static TextOptions options(const TextRequestSettings& settings) {
     TextOptions options;
     options.format = settings.format;
+    options.header = settings.header;
     options.values =
         settings.values == RequestValues::yes ? TextValues::require : TextValues::ignore;
     if (settings.values != RequestValues::automatic) return options;
