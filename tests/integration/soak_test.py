@@ -149,12 +149,13 @@ class Soak(ProgramTest):
     def kill_one(self, run, victim, ranks, gate):
         all_of_it = descendants(run.process.pid)
         os.kill(victim, signal.SIGKILL)
-        gate.open()
         self.assertNotEqual(run.end(), 0, f"{victim} was killed, and the run did not notice")
         limit = time.monotonic() + ENDED_WITHIN_SECONDS
+        # The gate stays closed: ranks whose launcher is gone could make all other epochs before they notice.
         while left := [pid for pid in all_of_it if parent_of(pid) is not None]:
             self.assertLess(time.monotonic(), limit, f"processes {left} go on after {victim} was killed")
             time.sleep(0.01)
+        gate.open()
         return "launcher" if ranks > 0 and victim == run.process.pid else "rank"
 
     def check_mpis_files(self, hit):
