@@ -126,8 +126,7 @@ class Drawing:
                                   "oneScale": self.random.choice((1, 2)), "zeroScale": self.random.choice((1, 0.5))}
         if self.chance(0.3) and self.loss == "CrossEntropy":
             network["TargetWeight"] = "One"
-        soft = any(layer.get("Activation") == "SoftMax" for layer in self.layers if layer["Kind"] == "Output")
-        if self.chance(0.3) and not soft and self.loss not in MARGINAL:
+        if self.chance(0.3):
             network["DeltaBoost"] = {"one": self.random.choice((1, 3, 0)), "zero": self.random.choice((1, 0.5))}
         if not self.exact and self.chance(0.5):
             network["Denoising"] = {"p": 0.3}

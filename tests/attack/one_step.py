@@ -117,7 +117,7 @@ def attack(case, _):
     inputs, outputs = batch_of(drawing)
     step = reference.Step(drawing.network, inputs, outputs, parameters)
     off = [reference.Step(drawing.network, inputs, outputs, nudged(parameters, drawing.draw), rounded=True) for _ in range(3)]
-    case.undecided = max(abs(other.cost - step.cost) for other in off) > ILL_CONDITIONED * step.cost_terms
+    case.undecided = bool(max(abs(other.cost - step.cost) for other in off) > ILL_CONDITIONED * step.cost_terms)
     if case.undecided:
         return
     check_cost(case, step, off, drawing.examples, done)

@@ -89,24 +89,23 @@ class Output:
         """(cost of every element, delta, magnitude of the delta's terms, what the cost changes by per share of y)."""
         loss = network["ErrorFunction"]
         margins = network.get(loss)
+        boost = network.get("DeltaBoost", {"one": 1, "zero": 1}) if self.sparse else {"one": 1, "zero": 1}
+        boost = np.where(self.present, boost["one"], boost["zero"])
         if activation == "SoftMax" and loss.endswith("CrossEntropy"):
             p = self.probabilities(network)
             if margins:
                 let_go = (y >= margins["oneTarget"]) & (margins["oneTarget"] < 1)
                 p = np.where(let_go, 0, p * margins["oneScale"])
             all_p = p.sum(axis=1, keepdims=True)
-            return -p * logs(y)[0], y * all_p - p, y * all_p + np.abs(p), p
+            return -p * logs(y)[0], boost * (y * all_p - p), boost * (y * all_p + np.abs(p)), p
         cost, d = element_loss(loss, y, self.target, self.present & (self.target != 0 if not self.sparse else True), margins)
+        factor = self.weights * np.where(self.present | (not self.ignores_zero), 1.0, 0.0)
         if activation == "Sigmoid" and loss == "CrossEntropy":  # exact where y rounds to 0 or 1
             cost, delta = np.logaddexp(0, z) - self.target * z, y - self.target
             magnitude = np.abs(y) + np.abs(self.target)
-        factor = self.weights * np.where(self.present | (not self.ignores_zero), 1.0, 0.0)
-        boost = network.get("DeltaBoost", {"one": 1, "zero": 1}) if self.sparse else {"one": 1, "zero": 1}
-        boosted = factor * np.where(self.present, boost["one"], boost["zero"])
-        if not (activation == "Sigmoid" and loss == "CrossEntropy"):
-            delta, magnitude = through(activation, z, y, d * boosted)
-            return cost * factor, delta, magnitude, d * y * factor
-        return cost * factor, delta * boosted, magnitude * np.abs(boosted), delta * factor
+            return cost * factor, delta * factor * boost, magnitude * factor * boost, delta * factor
+        delta, magnitude = through(activation, z, y, d * factor)  # the boost is the unit's own: a sum over the row is without
+        return cost * factor, delta * boost, magnitude * boost, d * y * factor
 
 
 def bound_rows(delta, magnitude, bound):
