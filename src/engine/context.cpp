@@ -53,8 +53,8 @@ Context CudaRuntime::context(Communicator& communicator, Log log) {
   if (communicator.size() == 1) {
     collectives = make_host_collectives(communicator);
   } else if (own_gpus(communicator, device_.identity()) && has_nccl()) {
-    collectives =
-        make_nccl_collectives(communicator, options_.device, *kernels_.queue, device_.memory());
+    collectives = make_gpu_collectives(communicator, options_.device, *kernels_.queue,
+                                       device_.memory(), options_.peer_memory);
   } else {
     kernels_.queue->make_graphs(false);
     collectives = make_staged_collectives(communicator, device_.memory(), *kernels_.queue);

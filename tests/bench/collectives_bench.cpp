@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long the collectives of a step take on several GPUs: mpirun -n 4 collectives_bench.
-// NORN_PEER_MEMORY=off measures NCCL alone.
+// --nccl measures NCCL alone.
 #include "norn/engine/context.h"
 
 #include <algorithm>
@@ -23,6 +23,7 @@ struct Options {
   Index batch = 1024;
   Index units = 1536;
   int runs = 15;
+  bool nccl = false;
 };
 
 class CollectivesBench {
@@ -101,6 +102,7 @@ class CollectivesBench {
 void run(const Options& options, Communicator& world) {
   DeviceChoice choice;
   choice.kind = DeviceChoice::Kind::cuda;
+  choice.cuda.peer_memory = !options.nccl;
   const std::unique_ptr<Runtime> runtime = make_runtime(choice, world);
   const Context context = runtime->context(world);
   CollectivesBench(options, world, context).run();
@@ -116,6 +118,7 @@ int main(int argc, char** argv) {
   app.add_option("--batch", options.batch, "rows of a matrix")->capture_default_str();
   app.add_option("--units", options.units, "columns of a matrix")->capture_default_str();
   app.add_option("--runs", options.runs, "graphs of 20 collectives")->capture_default_str();
+  app.add_flag("--nccl", options.nccl, "leave all to NCCL");
   CLI11_PARSE(app, argc, argv);
   try {
     norn::bench::run(options, *session.world(60));

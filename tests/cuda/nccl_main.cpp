@@ -21,18 +21,18 @@ namespace {
 
 using namespace norn;
 
-DeviceChoice gpus() {
+DeviceChoice gpus(bool peer_memory = true) {
   DeviceChoice choice;
+  choice.cuda.peer_memory = peer_memory;
   choice.kind = DeviceChoice::Kind::cuda;
   return choice;
 }
 
 /// Through the GPUs' own memory where they reach each other's, then by NCCL alone.
-void check_collectives(Communicator& world, const char* peers) {
-  setenv("NORN_PEER_MEMORY", peers, 1);
+void check_collectives(Communicator& world, bool peer_memory) {
   std::uint64_t seed = std::random_device{}();
   world.broadcast(std::as_writable_bytes(std::span(&seed, 1)), 0);
-  const std::unique_ptr<Runtime> runtime = make_runtime(gpus(), world);
+  const std::unique_ptr<Runtime> runtime = make_runtime(gpus(peer_memory), world);
   const Context context = runtime->context(world);
   if (world.rank() == 0)
     std::printf("%s, seed %llu\n", context.collectives->describe().c_str(),
@@ -53,7 +53,7 @@ void check_one_gpu(MpiSession& session, Communicator& world) {
   const Kernels kernels = device.make_kernels();
   std::string message = "no error";
   try {
-    make_nccl_collectives(world, 0, *kernels.queue, device.memory());
+    make_gpu_collectives(world, 0, *kernels.queue, device.memory());
   } catch (const CommunicationError& error) {
     message = error.what();
   }
@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (what == "collectives")
-      for (const char* peers : {"on", "off"}) check_collectives(*world, peers);
+      for (const bool peer_memory : {true, false}) check_collectives(*world, peer_memory);
     if (what == "dead-rank" || what == "dead-rank-verified")
       check_dead_rank(session, *world, what == "dead-rank-verified");
     if (session.rank() == 0) std::printf("passed\n");

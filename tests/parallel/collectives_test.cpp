@@ -88,7 +88,7 @@ TEST(Collectives, OfNcclNeedABuildWithIt) {
   const auto one = make_single_process();
   WorkQueue queue;
   try {
-    make_nccl_collectives(*one, 0, queue, host_memory());
+    make_gpu_collectives(*one, 0, queue, host_memory());
     FAIL();
   } catch (const CommunicationError& error) {
     EXPECT_STREQ(error.what(), "this build has no NCCL; install it and build again");

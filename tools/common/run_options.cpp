@@ -69,6 +69,7 @@ std::unique_ptr<Runtime> RunOptions::make_runtime(Communicator& communicator) co
   choice.cuda.precision = precision_named(precision).value();
   choice.cuda.memory_pool = !off("NORN_CUDA_POOL");
   choice.cuda.graphs = !off("NORN_CUDA_GRAPHS");
+  choice.cuda.peer_memory = !off("NORN_PEER_MEMORY");
   return norn::make_runtime(choice, communicator);
 }
 

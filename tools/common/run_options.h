@@ -31,7 +31,7 @@ struct RunOptions {
   void check() const;
   /// What the options ask for, on this rank; all ranks call it together. NORN_CUDA_POOL=off and
   /// NORN_CUDA_GRAPHS=off in the environment turn the GPU's memory pool and graphs off, for
-  /// compute-sanitizer.
+  /// compute-sanitizer; NORN_PEER_MEMORY=off leaves collectives to NCCL.
   std::unique_ptr<Runtime> make_runtime(Communicator& communicator) const;
 };
 

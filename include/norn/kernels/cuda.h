@@ -19,6 +19,8 @@ struct CudaOptions {
   bool memory_pool = true;
   /// Whether WorkQueue::run makes graphs of its work. Off: kernels are launched one by one.
   bool graphs = true;
+  /// Whether ranks of one machine may write into each other's memory. Off: all is left to NCCL.
+  bool peer_memory = true;
   /// Steps that a run may begin before it waits for the first of them.
   int steps_ahead = 4;
 };

@@ -26,7 +26,7 @@ class Collectives {
   Collectives& operator=(const Collectives&) = delete;
   int rank() const { return ranks_.rank(); }
   int size() const { return ranks_.size(); }
-  /// "NCCL 2.28.3", "through main memory": for logs.
+  /// "NCCL 2.28.3 and peer memory", "through main memory": for logs.
   virtual std::string describe() const = 0;
 
   /// whole [B x N] becomes complete on every rank: each rank has filled the columns shares[rank()].
@@ -104,11 +104,11 @@ std::unique_ptr<Collectives> make_staged_collectives(Communicator& ranks, Memory
 
 /// Whether this build can combine GPUs' memory directly.
 bool has_nccl();
-/// For GPUs of which every rank has one of its own, number `device` here: NCCL, as work of `queue`,
-/// packing in `memory`. All ranks call it together. Throws CommunicationError when the GPUs cannot
-/// be joined.
-std::unique_ptr<Collectives> make_nccl_collectives(Communicator& ranks, int device,
-                                                   WorkQueue& queue, Memory& memory);
+/// For GPUs of which every rank has one of its own, number `device` here, as work of `queue`,
+/// packing in `memory`: `peer_memory`, where the GPUs reach each other's, and NCCL. All ranks call
+/// it together. Throws CommunicationError when the GPUs cannot be joined.
+std::unique_ptr<Collectives> make_gpu_collectives(Communicator& ranks, int device, WorkQueue& queue,
+                                                  Memory& memory, bool peer_memory = true);
 /// What NCCL's collectives of a step take of a rank's memory, in bytes: room for packed shares of
 /// the largest of them.
 ///   rows        of the matrices

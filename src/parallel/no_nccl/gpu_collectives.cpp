@@ -10,7 +10,7 @@ bool has_nccl() {
   return false;
 }
 
-std::unique_ptr<Collectives> make_nccl_collectives(Communicator&, int, WorkQueue&, Memory&) {
+std::unique_ptr<Collectives> make_gpu_collectives(Communicator&, int, WorkQueue&, Memory&, bool) {
   throw CommunicationError("this build has no NCCL; install it and build again");
 }
 

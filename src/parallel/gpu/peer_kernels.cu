@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that write into the memory of other GPUs and wait for what those write into theirs.
-#include "src/parallel/nccl/peer_kernels.h"
+#include "src/parallel/gpu/peer_kernels.h"
 
 namespace norn {
 namespace {
@@ -171,9 +171,9 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T, typename Join>
 cudaError_t launch_join(const PeerBoard& board, T* values, std::int64_t count,
-                        std::byte* const (&room)[kMostPeers], int blocks, cudaStream_t stream) {
+                        const PeerRooms& room, int blocks, cudaStream_t stream) {
   Rooms rooms{};
-  for (int r = 0; r < board.ranks; ++r) rooms.of[r] = room[r];
+  for (int r = 0; r < board.ranks; ++r) rooms.of[r] = room[std::size_t(r)];
   join_values<T, Join><<<unsigned(blocks), kThreads, 0, stream>>>(board, values, count, rooms);
   return cudaGetLastError();
 }
@@ -214,12 +214,12 @@ cudaError_t peer_gather(const PeerBoard& board, const PeerGather& gather, cudaSt
 }
 
 cudaError_t peer_sum(const PeerBoard& board, std::int64_t* values, std::int64_t count,
-                     std::byte* const (&room)[kMostPeers], int blocks, cudaStream_t stream) {
+                     const PeerRooms& room, int blocks, cudaStream_t stream) {
   return launch_join<std::int64_t, Sum>(board, values, count, room, blocks, stream);
 }
 
 cudaError_t peer_max(const PeerBoard& board, std::int32_t* values, std::int64_t count,
-                     std::byte* const (&room)[kMostPeers], int blocks, cudaStream_t stream) {
+                     const PeerRooms& room, int blocks, cudaStream_t stream) {
   return launch_join<std::int32_t, Largest>(board, values, count, room, blocks, stream);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Columns of a matrix on their way to other ranks and back: the driver's own copies of rows take
 // several times as long.
-#include "src/parallel/nccl/copy_rows.h"
+#include "src/parallel/gpu/copy_rows.h"
 
 #include <algorithm>
 

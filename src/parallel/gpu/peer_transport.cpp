@@ -4,14 +4,16 @@
 // A room has two halves, which sends use in turn. A rank writes into a half of another's again two
 // sends later; it has met all ranks at the send between, where none comes before it is done with
 // what the send before brought. So nobody waits before he writes.
-#include "src/parallel/nccl/peer_exchange.h"
+#include "src/parallel/gpu/peer_transport.h"
 
 #include "norn/base/error.h"
 #include "norn/base/host.h"
+#include "src/parallel/gpu/gpu_error.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <array>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -47,11 +49,6 @@ class Uncaptured {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-bool is_off() {
-  const char* value = std::getenv("NORN_PEER_MEMORY");
-  return value != nullptr && std::string(value) == "off";
-}
-
 /// The rank's memory, for the others.
 struct Offer {
   bool good = false;
@@ -60,20 +57,20 @@ struct Offer {
 
 }  // namespace
 
-std::unique_ptr<PeerExchange> PeerExchange::make(Communicator& ranks, Check check) {
-  const std::string mine = (is_off() ? "off " : "on ") + host_name();
-  bool together = ranks.size() <= kMostPeers && !is_off();
+std::unique_ptr<PeerTransport> PeerTransport::make(Communicator& ranks, bool allowed) {
+  const std::string mine = (allowed ? "on " : "off ") + host_name();
+  bool together = ranks.size() <= kMostPeers && allowed;
   for (const std::vector<std::byte>& theirs : ranks.gather_to_all(std::as_bytes(std::span(mine))))
     together = together && theirs.size() == mine.size() &&
                std::memcmp(theirs.data(), mine.data(), mine.size()) == 0;
   if (ranks.any(!together)) return nullptr;
-  std::unique_ptr<PeerExchange> exchange(new PeerExchange(ranks, std::move(check)));
-  const bool failed = !exchange->prepare();
+  std::unique_ptr<PeerTransport> transport(new PeerTransport(ranks));
+  const bool failed = !transport->prepare();
   cudaGetLastError();
-  return ranks.any(failed) ? nullptr : std::move(exchange);
+  return ranks.any(failed) ? nullptr : std::move(transport);
 }
 
-bool PeerExchange::prepare() {
+bool PeerTransport::prepare() {
   board_.rank = ranks_.rank();
   board_.ranks = ranks_.size();
   const bool heeds = cudaHostAlloc(reinterpret_cast<void**>(&given_up_), sizeof *given_up_,
@@ -90,7 +87,7 @@ bool PeerExchange::prepare() {
   return small && heeds;
 }
 
-PeerExchange::~PeerExchange() {
+PeerTransport::~PeerTransport() {
   // After an error the others may still write here; the end of the process frees it.
   if (given_up_ && *given_up_ != 0) return;
   for (const Shared& room : rooms_) release(room);
@@ -100,7 +97,7 @@ PeerExchange::~PeerExchange() {
 }
 
 // Zeros, before any rank can reach them.
-std::optional<PeerExchange::Shared> PeerExchange::share(std::int64_t bytes) {
+std::optional<PeerTransport::Shared> PeerTransport::share(std::int64_t bytes) {
   const Uncaptured uncaptured;
   Shared shared;
   shared.bytes = whole_pages(bytes);
@@ -135,7 +132,7 @@ std::optional<PeerExchange::Shared> PeerExchange::share(std::int64_t bytes) {
   return std::nullopt;
 }
 
-void PeerExchange::release(const Shared& shared) const {
+void PeerTransport::release(const Shared& shared) const {
   for (int r = 0; r < ranks_.size(); ++r) {
     std::byte* const place = shared.of[std::size_t(r)];
     if (place == nullptr) continue;
@@ -148,7 +145,7 @@ void PeerExchange::release(const Shared& shared) const {
 
 // The half for a send in which ranks get at most `bytes`. Smaller rooms stay: steps that were
 // captured use them.
-const PeerExchange::Places* PeerExchange::room(std::int64_t bytes) {
+const PeerTransport::Places* PeerTransport::room(std::int64_t bytes) {
   if (rooms_.empty() || rooms_.back().bytes < 2 * bytes) {
     if (full_) return nullptr;
     const std::optional<Shared> shared = share(2 * bytes);
@@ -164,46 +161,56 @@ const PeerExchange::Places* PeerExchange::room(std::int64_t bytes) {
   return &at_;
 }
 
-PeerBoard PeerExchange::next_turn() {
+PeerBoard PeerTransport::next_turn() {
   ++board_.turn;
   return board_;
 }
 
-bool PeerExchange::gather_columns(std::byte* whole, std::int64_t stride, std::int64_t rows,
-                                  std::span<const Range> shares, cudaStream_t stream) {
+// launch(board, stream), with the number that it has among the kernels of all ranks.
+template <typename Launch>
+Transfer PeerTransport::launched(const Launch& launch) {
+  return {[this, launch, board = next_turn()](cudaStream_t stream) {
+            check_gpu(ranks_, launch(board, stream), "peer memory");
+          },
+          {}};
+}
+
+std::optional<Transfer> PeerTransport::gather_columns(const ByteMatrix& whole,
+                                                      std::span<const Range> shares) {
   PeerGather gather;
-  gather.whole = whole;
-  gather.stride = stride;
-  gather.columns.rows = rows;
+  gather.whole = whole.data;
+  gather.stride = whole.stride;
+  gather.columns.rows = whole.rows;
   std::array<std::int64_t, std::size_t(kMostPeers)> at{};
   std::int64_t all = 0;
   for (std::size_t r = 0; r < shares.size(); ++r) {
     gather.columns.begin[r] = shares[r].begin;
     gather.columns.bytes[r] = shares[r].count();
     at[r] = all;
-    all += aligned(rows * shares[r].count());
+    all += aligned(whole.rows * shares[r].count());
   }
-  require(reinterpret_cast<std::uintptr_t>(whole) % 16 == 0,
+  require(reinterpret_cast<std::uintptr_t>(whole.data) % 16 == 0,
           "collectives: a matrix that is gathered must begin at a multiple of 16 bytes");
-  if (all / 2 > kMostWords) return false;
+  if (all / 2 > kMostWords) return std::nullopt;
   const Places* const places = room(all);
-  if (!places) return false;
+  if (!places) return std::nullopt;
   const auto me = std::size_t(board_.rank);
   for (std::size_t r = 0; r < shares.size(); ++r) {
     gather.to[r] = (*places)[r] + at[me];
     gather.from[r] = (*places)[me] + at[r];
   }
   gather.blocks = blocks_for(all);
-  check_(peer_gather(next_turn(), gather, stream));
-  return true;
+  return launched([gather](const PeerBoard& board, cudaStream_t stream) {
+    return peer_gather(board, gather, stream);
+  });
 }
 
 // What every rank sends to the owners of its matrices' columns, and where this one finds what it
 // gets: of what the ranks send one after the other, without its own.
 template <typename T>
-std::optional<PeerReduce> PeerExchange::places(std::span<const MatrixView<T>> mine,
-                                               std::int64_t rows, std::span<const Index> counts,
-                                               std::span<const Range> shares) {
+std::optional<PeerReduce> PeerTransport::places(std::span<const MatrixView<T>> mine,
+                                                std::int64_t rows, std::span<const Index> counts,
+                                                std::span<const Range> shares) {
   for (const Index count : counts)
     if (count > kMostPeerMatrices) return std::nullopt;
   const auto me = std::size_t(board_.rank);
@@ -237,46 +244,58 @@ std::optional<PeerReduce> PeerExchange::places(std::span<const MatrixView<T>> mi
   return reduce;
 }
 
-std::optional<std::vector<const std::byte*>> PeerExchange::exchange_columns(
+std::optional<Transfer> PeerTransport::exchange_columns(
     std::span<const MatrixView<const float>> mine, std::int64_t rows, std::span<const Index> counts,
-    std::span<const Range> shares, cudaStream_t stream) {
+    std::span<const Range> shares, std::vector<MatrixView<const float>>& received) {
   const std::optional<PeerReduce> at = places(mine, rows, counts, shares);
   if (!at) return std::nullopt;
-  check_(peer_send(next_turn(), at->sent, stream));
-  return std::vector<const std::byte*>(at->from, at->from + shares.size());
-}
-
-bool PeerExchange::reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
-                                          std::span<const Range> shares, cudaStream_t stream) {
-  const std::vector<Index> counts(shares.size(), Index(wholes.size()));
-  const std::optional<PeerReduce> at = places(wholes, wholes[0].rows, counts, shares);
-  if (at) check_(peer_reduce(next_turn(), *at, stream));
-  return at.has_value();
-}
-
-template <typename T, typename Launch>
-bool PeerExchange::join(std::span<T> values, const Launch& launch) {
-  const auto bytes = std::int64_t(values.size_bytes());
-  if (bytes > kSmallBytes) return false;
-  if (bytes == 0) return true;
-  const std::int64_t half = board_.ranks * kSmallBytes;
-  std::byte* room[kMostPeers] = {};
-  for (int r = 0; r < board_.ranks; ++r)
-    room[r] = small_.of[std::size_t(r)] + (sums_ % 2 == 0 ? 0 : half);
-  ++sums_;
-  check_(launch(room, blocks_for(bytes * 8)));
-  return true;
-}
-
-bool PeerExchange::all_reduce_sum(std::span<std::int64_t> values, cudaStream_t stream) {
-  return join(values, [&](const auto& room, int blocks) {
-    return peer_sum(next_turn(), values.data(), std::int64_t(values.size()), room, blocks, stream);
+  const Index width = shares[std::size_t(board_.rank)].count() / Index(sizeof(float));
+  for (std::size_t r = 0; r < shares.size(); ++r) {
+    const auto* matrix = reinterpret_cast<const float*>(at->from[r]);
+    if (matrix == nullptr) continue;
+    for (Index m = 0; m < counts[r]; ++m, matrix += rows * width)
+      received.push_back({matrix, rows, width, width});
+  }
+  return launched([send = at->sent](const PeerBoard& board, cudaStream_t stream) {
+    return peer_send(board, send, stream);
   });
 }
 
-bool PeerExchange::all_reduce_max(std::span<float> values, cudaStream_t stream) {
-  return join(values, [&](const auto& room, int blocks) {
-    return peer_max(next_turn(), reinterpret_cast<std::int32_t*>(values.data()),
+std::optional<Transfer> PeerTransport::reduce_scatter_columns(
+    std::span<const MatrixView<std::int64_t>> wholes, std::span<const Range> shares) {
+  const std::vector<Index> counts(shares.size(), Index(wholes.size()));
+  const std::optional<PeerReduce> at = places(wholes, wholes[0].rows, counts, shares);
+  if (!at) return std::nullopt;
+  return launched([reduce = *at](const PeerBoard& board, cudaStream_t stream) {
+    return peer_reduce(board, reduce, stream);
+  });
+}
+
+// The ranks' values go to one half of the small room, and those of the next sum to the other.
+template <typename T, typename Launch>
+std::optional<Transfer> PeerTransport::reduce_all(std::span<T> values, const Launch& launch) {
+  const auto bytes = std::int64_t(values.size_bytes());
+  if (bytes > kSmallBytes) return std::nullopt;
+  const std::int64_t half = sums_ % 2 == 0 ? 0 : board_.ranks * kSmallBytes;
+  ++sums_;
+  Places room = {};
+  for (std::size_t r = 0; r < std::size_t(board_.ranks); ++r) room[r] = small_.of[r] + half;
+  return launched([=, blocks = blocks_for(bytes * 8)](const PeerBoard& board, cudaStream_t stream) {
+    return launch(board, room, blocks, stream);
+  });
+}
+
+std::optional<Transfer> PeerTransport::all_reduce_sum(std::span<std::int64_t> values) {
+  return reduce_all(values, [values](const PeerBoard& board, const Places& room, int blocks,
+                                     cudaStream_t stream) {
+    return peer_sum(board, values.data(), std::int64_t(values.size()), room, blocks, stream);
+  });
+}
+
+std::optional<Transfer> PeerTransport::all_reduce_max(std::span<float> values) {
+  return reduce_all(values, [values](const PeerBoard& board, const Places& room, int blocks,
+                                     cudaStream_t stream) {
+    return peer_max(board, reinterpret_cast<std::int32_t*>(values.data()),
                     std::int64_t(values.size()), room, blocks, stream);
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -67,11 +68,14 @@ struct PeerReduce {
 };
 cudaError_t peer_reduce(const PeerBoard& board, const PeerReduce& reduce, cudaStream_t stream);
 
+/// A place of every rank.
+using PeerRooms = std::array<std::byte*, std::size_t(kMostPeers)>;
+
 /// `values` become the sums, or the largest, of all ranks: `count` each, sent to places of
 /// `room[r]` of every rank, which has ranks x count of them.
 cudaError_t peer_sum(const PeerBoard& board, std::int64_t* values, std::int64_t count,
-                     std::byte* const (&room)[kMostPeers], int blocks, cudaStream_t stream);
+                     const PeerRooms& room, int blocks, cudaStream_t stream);
 cudaError_t peer_max(const PeerBoard& board, std::int32_t* values, std::int64_t count,
-                     std::byte* const (&room)[kMostPeers], int blocks, cudaStream_t stream);
+                     const PeerRooms& room, int blocks, cudaStream_t stream);
 
 }  // namespace norn
