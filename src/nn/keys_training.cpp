@@ -128,7 +128,8 @@ Key training_key() {
   members.push_back(boolean_key(
       "Refit", [](auto& d) -> auto& { return d.network.training.refit; },
       "After a run with ValidationSplit, train on everything from the beginning, up to the epoch "
-      "whose model was the best; implies KeepBest; where LastEpoch is given, that has been done. "
+      "whose model was the best; implies KeepBest; where LastEpoch is given, that has been done, "
+      "and nothing is held back. "
       "docs/validation.md."));
   members.push_back(number_key(
       "Lambda", [](auto& d) -> auto& { return d.network.training.lambda; }, at_least(0),

@@ -162,7 +162,7 @@ class Refit(ProgramTest):
         self.assertEqual(self.arrays("model.nc"), self.arrays("plain.nc"))
         training = descriptor_of(self.path("model.nc"))["Training"]
         self.assertEqual((training["LastEpoch"], training["Epochs"], training["Refit"]), (best, 42, True))
-        self.assertNotIn("ValidationSplit", training)
+        self.assertEqual(training["ValidationSplit"], 0.2)  # what chose the length
         self.assertFalse(self.path("model.best.nc").exists())
         events = [json.loads(line) for line in self.path("run/log.jsonl").read_text().splitlines()]
         self.assertEqual([event["examples"] for event in events if event["event"] == "start"], [128, 160])
@@ -221,18 +221,32 @@ class Refit(ProgramTest):
         self.train(*run, "--checkpoint-epochs", "1", "--keep", "0")
         whole = self.read("model.nc")
         last = descriptor_of(self.path("model.nc"))["Training"]["LastEpoch"]
-        again = ("trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", *REFIT, "--resume")
+        resume = ("trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "--resume")
+        again = (*resume, *REFIT)
         wrong = ((("-e", "500"), "--epochs", "6"), (("-alpha", "0.5"), "--rate", "0.05"),
                  (("--rate-schedule", "cosine"), "--rate-schedule, or its settings,", "others"),
                  (("--warm-up", "2"), "--rate-schedule, or its settings,", "others"))
         for more, option, value in wrong:
             self.fail_with(2, f"{option} cannot change when a run is resumed: model.nc was trained with {value}; leave the option out",
                            *again, *more)
+        for more, option, value in ((("--validation-split", "0.3"), "--validation-split", "0.2"),
+                                    (("--refit", "--validation-split", "0"), "--validation-split", "0.2"),
+                                    (("--validation-by", "entry"), "--validation-by", "user")):
+            self.fail_with(2, f"{option} cannot change when a run is resumed: model.nc was trained with {value}; leave the option out",
+                           *resume, *more)
         for form in (run, ()):
             done = self.train(*form, "--resume")
             self.assertIn(f"all {last} epochs are done already, as many as validation chose: the run is complete", done.stderr)
             self.assertNotIn("for more", done.stderr)
         self.assertEqual(self.read("model.nc"), whole)
+
+    def test_gives_weights_to_runs_that_hold_nothing_back(self):
+        self.train("-e", 3, *REFIT)
+        self.train("-e", 1, "--run-dir", "run", config="model.nc", model="more.nc")
+        self.assertNotIn("ValidationSplit", descriptor_of(self.path("more.nc"))["Training"])
+        events = [json.loads(line) for line in self.path("run/log.jsonl").read_text().splitlines()]
+        self.assertEqual([event["examples"] for event in events if event["event"] == "start"], [160])
+        self.assertNotIn("eval", [event["event"] for event in events])
 
     def test_begins_anew_and_not_with_weights(self):
         self.train("-e", 2, model="first.nc")

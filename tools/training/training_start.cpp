@@ -16,6 +16,7 @@
 #include <array>
 #include <fstream>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -25,8 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_refit_model(const fs::path& path) {
-  const TrainingDescriptor& training = read_model_info(TensorFileReader(path)).network.training;
-  return training.refit && training.last_epoch > 0;
+  return is_refit(read_model_info(TensorFileReader(path)).network.training);
 }
 
 // The newest of the model's and, where they have a name of their own, of the checkpoints'. What was
@@ -92,8 +92,10 @@ TrainingStart resume_from(const fs::path& path, const TrainerOptions& options, C
   const TrainingDescriptor before = start.network.training;
   TrainingDescriptor& now = start.network.training;
   options.apply_to(now, console);
-  if (before.refit && before.last_epoch > 0) {  // nothing is validated any more
-    now.validation = before.validation;
+  if (is_refit(before)) {  // validation has chosen its length; by what cannot change below
+    const ValidationDescriptor given = std::exchange(now.validation, before.validation);
+    if (options.validation.inputs.empty()) now.validation.split = given.split;
+    now.validation.by = given.by;
     now.last_epoch = before.last_epoch;
   }
   const auto require_same = [&](bool same, const char* option, const std::string& value) {
@@ -214,8 +216,10 @@ TrainingStart start_training(const TrainerOptions& options, Communicator& commun
     start.info = open_model_info(options.config, communicator);
     start.info->has_training_state = false;  // its weights alone
     start.network = start.info->network;
-    start.network.training.refit = false;
-    start.network.training.last_epoch = 0;
+    TrainingDescriptor& training = start.network.training;
+    if (is_refit(training)) training.validation = {};
+    training.refit = false;
+    training.last_epoch = 0;
     name_data_sets(start.network, data_sources(options, start.where));
   } else {
     start.network = read_descriptor(options, start.where, console);
@@ -236,7 +240,10 @@ TrainingStart start_refit(NetworkDescriptor network, std::int64_t epoch, const s
   start.network = std::move(network);
   TrainingDescriptor& training = start.network.training;
   training.last_epoch = epoch;
-  training.validation = {};
+  ValidationDescriptor held_back;
+  held_back.split = training.validation.split;
+  held_back.by = training.validation.by;
+  training.validation = held_back;
   return start;
 }
 

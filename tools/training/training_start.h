@@ -14,6 +14,11 @@
 /// Where the trainer starts from.
 namespace norn::tools {
 
+/// Whether validation has chosen the length already: everything is trained on, nothing held back.
+inline bool is_refit(const TrainingDescriptor& training) {
+  return training.refit && training.last_epoch > 0;
+}
+
 /// Where the run begins: a descriptor alone, weights to go on from, or a checkpoint.
 struct TrainingStart {
   NetworkDescriptor network;
@@ -24,7 +29,7 @@ struct TrainingStart {
   bool resumed = false;
 
   /// Trains on everything, for as long as validation has chosen.
-  bool is_refit() const { return network.training.refit && network.training.last_epoch > 0; }
+  bool is_refit() const { return tools::is_refit(network.training); }
 };
 
 /// Where the run's data sets are to be found.
@@ -48,7 +53,7 @@ TrainingStart start_training(const TrainerOptions& options, Communicator& commun
 bool begins_as_netcdf(const std::filesystem::path& path);
 
 /// What follows a run with validation whose best model was that of `epoch`: the same, on
-/// everything, from the beginning to that epoch.
+/// everything, from the beginning to that epoch. It remembers what was held back.
 TrainingStart start_refit(NetworkDescriptor network, std::int64_t epoch, const std::string& where);
 
 /// A batch that was asked for must fit the data, or UsageError is thrown; the default shrinks.

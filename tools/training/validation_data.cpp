@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "tools/training/training_start.h"
 
 #include <algorithm>
 
@@ -63,7 +64,7 @@ RunValidation open_validation(const TrainerOptions& options, const NetworkDescri
   const ValidationDescriptor& asked = network.training.validation;
   require_refit(network.training);
   const ValidationOptions& given = options.validation;
-  if (given.inputs.empty() && asked.split == 0.0f) {
+  if (given.inputs.empty() && (asked.split == 0.0f || is_refit(network.training))) {
     require_no_wishes(asked);
     return validation;
   }
