@@ -258,7 +258,8 @@ NetworkDescriptor Reader::read(const NetworkDescriptor* recipe) {
   return draft_.network;
 }
 
-// The recipe that a text names. What is wrong with the key is said when it is read.
+// The recipe that a text names: any, where its name is none, so that what the text does not say is
+// not missed as well. What is wrong with the key is said when it is read.
 std::optional<RecipeKind> recipe_of(JsonText& json, bool has_data) {
   const Json::Value& root = json.root();
   if (!root.isObject()) return {};
@@ -271,7 +272,8 @@ std::optional<RecipeKind> recipe_of(JsonText& json, bool has_data) {
       json.throw_errors();
     }
     const Json::Value& value = root[spelling];
-    return value.isString() ? recipe_named(value.asString()) : std::nullopt;
+    const auto named = value.isString() ? recipe_named(value.asString()) : std::nullopt;
+    return named.value_or(RecipeKind::sigmoid);
   }
   return {};
 }
