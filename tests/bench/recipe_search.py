@@ -11,7 +11,8 @@ example's features and measures on the rest.
 A change is what differs from the recipe: keys of the network, and of layers by their names; null removes a key. Candidates
 are the recipe, its neighbours (one setting larger or smaller) and networks with several settings drawn at random around it.
 For each set the last line says how far the recipe stays behind the best candidate, and how high a cost rose above a lower one
-before it, after the first 5 % of the steps. Sets are debian_packages, gowalla and those that tests/bench/recipe_sets.py made.
+before it, after the first 5 % of the steps. The best of many by one seed owes a part of that to the seed: --again 3 trains both
+with three other seeds and says that figure too. Sets are debian_packages, gowalla and those that tests/bench/recipe_sets.py made.
 Needs the programs importer and trainer; tests/bench/recipes_table.py measures recipes on the test part."""
 import argparse
 import concurrent.futures
@@ -21,6 +22,7 @@ import pathlib
 import random
 import re
 import shutil
+import statistics
 import sys
 
 import recipe_runs
@@ -136,9 +138,27 @@ def candidates_of(network, args):
     return {name: candidates[name] for name in dict.fromkeys(["recipe", *names])}
 
 
+def score(result):
+    return result["recall"] + result["ndcg"]
+
+
+def best_of(results):
+    return max(results, key=lambda key: score(results[key]))
+
+
+def again(name, best, results):
+    """What `results`, [{candidate: result}] of other seeds each, say of the recipe and the best."""
+    means = {candidate: {metric: statistics.fmean(result[candidate][metric] for result in results) for metric in ("recall", "ndcg")}
+             for candidate in ("recipe", best)}
+    scores = [score(result["recipe"]) for result in results]
+    spread = (max(scores) - min(scores)) / score(means["recipe"])
+    return (f"{name:<20} with {len(results)} other seeds: recipe {means['recipe']['recall']:.4f} / {means['recipe']['ndcg']:.4f}, {best} "
+            f"{means[best]['recall']:.4f} / {means[best]['ndcg']:.4f}: {100 * (1 - score(means['recipe']) / score(means[best])):.1f} % "
+            f"behind; the recipe's spread is {100 * spread:.1f} %")
+
+
 def summary(name, results):
-    score = lambda result: result["recall"] + result["ndcg"]
-    best = max(results, key=lambda key: score(results[key]))
+    best = best_of(results)
     behind = 1 - score(results["recipe"]) / score(results[best])
     return (f"{name:<20} recipe {results['recipe']['recall']:.4f} / {results['recipe']['ndcg']:.4f}, best of {len(results)} "
             f"{results[best]['recall']:.4f} / {results[best]['ndcg']:.4f} ({best}): {100 * behind:.1f} % behind; "
@@ -155,6 +175,7 @@ def arguments():
     parser.add_argument("--only", help="these candidates beside the recipe, with commas between [all]")
     parser.add_argument("--held-out", type=float, default=0.2, help="share of each example's line [%(default)s]")
     parser.add_argument("--seed", type=int, default=1, help="of the split and the candidates [%(default)s]")
+    parser.add_argument("--again", type=int, default=0, metavar="N", help="train the recipe and the best with N other seeds [0]")
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time [%(default)s]")
     parser.add_argument("--out", type=pathlib.Path, default=recipe_runs.ROOT / "build/recipe_search", help="[%(default)s]")
     return parser.parse_args()
@@ -169,19 +190,28 @@ def search(programs, args, data):
         network = recipe_runs.network_of(programs, args.recipe, files[0])
         work += [(name, candidate, found, files) for candidate, found in candidates_of(network, args).items()]
     results = {name: {} for name in data}
+    others = {name: [{} for _ in range(args.again)] for name in data}
 
-    def one_training(item):
+    def one_training(item, seed=0):
         name, candidate, network, files = item
-        folder = args.out / name / re.sub(r"\W+", "_", candidate)
-        result = results[name][candidate] = measure(programs, folder, network, files)
+        folder = args.out / name / re.sub(r"\W+", "_", f"{candidate} {seed or ''}".rstrip())
+        if seed:
+            network = changed(network, {"Training": {"Seed": seed}})
+        result = measure(programs, folder, network, files)
+        (others[name][seed - 1] if seed else results[name])[candidate] = result
         print(f"{name:<20}{candidate:<18}{result['recall']:>8.4f}{result['ndcg']:>8.4f}{result['rise']:>7.2f}"
               f"{result['seconds']:>7.1f} s", flush=True)
 
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(one_training, work))
+        compared = [item for item in work if item[1] in ("recipe", best_of(results[item[0]]))]
+        list(pool.map(lambda turn: one_training(*turn), [(item, seed + 1) for item in compared for seed in range(args.again)]))
     for name in data:
         print(summary(name, results[name]))
-    (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        if args.again:
+            print(again(name, best_of(results[name]), others[name]))
+    all_results = {"searched": results, "again": others}
+    (args.out / "results.json").write_text(json.dumps(all_results, indent=1) + "\n", encoding="utf-8")
 
 
 def main():
