@@ -51,6 +51,7 @@ struct Rule {
   double bias = 0.0;
   double rate = 0.0;  // times the root of the hidden units
   double steps = 0.0;
+  double least_hidden = 0.0;
   float denoising = 0.5f;
   float dropout = 0.0f;
 };
@@ -68,18 +69,26 @@ Rule rule_of(RecipeKind kind, const Shape& shape) {
     rule.dropout = 0.5f;
     return rule;
   }
-  rule.boost = rounded(std::clamp(60.0 / std::sqrt(shape.row), 1.0, 30.0), 2);
+  const auto weight = [](double boost) { return rounded(std::clamp(boost, 1.0, 30.0), 2); };
+  const double usual = 60.0 / std::sqrt(shape.row);
   // Where ones weigh so much, the output that costs least before anything is learned.
-  rule.bias = rounded(std::log(rule.boost * shape.density / (1.0 - shape.density)), 2);
+  rule.bias = rounded(std::log(weight(usual) * shape.density / (1.0 - shape.density)), 2);
+  // Where most units have but one entry, that one has to say it all.
+  const double scarce = std::max(1.0, std::pow(2.0 * shape.units / shape.entries, 1.75));
+  rule.boost = weight(usual * scarce);
   rule.rate = std::min(0.05, 0.21 * by_row) * rare;
   rule.steps = 2000.0 * shorter;
+  // Few rows of many units have little in common: in few directions they are not told apart. Units
+  // that no row has are none of them, and a handful of rows needs no more directions than it is.
+  const double seen = std::min(shape.units, shape.entries);
+  rule.least_hidden = std::min(1.9 * std::sqrt(seen), shape.examples / 4.0);
   rule.dropout = 0.4f;
   return rule;
 }
 
-Index hidden_units(const Shape& shape) {
+Index hidden_units(const Rule& rule, const Shape& shape) {
   const double units = std::pow(shape.examples * shape.units, 0.25) * std::sqrt(shape.entries);
-  return power_of_two(units / 110.0, 128, 2048);
+  return power_of_two(std::max(units / 110.0, rule.least_hidden), 128, 2048);
 }
 
 Index batch_of(const Shape& shape) {
@@ -151,7 +160,7 @@ NetworkDescriptor make_recipe(RecipeKind kind, const RecipeFacts& facts,
                               const RecipeWishes& wishes) {
   const Shape shape = shape_of(facts);
   const Rule rule = rule_of(kind, shape);
-  const Index hidden = wishes.hidden.value_or(hidden_units(shape));
+  const Index hidden = wishes.hidden.value_or(hidden_units(rule, shape));
   NetworkDescriptor network;
   network.name = recipe_names()[std::size_t(kind)] + " recipe";
   network.kind = NetworkKind::auto_encoder;

@@ -108,6 +108,71 @@ TEST(Recipe, GrowsWithTheData) {
   EXPECT_EQ(before.training.batch, 512);
 }
 
+TEST(Recipe, HasMoreHiddenUnitsWhereFewRowsHaveManyUnits) {
+  const auto sigmoid = [](const RecipeFacts& facts) {
+    return hidden_of(make_recipe(RecipeKind::sigmoid, facts));
+  };
+  EXPECT_EQ(sigmoid({1000, 16128, 21472}), 256);
+  EXPECT_EQ(sigmoid({2000, 24252, 41800}), 256);
+  EXPECT_EQ(sigmoid({500, 9217, 9967}), 128);     // so few rows have not so many directions
+  EXPECT_EQ(sigmoid({1000, 2635, 6302}), 128);    // nor so few units
+  EXPECT_EQ(sigmoid({1000, 5000000, 600}), 128);  // nor those that no row has
+  EXPECT_EQ(hidden_of(make_recipe(RecipeKind::softmax, {1000, 16128, 21472})), 128);
+}
+
+TEST(Recipe, HasAsManyHiddenUnitsAsMoreRowsAsked) {
+  const std::pair<RecipeFacts, Index> known[] = {{kPackages, 256},
+                                                 {kDense, 128},
+                                                 {{29858, 40981, 810128}, 2048},
+                                                 {{2000, 3944, 12413}, 128},
+                                                 {{4000, 34187, 88800}, 256},
+                                                 {{10958, 1000, 105200}, 128},
+                                                 {{1000, 991, 31800}, 128},
+                                                 {{6000, 3600, 839400}, 512},
+                                                 {{30000, 46239, 111000}, 512}};
+  for (const auto& [facts, hidden] : known)
+    EXPECT_EQ(hidden_of(make_recipe(RecipeKind::sigmoid, facts)), hidden) << facts.examples;
+}
+
+TEST(Recipe, WeighsOnesMoreWhereMostUnitsHaveOne) {
+  const auto boost = [](const RecipeFacts& facts) {
+    return make_recipe(RecipeKind::sigmoid, facts).boost_one;
+  };
+  EXPECT_EQ(boost({1000, 16128, 21472}), 26.0f);
+  EXPECT_EQ(boost({500, 9217, 9967}), 30.0f);     // as much as ones ever weigh
+  EXPECT_EQ(boost({1000, 10736, 21472}), 13.0f);  // two entries a unit are no fewer
+  EXPECT_EQ(boost({30000, 46239, 111000}), 30.0f);
+  EXPECT_EQ(boost({4000, 34187, 88800}), 13.0f);
+}
+
+TEST(Recipe, NeverHasFewerHiddenUnitsNorLighterOnesForRarerUnits) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<double> power(0.0, 7.0);
+  const auto drawn = [&](double scale) { return Index(std::pow(10, power(generator) * scale)); };
+  for (int i = 0; i < 1000; ++i) {
+    const RecipeFacts facts{drawn(1), drawn(1), drawn(1.4)};
+    const RecipeFacts more[] = {{facts.examples * 3, facts.width, facts.entries},
+                                {facts.examples, facts.width * 3, facts.entries},
+                                {facts.examples, facts.width, facts.entries * 3}};
+    for (const RecipeKind kind : {RecipeKind::sigmoid, RecipeKind::softmax}) {
+      SCOPED_TRACE(fmt::format("{} x {}, {} ones", facts.examples, facts.width, facts.entries));
+      const Index hidden = hidden_of(make_recipe(kind, facts));
+      EXPECT_GE(hidden, 128);
+      EXPECT_LE(hidden, 2048);
+      EXPECT_EQ(hidden & (hidden - 1), 0);
+      for (const RecipeFacts& larger : more)
+        EXPECT_GE(hidden_of(make_recipe(kind, larger)), hidden);
+      const float boost = make_recipe(kind, facts).boost_one;
+      EXPECT_GE(boost, 1.0f);
+      EXPECT_LE(boost, 30.0f);
+      EXPECT_GE(make_recipe(kind, more[1]).boost_one, boost);
+      EXPECT_LE(make_recipe(kind, more[2]).boost_one, boost);
+    }
+  }
+}
+
 TEST(Recipe, IsANetworkThatCanBeTrainedOnAnyData) {
   std::vector<RecipeFacts> all = {{1, 1, 1},    {1, 1, 0},
                                   {0, 0, 0},    {1, 5000000, 3},
