@@ -11,6 +11,10 @@ void check(int status) {
   if (status != NC_NOERR) throw NetcdfProblem{nc_strerror(status)};
 }
 
+std::string library_path(const std::filesystem::path& path) {
+  return path.is_absolute() ? path.string() : "./" + path.string();
+}
+
 namespace {
 
 /// In the order of StoredType; NC_NAT: a type that is none of ours.

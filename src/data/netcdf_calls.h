@@ -4,6 +4,7 @@
 #include "netcdf_file.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,10 @@ struct NetcdfProblem {
 
 /// Throws NetcdfProblem unless the status is that of success.
 void check(int status);
+
+/// A path as the library takes it for what it is: it passes over blanks and control characters at
+/// the beginning, and takes some words before a colon for protocols.
+std::string library_path(const std::filesystem::path& path);
 
 StoredType stored_type(nc_type type);
 nc_type netcdf_type(StoredType type);

@@ -8,6 +8,7 @@
 #include "netcdf_thread.h"
 #include "norn/base/error.h"
 #include "norn/base/files.h"
+#include "opened_netcdf.h"
 #include "opened_size.h"
 #include "variable_checksum.h"
 
@@ -24,12 +25,6 @@ namespace norn {
 
 namespace {
 
-/// The library passes over blanks and control characters at the beginning of a path, and takes some
-/// words before a colon for protocols.
-std::string library_path(const std::filesystem::path& path) {
-  return path.is_absolute() ? path.string() : "./" + path.string();
-}
-
 /// Stores and closes what was written. Where HDF5 cannot close a file nc_close() crashes, so the
 /// last one who closes it is not nc_close(), and where it cannot be stored it stays open until the
 /// program ends.
@@ -41,14 +36,10 @@ void store_and_close(int file, const std::filesystem::path& path) {
   check(H5Fclose(ours) < 0 ? NC_EHDFERR : closed);
 }
 
-struct Variable {
-  int id = 0;
-  StoredType type = StoredType::other;
-  std::vector<Index> extent;
+struct Variable : StoredVariable {
   WrittenChecksum written;
   ReadChecksum read;
   bool converted = false;  // written otherwise than it is stored, so that no checksum is known
-  std::optional<std::uint32_t> checksum;  // as the file that is read says
 
   /// Of a variable of one dimension: the elements as they are stored, if T is that.
   template <typename T>
@@ -69,45 +60,6 @@ std::span<const char> bytes_of(const T* values, Index count) {
   return {reinterpret_cast<const char*>(values), std::size_t(count) * sizeof(T)};
 }
 
-Index length_of(int file, int dimension) {
-  std::size_t length = 0;
-  check(nc_inq_dimlen(file, dimension, &length));
-  if (length > std::size_t(std::numeric_limits<Index>::max()))
-    throw NetcdfProblem{fmt::format("a dimension has {} elements", length)};
-  return Index(length);
-}
-
-std::optional<std::uint32_t> checksum_attribute(int file, int variable) {
-  nc_type type = NC_NAT;
-  std::size_t length = 0;
-  if (nc_inq_att(file, variable, kChecksumAttribute, &type, &length) != NC_NOERR) return {};
-  if (type != NC_UINT || length != 1) return {};
-  std::uint32_t checksum = 0;
-  check(nc_get_att_uint(file, variable, kChecksumAttribute, &checksum));
-  return checksum;
-}
-
-std::map<std::string, Variable> read_variables(int file) {
-  std::map<std::string, Variable> variables;
-  int count = 0;
-  check(nc_inq_nvars(file, &count));
-  for (int id = 0; id < count; ++id) {
-    char name[NC_MAX_NAME + 1] = {};
-    nc_type type = NC_NAT;
-    int rank = 0;
-    check(nc_inq_var(file, id, name, &type, &rank, nullptr, nullptr));
-    std::vector<int> dimensions(static_cast<std::size_t>(rank));
-    if (rank > 0) check(nc_inq_vardimid(file, id, dimensions.data()));
-    Variable variable;
-    variable.id = id;
-    variable.type = stored_type(type);
-    for (const int dimension : dimensions) variable.extent.push_back(length_of(file, dimension));
-    variable.checksum = checksum_attribute(file, id);
-    variables[name] = std::move(variable);
-  }
-  return variables;
-}
-
 }  // namespace
 
 const char* stored_type_name(StoredType type) {
@@ -118,10 +70,11 @@ const char* stored_type_name(StoredType type) {
 
 struct NetcdfFile::State {
   static constexpr int kClosed = -1;
-  int file = kClosed;                // the library's number of it
-  std::filesystem::path path;        // where it stands now
-  std::filesystem::path shown;       // its name in messages
-  std::optional<OpenedSize> opened;  // of a file that is read
+  std::unique_ptr<OpenedNetcdf> source;  // of a file that is read
+  int file = kClosed;                    // the library's number of one that is written
+  std::filesystem::path path;            // where it stands now
+  std::filesystem::path shown;           // its name in messages
+  std::optional<OpenedSize> opened;      // of a file that is read
   Mode mode = Mode::read;
   std::map<std::string, Variable> variables;
   std::map<std::string, std::pair<int, Index>> dimensions;  // of a file that is written
@@ -130,7 +83,7 @@ struct NetcdfFile::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() {
-    if (file == kClosed) return;
+    if (file == kClosed && !source) return;
     on_netcdf_thread([this] {
       try {
         finish();
@@ -141,8 +94,17 @@ struct NetcdfFile::State {
   }
 
   void finish() {
-    const int number = std::exchange(file, kClosed);
-    mode == Mode::create ? store_and_close(number, path) : check(nc_close(number));
+    source.reset();
+    if (file != kClosed) store_and_close(std::exchange(file, kClosed), path);
+  }
+
+  void open(bool sealed) {
+    source = sealed ? open_netcdf_here(path) : open_netcdf_apart(path);
+    for (auto& [name, stored] : source->variables()) {
+      Variable variable;
+      static_cast<StoredVariable&>(variable) = stored;
+      variables[name] = std::move(variable);
+    }
   }
 
   Variable& variable(const std::string& name) {
@@ -170,17 +132,17 @@ struct NetcdfFile::State {
   template <typename T>
   void read(const std::string& name, std::span<const Index> start, std::span<const Index> count,
             T* values) {
-    Variable& source = block(name, start, count);
-    check(get(file, source.id, Sizes(start.begin(), start.end()), Sizes(count.begin(), count.end()),
-              values));
-    if (!source.checksum || !source.stores<T>()) return;
+    Variable& variable = block(name, start, count);
+    source->read(variable.id, Sizes(start.begin(), start.end()), Sizes(count.begin(), count.end()),
+                 kElementOf<T>, values);
+    if (!variable.checksum || !variable.stores<T>()) return;
     const std::optional<std::uint32_t> sum =
-        source.read.add(start[0], count[0], source.extent[0], bytes_of(values, count[0]));
-    if (sum && *sum != *source.checksum)
+        variable.read.add(start[0], count[0], variable.extent[0], bytes_of(values, count[0]));
+    if (sum && *sum != *variable.checksum)
       throw DataError(fmt::format(
           "{}: variable \"{}\" is damaged: its checksum is {:08x}, expected {:08x}; use "
           "an older copy of the file",
-          shown.string(), name, *sum, *source.checksum));
+          shown.string(), name, *sum, *variable.checksum));
   }
 };
 
@@ -222,10 +184,7 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
     throw DataError(fmt::format("{}: no such file; check the path", shown_.string()));
   state_->opened.emplace(path);
   const bool sealed = check_seal(path);
-  call("read as a NetCDF file", "", [&] {
-    check(nc_open(library_path(path).c_str(), NC_NOWRITE, &state_->file));
-    state_->variables = read_variables(state_->file);
-  });
+  call("read as a NetCDF file", "", [&] { state_->open(sealed); });
   if (!sealed && attribute(kSealedAttribute))
     throw DataError(fmt::format(
         "{}: the end of the file is missing: it was cut off, or another program changed it; use "
@@ -258,22 +217,17 @@ void NetcdfFile::write_checksums() {
 std::optional<Attribute> NetcdfFile::attribute(const std::string& name,
                                                const std::string& variable) const {
   std::optional<Attribute> value;
+  require(state_->source != nullptr, "NetcdfFile::attribute: a file that is read");
   call("read attribute", name, [&] {
     const int holder = variable.empty() ? NC_GLOBAL : state_->variable(variable).id;
-    value = read_attribute(state_->file, holder, name.c_str());
+    value = state_->source->attribute(holder, name);
   });
   return value;
 }
 
 std::optional<Index> NetcdfFile::dimension(const std::string& name) const {
   std::optional<Index> size;
-  call("read dimension", name, [&] {
-    int dimension = 0;
-    const int status = nc_inq_dimid(state_->file, name.c_str(), &dimension);
-    if (status == NC_EBADDIM) return;
-    check(status);
-    size = length_of(state_->file, dimension);
-  });
+  call("read dimension", name, [&] { size = state_->source->dimension(name); });
   return size;
 }
 

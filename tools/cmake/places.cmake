@@ -9,3 +9,5 @@ set(CMAKE_INSTALL_RPATH $ORIGIN/${libraries_from_programs})
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 # RUNPATH, which gives way to LD_LIBRARY_PATH, and not RPATH.
 add_link_options(LINKER:--enable-new-dtags)
+# Programs that only programs start; below the folder of an installation, or of a build.
+set(NORN_LIBEXEC_FOLDER ${CMAKE_INSTALL_LIBEXECDIR}/norn)
