@@ -76,13 +76,45 @@ void require_same_count(const ChosenSets& chosen) {
           first.examples));
 }
 
-// Examples pair by position. Labels of one file that hold for several sets are read once, and not
+std::string name_of(const DatasetInfo& info) {
+  return fmt::format("{}: data set \"{}\"", info.file.string(), info.name);
+}
+
+// Two sets of one catalogue that were imported apart: unit u of one is another feature in the
+// other, so that nothing of an input is known to be in the targets.
+void warn_of_other_index(const DatasetInfo& input, const DatasetInfo& target, const Log& log) {
+  const LabelTable &known = input.unit_labels, &sought = target.unit_labels;
+  if (!input.gives_sparse_batches() || !target.gives_sparse_batches() || input.own_units ||
+      target.own_units || input.name == target.name || !known.has_words() || !sought.has_words() ||
+      known.same_as(sought) || (known.are_numbers() && sought.are_numbers()))
+    return;
+  const Index shared = sought.size() - match_units(sought, known).unknown;
+  if (2 * shared < std::min(known.size(), sought.size())) return;
+  log.warning(fmt::format(
+      "{}: {} of the {} features are also among those of {}, which numbers them otherwise: nothing "
+      "that an example's input holds is taken for seen, or hidden to validate with; import both "
+      "with one index (importer --input, --target, or --features)",
+      name_of(target), with_thousands(shared), with_thousands(sought.size()), name_of(input)));
+}
+
+// Memory that the contents take when they are held.
+std::int64_t bytes_of_contents(const DatasetInfo& info) {
+  if (!info.gives_sparse_batches())
+    return info.unique_examples * info.width() * std::int64_t(sizeof(float));
+  const std::int64_t entry =
+      std::int64_t(sizeof(Column)) + (info.boolean ? 0 : std::int64_t(sizeof(float)));
+  return info.entries * entry + (info.unique_examples + 1) * std::int64_t(sizeof(RowOffset));
+}
+
+}  // namespace
+
+// Labels of one file that hold for several sets are read once, and not
 // at all where all sets share them.
-void require_same_examples(const ChosenSets& chosen) {
+void require_same_examples(std::span<const DatasetInfo* const> sets) {
   const DatasetInfo* first = nullptr;
   std::vector<std::string> expected;
   std::set<std::pair<std::string, int>> compared;
-  for (const auto& [layer, info] : chosen) {
+  for (const DatasetInfo* info : sets) {
     if (info->label_set < 0) continue;
     if (!compared.emplace(info->file.string(), info->label_set).second) continue;
     if (!first) {
@@ -103,17 +135,6 @@ void require_same_examples(const ChosenSets& chosen) {
   }
 }
 
-// Memory that the contents take when they are held.
-std::int64_t bytes_of_contents(const DatasetInfo& info) {
-  if (!info.gives_sparse_batches())
-    return info.unique_examples * info.width() * std::int64_t(sizeof(float));
-  const std::int64_t entry =
-      std::int64_t(sizeof(Column)) + (info.boolean ? 0 : std::int64_t(sizeof(float)));
-  return info.entries * entry + (info.unique_examples + 1) * std::int64_t(sizeof(RowOffset));
-}
-
-}  // namespace
-
 DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& sources,
                          Layers layers)
     : layers_(network.layers.size()), unit_labels_(layers_) {
@@ -125,7 +146,9 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
     total += bytes_of_contents(*chosen.back().second);
   }
   require_same_count(chosen);
-  require_same_examples(chosen);
+  std::vector<const DatasetInfo*> infos;
+  for (const auto& [layer, info] : chosen) infos.push_back(info);
+  require_same_examples(infos);
   UnitMatcher matcher(network, sources.units);
   for (const auto& [layer, info] : chosen) {
     const Role role =
@@ -138,7 +161,18 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
     examples_ = info->examples;
   }
   matcher.report(sources.log);
+  warn_of_other_indexes(network, sources.log);
   if (total <= sources.memory_bytes) held_bytes_ = total;
+}
+
+void DataBinding::warn_of_other_indexes(const NetworkDescriptor& network, const Log& log) const {
+  const auto is_input = [&](const BoundSet& bound) {
+    return network.layers[std::size_t(bound.layer)].kind == LayerKind::input;
+  };
+  for (const BoundSet& target : bound_)
+    for (const BoundSet& input : bound_)
+      if (is_input(input) && !is_input(target))
+        warn_of_other_index(input.set->info(), target.set->info(), log);
 }
 
 ValidationData DataBinding::hold_out(const NetworkDescriptor& network, const HoldOutRule& rule,

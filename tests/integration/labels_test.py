@@ -191,6 +191,50 @@ class Labels(ProgramTest):
         with netCDF4.Dataset(self.path("labelled_model.nc")) as file:
             self.assertEqual(zlib.decompress(file["labels0"][:].tobytes()).decode().splitlines(), self.names)
 
+    def apart(self, text, output, names, examples):
+        """A data set on its own, with an index of its own."""
+        write_index(self.path(f"{output}.features"), names)
+        write_text(self.path(f"{output}.txt"), text, self.names, examples)
+        self.succeed("importer", "-d", output, "-i", f"{output}.txt", "-o", f"{output}.nc", "-f", f"{output}.features", "-s",
+                     "samples", "-m", "--empty-rows", "keep")
+
+    def train_apart(self, names):
+        """Inputs and targets that were imported one by one, the targets with this index."""
+        write_index(self.path("samples"), self.examples)
+        self.apart(self.known, "gl_input", self.names, self.examples)
+        self.apart(self.known, "gl_output", names, self.examples)
+        return self.succeed("trainer", "-c", "net.json", "-i", "gl_input.nc", "-o", "gl_output.nc", "-n", "apart.nc", "-e", "1",
+                            "--validation-split", "0.2", "--force")
+
+    def test_inputs_and_targets_of_one_catalogue_with_two_indexes_are_told(self):
+        said = 'gl_output.nc: data set "gl_output": 40 of the 40 features are also among those of gl_input.nc: data set "gl_input", ' \
+            "which numbers them otherwise: nothing that an example's input holds is taken for seen, or hidden to validate with; import " \
+            "both with one index (importer --input, --target, or --features)"
+        self.assertIn(said, self.train_apart(self.other).stderr)
+        evaluated = self.succeed("evaluator", "-n", "apart.nc", "-i", "gl_input.nc", "-i", "gl_output.nc")
+        self.assertIn("numbers them otherwise", evaluated.stderr)
+        self.assertNotIn("numbers them otherwise", self.train_apart(self.names).stderr)
+
+    def test_other_labels_are_another_catalogue(self):
+        names = self.names[:]
+        self.names = [f"tag {u}" for u in range(self.width)]
+        write_index(self.path("samples"), self.examples)
+        self.apart(self.known, "gl_output", self.names, self.examples)
+        self.names = names
+        self.apart(self.known, "gl_input", self.names, self.examples)
+        done = self.succeed("trainer", "-c", "net.json", "-i", "gl_input.nc", "-o", "gl_output.nc", "-n", "apart.nc", "-e", "1")
+        self.assertNotIn("numbers them otherwise", done.stderr)
+
+    def test_examples_that_are_left_out_are_those_of_the_data(self):
+        self.train("-e", "1")
+        swapped = list(reversed(range(len(self.known))))
+        write_text(self.path("swapped.txt"), [self.known[e] for e in swapped], self.names, [f"example{e}" for e in swapped])
+        self.make("swapped.nc", "swapped.txt", "features.txt")
+        self.fail_with(3, f'swapped.nc: data set "gl_input": example 0 is "example{swapped[0]}", but in "gl_input" of test.nc it is '
+                       '"example0": examples pair by position, so the two are not aligned', "evaluator", "-n", "model.nc", "-i",
+                       "test.nc", "--exclude", "swapped.nc")
+        self.evaluate("test.nc", "--exclude", "train.nc")
+
     def test_data_of_another_catalogue_are_refused(self):
         self.train("-e", "1")
         write_index(self.path("foreign.txt"), ["x", "y"])

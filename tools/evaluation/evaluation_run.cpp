@@ -56,7 +56,7 @@ class EvaluationRun {
          options_.model.string(), &units, shared_log(console_)},
         DataBinding::Layers::inputs_and_outputs);
     UnitMatcher more(info.network, &units);
-    open_excluded(more, layer.units(), data.examples());
+    open_excluded(more, layer.units(), data);
     if (!options_.features.empty()) count_candidates(info);
     const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(*communicator);
     const std::unique_ptr<Network> network = load_network(
@@ -113,7 +113,10 @@ class EvaluationRun {
   }
 
   // Every sparse set of the files that fits the layer.
-  void open_excluded(UnitMatcher& matcher, Index units, Index examples) {
+  void open_excluded(UnitMatcher& matcher, Index units, const DataBinding& data) {
+    const Index examples = data.examples();
+    std::vector<const DatasetInfo*> paired;
+    for (const Dataset* set : data.sets()) paired.push_back(&set->info());
     for (const fs::path& file : options_.exclude) {
       const std::size_t before = excluded_.size();
       for (const DatasetInfo& info : list_datasets(file))
@@ -126,7 +129,11 @@ class EvaluationRun {
             "{}: --exclude: no sparse data set with {} examples and at most {} units in it",
             file.string(), examples, units));
     }
-    for (const auto& set : excluded_) settings_.also_seen.push_back(set.get());
+    for (const auto& set : excluded_) {
+      settings_.also_seen.push_back(set.get());
+      paired.push_back(&set->info());
+    }
+    require_same_examples(paired);
   }
 
   std::unique_ptr<Dataset> open_training(UnitMatcher& matcher, const std::string& name) const {

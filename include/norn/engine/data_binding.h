@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ struct DataSources {
 };
 
 struct ValidationData;
+
+/// Examples pair by position: throws DataError naming the first that has another label in one of
+/// the sets than in another. Sets without labels are taken as they stand.
+void require_same_examples(std::span<const DatasetInfo* const> sets);
 
 /// The data sets of a network's input and output layers, opened, checked against each other and
 /// bound by name.
@@ -74,6 +79,7 @@ class DataBinding {
     std::shared_ptr<Dataset> set;
   };
   DataBinding() = default;
+  void warn_of_other_indexes(const NetworkDescriptor& network, const Log& log) const;
   std::vector<BoundSet> bound_;
   std::size_t layers_ = 0;
   std::vector<LabelTable> unit_labels_;  // by layer
