@@ -10,6 +10,8 @@
 #include "src/nn/naming.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -215,15 +217,16 @@ void Reader::note_idle_objects() const {
 void Reader::check_names() {
   std::vector<LayerDescriptor>& layers = draft_.network.layers;
   fill_names_and_sources(draft_.network);
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    for (std::size_t j = 0; j < i; ++j) {
-      if (layers[i].name != layers[j].name) continue;
+  std::unordered_map<std::string_view, std::size_t> first;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto [found, is_new] = first.emplace(layers[i].name, i);
+    const std::size_t j = found->second;
+    if (!is_new)
       text_.error(layers[i].places.at(""), fmt::format("Layers[{}].Name", i),
                   fmt::format("layer {}: Name is that of layer {}, too (line {}); names of layers "
                               "must differ",
                               keys::shown(layers[i].name), j, layers[j].places.at("").line));
-      break;
-    }
+  }
 }
 
 // Names that no layer has, beside the errors that keep the network from being built.

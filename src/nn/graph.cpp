@@ -21,27 +21,38 @@ namespace {
 
 using graph_parts::Faults;
 using graph_parts::KnownSizes;
+using graph_parts::LayerNumbers;
 
 bool is_computed_size(const LayerDescriptor& layer) {
   return layer.type != LayerType::fully_connected && layer.kind != LayerKind::input;
 }
 
-std::vector<std::string> names_of_layers(const NetworkDescriptor& network) {
+// What a reader can take in of a network with very many layers.
+constexpr std::size_t kMostNames = 100;
+
+// "; did you mean "Hidden"? Layers: Input, Hidden", for an error that is shown.
+std::string known_layers(const NetworkDescriptor& network, const std::string& name) {
   std::vector<std::string> names;
   for (const LayerDescriptor& layer : network.layers) names.push_back(layer.name);
-  return names;
+  const std::string hint = did_you_mean(name, names);
+  std::string rest;
+  if (names.size() > kMostNames) {
+    rest = fmt::format(" and {} more", names.size() - kMostNames);
+    names.resize(kMostNames);
+  }
+  return fmt::format("{} Layers: {}{}", hint.empty() ? "." : hint, join(names), rest);
 }
 
 // The number of a layer named by Source or Skip, or -1 with an error.
-int find_layer(const Graph& graph, const LayerDescriptor& layer, const char* key,
-               const std::string& name, Faults& faults) {
-  const int found = graph.layer(name);
+int find_layer(const NetworkDescriptor& network, const LayerNumbers& numbers,
+               const LayerDescriptor& layer, const char* key, const std::string& name,
+               Faults& faults) {
+  const int found = numbers.of(name);
   if (found >= 0) return found;
-  const std::vector<std::string> names = names_of_layers(graph.network);
-  const std::string hint = did_you_mean(name, names);
+  const bool shown = faults.problems().size() < ProblemsError::kMostShown;
   faults.add(layer, key,
-             fmt::format("{} \"{}\" is not a layer{} Layers: {}", key, name,
-                         hint.empty() ? "." : hint, join(names)));
+             fmt::format("{} \"{}\" is not a layer{}", key, name,
+                         shown ? known_layers(network, name) : std::string()));
   return -1;
 }
 
@@ -51,6 +62,7 @@ void connect(Graph& graph, Faults& faults) {
   graph.destinations.resize(count);
   graph.skips.resize(count);
   graph.skip_destinations.resize(count);
+  const LayerNumbers numbers(graph.network);
   for (std::size_t i = 0; i < count; ++i) {
     const LayerDescriptor& layer = graph.network.layers[i];
     if (layer.kind != LayerKind::input && layer.sources.empty())
@@ -60,7 +72,7 @@ void connect(Graph& graph, Faults& faults) {
     for (const std::string& name : layer.sources) {
       if (!seen.insert(name).second)
         faults.add(layer, "Source", fmt::format("Source names \"{}\" twice", name));
-      const int source = find_layer(graph, layer, "Source", name, faults);
+      const int source = find_layer(graph.network, numbers, layer, "Source", name, faults);
       if (source < 0) continue;
       const int edge = int(graph.edges.size());
       graph.edges.push_back({source, int(i), -1, false});
@@ -68,7 +80,7 @@ void connect(Graph& graph, Faults& faults) {
       graph.destinations[std::size_t(source)].push_back(edge);
     }
     for (const std::string& name : layer.skips) {
-      const int source = find_layer(graph, layer, "Skip", name, faults);
+      const int source = find_layer(graph.network, numbers, layer, "Skip", name, faults);
       if (source < 0) continue;
       graph.skips[i].push_back(source);
       graph.skip_destinations[std::size_t(source)].push_back(int(i));
@@ -89,8 +101,9 @@ void report_cycle(const Graph& graph, const std::vector<bool>& done, Faults& fau
   const auto& layers = graph.network.layers;
   std::vector<int> path;
   int at = int(std::find(done.begin(), done.end(), false) - done.begin());
-  while (std::find(path.begin(), path.end(), at) == path.end()) {
+  for (std::vector<bool> seen(done.size()); !seen[std::size_t(at)];) {
     path.push_back(at);
+    seen[std::size_t(at)] = true;
     for (int input : inputs_of(graph, at))
       if (!done[std::size_t(input)]) at = input;
   }
@@ -242,12 +255,13 @@ void find_idle_dropout(const Graph& graph, Faults& faults) {
 
 // A norm over weights that other layers change, too.
 void find_shared_norms(const Graph& graph, Faults& faults) {
+  std::vector<bool> has_users(graph.edges.size());
+  for (const Edge& edge : graph.edges)
+    if (edge.shared_with >= 0) has_users[std::size_t(edge.shared_with)] = true;
   for (std::size_t e = 0; e < graph.edges.size(); ++e) {
     const Edge& edge = graph.edges[e];
     const LayerDescriptor& layer = graph.network.layers[std::size_t(edge.destination)];
-    const bool has_users = std::ranges::any_of(
-        graph.edges, [&](const Edge& other) { return other.shared_with == int(e); });
-    if (layer.weight_norm == 0.0f || (edge.shared_with < 0 && !has_users)) continue;
+    if (layer.weight_norm == 0.0f || (edge.shared_with < 0 && !has_users[e])) continue;
     const std::string& source = graph.network.layers[std::size_t(edge.source)].name;
     if (edge.shared_with >= 0)
       faults.add(layer, "WeightNorm",
@@ -333,12 +347,13 @@ void check_network(const NetworkDescriptor& network, const std::string& where) {
 
 std::vector<Problem> graph_parts::unknown_names(const NetworkDescriptor& network,
                                                 const std::string& where) {
-  Graph graph;
-  graph.network = network;
-  Faults faults(where, graph.network);
-  for (const LayerDescriptor& layer : graph.network.layers) {
-    for (const std::string& name : layer.sources) find_layer(graph, layer, "Source", name, faults);
-    for (const std::string& name : layer.skips) find_layer(graph, layer, "Skip", name, faults);
+  const LayerNumbers numbers(network);
+  Faults faults(where, network);
+  for (const LayerDescriptor& layer : network.layers) {
+    for (const std::string& name : layer.sources)
+      find_layer(network, numbers, layer, "Source", name, faults);
+    for (const std::string& name : layer.skips)
+      find_layer(network, numbers, layer, "Skip", name, faults);
   }
   return faults.problems();
 }

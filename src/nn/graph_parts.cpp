@@ -29,11 +29,13 @@ Index units_of(const DatasetShape& dataset) {
   return dataset.extent[0] * dataset.extent[1] * dataset.extent[2];
 }
 
-int find_edge(const Graph& graph, const std::string& source, const std::string& destination) {
-  const int from = graph.layer(source);
-  const int to = graph.layer(destination);
-  for (std::size_t e = 0; e < graph.edges.size(); ++e)
-    if (graph.edges[e].source == from && graph.edges[e].destination == to) return int(e);
+int find_edge(const Graph& graph, const LayerNumbers& numbers, const std::string& source,
+              const std::string& destination) {
+  const int from = numbers.of(source);
+  const int to = numbers.of(destination);
+  if (to < 0) return -1;
+  for (int e : graph.sources[std::size_t(to)])
+    if (graph.edges[std::size_t(e)].source == from) return e;
   return -1;
 }
 
@@ -48,16 +50,16 @@ std::string edge_text(const Graph& graph, const Edge& edge) {
   return fmt::format("{} -> {} ({} x {})", from.name, to.name, from.units(), to.units());
 }
 
-void share(Graph& graph, const LayerDescriptor& layer, const SharedWeights& shared,
-           const KnownSizes& known, Faults& faults) {
+void share(Graph& graph, const LayerNumbers& numbers, const LayerDescriptor& layer,
+           const SharedWeights& shared, const KnownSizes& known, Faults& faults) {
   const auto fail = [&](const std::string& message) {
     faults.add(layer, "SharedWeights", "SharedWeights: " + message);
   };
-  const int own = find_edge(graph, shared.input_layer, layer.name);
+  const int own = find_edge(graph, numbers, shared.input_layer, layer.name);
   if (own < 0)
     return fail(fmt::format("InputLayer \"{}\" is not a source of it; sources: {}",
                             shared.input_layer, join(layer.sources)));
-  const int from = find_edge(graph, shared.source_input_layer, shared.source_output_layer);
+  const int from = find_edge(graph, numbers, shared.source_input_layer, shared.source_output_layer);
   if (from < 0)
     return fail(
         fmt::format("there is no connection {} -> {} to share; SourceInputLayer must be a source "
@@ -176,9 +178,10 @@ void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datase
 }
 
 void resolve_shared_weights(Graph& graph, const KnownSizes& known, Faults& faults) {
+  const LayerNumbers numbers(graph.network);
   for (const LayerDescriptor& layer : graph.network.layers)
     for (const SharedWeights& shared : layer.shared_weights)
-      share(graph, layer, shared, known, faults);
+      share(graph, numbers, layer, shared, known, faults);
   const std::vector<Edge> direct = graph.edges;
   for (std::size_t e = 0; e < graph.edges.size(); ++e) {
     int owner = int(e);

@@ -7,6 +7,8 @@
 #include "norn/nn/graph.h"
 
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <fmt/format.h>
@@ -32,6 +34,23 @@ class Faults {
   std::string where_;
   const NetworkDescriptor& network_;
   std::vector<Problem> problems_;
+};
+
+/// Finds layers by name. The network must stay as it is.
+class LayerNumbers {
+ public:
+  explicit LayerNumbers(const NetworkDescriptor& network) {
+    for (std::size_t i = 0; i < network.layers.size(); ++i)
+      numbers_.emplace(network.layers[i].name, int(i));
+  }
+  /// -1 when there is none.
+  int of(const std::string& name) const {
+    const auto found = numbers_.find(name);
+    return found == numbers_.end() ? -1 : found->second;
+  }
+
+ private:
+  std::unordered_map<std::string_view, int> numbers_;
 };
 
 /// Which layers have a size that is a number: not those that are "auto" while the data are unknown,
