@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing Norn needs on Debian 12 or Ubuntu 24.04: only what is missing, quietly.
-#   tools/install_dependencies.sh [--checks] [--browser] [--ccache] [--peers] [--cluster-tests]
+#   tools/install_dependencies.sh [--checks] [--browser] [--valgrind] [--ccache] [--peers] [--cluster-tests]
 set -euo pipefail
 
 packages=(
@@ -9,19 +9,21 @@ packages=(
   libfmt-dev libspdlog-dev libcli11-dev libjsoncpp-dev libprotobuf-dev protobuf-compiler zlib1g-dev
   libnetcdf-dev netcdf-bin libopenblas-pthread-dev libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
-  python3 python3-numpy python3-netcdf4 python3-jsonschema
+  python3 python3-numpy python3-netcdf4 python3-jsonschema strace
 )
 for option in "$@"; do
   case "$option" in
     --checks) packages+=(clang-format-14 clang-tidy-14 shellcheck) ;;
     --browser) packages+=(chromium) ;;
+    --valgrind) packages+=(valgrind) ;;
     --ccache) packages+=(ccache) ;;
     --peers) packages+=(python3-torch) ;;
     --cluster-tests) packages+=(slurm-wlm munge iproute2) ;;
     -h | --help)
-      echo "usage: tools/install_dependencies.sh [--checks] [--browser] [--ccache] [--peers] [--cluster-tests]"
+      echo "usage: tools/install_dependencies.sh [--checks] [--browser] [--valgrind] [--ccache] [--peers] [--cluster-tests]"
       echo "  --checks  also clang-format-14, clang-tidy-14 and shellcheck, for tools/dev/check.sh"
       echo "  --browser also chromium, for tests/integration/report_test.py"
+      echo "  --valgrind  also valgrind (80 MB), for a test of tests/integration/text_forms_test.py"
       echo "  --ccache  also ccache, which CMake does not need"
       echo "  --peers   also python3-torch, for tests/bench/compare_cpu.sh"
       echo "  --cluster-tests  also slurm-wlm, munge and iproute2, for tests/integration/slurm_test.py and two_hosts_test.py;"

@@ -4,7 +4,7 @@
 settings. One file that needs neither a network nor a server. Several folders are compared.
 
   report.py runs/first
-  report.py runs/first --examples 6 --features features.txt --output first.html
+  report.py runs/first --examples 6 --output first.html
   report.py runs/first runs/second --output comparison.html
 """
 import argparse
@@ -37,7 +37,7 @@ def command_line():
     parser.add_argument("--title", metavar="TEXT", help="of the page [the folder's name]")
     group = parser.add_argument_group("recommendations by name, made by the program predictor")
     group.add_argument("--examples", type=int, default=0, metavar="N", help="so many examples of the run's data [0]")
-    group.add_argument("--features", metavar="FILE", help="feature index of the output: label<TAB>number")
+    group.add_argument("--features", metavar="FILE", help="feature index of the output, for models without labels: label<TAB>number")
     group.add_argument("--input-features", metavar="FILE", help="of the input [that of the output]")
     group.add_argument("--requests", metavar="FILE", help="take the examples from this text: example<TAB>feature:feature:...")
     group.add_argument("--model", metavar="FILE", help="[the run's]")
@@ -72,8 +72,6 @@ def main():
     wish = parser.parse_args()
     if wish.examples < 0 or wish.top < 1:
         parser.error("--examples must be at least 0 and --top at least 1")
-    if wish.examples and not wish.features:
-        parser.error("--examples needs --features, the feature index that the importer wrote")
     if wish.examples and len(wish.folders) > 1:
         parser.error("--examples is for the report of one run")
     try:

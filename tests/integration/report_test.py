@@ -156,6 +156,18 @@ class OfOneRun(Report):
         self.assertEqual(re.findall(r'class="card person"><h3>(.*?)</h3>', text), ["Ada", "Bob"])
         self.assertEqual(re.search(r"<h3>Ada</h3>.*?</table>", text).group(0).count("<tr>"), 4)
 
+    def test_examples_of_data_without_labels_need_an_index(self):
+        self.train("--run-dir", "run", "-e", "1")
+        self.refused("--examples: the run's data keep no labels; give the feature index with --features", "run", "--examples", "2")
+
+    def test_examples_from_labels_of_the_data_and_the_model(self):
+        names = [f"Film {u}, The: {u}" for u in range(self.width)]
+        self.write("films.csv", "".join(f'{self.examples[e]},"{names[u]}"\n' for e, row in enumerate(self.known) for u in row))
+        self.succeed("importer", "--input", "films.csv", "--header", "no", "--name", "gl", "--output", "train.nc")
+        self.train("--run-dir", "run", "-e", "2")
+        text = html.unescape(self.made("run", "--examples", "3", "--predictor", BIN / "predictor", "--top", "4"))
+        self.assertGreaterEqual(len(set(re.findall(r"Film \d+, The: \d+", text))), 4)
+
     def test_names_that_hold_what_python_takes_for_ends_of_lines(self):
         odd = ["\u2028", "\u0085", "\x0b", "\x0c", "\x1c", "\x1e", "\udce9"]  # the last one: no UTF-8
         names = [f"item{u}{odd[u % len(odd)]}x" for u in range(self.width)]
@@ -250,7 +262,6 @@ class Reading(Report):
         self.refused("run/log.jsonl:2: not JSON", "run")
         self.write("run/log.jsonl", json.dumps({**START, "time": time(0)}) + "\n" + json.dumps(epoch_event(1)) + "\n")
         self.refused("the same folder is given twice", "run", "run")
-        self.refused("--examples needs --features", "run", "--examples", "2", code=2)
         self.refused("the run's model (none was written) is not there; give --model", "run", "--examples", "2", "--features",
                      "features.txt")
         self.refused("cannot be written", "run", "--output", "nowhere/report.html")

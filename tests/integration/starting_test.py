@@ -228,7 +228,7 @@ class AnotherRun(ProgramTest):
 
     def test_is_not_seen_where_files_cannot_be_locked(self):
         if shutil.which("strace") is None:
-            self.skipTest("strace is not installed")
+            self.skipTest("strace is not installed (tools/install_dependencies.sh)")
         for error, reason in (("ENOLCK", "No locks available"), ("ENOSYS", "Function not implemented")):
             done = self.train("--force", env={**os.environ, "HDF5_USE_FILE_LOCKING": "FALSE"}, prefix=(
                 "strace", "-f", "-o", os.devnull, "-e", "trace=flock", "-e", f"inject=flock:error={error}"))
