@@ -59,9 +59,9 @@ class ColumnParser final : public RowParser {
                                   columns_[i] + 1)};
     }
     row.example = fields_[columns_[0]];
-    check_example_label(row.example);
+    check_label(row.example, "example");
     row.features.push_back(fields_[columns_[1]]);
-    check_feature_label(row.features.back());
+    check_label(row.features.back(), "feature");
     if (wanted_ < 3) return;
     const std::string_view value =
         columns_[2] < fields_.size() ? fields_[columns_[2]] : std::string_view{};

@@ -20,7 +20,7 @@ class DsstneParser final : public RowParser {
       throw Malformed{fmt::format("{} has no tab between example and features", excerpt(line))};
     }
     row.example = line.substr(0, tab);
-    check_example_label(row.example);
+    check_label(row.example, "example");
     std::string_view rest = line.substr(tab + 1);
     if (rest.find('\t') != std::string_view::npos) {
       throw Malformed{fmt::format("the features of {} contain a second tab", excerpt(row.example))};

@@ -22,7 +22,9 @@ bool parse_natural(std::string_view text, T& number) {
 class LibsvmParser final : public RowParser {
  public:
   explicit LibsvmParser(const TextOptions& options)
-      : values_(options.values), missing_value_(options.missing_value) {}
+      : values_(options.values),
+        missing_value_(options.missing_value),
+        format_option_(options.format_option) {}
 
   bool take_header(std::string_view line, std::string_view /*second*/) override {
     LibsvmHeader header;
@@ -66,7 +68,7 @@ class LibsvmParser final : public RowParser {
     while (true) {
       const std::size_t comma = word.find(',');
       const std::string_view label = word.substr(0, comma);
-      check_feature_label(label);
+      check_label(label, "feature");
       row.labels.push_back(label);
       if (comma == std::string_view::npos) return;
       word = word.substr(comma + 1);
@@ -92,10 +94,12 @@ class LibsvmParser final : public RowParser {
       const float value = parse_value(word.substr(colon + 1));
       if (values_ != TextValues::ignore) row.values.push_back(value);
     } else if (values_ == TextValues::require) {
-      throw Malformed{fmt::format("the feature {} has no value{}", number,
-                                  plain_ ? "; lines of an example and its features alone are read "
-                                           "with --format list"
-                                         : "")};
+      throw Malformed{
+          fmt::format("the feature {} has no value{}", number,
+                      plain_ ? fmt::format("; lines of an example and its features alone are read "
+                                           "with {} list",
+                                           format_option_)
+                             : std::string())};
     } else if (values_ == TextValues::optional) {
       row.values.push_back(missing_value_);
     }
@@ -103,6 +107,7 @@ class LibsvmParser final : public RowParser {
 
   TextValues values_;
   float missing_value_;
+  std::string format_option_;
   std::optional<LibsvmHeader> header_;
   bool plain_ = false;  // no feature of the line has a value
   Index example_ = 0;

@@ -18,7 +18,7 @@ class ListParser final : public RowParser {
 
   void parse(std::string_view line, TextRow& row) override {
     row.example = next_word(line);
-    check_example_label(row.example);
+    check_label(row.example, "example");
     for (std::string_view item = next_word(line); !item.empty(); item = next_word(line)) {
       if (values_ == TextValues::require) {
         throw Malformed{
@@ -28,7 +28,11 @@ class ListParser final : public RowParser {
         throw Malformed{fmt::format(
             "the feature {} has a colon, as lists never have; libsvm text does", excerpt(item))};
       }
-      check_feature_label(item);
+      if (item.find(',') != std::string_view::npos) {
+        throw Malformed{fmt::format("the feature {} has a comma, as lists never have; csv does",
+                                    excerpt(item))};
+      }
+      check_label(item, "feature");
       row.features.push_back(item);
       if (values_ == TextValues::optional) row.values.push_back(missing_value_);
     }

@@ -45,9 +45,9 @@ std::string_view next_word(std::string_view& rest);
 float parse_value(std::string_view text);
 /// Throws Malformed for a label that is longer than a label may be.
 void check_length(std::string_view label, const char* what);
-/// The same for a label that is empty or could not be written as DSSTNE text.
-void check_example_label(std::string_view label);
-void check_feature_label(std::string_view label);
+/// The same for the label of an example or a feature that is empty, or has a tab in it, which ends
+/// labels in index files.
+void check_label(std::string_view label, const char* what);
 /// For messages: the beginning of a text, quoted.
 std::string excerpt(std::string_view text);
 

@@ -59,7 +59,8 @@ bool is_list(std::string_view line, std::string_view ahead) {
 }
 
 /// By the name's ending (.gz aside), else by what the first lines hold.
-TextFormat recognise(std::string name, std::string_view line, std::string_view ahead) {
+TextFormat recognise(std::string name, std::string_view line, std::string_view ahead,
+                     const std::string& option) {
   name = lower_case(name);
   if (name.ends_with(".gz")) name.resize(name.size() - 3);
   if (name.ends_with(".csv")) return TextFormat::csv;
@@ -85,8 +86,8 @@ TextFormat recognise(std::string name, std::string_view line, std::string_view a
   if (line.find(',') != std::string_view::npos) return TextFormat::csv;
   throw DataError(
       fmt::format("{}: the first line {} follows no known format; say which with "
-                  "--format dsstne, libsvm, list, csv or tsv",
-                  name, excerpt(line)));
+                  "{} dsstne, libsvm, list, csv or tsv",
+                  name, excerpt(line), option));
 }
 
 }  // namespace
@@ -130,7 +131,8 @@ void TextReader::begin() {
   format_ = options_.format;
   const bool any = next_line();
   if (format_ == TextFormat::automatic) {
-    format_ = any ? recognise(lines_->file(), line_, lines_->ahead()) : TextFormat::dsstne;
+    format_ = any ? recognise(lines_->file(), line_, lines_->ahead(), options_.format_option)
+                  : TextFormat::dsstne;
   }
   parser_ = make_parser(format_, options_);
   if (!any) throw DataError(fmt::format("{}: holds no text; name a file with examples", name_));

@@ -320,7 +320,7 @@ TEST(ListText, NamesLineValueAndNextStepOfEveryDefect) {
         << line;
   };
   expect("1 3:0.5", "the feature \"3:0.5\" has a colon, as lists never have; libsvm text does");
-  expect("1 a,b", "the feature \"a,b\" has a comma in its name");
+  expect("1 a,b", "the feature \"a,b\" has a comma, as lists never have; csv does");
   EXPECT_THAT(error_of("0 1\n", with(TextValues::require, TextFormat::list)),
               StartsWith("t.txt:1: the feature \"1\" has no value, as lists never have"));
 }
@@ -422,6 +422,22 @@ TEST(ColumnText, RepeatedHeadersOfAFolderArePassedOver) {
   EXPECT_EQ(rows_of(reader), (Rows{"a|x|||", "b|y|||"}));
 }
 
+TEST(ColumnText, TakesNamesAsTheyAre) {
+  EXPECT_EQ(rows_of("u,\"Heat, The: a 1\"\nv:w,a:b\n", {}, "t.csv"),
+            (Rows{"u|Heat, The: a 1|||", "v:w|a:b|||"}));
+  EXPECT_EQ(rows_of("u\tHeat, The: 1\t2\n", with(TextValues::require), "t.tsv"),
+            (Rows{"u|Heat, The: 1||2|"}));
+}
+
+TEST(TextReader, NamesTheOptionOfItsUser) {
+  TextOptions options = with(TextValues::require);
+  options.format_option = "--request-format";
+  EXPECT_THAT(error_of("what is this\n", options),
+              HasSubstr("say which with --request-format dsstne, libsvm, list, csv or tsv"));
+  options.format = TextFormat::libsvm;
+  EXPECT_THAT(error_of("0 3 5 7\n", options), HasSubstr("are read with --request-format list"));
+}
+
 TEST(ColumnText, NamesLineValueAndNextStepOfEveryDefect) {
   const auto expect = [](const std::string& line, const std::string& words) {
     EXPECT_THAT(error_of("u,i,1\n" + line + "\n", with(TextValues::require), "t.csv"),
@@ -434,10 +450,9 @@ TEST(ColumnText, NamesLineValueAndNextStepOfEveryDefect) {
   expect("u,i,", "the value \"\" is not a number");
   expect(",i,1", "the example has no name");
   expect("u,,1", "the feature has no name");
-  expect("u,a:b,1",
-         "the feature \"a:b\" has a colon in its name, which separates names in DSSTNE text");
-  expect("u,\"a,b\",1", "the feature \"a,b\" has a comma in its name");
-  expect("u\tv,i,1", "the example \"u\\x09v\" has a tab in its name");
+  expect("u\tv,i,1",
+         "the example \"u\\x09v\" has a tab in its name, which ends names in index files");
+  expect("u,i\tj,1", "the feature \"i\\x09j\" has a tab in its name");
   expect("\"u,i,1", "\"\"u,i,1\" has no closing quote");
   expect("\"u\"x,i,1", "\"\"u\"x,i,1\": text follows a closing quote");
   TextOptions named;
