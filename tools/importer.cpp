@@ -124,30 +124,6 @@ void add_split_options(ImporterOptions& options, CommandLine& line) {
   line.toggle("--quiet", "-q", options.quiet, "warnings and errors only, no progress");
 }
 
-CommandLine importer_command_line(ImporterOptions& options) {
-  CommandLine line("importer", "Makes files of data sets (NetCDF) from text.",
-                   "importer --input TEXT --name NAME --output FILE.nc [options]");
-  line.uses(data_libraries);
-  add_file_options(options, line);
-  add_text_options(options, line);
-  add_rule_options(options, line);
-  add_split_options(options, line);
-  line.example(
-      "importer --input train.txt --target held_out.txt --name shop --output test.nc "
-      "--features shop.features",
-      "what was held out as targets, joined by example; first, so that the index of features knows "
-      "both texts");
-  line.example("importer --input train.txt --name shop --output train.nc --features shop.features",
-               "inputs that are their own targets, with the same features");
-  line.example(
-      "importer --input ratings.csv --example-column userId --feature-column movieId "
-      "--name films --output films.nc --split leave-one-out",
-      "films.train.nc and films.test.nc from a table");
-  line.example("importer -d gl_input -i ratings.txt -o gl_input.nc -f features -s samples -c",
-               "as generateNetCDF");
-  return line;
-}
-
 /// The member of an enumeration whose words are listed in its order.
 template <typename E>
 E chosen(const std::string& word, std::initializer_list<const char*> words) {
@@ -207,7 +183,6 @@ ImportRules import_rules(const ImporterOptions& options) {
   rules.missing = chosen<MissingExamples>(missing, {"error", "empty", "drop"});
   rules.keep_labels = options.feature_labels == "keep";
   rules.scratch = options.scratch;
-  if (options.text.skip_malformed < 0) throw UsageError("--skip-malformed must be at least 0");
   return rules;
 }
 
@@ -220,15 +195,46 @@ FeatureMode feature_mode(const ImporterOptions& options) {
   return options.single_set() ? FeatureMode::existing : FeatureMode::automatic;
 }
 
-ImportReport run_single(const ImporterOptions& options, ImportRules rules, const Log& log) {
-  if (options.features.empty()) throw UsageError("--samples needs --features (-f), too");
+void check_options(const ImporterOptions& options, OptionFaults& faults) {
+  faults.require_at_least<Index>(0, "--skip-malformed", options.text.skip_malformed);
+  faults.attempt("--split", [&] { split_rule(options); });
+  faults.attempt("--new-features", [&] { feature_mode(options); });
+  if (!options.single_set()) return;
+  if (options.features.empty()) faults.fail("--samples needs --features (-f), too");
   const bool pair_option = !options.target.empty() || !options.target_features.empty() ||
                            options.separate_targets || !options.split.empty();
-  if (pair_option) {
-    throw UsageError(
+  if (pair_option)
+    faults.fail(
         "--samples writes one data set; --target, --target-features, --separate-targets "
         "and --split are for two");
-  }
+}
+
+CommandLine importer_command_line(ImporterOptions& options) {
+  CommandLine line("importer", "Makes files of data sets (NetCDF) from text.",
+                   "importer --input TEXT --name NAME --output FILE.nc [options]");
+  line.uses(data_libraries);
+  add_file_options(options, line);
+  add_text_options(options, line);
+  add_rule_options(options, line);
+  add_split_options(options, line);
+  line.checks([&options](OptionFaults& faults) { check_options(options, faults); });
+  line.example(
+      "importer --input train.txt --target held_out.txt --name shop --output test.nc "
+      "--features shop.features",
+      "what was held out as targets, joined by example; first, so that the index of features knows "
+      "both texts");
+  line.example("importer --input train.txt --name shop --output train.nc --features shop.features",
+               "inputs that are their own targets, with the same features");
+  line.example(
+      "importer --input ratings.csv --example-column userId --feature-column movieId "
+      "--name films --output films.nc --split leave-one-out",
+      "films.train.nc and films.test.nc from a table");
+  line.example("importer -d gl_input -i ratings.txt -o gl_input.nc -f features -s samples -c",
+               "as generateNetCDF");
+  return line;
+}
+
+ImportReport run_single(const ImporterOptions& options, ImportRules rules, const Log& log) {
   SetImport import;
   import.rules = std::move(rules);
   import.input = options.input;

@@ -297,10 +297,9 @@ class ModelWriter {
     const std::string when = state_ ? fmt::format(" after step {} (epoch {})", state_->step,
                                                   state_->epoch + (state_->batch > 0 ? 1 : 0))
                                     : "";
-    return DivergenceError(fmt::format(
-        "\"{}\" is {} at element {}{}, so nothing is saved; lower the learning rate and "
-        "resume from the last checkpoint",
-        item, value, element, when));
+    return DivergenceError(
+        fmt::format("\"{}\" is {} at element {}{}, so nothing is saved; lower the learning rate",
+                    item, value, element, when));
   }
 
   Network& network_;

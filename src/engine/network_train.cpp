@@ -128,8 +128,7 @@ FixedSum Network::finish_step() {
   const FixedSum all = join_outcome(trouble, cost);
   const auto divergence = [&](int layer, const char* what) {
     return DivergenceError(fmt::format(
-        "layer \"{}\": {} at step {} (epoch {}); lower the learning rate and resume from "
-        "the last checkpoint",
+        "layer \"{}\": {} at step {} (epoch {}); lower the learning rate",
         layers[std::size_t(layer)].name, what, step.position.step, step.position.epoch + 1));
   };
   for (int layer : order_)  // these come first in a step
@@ -146,7 +145,7 @@ FixedSum Network::finish_step() {
   if (!all.is_finite())
     throw DivergenceError(fmt::format(
         "the cost is beyond 2^62 at step {} (epoch {}), check the targets' values, or lower the "
-        "learning rate and resume from the last checkpoint",
+        "learning rate",
         step.position.step, step.position.epoch + 1));
   return all;
 }

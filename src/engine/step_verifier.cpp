@@ -134,7 +134,7 @@ void StepVerifier::require_equal(const Result& first, const Result& second,
   throw DeviceError(fmt::format(
       "{}: step {} ({}) was computed twice from the same state with different results: this is a "
       "fault of the hardware; no checkpoint holds the result; leave this machine out and resume "
-      "from the last checkpoint",
+      "from the last checkpoint, if there is one",
       join(names), position.step + 1, ranks.place().text()));
 }
 

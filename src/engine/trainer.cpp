@@ -186,9 +186,8 @@ class Training {
   void require_finite(double value, const char* what, std::int64_t step) const {
     if (!std::isfinite(value))
       throw DivergenceError(
-          fmt::format("{} is beyond 2^62 after step {} (epoch {}); lower the learning rate and "
-                      "resume from the last checkpoint",
-                      what, step, state_.epoch + 1));
+          fmt::format("{} is beyond 2^62 after step {} (epoch {}); lower the learning rate", what,
+                      step, state_.epoch + 1));
   }
 
   struct Begun {

@@ -52,11 +52,13 @@ WatchedMetric parse_watched_metric(const std::string& text) {
     return name == metric.first || (name == "hitrate" && metric.second == &MetricsAtK::hit_rate);
   });
   const auto k = at == std::string::npos ? std::nullopt : parse_integer(lower.substr(at + 1));
-  if (found == kMetrics.end() || !k || *k < 1)
-    throw UsageError(fmt::format(
-        "\"{}\" is no metric to watch{}; write loss, or one of {} with its K, such as ndcg@20",
-        text, found == kMetrics.end() ? did_you_mean(name, metric_names()) : std::string(),
-        join(metric_names())));
+  if (found == kMetrics.end() || !k || *k < 1) {
+    const std::string hint =
+        found == kMetrics.end() ? did_you_mean(name, metric_names()) : std::string();
+    throw UsageError(
+        fmt::format("\"{}\" is no metric to watch{} loss, or one of {} with its K, such as ndcg@20",
+                    text, hint.empty() ? "; write" : hint + " Write", join(metric_names())));
+  }
   return {fmt::format("{}@{}", found->first, *k), found->second, Index(*k)};
 }
 

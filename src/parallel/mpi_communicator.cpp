@@ -201,7 +201,7 @@ void MpiCommunicator::look_around(const char* operation, double waited,
   if (waited - *gone_since < kGoneSeconds) return;
   fail(
       fmt::format("{} cannot complete: {} is gone; see what the launcher and the system's log say, "
-                  "and resume from the last checkpoint",
+                  "and resume from the last checkpoint, if there is one",
                   operation, peers_.name(*gone)));
 }
 
@@ -231,7 +231,7 @@ void MpiCommunicator::wait_for(const std::function<bool()>& done, const char* op
     if (waited.count() > timeout_seconds_) {
       fail(
           fmt::format("{} did not complete in {:g} s: {}; end it and resume from the last "
-                      "checkpoint, or allow more time",
+                      "checkpoint, if there is one, or allow more time",
                       operation, timeout_seconds_, late_ranks()));
     }
     if (waited.count() - looked > kLookSeconds) {

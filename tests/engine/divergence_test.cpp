@@ -91,7 +91,7 @@ TEST(Divergence, IsACostBeyondTheSumsRange) {
     for (const std::string& message : said)
       EXPECT_EQ(message,
                 "the cost is beyond 2^62 at step 0 (epoch 1), check the targets' values, or lower "
-                "the learning rate and resume from the last checkpoint");
+                "the learning rate");
   }
 }
 
@@ -134,7 +134,7 @@ TEST(Divergence, IsACostOfAnEpochBeyondTheSumsRange) {
     for (const std::string& message : trained_said)
       EXPECT_EQ(message,
                 "the cost of the epoch is beyond 2^62 after step 4 (epoch 1); lower the learning "
-                "rate and resume from the last checkpoint");
+                "rate");
     std::vector<std::string> judged_said = divergences(ranks, [&](Communicator& communicator) {
       Trained trained(recipe, communicator);
       trained.set_biases("Out", kHalfWay);
@@ -206,7 +206,7 @@ TEST(Divergence, IsNeverSaved) {
       for (const std::string& message : said)
         EXPECT_EQ(message,
                   fmt::format("\"{}\" is {} at element {} after step 7 (epoch 3), so nothing is "
-                              "saved; lower the learning rate and resume from the last checkpoint",
+                              "saved; lower the learning rate",
                               item, value, of_weight ? place % kSources * kUnits + unit : unit));
       EXPECT_EQ(read_text(path), before);
       EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);

@@ -288,7 +288,7 @@ TEST(SourceEdges, OfPreActivationsOutOfRangeEndTheStepOnAllRanks) {
                    "diverged, or the inputs are far from what it was trained on";
         diverged += divergence ==
                     "layer \"Narrow\": a pre-activation is not finite or beyond 2^34 at step 0 "
-                    "(epoch 1); lower the learning rate and resume from the last checkpoint";
+                    "(epoch 1); lower the learning rate";
       });
       EXPECT_EQ(refused, ranks);
       EXPECT_EQ(diverged, ranks);

@@ -204,7 +204,7 @@ TEST(StepVerifier, NamesTheRankWhoseWeightsDiffer) {
                       "rank {} of {} on {} (device of rank {}): step {} (training, epoch 1, batch "
                       "{}) was computed twice from the same state with different results: this "
                       "is a fault of the hardware; no checkpoint holds the result; leave this "
-                      "machine out and resume from the last checkpoint",
+                      "machine out and resume from the last checkpoint, if there is one",
                       rank, ranks, host_name(), rank, step, step));
       }
 }

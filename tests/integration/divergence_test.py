@@ -36,6 +36,8 @@ class Divergence(ProgramTest):
 
     def diverge(self, *arguments, message="", config="deep.json", **more):
         done = self.fail_with(6, message, "trainer", "-c", config, "-i", "train.nc", "-n", "model.nc", *arguments, **more)
+        resumable = any(self.folder.glob("model.epoch*")) or (self.folder / "model.best.nc").exists()
+        self.assertEqual("--resume goes on from the last checkpoint" in done.stderr, resumable, done.stderr)
         self.assertNotIn("nan", done.stdout)
         self.assertNotIn("inf", done.stdout)
         left = sorted(self.folder.glob("model*"))

@@ -47,7 +47,7 @@ IMPORTING = (
      "--samples writes one data set; --target, --target-features, --separate-targets and --split are for "
      "two"),
     ("importer", (*IMPORT, "-i", "requests.txt", "--skip-malformed", "-1"), 2,
-     "--skip-malformed must be at least 0"),
+     "--skip-malformed -1 is out of range: it must be at least 0"),
     ("importer", (*IMPORT, "-i", "requests.txt", "-m"), 2,
      "--merge-features needs the index to be named with --features"),
     ("importer", (*IMPORT, "-i", "labels.libsvm", "--format", "libsvm", "--target-type", "analog"), 2,
@@ -261,7 +261,7 @@ PREDICTING = (
      "--dataset (-d) other: no input layer reads \"other_input\"; the model's reads: gl_input"),
 )
 EVALUATING = (
-    ("evaluator", (*EVALUATE, "--propensity", "few"), 2,
+    ("evaluator", (*EVALUATE, "--propensity", "few", "--popularity", "train.nc"), 2,
      '--propensity: "few" is no pair of numbers above 0; write for example 0.55,1.5'),
     ("evaluator", (*EVALUATE, "--popularity", "dense.nc"), 3,
      'dense.nc: data set "gl_output" is dense; popularity counts sparse entries'),

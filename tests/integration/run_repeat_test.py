@@ -222,6 +222,27 @@ class Refused(Repeat):
         self.repeat("-i", "moved.nc", "-o", "moved.nc")
         self.same("model.nc", "again.nc")
 
+    def test_data_are_matched_as_they_were(self):
+        entries = [(e, u) for e, row in enumerate(self.known) for u in row]
+        for name, order in (("a", entries), ("b", entries[::-1])):  # features in another order
+            self.write(f"{name}.txt", "".join(f"{self.examples[e]},{self.names[u]}\n" for e, u in order))
+            self.succeed("importer", "--input", f"{name}.txt", "--format", "csv", "--header", "no", "--name", "gl", "--output",
+                         f"{name}.nc")
+        for trusted in ((), ("--trust-index",)):
+            with self.subTest(trusted=trusted):
+                folder, model = ("trusted", "trusted.nc") if trusted else ("matched", "matched.nc")
+                self.succeed("trainer", "-c", "net.json", "-i", "a.nc", "--validation-input", "b.nc", "--keep-best", "loss", "-e", "3",
+                             "-n", model, "--run-dir", folder, *trusted)
+                self.assertEqual(json.loads(self.read(f"{folder}/run.json"))["trust_index"], bool(trusted))
+                done = self.succeed("trainer", "--repeat", f"{folder}/run.json", "-n", f"again_{model}", "--run-dir", f"again_{folder}")
+                self.assertIn("the model has the same bytes as that of the run that was repeated", done.stderr)
+                evaluations = [[{k: v for k, v in event.items() if k not in ("time", "seconds")}
+                                for event in map(json.loads, self.read(f"{name}/log.jsonl").splitlines()) if event["event"] == "eval"]
+                               for name in (folder, f"again_{folder}")]
+                self.assertEqual(*evaluations)
+        self.fail_with(2, "--trust-index cannot be given with --repeat of a run that was made without it; leave it out", "trainer",
+                       "--repeat", "matched/run.json", "-n", "third.nc", "--trust-index")
+
     def test_settings_beside_it(self):
         self.record()
         for option in (["-e", "3"], ["--rate", "0.1"], ["-c", "net.json"], ["--resume"], ["--seed", "1"], ["--shuffle", "no"]):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text that other people have: lists, filters that name few examples, names with control characters, files without end."""
+import csv
 import json
 import pathlib
 import random
@@ -147,6 +148,54 @@ class Tables(Trained):
         self.fail_with(2, "--request-header is for --requests; --data has no header line", "predictor", "-n", "model.nc", "--data",
                        "train.nc", "-s", "recs.txt", "--request-header", "yes")
 
+    def test_begin_with_a_header_line_or_not_as_filters(self):
+        listed = self.names[:30]
+        self.write("plain.csv", "".join(f"{self.examples[0]},{name}\n" for name in listed))
+        self.write("headed.csv", f"{self.examples[0]},{self.names[39]}\n" + "".join(f"{self.examples[0]},{n}\n" for n in listed))
+        plain = self.recommended("-k", "40", "-f", "plain.csv")
+        self.assertEqual(self.recommended("-k", "40", "-f", "headed.csv", "--filter-header", "yes"), plain)
+        headed = self.recommended("-k", "40", "-f", "headed.csv", "--filter-header", "no")
+        self.assertEqual(len(headed[self.examples[0]]), len(plain[self.examples[0]]) - 1)
+        self.fail_with(2, "--filter-header is for --filter; give that too, or leave it out", "predictor", "-n", "model.nc", "-r",
+                       "requests.txt", "-s", "recs.txt", "--filter-header", "yes")
+
+    def test_with_malformed_lines_are_read_as_far_as_allowed(self):
+        self.write("torn.txt", f"anna\t{self.names[1]}\nnonsense\nbob\t{self.names[2]}\n")
+        self.fail_with(3, 'torn.txt:2: "nonsense" has no tab between example and features; correct the line, or pass over malformed '
+                       "lines with --skip-malformed N", "predictor", "-n", "model.nc", "-r", "torn.txt", "-i", "features.txt", "-o",
+                       "features.txt", "-s", "recs.txt")
+        done = self.predictor("-k", "3", "--skip-malformed", "1", requests="torn.txt")
+        self.assertIn('1 malformed lines of the requests were passed over; the first: torn.txt:2: "nonsense"', done.stderr)
+        self.assertEqual(list(read_recommendations(self.path("recs.txt"))), ["anna", "bob"])
+
+    def test_of_no_known_format_are_told_how_to_say_it(self):
+        self.write("strange.txt", "what is this\n")
+        ask = ("predictor", "-n", "model.nc", "-i", "features.txt", "-o", "features.txt", "-s", "recs.txt")
+        for option, more in (("--request-format", ("-r", "strange.txt")), ("--filter-format", ("-r", "requests.txt", "-f", "strange.txt"))):
+            self.fail_with(3, 'strange.txt: the first line "what is this" follows no known format; say which with '
+                           f"{option} dsstne, libsvm, list, csv or tsv", *ask, *more)
+
+    def test_of_names_with_commas_and_colons_go_all_the_way(self):
+        names = [f"Film {u}, The: a \"{u}\"" if u % 3 else f"film:{u}" for u in range(self.width)]
+        with open(self.path("films.csv"), "w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(
+                ((self.examples[e], names[u]) for e, row in enumerate(self.known) for u in row))
+        self.succeed("importer", "--input", "films.csv", "--header", "no", "--name", "gl", "--output", "train.nc")
+        self.path("model.nc").unlink()
+        self.train("-e", "3")
+        ask = ("predictor", "-n", "model.nc", "-r", "films.csv", "--request-header", "no", "-k", "5", "-s", "recs")
+        first = names[next(u for row in self.known for u in row)]
+        self.fail_with(2, f'--format text: the feature "{first}" has a {"comma" if first.startswith("Film ") else "colon"} in its name, '
+                       "which separates features and scores in that text; take --format tsv or jsonl", *ask)
+        self.succeed(*ask, "--format", "tsv", "--exclude-seen")
+        tsv = [line.split("\t")[:3] for line in self.read("recs").decode().splitlines()]
+        self.succeed(*ask, "--format", "jsonl", "-f", "films.csv", "--filter-header", "no")
+        found = [json.loads(line) for line in self.read("recs").decode().splitlines()]
+        self.assertEqual([[one["example"], str(one["rank"]), one["feature"]] for one in found], tsv)
+        held = {(self.examples[e], names[u]) for e, row in enumerate(self.known) for u in row}
+        self.assertTrue({name for _, _, name in tsv} <= set(names))
+        self.assertFalse({(example, name) for example, _, name in tsv} & held)
+
     def test_as_filters_leave_all_their_features_out(self):
         self.write_table("filter.csv", ",", False)
         self.assertEqual(self.recommended("-k", "9", "-f", "filter.csv"), self.recommended("-k", "9", "-f", "same.txt"))
@@ -206,6 +255,32 @@ class Lists(ProgramTest):
         self.succeed("predictor", "-n", "model.nc", "-r", "asked.svm", "-s", "units", "-k", "9", "--trust-index")
         self.assertNotEqual(self.read("units"), self.read("text"))
 
+    def test_of_units_beyond_the_layer_are_as_without_them(self):
+        rows = [row for row in self.known if row]
+        self.write("train.svm", "".join(f"{','.join(map(str, row))} {' '.join(f'{u}:1' for u in row)}\n" for row in rows))
+        self.succeed("importer", "--input", "train.svm", "--name", "gl", "--output", "train.nc", "--type", "indicator",
+                     "--libsvm-labels", "numbers")
+        self.train("-e", "2")
+        def lines(some):
+            return "".join(f"1 {' '.join(f'{u}:1' for u in row)}\n" for row in some)
+        listed = [self.random.sample(range(self.width), 3) for _ in rows]
+        wide = [self.width, self.width + 1, 127, 128, 65536, 2**31 - 1, 2**31, 2**32 - 2]
+        def widened(some):
+            return [self.random.sample(row + (odd := self.random.sample(wide, 3)), len(row) + len(odd)) for row in some]
+        for name, some in (("asked", rows), ("listed", listed)):
+            self.write(f"{name}.svm", lines(some))
+            self.write(f"wide_{name}.svm", lines(widened(some)))
+        for more in (("--exclude-seen",), ("-f", "listed.svm"), ("-f", "listed.svm", "--exclude-seen"),
+                     ("-f", "listed.svm", "--filter-mode", "scale", "--exclude-seen"), ("--exclude-seen", "--trust-index")):
+            if "--trust-index" in more and "-f" in more:
+                continue
+            got = []
+            for prefix in ("", "wide_"):
+                files = [prefix + word if word == "listed.svm" else word for word in more]
+                self.succeed("predictor", "-n", "model.nc", "-r", f"{prefix}asked.svm", "-k", self.width, "-b", "37", "-s", "recs", *files)
+                got.append(self.read("recs"))
+            self.assertEqual(*got, more)
+
     def test_read_as_something_else_say_so(self):
         self.write_list("train.txt", [(0, [3, 5, 7]), (1, [3])])
         self.fail_with(3, "train.txt:1: the feature 3 has no value; lines of an example and its features alone are read with "
@@ -253,7 +328,7 @@ class OldProcessors(ProgramTest):
     def test_end_with_words_before_anything_else(self):
         valgrind = shutil.which("valgrind")
         if valgrind is None:
-            self.skipTest("valgrind, which has a processor of its own, is not installed")
+            self.skipTest("valgrind, which has a processor of its own, is not installed (tools/install_dependencies.sh --valgrind)")
         flags = pathlib.Path("/proc/cpuinfo").read_text() if pathlib.Path("/proc/cpuinfo").exists() else ""
         build = self.succeed("importer", "--version").stdout
         if "avx512f" not in flags or "-march=native" not in build:

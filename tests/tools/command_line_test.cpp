@@ -134,6 +134,31 @@ TEST(CommandLine, SaysAllThatIsWrongAtOnce) {
             "--place is missing; program --help shows examples");
 }
 
+TEST(CommandLine, TellsOfTheLastOptionsMissingValueBesideTheRest) {
+  const Sample s;
+  EXPECT_EQ(error_of(s.line, {"--zzz", "--seed", "-1", "-c"}),
+            "--count: its value is missing; program --help lists all options\n"
+            "unknown option \"--zzz\"; program --help lists all options\n"
+            "--seed: \"-1\" is no whole number from 0 on");
+}
+
+TEST(CommandLine, TellsOfNoConsequencesOfWhatIsWrong) {
+  Sample s;
+  s.line.checks([&](OptionFaults& faults) {
+    faults.require_at_least<Index>(100, "--count", s.count);
+    if (!s.loud) faults.fail("--seed needs --loud; give that too");
+    faults.require_range(s.mode == "Quick", "--mode", 1.5, "another");
+  });
+  EXPECT_EQ(error_of(s.line, {"--count", "x", "--luod"}),
+            "unknown option \"--luod\"; did you mean \"--loud\"? program --help lists all options\n"
+            "--count: \"x\" is no whole number\n"
+            "--mode 1.5 is out of range: it must be another");
+  EXPECT_EQ(error_of(s.line, {"--count", "1"}),
+            "--count 1 is out of range: it must be at least 100\n"
+            "--seed needs --loud; give that too\n"
+            "--mode 1.5 is out of range: it must be another");
+}
+
 TEST(CommandLine, NamesAllRequiredOptionsThatAreMissing) {
   Sample s;
   std::string name;
@@ -201,6 +226,22 @@ TEST(TrainerOptions, TakeDsstnesCommandLine) {
   EXPECT_EQ(options.mu, 0.4f);
   EXPECT_EQ(options.mu1, 0.9f);
   EXPECT_NO_THROW(options.check());
+}
+
+TEST(TrainerOptions, AreAllJudgedAtOnce) {
+  TrainerOptions options;
+  const CommandLine line = trainer_command_line(options);
+  EXPECT_EQ(
+      error_of(line, {"--batch", "0", "--patience", "0", "--validation-split", "3", "--rate",
+                      "fast", "--early-stop", "ndgc@20"}),
+      "--rate: \"fast\" is no finite number\n"
+      "--config (-c), --input (-i), --model (-n) are missing; trainer --help shows examples\n"
+      "--batch 0 is out of range: it must be at least 1\n"
+      "--validation-split 3 is out of range: it must be at least 0 and below 1\n"
+      "--patience 0 is out of range: it must be at least 1\n"
+      "--early-stop: \"ndgc@20\" is no metric to watch; did you mean \"ndcg\"? Write loss, or "
+      "one of recall, precision, ndcg, map, mrr, hit_rate, coverage with its K, such as "
+      "ndcg@20");
 }
 
 TEST(TrainerOptions, ChangeOnlyWhatIsGiven) {

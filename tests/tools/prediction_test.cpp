@@ -4,6 +4,7 @@
 #include "norn/base/error.h"
 #include "norn/data/dataset.h"
 #include "tests/data/support.h"
+#include "tools/prediction/prediction_lines.h"
 #include "tools/prediction/prediction_writer.h"
 #include "tools/prediction/score_filters.h"
 #include "tools/prediction/spool.h"
@@ -240,14 +241,53 @@ TEST_F(ScoreFiltersTest, AreReadFromListsAndNumbers) {
   }
 }
 
+TEST_F(ScoreFiltersTest, HoldNoUnitsThatAreNoCandidates) {
+  for (const FilterMode mode : {FilterMode::exclude, FilterMode::scale}) {
+    write_text(folder_ / "f.txt", "one\tf,2:b,3:c,4\none\te,5\n");
+    ScoreFilters filters(mode, 2);  // an index of six for a layer of two
+    filters.set_table(std::make_unique<FilterTable>(folder_ / "f.txt", units_, mode));
+    RequestBatch batch = batch_of({"one"});
+    for (Column unit : {0u, 2u, 4294967294u}) batch.seen.add(unit);
+    batch.seen.end_row();
+    const ScoreFilter filter = filters.of(batch);
+    const bool scales = mode == FilterMode::scale;
+    if (scales) EXPECT_THAT(row_of(filter.factors, 0), ElementsAre(1u));
+    EXPECT_EQ(row_of(filter.excluded, 0),
+              scales ? std::vector<Column>({0}) : std::vector<Column>({0, 1}));
+  }
+}
+
+TEST_F(ScoreFiltersTest, PassOverMalformedLinesWhenAsked) {
+  write_text(folder_ / "f.txt", "one\tb\nnonsense\none\tc\n");
+  EXPECT_THROW(FilterTable(folder_ / "f.txt", units_, FilterMode::exclude), DataError);
+  TextOptions text;
+  text.skip_malformed = 1;
+  ScoreFilters filters(FilterMode::exclude, 6);
+  filters.set_table(
+      std::make_unique<FilterTable>(folder_ / "f.txt", units_, FilterMode::exclude, text));
+  EXPECT_THAT(row_of(filters.of(batch_of({"one"})).excluded, 0), ElementsAre(1u, 2u));
+}
+
+TEST(PredictionLines, OfLabelsThatNobodyCouldTakeApartAreRefused) {
+  LabelIndex units = letters(2);
+  units.add("Heat, The");
+  units.add("a:b");
+  EXPECT_NO_THROW(require_plain_labels(units, 2));
+  EXPECT_EQ(message_of<UsageError>([&] { require_plain_labels(units, 3); }),
+            "--format text: the feature \"Heat, The\" has a comma in its name, which separates "
+            "features and scores in that text; take --format tsv or jsonl");
+  LabelIndex colons;
+  colons.add("a:b");
+  EXPECT_THROW(require_plain_labels(colons, 1), UsageError);
+}
+
 TEST_F(ScoreFiltersTest, TakeNumbersAsLabelsWhereUnitsHaveLabels) {
   LabelIndex units;
   for (const char* name : {"30", "5", "2"}) units.add(name);
   write_text(folder_ / "numbers.svm", "0 30:1 2:1 0:1\n0 1:1 5:1\n");
   ScoreFilters filters(FilterMode::exclude, 3);
-  filters.set_table(std::make_unique<FilterTable>(folder_ / "numbers.svm", units,
-                                                  FilterMode::exclude, TextFormat::automatic,
-                                                  TextNumbers::labels));
+  filters.set_table(std::make_unique<FilterTable>(
+      folder_ / "numbers.svm", units, FilterMode::exclude, TextOptions(), TextNumbers::labels));
   const ScoreFilter filter = filters.of(batch_of({"0", "1"}));
   EXPECT_THAT(row_of(filter.excluded, 0), ElementsAre(0u, 2u));
   EXPECT_THAT(row_of(filter.excluded, 1), ElementsAre(1u));

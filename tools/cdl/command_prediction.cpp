@@ -35,10 +35,6 @@ void write_results(const std::filesystem::path& path, const std::string& text) {
 }  // namespace
 
 int run_command_prediction(const PredictorOptions& options, MpiSession& session) {
-  options.run.check();
-  if (options.batch < 1)
-    throw UsageError(
-        fmt::format("--batch {} is out of range: it must be at least 1", options.batch));
   Console console("predictor", session.rank(), options.run.level());
   for (const std::string& note : options.cdl_notes) console.warning(note);
   const std::unique_ptr<Communicator> communicator = session.world(options.run.collective_timeout);

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <set>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -133,14 +134,11 @@ std::vector<const Option*> CommandLine::every_option() const {
   return all;
 }
 
-Problem CommandLine::unknown_word(const std::string& word) const {
-  Problem problem;
-  if (word.empty() || word[0] != '-') {
-    problem.message = fmt::format(
+std::string CommandLine::unknown_word(const std::string& word) const {
+  if (word.empty() || word[0] != '-')
+    return fmt::format(
         "\"{}\" is not expected here: every file and value has its option; {} --help lists them",
         word, program_);
-    return problem;
-  }
   const std::string head = word.substr(0, word.find('='));
   std::vector<std::string> known;
   for (const Option* option : every_option()) {
@@ -148,75 +146,88 @@ Problem CommandLine::unknown_word(const std::string& word) const {
     if (option->flag.size() > 2) known.push_back(option->flag);
   }
   const std::string guess = did_you_mean(head, known);
-  problem.key = head;
-  problem.message = fmt::format("unknown option \"{}\"{}{} {} --help lists all options", head,
-                                guess, guess.empty() ? ";" : "", program_);
-  return problem;
+  return fmt::format("unknown option \"{}\"{}{} {} --help lists all options", head, guess,
+                     guess.empty() ? ";" : "", program_);
 }
 
 // The value of an unknown option is no error of its own.
-std::vector<Problem> CommandLine::unknown_words(const std::vector<std::string>& rest) const {
-  std::vector<Problem> problems;
+void CommandLine::reject_unknown(const std::vector<std::string>& rest, OptionFaults& faults) const {
   bool after_option = false;
   for (const std::string& word : rest) {
     const bool is_option = !word.empty() && word[0] == '-';
-    if (is_option || !after_option) problems.push_back(unknown_word(word));
+    const std::string key = is_option ? word.substr(0, word.find('=')) : std::string();
+    if (is_option || !after_option) faults.fail(key, unknown_word(word));
     after_option = is_option && word.find('=') == std::string::npos;
   }
-  return problems;
 }
 
-// All that is wrong at once; what could be read is in the targets.
-void CommandLine::apply(const Values& values, const std::vector<std::string>& rest) const {
-  std::vector<Problem> problems = unknown_words(rest);
+void CommandLine::set_values(const Values& values, OptionFaults& faults) const {
+  for (std::size_t i = 0; i < options_.size(); ++i) {
+    const Option& option = options_[i];
+    if (values[i].size() > 1 && !option.repeatable && !option.value.empty()) {
+      faults.fail(option.name,
+                  fmt::format("{} is given {} times; give it once", option.name, values[i].size()));
+      continue;
+    }
+    faults.attempt(option.name, [&] {
+      for (const std::string& value : values[i]) option.set(value);
+    });
+  }
+}
+
+void CommandLine::find_missing(const Values& values, OptionFaults& faults) const {
   std::vector<std::string> missing;
-  bool alone = false;
   const auto is_spared = [&](const Option& option) {
     for (std::size_t i = 0; i < options_.size(); ++i)
       if (options_[i].spares == option.name && !values[i].empty()) return true;
     return false;
   };
+  const auto is_meant = [&](const Option& option) {
+    return std::any_of(faults.problems().begin(), faults.problems().end(), [&](const auto& fault) {
+      return fault.suggestion() == option.name || fault.key == option.name;
+    });
+  };
   for (std::size_t i = 0; i < options_.size(); ++i) {
     const Option& option = options_[i];
-    if (values[i].size() > 1 && !option.repeatable && !option.value.empty()) {
-      problems.push_back(
-          {{},
-           0,
-           0,
-           option.name,
-           fmt::format("{} is given {} times; give it once", option.name, values[i].size())});
-      continue;
-    }
-    try {
-      for (const std::string& value : values[i]) option.set(value);
-    } catch (const ProblemsError& error) {
-      problems.insert(problems.end(), error.problems().begin(), error.problems().end());
-    } catch (const UsageError& error) {
-      Problem problem = problem_of(error.what());
-      if (problem.key.empty()) problem.key = option.name;
-      problems.push_back(std::move(problem));
-    }
-    alone = alone || (option.stands_alone && !values[i].empty());
-    const bool meant = std::any_of(problems.begin(), problems.end(), [&](const Problem& problem) {
-      return problem.suggestion() == option.name;
-    });
-    if (option.required && values[i].empty() && !meant && !is_spared(option))
+    if (option.stands_alone && !values[i].empty()) return;
+    if (option.required && values[i].empty() && !is_meant(option) && !is_spared(option))
       missing.push_back(option.flag.empty() ? option.name
                                             : fmt::format("{} ({})", option.name, option.flag));
   }
-  if (!missing.empty() && !alone)
-    problems.push_back({{},
-                        0,
-                        0,
-                        missing.front().substr(0, missing.front().find(' ')),
-                        fmt::format("{} {} missing; {} --help shows examples", join(missing),
-                                    missing.size() == 1 ? "is" : "are", program_)});
-  if (!problems.empty()) throw ProblemsError(std::move(problems));
+  if (missing.empty()) return;
+  faults.fail(missing.front().substr(0, missing.front().find(' ')),
+              fmt::format("{} {} missing; {} --help shows examples", join(missing),
+                          missing.size() == 1 ? "is" : "are", program_));
+}
+
+// What is said of an option that is wrong already follows from that.
+void CommandLine::check_values(OptionFaults& faults) const {
+  if (!check_) return;
+  const auto named_in = [&](const std::string& message) {
+    std::set<std::string> names;
+    for (const Option& option : options_)
+      for (std::size_t at = message.find(option.name); at != message.npos;
+           at = message.find(option.name, at + 1)) {
+        const char next = message.c_str()[at + option.name.size()];
+        if (next != '-' && (next < 'a' || next > 'z')) names.insert(option.name);
+      }
+    return names;
+  };
+  std::set<std::string> wrong;
+  for (const Problem& problem : faults.problems()) wrong.merge(named_in(problem.message));
+  OptionFaults found;
+  check_(found);
+  for (const Problem& problem : found.problems()) {
+    const std::set<std::string> names = named_in(problem.message);
+    const bool follows = std::any_of(names.begin(), names.end(),
+                                     [&](const std::string& name) { return wrong.contains(name); });
+    if (!follows) faults.add(problem);
+  }
 }
 
 // CLI11 takes the words apart; those that it does not know are returned.
-std::vector<std::string> CommandLine::read_words(std::vector<std::string> words,
-                                                 Values& values) const {
+std::vector<std::string> CommandLine::read_words(std::vector<std::string> words, Values& values,
+                                                 OptionFaults& faults) const {
   CLI::App app(summary_, program_);
   app.set_help_flag();
   app.allow_extras();
@@ -229,13 +240,18 @@ std::vector<std::string> CommandLine::read_words(std::vector<std::string> words,
     else
       app.add_option(spellings(*all[i]), given)->allow_extra_args(false)->type_name(all[i]->value);
   }
-  std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+  std::vector<std::string> backward(words.rbegin(), words.rend());  // as CLI11 takes them
   try {
-    app.parse(words);
+    app.parse(backward);
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string what = error.what();  // "--epochs: 1 required N missing"
-    throw UsageError(fmt::format("{}: its value is missing; {} --help lists all options",
-                                 what.substr(0, what.find(':')), program_));
+    const std::string name = what.substr(0, what.find(':'));
+    faults.fail(
+        name, fmt::format("{}: its value is missing; {} --help lists all options", name, program_));
+    // It was the last word; all others can be read.
+    words.pop_back();
+    values.clear();
+    return read_words(std::move(words), values, faults);
   } catch (const CLI::ParseError& error) {
     throw UsageError(fmt::format("{}; {} --help lists all options", error.what(), program_));
   }
@@ -268,9 +284,14 @@ bool CommandLine::answer(const Values& values) const {
 
 CommandLine::Outcome CommandLine::parse(int argc, const char* const* argv) const {
   Values values;
-  const std::vector<std::string> rest = read_words(long_spellings(argc, argv), values);
+  OptionFaults faults;
+  const std::vector<std::string> rest = read_words(long_spellings(argc, argv), values, faults);
   if (answer(values)) return Outcome::answered;
-  apply(values, rest);
+  reject_unknown(rest, faults);
+  set_values(values, faults);
+  find_missing(values, faults);
+  check_values(faults);
+  faults.throw_any();
   return Outcome::run;
 }
 

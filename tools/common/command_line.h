@@ -4,6 +4,7 @@
 #include "norn/base/library_version.h"
 #include "norn/base/problem.h"
 #include "norn/base/types.h"
+#include "tools/common/option_faults.h"
 
 #include <filesystem>
 #include <functional>
@@ -64,6 +65,9 @@ class CommandLine {
   void uses(std::function<std::vector<LibraryVersion>()> libraries) {
     libraries_ = std::move(libraries);
   }
+  /// What the values must be beside each other. Called when they are read, also where some could
+  /// not be; of what follows from those nothing is told.
+  void checks(std::function<void(OptionFaults&)> check) { check_ = std::move(check); }
   /// A paragraph that --help shows after the options.
   void remark(const std::string& text) { remarks_.push_back(text); }
 
@@ -89,11 +93,14 @@ class CommandLine {
   Option& add(Option option);
   std::vector<const Option*> every_option() const;
   std::vector<std::string> long_spellings(int argc, const char* const* argv) const;
-  std::vector<std::string> read_words(std::vector<std::string> words, Values& values) const;
+  std::vector<std::string> read_words(std::vector<std::string> words, Values& values,
+                                      OptionFaults& faults) const;
   bool answer(const Values& values) const;
-  void apply(const Values& values, const std::vector<std::string>& rest) const;
-  Problem unknown_word(const std::string& word) const;
-  std::vector<Problem> unknown_words(const std::vector<std::string>& rest) const;
+  void set_values(const Values& values, OptionFaults& faults) const;
+  void find_missing(const Values& values, OptionFaults& faults) const;
+  void check_values(OptionFaults& faults) const;
+  std::string unknown_word(const std::string& word) const;
+  void reject_unknown(const std::vector<std::string>& rest, OptionFaults& faults) const;
 
   std::string program_;
   std::string summary_;
@@ -104,6 +111,7 @@ class CommandLine {
   std::vector<Example> examples_;
   std::vector<std::string> remarks_;
   std::function<std::vector<LibraryVersion>()> libraries_;
+  std::function<void(OptionFaults&)> check_;
 };
 
 namespace detail {

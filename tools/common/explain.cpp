@@ -86,7 +86,7 @@ const std::vector<ExitCodeText>& exit_codes() {
       {5, "communication", "another rank is gone or late",
        "look for the rank that failed first, then run again with --resume"},
       {6, "divergence", "numbers stopped being finite",
-       "lower the learning rate and resume from the last checkpoint"},
+       "lower the learning rate; --resume goes on from the last checkpoint, if there is one"},
       {75, "stopped", "stopped by a signal after a checkpoint was written",
        "run the same command again with --resume"}};
   return codes;

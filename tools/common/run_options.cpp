@@ -45,14 +45,11 @@ LogLevel RunOptions::level() const {
   return log_level == "warning" ? LogLevel::warning : LogLevel::info;
 }
 
-void RunOptions::check() const {
-  if (threads < 0)
-    throw UsageError(fmt::format("--threads {} is out of range: it must be at least 0", threads));
-  if (gpu && *gpu < 0)
-    throw UsageError(fmt::format("--gpu {} is out of range: it must be at least 0", *gpu));
-  if (!(collective_timeout > 0.0))
-    throw UsageError(fmt::format("--collective-timeout {:g} is out of range: it must be above 0",
-                                 collective_timeout));
+void RunOptions::check(OptionFaults& faults) const {
+  faults.require_at_least<int>(0, "--threads", threads);
+  faults.require_at_least<int>(0, "--gpu", gpu);
+  faults.require_range(collective_timeout > 0.0, "--collective-timeout", collective_timeout,
+                       "above 0");
 }
 
 std::unique_ptr<Runtime> RunOptions::make_runtime(Communicator& communicator) const {

@@ -28,7 +28,7 @@ struct RunOptions {
   void add_to(CommandLine& line);
   LogLevel level() const;
   /// Throws UsageError for values that no run can have.
-  void check() const;
+  void check(OptionFaults& faults) const;
   /// What the options ask for, on this rank; all ranks call it together. NORN_CUDA_POOL=off and
   /// NORN_CUDA_GRAPHS=off in the environment turn the GPU's memory pool and graphs off, for
   /// compute-sanitizer; NORN_PEER_MEMORY=off leaves collectives to NCCL.

@@ -29,18 +29,8 @@ class EvaluationRun {
         console_("evaluator", session.rank(), options.run.level()) {}
 
   int run() {
-    options_.run.check();
     settings_.ks = parse_ks(options_.top);
     settings_.seen = options_.keep_seen ? SeenUnits::keep : SeenUnits::leave_out;
-    if (!options_.propensity.empty()) {
-      parse_propensity(options_.propensity);
-      if (options_.popularity.empty())
-        throw UsageError(
-            "--propensity counts units in the training data: give them with --popularity");
-    }
-    if (options_.batch < 1)
-      throw UsageError(
-          fmt::format("--batch {} is out of range: it must be at least 1", options_.batch));
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
     const ModelInfo info = open_model_info(options_.model, *communicator);
@@ -198,10 +188,21 @@ void EvaluatorOptions::add_to(CommandLine& line) {
   run.add_to(line);
 }
 
+void EvaluatorOptions::check(OptionFaults& faults) const {
+  run.check(faults);
+  faults.attempt("--top", [&] { parse_ks(top); });
+  if (!propensity.empty()) faults.attempt("--propensity", [&] { parse_propensity(propensity); });
+  if (!propensity.empty() && popularity.empty())
+    faults.fail("--propensity counts units in the training data: give them with --popularity");
+  faults.require_at_least<Index>(1, "--batch", batch);
+  faults.attempt("--data-memory", [&] { parse_bytes("--data-memory", data_memory); });
+}
+
 CommandLine evaluator_command_line(EvaluatorOptions& options) {
   CommandLine line("evaluator", "measures how well a model ranks held-out units",
                    "evaluator --model model.nc --data test.nc [options]");
   options.add_to(line);
+  line.checks([&options](OptionFaults& faults) { options.check(faults); });
   line.example("evaluator --model model.nc --data test.nc --top 10,20,100",
                "Recall, Precision, NDCG, MAP, MRR, HitRate and coverage");
   line.example("evaluator --model model.nc --data test.nc --popularity train.nc",

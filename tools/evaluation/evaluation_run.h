@@ -30,6 +30,8 @@ struct EvaluatorOptions {
   RunOptions run;
 
   void add_to(CommandLine& line);
+  /// Values that no evaluation can have.
+  void check(OptionFaults& faults) const;
 };
 
 CommandLine evaluator_command_line(EvaluatorOptions& options);

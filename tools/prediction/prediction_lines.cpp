@@ -142,6 +142,18 @@ TextForm text_form(std::string_view word) {
   return word == "jsonl" ? TextForm::json_lines : TextForm::dsstne;
 }
 
+void require_plain_labels(const LabelIndex& units, Index count) {
+  for (Index unit = 0; unit < count; ++unit) {
+    const std::string_view label = units.label(unit);
+    const std::size_t at = label.find_first_of(":,");
+    if (at == std::string_view::npos) continue;
+    throw UsageError(fmt::format(
+        "--format text: the feature \"{}\" has a {} in its name, which separates features and "
+        "scores in that text; take --format tsv or jsonl",
+        label, label[at] == ':' ? "colon" : "comma"));
+  }
+}
+
 std::unique_ptr<PredictionLines> make_prediction_lines(TextForm form, const ScoreFormat& format,
                                                        const LabelIndex* units) {
   if (form == TextForm::tsv) return std::make_unique<TabLines>(format, units);

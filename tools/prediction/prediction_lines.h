@@ -23,6 +23,10 @@ class PredictionLines {
                           std::string& text) const = 0;
 };
 
+/// Throws UsageError naming one of the first `count` labels that has a separator of
+/// TextForm::dsstne in it, so that nobody could take its lines apart.
+void require_plain_labels(const LabelIndex& units, Index count);
+
 /// Without an index units are written as numbers; the index must outlive this.
 std::unique_ptr<PredictionLines> make_prediction_lines(TextForm form, const ScoreFormat& format,
                                                        const LabelIndex* units);

@@ -10,6 +10,7 @@
 #include "tools/common/progress.h"
 #include "tools/common/ranks.h"
 #include "tools/common/stop_signals.h"
+#include "tools/prediction/prediction_lines.h"
 #include "tools/prediction/prediction_writer.h"
 #include "tools/prediction/request_source.h"
 #include "tools/prediction/score_filters.h"
@@ -31,6 +32,12 @@ TextFormat text_format(const std::string& word) {
   return TextFormat::automatic;
 }
 
+HeaderLine header_line(const std::string& word) {
+  return word == "yes"  ? HeaderLine::present
+         : word == "no" ? HeaderLine::absent
+                        : HeaderLine::automatic;
+}
+
 class PredictionRun {
  public:
   PredictionRun(const PredictorOptions& options, MpiSession& session)
@@ -40,7 +47,6 @@ class PredictionRun {
 
   int run() {
     options_.check();
-    const ScoreFormat checked(options_.score_format.empty() ? "4.3f" : options_.score_format);
     const std::unique_ptr<Communicator> communicator =
         session_.world(options_.run.collective_timeout);
     if (session_.rank() == 0) remove_abandoned(options_.output);
@@ -188,9 +194,8 @@ class PredictionRun {
     TextRequestSettings settings;
     settings.file = options_.requests;
     settings.format = text_format(options_.request_format);
-    settings.header = options_.request_header == "yes"  ? HeaderLine::present
-                      : options_.request_header == "no" ? HeaderLine::absent
-                                                        : HeaderLine::automatic;
+    settings.header = header_line(options_.request_header);
+    settings.skip_malformed = options_.skip_malformed;
     settings.values = options_.values == "yes"  ? RequestValues::yes
                       : options_.values == "no" ? RequestValues::no
                                                 : RequestValues::automatic;
@@ -226,6 +231,8 @@ class PredictionRun {
           options_.output,
           ScoreFormat(options_.score_format.empty() ? fallback : options_.score_format), units,
           form);
+    if (units && ranks_units() && form == TextForm::dsstne && options_.format == "text")
+      require_plain_labels(*units, units_);
   }
 
   // Calls predict(batch) for all requests, then puts the output into its place.
@@ -263,10 +270,14 @@ class PredictionRun {
     const FilterMode mode =
         options_.filter_mode == "scale" ? FilterMode::scale : FilterMode::exclude;
     ScoreFilters filters(mode, units_);
-    if (!options_.filter.empty())
+    if (!options_.filter.empty()) {
+      TextOptions text;
+      text.format = text_format(options_.filter_format);
+      text.header = header_line(options_.filter_header);
+      text.skip_malformed = options_.skip_malformed;
       filters.set_table(std::make_unique<FilterTable>(options_.filter, *output_features_, mode,
-                                                      text_format(options_.filter_format),
-                                                      numbers_of(layer_)));
+                                                      text, numbers_of(layer_)));
+    }
     if (!options_.allow.empty()) filters.allow(options_.allow, *output_features_, console_);
     if (session_.rank() == 0) filters.report(console_);
     Predictor predictor(network, layer_, options_.k, units_);

@@ -2,9 +2,10 @@
 // The predictor's options.
 #include "tools/prediction/predictor_options.h"
 
-#include "norn/base/error.h"
 #include "tools/cdl/command_file_options.h"
 #include "tools/common/model_session.h"
+#include "tools/prediction/prediction_writer.h"
+#include "tools/training/trainer_options.h"
 
 #include <fmt/format.h>
 
@@ -41,6 +42,8 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
           "whether the features of --requests have values (feature,value); without a word: yes; "
           "auto: those of libsvm text")
       .bare_value = "yes";
+  line.option("--skip-malformed", "", "N", options.skip_malformed,
+              "pass over up to N malformed lines of --requests, and as many of --filter");
   Option& data =
       line.option("--data", "", "FILE", options.data,
                   "data sets (NetCDF) instead of --requests, for any number of input layers");
@@ -67,6 +70,9 @@ void add_choice_options(PredictorOptions& options, CommandLine& line) {
               "units to leave out for each example: example<TAB>feature:feature:... or another "
               "--filter-format");
   line.choice("--filter-format", "", kTextFormats, options.filter_format, "format of --filter");
+  line.choice("--filter-header", "", {"auto", "yes", "no"}, options.filter_header,
+              "whether --filter of csv and tsv begins with a line of column names, as "
+              "--request-header");
   line.choice("--filter-mode", "", {"exclude", "scale"}, options.filter_mode,
               "exclude: listed units are never chosen, whatever value stands beside them; scale: "
               "their scores are multiplied by the value, 0 without one");
@@ -101,29 +107,40 @@ void PredictorOptions::add_to(CommandLine& line) {
 }
 
 void PredictorOptions::check() const {
+  OptionFaults faults;
+  check(faults);
+  faults.throw_any();
+}
+
+void PredictorOptions::check(OptionFaults& faults) const {
+  faults.require_at_least<Index>(1, "--batch", batch);
+  faults.attempt("--data-memory", [&] { parse_bytes("--data-memory", data_memory); });
+  run.check(faults);
+  if (!cdl.empty()) return;
   if (requests.empty() == data.empty())
-    throw UsageError(requests.empty()
-                         ? "--requests (-r) is missing: give text, or data sets with --data"
-                         : "--requests and --data exclude each other: give one of the two");
-  if (k < 1) throw UsageError(fmt::format("--top {} is out of range: it must be at least 1", k));
-  if (batch < 1)
-    throw UsageError(fmt::format("--batch {} is out of range: it must be at least 1", batch));
-  run.check();
+    faults.fail(requests.empty() ? "--requests (-r) is missing: give text, or data sets with --data"
+                                 : "--requests and --data exclude each other: give one of the two");
+  faults.require_at_least<Index>(1, "--top", k);
+  faults.require_at_least<Index>(0, "--skip-malformed", skip_malformed);
   if (values != "auto" && requests.empty())
-    throw UsageError("--values is for --requests; --data has its own");
+    faults.fail("--values is for --requests; --data has its own");
   if (request_header != "auto" && requests.empty())
-    throw UsageError("--request-header is for --requests; --data has no header line");
+    faults.fail("--request-header is for --requests; --data has no header line");
+  if (filter_header != "auto" && filter.empty())
+    faults.fail("--filter-header is for --filter; give that too, or leave it out");
+  if (!score_format.empty()) faults.attempt("--score-format", [&] { ScoreFormat{score_format}; });
   if (!score_format.empty() && (format == "jsonl" || format == "netcdf"))
-    throw UsageError(fmt::format(
-        "--score-format is for --format text and tsv; {} holds scores in full", format));
+    faults.fail(fmt::format("--score-format is for --format text and tsv; {} holds scores in full",
+                            format));
   if (format == "netcdf" && output == "-")
-    throw UsageError("--output -: NetCDF needs a file; give a name, or --format text");
+    faults.fail("--output -: NetCDF needs a file; give a name, or --format text");
 }
 
 CommandLine predictor_command_line(PredictorOptions& options) {
   CommandLine line("predictor", "recommends the best output units for examples",
                    "predictor -n model.nc -r requests.txt -s recommendations.txt [options]");
   options.add_to(line);
+  line.checks([&options](OptionFaults& faults) { options.check(faults); });
   line.example(
       "predictor -b 256 -d gl -i features_input -o features_output -k 10 -n gl.nc -f ratings.txt "
       "-s recs.txt -r ratings.txt",

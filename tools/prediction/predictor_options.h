@@ -21,6 +21,7 @@ struct PredictorOptions {
   std::string request_format = "automatic";
   std::string request_header = "auto";
   std::string values = "auto";
+  Index skip_malformed = 0;
   std::filesystem::path input_features;
   std::filesystem::path output_features;
   bool trust_index = false;
@@ -29,6 +30,7 @@ struct PredictorOptions {
   Index k = 100;
   std::filesystem::path filter;
   std::string filter_format = "automatic";
+  std::string filter_header = "auto";
   std::string filter_mode = "exclude";
   bool exclude_seen = false;
   std::filesystem::path allow;
@@ -43,6 +45,7 @@ struct PredictorOptions {
   void add_to(CommandLine& line);
   /// Throws UsageError for options that contradict each other.
   void check() const;
+  void check(OptionFaults& faults) const;
 };
 
 CommandLine predictor_command_line(PredictorOptions& options);

@@ -43,6 +43,10 @@ class TextRequests final : public RequestSource {
           "{} of the {} features of the requests are unknown to the model and were left out, first "
           "\"{}\" at {}",
           with_thousands(unknown_), with_thousands(features_), first_unknown_, first_place_));
+    if (text_rows_.malformed() > 0)
+      console.warning(
+          fmt::format("{} malformed lines of the requests were passed over; the first: {}",
+                      text_rows_.malformed(), text_rows_.first_malformed()));
     if (repeated_ > 0)
       console.warning(fmt::format("{} features stood twice in a request; the first one counts",
                                   with_thousands(repeated_)));
@@ -52,7 +56,9 @@ class TextRequests final : public RequestSource {
   static TextOptions options(const TextRequestSettings& settings) {
     TextOptions options;
     options.format = settings.format;
+    options.format_option = "--request-format";
     options.header = settings.header;
+    options.skip_malformed = settings.skip_malformed;
     options.values =
         settings.values == RequestValues::yes ? TextValues::require : TextValues::ignore;
     if (settings.values != RequestValues::automatic) return options;

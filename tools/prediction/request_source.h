@@ -46,6 +46,7 @@ struct TextRequestSettings {
   std::filesystem::path file;
   TextFormat format = TextFormat::automatic;
   HeaderLine header = HeaderLine::automatic;
+  Index skip_malformed = 0;
   RequestValues values = RequestValues::automatic;
   const LabelIndex* features = nullptr;      ///< of the input layer; null: the text has numbers
   const LabelIndex* seen_units = nullptr;    ///< labels of the output units, to tell the seen ones

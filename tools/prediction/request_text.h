@@ -20,6 +20,9 @@ class RequestText {
   bool next(TextRow& row);
   /// file:line of the row read last, or of what is held in memory the file.
   std::string place() const { return held_ ? reader_.name() : reader_.place(); }
+  /// As TextReader's.
+  Index malformed() const { return reader_.malformed(); }
+  const std::string& first_malformed() const { return reader_.first_malformed(); }
 
  private:
   struct Entry {

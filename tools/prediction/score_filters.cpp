@@ -15,13 +15,12 @@
 namespace norn::tools {
 
 FilterTable::FilterTable(const std::filesystem::path& file, const LabelIndex& units,
-                         FilterMode mode, TextFormat format, TextNumbers numbers)
+                         FilterMode mode, TextOptions text, TextNumbers numbers)
     : rows_(mode == FilterMode::scale) {
-  TextOptions options;
-  options.format = format;
-  options.values = mode == FilterMode::scale ? TextValues::optional : TextValues::ignore;
-  options.missing_value = 0.0f;
-  TextReader reader(file, options);
+  text.format_option = "--filter-format";
+  text.values = mode == FilterMode::scale ? TextValues::optional : TextValues::ignore;
+  text.missing_value = 0.0f;
+  TextReader reader(file, text);
   TextRow row;
   while (reader.next(row)) {
     // Of several entries of a row the first stays, here the last of the text.
@@ -47,16 +46,18 @@ FilterTable::FilterTable(const std::filesystem::path& file, const LabelIndex& un
     row_before_.push_back(last_row_[example]);
     last_row_[example] = rows_.rows() - 1;
   }
+  malformed_ = reader.malformed();
+  first_malformed_ = reader.first_malformed();
 }
 
-void FilterTable::append(const std::string& example, SparseRows& rows) const {
+void FilterTable::append(const std::string& example, Index units, SparseRows& rows) const {
   const auto number = examples_.find(example);
   if (!number) return;
   Index row = last_row_[std::size_t(*number)];
   for (; row != kNoRow; row = row_before_[std::size_t(row)]) {
     const std::span<const Column> columns = rows_.columns(row);
     const std::span<const float> values = rows_.values(row);
-    for (std::size_t i = 0; i < columns.size(); ++i)
+    for (std::size_t i = 0; i < columns.size() && Index(columns[i]) < units; ++i)
       rows.add(columns[i], values.empty() ? 1.0f : values[i]);
   }
 }
@@ -66,6 +67,9 @@ void FilterTable::report(Console& console) const {
     console.warning(fmt::format(
         "{} of the {} features of the filter are not in the output feature index: left out",
         with_thousands(unknown_), with_thousands(features_)));
+  if (malformed_ > 0)
+    console.warning(fmt::format("{} malformed lines of the filter were passed over; the first: {}",
+                                malformed_, first_malformed_));
 }
 
 void ScoreFilters::allow(const std::filesystem::path& file, const LabelIndex& units,
@@ -112,13 +116,14 @@ ScoreFilter ScoreFilters::of(const RequestBatch& batch) {
   for (Index r = 0; r < batch.examples(); ++r) {
     const std::string& label = batch.labels[std::size_t(r)];
     if (scales) {
-      table_->append(label, factors_);
+      table_->append(label, units_, factors_);
       factors_.end_row();
     }
     if (!excludes) continue;
-    if (table_ && mode_ == FilterMode::exclude) table_->append(label, excluded_);
+    if (table_ && mode_ == FilterMode::exclude) table_->append(label, units_, excluded_);
     if (batch.seen.rows() > 0)
-      for (Column unit : batch.seen.columns(r)) excluded_.add(unit);
+      for (Column unit : batch.seen.columns(r))
+        if (Index(unit) < units_) excluded_.add(unit);
     excluded_.end_row();
   }
   ScoreFilter filter;

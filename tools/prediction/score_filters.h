@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 /// Which units the predictor leaves out, scales or allows.
@@ -22,11 +23,12 @@ class FilterTable {
   /// Lines `example<TAB>feature[,value]:...`, or of another format; all lines of an example count,
   /// and of several factors of a feature the last. Features that `units` does not hold are dropped
   /// and counted. With FilterMode::scale a feature without a value has the factor 0.
+  /// `text`: its format, header line and malformed lines.
   FilterTable(const std::filesystem::path& file, const LabelIndex& units, FilterMode mode,
-              TextFormat format = TextFormat::automatic, TextNumbers numbers = TextNumbers::units);
-  /// Appends the example's entries to the open row of `rows`, those of the last line first; none
-  /// when the file has no line for it.
-  void append(const std::string& example, SparseRows& rows) const;
+              TextOptions text = {}, TextNumbers numbers = TextNumbers::units);
+  /// Appends the example's entries of the first `units` to the open row of `rows`, those of the
+  /// last line first; none when the file has no line for it.
+  void append(const std::string& example, Index units, SparseRows& rows) const;
   void report(Console& console) const;
 
  private:
@@ -37,6 +39,8 @@ class FilterTable {
   std::vector<Index> row_before_;  // by row: the same example's on an earlier line
   Index features_ = 0;
   Index unknown_ = 0;
+  Index malformed_ = 0;
+  std::string first_malformed_;
 };
 
 /// All filters of a run, put together for each batch.

@@ -2,8 +2,6 @@
 // Options for rate schedules and clipping, and how they change a descriptor.
 #include "tools/training/rate_options.h"
 
-#include "norn/base/error.h"
-
 #include <string>
 #include <vector>
 
@@ -50,20 +48,16 @@ void RateOptions::add_to(CommandLine& line) {
       .default_text = fmt::format("{:g}", TrainingDescriptor().clip_gradient);
 }
 
-void RateOptions::check() const {
-  const auto reject = [](const char* option, double value, const char* expected) {
-    throw UsageError(
-        fmt::format("{} {:g} is out of range: it must be {}", option, value, expected));
-  };
-  if (warm_up && !(*warm_up >= 0.0f)) reject("--warm-up", double(*warm_up), "at least 0");
-  if (interval && *interval < 1) reject("--rate-interval", double(*interval), "at least 1");
-  if (multiplier && !(*multiplier > 0.0f))
-    reject("--rate-multiplier", double(*multiplier), "above 0");
-  if (patience && *patience < 1) reject("--rate-patience", double(*patience), "at least 1");
-  if (minimum && !(*minimum >= 0.0f && *minimum <= 1.0f))
-    reject("--rate-minimum", double(*minimum), "from 0 to 1");
-  if (clip_gradient && !(*clip_gradient >= 0.0f))
-    reject("--clip-gradient", double(*clip_gradient), "at least 0");
+void RateOptions::check(OptionFaults& faults) const {
+  faults.require_at_least(0.0f, "--warm-up", warm_up);
+  faults.require_at_least<Index>(1, "--rate-interval", interval);
+  if (multiplier)
+    faults.require_range(*multiplier > 0.0f, "--rate-multiplier", *multiplier, "above 0");
+  faults.require_at_least<Index>(1, "--rate-patience", patience);
+  if (minimum)
+    faults.require_range(*minimum >= 0.0f && *minimum <= 1.0f, "--rate-minimum", *minimum,
+                         "from 0 to 1");
+  faults.require_at_least(0.0f, "--clip-gradient", clip_gradient);
 }
 
 void RateOptions::apply_to(TrainingDescriptor& training, Console& console) const {

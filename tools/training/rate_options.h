@@ -22,8 +22,8 @@ struct RateOptions {
   std::optional<float> clip_gradient;
 
   void add_to(CommandLine& line);
-  /// Throws UsageError for values that no run can have.
-  void check() const;
+  /// Values that no run can have.
+  void check(OptionFaults& faults) const;
   /// Puts the settings that were given into the descriptor; those that have no effect with its
   /// schedule are warned of.
   void apply_to(TrainingDescriptor& training, Console& console) const;

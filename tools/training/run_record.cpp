@@ -161,6 +161,7 @@ std::string run_record_json(const RunRecord& record) {
   value.set("validation_inputs", list_of(record.validation_inputs));
   value.set("validation_outputs", list_of(record.validation_outputs));
   value.set("validation_sets", list_of(record.validation_sets));
+  value.set("trust_index", record.trust_index.value_or(false));
   value.set("network", JsonValue::verbatim(record.network));
   value.set("plan", record.plan).set("result", record.result);
   return value.text();
@@ -187,6 +188,7 @@ RunRecord read_run_record(const fs::path& file) {
   record.outputs = reader.texts<fs::path>(root, "outputs");
   record.validation_inputs = reader.texts<fs::path>(root, "validation_inputs");
   record.validation_outputs = reader.texts<fs::path>(root, "validation_outputs");
+  if (!root["trust_index"].is_null()) record.trust_index = root["trust_index"].bool_or(false);
   record.sets = read_sets(reader, "sets");
   record.validation_sets = read_sets(reader, "validation_sets");
   if (!root["network"].is_object()) reader.fail("network");

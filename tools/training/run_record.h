@@ -5,6 +5,7 @@
 #include "tools/training/run_events.h"
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,8 @@ struct RunRecord {
   std::vector<std::filesystem::path> outputs;  ///< absolute
   std::vector<std::filesystem::path> validation_inputs;
   std::vector<std::filesystem::path> validation_outputs;
-  std::vector<DataSetRecord> sets;             ///< those trained on
+  std::optional<bool> trust_index;  ///< --trust-index; nothing in records of older versions
+  std::vector<DataSetRecord> sets;  ///< those trained on
   std::vector<DataSetRecord> validation_sets;  ///< of files of their own
   std::string network;                         ///< effective descriptor, JSON
   JsonValue plan;

@@ -38,16 +38,11 @@ bool set_mu1(UpdateRule& rule, float value) {
   return adam != nullptr;
 }
 
-void require_range(const char* option, const std::optional<float>& value, float below) {
-  if (!value || (*value >= 0.0f && *value < below)) return;
-  const std::string limit = std::isinf(below) ? std::string("at least 0")
-                                              : fmt::format("at least 0 and below {:g}", below);
-  throw UsageError(fmt::format("{} {:g} is out of range: it must be {}", option, *value, limit));
-}
-
-void require_positive(const char* option, const std::optional<Index>& value) {
-  if (value && *value < 1)
-    throw UsageError(fmt::format("{} {} is out of range: it must be at least 1", option, *value));
+void require_below(float limit, const char* option, const std::optional<float>& value,
+                   OptionFaults& faults) {
+  if (value)
+    faults.require_range(*value >= 0.0f && *value < limit, option, *value,
+                         fmt::format("at least 0 and below {:g}", limit));
 }
 
 void add_data_options(TrainerOptions& options, CommandLine& line) {
@@ -190,9 +185,9 @@ void TrainerOptions::add_to(CommandLine& line) {
   run.add_to(line);
 }
 
-void TrainerOptions::check_plan() const {
-  const auto only_with = [](bool given, const char* option, bool other, const char* instead) {
-    if (given && !other) throw UsageError(fmt::format("{} {}", option, instead));
+void TrainerOptions::check_plan(OptionFaults& faults) const {
+  const auto only_with = [&](bool given, const char* option, bool other, const char* instead) {
+    if (given && !other) faults.fail(fmt::format("{} {}", option, instead));
   };
   const char* with_plan = "belongs to --plan; give that too, or leave it out";
   only_with(plan_ranks.has_value(), "--ranks", plan,
@@ -201,38 +196,38 @@ void TrainerOptions::check_plan() const {
   only_with(plan_nodes.has_value(), "--nodes", plan, with_plan);
   only_with(!machine.empty(), "--machine", plan, with_plan);
   only_with(plan_format != "table", "--plan-format json", plan, with_plan);
-  only_with(plan_format != "table", "--plan-format json", plans_machine(),
+  const bool elsewhere = !plan || plans_machine();
+  only_with(plan_format != "table", "--plan-format json", elsewhere,
             "is for plans of a machine; give --ranks or --machine too");
-  only_with(plan_nodes.has_value(), "--nodes", plans_machine(),
+  only_with(plan_nodes.has_value(), "--nodes", elsewhere,
             "is for plans of a machine; give --ranks or --machine too");
   for (const auto& [option, value] : {std::pair{"--ranks", plan_ranks}, {"--nodes", plan_nodes}})
-    if (value && (*value < 1 || *value > kMostRanks))
-      throw UsageError(fmt::format("{} {} is out of range: it must be from 1 to {}", option, *value,
-                                   kMostRanks));
-  if (plan_ranks && machine.empty() && run.device == "cpu")
-    throw UsageError(
+    if (value)
+      faults.require_range(*value >= 1 && *value <= kMostRanks, option, *value,
+                           fmt::format("from 1 to {}", kMostRanks));
+  if (plan && plan_ranks && machine.empty() && run.device == "cpu")
+    faults.fail(
         "--ranks with --device cpu needs --machine: without it the plan is for NVIDIA H200; "
         "describe your nodes as configs/machines/cpu_cluster.json does");
 }
 
-void TrainerOptions::check_recipe() const {
+void TrainerOptions::check_recipe(OptionFaults& faults) const {
   if (!recipe.empty() && !cdl.empty())
-    throw UsageError(
-        "--recipe does not go with --cdl, whose file names a network; give one of them");
+    faults.fail("--recipe does not go with --cdl, whose file names a network; give one of them");
   if (!recipe.empty() && !config.empty())
-    throw UsageError(fmt::format(
+    faults.fail(fmt::format(
         "--recipe {} makes the descriptor that --config names: give one of the two; a descriptor "
         "with \"Recipe\": \"{}\" gives what it does not say itself",
         recipe, recipe));
   if (print_recipe && plan)
-    throw UsageError("--print-recipe prints a descriptor and --plan a plan: give one of the two");
+    faults.fail("--print-recipe prints a descriptor and --plan a plan: give one of the two");
   if (validation.refit && last_epoch)
-    throw UsageError(
+    faults.fail(
         "--refit ends after the epoch that validation chooses and --last-epoch after one that is "
         "given: give one of the two");
 }
 
-void TrainerOptions::check_repeat() const {
+void TrainerOptions::check_repeat(OptionFaults& faults) const {
   if (repeat.empty()) return;
   const std::pair<const char*, bool> settings[] = {
       {"--cdl", !cdl.empty()},
@@ -262,17 +257,17 @@ void TrainerOptions::check_repeat() const {
       {"--min-delta", validation.min_delta.has_value()}};
   for (const auto& [option, given] : settings)
     if (given)
-      throw UsageError(fmt::format(
+      faults.fail(fmt::format(
           "{} cannot be given with --repeat, which makes the run again as it was; leave "
           "one of them out",
           option));
 }
 
-void TrainerOptions::check_checkpoint_name() const {
+void TrainerOptions::check_checkpoint_name(OptionFaults& faults) const {
   const std::string name = checkpoint_name.string();
   if (name.empty() || (!name.ends_with('/') && !std::filesystem::is_directory(checkpoint_name)))
     return;
-  throw UsageError(
+  faults.fail(
       fmt::format("--checkpoint-name {} is a folder; checkpoints are NAME.epochN.nc: give a name "
                   "in it, such as "
                   "{}",
@@ -285,42 +280,48 @@ void TrainerOptions::take(const RunRecord& recorded) {
   if (validation.inputs.empty()) validation.inputs = recorded.validation_inputs;
   if (validation.outputs.empty()) validation.outputs = recorded.validation_outputs;
   if (model.empty()) model = recorded.facts.model;
+  if (trust_index && !recorded.trust_index.value_or(true))
+    throw UsageError(
+        "--trust-index cannot be given with --repeat of a run that was made without it; leave it "
+        "out");
+  trust_index = recorded.trust_index.value_or(trust_index);
   if (!run.device_given) run.device = recorded.facts.device;
   if (!run.precision_given) run.precision = recorded.facts.precision;
 }
 
 void TrainerOptions::check() const {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  require_positive("--batch", batch);
-  require_positive("--last-epoch", last_epoch);
-  require_range("--rate", rate, kInfinity);
-  require_range("--lambda", lambda, kInfinity);
-  require_range("--lambda1", lambda1, kInfinity);
-  require_range("--mu", mu, 1.0f);
-  require_range("--mu1", mu1, 1.0f);
-  const auto not_negative = [](const char* option, double value) {
-    if (value < 0)
-      throw UsageError(
-          fmt::format("{} {:g} is out of range: it must be at least 0", option, value));
-  };
-  not_negative("--checkpoint-epochs", double(checkpoint_epochs));
-  not_negative("--checkpoint-minutes", checkpoint_minutes);
-  not_negative("--keep", keep);
-  not_negative("--epochs", double(epochs.value_or(0)));
-  not_negative("--verify", double(verify));
-  schedule.check();
-  validation.check();
-  run.check();
-  check_plan();
-  check_recipe();
+  OptionFaults faults;
+  check(faults);
+  faults.throw_any();
+}
+
+void TrainerOptions::check(OptionFaults& faults) const {
+  faults.require_at_least<Index>(1, "--batch", batch);
+  faults.require_at_least<Index>(1, "--last-epoch", last_epoch);
+  faults.require_at_least<Index>(0, "--epochs", epochs);
+  faults.require_at_least(0.0f, "--rate", rate);
+  faults.require_at_least(0.0f, "--lambda", lambda);
+  faults.require_at_least(0.0f, "--lambda1", lambda1);
+  require_below(1.0f, "--mu", mu, faults);
+  require_below(1.0f, "--mu1", mu1, faults);
+  faults.require_at_least<Index>(0, "--checkpoint-epochs", checkpoint_epochs);
+  faults.require_at_least<double>(0.0, "--checkpoint-minutes", checkpoint_minutes);
+  faults.require_at_least<int>(0, "--keep", keep);
+  faults.require_at_least<Index>(0, "--verify", verify);
+  faults.attempt("--data-memory", [&] { parse_bytes("--data-memory", data_memory); });
+  schedule.check(faults);
+  validation.check(faults);
+  run.check(faults);
+  check_plan(faults);
+  check_recipe(faults);
   if (doctor_format != "table" && !doctor)
-    throw UsageError("--doctor-format json belongs to --doctor; give that too, or leave it out");
+    faults.fail("--doctor-format json belongs to --doctor; give that too, or leave it out");
   if (doctor && plan)
-    throw UsageError("--doctor looks at the machine and --plan at a network: give one of the two");
-  check_repeat();
-  check_checkpoint_name();
+    faults.fail("--doctor looks at the machine and --plan at a network: give one of the two");
+  check_repeat(faults);
+  check_checkpoint_name(faults);
   if (force && !resume.empty())
-    throw UsageError("--force starts anew and --resume goes on: give one of the two");
+    faults.fail("--force starts anew and --resume goes on: give one of the two");
 }
 
 std::filesystem::path TrainerOptions::checkpoint_base() const {
@@ -382,6 +383,7 @@ CommandLine trainer_command_line(TrainerOptions& options) {
   CommandLine line("trainer", "trains a network described in JSON on NetCDF data sets",
                    "trainer -c network.json -i input.nc -o output.nc -n model.nc [options]");
   options.add_to(line);
+  line.checks([&options](OptionFaults& faults) { options.check(faults); });
   line.example("trainer -c configs/quickstart.json -i train.nc -o train.nc -n model.nc",
                "Train with the settings of the descriptor");
   line.example("trainer --cdl train.cdl", "As DSSTNE's encoder, with its command file");

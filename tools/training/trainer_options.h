@@ -70,10 +70,13 @@ struct TrainerOptions {
   void add_to(CommandLine& line);
   /// Throws UsageError for values that no run can have.
   void check() const;
+  /// The same, told by the command line beside what else is wrong with it.
+  void check(OptionFaults& faults) const;
   DataOnGpu data_place() const;
   /// Whether the run's data and origin are to be read for their checksums.
   bool records() const { return !only_shows() && !(run_dir.empty() && repeat.empty()); }
-  /// With --repeat: takes from the record what was not given.
+  /// With --repeat: takes from the record what was not given. Throws UsageError for data that would
+  /// be matched in another way.
   void take(const RunRecord& recorded);
   /// The name that those of checkpoints are made of.
   std::filesystem::path checkpoint_base() const;
@@ -88,10 +91,10 @@ struct TrainerOptions {
   void apply_to(TrainingDescriptor& training, Console& console) const;
 
  private:
-  void check_plan() const;
-  void check_recipe() const;
-  void check_repeat() const;
-  void check_checkpoint_name() const;
+  void check_plan(OptionFaults& faults) const;
+  void check_recipe(OptionFaults& faults) const;
+  void check_repeat(OptionFaults& faults) const;
+  void check_checkpoint_name(OptionFaults& faults) const;
 };
 
 /// "8G", "512M", "1.5T", "1000000": bytes, in powers of 1024. Throws UsageError naming the option.

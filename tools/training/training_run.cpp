@@ -3,6 +3,7 @@
 #include "tools/training/training_run.h"
 
 #include "norn/base/error.h"
+#include "norn/base/files.h"
 #include "norn/base/host.h"
 #include "norn/base/text.h"
 #include "norn/data/contents_checksum.h"
@@ -55,9 +56,14 @@ class TrainingRun {
         console_("trainer", session.rank(), options.run.level()),
         folder_(folder) {}
 
+  // The next step after a divergence: there may be nothing to go on from.
+  std::string way_on() const {
+    const bool can_resume = has_checkpoint_ || path_exists(best_model(options_.model));
+    return can_resume ? "; --resume goes on from the last checkpoint" : "";
+  }
+
   int run() {
     if (!options_.repeat.empty()) {
-      options_.check();
       repeated_ = read_run_record(options_.repeat);
       options_.take(*repeated_);
     }
@@ -318,6 +324,7 @@ class TrainingRun {
     record_.outputs = absolute(options_.outputs);
     record_.validation_inputs = absolute(options_.validation.inputs);
     record_.validation_outputs = absolute(options_.validation.outputs);
+    record_.trust_index = options_.trust_index;
     record_.versions = versions_record();
     record_.network = to_json(network.descriptor());
     if (!repeated_) return;
@@ -376,12 +383,16 @@ class TrainingRun {
     std::signal(SIGPIPE, SIG_IGN);
     begin_record(network, data, start, verification.device);
     folder_.begin(record_, state);
+    has_checkpoint_ = start.resumed;
+    TrainingObserver noting;
+    noting.on_checkpoint = [this](const fs::path&) { has_checkpoint_ = true; };
     TrainingEnd end;
     double seconds = 0.0;
     {
       TrainingReports reports(console_, {epochs, data.examples(), first});
       end = train(network, data, policy, signals_.requested(),
-                  both(reports.observer(), folder_.observer()), state, verification, validation);
+                  both(noting, both(reports.observer(), folder_.observer())), state, verification,
+                  validation);
       seconds = reports.seconds();
     }
     // The best model may be of an earlier epoch than the last.
@@ -436,6 +447,7 @@ class TrainingRun {
   RunFolder& folder_;
   std::int64_t data_memory_ = 0;
   Index weights_ = 0;
+  bool has_checkpoint_ = false;                 // that the run could be resumed from
   std::optional<NetworkDescriptor> validated_;  // of a run that chose the length of the next
   std::int64_t best_epoch_ = 0;
   std::optional<RunRecord> repeated_;  // the run that is made again
@@ -445,7 +457,12 @@ class TrainingRun {
 }  // namespace
 
 int run_training(const TrainerOptions& options, MpiSession& session, RunFolder& folder) {
-  return TrainingRun(options, session, folder).run();
+  TrainingRun run(options, session, folder);
+  try {
+    return run.run();
+  } catch (const DivergenceError& error) {
+    throw DivergenceError(error.what() + run.way_on());
+  }
 }
 
 }  // namespace norn::tools

@@ -16,13 +16,15 @@ constexpr const char* kNone = "none";
 
 // Runs a parser and puts the option's name before what it has to say.
 template <typename Parse>
-void check_with(const char* option, const std::string& text, Parse parse) {
+void check_with(OptionFaults& faults, const char* option, const std::string& text, Parse parse) {
   if (text.empty() || text == kNone) return;
-  try {
-    parse(text);
-  } catch (const UsageError& error) {
-    throw UsageError(fmt::format("{}: {}", option, error.what()));
-  }
+  faults.attempt(option, [&] {
+    try {
+      parse(text);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{}: {}", option, error.what()));
+    }
+  });
 }
 
 }  // namespace
@@ -66,34 +68,30 @@ void ValidationOptions::add_to(CommandLine& line) {
       "the epoch whose model was the best, with the rates that it had; implies --keep-best");
 }
 
-void ValidationOptions::check() const {
-  if (split && !(*split >= 0.0f && *split < 1.0f))
-    throw UsageError(fmt::format(
-        "--validation-split {:g} is out of range: it must be at least 0 and below 1", *split));
+void ValidationOptions::check(OptionFaults& faults) const {
+  if (split)
+    faults.require_range(*split >= 0.0f && *split < 1.0f, "--validation-split", *split,
+                         "at least 0 and below 1");
   if (!inputs.empty() && split && *split > 0.0f)
-    throw UsageError(
+    faults.fail(
         "--validation-split holds back a part of the training data and --validation-input names "
         "data of their own: give one of the two");
   if (inputs.empty() && !outputs.empty())
-    throw UsageError("--validation-output needs --validation-input; give that too");
-  for (const auto& [option, value] :
-       {std::pair{"--validate-every", every}, std::pair{"--patience", patience}})
-    if (value && *value < 1)
-      throw UsageError(fmt::format("{} {} is out of range: it must be at least 1", option, *value));
-  if (min_delta && !(*min_delta >= 0.0f))
-    throw UsageError(
-        fmt::format("--min-delta {:g} is out of range: it must be at least 0", *min_delta));
-  if (stop_from && !(*stop_from >= 0.0f && *stop_from <= 1.0f))
-    throw UsageError(
-        fmt::format("--early-stop-from {:g} is out of range: it must be from 0 to 1", *stop_from));
+    faults.fail("--validation-output needs --validation-input; give that too");
+  faults.require_at_least<Index>(1, "--validate-every", every);
+  faults.require_at_least<Index>(1, "--patience", patience);
+  faults.require_at_least(0.0f, "--min-delta", min_delta);
+  if (stop_from)
+    faults.require_range(*stop_from >= 0.0f && *stop_from <= 1.0f, "--early-stop-from", *stop_from,
+                         "from 0 to 1");
   if (refit && !inputs.empty())
-    throw UsageError(
+    faults.fail(
         "--refit adds what was held back of the training data, and --validation-input names data "
         "that are none of them: the best model is trained on everything already; leave --refit "
         "out");
-  check_with("--metrics-at", metrics_at, parse_metrics_at);
-  check_with("--early-stop", early_stop, parse_watched_metric);
-  if (keep_best != "auto") check_with("--keep-best", keep_best, parse_watched_metric);
+  check_with(faults, "--metrics-at", metrics_at, parse_metrics_at);
+  check_with(faults, "--early-stop", early_stop, parse_watched_metric);
+  if (keep_best != "auto") check_with(faults, "--keep-best", keep_best, parse_watched_metric);
 }
 
 void ValidationOptions::apply_to(ValidationDescriptor& validation, bool refits_later) const {

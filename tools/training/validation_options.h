@@ -29,8 +29,8 @@ struct ValidationOptions {
   bool refit = false;  ///< of the run as a whole
 
   void add_to(CommandLine& line);
-  /// Throws UsageError for values that no run can have.
-  void check() const;
+  /// Values that no run can have.
+  void check(OptionFaults& faults) const;
   /// Puts the settings that were given into the descriptor. A run that trains on everything later
   /// keeps its best model, by whatever metric.
   void apply_to(ValidationDescriptor& validation, bool refits_later) const;
