@@ -16,15 +16,6 @@ struct FixedFormatOfRows {
   static constexpr double limit = 0x1p62 * unit;
 };
 
-/// Factors of the deltas of stored and of absent entries: sparse targets alone have them.
-struct SoftMaxBoost {
-  float one;
-  float zero;
-};
-NORN_HD inline SoftMaxBoost softmax_boost(const SoftMaxCost& rule, const TargetView& target) {
-  return {target.is_sparse ? rule.boost_one : 1.0f, target.is_sparse ? rule.boost_zero : 1.0f};
-}
-
 /// The tau of one loss. `unit` is what a row's target of 1 counts for.
 struct SoftMaxTargetRule {
   float scale = 1.0f;                                     ///< factor of every tau
@@ -57,16 +48,19 @@ inline float softmax_margin(float one_target) {
 
 /// The rule of a cross entropy; nothing for the other losses.
 inline std::optional<SoftMaxTargetRule> softmax_target_rule(const Loss& loss) {
-  if (std::holds_alternative<CrossEntropy>(loss)) return SoftMaxTargetRule{};
-  if (const auto* marginal = std::get_if<ScaledMarginalCrossEntropy>(&loss))
-    return SoftMaxTargetRule{.scale = marginal->one_scale,
-                             .margin = softmax_margin(marginal->one_target),
-                             .uses_values = false};
-  if (const auto* marginal = std::get_if<DataScaledMarginalCrossEntropy>(&loss))
-    return SoftMaxTargetRule{.scale = marginal->one_scale,
-                             .margin = softmax_margin(marginal->one_target),
-                             .divides_boolean = false};
-  return std::nullopt;
+  return std::visit(
+      []<typename L>(const L& l) -> std::optional<SoftMaxTargetRule> {
+        if constexpr (L::is_cross_entropy) {
+          const CrossEntropyTargets targets = l.softmax_targets();
+          return SoftMaxTargetRule{.scale = targets.scale,
+                                   .margin = softmax_margin(targets.one_target),
+                                   .uses_values = targets.uses_values,
+                                   .divides_boolean = targets.divides_boolean};
+        } else {
+          return std::nullopt;
+        }
+      },
+      loss);
 }
 
 }  // namespace norn

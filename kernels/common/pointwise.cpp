@@ -42,21 +42,24 @@ void PointwiseKernels::activate(const Activation& f, MatrixView<float> z_to_y) {
 }
 
 void PointwiseKernels::activate(const Activation& f, const DropoutMask& dropout,
-                                MatrixView<float> z_to_y, MatrixView<float> before_dropout,
-                                MatrixView<Bfloat16> rounded, MatrixView<float> turned) {
+                                MatrixView<float> z_to_y, const ActivationCopies& copies) {
   const auto fits = [&](const auto& m) {
     return m.data == nullptr || (m.rows == z_to_y.rows && m.cols == z_to_y.cols);
   };
-  require(fits(before_dropout) && fits(rounded), "activate: results differ in shape from z");
-  require(turned.data == nullptr || (turned.rows == z_to_y.cols && turned.cols >= z_to_y.rows),
+  require(fits(copies.before_dropout) && fits(copies.rounded) && fits(copies.z),
+          "activate: results differ in shape from z");
+  require(copies.turned.data == nullptr ||
+              (copies.turned.rows == z_to_y.cols && copies.turned.cols >= z_to_y.rows),
           "activate: the turned outputs do not fit those of z");
-  do_activate_layer(f, dropout, z_to_y, before_dropout, rounded, turned);
+  require(copies.z.data == nullptr || slope_from(f) == SlopeFrom::z,
+          "activate: z is kept for slopes that are written in it alone");
+  do_activate_layer(f, dropout, z_to_y, copies);
 }
 
-void PointwiseKernels::multiply_slope(const Activation& f, MatrixView<const float> y,
+void PointwiseKernels::multiply_slope(const Activation& f, MatrixView<const float> x,
                                       MatrixView<float> delta) {
-  require_same_shape(y, delta, "multiply_slope: y and delta differ in shape");
-  do_multiply_slope(f, y, delta);
+  require_same_shape(x, delta, "multiply_slope: x and delta differ in shape");
+  do_multiply_slope(f, x, delta);
 }
 
 void PointwiseKernels::sum_columns(MatrixView<const float> delta, float scale,

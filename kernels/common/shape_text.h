@@ -5,6 +5,7 @@
 #include "norn/kernels/dense.h"
 #include "norn/tensor/views.h"
 
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,13 @@ std::string shape_text(const VectorView<T>& v) {
 }
 inline std::string shape_text(const CsrView& x) {
   return fmt::format("[{} x {}] CSR", x.rows, x.cols);
+}
+
+template <typename View, std::size_t n>
+std::string shape_text(const std::array<View, n>& views) {
+  std::string text;
+  for (const View& view : views) text += (text.empty() ? "" : ", ") + shape_text(view);
+  return text;
 }
 
 /// Throws ShapeError with the operation, what it expects and the shapes that it got, unless they

@@ -18,7 +18,7 @@ void require_rows(std::string_view operation, const UpdateRule& rule, const RowS
   }
   require_fit(fits, operation,
               "w [N x M], steps_done [N] and as many slots [N x M] as the rule has", rows.w,
-              rows.steps_done, rows.slot[0], rows.slot[1]);
+              rows.steps_done, rows.slot);
 }
 
 }  // namespace

@@ -8,15 +8,14 @@
 namespace norn {
 
 void UpdateKernels::update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                           MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
+                           MatrixView<const float> g, SlotViews slot,
                            MatrixView<Bfloat16> rounded) {
   bool fits = g.rows == w.rows && g.cols == w.cols && has_room(w) && has_room(g);
   for (int i = 0; i < slots_of(rule); ++i) {
     const MatrixView<float>& s = slot[std::size_t(i)];
     fits = fits && s.rows == w.rows && s.cols == w.cols && has_room(s);
   }
-  require_fit(fits, "update", "w, g and as many slots as the rule has in one shape", w, g, slot[0],
-              slot[1]);
+  require_fit(fits, "update", "w, g and as many slots as the rule has in one shape", w, g, slot);
   require_fit(rounded.data == nullptr ||
                   (rounded.rows == w.rows && rounded.cols == w.cols && has_room(rounded)),
               "update", "rounded weights none or in the shape of w", w, rounded);
@@ -31,7 +30,7 @@ void UpdateKernels::update_vectors(const UpdateRule& rule, const UpdateStep& ste
     for (int i = 0; i < slots_of(rule); ++i)
       fits = fits && vector.slot[std::size_t(i)].size == vector.w.size;
     require_fit(fits, "update_vectors", "w, g and as many slots as the rule has of one size",
-                vector.w, vector.g, vector.slot[0], vector.slot[1]);
+                vector.w, vector.g, vector.slot);
   }
   do_update_vectors(rule, step, vectors);
 }

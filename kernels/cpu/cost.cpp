@@ -15,8 +15,7 @@ template <typename F, typename L>
 struct UnitJudge {
   F f;
   L loss;
-  float boost_one;
-  float boost_zero;
+  DeltaBoost boost;
 
   /// z becomes factor * delta for target 0; returns the cost.
   double judge_zeros(float factor, float* z, Index n) const {
@@ -54,10 +53,10 @@ struct UnitJudge {
     save_stored(row, first_unit, z, saved);
     double cost = 0;
     if (counts_absent)
-      cost = judge_zeros(row.weight * boost_zero, z, n);
+      cost = judge_zeros(row.weight * boost.zero, z, n);
     else
       std::fill(z, z + n, 0.0f);
-    const float factor = row.weight * boost_one;
+    const float factor = row.weight * boost.one;
     for (Index i = 0; i < row.stored; ++i) {
       const float z_i = saved[std::size_t(i)];
       const float t = loss.stored_target(row.value == nullptr ? 1.0f : row.value[i]);
@@ -104,8 +103,7 @@ void CpuCostKernels::do_delta(const UnitCost& rule, const TargetView& target, In
       [&](const auto& f, const auto& loss) {
         using F = std::remove_cvref_t<decltype(f)>;
         using L = std::remove_cvref_t<decltype(loss)>;
-        const UnitJudge<F, L> judge{f, loss, target.is_sparse ? rule.boost_one : 1.0f,
-                                    target.is_sparse ? rule.boost_zero : 1.0f};
+        const UnitJudge<F, L> judge{f, loss, boost_of(rule, target.is_sparse)};
         return judge_block(executor_, judge, target, first_unit, z_to_delta, rounded);
       },
       rule.activation, rule.loss);

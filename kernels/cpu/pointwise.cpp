@@ -71,22 +71,24 @@ class CpuPointwiseKernels final : public PointwiseKernels {
   }
 
   void do_activate_layer(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
-                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded,
-                         MatrixView<float> turned) override {
+                         const ActivationCopies& copies) override {
     std::visit(
         [&](const auto& function) {
           for_rows(z_to_y.rows, z_to_y.cols, [&](Index r) {
             const auto activation = function;
             float* row = z_to_y.row(r);
             const Index cols = z_to_y.cols;
+            if (copies.z.data != nullptr) std::copy_n(row, cols, copies.z.row(r));
             for (Index c = 0; c < cols; ++c) row[c] = activation.value(row[c]);
-            if (before_dropout.data != nullptr) std::copy_n(row, cols, before_dropout.row(r));
+            if (copies.before_dropout.data != nullptr)
+              std::copy_n(row, cols, copies.before_dropout.row(r));
             if (dropout.drops()) mask_row(dropout, r, cols, row, row);
-            if (rounded.data == nullptr) return;
-            for (Index c = 0; c < cols; ++c) rounded(r, c) = Bfloat16::rounded(row[c]);
+            if (copies.rounded.data == nullptr) return;
+            for (Index c = 0; c < cols; ++c) copies.rounded(r, c) = Bfloat16::rounded(row[c]);
           });
         },
         f);
+    const MatrixView<float> turned = copies.turned;
     if (turned.data == nullptr) return;
     for_rows(turned.rows, turned.cols, [&](Index c) {
       float* row = turned.row(c);
@@ -94,16 +96,16 @@ class CpuPointwiseKernels final : public PointwiseKernels {
     });
   }
 
-  void do_multiply_slope(const Activation& f, MatrixView<const float> y,
+  void do_multiply_slope(const Activation& f, MatrixView<const float> x,
                          MatrixView<float> delta) override {
     std::visit(
         [&](const auto& function) {
           for_rows(delta.rows, delta.cols, [&](Index r) {
             const auto activation = function;
-            const float* output = y.row(r);
+            const float* from = x.row(r);
             float* row = delta.row(r);
             const Index cols = delta.cols;
-            for (Index c = 0; c < cols; ++c) row[c] *= activation.slope(output[c]);
+            for (Index c = 0; c < cols; ++c) row[c] *= activation.slope(from[c]);
           });
         },
         f);

@@ -84,7 +84,7 @@ struct CrossEntropyJudge {
   }
 
   double judge_sparse(const RowTargets& row, float unit, const RowScale& scale,
-                      AbsentEntries absent, SoftMaxBoost boost, Index first_unit, float* z, Index n,
+                      AbsentEntries absent, DeltaBoost boost, Index first_unit, float* z, Index n,
                       std::vector<float>& saved) const {
     save_stored(row, first_unit, z, saved);
     const float factor = float(-scale.coupling) * scale.inverse_total;
@@ -188,7 +188,7 @@ struct JacobianJudge {
   }
 
   double judge_sparse(const RowTargets& row, const RowScale& scale, AbsentEntries absent,
-                      SoftMaxBoost boost, Index first_unit, float* z, Index n,
+                      DeltaBoost boost, Index first_unit, float* z, Index n,
                       std::vector<float>& saved) const {
     const bool counts_absent = absent == AbsentEntries::count_as_zero;
     save_stored(row, first_unit, z, saved);
@@ -311,7 +311,7 @@ void CpuCostKernels::do_softmax_delta(const SoftMaxCost& rule, const TargetView&
                                       MatrixView<float> z, double* cost,
                                       MatrixView<Bfloat16> rounded) {
   const AbsentEntries absent = absent_entries(target);
-  const SoftMaxBoost boost = softmax_boost(rule, target);
+  const DeltaBoost boost = boost_of(rule, target.is_sparse);
   std::vector<double> row_cost(std::size_t(z.rows));
   const auto for_each_row = [&](const auto& judge_row) {
     executor_.for_ranges(

@@ -27,22 +27,25 @@ constexpr std::int64_t kLook = 32;
 template <typename Rule>
 struct RunCopy {
   alignas(64) float w[kReplayRun] = {};
-  alignas(64) float slot[2][kReplayRun] = {};
+  alignas(64) std::array<std::array<float, kReplayRun>, std::size_t(Rule::slots)> slot = {};
 
-  void load(Index count, const float* from_w, const std::array<float*, 2>& from_slot) {
+  void load(Index count, const float* from_w, const SlotRuns<Rule>& from_slot) {
     std::copy_n(from_w, count, w);
-    for (std::size_t s = 0; s < std::size_t(Rule::slots); ++s)
-      std::copy_n(from_slot[s], count, slot[s]);
+    for (std::size_t s = 0; s < slot.size(); ++s) std::copy_n(from_slot[s], count, slot[s].begin());
   }
-  void store(Index count, float* to_w, const std::array<float*, 2>& to_slot) const {
+  void store(Index count, float* to_w, const SlotRuns<Rule>& to_slot) const {
     std::copy_n(w, count, to_w);
-    for (std::size_t s = 0; s < std::size_t(Rule::slots); ++s)
-      std::copy_n(slot[s], count, to_slot[s]);
+    for (std::size_t s = 0; s < slot.size(); ++s) std::copy_n(slot[s].begin(), count, to_slot[s]);
+  }
+  SlotRuns<Rule> slots() {
+    SlotRuns<Rule> at;
+    for (std::size_t s = 0; s < slot.size(); ++s) at[s] = slot[s].data();
+    return at;
   }
   bool has_state() const {
     bool any = false;
-    for (std::size_t s = 0; s < std::size_t(Rule::slots); ++s)
-      for (Index j = 0; j < kReplayRun; ++j) any = any | (slot[s][j] != 0.0f);
+    for (const auto& one : slot)
+      for (Index j = 0; j < kReplayRun; ++j) any = any | (one[std::size_t(j)] != 0.0f);
     return any;
   }
 };
@@ -50,7 +53,7 @@ struct RunCopy {
 /// Puts `count` <= kReplayRun weights through steps [from, to) without gradient.
 template <typename Rule>
 void replay(const Rule& rule, const StepTable& table, std::int64_t from, std::int64_t to,
-            Index count, float* w, const std::array<float*, 2>& slot) {
+            Index count, float* w, const SlotRuns<Rule>& slot) {
   const bool regularised = table.schedule.l1 != 0.0f || table.schedule.l2 != 0.0f;
   if (from >= to || (Rule::rests_without_gradient && !regularised)) return;
   alignas(64) static constexpr float kNoGradient[kReplayRun] = {};
@@ -59,7 +62,7 @@ void replay(const Rule& rule, const StepTable& table, std::int64_t from, std::in
   for (std::int64_t t = from; t < to; ++t) {
     const bool look = !regularised && Rule::idles_alike && (t - from) % kLook == kLook - 1;
     if (look) before = run;
-    step_run(rule, table.at(t), kReplayRun, run.w, kNoGradient, run.slot[0], run.slot[1]);
+    step_run(rule, table.at(t), kReplayRun, run.w, kNoGradient, run.slots());
     // A row that no batch has touched yet comes to rest here.
     if (!regularised && t == from && !run.has_state()) break;
     // The bits are what must have stopped changing.
@@ -69,19 +72,13 @@ void replay(const Rule& rule, const StepTable& table, std::int64_t from, std::in
   run.store(count, w, slot);
 }
 
-std::array<float*, 2> slots_at(const RowState& rows, int slots, Index row, Index column) {
-  std::array<float*, 2> at{nullptr, nullptr};
-  for (std::size_t s = 0; s < std::size_t(slots); ++s) at[s] = rows.slot[s].row(row) + column;
-  return at;
-}
-
 /// Puts weights [first, first + count) of a row through the steps that it missed.
 template <typename Rule>
 void replay_row(const Rule& rule, const StepTable& table, std::int64_t from, std::int64_t to,
                 const RowState& rows, Index row, Index first, Index count) {
   for (Index j = first; j < first + count; j += kReplayRun)
     replay(rule, table, from, to, std::min(kReplayRun, first + count - j), rows.w.row(row) + j,
-           slots_at(rows, Rule::slots, row, j));
+           slots_at<Rule>(rows.slot, row, j));
 }
 
 /// Fetches a run of a row and its state for writing. Inlined by force: gcc 12 drops calls of a
@@ -123,8 +120,8 @@ struct TouchedRows {
         float g[kRowRun];
         unit_gradient(xt, t, delta, scale, first, count, g);
         replay_row(rule, table, done, step, rows, row, first, count);
-        const std::array<float*, 2> slot = slots_at(rows, Rule::slots, row, first);
-        step_run(rule, table.at(step), count, rows.w.row(row) + first, g, slot[0], slot[1]);
+        step_run(rule, table.at(step), count, rows.w.row(row) + first, g,
+                 slots_at<Rule>(rows.slot, row, first));
       }
     }
   }
@@ -136,7 +133,7 @@ void update_touched_rows(Executor& executor, StepTables& tables, const UpdateRul
                          const UpdateSchedule& schedule, std::int64_t step,
                          const TransposedBatch& xt, MatrixView<const float> delta, float scale,
                          const RowState& rows) {
-  const std::shared_ptr<const StepTable> table = tables.up_to(schedule, step);
+  const std::shared_ptr<const StepTable> table = tables.up_to(rule, schedule, step);
   // Reading and writing a row and its state takes as long as adding a few examples.
   const Index unit_cost = 4 * (1 + slots_of(rule));
   std::visit(
@@ -152,7 +149,7 @@ void update_touched_rows(Executor& executor, StepTables& tables, const UpdateRul
 void catch_up_rows(Executor& executor, StepTables& tables, const UpdateRule& rule,
                    const UpdateSchedule& schedule, std::int64_t step, const Column* listed,
                    Index count, const RowState& rows) {
-  const std::shared_ptr<const StepTable> table = tables.up_to(schedule, step);
+  const std::shared_ptr<const StepTable> table = tables.up_to(rule, schedule, step);
   const Index chunk = std::max<Index>(1, 16384 / std::max<Index>(1, rows.w.cols));
   executor.for_ranges(count, chunk, [&](Index begin, Index end, int) {
     std::visit(

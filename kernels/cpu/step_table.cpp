@@ -14,18 +14,21 @@ constexpr std::size_t kSchedules = 16;  // layers rarely have schedules of their
 
 }  // namespace
 
-std::shared_ptr<const StepTable> StepTables::up_to(const UpdateSchedule& schedule,
+std::shared_ptr<const StepTable> StepTables::up_to(const UpdateRule& rule,
+                                                   const UpdateSchedule& schedule,
                                                    std::int64_t step) {
   const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(tables_.begin(), tables_.end(),
-                                  [&](const auto& table) { return table->schedule == schedule; });
+  const auto found = std::find_if(tables_.begin(), tables_.end(), [&](const auto& table) {
+    return table->rule == rule && table->schedule == schedule;
+  });
   const std::int64_t first = std::max<std::int64_t>(0, step - kBack);
   if (found != tables_.end() && (*found)->first <= first && step < (*found)->end()) return *found;
 
   auto table = std::make_shared<StepTable>();
+  table->rule = rule;
   table->schedule = schedule;
   table->first = first;
-  const StepTable none{schedule, 0, {}};
+  const StepTable none{rule, schedule, 0, {}};
   const StepTable& known = found != tables_.end() ? **found : none;
   table->settings.reserve(std::size_t(step + kAhead - first));
   for (std::int64_t t = first; t < step + kAhead; ++t) table->settings.push_back(known.at(t));

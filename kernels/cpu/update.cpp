@@ -56,15 +56,13 @@ class CpuUpdate final : public UpdateKernels {
 
  private:
   void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
-                 MatrixView<Bfloat16> rounded) override {
+                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> rounded) override {
     std::visit(
         [&](const auto& r) {
-          constexpr int kSlots = std::remove_cvref_t<decltype(r)>::slots;
+          using Rule = std::remove_cvref_t<decltype(r)>;
           for_each_run(executor_, w.rows, w.cols, [&](Index row, Index first, Index count) {
-            float* s0 = kSlots > 0 ? slot[0].row(row) + first : nullptr;
-            float* s1 = kSlots > 1 ? slot[1].row(row) + first : nullptr;
-            step_run(r, step, count, w.row(row) + first, g.row(row) + first, s0, s1);
+            step_run(r, step, count, w.row(row) + first, g.row(row) + first,
+                     slots_at<Rule>(slot, row, first));
             if (rounded.data != nullptr)
               for (Index c = first; c < first + count; ++c)
                 rounded(row, c) = Bfloat16::rounded(w(row, c));
@@ -78,10 +76,9 @@ class CpuUpdate final : public UpdateKernels {
     for (const VectorUpdate& vector : vectors) {
       const Index n = vector.w.size;
       if (n == 0) continue;
-      do_update(rule, step, {vector.w.data, 1, n, n}, {vector.g.data, 1, n, n},
-                {MatrixView<float>{vector.slot[0].data, 1, n, n},
-                 MatrixView<float>{vector.slot[1].data, 1, n, n}},
-                {});
+      SlotViews slots;
+      for (std::size_t s = 0; s < slots.size(); ++s) slots[s] = {vector.slot[s].data, 1, n, n};
+      do_update(rule, step, {vector.w.data, 1, n, n}, {vector.g.data, 1, n, n}, slots, {});
     }
   }
 

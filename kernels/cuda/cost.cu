@@ -5,22 +5,12 @@
 #include "kernels/cuda/families.h"
 #include "norn/kernels/cost.h"
 
-#include <concepts>
-
 namespace norn::cuda {
 namespace {
 
-template <typename L>
-constexpr bool kIsMarginal =
-    std::same_as<L, ScaledMarginalCrossEntropy> || std::same_as<L, DataScaledMarginalCrossEntropy>;
-
 /// Pairs that get kernels of their own; the others are chosen element by element.
 template <typename F, typename L>
-constexpr bool kIsFrequent = (std::same_as<F, Sigmoid> || std::same_as<F, Linear> ||
-                              std::same_as<F, Relu> ||
-                              std::same_as<F, Tanh>)&&(std::same_as<L, CrossEntropy> ||
-                                                       std::same_as<L, SquaredError> ||
-                                                       kIsMarginal<L>);
+constexpr bool kIsFrequent = F::has_cost_kernels&& L::has_cost_kernels;
 
 /// One activation judged by one loss.
 template <typename F, typename L>
@@ -41,15 +31,20 @@ __device__ auto visit_on_device(const Variant& variant, const Body& body) {
   return body(*std::get_if<I>(&variant));
 }
 
-/// Out of line: 63 pairs, once.
+/// Out of line: all these pairs, once.
 __device__ __noinline__ ElementCost<float> cost_of_any(const Activation& f, const Loss& loss,
                                                        float z, float t) {
   return visit_on_device(loss, [&](const auto& l) {
-    return visit_on_device(f, [&](const auto& a) { return element_cost(a, l, z, t); });
+    return visit_on_device(f, [&]<typename F>(const F& a) -> ElementCost<float> {
+      if constexpr (F::slope_from == SlopeFrom::y)
+        return element_cost(a, l, z, t);
+      else
+        return {};  // AnyLoss judges these
+    });
   });
 }
 
-/// Any activation judged by any loss.
+/// Any activation whose slope is written in y, judged by any loss.
 struct AnyCost {
   Activation f;
   Loss loss;
@@ -61,13 +56,32 @@ struct AnyCost {
   }
 };
 
+template <typename F>
+__device__ __noinline__ ElementCost<float> cost_by_any(const F& f, const Loss& loss, float z,
+                                                       float t) {
+  return visit_on_device(loss, [&](const auto& l) { return element_cost(f, l, z, t); });
+}
+
+/// One activation judged by any loss: functions whose slope is written in z are long, and would
+/// cost the others of AnyCost registers.
+template <typename F>
+struct AnyLoss {
+  F f;
+  Loss loss;
+  __device__ ElementCost<float> operator()(float z, float t) const {
+    return cost_by_any(f, loss, z, t);
+  }
+  __device__ float stored_target(float value) const {
+    return visit_on_device(loss, [&](const auto& l) { return l.stored_target(value); });
+  }
+};
+
 template <typename Cost>
 struct UnitJudge {
   static constexpr bool kWrites = true;
   static constexpr bool kJudgesAbsent = true;
   Cost cost;
-  float boost_one;
-  float boost_zero;
+  DeltaBoost boost;
 
   struct Row {
     float factor_one;
@@ -76,7 +90,7 @@ struct UnitJudge {
   };
   __device__ Row row(const TargetView& target, Index r) const {
     const float weight = target.weight.empty() ? 1.0f : target.weight[r];
-    return {weight * boost_one, weight * boost_zero, double(weight)};
+    return {weight * boost.one, weight * boost.zero, double(weight)};
   }
   __device__ ElementCost<float> absent(const Row& row, float z) const {
     const ElementCost<float> e = cost(z, 0.0f);
@@ -121,15 +135,16 @@ void CudaCostKernels::do_delta(const UnitCost& rule, const TargetView& target, I
       [&](const auto& f, const auto& loss) {
         using F = std::remove_cvref_t<decltype(f)>;
         using L = std::remove_cvref_t<decltype(loss)>;
-        const float boost_one = target.is_sparse ? rule.boost_one : 1.0f;
-        const float boost_zero = target.is_sparse ? rule.boost_zero : 1.0f;
+        const DeltaBoost boost = boost_of(rule, target.is_sparse);
         const auto judge = [&](const auto& element) {
           using Cost = std::remove_cvref_t<decltype(element)>;
-          judge_pieces(stream_, UnitJudge<Cost>{element, boost_one, boost_zero}, target, first_unit,
-                       z, rounded, partial);
+          judge_pieces(stream_, UnitJudge<Cost>{element, boost}, target, first_unit, z, rounded,
+                       partial);
         };
         if constexpr (kIsFrequent<F, L>)
           judge(PairCost<F, L>{f, loss});
+        else if constexpr (F::slope_from == SlopeFrom::z)
+          judge(AnyLoss<F>{f, rule.loss});
         else
           judge(AnyCost{rule.activation, rule.loss});
       },

@@ -60,7 +60,7 @@ struct CrossEntropyJudge {
     const RowScale scale = RowScale::of(rows, r);
     const double coupling = double(rows.coupling[r]) * kFixedUnit;
     const float factor = float(-coupling) * scale.inverse_total;
-    const SoftMaxBoost boost = softmax_boost(cost, target);
+    const DeltaBoost boost = boost_of(cost, target.is_sparse);
     return {scale,
             factor,
             boost.zero * factor,
@@ -123,13 +123,13 @@ struct JacobianJudge {
     RowScale scale;
     float coupling;
     float weight;
-    SoftMaxBoost boost;
+    DeltaBoost boost;
     double cost_factor;
   };
   __device__ Row row(const TargetView& target, Index r) const {
     const float weight = target.weight.empty() ? 1.0f : target.weight[r];
     return {RowScale::of(rows, r), float(double(rows.coupling[r]) * kFixedUnit), weight,
-            softmax_boost(rule, target), double(weight)};
+            boost_of(rule, target.is_sparse), double(weight)};
   }
   __device__ ElementCost<float> dense(const Row& row, float z, float t) const {
     const float y = row.scale.probability(z);
@@ -314,10 +314,7 @@ void visit_other(const Loss& loss, const Body& body) {
   std::visit(
       [&](const auto& l) {
         using L = std::remove_cvref_t<decltype(l)>;
-        if constexpr (!std::is_same_v<L, CrossEntropy> &&
-                      !std::is_same_v<L, ScaledMarginalCrossEntropy> &&
-                      !std::is_same_v<L, DataScaledMarginalCrossEntropy>)
-          body(l);
+        if constexpr (!L::is_cross_entropy) body(l);
       },
       loss);
 }

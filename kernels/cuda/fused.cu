@@ -47,8 +47,8 @@ class CudaFused final : public FusedKernels {
   void begin_totals() override { output_scratch_.pending.clear(); }
   void add_totals() override { cuda::add_totals(stream_, output_scratch_); }
   bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta, DenseOperand x,
-              float scale, MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
-              MatrixView<Bfloat16> rounded, Index block) override {
+              float scale, MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> rounded,
+              Index block) override {
     if (stream_.precision != Precision::bf16)
       return update_in_product(rule, step, delta, x, scale, w, block);
     // The tiles of our own kernel do not know of each other, whatever blocks they are of.

@@ -190,7 +190,7 @@ bool output_delta_float(const Stream& stream, OutputScratch& scratch, const Outp
   const Index row_tiles = (block.x.values.rows + kTile - 1) / kTile;
   const TargetSource targets = find_targets(stream, scratch, block);
   const TileTotals totals = totals_of(stream, scratch, block, row_tiles, targets.tiles);
-  const SoftMaxBoost boost = boost_of(block.rule);
+  const DeltaBoost boost = boost_of(block);
   std::visit(
       [&](const auto& j) {
         using Judge = std::remove_cvref_t<decltype(j)>;

@@ -8,6 +8,8 @@
 #include "kernels/cuda/tile_product.cuh"
 #include "kernels/cuda/weight_ring.cuh"
 
+#include <algorithm>
+
 #include <cuda_bf16.h>
 
 namespace norn::cuda {
@@ -37,7 +39,7 @@ template <class Rule>
 struct UpdateTask {
   TileOperands operands;
   WeightMaps maps;
-  MatrixView<float> weights[3];
+  MatrixView<float> weights[1 + kMostSlots];  ///< and their state
   MatrixView<Bfloat16> rounded;
   float scale;
   UpdateStep step;
@@ -69,6 +71,7 @@ using RingOf = typename Room<Tile, Rule>::Ring;
 template <typename T>
 class LaneRows {
  public:
+  LaneRows() = default;
   __device__ LaneRows(const MatrixView<T>& m, TilePlace place)
       : first_(reinterpret_cast<char*>(m.row(place.row) + place.col + 4 * int(threadIdx.x % 32))),
         stride_(int(m.stride) * int(sizeof(T))) {}
@@ -95,21 +98,22 @@ class WarpUpdate {
                   ? int(min(task.weights[0].rows - place.row, Index(Tile::kRows)))
                   : 0),
         w_(task.weights[0], place),
-        slot0_(task.weights[Rule::slots > 0 ? 1 : 0], place),
-        slot1_(task.weights[Rule::slots > 1 ? 2 : 0], place),
-        rounded_(task.rounded, place) {}
+        rounded_(task.rounded, place) {
+#pragma unroll
+    for (int s = 0; s < Rule::slots; ++s) slot_[s] = LaneRows<float>(task.weights[1 + s], place);
+  }
 
   /// Two rows of the ring's next batch, which is the tile's `batch`-th.
   __device__ void apply(int batch, Ring& ring, const float* slab) const {
     const int first = 2 * (int(threadIdx.x / 32) % 4);
     const float* gradients = slab + (batch % 4 * kBatchRows + first) * kSlabStride;
-    float w[8], g[8], s0[8] = {}, s1[8] = {};
+    float w[8], g[8], state[kHeldSlots<Rule>][8] = {};
     ring.wait();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       unpack(ring.read(0, first + i), w + 4 * i);
-      if constexpr (Rule::slots > 0) unpack(ring.read(1, first + i), s0 + 4 * i);
-      if constexpr (Rule::slots > 1) unpack(ring.read(2, first + i), s1 + 4 * i);
+#pragma unroll
+      for (int s = 0; s < Rule::slots; ++s) unpack(ring.read(1 + s, first + i), state[s] + 4 * i);
       unpack(reinterpret_cast<const float4*>(gradients + i * kSlabStride)[threadIdx.x % 32],
              g + 4 * i);
     }
@@ -117,10 +121,9 @@ class WarpUpdate {
 #pragma unroll
     for (int i = 0; i < 8; ++i) g[i] *= task_.scale;
     clip_some(task_.step, g);
-    step_some(task_.rule, task_.step, w, g, s0, s1);
+    step_some(task_.rule, task_.step, w, g, state);
 #pragma unroll
-    for (int i = 0; i < 2; ++i)
-      store(batch_row(batch) + first + i, w + 4 * i, s0 + 4 * i, s1 + 4 * i);
+    for (int i = 0; i < 2; ++i) store(batch_row(batch) + first + i, 4 * i, w, state);
   }
 
  private:
@@ -133,11 +136,14 @@ class WarpUpdate {
   static __device__ float4 packed(const float* x) {
     return {x[0], x[1], x[2], x[3]};
   }
-  __device__ void store(int row, const float* w, const float* s0, const float* s1) const {
+  /// Elements [from, from + 4) of each.
+  __device__ void store(int row, int from, const float (&weights)[8],
+                        const float (&state)[kHeldSlots<Rule>][8]) const {
     if (row >= rows_) return;
+    const float* w = weights + from;
     w_.store(row, packed(w));
-    if constexpr (Rule::slots > 0) slot0_.store(row, packed(s0));
-    if constexpr (Rule::slots > 1) slot1_.store(row, packed(s1));
+#pragma unroll
+    for (int s = 0; s < Rule::slots; ++s) slot_[s].store(row, packed(state[s] + from));
     if (task_.rounded.data == nullptr) return;
     const __nv_bfloat162 low = __floats2bfloat162_rn(w[0], w[1]);
     const __nv_bfloat162 high = __floats2bfloat162_rn(w[2], w[3]);
@@ -148,8 +154,7 @@ class WarpUpdate {
   const UpdateTask<Rule>& task_;
   int rows_;  ///< of the tile that are inside the matrix where this lane's columns are
   LaneRows<float> w_;
-  LaneRows<float> slot0_;
-  LaneRows<float> slot1_;
+  LaneRows<float> slot_[kHeldSlots<Rule>];
   LaneRows<Bfloat16> rounded_;
 };
 
@@ -313,8 +318,7 @@ bool launch(const Stream& stream, UpdateTask<Rule> task) {
 
 bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateStep& step,
                      MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x, float scale,
-                     MatrixView<float> w, std::array<MatrixView<float>, 2> slot,
-                     MatrixView<Bfloat16> rounded) {
+                     MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> rounded) {
   if (w.cols < kSmallest || x.rows < kSmallest) return false;  // any units: a rank may own few
   if (!can_map(delta) || !can_map(x)) return false;
   TileOperands operands;
@@ -323,8 +327,10 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
   operands.steps = int((x.rows + kTileDepth - 1) / kTileDepth);
   return std::visit(
       [&](const auto& r) {
-        return launch(stream, UpdateTask<std::remove_cvref_t<decltype(r)>>{
-                                  operands, {}, {w, slot[0], slot[1]}, rounded, scale, step, r});
+        UpdateTask<std::remove_cvref_t<decltype(r)>> task{operands, {},   {w}, rounded,
+                                                          scale,    step, r};
+        std::ranges::copy(slot, task.weights + 1);
+        return launch(stream, task);
       },
       rule);
 }

@@ -72,9 +72,9 @@ inline std::optional<UnitJudge> judge_of(const OutputBlock& block) {
   return std::visit([](const auto& rule) { return unit_judge(rule); }, block.rule);
 }
 
-/// Those that deltas are multiplied by.
-inline SoftMaxBoost boost_of(const std::variant<UnitCost, SoftMaxCost>& rule) {
-  return std::visit([](const auto& r) { return SoftMaxBoost{r.boost_one, r.boost_zero}; }, rule);
+inline DeltaBoost boost_of(const OutputBlock& block) {
+  return std::visit([&](const auto& rule) { return boost_of(rule, block.target.is_sparse); },
+                    block.rule);
 }
 
 /// One warpgroup's tile. Each thread has the sums that multiply_add_64x128x16 says.

@@ -93,7 +93,7 @@ struct ActivateWork {
 
 constexpr int kActivatedRows = 4;  // of a thread at a time
 
-/// Bytes an element: 8, and 4 and 2 for the other results.
+/// Bytes an element: 8, and 4, 2 and 4 for the copies.
 template <typename Function>
 struct ActivateLayerWork {
   Function f;
@@ -101,6 +101,7 @@ struct ActivateLayerWork {
   MatrixView<float> y;
   MatrixView<float> before_dropout;
   MatrixView<Bfloat16> rounded;
+  MatrixView<float> z;  // of those whose slope is written in it
   template <int n>
   __device__ Pack<float, n> load(Index r, Index c) const {
     return cuda::load<n>(y.row(r) + c);
@@ -108,6 +109,8 @@ struct ActivateLayerWork {
   template <int n>
   __device__ Pack<float, n> finish(Index r, Index c, Pack<float, n> x,
                                    const UnitChances<n>& chance) const {
+    if constexpr (Function::slope_from == SlopeFrom::z)
+      if (z.data != nullptr) store<n>(z.row(r) + c, x);
 #pragma unroll
     for (int i = 0; i < n; ++i) x.value[i] = f.value(x.value[i]);
     if (before_dropout.data != nullptr) store<n>(before_dropout.row(r) + c, x);
@@ -171,14 +174,14 @@ __global__ void __launch_bounds__(kElementThreads)
 template <typename Function>
 struct SlopeWork {
   Function f;
-  MatrixView<const float> y;
+  MatrixView<const float> x;
   MatrixView<float> delta;
   template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    const Pack<float, n> output = load<n, kStep>(y.row(r) + c);
+    const Pack<float, n> from = load<n, kStep>(x.row(r) + c);
     Pack<float, n> d = load<n, kStep>(delta.row(r) + c);
 #pragma unroll
-    for (int i = 0; i < n; ++i) d.value[i] *= f.slope(output.value[i]);
+    for (int i = 0; i < n; ++i) d.value[i] *= f.slope(from.value[i]);
     store<n, kStep>(delta.row(r) + c, d);
   }
 };
@@ -368,13 +371,14 @@ class CudaPointwise final : public PointwiseKernels {
         f);
   }
   void do_activate_layer(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
-                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded,
-                         MatrixView<float> turned) override {
+                         const ActivationCopies& copies) override {
+    const MatrixView<float> turned = copies.turned;
     if (z_to_y.empty()) return turn(stream_, z_to_y, turned);
     const DropoutMask mask = dropout.drops() ? dropout : DropoutMask{};
     const Launch l = unit_launch<kActivatedRows>(stream_, mask, z_to_y.rows, z_to_y.cols);
     const bool packed = mask.first_unit % 4 == 0 && is_packable<4>(z_to_y) &&
-                        is_packable<4>(before_dropout) && is_packable<4>(rounded);
+                        is_packable<4>(copies.before_dropout) && is_packable<4>(copies.rounded) &&
+                        is_packable<4>(copies.z);
     const bool turns = !turned.empty() && packed && is_packable<4>(turned);
     const Launch tiles{dim3(blocks_for(z_to_y.cols, kSide, z_to_y.cols),
                             blocks_for(turned.cols, kSide, kMaximumTiles)),
@@ -382,7 +386,7 @@ class CudaPointwise final : public PointwiseKernels {
     std::visit(
         [&](const auto& function) {
           using Work = ActivateLayerWork<std::remove_cvref_t<decltype(function)>>;
-          const Work work{function, mask, z_to_y, before_dropout, rounded};
+          const Work work{function, mask, z_to_y, copies.before_dropout, copies.rounded, copies.z};
           if (turns)
             activate_and_turn_kernel<<<tiles.grid, tiles.block, 0, stream_.stream>>>(work, turned);
           else if (packed)
@@ -394,14 +398,14 @@ class CudaPointwise final : public PointwiseKernels {
     check_launch("activate_layer");
     if (!turns) turn(stream_, z_to_y, turned);
   }
-  void do_multiply_slope(const Activation& f, MatrixView<const float> y,
+  void do_multiply_slope(const Activation& f, MatrixView<const float> x,
                          MatrixView<float> delta) override {
     std::visit(
         [&](const auto& function) {
           using Function = std::remove_cvref_t<decltype(function)>;
           if constexpr (!std::is_same_v<Function, Linear>)
-            run_elements<4>(stream_, "multiply_slope", elements_of<4>(delta, y),
-                            SlopeWork<Function>{function, y, delta});
+            run_elements<4>(stream_, "multiply_slope", elements_of<4>(delta, x),
+                            SlopeWork<Function>{function, x, delta});
         },
         f);
   }

@@ -44,15 +44,9 @@ class QuickMaths {
   bool exact = true;  ///< whether all results so far have the operators' bits
 };
 
-/// One step of weight w with gradient g. The slots that the rule does not have stay as they are.
-template <class Rule, class Maths = RuleMaths>
-__device__ __forceinline__ void step_one(const Rule& rule, const UpdateStep& step, float& w,
-                                         float g, float& s0, float& s1, Maths&& maths = {}) {
-  float slots[2] = {s0, s1};
-  rule.step(w, g, slots, step, maths);
-  if constexpr (Rule::slots > 0) s0 = slots[0];
-  if constexpr (Rule::slots > 1) s1 = slots[1];
-}
+/// Arrays that hold the state of some weights, one at least: there are none of size 0.
+template <class Rule>
+inline constexpr int kHeldSlots = Rule::slots > 0 ? Rule::slots : 1;
 
 /// Holds gradients within the step's clip, where it has one: a branch that all threads take alike.
 template <int n>
@@ -63,29 +57,43 @@ __device__ __forceinline__ void clip_some(const UpdateStep& step, float (&g)[n])
   }
 }
 
+/// One step of weight i of those whose state is `state`: an array for each of the slots.
+template <int n, class Rule, int kHeld, class Maths = RuleMaths>
+__device__ __forceinline__ void step_one(const Rule& rule, const UpdateStep& step, float& w,
+                                         float g, float (&state)[kHeld][n], int i,
+                                         Maths&& maths = {}) {
+  static_assert(kHeld == kHeldSlots<Rule>);
+  float slots[kHeld];
+#pragma unroll
+  for (int s = 0; s < kHeld; ++s) slots[s] = state[s][i];
+  rule.step(w, g, slots, step, maths);
+#pragma unroll
+  for (int s = 0; s < Rule::slots; ++s) state[s][i] = slots[s];
+}
+
 /// One step of n weights, with the bits of n times step_one().
-template <int n, class Rule>
+template <int n, class Rule, int kHeld>
 __device__ __forceinline__ void step_some(const Rule& rule, const UpdateStep& step, float (&w)[n],
-                                          const float (&g)[n], float (&s0)[n], float (&s1)[n]) {
+                                          const float (&g)[n], float (&state)[kHeld][n]) {
   QuickMaths maths;
-  float weight[n], first[n], second[n];
+  float weight[n], next[kHeld][n];
 #pragma unroll
   for (int i = 0; i < n; ++i) {
     weight[i] = w[i];
-    first[i] = s0[i];
-    second[i] = s1[i];
-    step_one(rule, step, weight[i], g[i], first[i], second[i], maths);
+#pragma unroll
+    for (int s = 0; s < kHeld; ++s) next[s][i] = state[s][i];
+    step_one(rule, step, weight[i], g[i], next, i, maths);
   }
   if (__builtin_expect(maths.exact, 1)) {
 #pragma unroll
     for (int i = 0; i < n; ++i) {
       w[i] = weight[i];
-      s0[i] = first[i];
-      s1[i] = second[i];
+#pragma unroll
+      for (int s = 0; s < Rule::slots; ++s) state[s][i] = next[s][i];
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < n; ++i) step_one(rule, step, w[i], g[i], s0[i], s1[i]);
+    for (int i = 0; i < n; ++i) step_one(rule, step, w[i], g[i], state, i);
   }
 }
 

@@ -32,22 +32,24 @@ struct Replay {
   StepSettings settings;
   bool regularised;
   std::int64_t step;
-  MatrixView<float> w, slot0, slot1;
+  MatrixView<float> w;
+  SlotMatrices<Rule> slot;
   const std::int64_t* steps_done;
 };
 
 template <int kWidth, class Rule>
 __device__ void replay_row(const Replay<kWidth, Rule>& missed, Index row, std::int64_t done,
                            LaneColumn at) {
-  Weights<kWidth> weights = {};
+  Weights<kWidth, Rule> weights = {};
   weights.w = load_lane<kWidth>(missed.w.row(row) + at.column);
-  if constexpr (Rule::slots > 0) weights.s0 = load_lane<kWidth>(missed.slot0.row(row) + at.column);
-  if constexpr (Rule::slots > 1) weights.s1 = load_lane<kWidth>(missed.slot1.row(row) + at.column);
+  weights.load_state(
+      [&](int s) { return load_lane<kWidth>(missed.slot.of[s].row(row) + at.column); });
   replay(missed.rule, missed.settings, missed.regularised, done, missed.step, weights);
   if (!at.active) return;
   store_lane<kWidth>(missed.w.row(row) + at.column, weights.w);
-  if constexpr (Rule::slots > 0) store_lane<kWidth>(missed.slot0.row(row) + at.column, weights.s0);
-  if constexpr (Rule::slots > 1) store_lane<kWidth>(missed.slot1.row(row) + at.column, weights.s1);
+  weights.store_state([&](int s, const Lane<kWidth>& lane) {
+    store_lane<kWidth>(missed.slot.of[s].row(row) + at.column, lane);
+  });
 }
 
 /// Rows of the list that a warp looks at together, one a lane: most need nothing.
@@ -113,7 +115,7 @@ void launch_replay(const Stream& stream, const RowsToVisit& list, const Rule& ru
   const unsigned blocks = blocks_for(turns, kRowWarps, 16 * Index(stream.multiprocessors));
   replay_rows<kWidth, Rule><<<blocks, kRowWarps * kWarp, 0, stream.stream>>>(
       list, slices,
-      {rule, settings, settings.regularised(), step, rows.w, rows.slot[0], rows.slot[1],
+      {rule, settings, settings.regularised(), step, rows.w, SlotMatrices<Rule>(rows.slot),
        rows.steps_done.data});
   check_launch("replay_rows");
 }
@@ -124,8 +126,7 @@ void replay_with(const Stream& stream, SparseWorkspace& workspace, const Rule& r
                  const RowState& rows) {
   if (rests(rule, schedule)) return;
   StepSettings settings{schedule, {}};
-  if constexpr (!Rule::idles_alike)
-    settings.corrections = workspace.corrections.up_to(schedule, step);
+  if constexpr (Rule::times > 0) settings.times = workspace.times.up_to(rule, step);
   bool fours = in_fours(rows.w);
   for (int s = 0; s < Rule::slots; ++s) fours = fours && in_fours(rows.slot[std::size_t(s)]);
   if (fours)

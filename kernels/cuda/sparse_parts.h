@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/cuda/rule_times.h"
 #include "kernels/cuda/stream.h"
-#include "kernels/cuda/update_corrections.h"
 #include "norn/kernels/sparse.h"
 
 #include <cstddef>
@@ -17,12 +17,12 @@ struct SparseWorkspace {
         partial(stream.memory),
         taken(stream.memory),
         segments(stream.memory),
-        corrections(stream) {}
+        times(stream) {}
   Scratch<std::byte> sort;          ///< of CUB
   Scratch<float> partial;           ///< sums of segments of popular units
   Scratch<std::uint32_t> taken;     ///< units of each slice of columns that warps have
   Scratch<std::uint32_t> segments;  ///< listed, for batches that come without
-  UpdateCorrections corrections;    ///< Adam's
+  RuleTimes times;                  ///< of the rule
 };
 
 /// A transposed batch in the device's memory. Unit t occurs when its range is not empty; those that

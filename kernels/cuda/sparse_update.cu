@@ -19,15 +19,15 @@ struct UpdateSink {
   bool regularised;
   std::int64_t step;
   float scale;
-  MatrixView<float> w, slot0, slot1;
+  MatrixView<float> w;
+  SlotMatrices<Rule> slot;
   const std::int64_t* steps_done;
 
-  using State = Weights<kWidth>;
+  using State = Weights<kWidth, Rule>;
   __device__ State load(Index row, Index column) const {
     State weights{};
     weights.w = load_lane_once<kWidth>(w.row(row) + column);
-    if constexpr (Rule::slots > 0) weights.s0 = load_lane_once<kWidth>(slot0.row(row) + column);
-    if constexpr (Rule::slots > 1) weights.s1 = load_lane_once<kWidth>(slot1.row(row) + column);
+    weights.load_state([&](int s) { return load_lane_once<kWidth>(slot.of[s].row(row) + column); });
     return weights;
   }
   /// The lower half of the row's steps: it differs from that of `step` where the row lags behind.
@@ -45,8 +45,9 @@ struct UpdateSink {
     weights.step(rule, now, sum);
     if (!at.active) return;
     store_lane_once<kWidth>(w.row(row) + at.column, weights.w);
-    if constexpr (Rule::slots > 0) store_lane_once<kWidth>(slot0.row(row) + at.column, weights.s0);
-    if constexpr (Rule::slots > 1) store_lane_once<kWidth>(slot1.row(row) + at.column, weights.s1);
+    weights.store_state([&](int s, const Lane<kWidth>& lane) {
+      store_lane_once<kWidth>(slot.of[s].row(row) + at.column, lane);
+    });
   }
 };
 
@@ -70,12 +71,18 @@ void update_touched_rows(const Stream& stream, SparseWorkspace& workspace, const
         using Rule = std::remove_cvref_t<decltype(r)>;
         constexpr int kThreads = Rule::slots == 0 ? 1024 : 768;  // there are registers for them
         StepSettings settings{schedule, {}};
-        if constexpr (!Rule::idles_alike)
-          settings.corrections = workspace.corrections.up_to(schedule, step);
+        if constexpr (Rule::times > 0) settings.times = workspace.times.up_to(r, step);
         const auto launch = [&]<int kWidth>(std::integral_constant<int, kWidth>) {
-          const UpdateSink<kWidth, Rule> sink{
-              r,     settings, schedule.at(step), rests(r, schedule), settings.regularised(), step,
-              scale, rows.w,   rows.slot[0],      rows.slot[1],       rows.steps_done.data};
+          const UpdateSink<kWidth, Rule> sink{r,
+                                              settings,
+                                              schedule.at(r, step),
+                                              rests(r, schedule),
+                                              settings.regularised(),
+                                              step,
+                                              scale,
+                                              rows.w,
+                                              SlotMatrices<Rule>(rows.slot),
+                                              rows.steps_done.data};
           with_rows_of(delta, [&](auto view) {
             if constexpr (kWidth == 4)
               if (has_many_entries(xt.example.size(), xt.cols))

@@ -6,6 +6,8 @@
 #include "kernels/cuda/rule_step.cuh"
 #include "norn/kernels/update.h"
 
+#include <algorithm>
+
 namespace norn::cuda {
 namespace {
 
@@ -16,21 +18,29 @@ struct UpdateWork {
   UpdateStep step;
   MatrixView<float> w;
   MatrixView<const float> g;
-  MatrixView<float> s0;
-  MatrixView<float> s1;
+  MatrixView<float> slot[kHeldSlots<Rule>];
   MatrixView<Bfloat16> rounded;
   template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
     Pack<float, n> weight = load<n, kStep>(w.row(r) + c);
     Pack<float, n> gradient = load<n, kStep>(g.row(r) + c);
     clip_some(step, gradient.value);
-    Pack<float, n> first{}, second{};
-    if constexpr (Rule::slots > 0) first = load<n, kStep>(s0.row(r) + c);
-    if constexpr (Rule::slots > 1) second = load<n, kStep>(s1.row(r) + c);
-    step_some(rule, step, weight.value, gradient.value, first.value, second.value);
+    float state[kHeldSlots<Rule>][n] = {};
+#pragma unroll
+    for (int s = 0; s < Rule::slots; ++s) {
+      const Pack<float, n> pack = load<n, kStep>(slot[s].row(r) + c);
+#pragma unroll
+      for (int i = 0; i < n; ++i) state[s][i] = pack.value[i];
+    }
+    step_some(rule, step, weight.value, gradient.value, state);
     store<n, kStep>(w.row(r) + c, weight);
-    if constexpr (Rule::slots > 0) store<n, kStep>(s0.row(r) + c, first);
-    if constexpr (Rule::slots > 1) store<n, kStep>(s1.row(r) + c, second);
+#pragma unroll
+    for (int s = 0; s < Rule::slots; ++s) {
+      Pack<float, n> pack;
+#pragma unroll
+      for (int i = 0; i < n; ++i) pack.value[i] = state[s][i];
+      store<n, kStep>(slot[s].row(r) + c, pack);
+    }
     if (rounded.data != nullptr) store_rounded<n, kStep>(rounded.row(r) + c, weight);
   }
 };
@@ -38,24 +48,29 @@ struct UpdateWork {
 /// Vectors that one kernel updates.
 struct VectorList {
   static constexpr int kMost = 32;
-  VectorUpdate vector[kMost];
+  struct Vector {
+    VectorView<float> w;
+    VectorView<const float> g;
+    VectorView<float> slot[kMostSlots];
+  };
+  Vector vector[kMost];
 };
 
 template <typename Rule>
 __global__ void __launch_bounds__(kElementThreads)
     update_vectors_kernel(const Rule rule, const UpdateStep step, const VectorList list) {
-  const VectorUpdate& v = list.vector[blockIdx.y];
+  const VectorList::Vector& v = list.vector[blockIdx.y];
   const Index threads = Index(gridDim.x) * kElementThreads;
   for (Index i = Index(blockIdx.x) * kElementThreads + threadIdx.x; i < v.w.size; i += threads) {
-    float weight = v.w.data[i], first = 0.0f, second = 0.0f;
-    if constexpr (Rule::slots > 0) first = v.slot[0].data[i];
-    if constexpr (Rule::slots > 1) second = v.slot[1].data[i];
+    float weight = v.w.data[i], state[kHeldSlots<Rule>] = {};
+#pragma unroll
+    for (int s = 0; s < Rule::slots; ++s) state[s] = v.slot[s].data[i];
     float gradient[1] = {v.g.data[i]};
     clip_some(step, gradient);
-    step_one(rule, step, weight, gradient[0], first, second);
+    rule.step(weight, gradient[0], state, step);
     v.w.data[i] = weight;
-    if constexpr (Rule::slots > 0) v.slot[0].data[i] = first;
-    if constexpr (Rule::slots > 1) v.slot[1].data[i] = second;
+#pragma unroll
+    for (int s = 0; s < Rule::slots; ++s) v.slot[s].data[i] = state[s];
   }
 }
 
@@ -217,17 +232,16 @@ class CudaUpdate final : public UpdateKernels {
 
  private:
   void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
-                 MatrixView<Bfloat16> rounded) override {
-    const int slots = slots_of(rule);
-    const MatrixView<float> s0 = slots > 0 ? slot[0] : MatrixView<float>{};
-    const MatrixView<float> s1 = slots > 1 ? slot[1] : MatrixView<float>{};
-    const Elements elements = elements_of<4>(w, g, s0, s1, rounded);
+                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> rounded) override {
+    std::fill(slot.begin() + slots_of(rule), slot.end(), MatrixView<float>{});
+    const Elements elements =
+        std::apply([&](const auto&... s) { return elements_of<4>(w, g, s..., rounded); }, slot);
     std::visit(
         [&](const auto& r) {
           using Rule = std::remove_cvref_t<decltype(r)>;
-          run_elements<4>(stream_, "update", elements,
-                          UpdateWork<Rule>{r, step, w, g, s0, s1, rounded});
+          UpdateWork<Rule> work{r, step, w, g, {}, rounded};
+          std::copy_n(slot.begin(), kHeldSlots<Rule>, work.slot);
+          run_elements<4>(stream_, "update", elements, work);
         },
         rule);
   }
@@ -239,7 +253,9 @@ class CudaUpdate final : public UpdateKernels {
       VectorList list{};
       Index longest = 0;
       for (std::size_t i = 0; i < count; ++i) {
-        list.vector[i] = vectors[first + i];
+        const VectorUpdate& from = vectors[first + i];
+        list.vector[i] = {from.w, from.g, {}};
+        std::ranges::copy(from.slot, list.vector[i].slot);
         longest = std::max(longest, list.vector[i].w.size);
       }
       if (longest == 0) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/tile_product.cuh"
+#include "norn/kernels/update_rule.h"
 
 /// Weights and their state on the way to the warps that update them: a warp lets the copy engine
 /// bring the rows of a consumer's tiles to a ring in shared memory well before their turn.
@@ -17,7 +18,7 @@ __device__ inline int batch_row(int batch) {
 
 /// Maps of the weights and as many arrays of state as the rule has, in boxes of a batch.
 struct WeightMaps {
-  CUtensorMap of[3];
+  CUtensorMap of[1 + kMostSlots];
 };
 
 template <int kTileRows, int kSlots, int kRingBytes>

@@ -153,6 +153,7 @@ class Planner : private PlanFacts {
     count_working(layer.name + " deltas, rounded", rounded(deltas));
     if (keeps_outputs_before_dropout(layer, sparseness_of(graph_.network, layer)))
       count_working(layer.name + " before dropout", own);
+    if (keeps_pre_activations(layer)) count_working(layer.name + " pre-activations", own);
     if (layer.batch_normalization)
       count_working(layer.name + " normalised", own + mine(number) * kFloat);
     if (wants_delta(number)) {

@@ -14,19 +14,13 @@
 namespace norn {
 namespace {
 
-// DSSTNE keeps the parameters of an activation beside its number.
-void set_activation_parameters(const TensorFileReader& file, const std::string& prefix,
-                               LayerActivation& activation) {
-  Activation* pointwise = std::get_if<Activation>(&activation);
-  if (!pointwise) return;
-  if (auto* f = std::get_if<LeakyRelu>(pointwise))
-    f->relu_slope = float(file.number_or(prefix + "RELUSlope", 1.0));
-  if (auto* f = std::get_if<Elu>(pointwise))
-    f->alpha = float(file.number_or(prefix + "ELUAlpha", 1.0));
-  if (auto* f = std::get_if<Selu>(pointwise)) {
-    f->alpha = float(file.number_or(prefix + "ELUAlpha", 1.0));
-    f->lambda = float(file.number_or(prefix + "SELULambda", 1.050701));
-  }
+// DSSTNE keeps the parameters of a loss or an activation beside its number.
+template <typename Variant>
+void read_parameters(const TensorFileReader& file, const std::string& prefix, Variant& value) {
+  visit_parameters(value, [&](const ParameterKey& key, float& parameter) {
+    if (key.item)
+      parameter = float(file.number_or(prefix + std::string(key.item->name), key.item->otherwise));
+  });
 }
 
 // A whole number within limits; it may be missing.
@@ -103,7 +97,7 @@ LayerDescriptor read_layer(const TensorFileReader& file, std::int64_t number) {
   if (has("DeltaNorm")) layer.delta_norm = float(file.number_or(p + "deltaNorm", 0.0));
   if (has("Activation")) {
     layer.activation = activation_of_number(file.integer_or(p + "activation", 0), where);
-    set_activation_parameters(file, p, layer.activation);
+    if (Activation* f = std::get_if<Activation>(&layer.activation)) read_parameters(file, p, *f);
   }
   if (has("BatchNormalization")) layer.batch_normalization = (bits & 4) != 0;
   if (has("SparsenessPenalty")) {
@@ -130,23 +124,13 @@ void read_shared_weights(const TensorFileReader& file, NetworkDescriptor& networ
   }
 }
 
-template <typename Marginal>
-void set_margins(const TensorFileReader& file, Marginal& loss) {
-  loss.one_target = float(file.number_or("SMCE_oneTarget", 0.9));
-  loss.zero_target = float(file.number_or("SMCE_zeroTarget", 0.1));
-  loss.one_scale = float(file.number_or("SMCE_oneScale", 1.0));
-  loss.zero_scale = float(file.number_or("SMCE_zeroScale", 1.0));
-}
-
 // A file of DSSTNE: everything is in attributes.
 NetworkDescriptor read_attributes(const TensorFileReader& file) {
   NetworkDescriptor network;
   network.name = file.text_or("name", "");
   network.kind = enum_of(file, "kind", NetworkKind::auto_encoder);
   network.loss = loss_of_number(file.integer("errorFunction"), file.path().string());
-  if (auto* loss = std::get_if<ScaledMarginalCrossEntropy>(&network.loss)) set_margins(file, *loss);
-  if (auto* loss = std::get_if<DataScaledMarginalCrossEntropy>(&network.loss))
-    set_margins(file, *loss);
+  read_parameters(file, "", network.loss);
   network.maxout_k = int_or(file, "maxout_k", 2);
   network.decay = float(file.number_or("decay", 0.0));
   network.lrn.k = float(file.number_or("LRN_k", 2.0));

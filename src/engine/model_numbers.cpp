@@ -4,25 +4,14 @@
 
 #include "norn/base/error.h"
 
-#include <array>
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace norn {
 namespace {
-
-// In the order of Loss: L1, L2, L2Hinge, Hinge, CrossEntropy, SMCE, DSMCE.
-constexpr std::array<std::uint32_t, 7> kLossNumbers = {0, 1, 6, 5, 2, 3, 4};
-static_assert(std::variant_size_v<Loss> == kLossNumbers.size(),
-              "a new loss needs a number in model files");
-
-// In the order of Activation: Linear, Sigmoid, Tanh, Relu, LeakyRelu, Elu, Selu, SoftPlus,
-// SoftSign.
-constexpr std::array<std::uint32_t, 9> kActivationNumbers = {3, 0, 1, 2, 11, 10, 12, 5, 6};
-static_assert(std::variant_size_v<Activation> == kActivationNumbers.size(),
-              "a new activation needs a number in model files");
-constexpr std::uint32_t kSoftMaxNumber = 7;
 
 // The alternative of that index, default-constructed.
 template <typename Variant>
@@ -35,30 +24,53 @@ Variant alternative(std::size_t index) {
   return value;
 }
 
+// The alternative of that number, default-constructed.
+template <typename Variant>
+std::optional<Variant> of_number(std::int64_t number) {
+  std::optional<Variant> found;
+  const auto try_one = [&]<typename Value>(std::in_place_type_t<Value>) {
+    if (Value::model_number == number) found = Variant(Value{});
+  };
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    (try_one(std::in_place_type<std::variant_alternative_t<I, Variant>>), ...);
+  }
+  (std::make_index_sequence<std::variant_size_v<Variant>>());
+  return found;
+}
+
+template <typename... Values>
+constexpr std::uint32_t highest_number(const std::variant<Values...>*) {
+  return std::max({Values::model_number...});
+}
+
+template <typename Variant>
+std::uint32_t number_of(const Variant& variant) {
+  return std::visit([](const auto& value) { return value.model_number; }, variant);
+}
+
 }  // namespace
 
 std::uint32_t loss_number(const Loss& loss) {
-  return kLossNumbers[loss.index()];
+  return number_of(loss);
 }
 
 Loss loss_of_number(std::int64_t number, const std::string& where) {
-  for (std::size_t i = 0; i < kLossNumbers.size(); ++i)
-    if (kLossNumbers[i] == number) return alternative<Loss>(i);
-  throw DataError(fmt::format("{}: errorFunction {} is unknown; expected 0 to 6", where, number));
+  if (const auto loss = of_number<Loss>(number)) return *loss;
+  throw DataError(fmt::format("{}: errorFunction {} is unknown; expected 0 to {}", where, number,
+                              highest_number(static_cast<Loss*>(nullptr))));
 }
 
 std::uint32_t activation_number(const LayerActivation& activation) {
   const Activation* pointwise = std::get_if<Activation>(&activation);
-  return pointwise ? kActivationNumbers[pointwise->index()] : kSoftMaxNumber;
+  return pointwise ? number_of(*pointwise) : SoftMax::model_number;
 }
 
 LayerActivation activation_of_number(std::int64_t number, const std::string& where) {
-  if (number == kSoftMaxNumber) return SoftMax{};
+  if (number == SoftMax::model_number) return SoftMax{};
   if (number == 5 || number == 6 || number == 8 || number == 9) return Activation(Linear{});
-  for (std::size_t i = 0; i < kActivationNumbers.size(); ++i)
-    if (kActivationNumbers[i] == number) return alternative<Activation>(i);
-  throw DataError(
-      fmt::format("{}: activation {} is unknown; expected 0 to 12 without 4", where, number));
+  if (const auto activation = of_number<Activation>(number)) return *activation;
+  throw DataError(fmt::format("{}: activation {} is unknown; expected 0 to {} without 4", where,
+                              number, highest_number(static_cast<Activation*>(nullptr))));
 }
 
 Initializer initializer_of_number(std::int64_t number, float scale, const std::string& where) {

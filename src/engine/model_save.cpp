@@ -34,6 +34,18 @@ std::uint32_t flag(bool value) {
   return value ? 1u : 0u;
 }
 
+// DSSTNE's items for the parameters of all activations or losses: of those that the value at hand
+// does not have, the default.
+template <typename Variant>
+void write_parameters(TensorFileWriter& file, const std::string& prefix, const Variant& value) {
+  for (const SharedParameter& parameter : parameters_of<Variant>()) {
+    const ParameterKey& key = *parameter.key;
+    if (key.item)
+      file.attribute(prefix + std::string(key.item->name),
+                     parameter_of(value, key.name).value_or(parameter.defaults.front().second));
+  }
+}
+
 void write_network(TensorFileWriter& file, const NetworkDescriptor& network, std::size_t weights) {
   file.attribute("version", 0.9f);
   file.attribute("name", network.name);
@@ -52,14 +64,7 @@ void write_network(TensorFileWriter& file, const NetworkDescriptor& network, std
   file.attribute("denoising_p", network.denoising);
   file.attribute("deltaBoost_one", network.boost_one);
   file.attribute("deltaBoost_zero", network.boost_zero);
-  ScaledMarginalCrossEntropy margins;
-  if (const auto* loss = std::get_if<ScaledMarginalCrossEntropy>(&network.loss)) margins = *loss;
-  if (const auto* loss = std::get_if<DataScaledMarginalCrossEntropy>(&network.loss))
-    margins = {loss->one_target, loss->zero_target, loss->one_scale, loss->zero_scale};
-  file.attribute("SMCE_oneScale", margins.one_scale);
-  file.attribute("SMCE_zeroScale", margins.zero_scale);
-  file.attribute("SMCE_oneTarget", margins.one_target);
-  file.attribute("SMCE_zeroTarget", margins.zero_target);
+  write_parameters(file, "", network.loss);
   file.attribute("ShuffleIndices", flag(network.shuffle));
   file.attribute("checkpoint_name", std::string("checkpoint"));
   file.attribute("checkpoint_interval", std::int32_t(0));
@@ -77,21 +82,9 @@ void write_names(TensorFileWriter& file, const std::string& count, const std::st
 
 void write_activation(TensorFileWriter& file, const std::string& p,
                       const LayerActivation& activation) {
-  LeakyRelu leaky;
-  Selu selu;
-  float elu_alpha = 1.0f;
-  if (const Activation* pointwise = std::get_if<Activation>(&activation)) {
-    if (const auto* f = std::get_if<LeakyRelu>(pointwise)) leaky = *f;
-    if (const auto* f = std::get_if<Elu>(pointwise)) elu_alpha = f->alpha;
-    if (const auto* f = std::get_if<Selu>(pointwise)) {
-      selu = *f;
-      elu_alpha = f->alpha;
-    }
-  }
+  const Activation* pointwise = std::get_if<Activation>(&activation);
   file.attribute(p + "activation", activation_number(activation));
-  file.attribute(p + "RELUSlope", leaky.relu_slope);
-  file.attribute(p + "ELUAlpha", elu_alpha);
-  file.attribute(p + "SELULambda", selu.lambda);
+  write_parameters(file, p, pointwise ? *pointwise : Activation(Linear{}));
 }
 
 void write_geometry(TensorFileWriter& file, const std::string& p, const LayerDescriptor& layer) {

@@ -28,10 +28,6 @@ UpdateSchedule make_schedule(const NetworkDescriptor& network) {
   schedule.l2 = training.lambda;
   schedule.l1 = training.lambda1;
   schedule.clip = training.clip_gradient;
-  if (const Adam* adam = std::get_if<Adam>(&training.optimizer)) {
-    schedule.beta1 = adam->mu;
-    schedule.beta2 = adam->mu1;
-  }
   return schedule;
 }
 

@@ -11,10 +11,8 @@ namespace {
 
 // Whether a higher pre-activation never gives a lower score, rounding apart.
 bool keeps_order(const LayerActivation& activation) {
-  if (std::holds_alternative<SoftMax>(activation)) return true;
-  const Activation& f = std::get<Activation>(activation);
-  return std::holds_alternative<Sigmoid>(f) || std::holds_alternative<Linear>(f) ||
-         std::holds_alternative<Tanh>(f) || std::holds_alternative<Relu>(f);
+  const Activation* pointwise = std::get_if<Activation>(&activation);
+  return !pointwise || std::visit([](const auto& f) { return f.searched_by_z; }, *pointwise);
 }
 
 }  // namespace

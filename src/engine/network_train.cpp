@@ -405,7 +405,7 @@ void Network::update_biases(const WeightStep& step, Index examples) {
     if (UnitLayer* unit = unit_layer(layer);
         unit && unit->mine().count() > 0 && (unit->is_output() || unit->delta_sum.allocated()))
       updates.push_back(unit->bias_update());
-  UpdateStep now = step.schedule.at(step.step);
+  UpdateStep now = step.now();
   now.l1 = now.l2 = 0.0f;
   kernels.update->update_vectors(step.rule, now, updates);
 }
@@ -416,9 +416,9 @@ void Network::update_shared(const WeightStep& step) {
     Weights& weights = *weights_[e];
     const MatrixView<float> g = shared_[e]->sum.view();
     context_.compute.kernels.pointwise->scale(1.0f / float(weights.users), g);
-    std::array<MatrixView<float>, 2> slots = weights.slots_of(weights.shape().mine);
-    context_.compute.kernels.update->update(step.rule, step.schedule.at(step.step),
-                                            weights.values(), g, slots, weights.rounded());
+    const SlotViews slots = weights.slots_of(weights.shape().mine);
+    context_.compute.kernels.update->update(step.rule, step.now(), weights.values(), g, slots,
+                                            weights.rounded());
     const float limit = graph_.network.layers[std::size_t(graph_.edges[e].destination)].weight_norm;
     if (limit > 0.0f && weights.shape().by_destination)
       context_.compute.kernels.update->clip_row_norms(limit, weights.values());

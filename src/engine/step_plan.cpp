@@ -176,6 +176,7 @@ class StepModel : private PlanFacts {
     double each = 2.0 * kFloat;  // of an own unit: read and written
     if (keeps_outputs_before_dropout(descriptor, sparseness_of(graph_.network, descriptor)))
       each += kFloat;
+    if (keeps_pre_activations(descriptor)) each += kFloat;
     if (descriptor.batch_normalization) each += 4.0 * kFloat;
     double whole = 0.0;  // of any unit: what products read
     if (settings_.rounds_operands) whole += kFloat + kRounded;

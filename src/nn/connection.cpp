@@ -62,8 +62,8 @@ void Weights::round(const Compute& compute) {
   if (!rounded_.empty()) compute.kernels.pointwise->round(values_.view(), rounded());
 }
 
-std::array<MatrixView<float>, 2> Weights::slots_of(Range units) {
-  std::array<MatrixView<float>, 2> result;
+SlotViews Weights::slots_of(Range units) {
+  SlotViews result;
   for (int s = 0; s < slots_; ++s)
     result[std::size_t(s)] = cut(slot_[std::size_t(s)].view(), units);
   return result;
@@ -83,7 +83,9 @@ Index Weights::bytes() const {
 }
 
 Index Weights::state_bytes() const {
-  return slot_[0].bytes() + slot_[1].bytes() + steps_done_.bytes() + rounded_.bytes();
+  Index bytes = steps_done_.bytes() + rounded_.bytes();
+  for (const Matrix<float>& slot : slot_) bytes += slot.bytes();
+  return bytes;
 }
 
 Index Connection::sources() const {
@@ -158,7 +160,7 @@ void Connection::update(const Compute& compute, const WeightStep& step, const La
                                         step.scale, weights_->row_state(units));
     return;
   }
-  const UpdateStep now = step.schedule.at(step.step);
+  const UpdateStep now = step.now();
   if (compute.kernels.fused &&
       compute.kernels.fused->update(step.rule, now, delta, x.dense, step.scale,
                                     weights_->values_of(units), weights_->slots_of(units),
@@ -227,13 +229,13 @@ VectorUpdate UnitParameters::update_by(VectorView<const float> gradient) {
 
 void UnitParameters::update(const Compute& compute, const WeightStep& step, Index first,
                             VectorView<const float> gradient) {
-  UpdateStep now = step.schedule.at(step.step);
+  UpdateStep now = step.now();
   now.l1 = now.l2 = 0.0f;
   const Index n = gradient.size;
   const auto row = [&](auto* data) {
     return MatrixView<std::remove_pointer_t<decltype(data)>>{data, 1, n, n};
   };
-  std::array<MatrixView<float>, 2> state;
+  SlotViews state;
   for (std::size_t s = 0; s < std::size_t(slots); ++s) state[s] = row(slot[s].data() + first);
   compute.kernels.update->update(step.rule, now, row(value.data() + first), row(gradient.data),
                                  state);

@@ -3,6 +3,7 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/base/text_file.h"
+#include "norn/kernels/named_variant.h"
 #include "norn/nn/descriptor_json.h"
 #include "src/nn/graph_parts.h"
 #include "src/nn/key_check.h"
@@ -170,42 +171,31 @@ void Reader::note_idle_keys(TextPlace at, const Place& place) const {
 
 // Parameters of another activation than the layer's.
 void Reader::note_idle_parameters(TextPlace at, const Place& place) const {
-  const auto note = [&](const char* key) {
-    text_.note(at, fmt::format("{}{} has no effect with its Activation", place.prefix, key));
-  };
-  const keys::ActivationParameters& given = draft_.layer_activation;
-  const auto visit = [&](const auto& f) {
-    if (given.relu_slope && !requires { f.relu_slope; }) note("RELUSlope");
-    if (given.elu_alpha && !requires { f.alpha; }) note("ELUAlpha");
-    if (given.selu_lambda && !requires { f.lambda; }) note("SELULambda");
-  };
-  if (const Activation* activation = std::get_if<Activation>(&draft_.layer.activation))
-    std::visit(visit, *activation);
-  else
-    visit(SoftMax{});
+  const Activation* f = std::get_if<Activation>(&draft_.layer.activation);
+  for (const SharedParameter& parameter : parameters_of<Activation>()) {
+    const std::string name(parameter.key->name);
+    if (draft_.layer_activation.contains(name) && !(f && parameter_of(*f, name)))
+      text_.note(at, fmt::format("{}{} has no effect with its Activation", place.prefix, name));
+  }
 }
 
 // Values that another loss or update rule would have used.
 void Reader::note_idle_objects() const {
-  const keys::MarginParameters& margin = draft_.margin;
-  const bool margins =
-      margin.one_target || margin.zero_target || margin.one_scale || margin.zero_scale;
-  std::visit(
-      [&](const auto& loss) {
-        if (margins && !requires { loss.one_target; })
-          text_.note({},
-                     fmt::format("ScaledMarginalCrossEntropy has no effect with ErrorFunction {}",
-                                 loss.name));
-      },
-      draft_.network.loss);
-  std::visit(
-      [&](const auto& rule) {
-        if (draft_.mu && !requires { rule.mu; })
-          text_.note({}, fmt::format("Training: Mu has no effect with Optimizer {}", rule.name));
-        if (draft_.mu1 && !requires { rule.mu1; })
-          text_.note({}, fmt::format("Training: Mu1 has no effect with Optimizer {}", rule.name));
-      },
-      draft_.network.training.optimizer);
+  std::string noted;
+  for (const SharedParameter& parameter : parameters_of<Loss>()) {
+    const ParameterKey& key = *parameter.key;
+    if (key.object == noted || !draft_.loss.contains(key.name) ||
+        parameter_of(draft_.network.loss, key.name))
+      continue;
+    noted = key.object;
+    text_.note({}, fmt::format("{} has no effect with ErrorFunction {}", key.object,
+                               name_of(draft_.network.loss)));
+  }
+  for (const SharedParameter& parameter : parameters_of<UpdateRule>())
+    if (draft_.rule.contains(parameter.key->name) &&
+        !parameter_of(draft_.network.training.optimizer, parameter.key->name))
+      text_.note({}, fmt::format("Training: {} has no effect with Optimizer {}",
+                                 parameter.key->name, name_of(draft_.network.training.optimizer)));
   const auto& layers = draft_.network.layers;
   const bool denoised = std::any_of(layers.begin(), layers.end(), [](const auto& layer) {
     return layer.kind == LayerKind::input && layer.sparse;

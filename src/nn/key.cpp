@@ -16,9 +16,16 @@
 namespace norn::keys {
 namespace {
 
-void put(float& member, const std::optional<float>& first,
-         const std::optional<float>& second = {}) {
-  member = first.value_or(second.value_or(member));
+void put(float& member, const std::optional<float>& given) {
+  if (given) member = *given;
+}
+
+// Gives a value the parameters that were given, as far as it has them.
+template <typename Variant>
+void settle(Variant& value, const GivenParameters& given) {
+  visit_parameters(value, [&](const ParameterKey& key, float& parameter) {
+    if (const auto found = given.find(key.name); found != given.end()) parameter = found->second;
+  });
 }
 
 }  // namespace
@@ -46,17 +53,10 @@ void Draft::begin_layer(LayerKind kind) {
 }
 
 void Draft::finish_layer() {
-  if (Activation* f = std::get_if<Activation>(&layer.activation))
-    std::visit(
-        [&](auto& value) {
-          if constexpr (requires { value.relu_slope; })
-            put(value.relu_slope, layer_activation.relu_slope, activation.relu_slope);
-          if constexpr (requires { value.alpha; })
-            put(value.alpha, layer_activation.elu_alpha, activation.elu_alpha);
-          if constexpr (requires { value.lambda; })
-            put(value.lambda, layer_activation.selu_lambda, activation.selu_lambda);
-        },
-        *f);
+  if (Activation* f = std::get_if<Activation>(&layer.activation)) {
+    settle(*f, activation);
+    settle(*f, layer_activation);
+  }
   std::visit([&](auto& scheme) { put(scheme.scale, layer_scale); }, layer.init.scheme);
   std::visit(
       [&](auto& scheme) {
@@ -69,22 +69,8 @@ void Draft::finish_layer() {
 }
 
 void Draft::finish_network() {
-  std::visit(
-      [&](auto& loss) {
-        if constexpr (requires { loss.one_target; }) {
-          put(loss.one_target, margin.one_target);
-          put(loss.zero_target, margin.zero_target);
-          put(loss.one_scale, margin.one_scale);
-          put(loss.zero_scale, margin.zero_scale);
-        }
-      },
-      network.loss);
-  std::visit(
-      [&](auto& rule) {
-        if constexpr (requires { rule.mu; }) put(rule.mu, mu);
-        if constexpr (requires { rule.mu1; }) put(rule.mu1, mu1);
-      },
-      network.training.optimizer);
+  settle(network.loss, loss);
+  settle(network.training.optimizer, rule);
 }
 
 const Spelling* alias_of(const Key& key, const std::string& spelling) {

@@ -8,7 +8,7 @@
 #include "norn/nn/machine.h"
 
 #include <functional>
-#include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,30 +17,19 @@
 
 namespace norn::keys {
 
-/// Values that are settled only when all keys of a text are known: what they belong to (an
-/// activation, a loss, a rule) may be named after them.
-struct ActivationParameters {
-  std::optional<float> relu_slope;
-  std::optional<float> elu_alpha;
-  std::optional<float> selu_lambda;
-};
-struct MarginParameters {
-  std::optional<float> one_target;
-  std::optional<float> zero_target;
-  std::optional<float> one_scale;
-  std::optional<float> zero_scale;
-};
+/// Parameters of a value, by their names. They are settled only when all keys of a text are known:
+/// the value (an activation, a loss, a rule) may be named after them.
+using GivenParameters = std::map<std::string, float, std::less<>>;
 
 /// What keys read into and write from: the network and the layer at hand, or a machine.
 struct Draft {
   NetworkDescriptor network;
-  ActivationParameters activation;  ///< the network's, for layers that do not say
-  MarginParameters margin;
-  std::optional<float> mu;
-  std::optional<float> mu1;
+  GivenParameters activation;  ///< the network's, for layers that do not say
+  GivenParameters loss;
+  GivenParameters rule;
 
   LayerDescriptor layer;
-  ActivationParameters layer_activation;
+  GivenParameters layer_activation;
   std::optional<float> layer_scale;
   std::optional<float> layer_exponent;  ///< of InputWeighting
   std::optional<float> layer_sparseness_p;
@@ -88,12 +77,7 @@ struct Word {
   bool listed = true;   ///< whether documents and messages offer it
 };
 
-struct Limits {
-  double low = -std::numeric_limits<double>::infinity();
-  double high = std::numeric_limits<double>::infinity();
-  bool above_low = false;   ///< low itself is out of range
-  bool below_high = false;  ///< high itself is out of range
-};
+using Limits = ParameterLimits;
 
 /// Sets of layer kinds.
 enum KindSet : unsigned {

@@ -142,6 +142,23 @@ Key variant_key(std::string name, Access access, std::string help) {
 /// Says something about the spelling `alias` of one of the key's words when it is met.
 void remark_on_alias(Key& key, const std::string& alias, const std::string& note);
 
+/// A parameter of a value that is `given` by its name and read when the value is known; it is
+/// written when `changed` from the value's default.
+template <typename Given, typename Changed>
+Key parameter_key(const ParameterKey& parameter, Given given, Changed changed) {
+  Key key;
+  key.name = parameter.name;
+  key.type = ValueType::number;
+  key.help = parameter.help;
+  key.limits = parameter.limits;
+  if (!parameter.alias.empty()) key.aliases = {{std::string(parameter.alias), {}}};
+  key.set = [given, name = key.name](Draft& d, const Json::Value& v) {
+    given(d)[name] = from_json<float>(v);
+  };
+  key.get = [changed, name = key.name](const Draft& d) { return json_of(changed(d, name)); };
+  return key;
+}
+
 inline Key object_key(std::string name, std::vector<Key> members, std::string help) {
   Key key;
   key.name = std::move(name);

@@ -28,14 +28,13 @@ std::vector<Key> rate_keys() {
   keys.push_back(number_key(
       "AlphaMultiplier", [](auto& d) -> auto& { return d.command.rate_multiplier; }, above(0),
       "Factor of the learning rate."));
-  keys.push_back(
-      by_default(number_key(
-                     "mu", [](auto& d) -> auto& { return d.command.mu; }, from_to_below(0, 1),
-                     "Momentum of the rule, or its decay of averages; beta1 of Adam."),
-                 "0.9"));
+  keys.push_back(by_default(number_key(
+                                "mu", [](auto& d) -> auto& { return d.command.mu; },
+                                from_to_below(0, 1), std::string(kMu.help)),
+                            "0.9"));
   keys.push_back(by_default(number_key(
                                 "mu1", [](auto& d) -> auto& { return d.command.mu1; },
-                                from_to_below(0, 1), "beta2 of Adam. Norn's own."),
+                                from_to_below(0, 1), std::string(kMu1.help) + " Norn's own."),
                             "0.999"));
   keys.push_back(number_key(
       "lambda", [](auto& d) -> auto& { return d.command.lambda; }, at_least(0),

@@ -190,55 +190,19 @@ Key input_weighting_key() {
       kInput);
 }
 
-// A parameter of the activation: read when the activation is known, written when it is not the
-// default.
-template <typename Pending, typename Member>
-Key activation_parameter(std::string name, Pending pending, Member member, Limits limits,
-                         std::string help) {
-  Key key = number_key(std::move(name), pending, limits, std::move(help));
-  key.kinds = kComputed;
-  key.default_text = "the network's";
-  key.get = [member](const Draft& d) {
-    const Activation* activation = std::get_if<Activation>(&d.layer.activation);
-    if (!activation) return Json::Value();
-    return std::visit(
-        [&](const auto& f) {
-          using F = std::remove_cvref_t<decltype(f)>;
-          const std::optional<float> value = member(f);
-          return value == member(F{}) ? Json::Value() : json_of(value);
-        },
-        *activation);
-  };
-  return key;
-}
-
-std::optional<float> slope_of(const auto& f) {
-  if constexpr (requires { f.relu_slope; }) return f.relu_slope;
-  return {};
-}
-std::optional<float> alpha_of(const auto& f) {
-  if constexpr (requires { f.alpha; }) return f.alpha;
-  return {};
-}
-std::optional<float> lambda_of(const auto& f) {
-  if constexpr (requires { f.lambda; }) return f.lambda;
-  return {};
-}
-
 std::vector<Key> activation_keys() {
   std::vector<Key> keys;
   keys.push_back(activation_key());
-  keys.push_back(with_aliases(
-      activation_parameter(
-          "RELUSlope", [](auto& d) -> auto& { return d.layer_activation.relu_slope; },
-          [](const auto& f) { return slope_of(f); }, at_least(0), "Slope of LRelu below zero."),
-      {{"Slope", {}}}));
-  keys.push_back(activation_parameter(
-      "ELUAlpha", [](auto& d) -> auto& { return d.layer_activation.elu_alpha; },
-      [](const auto& f) { return alpha_of(f); }, at_least(0), "Alpha of ELU and of SELU."));
-  keys.push_back(activation_parameter(
-      "SELULambda", [](auto& d) -> auto& { return d.layer_activation.selu_lambda; },
-      [](const auto& f) { return lambda_of(f); }, above(0), "Lambda of SELU."));
+  for (const SharedParameter& parameter : parameters_of<Activation>())
+    keys.push_back(for_kinds(
+        by_default(parameter_key(
+                       *parameter.key, [](Draft & d) -> auto& { return d.layer_activation; },
+                       [](const Draft& d, const std::string& name) -> std::optional<float> {
+                         const Activation* f = std::get_if<Activation>(&d.layer.activation);
+                         return f ? changed_parameter(*f, name) : std::nullopt;
+                       }),
+                   "the network's"),
+        kComputed));
   return keys;
 }
 

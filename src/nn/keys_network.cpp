@@ -80,12 +80,17 @@ Key layers_key() {
 }
 
 // What layers take that do not say themselves; the descriptor keeps it with each layer.
-template <typename Access>
-Key layer_default_key(std::string name, Access access, Limits limits, std::string text,
-                      std::string help) {
-  Key key = number_key(std::move(name), access, limits, std::move(help));
-  key.default_text = std::move(text);
-  return key;
+std::vector<Key> activation_defaults() {
+  std::vector<Key> keys;
+  for (const SharedParameter& parameter : parameters_of<Activation>()) {
+    Key key = parameter_key(
+        *parameter.key, [](Draft & d) -> auto& { return d.activation; },
+        [](const Draft&, const std::string&) { return std::optional<float>(); });
+    key.help.pop_back();  // the full stop
+    key.help += ", for layers that give none.";
+    keys.push_back(by_default(std::move(key), parameter.default_text()));
+  }
+  return keys;
 }
 
 std::vector<Key> make_network_keys() {
@@ -110,17 +115,7 @@ std::vector<Key> make_network_keys() {
       "ShuffleIndices", [](auto& d) -> auto& { return d.network.shuffle; },
       "Whether every epoch visits the examples in a new random order.")));
   for (Key& key : network_objects()) keys.push_back(std::move(key));
-  keys.push_back(with_aliases(
-      layer_default_key(
-          "RELUSlope", [](auto& d) -> auto& { return d.activation.relu_slope; }, at_least(0),
-          "0.01", "Slope of LRelu below zero, for layers that give none."),
-      {{"Slope", {}}}));
-  keys.push_back(layer_default_key(
-      "ELUAlpha", [](auto& d) -> auto& { return d.activation.elu_alpha; }, at_least(0),
-      "1 (ELU), 1.67326 (SELU)", "Alpha of ELU and of SELU, for layers that give none."));
-  keys.push_back(layer_default_key(
-      "SELULambda", [](auto& d) -> auto& { return d.activation.selu_lambda; }, above(0), "1.0507",
-      "Lambda of SELU, for layers that give none."));
+  for (Key& key : activation_defaults()) keys.push_back(std::move(key));
   keys.push_back(number_key(
       "Decay", [](auto& d) -> auto& { return d.network.decay; }, at_least(0),
       "The rate of a step is Alpha / (1 + Decay * steps before it)."));

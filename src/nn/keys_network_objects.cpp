@@ -2,56 +2,53 @@
 // The table of keys: the objects of the network level.
 #include "src/nn/key_builders.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace norn::keys {
 namespace {
 
-// A value of the marginal losses: read when the loss is known, written when it is not the default.
-template <typename Pending, typename Member>
-Key margin_key(std::string name, Pending pending, Member member, Limits limits, float standard,
-               std::string help) {
-  Key key = number_key(std::move(name), pending, limits, std::move(help));
-  key.default_text = fmt::format("{}", standard);
-  key.get = [member, standard](const Draft& d) {
-    return std::visit(
-        [&](const auto& loss) {
-          if constexpr (requires { loss.one_target; }) {
-            return member(loss) == standard ? Json::Value() : json_of(member(loss));
-          } else {
-            return Json::Value();
-          }
-        },
-        d.network.loss);
-  };
-  return key;
+// The losses that have a parameter of this object.
+std::vector<std::string> losses_with(std::string_view object) {
+  std::vector<std::string> names;
+  for (const SharedParameter& parameter : parameters_of<Loss>())
+    if (parameter.key->object == object)
+      for (const auto& [name, standard] : parameter.defaults)
+        if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
+  return names;
 }
 
-Key margin_object() {
-  const ScaledMarginalCrossEntropy standard;
+// The object of a loss's parameters may be called as any loss that has them.
+Key loss_object(const std::string& name) {
   std::vector<Key> members;
-  members.push_back(margin_key(
-      "oneTarget", [](auto& d) -> auto& { return d.margin.one_target; },
-      [](const auto& loss) { return loss.one_target; }, from_to(0, 1), standard.one_target,
-      "Ones count while their output is below it."));
-  members.push_back(margin_key(
-      "zeroTarget", [](auto& d) -> auto& { return d.margin.zero_target; },
-      [](const auto& loss) { return loss.zero_target; }, from_to(0, 1), standard.zero_target,
-      "Zeros count while their output is above it."));
-  members.push_back(margin_key(
-      "oneScale", [](auto& d) -> auto& { return d.margin.one_scale; },
-      [](const auto& loss) { return loss.one_scale; }, at_least(0), standard.one_scale,
-      "Factor of the cost of ones."));
-  members.push_back(margin_key(
-      "zeroScale", [](auto& d) -> auto& { return d.margin.zero_scale; },
-      [](const auto& loss) { return loss.zero_scale; }, at_least(0), standard.zero_scale,
-      "Factor of the cost of zeros."));
+  for (const SharedParameter& parameter : parameters_of<Loss>())
+    if (parameter.key->object == name)
+      members.push_back(by_default(parameter_key(
+                                       *parameter.key, [](Draft & d) -> auto& { return d.loss; },
+                                       [](const Draft& d, const std::string& key) {
+                                         return changed_parameter(d.network.loss, key);
+                                       }),
+                                   parameter.default_text()));
+  std::vector<Spelling> aliases;
+  std::string losses;
+  for (const std::string& loss : losses_with(name)) {
+    losses += (losses.empty() ? "" : " or ") + loss;
+    if (loss != name) aliases.push_back({loss, {}});
+  }
   return with_aliases(
-      object_key(
-          "ScaledMarginalCrossEntropy", std::move(members),
-          "Margins of the loss ScaledMarginalCrossEntropy or DataScaledMarginalCrossEntropy, "
-          "whichever ErrorFunction names."),
-      {{"DataScaledMarginalCrossEntropy", {}}});
+      object_key(name, std::move(members),
+                 fmt::format("Parameters of the loss {}, whichever ErrorFunction names.", losses)),
+      std::move(aliases));
+}
+
+std::vector<Key> loss_objects() {
+  std::vector<Key> objects;
+  for (const SharedParameter& parameter : parameters_of<Loss>()) {
+    const std::string name(parameter.key->object);
+    if (!find_key(objects, name)) objects.push_back(loss_object(name));
+  }
+  return objects;
 }
 
 Key lrn_object() {
@@ -100,7 +97,7 @@ std::vector<Key> network_objects() {
            "zero", [](auto& d) -> auto& { return d.network.boost_zero; }, at_least(0),
            "Factor of the deltas of absent targets.")},
       "Factors of output deltas, for sparse targets; the reported cost is without them."));
-  keys.push_back(margin_object());
+  for (Key& key : loss_objects()) keys.push_back(std::move(key));
   keys.push_back(lrn_object());
   Key maxout = object_key("Maxout",
                           {integer_key(

@@ -5,31 +5,14 @@
 namespace norn::keys {
 namespace {
 
-// mu or mu1 of the update rule: read when the rule is known, written when it is not the rule's own.
-template <typename Pending, typename Member>
-Key rule_key(std::string name, Pending pending, Member member, std::string standard,
-             std::string help) {
-  Key key = number_key(std::move(name), pending, from_to_below(0, 1), std::move(help));
-  key.default_text = std::move(standard);
-  key.get = [member](const Draft& d) {
-    return std::visit(
-        [&](const auto& rule) {
-          using Rule = std::remove_cvref_t<decltype(rule)>;
-          const std::optional<float> value = member(rule);
-          return value == member(Rule{}) ? Json::Value() : json_of(value);
-        },
-        d.network.training.optimizer);
-  };
-  return key;
-}
-
-std::optional<float> mu_of(const auto& rule) {
-  if constexpr (requires { rule.mu; }) return rule.mu;
-  return {};
-}
-std::optional<float> mu1_of(const auto& rule) {
-  if constexpr (requires { rule.mu1; }) return rule.mu1;
-  return {};
+void add_rule_parameters(std::vector<Key>& members) {
+  for (const SharedParameter& parameter : parameters_of<UpdateRule>())
+    members.push_back(by_default(parameter_key(
+                                     *parameter.key, [](Draft & d) -> auto& { return d.rule; },
+                                     [](const Draft& d, const std::string& name) {
+                                       return changed_parameter(d.network.training.optimizer, name);
+                                     }),
+                                 parameter.default_text()));
 }
 
 void add_rate_keys(std::vector<Key>& members) {
@@ -137,12 +120,7 @@ Key training_key() {
   members.push_back(number_key(
       "Lambda1", [](auto& d) -> auto& { return d.network.training.lambda1; }, at_least(0),
       "L1 regularisation of weights, not of biases."));
-  members.push_back(rule_key(
-      "Mu", [](auto& d) -> auto& { return d.mu; }, [](const auto& rule) { return mu_of(rule); },
-      "0.9", "Momentum of the rule, or its decay of averages; beta1 of Adam."));
-  members.push_back(rule_key(
-      "Mu1", [](auto& d) -> auto& { return d.mu1; }, [](const auto& rule) { return mu1_of(rule); },
-      "0.999", "beta2 of Adam."));
+  add_rule_parameters(members);
   members.push_back(integer_key(
       "Seed", [](auto& d) -> auto& { return d.network.training.seed; }, from_to_below(0, 0x1p64),
       "Seed of all random numbers."));

@@ -11,18 +11,21 @@ const Activation& pointwise_activation(const LayerDescriptor& layer) {
   return std::get<Activation>(layer.activation);
 }
 
-// SELU keeps its mean and variance under alpha dropout; every other activation has inverted
-// dropout.
-const Selu* as_selu(const LayerDescriptor& layer) {
-  const auto* activation = std::get_if<Activation>(&layer.activation);
-  return activation ? std::get_if<Selu>(activation) : nullptr;
-}
-
 // Inverted dropout multiplies what it keeps by a positive factor, and the delta of what it drops is
 // 0: slopes that follow the sign are those of the outputs after it.
-bool slope_follows_sign(const Activation& f) {
-  return std::holds_alternative<Linear>(f) || std::holds_alternative<Relu>(f) ||
-         std::holds_alternative<LeakyRelu>(f);
+bool slope_is_that_after_dropout(const Activation& activation) {
+  return std::visit(
+      [](const auto& f) {
+        return f.slope_from == SlopeFrom::y && f.slope_follows_sign &&
+               f.dropout == DropoutKind::inverted;
+      },
+      activation);
+}
+
+// Whether that of what dropout left out, which is 0, is 0 too.
+bool is_flat_after_dropout(const Activation& activation) {
+  return slope_is_that_after_dropout(activation) &&
+         std::visit([](const auto& f) { return f.flat_at_zero; }, activation);
 }
 
 void fill(Buffer<float>& buffer, float value) {
@@ -51,7 +54,14 @@ BlockPartition partition_of(const LayerDescriptor& layer, Index batch, const Blo
 bool keeps_outputs_before_dropout(const LayerDescriptor& layer,
                                   const SparsenessPenalty& sparseness) {
   const auto* f = std::get_if<Activation>(&layer.activation);
-  return layer.dropout > 0.0f && f && (sparseness.beta > 0.0f || !slope_follows_sign(*f));
+  if (!f || !(layer.dropout > 0.0f)) return false;
+  if (sparseness.beta > 0.0f) return true;
+  return slope_from(*f) == SlopeFrom::y && !slope_is_that_after_dropout(*f);
+}
+
+bool keeps_pre_activations(const LayerDescriptor& layer) {
+  const auto* f = std::get_if<Activation>(&layer.activation);
+  return f && slope_from(*f) == SlopeFrom::z;
 }
 
 UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Compute& compute)
@@ -83,6 +93,8 @@ UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Com
     turned_out_ = Matrix<float>(width, rounded_up(settings.batch), memory);
   if (keeps_outputs_before_dropout(descriptor(), settings.sparseness))
     before_dropout_ = Matrix<float>(settings.batch, units, memory);
+  if (keeps_pre_activations(descriptor()))
+    pre_activations_ = Matrix<float>(settings.batch, units, memory);
   if (descriptor().batch_normalization) {
     normalised_ = Matrix<float>(settings.batch, units, memory);
     inverse_deviation_ = Buffer<float>(units, memory);
@@ -148,11 +160,13 @@ void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass
       compute.kernels.normalization->batch_norm_predict(norm, z);
   }
   if (is_softmax()) return;
+  const Activation& f = pointwise_activation(descriptor());
   DropoutMask dropout;
-  MatrixView<float> before;
-  if (pass == Pass::training && descriptor().dropout > 0.0f) {
-    dropout = dropout_mask(position);
-    if (!before_dropout_.empty()) before = before_dropout_.first_rows(examples);
+  ActivationCopies kept;
+  if (pass == Pass::training) {
+    if (descriptor().dropout > 0.0f) dropout = dropout_mask(position);
+    if (!before_dropout_.empty()) kept.before_dropout = before_dropout_.first_rows(examples);
+    if (!pre_activations_.empty()) kept.z = pre_activations_.first_rows(examples);
   }
   MatrixView<Bfloat16> of_own;
   if (!rounded_out_.empty() && (finishes_output() || gives_rounded(pass)))
@@ -160,8 +174,9 @@ void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass
   MatrixView<float> turned;
   if (!turned_out_.empty() && finishes_output() && pass == Pass::training)
     turned = turned_output(examples).row_range(mine().begin, mine().count());
-  compute.kernels.pointwise->activate(pointwise_activation(descriptor()), dropout, z, before,
-                                      of_own, turned);
+  kept.rounded = of_own;
+  kept.turned = turned;
+  compute.kernels.pointwise->activate(f, dropout, z, kept);
 }
 
 void UnitLayer::softmax(const Compute& compute, Index examples) {
@@ -173,9 +188,13 @@ DropoutMask UnitLayer::dropout_mask(const StepPosition& position) const {
       Philox::stream(position.seed, RandomPurpose::dropout, std::uint32_t(settings_.number));
   const Index first_row = position.step * settings_.batch;
   const float p = descriptor().dropout;
-  if (const Selu* selu = as_selu(descriptor()))
-    return DropoutMask::alpha(p, -selu->lambda * selu->alpha, random, first_row, mine().begin);
-  return DropoutMask::inverted(p, random, first_row, mine().begin);
+  const auto of_activation = [&]<typename F>(const F& f) {
+    if constexpr (F::dropout == DropoutKind::alpha)
+      return DropoutMask::alpha(p, f.left_out(), random, first_row, mine().begin);
+    else
+      return DropoutMask::inverted(p, random, first_row, mine().begin);
+  };
+  return std::visit(of_activation, pointwise_activation(descriptor()));
 }
 
 void UnitLayer::undo_dropout(const Compute& compute, Index examples, const StepPosition& position) {
@@ -187,6 +206,11 @@ MatrixView<const float> UnitLayer::activation_values(Index examples) {
   return own(examples);
 }
 
+MatrixView<const float> UnitLayer::slope_values(Index examples) {
+  if (!pre_activations_.empty()) return pre_activations_.first_rows(examples);
+  return activation_values(examples);
+}
+
 void UnitLayer::take_delta(const Compute& compute, Index examples, const StepPosition& position,
                            bool alone) {
   const MatrixView<float> d = delta(examples);
@@ -195,10 +219,10 @@ void UnitLayer::take_delta(const Compute& compute, Index examples, const StepPos
     if (alone) delta_sum.adapt(compute);
     return;
   }
-  OutputSlope slope{pointwise_activation(descriptor()), {}, activation_values(examples)};
+  OutputSlope slope{pointwise_activation(descriptor()), {}, slope_values(examples)};
   if (descriptor().dropout > 0.0f) slope.dropout = dropout_mask(position).slope();
-  // What was left out is 0, and so is Relu's slope there: only the factor remains to be undone.
-  if (std::holds_alternative<Relu>(slope.f)) slope.dropout.p = 0.0f;
+  // Where a factor of 0 stands already, only the other one remains to be undone.
+  if (is_flat_after_dropout(slope.f)) slope.dropout.p = 0.0f;
   MatrixView<Bfloat16> rounded;
   if (takes_all_at_once() && !rounded_delta_.empty()) rounded = rounded_delta(examples);
   delta_sum.take_delta(compute, mine().begin, slope, d, rounded, alone);
@@ -209,10 +233,10 @@ void UnitLayer::backward(const Compute& compute, Index examples, const StepPosit
   const MatrixView<float> d = delta(examples);
   if (!is_softmax() && !takes_slope_at_once()) {
     if (descriptor().dropout > 0.0f) undo_dropout(compute, examples, position);
-    const MatrixView<const float> y = activation_values(examples);
-    compute.kernels.normalization->sparseness_penalty(settings_.sparseness.p,
-                                                      settings_.sparseness.beta, y, d);
-    compute.kernels.pointwise->multiply_slope(pointwise_activation(descriptor()), y, d);
+    compute.kernels.normalization->sparseness_penalty(
+        settings_.sparseness.p, settings_.sparseness.beta, activation_values(examples), d);
+    compute.kernels.pointwise->multiply_slope(pointwise_activation(descriptor()),
+                                              slope_values(examples), d);
   }
   if (!descriptor().batch_normalization) return;
   compute.kernels.normalization->batch_norm_backward(
@@ -238,14 +262,15 @@ Index UnitLayer::parameter_bytes() const {
 Index UnitLayer::state_bytes() const {
   Index bytes = 0;
   for (const UnitParameters* p : {&bias, &norm_scale, &norm_bias})
-    bytes += p->slot[0].bytes() + p->slot[1].bytes();
+    for (const Buffer<float>& slot : p->slot) bytes += slot.bytes();
   return bytes;
 }
 
 Index UnitLayer::working_bytes() const {
-  return out_.bytes() + before_dropout_.bytes() + normalised_.bytes() + inverse_deviation_.bytes() +
-         rounded_out_.bytes() + turned_out_.bytes() + rounded_delta_.bytes() + delta_.bytes() +
-         gradient_.bytes() + gradient2_.bytes() + delta_sum.bytes();
+  return out_.bytes() + before_dropout_.bytes() + pre_activations_.bytes() + normalised_.bytes() +
+         inverse_deviation_.bytes() + rounded_out_.bytes() + turned_out_.bytes() +
+         rounded_delta_.bytes() + delta_.bytes() + gradient_.bytes() + gradient2_.bytes() +
+         delta_sum.bytes();
 }
 
 }  // namespace norn

@@ -109,11 +109,12 @@ void transpose(benchmark::State& state) {
 void update_rows(benchmark::State& state, const UpdateRule& rule) {
   Setting s(state);
   Matrix<float> w = random_matrix(s.units, s.width);
-  Matrix<float> slots[2] = {Matrix<float>::zeros(s.units, s.width),
-                            Matrix<float>::zeros(s.units, s.width)};
+  std::vector<Matrix<float>> slots;
   Buffer<std::int64_t> done = Buffer<std::int64_t>::zeros(s.units);
   const Matrix<float> delta = random_matrix(s.batch, s.width);
-  const RowState rows{w.view(), {slots[0].view(), slots[1].view()}, done.view()};
+  RowState rows{w.view(), {}, done.view()};
+  for (MatrixView<float>& slot : rows.slot)
+    slot = slots.emplace_back(Matrix<float>::zeros(s.units, s.width)).view();
   std::vector<TransposedBatch> xt(4);
   double touched = 0.0;
   for (std::size_t i = 0; i < 4; ++i) {
@@ -128,9 +129,9 @@ void update_rows(benchmark::State& state, const UpdateRule& rule) {
     for (RowOffset i = 0; i < xt[0].begin.data()[1]; ++i)
       g += double(delta.view()(xt[0].example.data()[i], 0)) * double(scale);
     float expected = w.view()(unit, 0);
-    float state_of_unit[2] = {0.0f, 0.0f};
-    std::visit([&](const auto& r) { r.step(expected, float(g), state_of_unit, schedule.at(0)); },
-               rule);
+    float state_of_unit[kMostSlots] = {};
+    const UpdateStep first = schedule.at(rule, 0);
+    std::visit([&](const auto& r) { r.step(expected, float(g), state_of_unit, first); }, rule);
     s.kernels.sparse->update_rows(rule, schedule, 0, xt[0], delta.view(), scale, rows);
     s.kernels.sparse->mark_done(xt[0], 0, done.view());
     if (!(std::abs(expected - w.view()(unit, 0)) < 1e-3f)) return fail(state, "wrong");

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include <benchmark/benchmark.h>
 
@@ -34,13 +35,18 @@ void set_bytes(benchmark::State& state, double arrays) {
 void update(benchmark::State& state, const UpdateRule& rule) {
   Executor executor;
   const Kernels kernels = make_cpu_kernels(executor);
-  Matrix<float> w = filled(-1, 1), slots[2] = {filled(0, 1), filled(0, 1)};
+  Matrix<float> w = filled(-1, 1);
+  std::vector<Matrix<float>> state_arrays;
+  SlotViews slots;
+  float at[kMostSlots];
+  for (int s = 0; s < kMostSlots; ++s) {
+    slots[std::size_t(s)] = state_arrays.emplace_back(filled(0, 1)).view();
+    at[s] = slots[std::size_t(s)](77, 5);
+  }
   const Matrix<float> g = filled(-1, 1);
-  const UpdateStep step = UpdateSchedule{}.at(10);
-  const auto run = [&] {
-    kernels.update->update(rule, step, w.view(), g.view(), {slots[0].view(), slots[1].view()});
-  };
-  float expected = w.view()(77, 5), at[2] = {slots[0].view()(77, 5), slots[1].view()(77, 5)};
+  const UpdateStep step = UpdateSchedule{}.at(rule, 10);
+  const auto run = [&] { kernels.update->update(rule, step, w.view(), g.view(), slots); };
+  float expected = w.view()(77, 5);
   std::visit([&](const auto& r) { r.step(expected, g.view()(77, 5), at, step); }, rule);
   run();
   if (std::memcmp(&expected, &w.view()(77, 5), 4) != 0) return state.SkipWithError("wrong");

@@ -10,7 +10,8 @@ namespace {
 
 struct UpdateProblem {
   Padded<Bfloat16> delta, x, rounded;
-  Padded<float> w, slot0, slot1;
+  Padded<float> w;
+  std::array<Padded<float>, std::size_t(kMostSlots)> slot;
   float scale;
 };
 
@@ -22,23 +23,27 @@ class FusedUpdateTest : public FusedTest {
     p.x = random_bfloat16(shape.examples, shape.width, 1.0f);
     p.rounded = Padded<Bfloat16>(shape.units, shape.width, memory_);
     p.w = random_float(shape.units, shape.width, -1.0f, 1.0f);
-    p.slot0 = random_float(shape.units, shape.width, 0.1f, 0.3f);
-    p.slot1 = random_float(shape.units, shape.width, 0.1f, 0.3f);
+    for (auto& slot : p.slot) slot = random_float(shape.units, shape.width, 0.1f, 0.3f);
     p.scale = 1.0f / float(shape.examples);
     return p;
   }
   /// Units [first, first + count) of the problem, from its values on the host.
   bool run(FusedKernels& kernels, const UpdateRule& rule, UpdateProblem& p, Index first,
            Index count) {
-    for (Padded<float>* m : {&p.w, &p.slot0, &p.slot1}) m->send();
+    SlotViews slots;
+    for (std::size_t s = 0; s < slots.size(); ++s) {
+      p.slot[s].send();
+      slots[s] = p.slot[s].view().row_range(first, count);
+    }
+    p.w.send();
     p.rounded.send();
     const DenseOperand delta({nullptr, p.delta.rows, p.delta.cols, p.delta.cols}, p.delta.view());
     const DenseOperand x({nullptr, p.x.rows, p.x.cols, p.x.cols}, p.x.view());
-    const bool done = kernels.update(
-        rule, step_, delta.columns(first, count), x, p.scale, p.w.view().row_range(first, count),
-        {p.slot0.view().row_range(first, count), p.slot1.view().row_range(first, count)},
-        p.rounded.view().row_range(first, count));
-    for (Padded<float>* m : {&p.w, &p.slot0, &p.slot1}) m->fetch();
+    const bool done = kernels.update(rule, step_, delta.columns(first, count), x, p.scale,
+                                     p.w.view().row_range(first, count), slots,
+                                     p.rounded.view().row_range(first, count));
+    p.w.fetch();
+    for (auto& slot : p.slot) slot.fetch();
     p.rounded.fetch();
     return done;
   }
@@ -53,16 +58,17 @@ class FusedUpdateTest : public FusedTest {
     for (Index r = 0; r < before.w.rows; ++r)
       for (Index c = 0; c < before.w.cols; ++c) {
         float w = before.w(r, c);
-        float slot[2] = {before.slot0(r, c), before.slot1(r, c)};
+        float slot[kMostSlots];
+        for (std::size_t s = 0; s < before.slot.size(); ++s) slot[s] = before.slot[s](r, c);
         const float g = float(gradient(before, r, c));
         rule.step(w, step_.clip > 0.0f ? clipped(g, step_.clip) : g, slot, step_);
         ASSERT_NEAR(after.w(r, c), w, 4e-6) << Rule::name << " at " << r << ", " << c;
-        ASSERT_NEAR(after.slot0(r, c), slot[0], 4e-6) << Rule::name << " at " << r << ", " << c;
-        ASSERT_NEAR(after.slot1(r, c), slot[1], 4e-6) << Rule::name << " at " << r << ", " << c;
+        for (std::size_t s = 0; s < after.slot.size(); ++s)
+          ASSERT_NEAR(after.slot[s](r, c), slot[s], 4e-6) << Rule::name << " at " << r << ", " << c;
         ASSERT_EQ(after.rounded(r, c).bits, Bfloat16::rounded(after.w(r, c)).bits);
       }
-    EXPECT_TRUE(after.w.padding_is_intact() && after.slot0.padding_is_intact() &&
-                after.slot1.padding_is_intact() && after.rounded.padding_is_intact());
+    EXPECT_TRUE(after.w.padding_is_intact() && after.rounded.padding_is_intact());
+    for (auto& slot : after.slot) EXPECT_TRUE(slot.padding_is_intact());
   }
   static UpdateProblem copy(UpdateProblem& p, Memory& memory) {
     UpdateProblem c;
@@ -76,8 +82,7 @@ class FusedUpdateTest : public FusedTest {
     c.x = of(p.x);
     c.rounded = of(p.rounded);
     c.w = of(p.w);
-    c.slot0 = of(p.slot0);
-    c.slot1 = of(p.slot1);
+    for (std::size_t s = 0; s < c.slot.size(); ++s) c.slot[s] = of(p.slot[s]);
     c.scale = p.scale;
     return c;
   }
@@ -119,8 +124,8 @@ TEST_F(FusedUpdateTest, RunsAndPartsOfTheUnitsHaveTheSameBits) {
       ASSERT_TRUE(run(*kernels, rule, parts, 0, 200));
       ASSERT_TRUE(run(*kernels, rule, parts, 200, shape.units - 208));
       ASSERT_TRUE(run(*kernels, rule, parts, shape.units - 8, 8));
-      EXPECT_TRUE(whole.w.same_bits(again.w) && whole.slot1.same_bits(again.slot1));
-      EXPECT_TRUE(whole.w.same_bits(parts.w) && whole.slot0.same_bits(parts.slot0) &&
+      EXPECT_TRUE(whole.w.same_bits(again.w) && whole.slot[1].same_bits(again.slot[1]));
+      EXPECT_TRUE(whole.w.same_bits(parts.w) && whole.slot[0].same_bits(parts.slot[0]) &&
                   whole.rounded.same_bits(parts.rounded));
     }
 }
@@ -138,8 +143,8 @@ TEST_F(FusedUpdateTest, SeveralTilesHaveTheSameBitsEachTime) {
     for (int i = 0; i < 20; ++i) {
       UpdateProblem again = copy(before, memory_);
       ASSERT_TRUE(run(*kernels, Adam{}, again, 0, shape.units));
-      ASSERT_TRUE(first.w.same_bits(again.w) && first.slot0.same_bits(again.slot0) &&
-                  first.slot1.same_bits(again.slot1) && first.rounded.same_bits(again.rounded))
+      ASSERT_TRUE(first.w.same_bits(again.w) && first.slot[0].same_bits(again.slot[0]) &&
+                  first.slot[1].same_bits(again.slot[1]) && first.rounded.same_bits(again.rounded))
           << shape.units << " units, repeat " << i;
     }
   }

@@ -274,8 +274,8 @@ TEST_F(RepeatsTest, Update) {
        all_rules(std::make_index_sequence<std::variant_size_v<UpdateRule>>())) {
     const MatrixView<float> w = matrix(500, 264);
     const MatrixView<const float> g = constant_matrix(500, 264);
-    const std::array<MatrixView<float>, 2> slots{matrix(500, 264, 0.1f, 1.0f),
-                                                 matrix(500, 264, 0.1f, 1.0f)};
+    SlotViews slots;
+    for (MatrixView<float>& slot : slots) slot = matrix(500, 264, 0.1f, 1.0f);
     const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(500, 264);
     expect_one_hash("update", [&] { kernels.update->update(rule, step, w, g, slots, rounded); });
   }
@@ -372,7 +372,7 @@ TEST_F(RepeatsTest, FusedUpdate) {
     const DenseOperand delta = operand(700, 1032);
     const DenseOperand x = operand(700, 264);
     const MatrixView<float> w = matrix(1032, 264);
-    const std::array<MatrixView<float>, 2> slots{matrix(1032, 264), matrix(1032, 264, 0.1f, 1.0f)};
+    const SlotViews slots{matrix(1032, 264), matrix(1032, 264, 0.1f, 1.0f)};
     const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(1032, 264);
     const UpdateStep step{0.01f, 0.0f, 0.0f, 1.5f, 2.0f};
     expect_one_hash("update", [&] {

@@ -41,8 +41,7 @@ class FaultyUpdate final : public UpdateKernels {
 
  private:
   void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
-                 MatrixView<Bfloat16> rounded) override {
+                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> rounded) override {
     sound_->update(rule, step, w, g, slot, rounded);
   }
   void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,

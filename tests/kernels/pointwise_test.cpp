@@ -97,16 +97,18 @@ TEST_F(Pointwise, EveryActivationAndItsSlopeAgreeWithFloat64) {
       kernels_->activate(activation, y.view());
       const PaddedMatrix<float> incoming = random(3, width);
       PaddedMatrix<float> delta = incoming;
-      kernels_->multiply_slope(activation, y.view(), delta.view());
+      PaddedMatrix<float> z_copy = z;
+      const bool from_z = slope_from(activation) == SlopeFrom::z;
+      kernels_->multiply_slope(activation, (from_z ? z_copy : y).view(), delta.view());
       std::visit(
           [&](const auto& f) {
-            PaddedMatrix<float> z_copy = z;
             PaddedMatrix<float> d = incoming;
             for (Index r = 0; r < 3; ++r)
               for (Index c = 0; c < width; ++c) {
                 const double value = f.value(double(z_copy(r, c)));
                 ASSERT_NEAR(double(y(r, c)), value, 1e-6 * std::max(1.0, std::abs(value)));
-                ASSERT_NEAR(double(delta(r, c)), double(d(r, c)) * f.slope(double(y(r, c))), 2e-6);
+                const double x = double(from_z ? z_copy(r, c) : y(r, c));
+                ASSERT_NEAR(double(delta(r, c)), double(d(r, c)) * f.slope(x), 2e-6);
               }
           },
           activation);
@@ -136,8 +138,16 @@ TEST_F(Pointwise, ALayersOutputsAreThoseOfItsStepsOneByOne) {
             PaddedMatrix<float> turned(cols, 17 + padding, padding);
             PaddedMatrix<float> alone = y, expected = y, expected_before(17, cols, 3);
             PaddedMatrix<Bfloat16> expected_rounded(17, cols, padding);
-            kernels_->activate(f, mask, y.view(), before.view(), rounded.view(), turned.view());
-            kernels_->activate(f, mask, alone.view(), {}, {});
+            const PaddedMatrix<float> z = y;
+            PaddedMatrix<float> kept(17, cols, padding);
+            const bool keeps = slope_from(f) == SlopeFrom::z;
+            kernels_->activate(f, mask, y.view(),
+                               {before.view(), rounded.view(), turned.view(),
+                                keeps ? kept.view() : MatrixView<float>{}});
+            kernels_->activate(f, mask, alone.view(), {});
+            if (keeps) {
+              EXPECT_TRUE(kept.same_bits(z));
+            }
             kernels_->activate(f, expected.view());
             kernels_->copy(expected.view(), expected_before.view());
             if (p > 0) batch->mask(mask, expected_before.view(), expected.view());
@@ -305,8 +315,9 @@ TEST_F(Pointwise, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW(kernels_->copy(a.view(), b.view()), ShapeError);
   EXPECT_THROW(kernels_->round(a.view(), PaddedMatrix<Bfloat16>(4, 3).view()), ShapeError);
   EXPECT_THROW(kernels_->multiply_slope(Linear{}, a.view(), b.view()), ShapeError);
-  EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), b.view(), {}), ShapeError);
-  EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), {}, {}, a.view()), ShapeError);
+  EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), {.before_dropout = b.view()}),
+               ShapeError);
+  EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), {.turned = a.view()}), ShapeError);
   EXPECT_THROW(kernels_->sum_columns(a.view(), 1.0f, {nullptr, 3}), ShapeError);
   const ColumnSum wrong{a.view(), 1.0f, {nullptr, 3}};
   EXPECT_THROW(kernels_->sum_columns({&wrong, 1}), ShapeError);

@@ -20,21 +20,26 @@ using samples::SparseRows;
 struct Weights {
   Weights(const PaddedMatrix<float>& start, Index rows, Index cols, Index padding = 3)
       : w(start),
-        slot{zeros(rows, cols, padding), zeros(rows, cols, padding)},
+        slot(std::size_t(kMostSlots), zeros(rows, cols, padding)),
         done(std::size_t(rows), 0) {}
   static PaddedMatrix<float> zeros(Index rows, Index cols, Index padding = 3) {
     PaddedMatrix<float> m(rows, cols, padding);
     for (Index r = 0; r < rows; ++r) std::fill_n(m.view().row(r), cols, 0.0f);
     return m;
   }
-  std::array<MatrixView<float>, 2> slots() { return {slot[0].view(), slot[1].view()}; }
+  SlotViews slots() {
+    SlotViews views;
+    for (std::size_t s = 0; s < views.size(); ++s) views[s] = slot[s].view();
+    return views;
+  }
   RowState rows() { return {w.view(), slots(), samples::view_of(done)}; }
   bool same_bits(const Weights& other) const {
-    return w.same_bits(other.w) && slot[0].same_bits(other.slot[0]) &&
-           slot[1].same_bits(other.slot[1]);
+    bool same = w.same_bits(other.w);
+    for (std::size_t s = 0; s < slot.size(); ++s) same = same && slot[s].same_bits(other.slot[s]);
+    return same;
   }
   PaddedMatrix<float> w;
-  std::array<PaddedMatrix<float>, 2> slot;
+  std::vector<PaddedMatrix<float>> slot;
   std::vector<std::int64_t> done;
 };
 
@@ -99,7 +104,7 @@ TEST_F(SparseUpdateTest, LazyRowsHaveTheBitsOfDenseUpdates) {
       samples::fill_normal(delta.view(), random_);
       sparse->transpose(x.view(), xt);
       sparse->gradient(xt, delta.view(), 1.0f / kBatch, g.view());
-      dense->update(rule, schedule.at(step), eager.w.view(), g.view(), eager.slots());
+      dense->update(rule, schedule.at(rule, step), eager.w.view(), g.view(), eager.slots());
       if (step % 3 == 1) sparse->catch_up(rule, schedule, step, xt, lazy.rows());
       // In two blocks of columns, as the engine does.
       for (const auto& [c, count] : std::vector<std::pair<Index, Index>>{{0, 64}, {64, 81}}) {
@@ -144,7 +149,7 @@ TEST_F(SparseUpdateTest, PopularUnitsGetTheGradientOfAll) {
   for_each_rule([&](const UpdateRule& rule, const UpdateSchedule& schedule) {
     const PaddedMatrix<float> first = start();
     Weights lazy(first, kUnits, kWidth), eager(first, kUnits, kWidth);
-    dense->update(rule, schedule.at(0), eager.w.view(), g.view(), eager.slots());
+    dense->update(rule, schedule.at(rule, 0), eager.w.view(), g.view(), eager.slots());
     for (const auto& [c, count] : std::vector<std::pair<Index, Index>>{{0, 3}, {3, 142}}) {
       RowState rows = lazy.rows();
       rows.w = rows.w.columns(c, count);
@@ -174,7 +179,7 @@ TEST_F(SparseUpdateTest, ManyUnitsGetTheGradientOfAll) {
   for (const UpdateRule& rule : {UpdateRule(Sgd{}), UpdateRule(Adam{})})
     for (int repeat = 0; repeat < 2; ++repeat) {
       Weights lazy(first, kMany, kCols, 4), eager(first, kMany, kCols, 4);
-      dense->update(rule, schedule.at(0), eager.w.view(), g.view(), eager.slots());
+      dense->update(rule, schedule.at(rule, 0), eager.w.view(), g.view(), eager.slots());
       sparse->update_rows(rule, schedule, 0, xt, delta.view(), 0.01f, lazy.rows());
       sparse->mark_done(xt, 0, samples::view_of(lazy.done));
       sparse->catch_up(rule, schedule, 1, lazy.rows());
@@ -200,7 +205,7 @@ TEST_F(SparseUpdateTest, PopularUnitsThatLagGetTheGradientOfAll) {
   for_each_rule([&](const UpdateRule& rule, const UpdateSchedule& schedule) {
     Weights lazy(first, kUnits, kCols, kPadding), eager(first, kUnits, kCols, kPadding);
     for (std::int64_t step = 0; step <= kStep; ++step)
-      dense->update(rule, schedule.at(step), eager.w.view(), (step < kStep ? none : g).view(),
+      dense->update(rule, schedule.at(rule, step), eager.w.view(), (step < kStep ? none : g).view(),
                     eager.slots());
     for (const auto& [c, count] : std::vector<std::pair<Index, Index>>{{0, 36}, {36, 260}}) {
       RowState rows = lazy.rows();
@@ -215,31 +220,37 @@ TEST_F(SparseUpdateTest, PopularUnitsThatLagGetTheGradientOfAll) {
 }
 
 // Averages of all sizes, so that rows come to rest early and late; some weights never do.
-TEST_F(SparseUpdateTest, AdamCatchesUpWithStateOfAnySize) {
+TEST_F(SparseUpdateTest, RulesWithNumbersOfTheirOwnCatchUpWithStateOfAnySize) {
   Executor executor(2);
   const auto sparse = samples::make_sparse(executor);
   const auto dense = samples::make_update(executor);
   constexpr Index kRows = 6, kCols = 128;
   constexpr std::int64_t kFirst = 20, kSteps = 1500;
   const UpdateSchedule schedule = schedule_of(false, 0.001f);
-  PaddedMatrix<float> first(kRows, kCols), none = Weights::zeros(kRows, kCols);
-  samples::fill_normal(first.view(), random_, 0.1f);
-  Weights lazy(first, kRows, kCols);
   const auto any_size = [&](float value) { return std::ldexp(value, -int(below(140))); };
-  for (Index r = 0; r < kRows; ++r)
-    for (Index c = 0; c < kCols; ++c) {
-      lazy.slot[0](r, c) = any_size(uniform(-1.0f, 1.0f));
-      lazy.slot[1](r, c) = any_size(uniform(0.0f, 1.0f));
-      if (r == 3) lazy.w(r, c) = c % 2 == 0 ? 0.0f : -0.0f;
-      if (r == 4) lazy.w(r, c) = any_size(uniform(-1.0f, 1.0f));
-      if (r == 5 && c % 3 == 0) lazy.slot[0](r, c) = -0.0f;
-    }
-  Weights eager = lazy;
-  lazy.done.assign(kRows, kFirst);
-  for (std::int64_t step = kFirst; step < kSteps; ++step)
-    dense->update(Adam{}, schedule.at(step), eager.w.view(), none.view(), eager.slots());
-  sparse->catch_up(Adam{}, schedule, kSteps, lazy.rows());
-  EXPECT_TRUE(lazy.same_bits(eager));
+  for (const std::string& name : names_of<UpdateRule>()) {
+    const UpdateRule rule = *find_named<UpdateRule>(name);
+    if (std::visit([](const auto& r) { return r.times == 0; }, rule)) continue;
+    SCOPED_TRACE(name);
+    PaddedMatrix<float> first(kRows, kCols), none = Weights::zeros(kRows, kCols);
+    samples::fill_normal(first.view(), random_, 0.1f);
+    Weights lazy(first, kRows, kCols);
+    for (Index r = 0; r < kRows; ++r)
+      for (Index c = 0; c < kCols; ++c) {
+        lazy.slot[0](r, c) = any_size(uniform(-1.0f, 1.0f));
+        for (std::size_t s = 1; s < lazy.slot.size(); ++s)
+          lazy.slot[s](r, c) = any_size(uniform(0.0f, 1.0f));
+        if (r == 3) lazy.w(r, c) = c % 2 == 0 ? 0.0f : -0.0f;
+        if (r == 4) lazy.w(r, c) = any_size(uniform(-1.0f, 1.0f));
+        if (r == 5 && c % 3 == 0) lazy.slot[0](r, c) = -0.0f;
+      }
+    Weights eager = lazy;
+    lazy.done.assign(kRows, kFirst);
+    for (std::int64_t step = kFirst; step < kSteps; ++step)
+      dense->update(rule, schedule.at(rule, step), eager.w.view(), none.view(), eager.slots());
+    sparse->catch_up(rule, schedule, kSteps, lazy.rows());
+    EXPECT_TRUE(lazy.same_bits(eager));
+  }
 }
 
 // Long enough for velocities to die out, for steps to leave the table of recent settings, and for
@@ -257,10 +268,10 @@ TEST_F(SparseUpdateTest, RowsThatLagFarBehindCatchUpExactly) {
     samples::fill_normal(g.view(), random_);
     Weights lazy(first, kRows, kCols), eager(first, kRows, kCols);
     for (Weights* weights : {&lazy, &eager})
-      dense->update(rule, schedule.at(0), weights->w.view(), g.view(), weights->slots());
+      dense->update(rule, schedule.at(rule, 0), weights->w.view(), g.view(), weights->slots());
     lazy.done.assign(kRows, 1);
     for (std::int64_t step = 1; step < kSteps; ++step)
-      dense->update(rule, schedule.at(step), eager.w.view(), none.view(), eager.slots());
+      dense->update(rule, schedule.at(rule, step), eager.w.view(), none.view(), eager.slots());
     sparse->catch_up(rule, schedule, kSteps, lazy.rows());
     ASSERT_TRUE(lazy.same_bits(eager));
   });
@@ -281,8 +292,7 @@ TEST_F(SparseUpdateTest, BitsDoNotDependOnLanes) {
       kernels->mark_done(xt, 7, samples::view_of(weights.done));
       kernels->catch_up(rule, schedule, 9, weights.rows());
       std::vector<std::uint32_t> bits = samples::bits_of(weights.w.view());
-      samples::append(bits, samples::bits_of(weights.slot[0].view()));
-      samples::append(bits, samples::bits_of(weights.slot[1].view()));
+      for (auto& slot : weights.slot) samples::append(bits, samples::bits_of(slot.view()));
       return bits;
     });
   });

@@ -11,6 +11,31 @@ namespace {
 
 using samples::PaddedMatrix;
 
+/// As many state arrays as any rule has, all of the magnitudes of a matrix.
+struct State {
+  explicit State(const PaddedMatrix<float>& like) : slot(std::size_t(kMostSlots), like) {
+    for (auto& m : slot)
+      for (Index r = 0; r < m.rows(); ++r)
+        for (Index c = 0; c < m.cols(); ++c) m(r, c) = std::abs(m(r, c));
+  }
+  SlotViews views() {
+    SlotViews all;
+    for (std::size_t s = 0; s < all.size(); ++s) all[s] = slot[s].view();
+    return all;
+  }
+  SlotViews columns(Index first, Index count) {
+    SlotViews all = views();
+    for (MatrixView<float>& view : all) view = view.columns(first, count);
+    return all;
+  }
+  bool same_bits(const State& other) const {
+    bool same = true;
+    for (std::size_t s = 0; s < slot.size(); ++s) same = same && slot[s].same_bits(other.slot[s]);
+    return same;
+  }
+  std::vector<PaddedMatrix<float>> slot;
+};
+
 class UpdateTest : public samples::RandomTest {
  protected:
   PaddedMatrix<float> random_matrix(Index rows, Index cols) {
@@ -147,18 +172,16 @@ TEST_F(UpdateTest, BitsDoNotDependOnLanes) {
     SCOPED_TRACE(name);
     samples::expect_same_bits_however_run([&](Executor& executor) {
       const auto kernels = samples::make_update(executor);
-      PaddedMatrix<float> w = first, s0 = g, s1 = g;
-      for (Index r = 0; r < 700; ++r)
-        for (Index c = 0; c < 90; ++c) s0(r, c) = s1(r, c) = std::abs(g(r, c));
-      kernels->update(*find_named<UpdateRule>(name), UpdateSchedule{}.at(2), w.view(), g.view(),
-                      {s0.view(), s1.view()});
+      const UpdateRule rule = *find_named<UpdateRule>(name);
+      PaddedMatrix<float> w = first;
+      State state(g);
+      kernels->update(rule, UpdateSchedule{}.at(rule, 2), w.view(), g.view(), state.views());
       kernels->clip_row_norms(9.0f, w.view());
       kernels->clip_column_norms(25.0f, w.view());
       double norms[2];
       kernels->norms(w.view(), norms, norms + 1);
       std::vector<std::uint32_t> bits = samples::bits_of(w.view());
-      samples::append(bits, samples::bits_of(s0.view()));
-      samples::append(bits, samples::bits_of(s1.view()));
+      for (auto& slot : state.slot) samples::append(bits, samples::bits_of(slot.view()));
       std::uint32_t words[4];
       std::memcpy(words, norms, sizeof words);
       bits.insert(bits.end(), words, words + 4);
@@ -180,24 +203,24 @@ TEST_F(UpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
         PaddedMatrix<float> w(rows, cols, padding), g(rows, cols, padding);
         samples::fill_normal(w.view(), random_);
         samples::fill_normal(g.view(), random_);
-        PaddedMatrix<float> expected = w, s0 = g, s1 = g;
-        for (Index r = 0; r < rows; ++r)
-          for (Index c = 0; c < cols; ++c) s0(r, c) = s1(r, c) = std::abs(g(r, c));
-        PaddedMatrix<float> expected0 = s0, expected1 = s1;
+        PaddedMatrix<float> expected = w;
+        State state(g), expected_state(g);
         PaddedMatrix<Bfloat16> rounded(rows, cols, padding);
         std::visit(
             [&](const auto& rule_value) {
               for (Index r = 0; r < rows; ++r)
                 for (Index c = 0; c < cols; ++c) {
-                  float slots[2] = {s0(r, c), s1(r, c)};
+                  float slots[kMostSlots];
+                  for (int s = 0; s < kMostSlots; ++s)
+                    slots[s] = expected_state.slot[std::size_t(s)](r, c);
                   rule_value.step(expected(r, c), g(r, c), slots, step);
-                  expected0(r, c) = slots[0];
-                  expected1(r, c) = slots[1];
+                  for (int s = 0; s < kMostSlots; ++s)
+                    expected_state.slot[std::size_t(s)](r, c) = slots[s];
                 }
             },
             rule);
-        kernels->update(rule, step, w.view(), g.view(), {s0.view(), s1.view()}, rounded.view());
-        EXPECT_TRUE(w.same_bits(expected) && s0.same_bits(expected0) && s1.same_bits(expected1));
+        kernels->update(rule, step, w.view(), g.view(), state.views(), rounded.view());
+        EXPECT_TRUE(w.same_bits(expected) && state.same_bits(expected_state));
         for (Index r = 0; r < rows; ++r)
           for (Index c = 0; c < cols; ++c)
             ASSERT_EQ(rounded(r, c).bits, Bfloat16::rounded(expected(r, c)).bits);
@@ -213,32 +236,32 @@ TEST_F(UpdateTest, SeveralVectorsAreUpdatedAsEachAlone) {
     for (const std::size_t copies : {0, 1, 9}) {
       SCOPED_TRACE(name + " " + std::to_string(copies));
       const UpdateRule rule = *find_named<UpdateRule>(name);
-      const UpdateStep step = UpdateSchedule{}.at(3);
-      std::vector<PaddedMatrix<float>> w, g, s0, s1;
+      const UpdateStep step = UpdateSchedule{}.at(rule, 3);
+      std::vector<PaddedMatrix<float>> w, g;
+      std::vector<State> state;
       for (std::size_t i = 0; i < copies * sizes.size(); ++i) {
         const Index size = sizes[i % sizes.size()];
         w.push_back(random_matrix(1, size));
         g.push_back(random_matrix(1, size));
-        s0.push_back(random_matrix(1, size));
-        s1.push_back(random_matrix(1, size));
-        for (Index c = 0; c < size; ++c) {
-          s0.back()(0, c) = std::abs(s0.back()(0, c));
-          s1.back()(0, c) = std::abs(s1.back()(0, c));
-        }
+        state.emplace_back(random_matrix(1, size));
       }
-      auto expected_w = w, expected_s0 = s0, expected_s1 = s1;
+      auto expected_w = w;
+      auto expected_state = state;
       std::vector<VectorUpdate> updates;
       const auto row = [](PaddedMatrix<float>& m) {
         return VectorView<float>{m.view().data, m.cols()};
       };
-      for (std::size_t i = 0; i < w.size(); ++i)
-        updates.push_back({row(w[i]), row(g[i]), {row(s0[i]), row(s1[i])}});
+      for (std::size_t i = 0; i < w.size(); ++i) {
+        VectorUpdate& update = updates.emplace_back();
+        update.w = row(w[i]);
+        update.g = row(g[i]);
+        for (std::size_t s = 0; s < update.slot.size(); ++s) update.slot[s] = row(state[i].slot[s]);
+      }
       kernels->update_vectors(rule, step, updates);
       for (std::size_t i = 0; i < w.size(); ++i) {
-        kernels->update(rule, step, expected_w[i].view(), g[i].view(),
-                        {expected_s0[i].view(), expected_s1[i].view()});
+        kernels->update(rule, step, expected_w[i].view(), g[i].view(), expected_state[i].views());
         EXPECT_TRUE(w[i].same_bits(expected_w[i])) << i;
-        EXPECT_TRUE(s0[i].same_bits(expected_s0[i]) && s1[i].same_bits(expected_s1[i])) << i;
+        EXPECT_TRUE(state[i].same_bits(expected_state[i])) << i;
       }
     }
 }
@@ -246,17 +269,15 @@ TEST_F(UpdateTest, SeveralVectorsAreUpdatedAsEachAlone) {
 TEST_F(UpdateTest, PartsOfAMatrixAreUpdatedInPlace) {
   Executor executor(2);
   const auto kernels = samples::make_update(executor);
-  auto whole = random_matrix(40, 70), g = random_matrix(40, 70), s0 = g, s1 = g;
-  for (Index r = 0; r < 40; ++r)
-    for (Index c = 0; c < 70; ++c) s0(r, c) = s1(r, c) = std::abs(g(r, c));
-  PaddedMatrix<float> parts = whole, p0 = s0, p1 = s1;
-  const UpdateStep step = UpdateSchedule{}.at(3);
-  kernels->update(Adam{}, step, whole.view(), g.view(), {s0.view(), s1.view()});
+  auto whole = random_matrix(40, 70), g = random_matrix(40, 70);
+  PaddedMatrix<float> parts = whole;
+  State state(g), part_state(g);
+  const UpdateStep step = UpdateSchedule{}.at(Adam{}, 3);
+  kernels->update(Adam{}, step, whole.view(), g.view(), state.views());
   for (const auto& [first, count] : std::vector<std::pair<Index, Index>>{{0, 3}, {3, 33}, {36, 34}})
     kernels->update(Adam{}, step, parts.view().columns(first, count),
-                    g.view().columns(first, count),
-                    {p0.view().columns(first, count), p1.view().columns(first, count)});
-  EXPECT_TRUE(parts.same_bits(whole) && p0.same_bits(s0) && p1.same_bits(s1));
+                    g.view().columns(first, count), part_state.columns(first, count));
+  EXPECT_TRUE(parts.same_bits(whole) && part_state.same_bits(state));
 }
 
 TEST_F(UpdateTest, NormsDoNotDependOnThePadding) {

@@ -14,16 +14,9 @@ namespace norn::test {
 template <typename Value>
 std::list<float> parameters_of(const Value& value) {
   std::list<float> all;
-  if constexpr (requires { value.relu_slope; }) all.push_back(value.relu_slope);
-  if constexpr (requires { value.alpha; }) all.push_back(value.alpha);
-  if constexpr (requires { value.lambda; }) all.push_back(value.lambda);
+  visit_parameters(value, [&](const ParameterKey&, float parameter) { all.push_back(parameter); });
   if constexpr (requires { value.scale; }) all.push_back(value.scale);
   if constexpr (requires { value.exponent; }) all.push_back(value.exponent);
-  if constexpr (requires { value.mu; }) all.push_back(value.mu);
-  if constexpr (requires { value.mu1; }) all.push_back(value.mu1);
-  if constexpr (requires { value.one_target; }) {
-    all.insert(all.end(), {value.one_target, value.zero_target, value.one_scale, value.zero_scale});
-  }
   return all;
 }
 

@@ -73,19 +73,14 @@ class RandomDescriptor {
   template <typename Value>
   void vary(Value& v) {
     if (sometimes()) return;
-    if constexpr (requires { v.relu_slope; }) v.relu_slope = number(0, 1);
-    if constexpr (requires { v.alpha; }) v.alpha = number(0, 3);
-    if constexpr (requires { v.lambda; }) v.lambda = number(0.1f, 2);
+    visit_parameters(v, [&](const ParameterKey& key, float& parameter) {
+      const float low = float(std::max(key.limits.low, -30.0)) + (key.limits.above_low ? 0.1f : 0);
+      const float high =
+          float(std::min(key.limits.high, 30.0)) - (key.limits.below_high ? 0.01f : 0);
+      parameter = number(low, high);
+    });
     if constexpr (requires { v.scale; }) v.scale = number(-1, 1);
     if constexpr (requires { v.exponent; }) v.exponent = number(0.1f, 2);
-    if constexpr (requires { v.mu; }) v.mu = number(0, 0.99f);
-    if constexpr (requires { v.mu1; }) v.mu1 = number(0, 0.99f);
-    if constexpr (requires { v.one_target; }) {
-      v.one_target = number(0, 1);
-      v.zero_target = number(0, 1);
-      v.one_scale = number(0, 30);
-      v.zero_scale = number(0, 30);
-    }
   }
 
   void size(LayerDescriptor& d) {

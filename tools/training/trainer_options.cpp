@@ -18,26 +18,6 @@ namespace {
 
 constexpr int kMostRanks = 1 << 20;  // that a plan is made for
 
-// The setting of a rule that has one of that name. Returns whether there is one.
-bool set_mu(UpdateRule& rule, float value) {
-  return std::visit(
-      [value](auto& r) {
-        if constexpr (requires { r.mu; }) {
-          r.mu = value;
-          return true;
-        } else {
-          return false;
-        }
-      },
-      rule);
-}
-
-bool set_mu1(UpdateRule& rule, float value) {
-  Adam* adam = std::get_if<Adam>(&rule);
-  if (adam) adam->mu1 = value;
-  return adam != nullptr;
-}
-
 void require_below(float limit, const char* option, const std::optional<float>& value,
                    OptionFaults& faults) {
   if (value)
@@ -107,9 +87,10 @@ void add_training_options(TrainerOptions& options, CommandLine& line) {
       line.choice("--optimizer", "", std::move(rules), options.optimizer, "update rule");
   optimizer.default_text = name_of(defaults.optimizer);
   line.option("--mu", "-mu", "X", options.mu,
-              "momentum; decay of the mean in RMSProp and AdaDelta; Adam's beta1")
+              "momentum; decay of the mean in RMSProp and AdaDelta; beta1 of Adam and its kin")
       .default_text = "the rule's, 0.9";
-  line.option("--mu1", "-mu1", "X", options.mu1, "Adam's beta2").default_text = "the rule's, 0.999";
+  line.option("--mu1", "-mu1", "X", options.mu1, "beta2 of Adam and its kin").default_text =
+      "the rule's, 0.999";
   line.choice("--shuffle", "", {"yes", "no"}, options.shuffle,
               "visit the examples in a new random order in every epoch")
       .default_text = "what the descriptor says in ShuffleIndices";
@@ -354,12 +335,14 @@ void TrainerOptions::apply_to(TrainingDescriptor& training, Console& console) co
   validation.apply_to(training.validation, training.refits_later());
   if (!optimizer.empty() && !equal_ignoring_case(optimizer, name_of(training.optimizer)))
     training.optimizer = find_named<UpdateRule>(optimizer).value();
-  if (mu && !set_mu(training.optimizer, *mu))
-    console.warning(fmt::format("--mu has no effect with {}; --optimizer chooses another rule",
-                                name_of(training.optimizer)));
-  if (mu1 && !set_mu1(training.optimizer, *mu1))
-    console.warning(fmt::format("--mu1 has no effect with {}; it is Adam's beta2",
-                                name_of(training.optimizer)));
+  const auto set = [&](const char* option, const ParameterKey& key,
+                       const std::optional<float>& value) {
+    if (value && !set_parameter(training.optimizer, key.name, *value))
+      console.warning(fmt::format("{} has no effect with {}; --optimizer chooses another rule",
+                                  option, name_of(training.optimizer)));
+  };
+  set("--mu", kMu, mu);
+  set("--mu1", kMu1, mu1);
 }
 
 std::int64_t parse_bytes(const std::string& option, const std::string& text) {

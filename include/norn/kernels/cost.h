@@ -49,6 +49,17 @@ struct SoftMaxRows {
       coupling;  ///< [B] sum over k of y_k * d cost / d y_k, in units of 2^-36
 };
 
+/// Factors of the deltas of stored and of absent entries.
+struct DeltaBoost {
+  float one;
+  float zero;
+};
+/// Sparse targets alone have them; with them every loss and every activation.
+template <typename Cost>
+NORN_HD DeltaBoost boost_of(const Cost& rule, bool is_sparse) {
+  return {is_sparse ? rule.boost_one : 1.0f, is_sparse ? rule.boost_zero : 1.0f};
+}
+
 class CostKernels {
  public:
   virtual ~CostKernels() = default;

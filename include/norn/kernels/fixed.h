@@ -30,11 +30,12 @@ struct FixedTerms {
   int count = 0;
 };
 
-/// How d cost / d pre-activation follows from d cost / d output: through dropout, then times f'(y).
+/// How d cost / d pre-activation follows from d cost / d output: through dropout, then times f'.
 struct OutputSlope {
   Activation f;
   DropoutMask dropout;        ///< slope() of the outputs' mask; where it drops nothing, its factor
-  MatrixView<const float> y;  ///< [B x N] f's outputs, or what has the same slopes
+  MatrixView<const float> y;  ///< [B x N] f's outputs or what has the same slopes, or z where f's
+                              ///< slope is written in it
 };
 
 /// Sums of float matrices whose result does not depend on the order of the terms. Formats and

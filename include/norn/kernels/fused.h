@@ -65,9 +65,8 @@ class FusedKernels {
   /// `block` as for DenseKernels: the bits of a block are the same whatever other blocks are in the
   /// call. Returns false, and does nothing, for what it does not support, whatever the blocks.
   virtual bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta,
-                      DenseOperand x, float scale, MatrixView<float> w,
-                      std::array<MatrixView<float>, 2> slot, MatrixView<Bfloat16> rounded,
-                      Index block = 0) = 0;
+                      DenseOperand x, float scale, MatrixView<float> w, SlotViews slot,
+                      MatrixView<Bfloat16> rounded, Index block = 0) = 0;
 };
 
 }  // namespace norn

@@ -4,6 +4,8 @@
 #include "norn/kernels/activation.h"
 
 #include <array>
+#include <concepts>
+#include <cstdint>
 #include <string_view>
 #include <variant>
 
@@ -12,7 +14,15 @@
 ///   cost(y, t)          the error of output y for target t, not yet weighted,
 ///   slope(y, t)         d cost / d y,
 ///   stored_target(v)    the target that a stored entry of value v means; entries that are absent
-///   mean target 0.
+///                       mean target 0,
+///   is_cross_entropy    whether SoftMax layers are judged by stored targets alone; then
+///                       softmax_targets() says what these count for,
+///   has_cost_kernels    as of activations,
+///   model_number        its number in model files: DSSTNE's, else one that nobody has,
+///   parameters()        as norn/kernels/parameter.h says, where it has any.
+/// To add one: write its struct and list it in Loss; what is missing does not compile, and what is
+/// wrong fails tests/kernels/traits_test.cpp. DeltaBoost is no loss's business: it multiplies what
+/// any of them gives (boost_of() in norn/kernels/cost.h).
 /// Formulas: DSSTNE's (docs/numerics.md), with its slips mended. Logarithms are of max(1e-12, .),
 /// and the slope is that of the guarded function. Comparisons are written so that NaN is handed on.
 namespace norn {
@@ -28,9 +38,42 @@ NORN_HD T log_slope(T x) {
 }
 }  // namespace loss_guard
 
+/// What targets count for when a SoftMax layer is judged by a cross entropy.
+struct CrossEntropyTargets {
+  float scale = 1.0f;
+  float one_target = 1.0f;      ///< they count while y is below it; from 1 on always
+  bool uses_values = true;      ///< whether a stored entry counts for its value, or for 1
+  bool divides_boolean = true;  ///< whether an example without weight shares 1 among its targets
+};
+
+inline constexpr std::string_view kMargins = "ScaledMarginalCrossEntropy";
+inline constexpr ParameterKey kOneScale{.name = "oneScale",
+                                        .help = "Factor of the cost of ones.",
+                                        .limits = {.low = 0},
+                                        .object = kMargins,
+                                        .item = ModelItem{"SMCE_oneScale", 1.0}};
+inline constexpr ParameterKey kZeroScale{.name = "zeroScale",
+                                         .help = "Factor of the cost of zeros.",
+                                         .limits = {.low = 0},
+                                         .object = kMargins,
+                                         .item = ModelItem{"SMCE_zeroScale", 1.0}};
+inline constexpr ParameterKey kOneTarget{.name = "oneTarget",
+                                         .help = "Ones count while their output is below it.",
+                                         .limits = {.low = 0, .high = 1},
+                                         .object = kMargins,
+                                         .item = ModelItem{"SMCE_oneTarget", 0.9}};
+inline constexpr ParameterKey kZeroTarget{.name = "zeroTarget",
+                                          .help = "Zeros count while their output is above it.",
+                                          .limits = {.low = 0, .high = 1},
+                                          .object = kMargins,
+                                          .item = ModelItem{"SMCE_zeroTarget", 0.1}};
+
 struct AbsoluteError {
   static constexpr std::string_view name = "L1";
   static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr bool is_cross_entropy = false;
+  static constexpr bool has_cost_kernels = false;
+  static constexpr std::uint32_t model_number = 0;
   template <typename T>
   NORN_HD T cost(T y, T t) const {
     return math::abs(y - t);
@@ -48,6 +91,9 @@ struct AbsoluteError {
 struct SquaredError {
   static constexpr std::string_view name = "L2";
   static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr bool is_cross_entropy = false;
+  static constexpr bool has_cost_kernels = true;
+  static constexpr std::uint32_t model_number = 1;
   template <typename T>
   NORN_HD T cost(T y, T t) const {
     return T(0.5) * (y - t) * (y - t);
@@ -66,6 +112,9 @@ struct SquaredError {
 struct SquaredHinge {
   static constexpr std::string_view name = "L2Hinge";
   static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr bool is_cross_entropy = false;
+  static constexpr bool has_cost_kernels = false;
+  static constexpr std::uint32_t model_number = 6;
   template <typename T>
   NORN_HD T cost(T y, T t) const {
     const T d = slope(y, t);
@@ -86,6 +135,9 @@ struct SquaredHinge {
 struct Hinge {
   static constexpr std::string_view name = "Hinge";
   static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr bool is_cross_entropy = false;
+  static constexpr bool has_cost_kernels = false;
+  static constexpr std::uint32_t model_number = 5;
   template <typename T>
   NORN_HD T cost(T y, T t) const {
     return math::max(T(0), T(1) - t * y);
@@ -103,6 +155,10 @@ struct Hinge {
 struct CrossEntropy {
   static constexpr std::string_view name = "CrossEntropy";
   static constexpr std::array<std::string_view, 1> aliases{"Cross Entropy"};
+  static constexpr bool is_cross_entropy = true;
+  static constexpr bool has_cost_kernels = true;
+  static constexpr std::uint32_t model_number = 2;
+  CrossEntropyTargets softmax_targets() const { return {}; }
   template <typename T>
   NORN_HD T cost(T y, T t) const {
     return -t * loss_guard::log(y) - (T(1) - t) * loss_guard::log(T(1) - y);
@@ -123,10 +179,23 @@ struct CrossEntropy {
 struct ScaledMarginalCrossEntropy {
   static constexpr std::string_view name = "ScaledMarginalCrossEntropy";
   static constexpr std::array<std::string_view, 1> aliases{"SMCE"};
+  static constexpr bool is_cross_entropy = true;
+  static constexpr bool has_cost_kernels = true;
+  static constexpr std::uint32_t model_number = 3;
   float one_target = 0.9f;
   float zero_target = 0.1f;
   float one_scale = 1.0f;
   float zero_scale = 1.0f;
+  template <typename Self, typename Visit>
+  static void parameters(Self& self, const Visit& visit) {
+    visit(kOneScale, self.one_scale);
+    visit(kZeroScale, self.zero_scale);
+    visit(kOneTarget, self.one_target);
+    visit(kZeroTarget, self.zero_target);
+  }
+  CrossEntropyTargets softmax_targets() const {
+    return {.scale = one_scale, .one_target = one_target, .uses_values = false};
+  }
   template <typename T>
   NORN_HD T cost(T y, T t) const {
     if (t == T(1)) return y >= T(one_target) ? T(0) : -T(one_scale) * loss_guard::log(y);
@@ -150,10 +219,23 @@ struct ScaledMarginalCrossEntropy {
 struct DataScaledMarginalCrossEntropy {
   static constexpr std::string_view name = "DataScaledMarginalCrossEntropy";
   static constexpr std::array<std::string_view, 1> aliases{"DSMCE"};
+  static constexpr bool is_cross_entropy = true;
+  static constexpr bool has_cost_kernels = true;
+  static constexpr std::uint32_t model_number = 4;
   float one_target = 0.9f;
   float zero_target = 0.1f;
   float one_scale = 1.0f;
   float zero_scale = 1.0f;
+  template <typename Self, typename Visit>
+  static void parameters(Self& self, const Visit& visit) {
+    visit(kOneScale, self.one_scale);
+    visit(kZeroScale, self.zero_scale);
+    visit(kOneTarget, self.one_target);
+    visit(kZeroTarget, self.zero_target);
+  }
+  CrossEntropyTargets softmax_targets() const {
+    return {.scale = one_scale, .one_target = one_target, .divides_boolean = false};
+  }
   template <typename T>
   NORN_HD T cost(T y, T t) const {
     if (t != T(0)) return y >= T(one_target) ? T(0) : -T(one_scale) * t * loss_guard::log(y);
@@ -173,6 +255,24 @@ struct DataScaledMarginalCrossEntropy {
 using Loss = std::variant<AbsoluteError, SquaredError, SquaredHinge, Hinge, CrossEntropy,
                           ScaledMarginalCrossEntropy, DataScaledMarginalCrossEntropy>;
 
+/// That a value says all that is asked of a loss.
+template <typename L>
+concept LossValue = requires(const L loss, float y, double exact) {
+  { loss.cost(y, y) } -> std::same_as<float>;
+  { loss.slope(exact, exact) } -> std::same_as<double>;
+  { loss.stored_target(y) } -> std::same_as<float>;
+  requires std::same_as<decltype(L::has_cost_kernels), const bool>;
+  requires std::same_as<decltype(L::model_number), const std::uint32_t>;
+  requires !L::is_cross_entropy || requires {
+    { loss.softmax_targets() } -> std::same_as<CrossEntropyTargets>;
+  };
+};
+template <typename... L>
+consteval bool are_losses(std::variant<L...>*) {
+  return (LossValue<L> && ...);
+}
+static_assert(are_losses(static_cast<Loss*>(nullptr)));
+
 /// Cost of one output element and its delta = d cost / d z.
 template <typename T>
 struct ElementCost {
@@ -184,24 +284,8 @@ struct ElementCost {
 template <typename F, typename L, typename T>
 NORN_HD ElementCost<T> element_cost(const F& f, const L& loss, T z, T t) {
   const T y = f.value(z);
-  return {loss.cost(y, t), loss.slope(y, t) * f.slope(y)};
+  return {loss.cost(y, t), loss.slope(y, t) * slope_at(f, z, y)};
 }
-
-/// A sigmoid unit from one exponential, each part exact where the others round to 0 or 1.
-template <typename T>
-struct SigmoidParts {
-  NORN_HD explicit SigmoidParts(T z) {
-    const T e = math::exp_nonpositive(-math::abs(z));
-    const T larger = math::reciprocal_unit(T(1) + e);
-    const T smaller = e * larger;
-    y = z < T(0) ? smaller : larger;
-    rest = z < T(0) ? larger : smaller;
-    log_term = math::log1p_unit(e);
-  }
-  T y;         ///< 1 / (1 + e^-z)
-  T rest;      ///< 1 - y
-  T log_term;  ///< -ln y = max(-z, 0) + log_term, -ln(1 - y) = max(z, 0) + log_term
-};
 
 /// The closed forms for Sigmoid: exact where y rounds to 0 or 1.
 template <typename T>

@@ -36,6 +36,11 @@ NORN_HD inline float sqrt(float x) {
   return std::sqrt(x);
 }
 
+/// To a few units in the last place.
+NORN_HD inline float pow(float x, float y) {
+  return std::pow(x, y);
+}
+
 /// The larger one; b when either is NaN.
 template <typename T>
 NORN_HD inline T max(T a, T b) {

@@ -20,6 +20,14 @@ struct ColumnSum {
   VectorView<float> sum;
 };
 
+/// What activate() keeps or makes of a layer's outputs beside them; each of it may be empty.
+struct ActivationCopies {
+  MatrixView<float> before_dropout{};  ///< [B x M] f(z)
+  MatrixView<Bfloat16> rounded{};      ///< [B x M] the outputs, rounded to nearest
+  MatrixView<float> turned{};  ///< [M x at least B] the outputs turned over, zeros behind them
+  MatrixView<float> z{};       ///< [B x M] z, for slopes that are written in it
+};
+
 class PointwiseKernels {
  public:
   virtual ~PointwiseKernels() = default;
@@ -36,14 +44,11 @@ class PointwiseKernels {
   void round(MatrixView<const float> x, MatrixView<Bfloat16> rounded);
   /// y = f(z) in place.
   void activate(const Activation& f, MatrixView<float> z_to_y);
-  /// The same, then dropout unless the mask drops nothing, in one go. `before_dropout`, or empty,
-  /// takes f(z), and `rounded`, or empty, the outputs rounded to nearest.   [B x M] each
-  /// `turned`, or empty, takes the outputs turned over, zeros behind them.   [M x at least B]
+  /// The same, then dropout unless the mask drops nothing, in one go.
   void activate(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
-                MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded,
-                MatrixView<float> turned = {});
-  /// delta = delta * f'(y).   [B x M] each
-  void multiply_slope(const Activation& f, MatrixView<const float> y, MatrixView<float> delta);
+                const ActivationCopies& copies);
+  /// delta = delta * f'(x), x being y or z as f.slope_from says.   [B x M] each
+  void multiply_slope(const Activation& f, MatrixView<const float> x, MatrixView<float> delta);
   /// Sums of several matrices' columns in one go, each added in row order in float64.
   void sum_columns(std::span<const ColumnSum> sums);
   /// sum[c] = scale * sum over rows of delta(r, c) of one matrix, or of its rounded deltas.
@@ -67,9 +72,8 @@ class PointwiseKernels {
   virtual void do_round(MatrixView<const float> x, MatrixView<Bfloat16> rounded) = 0;
   virtual void do_activate(const Activation& f, MatrixView<float> z_to_y) = 0;
   virtual void do_activate_layer(const Activation& f, const DropoutMask& dropout,
-                                 MatrixView<float> z_to_y, MatrixView<float> before_dropout,
-                                 MatrixView<Bfloat16> rounded, MatrixView<float> turned) = 0;
-  virtual void do_multiply_slope(const Activation& f, MatrixView<const float> y,
+                                 MatrixView<float> z_to_y, const ActivationCopies& copies) = 0;
+  virtual void do_multiply_slope(const Activation& f, MatrixView<const float> x,
                                  MatrixView<float> delta) = 0;
   virtual void do_sum_columns(std::span<const ColumnSum> sums) = 0;
   virtual void do_sum_rounded_columns(MatrixView<const Bfloat16> delta, float scale,

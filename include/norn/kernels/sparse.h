@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/kernels/dense.h"
-#include "norn/kernels/update_rule.h"
+#include "norn/kernels/update.h"
 #include "norn/tensor/buffer.h"
 
 #include <array>
@@ -32,8 +32,8 @@ struct TransposedBatch {
 
 /// Weights of a sparse source with the state that their update rule keeps.
 struct RowState {
-  MatrixView<float> w;                    ///< [N x M]
-  std::array<MatrixView<float>, 2> slot;  ///< [N x M] each; as many as the rule has
+  MatrixView<float> w;  ///< [N x M]
+  SlotViews slot;       ///< [N x M] each; as many as the rule has
   VectorView<std::int64_t>
       steps_done;  ///< [N]: steps that the row has been through; rows may lag behind
 };

@@ -23,11 +23,14 @@ struct WeightPlace {
   Index destinations = 0;  ///< units of the whole destination layer
 };
 
+/// The state of a matrix of weights: as many of them as the rule has.
+using SlotViews = std::array<MatrixView<float>, std::size_t(kMostSlots)>;
+
 /// A vector of parameters with its gradient and as much state as the rule has.
 struct VectorUpdate {
   VectorView<float> w;
   VectorView<const float> g;
-  std::array<VectorView<float>, 2> slot;
+  std::array<VectorView<float>, std::size_t(kMostSlots)> slot;
 };
 
 class UpdateKernels {
@@ -37,8 +40,7 @@ class UpdateKernels {
   /// One step of the rule for every element.   w, g, slot: the same shape; rounded: that shape,
   /// and also becomes the new weights, rounded; or empty
   void update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-              MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
-              MatrixView<Bfloat16> rounded = {});
+              MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> rounded = {});
   /// The same step for several vectors in one go.
   void update_vectors(const UpdateRule& rule, const UpdateStep& step,
                       std::span<const VectorUpdate> vectors);
@@ -62,7 +64,7 @@ class UpdateKernels {
 
  private:
   virtual void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                         MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
+                         MatrixView<const float> g, SlotViews slot,
                          MatrixView<Bfloat16> rounded) = 0;
   virtual void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
                                  std::span<const VectorUpdate> vectors) = 0;

@@ -55,7 +55,7 @@ class Weights {
   /// The weights to these destination units, or those of these source units where they are shared
   /// out so (global numbers): rows or columns of values(), as stored.
   MatrixView<float> values_of(Range units);
-  std::array<MatrixView<float>, 2> slots_of(Range units);
+  SlotViews slots_of(Range units);
   /// The weights rounded for products, [as values()], or an empty view. Updates keep them in step;
   /// after anything else has changed values(), call round().
   MatrixView<Bfloat16> rounded() {
@@ -68,7 +68,7 @@ class Weights {
   MatrixView<Bfloat16> rounded_of(Range units);
   void round(const Compute& compute);
   int slots() const { return slots_; }
-  /// 0: values, 1 and 2: the state arrays.
+  /// 0: values, from 1 on: the state arrays.
   MatrixView<float> part(int number) {
     return number == 0 ? values() : slot_[std::size_t(number - 1)].view();
   }
@@ -87,7 +87,7 @@ class Weights {
   WeightShape shape_;
   int slots_ = 0;
   Matrix<float> values_;
-  std::array<Matrix<float>, 2> slot_;
+  std::array<Matrix<float>, std::size_t(kMostSlots)> slot_;
   Matrix<Bfloat16> rounded_;
   Buffer<std::int64_t> steps_done_;  // [sources], of sparse sources only
 };
@@ -98,6 +98,7 @@ struct WeightStep {
   const UpdateSchedule& schedule;
   std::int64_t step = 0;
   float scale = 1.0f;  ///< of gradients: 1 / examples
+  UpdateStep now() const { return schedule.at(rule, step); }
 };
 
 /// Scratch memory of one lane, sized for the largest connection.
@@ -176,7 +177,7 @@ class Connection {
 /// A vector of parameters of a layer's own units: bias, batch normalisation's scale and bias.
 struct UnitParameters {
   Buffer<float> value;
-  std::array<Buffer<float>, 2> slot;
+  std::array<Buffer<float>, std::size_t(kMostSlots)> slot;
   int slots = 0;  ///< state arrays in use, also where this rank has no units
   UnitParameters() = default;
   UnitParameters(Index units, int state_arrays, Memory& memory);

@@ -27,6 +27,8 @@ SparsenessPenalty sparseness_of(const NetworkDescriptor& network, const LayerDes
 /// slope cannot be told from those that were kept, or a penalty needs them all.
 bool keeps_outputs_before_dropout(const LayerDescriptor& layer,
                                   const SparsenessPenalty& sparseness);
+/// Whether it keeps its pre-activations: where the slope is written in them.
+bool keeps_pre_activations(const LayerDescriptor& layer);
 
 /// The blocks of a layer with units.
 BlockPartition partition_of(const LayerDescriptor& layer, Index batch, const BlockRule& rule);
@@ -143,7 +145,9 @@ class UnitLayer {
     return rounded_delta_.first_rows(examples).columns(0, mine().count());
   }
   void undo_dropout(const Compute& compute, Index examples, const StepPosition& position);
+  /// Outputs as they were before dropout, and what slopes are written in.
   MatrixView<const float> activation_values(Index examples);
+  MatrixView<const float> slope_values(Index examples);
   /// Whether delta_sum gives the delta behind the activation, and whether it is final.
   bool takes_slope_at_once() const { return !is_softmax() && !(settings_.sparseness.beta > 0.0f); }
   bool takes_all_at_once() const {
@@ -157,6 +161,7 @@ class UnitLayer {
   Matrix<float> turned_out_;         // [width x batch, rounded up], where gradients read it
   Matrix<Bfloat16> rounded_delta_;   // [batch x delta_stride(mine)], where products read it
   Matrix<float> before_dropout_;     // [batch x mine], where they are kept
+  Matrix<float> pre_activations_;    // [batch x mine], where slopes are written in them
   Matrix<float> normalised_;         // [batch x mine], with batch normalisation
   Buffer<float> inverse_deviation_;  // [mine]
   Matrix<float> delta_;              // [batch x delta_stride(mine)], hidden layers in training

@@ -51,14 +51,15 @@ class StagedPointwise final : public PointwiseKernels {
     change(z_to_y, [&](auto to) { kernels_->activate(f, to); });
   }
   void do_activate_layer(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
-                         MatrixView<float> before_dropout, MatrixView<Bfloat16> rounded,
-                         MatrixView<float> turned) override {
-    StagedMatrix before(before_dropout);
-    StagedMatrix copy(rounded);
-    StagedMatrix over(turned);
+                         const ActivationCopies& copies) override {
+    StagedMatrix before(copies.before_dropout);
+    StagedMatrix copy(copies.rounded);
+    StagedMatrix over(copies.turned);
+    StagedMatrix kept(copies.z);
     change(z_to_y, [&](auto to) {
-      kernels_->activate(f, dropout, to, before.view(), copy.view(), over.view());
+      kernels_->activate(f, dropout, to, {before.view(), copy.view(), over.view(), kept.view()});
     });
+    kept.back();
     before.back();
     copy.back();
     over.back();

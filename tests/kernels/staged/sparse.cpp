@@ -4,6 +4,7 @@
 #include "tests/kernels/staged/staged.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 
 #include <gtest/gtest.h>
@@ -78,18 +79,23 @@ class StagedOperand {
 
 class StagedRows {
  public:
-  explicit StagedRows(const RowState& host)
-      : w_(host.w), slot0_(host.slot[0]), slot1_(host.slot[1]), steps_done_(host.steps_done) {}
-  RowState view() { return {w_.view(), {slot0_.view(), slot1_.view()}, steps_done_.view()}; }
+  explicit StagedRows(const RowState& host) : w_(host.w), steps_done_(host.steps_done) {
+    for (const MatrixView<float>& slot : host.slot) slots_.emplace_back(slot);
+  }
+  RowState view() {
+    RowState rows{w_.view(), {}, steps_done_.view()};
+    for (std::size_t s = 0; s < slots_.size(); ++s) rows.slot[s] = slots_[s].view();
+    return rows;
+  }
   void back() {
     w_.back();
-    slot0_.back();
-    slot1_.back();
+    for (const StagedMatrix<float>& slot : slots_) slot.back();
     steps_done_.back();
   }
 
  private:
-  StagedMatrix<float> w_, slot0_, slot1_;
+  StagedMatrix<float> w_;
+  std::deque<StagedMatrix<float>> slots_;
   StagedVector<std::int64_t> steps_done_;
 };
 

@@ -34,16 +34,16 @@ class StagedUpdate final : public UpdateKernels {
   }
 
   void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, std::array<MatrixView<float>, 2> slot,
-                 MatrixView<Bfloat16> rounded) override {
+                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> rounded) override {
     StagedMatrix staged_g(g);
-    StagedMatrix s0(slot[0]), s1(slot[1]);
+    std::deque<StagedMatrix<float>> state;
+    SlotViews views;
+    for (std::size_t s = 0; s < slot.size(); ++s) views[s] = state.emplace_back(slot[s]).view();
     StagedMatrix upper(rounded);
     change(w, [&](auto to) {
-      kernels_->update(rule, step, to, staged_g.view(), {s0.view(), s1.view()}, upper.view());
+      kernels_->update(rule, step, to, staged_g.view(), views, upper.view());
     });
-    s0.back();
-    s1.back();
+    for (const StagedMatrix<float>& s : state) s.back();
     upper.back();
   }
   void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
@@ -52,9 +52,12 @@ class StagedUpdate final : public UpdateKernels {
     std::deque<StagedVector<const float>> read;
     std::vector<VectorUpdate> staged;
     const auto copy = [&](VectorView<float> v) { return written.emplace_back(v).view(); };
-    for (const VectorUpdate& v : vectors)
-      staged.push_back(
-          {copy(v.w), read.emplace_back(v.g).view(), {copy(v.slot[0]), copy(v.slot[1])}});
+    for (const VectorUpdate& v : vectors) {
+      VectorUpdate& on_device = staged.emplace_back();
+      on_device.w = copy(v.w);
+      on_device.g = read.emplace_back(v.g).view();
+      for (std::size_t s = 0; s < v.slot.size(); ++s) on_device.slot[s] = copy(v.slot[s]);
+    }
     kernels_->update_vectors(rule, step, staged);
     TestDevice::get().finish();
     for (const StagedVector<float>& v : written) v.back();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of Adam's bias corrections.
-#include "kernels/cuda/update_corrections.h"
+// Tables of what rules compute for themselves.
+#include "kernels/cuda/rule_times.h"
 
 #include <algorithm>
 
@@ -20,26 +20,25 @@ __global__ void store_chunk(Chunk chunk, int count, float2* to) {
 
 }  // namespace
 
-CorrectionTable UpdateCorrections::up_to(const UpdateSchedule& schedule, std::int64_t last) {
-  if (schedule.beta1 != beta1_ || schedule.beta2 != beta2_) {
+TimesTable RuleTimes::up_to(const UpdateRule& rule, std::int64_t last) {
+  if (rule_ != rule) {
     host_.clear();
     complete_ = false;
-    beta1_ = schedule.beta1;
-    beta2_ = schedule.beta2;
+    rule_ = rule;
   }
   if (!complete_ && last >= Index(host_.size())) {
     const Index size = std::max(kFirst, 2 * (last + 1));
     while (!complete_ && Index(host_.size()) < size) {
-      const UpdateStep u = schedule.at(Index(host_.size()));
-      complete_ = u.correct1 == 1.0f && u.correct2 == 1.0f;
-      if (!complete_) host_.push_back({u.correct1, u.correct2});
+      const UpdateStep u = UpdateSchedule{}.at(rule, Index(host_.size()));
+      complete_ = u.times[0] == 1.0f && u.times[1] == 1.0f;
+      if (!complete_) host_.push_back({u.times[0], u.times[1]});
     }
     write();
   }
   return {device_.data(), Index(host_.size())};
 }
 
-void UpdateCorrections::write() {
+void RuleTimes::write() {
   const auto count = Index(host_.size());
   if (device_.size() < count) device_ = Buffer<float2>(count, stream_.memory);
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
