@@ -88,6 +88,19 @@ TEST(Math, TanhIsAccurateAndOdd) {
     EXPECT_EQ(math::tanh(-x), -math::tanh(x)) << x;
 }
 
+TEST(Math, NormalBelowIsAccurateInBothTails) {
+  const auto actual = [](float z) { return math::normal_below(z); };
+  const auto expected = [](double z) { return std::erfc(-z / std::sqrt(2.0)) / 2; };
+  EXPECT_LT(largest_relative_error(0, 30, 1'000'000, actual, expected), 4e-7);
+  EXPECT_LT(largest_relative_error(-1, 0, 1'000'000, actual, expected), 6e-7);
+  // The square in the power is rounded.
+  EXPECT_LT(largest_relative_error(-12, -1, 1'000'000, actual, expected), 1e-5);
+  EXPECT_EQ(math::normal_below(0.0f), 0.5f);
+  EXPECT_EQ(math::normal_below(kInfinity), 1.0f);
+  EXPECT_EQ(math::normal_below(-kInfinity), 0.0f);
+  EXPECT_TRUE(std::isnan(math::normal_below(kNan)));
+}
+
 TEST(Math, Log1pUnitIsAccurate) {
   const double error = largest_relative_error(
       0, 1, 2'000'000, [](float e) { return math::log1p_unit(e); },
