@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training step in float64, from the formulas of docs/numerics.md: cost, deltas and gradients of a network in NumPy, whose
 layers stand in an order in which they can be computed."""
+import math
+
 import numpy as np
 
 FLOOR = 1e-12  # ln is of at least that
 SELU_LAMBDA, SELU_ALPHA = float(np.float32(1.05070099)), float(np.float32(1.67326324))
+
+
+ERF = np.vectorize(math.erf, otypes=[float])
+
+
+def normal_below(z):
+    return (1 + ERF(z / math.sqrt(2))) / 2
 
 
 def sigmoid(z):
@@ -19,7 +28,8 @@ def activate(name, z):
     return {"Linear": lambda: z, "Sigmoid": lambda: sigmoid(z), "Tanh": lambda: np.tanh(z), "Relu": lambda: np.maximum(z, 0),
             "LRelu": lambda: np.where(z > 0, z, float(np.float32(0.01)) * z), "ELU": lambda: np.where(z > 0, z, np.expm1(negative)),
             "SELU": lambda: SELU_LAMBDA * np.where(z > 0, z, SELU_ALPHA * np.expm1(negative)),
-            "SoftPlus": lambda: np.logaddexp(0, z), "SoftSign": lambda: z / (1 + np.abs(z))}[name]()
+            "SoftPlus": lambda: np.logaddexp(0, z), "SoftSign": lambda: z / (1 + np.abs(z)),
+            "GELU": lambda: z * normal_below(z)}[name]()
 
 
 def slope(name, z, y):
@@ -27,7 +37,8 @@ def slope(name, z, y):
     return {"Linear": lambda: np.ones_like(z), "Sigmoid": lambda: y * (1 - y), "Tanh": lambda: 1 - y * y,
             "Relu": lambda: positive * 1.0, "LRelu": lambda: np.where(positive, 1, float(np.float32(0.01))),
             "ELU": lambda: np.where(positive, 1, y + 1), "SELU": lambda: np.where(positive, SELU_LAMBDA, y + SELU_LAMBDA * SELU_ALPHA),
-            "SoftPlus": lambda: sigmoid(z), "SoftSign": lambda: (1 - np.abs(y)) ** 2}[name]()
+            "SoftPlus": lambda: sigmoid(z), "SoftSign": lambda: (1 - np.abs(y)) ** 2,
+            "GELU": lambda: normal_below(z) + z * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)}[name]()
 
 
 def through(name, z, y, d):

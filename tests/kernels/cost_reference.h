@@ -44,6 +44,9 @@ inline double value(const SoftPlus&, double z) {
 inline double value(const SoftSign&, double z) {
   return z / (1 + std::fabs(z));
 }
+inline double value(const Gelu&, double z) {
+  return z * (1 + std::erf(z / std::sqrt(2.0))) / 2;
+}
 
 inline double minus_log(double x) {
   return -std::log(std::max(1e-12, x));

@@ -144,7 +144,7 @@ const std::vector<std::pair<std::string, std::string>> kHiddenFaults = {
     {R"("Skip": [])", "Skip [] has no entries; expected a name or an array of names"},
     {R"("Activation": "Tahn")",
      "Activation \"Tahn\" is unknown; did you mean \"Tanh\"? Known: Linear, Sigmoid, Tanh, Relu, "
-     "LRelu, ELU, SELU, SoftPlus, SoftSign, SoftMax"},
+     "LRelu, ELU, SELU, SoftPlus, SoftSign, GELU, SoftMax"},
     {R"("Activation": "ReluMax")",
      "Activation \"ReluMax\" is not available: DSSTNE computed Linear for it; write \"Linear\" "
      "for "

@@ -84,6 +84,18 @@ inline Recipe by_source_recipe_with_penalties() {
   return recipe;
 }
 
+/// Hidden layers that keep their pre-activations: with dropout and a penalty, behind batch
+/// normalisation with a skip, and shared out by source units.
+inline Recipe recipe_with_slopes_in_z() {
+  Recipe recipe = by_source_recipe("slopes in z", RmsProp{}, 0.001f);
+  for (const std::size_t layer : {1, 2, 3, 4})
+    recipe.network.layers[layer].activation = Activation(Gelu{});
+  recipe.network.layers[1].sparse = true;
+  recipe.network.layers[3].dropout = 0.2f;
+  recipe.network.sparseness = {0.3f, 0.01f};
+  return recipe;
+}
+
 inline std::vector<Recipe> all_recipes() {
   std::vector<Recipe> all;
   all.push_back(deep_recipe("softmax", Adam{}, 0.003f, SoftMax{}));
@@ -135,6 +147,7 @@ inline std::vector<Recipe> all_recipes() {
   all.push_back(by_source_recipe("by source", Adam{}, 0.003f));
 
   all.push_back(by_source_recipe_with_penalties());
+  all.push_back(recipe_with_slopes_in_z());
   return all;
 }
 

@@ -271,9 +271,33 @@ struct SoftSign {
   }
 };
 
+/// Hendrycks, Gimpel, "Gaussian error linear units (GELUs)", 2016: z times the part of a standard
+/// normal distribution below z. The exact one, not its approximation by tanh.
+struct Gelu {
+  static constexpr std::string_view name = "GELU";
+  static constexpr std::array<std::string_view, 1> aliases{"GaussianErrorLinear"};
+  static constexpr SlopeFrom slope_from = SlopeFrom::z;
+  static constexpr bool slope_follows_sign = false;
+  static constexpr bool flat_at_zero = false;
+  static constexpr bool searched_by_z = false;
+  static constexpr DropoutKind dropout = DropoutKind::inverted;
+  static constexpr bool has_cost_kernels = false;
+  static constexpr std::uint32_t model_number = 13;
+  template <typename T>
+  NORN_HD T value(T z) const {
+    return z * math::normal_below(z);
+  }
+  template <typename T>
+  NORN_HD T slope(T z) const {
+    const T near = math::min(T(14), math::max(T(-14), z));  // beyond, the density is 0
+    const T density = T(0.398942280401432678) * math::exp_nonpositive(T(-0.5) * near * near);
+    return math::normal_below(z) + near * density;
+  }
+};
+
 /// Functions of one unit. SoftMax is a function of a whole row and has kernels of its own.
 using Activation =
-    std::variant<Linear, Sigmoid, Tanh, Relu, LeakyRelu, Elu, Selu, SoftPlus, SoftSign>;
+    std::variant<Linear, Sigmoid, Tanh, Relu, LeakyRelu, Elu, Selu, SoftPlus, SoftSign, Gelu>;
 
 /// e^z_j / sum_k e^z_k over a layer's units.
 struct SoftMax {
