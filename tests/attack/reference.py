@@ -29,7 +29,7 @@ def activate(name, z):
             "LRelu": lambda: np.where(z > 0, z, float(np.float32(0.01)) * z), "ELU": lambda: np.where(z > 0, z, np.expm1(negative)),
             "SELU": lambda: SELU_LAMBDA * np.where(z > 0, z, SELU_ALPHA * np.expm1(negative)),
             "SoftPlus": lambda: np.logaddexp(0, z), "SoftSign": lambda: z / (1 + np.abs(z)),
-            "GELU": lambda: z * normal_below(z)}[name]()
+            "GELU": lambda: z * normal_below(z), "Swish": lambda: z * sigmoid(z)}[name]()
 
 
 def slope(name, z, y):
@@ -38,7 +38,8 @@ def slope(name, z, y):
             "Relu": lambda: positive * 1.0, "LRelu": lambda: np.where(positive, 1, float(np.float32(0.01))),
             "ELU": lambda: np.where(positive, 1, y + 1), "SELU": lambda: np.where(positive, SELU_LAMBDA, y + SELU_LAMBDA * SELU_ALPHA),
             "SoftPlus": lambda: sigmoid(z), "SoftSign": lambda: (1 - np.abs(y)) ** 2,
-            "GELU": lambda: normal_below(z) + z * np.exp(-z * z / 2) / math.sqrt(2 * math.pi)}[name]()
+            "GELU": lambda: normal_below(z) + z * np.exp(-z * z / 2) / math.sqrt(2 * math.pi),
+            "Swish": lambda: sigmoid(z) * (1 + z * (1 - sigmoid(z)))}[name]()
 
 
 def through(name, z, y, d):

@@ -119,7 +119,7 @@ class JsonErrors(ProgramTest):
         self.write("wrong.json", WRONG)
         done = self.run_program("trainer", "-c", "wrong.json", "-i", "train.nc", "-n", "model.nc", "--errors=text")
         self.assertEqual(done.returncode, 2)
-        known = "Known: Linear, Sigmoid, Tanh, Relu, LRelu, ELU, SELU, SoftPlus, SoftSign, GELU, SoftMax"
+        known = "Known: Linear, Sigmoid, Tanh, Relu, LRelu, ELU, SELU, SoftPlus, SoftSign, GELU, Swish, SoftMax"
         self.assertEqual(done.stderr.splitlines(), ["trainer: error: wrong.json:" + line for line in (
             '2: unknown key "Nmae"; did you mean "Name"?',
             f'5: layer "Hidden": Activation "Tahn" is unknown; did you mean "Tanh"? {known}',

@@ -205,7 +205,7 @@ PREDICTING = (
     ("predictor", ("-n", "bad_loss.nc", "-s", "recs.txt", *REQUESTS), 3,
      "bad_loss.nc: errorFunction 99 is unknown; expected 0 to 6"),
     ("predictor", ("-n", "bad_activation.nc", "-s", "recs.txt", *REQUESTS), 3,
-     "bad_activation.nc: layer 1: activation 77 is unknown; expected 0 to 12 without 4"),
+     "bad_activation.nc: layer 1: activation 77 is unknown; expected 0 to 14 without 4"),
     ("predictor", ("-n", "bad_scheme.nc", "-s", "recs.txt", *REQUESTS), 3,
      "bad_scheme.nc: layer 1: weightInit 55 is unknown; expected 0 to 6"),
     ("predictor", ("-n", "no_weights.nc", "-s", "recs.txt", *REQUESTS), 3,

@@ -76,6 +76,9 @@ TEST(Activation, ValuesAtKnownPoints) {
               1e-7);
   EXPECT_DOUBLE_EQ(SoftPlus{}.value(0.0), std::log(2.0));
   EXPECT_DOUBLE_EQ(SoftSign{}.value(-3.0), -0.75);
+  EXPECT_DOUBLE_EQ(Swish{}.value(1.0), 1.0 / (1.0 + std::exp(-1.0)));
+  EXPECT_DOUBLE_EQ(Swish{.beta = 0.0f}.value(-3.0), -1.5);
+  EXPECT_NEAR(Swish{.beta = 2.0f}.value(-3.0), -3.0 / (1.0 + std::exp(6.0)), 1e-15);
   EXPECT_NEAR(Gelu{}.value(1.0), 0.841344746068542948585, 1e-15);
   EXPECT_NEAR(Gelu{}.value(-2.0), -0.045500263896358414, 1e-15);
 }

@@ -44,6 +44,9 @@ inline double value(const SoftPlus&, double z) {
 inline double value(const SoftSign&, double z) {
   return z / (1 + std::fabs(z));
 }
+inline double value(const Swish& f, double z) {
+  return z / (1 + std::exp(-double(f.beta) * z));
+}
 inline double value(const Gelu&, double z) {
   return z * (1 + std::erf(z / std::sqrt(2.0))) / 2;
 }

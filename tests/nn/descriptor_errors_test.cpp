@@ -98,8 +98,8 @@ const std::vector<std::pair<std::string, std::string>> kNetworkFaults = {
      "unknown key \"zzzzzz\". Known: $schema, Version, Recipe, Name, Kind, ErrorFunction, "
      "TargetWeight, "
      "ShuffleIndices, SparsenessPenalty, Denoising, DeltaBoost, ScaledMarginalCrossEntropy, "
-     "LocalResponseNormalization, Maxout, RELUSlope, ELUAlpha, SELULambda, Decay, WeightsData, "
-     "Training, Layers"},
+     "LocalResponseNormalization, Maxout, RELUSlope, ELUAlpha, SELULambda, SwishBeta, Decay, "
+     "WeightsData, Training, Layers"},
 };
 
 TEST(DescriptorErrors, NetworkKeys) {
@@ -144,7 +144,7 @@ const std::vector<std::pair<std::string, std::string>> kHiddenFaults = {
     {R"("Skip": [])", "Skip [] has no entries; expected a name or an array of names"},
     {R"("Activation": "Tahn")",
      "Activation \"Tahn\" is unknown; did you mean \"Tanh\"? Known: Linear, Sigmoid, Tanh, Relu, "
-     "LRelu, ELU, SELU, SoftPlus, SoftSign, GELU, SoftMax"},
+     "LRelu, ELU, SELU, SoftPlus, SoftSign, GELU, Swish, SoftMax"},
     {R"("Activation": "ReluMax")",
      "Activation \"ReluMax\" is not available: DSSTNE computed Linear for it; write \"Linear\" "
      "for "
@@ -203,7 +203,7 @@ const std::vector<std::pair<std::string, std::string>> kHiddenFaults = {
     {R"("Activaton": "Relu")", "unknown key \"Activaton\"; did you mean \"Activation\"?"},
     {R"("qqqqq": 1)",
      "unknown key \"qqqqq\". Known: Name, Kind, Type, N, Sparse, Source, Skip, pDropout, "
-     "Activation, RELUSlope, ELUAlpha, SELULambda, WeightInit, WeightNorm, DeltaNorm, "
+     "Activation, RELUSlope, ELUAlpha, SELULambda, SwishBeta, WeightInit, WeightNorm, DeltaNorm, "
      "SharedWeights, BatchNormalization, SparsenessPenalty, Kernel, KernelStride"},
 };
 

@@ -227,6 +227,9 @@ TEST(DescriptorReader, ActivationsTakeParametersOfLayerThenNetworkThenDefault) {
   EXPECT_THAT(parameters(R"("ELUAlpha": 3, "SELULambda": 2,)",
                          R"("Activation": "SELU", "ELUAlpha": 4, "SELULambda": 5)"),
               ElementsAre(4.0f, 5.0f));
+  EXPECT_THAT(parameters(R"("SwishBeta": 2,)", R"("Activation": "SiLU")"), ElementsAre(2.0f));
+  EXPECT_THAT(parameters(R"("SwishBeta": 2,)", R"("Activation": "Swish", "SwishBeta": 0)"),
+              ElementsAre(0.0f));
   for (const std::string& name : names_of<Activation>(true))
     EXPECT_EQ(
         std::get<Activation>(hidden_with(R"("Activation": ")" + name + "\"").activation).index(),

@@ -90,6 +90,7 @@ inline Recipe recipe_with_slopes_in_z() {
   Recipe recipe = by_source_recipe("slopes in z", RmsProp{}, 0.001f);
   for (const std::size_t layer : {1, 2, 3, 4})
     recipe.network.layers[layer].activation = Activation(Gelu{});
+  recipe.network.layers[2].activation = Activation(Swish{.beta = 1.5f});
   recipe.network.layers[1].sparse = true;
   recipe.network.layers[3].dropout = 0.2f;
   recipe.network.sparseness = {0.3f, 0.01f};

@@ -50,6 +50,7 @@ double activation_value(const Activation& f, double z) {
   }
   if (name == "SoftPlus") return std::log(1.0 + std::exp(z));
   if (name == "SoftSign") return z / (1.0 + std::abs(z));
+  if (name == "Swish") return z / (1.0 + std::exp(-double(std::get<Swish>(f).beta) * z));
   if (name == "GELU") return 0.5 * z * (1.0 + std::erf(z / std::sqrt(2.0)));
   throw std::logic_error("write the formula of activation " + std::string(name) +
                          " into reference_maths.cpp");

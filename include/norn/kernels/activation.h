@@ -295,9 +295,43 @@ struct Gelu {
   }
 };
 
+inline constexpr ParameterKey kSwishBeta{
+    .name = "SwishBeta", .help = "Beta of Swish.", .limits = {.low = 0}};
+
+/// z / (1 + e^(-beta z)). Ramachandran, Zoph, Le, "Searching for activation functions", 2017; with
+/// beta 1 the SiLU of Hendrycks, Gimpel, 2016, and Elfwing, Uchibe, Doya, Neural Networks 107,
+/// 2018.
+struct Swish {
+  static constexpr std::string_view name = "Swish";
+  static constexpr std::array<std::string_view, 2> aliases{"SiLU", "SigmoidLinear"};
+  static constexpr SlopeFrom slope_from = SlopeFrom::z;
+  static constexpr bool slope_follows_sign = false;
+  static constexpr bool flat_at_zero = false;
+  static constexpr bool searched_by_z = false;
+  static constexpr DropoutKind dropout = DropoutKind::inverted;
+  static constexpr bool has_cost_kernels = false;
+  static constexpr std::uint32_t model_number = 14;
+  float beta = 1.0f;
+  template <typename Self, typename Visit>
+  static void parameters(Self& self, const Visit& visit) {
+    visit(kSwishBeta, self.beta);
+  }
+  template <typename T>
+  NORN_HD T value(T z) const {
+    return z * SigmoidParts<T>(T(beta) * z).y;
+  }
+  template <typename T>
+  NORN_HD T slope(T z) const {
+    // Beyond 90 the sigmoid is flat.
+    const T x = math::min(T(90), math::max(T(-90), T(beta) * z));
+    const SigmoidParts<T> sigmoid(x);
+    return sigmoid.y * (T(1) + x * sigmoid.rest);
+  }
+};
+
 /// Functions of one unit. SoftMax is a function of a whole row and has kernels of its own.
-using Activation =
-    std::variant<Linear, Sigmoid, Tanh, Relu, LeakyRelu, Elu, Selu, SoftPlus, SoftSign, Gelu>;
+using Activation = std::variant<Linear, Sigmoid, Tanh, Relu, LeakyRelu, Elu, Selu, SoftPlus,
+                                SoftSign, Gelu, Swish>;
 
 /// e^z_j / sum_k e^z_k over a layer's units.
 struct SoftMax {
