@@ -121,11 +121,13 @@ class ReferenceRule {
       const double change = h * std::sqrt(std::max(1e-9, v_) / std::max(1e-9, g_));
       v_ = kMu * v_ + (1 - kMu) * change * change;
       w -= change;
-    } else if (name_ == "Adam") {
+    } else if (name_ == "Adam" || name_ == "AMSGrad") {
       g_ = kMu * g_ + (1 - kMu) * h;
       v_ = kMu1 * v_ + (1 - kMu1) * h * h;
+      most_ = std::max(most_, v_);
+      const double v = name_ == "AMSGrad" ? most_ : v_;
       w -= rate * (g_ / (1 - std::pow(kMu, t + 1))) /
-           (std::sqrt(v_ / (1 - std::pow(kMu1, t + 1))) + 1e-8);
+           (std::sqrt(v / (1 - std::pow(kMu1, t + 1))) + 1e-8);
     } else {
       throw std::logic_error("write the formula of " + name_ + " into network_test.cpp");
     }
@@ -135,6 +137,7 @@ class ReferenceRule {
   std::string name_;
   double v_ = 0.0;
   double g_ = 0.0;
+  double most_ = 0.0;
 };
 
 class Updates : public testing::TestWithParam<std::string> {};

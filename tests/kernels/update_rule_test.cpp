@@ -59,6 +59,14 @@ const std::map<std::string, ReferenceStep>& references() {
          r.v = mu * r.v + (1 - mu) * change * change;
          r.w += change;
        }},
+      {"AMSGrad",
+       [](Reference& r, double h, double alpha, int t) {
+         r.v = beta1 * r.v + (1 - beta1) * h;
+         r.vg = beta2 * r.vg + (1 - beta2) * h * h;
+         r.most = std::max(r.most, r.vg);
+         const double m = r.v / (1 - std::pow(beta1, t)), v = r.most / (1 - std::pow(beta2, t));
+         r.w += alpha * m / (std::sqrt(v) + 1e-8);
+       }},
       {"Adam", [](Reference& r, double h, double alpha, int t) {
          r.v = beta1 * r.v + (1 - beta1) * h;
          r.vg = beta2 * r.vg + (1 - beta2) * h * h;

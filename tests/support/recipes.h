@@ -87,7 +87,7 @@ inline Recipe by_source_recipe_with_penalties() {
 /// Hidden layers that keep their pre-activations: with dropout and a penalty, behind batch
 /// normalisation with a skip, and shared out by source units.
 inline Recipe recipe_with_slopes_in_z() {
-  Recipe recipe = by_source_recipe("slopes in z", RmsProp{}, 0.001f);
+  Recipe recipe = by_source_recipe("slopes in z", AmsGrad{}, 0.003f);
   for (const std::size_t layer : {1, 2, 3, 4})
     recipe.network.layers[layer].activation = Activation(Gelu{});
   recipe.network.layers[2].activation = Activation(Swish{.beta = 1.5f});

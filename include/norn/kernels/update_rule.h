@@ -255,7 +255,30 @@ struct Adam : AdamAverages {
   NORN_HD void idle(float* s) const { average(0.0f, s); }
 };
 
-using UpdateRule = std::variant<Sgd, Momentum, Nesterov, AdaGrad, RmsProp, AdaDelta, Adam>;
+/// Reddi, Kale, Kumar, "On the convergence of Adam and beyond", ICLR 2018: Adam that divides by the
+/// largest average of squares so far, s[2]. Averages are corrected as Adam's, which the paper
+/// leaves out.
+struct AmsGrad : AdamAverages {
+  static constexpr std::string_view name = "AMSGrad";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr int slots = 3;
+  template <class Maths = RuleMaths>
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u, Maths&& maths = {}) const {
+    average(regularised(w, g, u), s);
+    s[2] = math::max(s[2], s[1]);
+    w -= maths.divide(u.rate * (s[0] * u.times[0]), maths.sqrt(s[2] * u.times[1]) + 1e-8f);
+  }
+  /// s[2] never falls.
+  NORN_HD float idle_bound(const float* s, const UpdateStep& u, std::int64_t) const {
+    return bound(s, s[2], u);
+  }
+  NORN_HD void idle(float* s) const {
+    average(0.0f, s);
+    s[2] = math::max(s[2], s[1]);
+  }
+};
+
+using UpdateRule = std::variant<Sgd, Momentum, Nesterov, AdaGrad, RmsProp, AdaDelta, Adam, AmsGrad>;
 
 /// That a value says all that is asked of an update rule.
 template <typename R>
