@@ -9,7 +9,7 @@ from datasets import write_sets
 ACTIVATIONS = ("Linear", "Sigmoid", "Tanh", "Relu", "LRelu", "ELU", "SELU", "SoftPlus", "SoftSign", "GELU", "Swish",
                "SoftMax")
 LOSSES = ("L1", "L2", "L2Hinge", "Hinge", "CrossEntropy", "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
-RULES = ("SGD", "Momentum", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "AMSGrad")
+RULES = ("SGD", "Momentum", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "AMSGrad", "AdamW")
 WIDTHS = (1, 2, 3, 7, 16, 17, 31, 33, 65)
 MARGINAL = LOSSES[5:]
 

@@ -89,9 +89,12 @@ def updated(before, gradients, settings, layers):
     after = {}
     for key, value in before.items():
         h = np.clip(gradients[key], -clip, clip) if clip > 0 else gradients[key]
+        rate, decay = option(settings, "--rate", 0), 0.0
         if key[0] == "weight":
-            h = h + option(settings, "--lambda", 0) * value + option(settings, "--lambda1", 0) * np.sign(value)
-        after[key] = value + reference.first_step(rule, h, option(settings, "--rate", 0), mu, 0.999)
+            h = h + option(settings, "--lambda1", 0) * np.sign(value)
+            decay = option(settings, "--lambda", 0) * value
+        decoupled = rule == "AdamW"
+        after[key] = value + reference.first_step(rule, h if decoupled else h + decay, rate, mu, 0.999) - decoupled * rate * decay
     bound_weights(after, layers)
     return after
 

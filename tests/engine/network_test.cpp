@@ -121,7 +121,7 @@ class ReferenceRule {
       const double change = h * std::sqrt(std::max(1e-9, v_) / std::max(1e-9, g_));
       v_ = kMu * v_ + (1 - kMu) * change * change;
       w -= change;
-    } else if (name_ == "Adam" || name_ == "AMSGrad") {
+    } else if (name_ == "Adam" || name_ == "AMSGrad" || name_ == "AdamW") {
       g_ = kMu * g_ + (1 - kMu) * h;
       v_ = kMu1 * v_ + (1 - kMu1) * h * h;
       most_ = std::max(most_, v_);
@@ -161,9 +161,13 @@ TEST_P(Updates, FollowTheFormulasOverSeveralSteps) {
   const auto update = [&](reference::Row& w, const reference::Row& g, bool regularised, int t) {
     for (std::size_t i = 0; i < w.size(); ++i) {
       const double sign = w[i] > 0.0 ? 1.0 : -1.0;
-      const double h = g[i] + (regularised ? kLambda * w[i] + kLambda1 * sign : 0.0);
+      const double rate = kRate / (1.0 + kDecay * t);
+      const double decay = regularised ? kLambda * w[i] : 0.0;
+      const double h = g[i] + (regularised ? kLambda1 * sign : 0.0);
+      const bool decouples = GetParam() == "AdamW";
       rules.try_emplace(&w[i], training.optimizer)
-          .first->second.step(w[i], h, kRate / (1.0 + kDecay * t), t);
+          .first->second.step(w[i], decouples ? h : h + decay, rate, t);
+      if (decouples) w[i] -= rate * decay;
     }
   };
   for (int t = 0; t < 4; ++t) {

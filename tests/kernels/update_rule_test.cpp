@@ -26,9 +26,19 @@ struct Reference {
 };
 /// One step t = 1, 2, ... with the negative gradient h, regularisation included, and rate alpha.
 using ReferenceStep = std::function<void(Reference&, double h, double alpha, int t)>;
+/// Rules that take lambda * w out of h again.
+bool decouples_decay(const std::string& name) {
+  return name == "AdamW";
+}
 
 const std::map<std::string, ReferenceStep>& references() {
   constexpr double mu = 0.9, beta1 = 0.9, beta2 = 0.999;
+  const auto adam = [](Reference& r, double h, double alpha, int t) {
+    r.v = beta1 * r.v + (1 - beta1) * h;
+    r.vg = beta2 * r.vg + (1 - beta2) * h * h;
+    const double m = r.v / (1 - std::pow(beta1, t)), v = r.vg / (1 - std::pow(beta2, t));
+    r.w += alpha * m / (std::sqrt(v) + 1e-8);
+  };
   static const std::map<std::string, ReferenceStep> steps{
       {"SGD", [](Reference& r, double h, double alpha, int) { r.w += alpha * h; }},
       {"Momentum",
@@ -67,12 +77,8 @@ const std::map<std::string, ReferenceStep>& references() {
          const double m = r.v / (1 - std::pow(beta1, t)), v = r.most / (1 - std::pow(beta2, t));
          r.w += alpha * m / (std::sqrt(v) + 1e-8);
        }},
-      {"Adam", [](Reference& r, double h, double alpha, int t) {
-         r.v = beta1 * r.v + (1 - beta1) * h;
-         r.vg = beta2 * r.vg + (1 - beta2) * h * h;
-         const double m = r.v / (1 - std::pow(beta1, t)), v = r.vg / (1 - std::pow(beta2, t));
-         r.w += alpha * m / (std::sqrt(v) + 1e-8);
-       }}};
+      {"Adam", adam},
+      {"AdamW", adam}};
   return steps;
 }
 
@@ -114,8 +120,14 @@ void expect_agreement(const std::string& name, const Settings& settings, Index r
       for (Index c = 0; c < cols; ++c) {
         Reference& one = reference[std::size_t(r * cols + c)];
         const double sign = one.w > 0 ? 1 : (one.w < 0 ? -1 : 0);
-        const double h = -double(g(r, c)) - settings.lambda * one.w - settings.lambda1 * sign;
-        found->second(one, h, alpha, t);
+        const double decay = settings.lambda * one.w;
+        const double h = -double(g(r, c)) - settings.lambda1 * sign;
+        if (decouples_decay(name)) {
+          found->second(one, h, alpha, t);
+          one.w -= alpha * decay;
+        } else {
+          found->second(one, h - decay, alpha, t);
+        }
       }
     kernels->update(rule, schedule.at(rule, t - 1), w.view(), g.view(), views_of(slot));
   }

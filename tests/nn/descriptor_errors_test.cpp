@@ -75,7 +75,7 @@ const std::vector<std::pair<std::string, std::string>> kNetworkFaults = {
     {R"("WeightsData": 1)", "WeightsData 1 is a number; expected a string"},
     {R"("Training": {"Optimizer": "adm"})",
      "Training: Optimizer \"adm\" is unknown; did you mean \"Adam\"? Known: SGD, Momentum, "
-     "Nesterov, AdaGrad, RMSProp, AdaDelta, Adam, AMSGrad"},
+     "Nesterov, AdaGrad, RMSProp, AdaDelta, Adam, AMSGrad, AdamW"},
     {R"("Training": {"Alpha": 0})", "Training: Alpha 0 is out of range; expected a number above 0"},
     {R"("Training": {"Batch": 0})",
      "Training: Batch 0 is out of range; expected a whole number from 1 to 4294967295"},

@@ -84,6 +84,14 @@ inline Recipe by_source_recipe_with_penalties() {
   return recipe;
 }
 
+/// Weights that decay beside the averages of their gradients.
+inline Recipe recipe_with_decoupled_decay() {
+  Recipe recipe = deep_recipe("decoupled decay", AdamW{}, 0.003f, SoftMax{});
+  recipe.network.training.lambda = 0.1f;
+  recipe.network.layers[1].activation = Activation(Swish{});
+  return recipe;
+}
+
 /// Hidden layers that keep their pre-activations: with dropout and a penalty, behind batch
 /// normalisation with a skip, and shared out by source units.
 inline Recipe recipe_with_slopes_in_z() {
@@ -147,8 +155,10 @@ inline std::vector<Recipe> all_recipes() {
 
   all.push_back(by_source_recipe("by source", Adam{}, 0.003f));
 
-  all.push_back(by_source_recipe_with_penalties());
   all.push_back(recipe_with_slopes_in_z());
+  all.push_back(recipe_with_decoupled_decay());
+
+  all.push_back(by_source_recipe_with_penalties());
   return all;
 }
 

@@ -278,7 +278,21 @@ struct AmsGrad : AdamAverages {
   }
 };
 
-using UpdateRule = std::variant<Sgd, Momentum, Nesterov, AdaGrad, RmsProp, AdaDelta, Adam, AmsGrad>;
+/// Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019: Adam whose L2
+/// regularisation takes rate * lambda * w off the weight and stays out of the averages. L1
+/// regularisation does not.
+struct AdamW : Adam {
+  static constexpr std::string_view name = "AdamW";
+  template <class Maths = RuleMaths>
+  NORN_HD void step(float& w, float g, float* s, const UpdateStep& u, Maths&& maths = {}) const {
+    average(g + u.l1 * sign_of(w), s);
+    const float decay = u.rate * (u.l2 * w);
+    w -= maths.divide(u.rate * (s[0] * u.times[0]), maths.sqrt(s[1] * u.times[1]) + 1e-8f) + decay;
+  }
+};
+
+using UpdateRule =
+    std::variant<Sgd, Momentum, Nesterov, AdaGrad, RmsProp, AdaDelta, Adam, AmsGrad, AdamW>;
 
 /// That a value says all that is asked of an update rule.
 template <typename R>
