@@ -14,9 +14,10 @@ namespace {
 
 using namespace norn;
 
-/// What was read and written is read again as the same.
+/// What was written is read as the same. The text itself may have bytes that are no UTF-8, which
+/// are replaced, and keys in another order.
 void check_again(const JsonValue& value) {
-  const std::string line = value.line();
+  const std::string line = parse_json(value.line(), "once").line();
   if (parse_json(line, "again").line() != line) std::abort();
 }
 
