@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a run from the sizes of its layers: the same arithmetic as Network's buffers, without
-// allocating them. tests/engine/memory_plan_test.cpp holds the two together.
+// Memory of a run from the sizes of its layers: the arrays of a step, as a network allocates them,
+// and what data, validations and devices take beside them.
 #include "norn/engine/memory_plan.h"
 
 #include "norn/engine/predictor.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/kernels/recommend.h"
-#include "norn/nn/layer.h"
 #include "norn/parallel/collectives.h"
-#include "src/engine/block_group.h"
-#include "src/engine/plan_facts.h"
-#include "src/engine/rounded_rows.h"
-#include "src/engine/target_runs.h"
+#include "src/engine/plan_settings.h"
+#include "src/step/block_group.h"
+#include "src/step/tensors.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace norn {
 namespace {
@@ -33,16 +30,21 @@ std::string activation_name(const LayerDescriptor& layer) {
   return std::string(name_of(std::get<Activation>(layer.activation)));
 }
 
-// What Network's constructor decides, as numbers.
-class Planner : private PlanFacts {
+class Planner {
  public:
-  using PlanFacts::PlanFacts;
+  Planner(const Graph& graph, const PlanSettings& settings)
+      : settings_(settings), facts_(graph, step_settings(graph, settings)) {}
 
   MemoryPlan plan() {
-    for (int layer : graph_.order)
-      if (takes_part_[std::size_t(layer)]) add_layer(layer);
-    for (std::size_t e = 0; e < graph_.edges.size(); ++e) add_edge(int(e));
-    add_scratch();
+    for (int layer : facts_.order()) add_layer(layer);
+    for (int edge = 0; edge < facts_.edges(); ++edge)
+      if (facts_.edge_takes_part(edge)) add_edge(edge);
+    StepTensors(facts_).for_each(
+        facts_, [this](const std::string& owner, const Tensor& tensor, int count) {
+          this->count(sum_of(tensor.purpose), owner.empty() ? tensor.use : owner + " " + tensor.use,
+                      count * tensor.bytes());
+        });
+    add_workspaces();
     add_joining();
     add_data();
     if (settings_.keeps_state)
@@ -50,31 +52,21 @@ class Planner : private PlanFacts {
     return std::move(plan_);
   }
 
-  std::vector<EdgeWork> edge_work() const {
-    std::vector<EdgeWork> edges;
-    for (std::size_t e = 0; e < graph_.edges.size(); ++e) {
-      if (!edge_takes_part(int(e))) continue;
-      const Edge& edge = graph_.edges[e];
-      edges.push_back({layer_of(edge.source).name, layer_of(edge.destination).name, {}});
-      add_work(int(e), edges.back().work);
-    }
-    return edges;
-  }
-
-  WorkPlan work() const {
-    WorkPlan work;
-    for (std::size_t e = 0; e < graph_.edges.size(); ++e) add_work(int(e), work);
-    for (int layer : graph_.order)
-      if (takes_part_[std::size_t(layer)] && !is_input(layer))
-        work.pointwise_elements += 3.0 * double(settings_.batch) * double(mine(layer));
-    return work;
-  }
-
  private:
-  // Adds to one of the plan's sums, under a name.
+  static std::int64_t MemoryPlan::*sum_of(Purpose purpose) {
+    if (purpose == Purpose::parameter) return &MemoryPlan::parameter_bytes;
+    return purpose == Purpose::state ? &MemoryPlan::state_bytes : &MemoryPlan::working_bytes;
+  }
+
+  // Adds to one of the plan's sums, under a name that several arrays may have.
   void count(std::int64_t MemoryPlan::*sum, std::string name, Index bytes) {
     if (bytes == 0) return;
     plan_.*sum += bytes;
+    for (BufferPlan& buffer : plan_.buffers)
+      if (buffer.name == name) {
+        buffer.bytes += bytes;
+        return;
+      }
     plan_.buffers.push_back({std::move(name), bytes});
   }
   void count_working(std::string name, Index bytes) {
@@ -82,94 +74,47 @@ class Planner : private PlanFacts {
   }
 
   void add_layer(int number) {
-    const LayerDescriptor& layer = layer_of(number);
+    const LayerDescriptor& layer = facts_.layer(number);
     LayerPlan entry;
     entry.name = layer.name;
-    entry.kind = is_input(number) ? "Input" : is_output(number) ? "Output" : "Hidden";
+    entry.kind = facts_.is_input(number) ? "Input" : facts_.is_output(number) ? "Output" : "Hidden";
     entry.activation = activation_name(layer);
     entry.units = layer.units();
-    if (!is_input(number)) {
-      entry.blocks = partition(number).blocks();
-      entry.block_width = partition(number).block_width();
+    if (!facts_.is_input(number)) {
+      entry.blocks = facts_.partition(number).blocks();
+      entry.block_width = facts_.partition(number).block_width();
       entry.weights = layer.units();
-      for (int e : graph_.sources[std::size_t(number)])
-        if (graph_.edges[std::size_t(e)].shared_with < 0)
-          entry.weights += layer.units() * layer_of(graph_.edges[std::size_t(e)].source).units();
-      add_unit_vectors(number);
-      add_source_sum(number);
-      is_output(number) ? add_output(number) : add_hidden(number);
+      for (int e : facts_.sources(number))
+        if (facts_.owner(e) == e)
+          entry.weights += layer.units() * facts_.layer(facts_.edge(e).source).units();
     }
-    if (is_input(number) && weights_features(layer.input_weighting))
-      count_working(layer.name + " weights of features", layer.units() * kFloat);
     plan_.weights += entry.weights;
     plan_.layers.push_back(std::move(entry));
   }
 
-  void add_unit_vectors(int number) {
-    const LayerDescriptor& layer = layer_of(number);
-    const bool norm = layer.batch_normalization;
-    const Index bytes = mine(number) * kFloat;
-    count(&MemoryPlan::parameter_bytes, layer.name + " biases and scales", bytes * (norm ? 5 : 1));
-    count(&MemoryPlan::state_bytes, layer.name + " state of biases and scales",
-          bytes * slots_ * (norm ? 3 : 1));
-    if (!training()) return;
-    count_working(layer.name + " gradients of biases", 2 * bytes);
-    if (layer.weight_norm > 0.0f && graph_.sources[std::size_t(number)].size() > 1)
-      count_working(layer.name + " squares of weights", mine(number) * Index(sizeof(double)));
+  void add_edge(int number) {
+    const Edge& edge = facts_.edge(number);
+    plan_.edges.push_back({facts_.layer(edge.source).name, facts_.layer(edge.destination).name,
+                           facts_.is_shared(number)   ? EdgePlan::Sharding::whole
+                           : facts_.by_source(number) ? EdgePlan::Sharding::by_source
+                                                      : EdgePlan::Sharding::by_destination});
   }
 
-  // As Network::build_source_sums.
-  void add_source_sum(int number) {
-    const LayerDescriptor& layer = layer_of(number);
-    DeltaSum::Shape shape{settings_.batch, layer.units()};
-    for (int edge : graph_.sources[std::size_t(number)])
-      if (by_source(edge))
-        shape.terms += partition(graph_.edges[std::size_t(edge)].source).blocks();
-    if (shape.terms == 0) return;
-    shape.joins = settings_.ranks > 1;
-    const Index whole = settings_.batch * layer.units();
-    count_working(layer.name + " sums over sources", DeltaSum::bytes_of(shape, !settings_.on_gpu) +
-                                                         settings_.batch * mine(number) * kFloat);
-    if (training())
-      count_working(layer.name + " deltas of all units",
-                    whole * (kFloat + (settings_.rounds_operands ? kRounded : 0)));
-  }
-
-  void add_hidden(int number) {
-    const LayerDescriptor& layer = layer_of(number);
-    const Index whole = settings_.batch * layer.units() * kFloat;
-    const Index own = settings_.batch * mine(number) * kFloat;
-    const auto rounded = [&](Index bytes) {
-      return settings_.rounds_operands ? bytes / kFloat * kRounded : 0;
-    };
-    count_working(layer.name + " activations", whole);
-    count_working(layer.name + " activations, rounded", rounded(whole));
-    if (!training()) return;
-    if (settings_.turns_operands)
-      count_working(layer.name + " activations, turned over",
-                    (settings_.batch + 7) / 8 * 8 * layer.units() * kFloat);
-    const Index deltas = settings_.batch * delta_stride(mine(number)) * kFloat;
-    count_working(layer.name + " deltas", deltas);
-    count_working(layer.name + " deltas, rounded", rounded(deltas));
-    if (keeps_outputs_before_dropout(layer, sparseness_of(graph_.network, layer)))
-      count_working(layer.name + " before dropout", own);
-    if (keeps_pre_activations(layer)) count_working(layer.name + " pre-activations", own);
-    if (layer.batch_normalization)
-      count_working(layer.name + " normalised", own + mine(number) * kFloat);
-    if (wants_delta(number)) {
-      const bool is_joined = joins(number);
-      DeltaSum::Shape shape{settings_.batch, is_joined ? layer.units() : mine(number),
-                            delta_terms(number)};
-      const bool skipped = !graph_.skip_destinations[std::size_t(number)].empty();
-      shape.joins = skipped || (settings_.ranks > 1 && is_joined && !exchanges_terms(number));
-      count_working(layer.name + " sums of deltas", DeltaSum::bytes_of(shape, !settings_.on_gpu));
-    }
+  // What kernels of a GPU keep for themselves.
+  void add_workspaces() {
+    if (!settings_.on_gpu) return;
+    count_working("workspace of products", kGpuWorkspace);
+    for (int layer : facts_.order())
+      if (facts_.is_softmax(layer) && facts_.may_fuse_delta(layer))
+        count_working(
+            facts_.layer(layer).name + " sums of SoftMax tiles",
+            bytes_of_statistics(facts_.partition(layer), facts_.units(layer), facts_.batch()));
   }
 
   // GPUs of several ranks send and receive packed columns: in the largest room for NCCL, or in
   // rooms of the machine's GPUs, of which smaller ones stay (PeerExchange).
   void add_joining() {
-    if (!settings_.on_gpu || settings_.ranks == 1) return;
+    if (!settings_.on_gpu || facts_.ranks() == 1) return;
     Index room = 0;
     Index peers = kPeerRoom;
     Index last = 0;
@@ -178,11 +123,11 @@ class Planner : private PlanFacts {
       last = std::max(last, bytes);
     };
     std::vector<Index> exchanges;
-    for (int number : graph_.order) {
-      if (!takes_part_[std::size_t(number)] || is_input(number)) continue;
+    for (int number : facts_.order()) {
+      if (facts_.is_input(number)) continue;
       const JoiningRoom of = joining_room(number);
       room = std::max({room, of.words, of.gathered, of.exchanged});
-      grow(settings_.batch * layer_of(number).units() * of.element);
+      grow(facts_.batch() * facts_.layer(number).units() * of.element);
       exchanges.push_back(std::max(of.exchanged, of.words));
     }
     for (auto bytes = exchanges.rbegin(); bytes != exchanges.rend(); ++bytes) grow(*bytes);
@@ -193,137 +138,24 @@ class Planner : private PlanFacts {
     Index element = 0;  // bytes of what is gathered
   };
   JoiningRoom joining_room(int number) const {
-    std::vector<Range> shares;
-    for (int r = 0; r < settings_.ranks; ++r)
-      shares.push_back(partition(number).units_of(r, settings_.ranks));
-    const Index batch = settings_.batch;
+    const std::vector<Range>& shares = facts_.shares(number);
+    const Index batch = facts_.batch();
     JoiningRoom room;
-    for (int edge : graph_.sources[std::size_t(number)]) {
-      if (!by_source(edge)) continue;
+    if (facts_.sums_over_sources(number)) {
       room.words = nccl_room(batch, shares, 0, 2);
       room.element = kFloat;
     }
-    if (!is_output(number) && joins(number)) {
-      const bool rounded = settings_.rounds_operands && training() && !is_softmax(number);
+    if (facts_.is_hidden(number) && facts_.joins(number)) {
+      const bool rounded =
+          settings_.rounds_operands && facts_.training() && !facts_.is_softmax(number);
       room.element = std::max(room.element, rounded ? kRounded : kFloat);
-      if (wants_delta(number) && exchanges_terms(number))
-        room.exchanged = nccl_exchange_room(batch, terms_by_rank(number), shares);
-      else if (wants_delta(number))
+      if (facts_.wants_delta(number) && facts_.exchanges_terms(number))
+        room.exchanged = nccl_exchange_room(batch, facts_.terms_by_rank(number), shares);
+      else if (facts_.wants_delta(number))
         room.words = nccl_room(batch, shares, 0, 2);
     }
     room.gathered = nccl_room(batch, shares, room.element, 0);
     return room;
-  }
-
-  void add_output(int number) {
-    if (const DatasetInfo* set = set_of(number);
-        training() && may_fuse_delta(number) && set && set->gives_sparse_batches())
-      count_working(layer_of(number).name + " places of stored targets",
-                    TargetRuns({0, mine(number)}, partition(number).block_width(), settings_.batch)
-                        .planned_bytes());
-    if (!is_softmax(number)) return;
-    const std::string& name = layer_of(number).name;
-    const Index blocks = partition(number).blocks_of(0, settings_.ranks).count();
-    count_working(name + " sums of SoftMax rows",
-                  2 * blocks * settings_.batch * kFloat +
-                      settings_.batch * (kFloat + 2 * Index(sizeof(std::int64_t))) +
-                      (settings_.ranks > 1 ? settings_.ranks * settings_.batch * kFloat : 0));
-    if (keeps_z(number))
-      count_working(name + " pre-activations", mine(number) * settings_.batch * kFloat);
-    if (training() && may_fuse_delta(number))
-      count_working(name + " sums of SoftMax tiles",
-                    bytes_of_statistics(partition(number), mine(number), settings_.batch));
-  }
-
-  void add_edge(int number) {
-    const Edge& edge = graph_.edges[std::size_t(number)];
-    if (!edge_takes_part(number)) return;
-    const int owned = owner(number);
-    const Edge& first = graph_.edges[std::size_t(owned)];
-    const bool replicated = users(owned) > 1;
-    const Index sources = by_source(owned) ? mine(first.source) : layer_of(first.source).units();
-    const Index destinations = replicated || by_source(owned) ? layer_of(first.destination).units()
-                                                              : mine(first.destination);
-    const Index bytes = sources * destinations * kFloat;
-    const std::string name = layer_of(edge.source).name + " -> " + layer_of(edge.destination).name;
-    if (replicated && training())
-      count_working(name + " gradient of shared weights", bytes * (owned == number ? 2 : 1));
-    plan_.edges.push_back({layer_of(edge.source).name, layer_of(edge.destination).name,
-                           replicated         ? EdgePlan::Sharding::whole
-                           : by_source(owned) ? EdgePlan::Sharding::by_source
-                                              : EdgePlan::Sharding::by_destination});
-    if (edge.shared_with >= 0) return;
-    count(&MemoryPlan::parameter_bytes, name + " weights", bytes);
-    count(&MemoryPlan::state_bytes, name + " optimizer state", bytes * slots_);
-    if (stored_by_destination(number) && settings_.rounds_operands)
-      count(&MemoryPlan::state_bytes, name + " weights, rounded",
-            kRounded * (by_source(owned) ? Weights::rounded_rows(sources) * destinations
-                                         : sources * Weights::rounded_rows(destinations)));
-    if (training() && !stored_by_destination(number))
-      count(&MemoryPlan::state_bytes, name + " steps of the rows",
-            sources * Index(sizeof(std::int64_t)));
-  }
-
-  Index gradient_tile(int edge) const {
-    const Edge& e = graph_.edges[std::size_t(edge)];
-    if (sparse_input_[std::size_t(e.source)] || users(owner(edge)) > 1) return 0;
-    const bool is_by_source = by_source(edge);
-    const int cut = is_by_source ? e.source : e.destination;
-    const Index columns = layer_of(is_by_source ? e.destination : e.source).units();
-    const Index width = partition(cut).block_width();
-    const Index block = partition(cut).blocks() > 1 && !is_by_source ? width : 0;
-    Index most_units = is_by_source ? width : at_once(cut);
-    if (settings_.on_gpu && !is_by_source && !is_output(cut)) most_units = mine(cut);
-    return gradient_units(settings_.block_rule, block, most_units, columns) * columns;
-  }
-
-  // Units of an output layer, or of a block, that a call may have.
-  Index at_once(int number) const {
-    return is_output(number) && training() && may_fuse_delta(number)
-               ? units_at_once(partition(number), settings_.batch)
-               : partition(number).block_width();
-  }
-
-  // Every lane has room for the largest connection.
-  void add_scratch() {
-    Index widest_z = 0;
-    Index widest_part = 0;
-    Index widest_source = 0;
-    Index gradient = 0;
-    Index widest_delta = 0;
-    for (int number : graph_.order) {
-      if (!takes_part_[std::size_t(number)] || is_input(number)) continue;
-      for (int e : graph_.sources[std::size_t(number)]) {
-        const int source = graph_.edges[std::size_t(e)].source;
-        if (by_source(e)) widest_part = std::max(widest_part, layer_of(number).units());
-        if (!is_input(source))
-          widest_source = std::max(widest_source, by_source(e) ? partition(source).block_width()
-                                                               : layer_of(source).units());
-        gradient = std::max(gradient, gradient_tile(e));
-      }
-      if (!is_output(number)) continue;
-      const Index width = partition(number).block_width();
-      widest_delta = std::max(widest_delta, at_once(number));
-      if (!keeps_z(number))
-        widest_z = std::max(widest_z, settings_.turns_operands ? at_once(number) : width);
-    }
-    const auto each_lane = [&](const char* name, Index bytes) {
-      count_working(name, bytes * settings_.lanes);
-    };
-    if (settings_.on_gpu) count_working("workspace of products", kGpuWorkspace);
-    each_lane("pre-activations of a block", settings_.batch * ((widest_z + 7) / 8 * 8) * kFloat);
-    if (!settings_.on_gpu) {
-      const Index widest = training() ? std::max(widest_source, widest_part) : widest_part;
-      each_lane("input deltas of a block", settings_.batch * widest * kFloat);
-    }
-    if (!training()) return;
-    each_lane("gradient of a tile", gradient * kFloat);
-    if (settings_.turns_operands)
-      each_lane("deltas of a block, turned over",
-                widest_delta * ((settings_.batch + 7) / 8 * 8) * kFloat);
-    if (settings_.rounds_operands)
-      each_lane("deltas of a block, rounded",
-                settings_.batch * rounded_stride(widest_delta) * kRounded);
   }
 
   // Of an example: as it is stored.
@@ -416,40 +248,11 @@ class Planner : private PlanFacts {
     count_working("lists of validations", bytes);
     count_working("outputs of a block in validations",
                   settings_.lanes * settings_.batch * kFloat *
-                      partition(validation.output_layer).block_width());
+                      facts_.partition(validation.output_layer).block_width());
   }
 
-  // A step of one weight: it and its state are read and written.
-  double step_bytes() const { return 2.0 * double(kFloat) * (1.0 + double(slots_)); }
-
-  void add_work(int number, WorkPlan& work) const {
-    if (!edge_takes_part(number)) return;
-    const Edge& edge = graph_.edges[std::size_t(number)];
-    const double batch = double(settings_.batch);
-    const double units = by_source(number) ? double(layer_of(edge.destination).units())
-                                           : double(mine(edge.destination));
-    const double sources =
-        double(by_source(number) ? mine(edge.source) : layer_of(edge.source).units());
-    if (sparse_input_[std::size_t(edge.source)]) {
-      const DatasetInfo* set = set_of(edge.source);
-      const double entries = set ? batch * entries_per_example(*set) : 0.0;
-      const double touched = std::min(entries, double(layer_of(edge.source).units()));
-      work.sparse_flops += 2.0 * 2.0 * entries * units;  // forward and gradient
-      work.updated_weights += touched * units;
-      work.bytes += 2.0 * kFloat * entries * units + touched * units * step_bytes();
-      return;
-    }
-    const double product = 2.0 * batch * sources * units;
-    const bool twice = is_softmax(edge.destination) && is_output(edge.destination) &&
-                       !keeps_z(edge.destination) && !by_source(number);
-    work.dense_flops += product * (2.0 + (twice ? 1.0 : 0.0) + (is_input(edge.source) ? 0.0 : 1.0));
-    const double weights = sources * units;
-    const double passes = 1.0 + (twice ? 1.0 : 0.0) + (is_input(edge.source) ? 0.0 : 1.0);
-    work.updated_weights += weights;
-    work.bytes += weights * (passes * double(settings_.rounds_operands ? kRounded : kFloat) +
-                             step_bytes() + (settings_.rounds_operands ? kRounded : 0));
-  }
-
+  const PlanSettings& settings_;
+  const StepFacts facts_;
   MemoryPlan plan_;
 };
 
@@ -457,14 +260,6 @@ class Planner : private PlanFacts {
 
 MemoryPlan plan_memory(const Graph& graph, const PlanSettings& settings) {
   return Planner(graph, settings).plan();
-}
-
-WorkPlan plan_work(const Graph& graph, const PlanSettings& settings) {
-  return Planner(graph, settings).work();
-}
-
-std::vector<EdgeWork> plan_edges(const Graph& graph, const PlanSettings& settings) {
-  return Planner(graph, settings).edge_work();
 }
 
 }  // namespace norn

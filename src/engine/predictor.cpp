@@ -5,7 +5,7 @@
 #include "norn/engine/predictor.h"
 
 #include "norn/base/error.h"
-#include "src/engine/upload.h"
+#include "src/step/upload.h"
 
 #include <algorithm>
 #include <cstring>

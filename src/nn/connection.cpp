@@ -24,23 +24,46 @@ Index gradient_units(const BlockRule& rule, Index block, Index units, Index sour
   return std::min(units, std::max<Index>(1, fitting / block) * block);
 }
 
+DeviceTraits traits_of(const Compute& compute) {
+  const Kernels& kernels = compute.kernels;
+  return {kernels.block_rule, compute.memory.is_host(), kernels.rounds_operands,
+          kernels.turns_operands, kernels.fused != nullptr};
+}
+
+WeightTensors::WeightTensors(const WeightShape& shape, int state_arrays, bool trainable,
+                             const DeviceTraits& device)
+    : slots(state_arrays) {
+  const Index mine = shape.replicated ? shape.destinations : shape.mine.count();
+  const bool rows_are_mine = shape.by_destination || shape.by_source;
+  const Index rows = rows_are_mine ? mine : shape.sources;
+  const Index cols = shape.by_source        ? shape.destinations
+                     : shape.by_destination ? shape.sources
+                                            : mine;
+  values = Tensor::of<float>("weights", Purpose::parameter, rows, cols);
+  state = Tensor::of<float>("optimizer state", Purpose::state, rows, cols);
+  if (trainable && !rows_are_mine)
+    steps_done = Tensor::of<std::int64_t>("steps of the rows", Purpose::state, shape.sources);
+  if (rows_are_mine && device.rounds_operands)
+    rounded =
+        Tensor::of<Bfloat16>("weights, rounded", Purpose::state, Weights::rounded_rows(rows), cols);
+}
+
 Weights::Weights(const WeightShape& shape, const UpdateRule& rule, bool trainable,
                  const Compute& compute)
     : shape_(shape), slots_(trainable ? norn::slots_of(rule) : 0) {
   if (shape_.replicated) shape_.mine = {0, shape_.destinations};
-  const Index mine = shape_.mine.count();
-  const bool rows_are_mine = shape_.by_destination || shape_.by_source;
-  const Index rows = rows_are_mine ? mine : shape_.sources;
-  const Index cols = shape_.by_source        ? shape_.destinations
-                     : shape_.by_destination ? shape_.sources
-                                             : mine;
   Memory& memory = compute.memory;
-  values_ = Matrix<float>::zeros(rows, cols, memory);
-  for (int s = 0; s < slots_; ++s) slot_[std::size_t(s)] = Matrix<float>::zeros(rows, cols, memory);
-  if (trainable && !rows_are_mine)
-    steps_done_ = Buffer<std::int64_t>::zeros(shape_.sources, memory);
-  if (rows_are_mine && compute.kernels.rounds_operands)
-    rounded_ = Matrix<Bfloat16>::zeros(rounded_rows(rows), cols, memory);
+  const WeightTensors tensors(shape, slots_, trainable, traits_of(compute));
+  values_ = make_matrix<float>(tensors.values, memory);
+  values_.fill_zero();
+  for (int s = 0; s < slots_; ++s) {
+    slot_[std::size_t(s)] = make_matrix<float>(tensors.state, memory);
+    slot_[std::size_t(s)].fill_zero();
+  }
+  steps_done_ = make_buffer<std::int64_t>(tensors.steps_done, memory);
+  steps_done_.fill_zero();
+  rounded_ = make_matrix<Bfloat16>(tensors.rounded, memory);
+  rounded_.fill_zero();
 }
 
 template <typename T>
@@ -76,16 +99,6 @@ RowState Weights::row_state(Range destinations) {
 void Weights::set_steps_done(std::int64_t steps) {
   const std::vector<std::int64_t> all(std::size_t(steps_done_.size()), steps);
   steps_done_.write(all.data(), steps_done_.size());
-}
-
-Index Weights::bytes() const {
-  return values_.bytes();
-}
-
-Index Weights::state_bytes() const {
-  Index bytes = steps_done_.bytes() + rounded_.bytes();
-  for (const Matrix<float>& slot : slot_) bytes += slot.bytes();
-  return bytes;
 }
 
 Index Connection::sources() const {
@@ -216,9 +229,18 @@ Index Connection::gradient_tile(const BlockRule& rule, Index block, Index units)
   return gradient_units(rule, block, units, columns) * columns;
 }
 
-UnitParameters::UnitParameters(Index units, int state_arrays, Memory& memory)
-    : value(Buffer<float>::zeros(units, memory)), slots(state_arrays) {
-  for (int s = 0; s < slots; ++s) slot[std::size_t(s)] = Buffer<float>::zeros(units, memory);
+UnitParameterTensors::UnitParameterTensors(Index units, int state_arrays)
+    : value(Tensor::of<float>("biases and scales", Purpose::parameter, units)),
+      state(Tensor::of<float>("state of biases and scales", Purpose::state, units)),
+      slots(state_arrays) {}
+
+UnitParameters::UnitParameters(const UnitParameterTensors& tensors, Memory& memory)
+    : value(make_buffer<float>(tensors.value, memory)), slots(tensors.slots) {
+  value.fill_zero();
+  for (int s = 0; s < slots; ++s) {
+    slot[std::size_t(s)] = make_buffer<float>(tensors.state, memory);
+    slot[std::size_t(s)].fill_zero();
+  }
 }
 
 VectorUpdate UnitParameters::update_by(VectorView<const float> gradient) {

@@ -17,10 +17,15 @@ bool DeltaSum::has_words(const Shape& shape, bool on_host) {
   return shape.joins || shape.terms > places_of(shape, on_host);
 }
 
-Index DeltaSum::bytes_of(const Shape& shape, bool on_host) {
-  const Index of_words = has_words(shape, on_host) ? 2 * Index(sizeof(std::int64_t)) : 0;
-  return shape.examples * (shape.units * of_words +
-                           place_stride(shape) * places_of(shape, on_host) * Index(sizeof(float)));
+DeltaSum::Tensors::Tensors(const Shape& shape, bool on_host, const char* use) {
+  const Purpose working = Purpose::working;
+  if (has_words(shape, on_host))
+    words = Tensor::of<std::int64_t>(use, working, shape.examples, shape.units);
+  terms = Tensor::of<float>(use, working, places_of(shape, on_host) * shape.examples,
+                            place_stride(shape));
+  format = Tensor::of<FixedFormat>(use, working, 1);
+  maximum = Tensor::of<float>(use, working, 1);
+  if (shape.joins && !on_host) always = Tensor::of<std::int64_t>(use, working, 1);
 }
 
 // Rows begin where tensor cores can write them, however many of a layer's units a rank has:
@@ -32,21 +37,21 @@ Index DeltaSum::place_stride(const Shape& shape) {
 DeltaSum::DeltaSum(const Shape& shape, Memory& memory)
     : shape_(shape),
       places_(places_of(shape, memory.is_host())),
-      format_(1, memory),
-      own_maximum_(Buffer<float>::zeros(1, memory)),
-      maximum_(own_maximum_.data()),
       memory_(&memory),
       host_(memory.is_host()) {
-  if (has_words(shape, host_)) {
-    fine_ = Matrix<std::int64_t>::zeros(shape.examples, shape.units, memory);
-    coarse_ = Matrix<std::int64_t>::zeros(shape.examples, shape.units, memory);
+  const Tensors tensors(shape, host_);
+  format_ = make_buffer<FixedFormat>(tensors.format, memory);
+  own_maximum_ = make_buffer<float>(tensors.maximum, memory);
+  own_maximum_.fill_zero();
+  maximum_ = own_maximum_.data();
+  for (Matrix<std::int64_t>* words : {&fine_, &coarse_}) {
+    *words = make_matrix<std::int64_t>(tensors.words, memory);
+    words->fill_zero();
   }
-  if (shape.joins && !host_) {
-    const std::int64_t one = 1;
-    always_ = Buffer<std::int64_t>(1, memory);
-    always_.write(&one, 1);
-  }
-  waiting_ = Buffer<float>(places_ * shape.examples * place_stride(shape), memory);
+  always_ = make_buffer<std::int64_t>(tensors.always, memory);
+  const std::int64_t one = 1;
+  always_.write(&one, always_.size());
+  waiting_ = make_buffer<float>(tensors.terms, memory);
   const FixedFormat format = shape.format.value_or(FixedFormat::for_maximum(1.0, shape.terms));
   format_.write(&format, 1);
 }

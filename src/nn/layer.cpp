@@ -38,6 +38,17 @@ Index rounded_up(Index examples) {
   return (examples + 7) / 8 * 8;
 }
 
+// What DeltaSum is told of a layer's sum.
+DeltaSum::Shape sum_shape(const UnitLayer::Settings& settings) {
+  DeltaSum::Shape shape{settings.batch, settings.partition.width(), settings.terms,
+                        settings.joins_terms};
+  if (!settings.is_joined) {
+    shape.units = settings.mine.count();
+    shape.first = settings.mine.begin;
+  }
+  return shape;
+}
+
 }  // namespace
 
 SparsenessPenalty sparseness_of(const NetworkDescriptor& network, const LayerDescriptor& layer) {
@@ -64,50 +75,68 @@ bool keeps_pre_activations(const LayerDescriptor& layer) {
   return f && slope_from(*f) == SlopeFrom::z;
 }
 
+UnitLayer::Tensors::Tensors(const Settings& settings, int slots, const DeviceTraits& device) {
+  using enum Purpose;
+  const LayerDescriptor& layer = *settings.descriptor;
+  const Index units = settings.mine.count();
+  const Index width = settings.partition.width();
+  const Index batch = settings.batch;
+  const bool normalises = layer.batch_normalization;
+  bias = UnitParameterTensors(units, slots);
+  if (normalises) {
+    norm_scale = norm_bias = bias;
+    running_mean = running_variance = bias.value;
+  }
+  if (settings.trainable)
+    gradient = gradient2 = Tensor::of<float>("gradients of biases", working, units);
+  if (layer.kind == LayerKind::output) return;
+  activations = Tensor::of<float>("activations", working, batch, width);
+  if (device.rounds_operands)
+    rounded = Tensor::of<Bfloat16>("activations, rounded", working, batch, width);
+  if (!settings.trainable) return;
+  if (device.turns_operands)
+    turned = Tensor::of<float>("activations, turned over", working, width, rounded_up(batch));
+  if (keeps_outputs_before_dropout(layer, settings.sparseness))
+    before_dropout = Tensor::of<float>("before dropout", working, batch, units);
+  if (keeps_pre_activations(layer))
+    pre_activations = Tensor::of<float>("pre-activations", working, batch, units);
+  if (normalises) {
+    normalised = Tensor::of<float>("normalised", working, batch, units);
+    inverse_deviation = Tensor::of<float>("normalised", working, units);
+  }
+  deltas = Tensor::of<float>("deltas", working, batch, delta_stride(units));
+  if (device.rounds_operands)
+    rounded_deltas = Tensor::of<Bfloat16>("deltas, rounded", working, batch, delta_stride(units));
+  if (settings.terms > 0) sum = DeltaSum::Tensors(sum_shape(settings), device.is_host);
+}
+
 UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Compute& compute)
     : settings_(settings) {
   Memory& memory = compute.memory;
-  const Index units = settings.mine.count();
-  const Index width = settings.partition.width();
-  const int slots = settings.trainable ? slots_of(rule) : 0;
-  bias = UnitParameters(units, slots, memory);
+  const Tensors tensors(settings, settings.trainable ? slots_of(rule) : 0, traits_of(compute));
+  bias = UnitParameters(tensors.bias, memory);
   fill(bias.value, descriptor().init.bias);
-  if (descriptor().batch_normalization) {
-    norm_scale = UnitParameters(units, slots, memory);
-    fill(norm_scale.value, 1.0f);
-    norm_bias = UnitParameters(units, slots, memory);
-    running_mean = Buffer<float>::zeros(units, memory);
-    running_variance = Buffer<float>(units, memory);
-    fill(running_variance, 1.0f);
-  }
-  if (settings.trainable) {
-    gradient_ = Buffer<float>(units, memory);
-    gradient2_ = Buffer<float>(units, memory);
-  }
-  if (is_output()) return;
-  out_ = Matrix<float>::zeros(settings.batch, width, memory);
-  const bool rounds = compute.kernels.rounds_operands;
-  if (rounds) rounded_out_ = Matrix<Bfloat16>(settings.batch, width, memory);
-  if (!settings.trainable) return;
-  if (compute.kernels.turns_operands)
-    turned_out_ = Matrix<float>(width, rounded_up(settings.batch), memory);
-  if (keeps_outputs_before_dropout(descriptor(), settings.sparseness))
-    before_dropout_ = Matrix<float>(settings.batch, units, memory);
-  if (keeps_pre_activations(descriptor()))
-    pre_activations_ = Matrix<float>(settings.batch, units, memory);
-  if (descriptor().batch_normalization) {
-    normalised_ = Matrix<float>(settings.batch, units, memory);
-    inverse_deviation_ = Buffer<float>(units, memory);
-  }
-  delta_ = Matrix<float>(settings.batch, delta_stride(units), memory);
-  if (rounds) rounded_delta_ = Matrix<Bfloat16>(settings.batch, delta_stride(units), memory);
-  if (settings.terms == 0) return;
-  DeltaSum::Shape shape{settings.batch, width, settings.terms, settings.joins_terms};
-  if (!settings.is_joined) {
-    shape.units = units;
-    shape.first = settings.mine.begin;
-  }
-  delta_sum = DeltaSum(shape, memory);
+  norm_scale = UnitParameters(tensors.norm_scale, memory);
+  fill(norm_scale.value, 1.0f);
+  norm_bias = UnitParameters(tensors.norm_bias, memory);
+  running_mean = make_buffer<float>(tensors.running_mean, memory);
+  running_mean.fill_zero();
+  running_variance = make_buffer<float>(tensors.running_variance, memory);
+  fill(running_variance, 1.0f);
+  gradient_ = make_buffer<float>(tensors.gradient, memory);
+  gradient2_ = make_buffer<float>(tensors.gradient2, memory);
+  out_ = make_matrix<float>(tensors.activations, memory);
+  out_.fill_zero();
+  rounded_out_ = make_matrix<Bfloat16>(tensors.rounded, memory);
+  turned_out_ = make_matrix<float>(tensors.turned, memory);
+  before_dropout_ = make_matrix<float>(tensors.before_dropout, memory);
+  pre_activations_ = make_matrix<float>(tensors.pre_activations, memory);
+  normalised_ = make_matrix<float>(tensors.normalised, memory);
+  inverse_deviation_ = make_buffer<float>(tensors.inverse_deviation, memory);
+  delta_ = make_matrix<float>(tensors.deltas, memory);
+  rounded_delta_ = make_matrix<Bfloat16>(tensors.rounded_deltas, memory);
+  if (!is_output() && settings.trainable && settings.terms > 0)
+    delta_sum = DeltaSum(sum_shape(settings), memory);
 }
 
 LayerOutput UnitLayer::output(Index examples) {
@@ -252,25 +281,6 @@ void UnitLayer::sum_bias_gradient(const Compute& compute, const WeightStep& step
     compute.kernels.pointwise->sum_columns(delta.rounded, step.scale, bias_gradient(units));
   else
     compute.kernels.pointwise->sum_columns(delta.values, step.scale, bias_gradient(units));
-}
-
-Index UnitLayer::parameter_bytes() const {
-  return bias.bytes() + norm_scale.bytes() + norm_bias.bytes() + running_mean.bytes() +
-         running_variance.bytes();
-}
-
-Index UnitLayer::state_bytes() const {
-  Index bytes = 0;
-  for (const UnitParameters* p : {&bias, &norm_scale, &norm_bias})
-    for (const Buffer<float>& slot : p->slot) bytes += slot.bytes();
-  return bytes;
-}
-
-Index UnitLayer::working_bytes() const {
-  return out_.bytes() + before_dropout_.bytes() + pre_activations_.bytes() + normalised_.bytes() +
-         inverse_deviation_.bytes() + rounded_out_.bytes() + turned_out_.bytes() +
-         rounded_delta_.bytes() + delta_.bytes() + gradient_.bytes() + gradient2_.bytes() +
-         delta_sum.bytes();
 }
 
 }  // namespace norn

@@ -5,7 +5,7 @@
 
 #include "norn/data/dataset_writer.h"
 #include "norn/engine/trainer.h"
-#include "src/engine/device_batch.h"
+#include "src/step/device_batch.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which edges are shared out by source units.
-#include "src/engine/sharding.h"
+#include "src/step/sharding.h"
 
 #include "tests/support/problem.h"
 

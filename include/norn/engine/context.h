@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/base/log.h"
 #include "norn/kernels/cuda.h"
-#include "norn/nn/connection.h"
-#include "norn/parallel/collectives.h"
+#include "norn/step/context.h"
 
 #include <memory>
 #include <optional>
 #include <string>
 
 namespace norn {
-
-/// What a run computes with, passed to everything that needs it. Nothing is global.
-struct Context {
-  Compute compute;
-  Communicator& communicator;                ///< for what stands in main memory
-  std::shared_ptr<Collectives> collectives;  ///< for what stands in the device's
-  Log log;
-};
 
 /// Owns what a Context points to, for one rank.
 class Runtime {

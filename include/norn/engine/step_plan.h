@@ -3,6 +3,7 @@
 
 #include "norn/engine/memory_plan.h"
 #include "norn/nn/machine.h"
+#include "norn/step/collective_plan.h"
 
 #include <string>
 #include <vector>
@@ -10,23 +11,6 @@
 /// The time of a training step on any number of ranks of a machine that is described, stage by
 /// stage, without a rank of it at hand: docs/parallel.md says what such predictions are worth.
 namespace norn {
-
-/// A collective of a step.
-struct CollectivePlan {
-  /// exchange: of terms of a sum, from every rank to every other
-  enum class Kind { all_gather, reduce_scatter, exchange, all_reduce };
-  std::string stage;
-  Kind kind = Kind::all_gather;
-  double bytes = 0.0;  ///< of the whole array
-  /// Of all ranks' shares as they are sent: all as large as the largest, as if all ranks sent as
-  /// much as the busiest.
-  double sent = 0.0;
-  /// Whether every rank passes on the whole of it, such as what one rank has for all.
-  bool passed_on = false;
-  int count = 1;  ///< how often in a step
-  /// Whether it goes on beside updates of weights, where there are as many left.
-  bool beside = false;
-};
 
 /// All collectives of a training step in the order of their stages; none for one rank.
 std::vector<CollectivePlan> plan_collectives(const Graph& graph, const PlanSettings& settings);
@@ -38,7 +22,7 @@ double collective_seconds(const CollectivePlan& collective, const MachineDescrip
 
 /// Work of one kind on the rank that has the most of it, or a kind of collective.
 struct StagePlan {
-  std::string name;  ///< as Network names it where it is computed
+  std::string name;  ///< as the step names it where it is computed
   double flops = 0.0;
   double bytes = 0.0;  ///< of memory, or of whole arrays that ranks exchange
   double seconds = 0.0;

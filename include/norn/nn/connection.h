@@ -2,6 +2,7 @@
 #pragma once
 
 #include "norn/kernels/kernels.h"
+#include "norn/tensor/tensor.h"
 
 #include <array>
 #include <memory>
@@ -18,6 +19,16 @@ struct Compute {
   Kernels& kernels;
   Memory& memory;
 };
+
+/// What a device decides of a network's arrays and of who computes what.
+struct DeviceTraits {
+  BlockRule block_rule;
+  bool is_host = true;           ///< computes in main memory
+  bool rounds_operands = false;  ///< Kernels::rounds_operands
+  bool turns_operands = false;   ///< Kernels::turns_operands
+  bool fuses = false;            ///< has Kernels::fused
+};
+DeviceTraits traits_of(const Compute& compute);
 
 /// What a layer hands to the layers that it feeds: its whole width, for every example of the batch.
 struct LayerOutput {
@@ -40,13 +51,30 @@ struct WeightShape {
       false;  ///< every rank stores all destinations (matrices that several connections share)
 };
 
+/// The arrays of a weight matrix, the part that a rank stores.
+struct WeightTensors {
+  Tensor values, state, rounded, steps_done;
+  int slots = 0;  ///< arrays as `state`
+  WeightTensors() = default;
+  /// Rounded copies are for dense sources on devices whose products read them, the steps of rows
+  /// that lag behind for training.
+  WeightTensors(const WeightShape& shape, int state_arrays, bool trainable,
+                const DeviceTraits& device);
+  /// visit(tensor, count)
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    visit(values, 1);
+    visit(state, slots);
+    visit(rounded, 1);
+    visit(steps_done, 1);
+  }
+};
+
 /// Values and update state of one weight matrix, the part that this rank stores.
 /// Rows of a sparse source may lag behind the steps made (they are put through them when they are
 /// next touched); catch_up() brings all of them up to date.
 class Weights {
  public:
-  /// State arrays are allocated when `trainable`, rounded copies for dense sources on devices whose
-  /// products read them.
   Weights(const WeightShape& shape, const UpdateRule& rule, bool trainable, const Compute& compute);
 
   const WeightShape& shape() const { return shape_; }
@@ -76,8 +104,6 @@ class Weights {
   VectorView<std::int64_t> steps_done() { return steps_done_.view(); }
   /// All rows have been through this many steps: after values and state were read from a file.
   void set_steps_done(std::int64_t steps);
-  Index bytes() const;
-  Index state_bytes() const;
 
   int users = 1;  ///< connections that share the matrix
 
@@ -174,19 +200,31 @@ class Connection {
   bool sparse_source_;
 };
 
+/// The arrays of a vector of parameters.
+struct UnitParameterTensors {
+  Tensor value, state;
+  int slots = 0;  ///< arrays as `state`
+  UnitParameterTensors() = default;
+  UnitParameterTensors(Index units, int state_arrays);
+  template <typename Visit>
+  void for_each(const Visit& visit) const {
+    visit(value, 1);
+    visit(state, slots);
+  }
+};
+
 /// A vector of parameters of a layer's own units: bias, batch normalisation's scale and bias.
 struct UnitParameters {
   Buffer<float> value;
   std::array<Buffer<float>, std::size_t(kMostSlots)> slot;
   int slots = 0;  ///< state arrays in use, also where this rank has no units
   UnitParameters() = default;
-  UnitParameters(Index units, int state_arrays, Memory& memory);
+  UnitParameters(const UnitParameterTensors& tensors, Memory& memory);
   /// Applies gradient [n] to elements [first, first + n); never regularised.
   void update(const Compute& compute, const WeightStep& step, Index first,
               VectorView<const float> gradient);
   /// The whole for UpdateKernels::update_vectors; the step has no regularisation.
   VectorUpdate update_by(VectorView<const float> gradient);
-  Index bytes() const { return value.bytes(); }
 };
 
 }  // namespace norn

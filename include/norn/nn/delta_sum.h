@@ -32,8 +32,18 @@ class DeltaSum {
   DeltaSum() = default;
   /// Everything stands in `memory`.
   DeltaSum(const Shape& shape, Memory& memory);
-  /// What such a sum takes, in bytes.
-  static Index bytes_of(const Shape& shape, bool on_host);
+  /// The arrays of such a sum.
+  struct Tensors {
+    Tensor words;  ///< two of them: fine and coarse
+    Tensor terms, format, maximum, always;
+    Tensors() = default;
+    Tensors(const Shape& shape, bool on_host, const char* use = "sums of deltas");
+    template <typename Visit>
+    void for_each(const Visit& visit) const {
+      visit(words, 2);
+      for (const Tensor* tensor : {&terms, &format, &maximum, &always}) visit(*tensor, 1);
+    }
+  };
 
   bool allocated() const { return shape_.terms > 0; }
   Index examples() const { return examples_; }  ///< of this step
@@ -82,7 +92,6 @@ class DeltaSum {
   /// All that a step leaves behind here.
   VectorView<FixedFormat> format() { return format_.view(); }
   void set_fine_bits(int bits);
-  Index bytes() const { return fine_.bytes() + coarse_.bytes() + waiting_.bytes(); }
 
  private:
   /// Words, or terms.

@@ -54,6 +54,28 @@ class UnitLayer {
     bool trainable = true;
     SparsenessPenalty sparseness;  ///< beta 0: off
   };
+  /// Its arrays.
+  struct Tensors {
+    UnitParameterTensors bias, norm_scale, norm_bias;
+    Tensor running_mean, running_variance;
+    Tensor activations, rounded, turned, before_dropout, pre_activations, normalised;
+    Tensor inverse_deviation;
+    Tensor deltas, rounded_deltas, gradient, gradient2;
+    DeltaSum::Tensors sum;
+    Tensors() = default;
+    Tensors(const Settings& settings, int slots, const DeviceTraits& device);
+    /// visit(tensor, count)
+    template <typename Visit>
+    void for_each(const Visit& visit) const {
+      for (const UnitParameterTensors* of : {&bias, &norm_scale, &norm_bias}) of->for_each(visit);
+      for (const Tensor* tensor :
+           {&running_mean, &running_variance, &gradient, &gradient2, &activations, &rounded,
+            &turned, &deltas, &rounded_deltas, &before_dropout, &pre_activations, &normalised,
+            &inverse_deviation})
+        visit(*tensor, 1);
+      sum.for_each(visit);
+    }
+  };
   UnitLayer(const Settings& settings, const UpdateRule& rule, const Compute& compute);
 
   const LayerDescriptor& descriptor() const { return *settings_.descriptor; }
@@ -128,11 +150,6 @@ class UnitLayer {
   }
   /// What updates the biases once the gradient of all own units is there.
   VectorUpdate bias_update() { return bias.update_by(gradient_.view()); }
-
-  /// Bytes of parameters, of their state, and of everything else.
-  Index parameter_bytes() const;
-  Index state_bytes() const;
-  Index working_bytes() const;
 
  private:
   DropoutMask dropout_mask(const StepPosition& position) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/context.h"
+#include "norn/step/context.h"
 #include "norn/tensor/buffer.h"
 
 namespace norn {

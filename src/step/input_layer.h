@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/network.h"
-#include "src/engine/device_batch.h"
+#include "norn/nn/layer.h"
+#include "src/step/device_batch.h"
 
 #include <array>
 
@@ -11,15 +11,14 @@ namespace norn {
 
 class InputLayer {
  public:
-  /// `memory`: where weights of features are kept.
+  /// `memory`: where weights of features are kept, where there are any.
   InputLayer(const LayerDescriptor& descriptor, int number, bool sparse, float denoising,
-             Memory& memory);
+             const Tensor& feature_weights, Memory& memory);
 
   bool weights_features() const { return !feature_weight_.empty(); }
   bool is_ready() const { return has_feature_weights_ || !weights_features(); }
   void set_feature_weights(const std::vector<float>& weights);
   std::vector<float> feature_weights() const;
-  Index bytes_of_weights() const { return feature_weight_.bytes(); }
 
   /// Weights, normalises and (in training) corrupts the batch. `transpose`: also turn it over for
   /// the gradients. Within WorkQueue::prepare; output() is for the next run.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches on their way to the device.
-#include "src/engine/device_batch.h"
+#include "src/step/device_batch.h"
 
-#include "src/engine/upload.h"
+#include "src/step/upload.h"
 
 namespace norn {
 

@@ -22,7 +22,12 @@ inline Index blocks_at_once(const BlockPartition& partition, Index batch) {
   return std::clamp<Index>(blocks, 1, kMostBlocks);
 }
 
-/// The same for a pass that leaves two numbers of every tile and row: SoftMax's first.
+/// So that rows begin where tensor cores can read and write them.
+constexpr Index round_up_to_eight(Index cols) {
+  return (cols + 7) / 8 * 8;
+}
+
+/// blocks_at_once() for a pass that leaves two numbers of every tile and row: SoftMax's first.
 inline Index blocks_of_statistics(const BlockPartition& partition, Index batch) {
   constexpr Index kMostNumbers = Index(1) << 22;  // pairs of floats: 32 MiB
   if (partition.block_width() % ColumnRuns::kWidth != 0) return 1;

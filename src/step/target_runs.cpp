@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the stored targets of an output layer's blocks are.
-#include "src/engine/target_runs.h"
+#include "src/step/target_runs.h"
 
 #include <algorithm>
 

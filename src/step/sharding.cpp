@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sharing out by source or by destination units.
-#include "src/engine/sharding.h"
+#include "src/step/sharding.h"
 
 namespace norn {
 namespace {

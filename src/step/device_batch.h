@@ -2,8 +2,8 @@
 #pragma once
 
 #include "norn/data/dataset.h"
-#include "norn/engine/context.h"
 #include "norn/nn/connection.h"
+#include "norn/step/context.h"
 
 #include <array>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Input layers: weighting, normalising and corrupting a batch.
-#include "src/engine/input_layer.h"
+#include "src/step/input_layer.h"
 
 #include "norn/base/error.h"
 
@@ -18,11 +18,12 @@ SparseKernels& sparse_kernels(const Kernels& kernels) {
 }  // namespace
 
 InputLayer::InputLayer(const LayerDescriptor& descriptor, int number, bool sparse, float denoising,
-                       Memory& memory)
-    : descriptor_(&descriptor), number_(number), sparse_(sparse), denoising_(denoising) {
-  if (norn::weights_features(descriptor.input_weighting))
-    feature_weight_ = Buffer<float>(descriptor.units(), memory);
-}
+                       const Tensor& feature_weights, Memory& memory)
+    : descriptor_(&descriptor),
+      number_(number),
+      sparse_(sparse),
+      denoising_(denoising),
+      feature_weight_(make_buffer<float>(feature_weights, memory)) {}
 
 void InputLayer::set_feature_weights(const std::vector<float>& weights) {
   require(Index(weights.size()) == feature_weight_.size(),

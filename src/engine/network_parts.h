@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/engine/network.h"
+#include "src/step/program.h"
+
+#include <deque>
+
+/// What a Network consists of.
+namespace norn {
+
+struct Network::Parts {
+  Parts(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context, Index batch,
+        Pass purpose);
+
+  // What the host learns of a step, as StepFacts lays it out. Each step in flight has a place in
+  // main memory to copy it to.
+  struct InFlight {
+    StepPosition position;
+    std::int64_t* words = nullptr;
+    WorkQueue::Mark done = 0;
+  };
+
+  const Graph graph;
+  const StepFacts facts;
+  step::State state;
+  const step::Program training;
+  const step::Program to_activations;
+  std::vector<LabelTable> unit_labels;  // by layer, or empty
+  Buffer<float> host_values;            // of outputs() and activations()
+  std::vector<std::int64_t*> places;
+  std::size_t next_place = 0;
+  std::deque<InFlight> in_flight;
+
+  Compute& compute() { return state.context.compute; }
+  /// Loads a batch and makes a pass over it that learns nothing.
+  void pass(const step::Program& program, const BoundBatch& batch, const BlockVisitor* visit,
+            bool with_targets = false);
+  void require_planned(const BoundBatch& batch, const char* function) const;
+};
+
+}  // namespace norn

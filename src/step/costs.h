@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/kernels/cost.h"
+#include "norn/nn/descriptor.h"
+
+/// What output layers are judged by, as the kernels want it.
+namespace norn {
+
+inline UnitCost unit_cost(const NetworkDescriptor& network, const LayerDescriptor& layer) {
+  return {std::get<Activation>(layer.activation), network.loss, network.boost_one,
+          network.boost_zero};
+}
+
+inline SoftMaxCost softmax_cost(const NetworkDescriptor& network) {
+  return {network.loss, network.target_weight, network.boost_one, network.boost_zero};
+}
+
+}  // namespace norn

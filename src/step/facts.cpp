@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is decided of a step, from sizes alone.
+#include "src/step/facts.h"
+
+#include "src/step/block_group.h"
+#include "src/step/costs.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace norn {
+namespace {
+
+// Pre-activations of an output layer are kept between the passes of SoftMax when they are at most
+// this large: a function of width and batch alone. Larger ones are computed again, and so are those
+// that never leave the kernel that makes them.
+constexpr Index kKeptElements = Index(1) << 24;
+
+}  // namespace
+
+StepFacts::StepFacts(const Graph& graph, StepSettings settings)
+    : graph_(graph), settings_(std::move(settings)) {
+  const std::size_t count = graph.network.layers.size();
+  settings_.sparse_input.resize(count, false);
+  settings_.entries.resize(count, 0.0);
+  find_participants();
+  sharding_ = choose_sharding(graph, takes_part_, settings_.batch, device().block_rule);
+  partitions_ = Numbered<BlockPartition>(count);
+  shares_ = Numbered<std::vector<Range>>(count);
+  for (int layer : order_) {
+    partitions_[layer] = partition_of(this->layer(layer), settings_.batch, device().block_rule);
+    for (int r = 0; r < ranks(); ++r)
+      shares_[layer].push_back(partitions_[layer].units_of(r, ranks()));
+  }
+  fuses_.resize(count, false);
+  for (int layer : order_) fuses_[std::size_t(layer)] = decide_fusing(layer);
+  number_words();
+}
+
+void StepFacts::number_words() {
+  first_cost_.resize(layers());
+  sum_flag_.resize(layers());
+  first_sum_flag_ = 2 * Index(layers());
+  for (int layer : order_) {
+    if (sums_over_sources(layer)) {
+      sum_flag_[layer] = sum_flags_;
+      sum_flags_ += 2;
+    }
+    if (!is_output(layer)) continue;
+    first_cost_[layer] = first_sum_flag_;
+    first_sum_flag_ += own_blocks(layer).count();
+  }
+}
+
+void StepFacts::find_participants() {
+  const auto& layers = graph_.network.layers;
+  takes_part_.assign(layers.size(), false);
+  bool any = false;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    any = (takes_part_[i] = layers[i].kind == LayerKind::output) || any;
+  if (!any) takes_part_.assign(layers.size(), true);
+  for (auto it = graph_.order.rbegin(); it != graph_.order.rend(); ++it) {
+    if (!takes_part(*it)) continue;
+    for (int edge : sources(*it)) takes_part_[std::size_t(this->edge(edge).source)] = true;
+    for (int skip : skips(*it)) takes_part_[std::size_t(skip)] = true;
+  }
+  for (int layer : graph_.order)
+    if (takes_part(layer)) order_.push_back(layer);
+}
+
+int StepFacts::users(int edge) const {
+  int count = 0;
+  for (int e = 0; e < edges(); ++e) count += owner(e) == edge && edge_takes_part(e);
+  return count;
+}
+
+// A sparse source reads whole rows of its weights, so a matrix that one uses is stored by source
+// unit.
+bool StepFacts::stored_by_destination(int owner_edge) const {
+  for (int e = 0; e < edges(); ++e)
+    if (owner(e) == owner_edge && is_sparse_source(e))
+      return e != owner_edge && edge(e).transposed;  // as all of them: make_graph() has checked it
+  return true;
+}
+
+WeightShape StepFacts::weight_shape(int owner_edge) const {
+  const Edge& edge = this->edge(owner_edge);
+  WeightShape shape;
+  shape.sources = layer(edge.source).units();
+  shape.destinations = layer(edge.destination).units();
+  shape.by_source = by_source(owner_edge);
+  shape.mine = mine(shape.by_source ? edge.source : edge.destination);
+  shape.by_destination = !shape.by_source && stored_by_destination(owner_edge);
+  shape.replicated = users(owner_edge) > 1;
+  return shape;
+}
+
+bool StepFacts::begins_with_bias(int edge) const {
+  return !is_sparse_source(edge) && !by_source(edge) &&
+         stored_by_destination(owner(edge)) !=
+             (this->edge(edge).shared_with >= 0 && this->edge(edge).transposed);
+}
+
+bool StepFacts::sums_over_sources(int layer) const {
+  return std::any_of(sources(layer).begin(), sources(layer).end(),
+                     [this](int edge) { return by_source(edge); });
+}
+
+DeltaSum::Shape StepFacts::source_sum(int layer) const {
+  DeltaSum::Shape shape{batch(), this->layer(layer).units()};
+  for (int edge : sources(layer))
+    if (by_source(edge)) shape.terms += partition(this->edge(edge).source).blocks();
+  shape.joins = ranks() > 1;
+  shape.format = FixedFormat::of_any_step(shape.terms);
+  return shape;
+}
+
+bool StepFacts::wants_delta(int layer) const {
+  return training() && is_hidden(layer) && delta_terms(layer) > 0;
+}
+
+Index StepFacts::delta_terms(int layer) const {
+  Index terms = 0;
+  for (int edge : graph_.destinations[std::size_t(layer)])
+    if (edge_takes_part(edge))
+      terms += by_source(edge) ? 1 : partition(this->edge(edge).destination).blocks();
+  return terms + Index(graph_.skip_destinations[std::size_t(layer)].size());
+}
+
+Index StepFacts::terms_of_rank(int layer, int rank) const {
+  Index terms = 0;
+  for (int edge : graph_.destinations[std::size_t(layer)])
+    if (edge_takes_part(edge))
+      terms += partition(this->edge(edge).destination).blocks_of(rank, ranks()).count();
+  return terms;
+}
+
+std::vector<Index> StepFacts::terms_by_rank(int layer) const {
+  std::vector<Index> terms;
+  for (int r = 0; r < ranks(); ++r) terms.push_back(terms_of_rank(layer, r));
+  return terms;
+}
+
+bool StepFacts::exchanges_terms(int layer) const {
+  const std::vector<Index> terms = terms_by_rank(layer);
+  return settings_.exchanges &&
+         std::accumulate(terms.begin(), terms.end(), Index(0)) <= FixedTerms::kMost &&
+         graph_.skip_destinations[std::size_t(layer)].empty();
+}
+
+bool StepFacts::decide_fusing(int layer) const {
+  const DeviceTraits& device = this->device();
+  const std::vector<int>& edges = sources(layer);
+  if (!training() || !is_output(layer) || !device.fuses || edges.size() != 1) return false;
+  const bool from_targets = CostKernels::coupling_from_targets(softmax_cost(graph_.network));
+  return (device.rounds_operands || device.turns_operands) && begins_with_bias(edges[0]) &&
+         skips(layer).empty() && this->layer(layer).delta_norm == 0.0f &&
+         (!is_softmax(layer) || (sparse_input(layer) && from_targets));
+}
+
+bool StepFacts::keeps_z(int layer) const {
+  return is_output(layer) && is_softmax(layer) && !may_fuse_delta(layer) &&
+         partition(layer).width() * batch() <= kKeptElements;
+}
+
+// A GPU's hidden layers take all their blocks at once.
+Index StepFacts::units_at_once(int layer) const {
+  if (is_output(layer) && may_fuse_delta(layer))
+    return norn::units_at_once(partition(layer), batch());
+  return on_gpu() && !is_output(layer) ? units(layer) : partition(layer).block_width();
+}
+
+UnitLayer::Settings StepFacts::layer_settings(int layer) const {
+  UnitLayer::Settings settings;
+  settings.descriptor = &this->layer(layer);
+  settings.number = layer;
+  settings.partition = partition(layer);
+  settings.mine = mine(layer);
+  settings.batch = batch();
+  settings.trainable = training();
+  settings.terms = delta_terms(layer);
+  settings.is_joined = joins(layer);
+  settings.joins_terms = !graph_.skip_destinations[std::size_t(layer)].empty() ||
+                         (ranks() > 1 && joins(layer) && !exchanges_terms(layer));
+  settings.sparseness = sparseness_of(graph_.network, this->layer(layer));
+  return settings;
+}
+
+}  // namespace norn

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/nn/layer.h"
+#include "src/step/numbered.h"
+#include "src/step/sharding.h"
+
+#include <vector>
+
+/// All that is decided of a step before it is made, from sizes alone: what takes part, who owns
+/// what, which sums there are and how large. A network at work and its plans read the same.
+namespace norn {
+
+/// What a step depends on beside the network.
+struct StepSettings {
+  Index batch = 1;
+  int rank = 0;  ///< plans ask for rank 0, which owns the most
+  int ranks = 1;
+  int lanes = 1;
+  Pass purpose = Pass::training;
+  DeviceTraits device;
+  bool exchanges = false;          ///< Collectives::exchanges()
+  std::vector<bool> sparse_input;  ///< by layer: its data set gives sparse batches
+  std::vector<double> entries;     ///< by layer: stored entries of an example; plans of work only
+};
+
+/// Units of a rank's share. The graph must outlive it.
+class StepFacts {
+ public:
+  StepFacts(const Graph& graph, StepSettings settings);
+
+  const Graph& graph() const { return graph_; }
+  const StepSettings& settings() const { return settings_; }
+  const DeviceTraits& device() const { return settings_.device; }
+  Index batch() const { return settings_.batch; }
+  int ranks() const { return settings_.ranks; }
+  bool training() const { return settings_.purpose == Pass::training; }
+  bool on_gpu() const { return !settings_.device.is_host; }
+
+  /// Layers that take part, sources first: those that lead to an output, or all where there is
+  /// none.
+  const std::vector<int>& order() const { return order_; }
+  bool takes_part(int layer) const { return takes_part_[std::size_t(layer)]; }
+  int layers() const { return int(graph_.network.layers.size()); }
+  int edges() const { return int(graph_.edges.size()); }
+  const LayerDescriptor& layer(int number) const {
+    return graph_.network.layers[std::size_t(number)];
+  }
+  bool is_input(int layer) const { return this->layer(layer).kind == LayerKind::input; }
+  bool is_hidden(int layer) const { return this->layer(layer).kind == LayerKind::hidden; }
+  bool is_output(int layer) const { return this->layer(layer).kind == LayerKind::output; }
+  bool is_softmax(int layer) const {
+    return std::holds_alternative<SoftMax>(this->layer(layer).activation);
+  }
+  bool sparse_input(int layer) const { return settings_.sparse_input[std::size_t(layer)]; }
+  double entries(int layer) const { return settings_.entries[std::size_t(layer)]; }
+
+  const BlockPartition& partition(int layer) const { return partitions_[layer]; }
+  /// Units of every rank.
+  const std::vector<Range>& shares(int layer) const { return shares_[layer]; }
+  Range mine(int layer) const { return shares(layer)[std::size_t(settings_.rank)]; }
+  Index units(int layer) const { return mine(layer).count(); }
+  Range own_blocks(int layer) const {
+    return partition(layer).blocks_of(settings_.rank, settings_.ranks);
+  }
+
+  const Edge& edge(int number) const { return graph_.edges[std::size_t(number)]; }
+  const std::vector<int>& sources(int layer) const { return graph_.sources[std::size_t(layer)]; }
+  const std::vector<int>& skips(int layer) const { return graph_.skips[std::size_t(layer)]; }
+  bool edge_takes_part(int edge) const { return takes_part(this->edge(edge).destination); }
+  bool is_sparse_source(int edge) const { return sparse_input(this->edge(edge).source); }
+  int owner(int edge) const {
+    const int shared = this->edge(edge).shared_with;
+    return shared >= 0 ? shared : edge;
+  }
+  /// Edges that use the weights that `edge` owns, among those that take part.
+  int users(int edge) const;
+  bool is_shared(int edge) const { return users(owner(edge)) > 1; }
+  /// Whether an edge's weights are rows of destination units as it uses them, so that a product
+  /// begins with the bias.
+  bool begins_with_bias(int edge) const;
+  WeightShape weight_shape(int owner_edge) const;
+
+  /// docs/parallel.md: whether the ranks share out an edge by source units, and whether they join
+  /// what they know of a layer.
+  bool by_source(int edge) const { return sharding_.by_source[std::size_t(edge)]; }
+  bool joins(int layer) const { return sharding_.joins[std::size_t(layer)]; }
+  /// Whether a layer's pre-activations are sums over blocks of its sources, and that sum.
+  bool sums_over_sources(int layer) const;
+  DeltaSum::Shape source_sum(int layer) const;
+
+  /// Whether a hidden layer needs the delta of its activations, of how many terms that is a sum:
+  /// blocks of all destinations, one for an edge by source, and skips; and how many a rank gives.
+  bool wants_delta(int layer) const;
+  Index delta_terms(int layer) const;
+  Index terms_of_rank(int layer, int rank) const;
+  std::vector<Index> terms_by_rank(int layer) const;
+  /// Whether ranks send each other their terms as they are: the same on all ranks.
+  bool exchanges_terms(int layer) const;
+
+  /// Whether the shape of an output layer allows its product, cost and delta to be one kernel in
+  /// training.
+  bool may_fuse_delta(int layer) const { return fuses_[std::size_t(layer)]; }
+  /// Whether a SoftMax layer's pre-activations stay between its passes.
+  bool keeps_z(int layer) const;
+  /// Units of a layer that one call may have.
+  Index units_at_once(int layer) const;
+  /// Whether a layer has a bound on the norm of each unit's weights from all its sources together.
+  bool bounds_sources_together(int layer) const {
+    return this->layer(layer).weight_norm > 0.0f && sources(layer).size() > 1;
+  }
+  UnitLayer::Settings layer_settings(int layer) const;
+
+  /// What the host learns of a step, as words: two flags a layer (of its delta sum; of an output
+  /// layer, the second is SoftMax's), a cost for each own output block, then two flags for each sum
+  /// over sources.
+  Index outcome_words() const { return first_sum_flag_ + sum_flags_; }
+  Index first_cost(int layer) const { return first_cost_[layer]; }
+  Index first_sum_flag() const { return first_sum_flag_; }
+  Index sum_flags() const { return sum_flags_; }
+  /// Of the two of a layer's sum, the first among those of all sums.
+  Index sum_flag(int layer) const { return sum_flag_[layer]; }
+
+ private:
+  void find_participants();
+  void number_words();
+  bool stored_by_destination(int owner_edge) const;
+  bool decide_fusing(int layer) const;
+
+  const Graph& graph_;
+  StepSettings settings_;
+  std::vector<bool> takes_part_;
+  std::vector<int> order_;
+  Sharding sharding_;
+  Numbered<BlockPartition> partitions_;
+  Numbered<std::vector<Range>> shares_;
+  std::vector<bool> fuses_;
+  Numbered<Index> first_cost_;
+  Numbered<Index> sum_flag_;
+  Index first_sum_flag_ = 0;
+  Index sum_flags_ = 0;
+};
+
+}  // namespace norn

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums and flags at the beginning of a step.
+#include "src/step/ops/begin.h"
+
+namespace norn::step {
+namespace {
+
+constexpr int kSmallSums = 2;  // of a step: its cost and its errors, whether to stop
+
+// `flags`: two words for each sum. They become 0 after this, because sums look at their old ones.
+void begin_source_sums(State& state, std::int64_t* flags) {
+  for (int layer : state.facts.order())
+    if (const auto& sum = state.source_sums[layer])
+      sum->parts.begin(state.examples(), flags + state.facts.sum_flag(layer));
+}
+
+}  // namespace
+
+void BeginStep::run(State& state) const {
+  state.late.clear();
+  state.stage("batch");
+  std::int64_t* words = state.outcome().data();
+  for (int layer : state.facts.order())
+    if (state.facts.wants_delta(layer))
+      state.units[layer]->delta_sum.begin(state.examples(), words + 2 * layer);
+  begin_source_sums(state, words + state.facts.first_sum_flag());
+  state.outcome().fill_zero();
+}
+
+void BeginForward::run(State& state) const {
+  begin_source_sums(state, state.prediction_flags.data());
+  state.prediction_flags.fill_zero();
+  if (costs) state.outcome().fill_zero();
+}
+
+void BeginOutputs::run(State& state) const {
+  if (state.kernels().fused) state.kernels().fused->begin_totals();
+  state.stage("other");
+}
+
+void EndStep::run(State& state) const {
+  state.stage("end");
+}
+
+void EndStep::traffic(const StepFacts&, TrafficList& list) const {
+  list.all_reduce("end of the step", 3.0 * kWord, kSmallSums);
+}
+
+}  // namespace norn::step

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/step/state.h"
+#include "src/step/traffic.h"
+#include "src/step/work.h"
+
+/// Where a step begins and ends.
+namespace norn::step {
+
+/// Of training: nothing is summed yet.
+struct BeginStep {
+  void run(State& state) const;
+};
+
+/// Of a pass that learns nothing. `costs`: it finds the cost of its targets.
+struct BeginForward {
+  bool costs = false;
+  void run(State& state) const;
+};
+
+/// Before the first output layer of a step.
+struct BeginOutputs {
+  void run(State& state) const;
+};
+
+struct EndStep {
+  void run(State& state) const;
+  void traffic(const StepFacts& facts, TrafficList& list) const;
+};
+
+}  // namespace norn::step

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/step/state.h"
+#include "src/step/traffic.h"
+#include "src/step/work.h"
+
+/// What the delta of a block does to the sources of its layer and to the weights from them.
+namespace norn::step {
+
+/// Of one connection that is not by source.
+struct EdgeBackward {
+  enum class Update {
+    none,          ///< rows of a hidden layer's sparse sources are updated all at once: UpdateRows
+    at_once,       ///< of weights that only this connection uses
+    may_wait,      ///< the same, until ranks exchange deltas: LateUpdates
+    into_gradient  ///< of shared weights: AddSharedGradients, UpdateShared
+  };
+  int edge = 0;
+  std::size_t connection = 0;  ///< of its layer
+  bool sends = false;          ///< the source wants a delta
+  Update update = Update::none;
+};
+
+/// The blocks of a hidden layer, whose delta stands. Lanes share them; a GPU takes them all at
+/// once.
+struct HiddenBlocks {
+  int layer = 0;
+  std::vector<EdgeBackward> edges;
+  void run(State& state) const;
+  void work(const StepFacts& facts, WorkList& list) const;
+};
+
+/// Updates that waited, in the order in which they were due.
+struct LateUpdates {
+  void run(State& state) const;
+};
+
+/// The delta of one block, or of several one after the other, goes down to the sources, then into
+/// the weights: in that order, because the sources must see the weights as they were. `stays`: the
+/// delta stays where it is until LateUpdates.
+void run_backward(State& state, int layer, std::span<const EdgeBackward> edges, Range units,
+                  const DenseOperand& delta, int lane, bool stays);
+void count_backward(int layer, std::span<const EdgeBackward> edges, const StepFacts& facts,
+                    WorkList& list);
+
+}  // namespace norn::step

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/step/state.h"
+#include "src/step/traffic.h"
+#include "src/step/work.h"
+
+/// What all destinations of a hidden layer, on all ranks, say about its activations.
+namespace norn::step {
+
+/// Ranks begin to exchange their parts of it: few terms as they are; more are added up to words,
+/// which are reduced.
+struct BeginReduce {
+  int layer = 0;
+  void run(State& state) const;
+  void traffic(const StepFacts& facts, TrafficList& list) const;
+};
+
+struct FinishReduce {
+  int layer = 0;
+  void run(State& state) const;
+};
+
+/// From d cost / d activation to d cost / d pre-activation of the own units, and what skips hand
+/// on of it.
+struct HiddenDelta {
+  int layer = 0;
+  void run(State& state) const;
+  void work(const StepFacts& facts, WorkList& list) const;
+  void traffic(const StepFacts& facts, TrafficList& list) const;
+};
+
+/// Sums of squares of a row over all blocks and ranks, in fixed point: the lanes' sums, joined in
+/// the first lane's place.
+void reduce_row_squares(State& state);
+
+}  // namespace norn::step

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/step/state.h"
+#include "src/step/traffic.h"
+#include "src/step/work.h"
+
+/// Hidden layers forward.
+namespace norn::step {
+
+/// Bias, products with the sources, skips; then batch normalisation, activation, dropout: of all
+/// own units at once. Sums over sparse sources do not depend on blocks; products with dense sources
+/// are told where the blocks are, so that their bits do not depend on how many of them a rank owns.
+struct HiddenForward {
+  int layer = 0;
+  void run(State& state) const;
+  void work(const StepFacts& facts, WorkList& list) const;
+};
+
+/// Every rank's activations of a hidden layer, as products read them.
+struct GatherActivations {
+  int layer = 0;
+  void run(State& state) const;
+  void traffic(const StepFacts& facts, TrafficList& list) const;
+};
+
+/// All activations of a layer whose destinations did not need them, for whoever asks for them.
+struct GatherRest {
+  int layer = 0;
+  void run(State& state) const;
+};
+
+}  // namespace norn::step

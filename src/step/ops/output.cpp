@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks of output layers where each family of kernels has its turn.
+#include "src/step/ops/output.h"
+
+#include "norn/base/error.h"
+#include "src/step/block_group.h"
+#include "src/step/costs.h"
+#include "src/step/ops/hidden_delta.h"
+#include "src/step/ops/source_edges.h"
+#include "src/step/rounded_rows.h"
+
+namespace norn::step {
+void pre_activation(State& state, int layer, Range units, MatrixView<float> z) {
+  Compute& compute = state.compute();
+  const UnitLayer& unit = *state.units[layer];
+  const Index first = units.begin - unit.mine().begin;
+  const VectorView<const float> bias = unit.bias.value.view().range(first, units.count());
+  const bool at_once = !unit.connections.empty() && unit.connections[0].begins_with_bias();
+  if (at_once)
+    unit.connections[0].forward_from_bias(compute, state.output_of(unit.source_layers[0], z.rows),
+                                          units, 0, bias, z);
+  else
+    compute.kernels.pointwise->set_rows(bias, z);
+  for (std::size_t c = at_once ? 1 : 0; c < unit.connections.size(); ++c)
+    if (!unit.connections[c].by_source())
+      unit.connections[c].forward(compute, state.output_of(unit.source_layers[c], z.rows), units, 0,
+                                  z);
+  add_source_sum(state, layer, units, z);
+  for (int skip : state.facts.skips(layer))
+    compute.kernels.pointwise->add(
+        state.output_of(skip, z.rows).dense.values.columns(units.begin, units.count()), z);
+}
+
+MatrixView<float> block_z(State& state, int layer, Range units, int lane) {
+  OutputState& output = *state.outputs[layer];
+  const Index examples = state.examples();
+  if (output.kept_z.empty())
+    return {state.scratch[std::size_t(lane)].z.view().data, examples, units.count(),
+            round_up_to_eight(units.count())};
+  const Index first = units.begin - state.facts.mine(layer).begin;
+  return {output.kept_z.data() + first * state.facts.batch(), examples, units.count(),
+          units.count()};
+}
+
+DenseOperand block_delta(State& state, int layer, const TargetView& target, Range units,
+                         MatrixView<float> z, double* cost, int lane) {
+  CostKernels& kernels = *state.kernels().cost;
+  MatrixView<Bfloat16> rounded;
+  if (Matrix<Bfloat16>& scratch = state.scratch[std::size_t(lane)].delta; !scratch.empty())
+    rounded = {scratch.view().data, z.rows, z.cols, rounded_stride(z.cols)};
+  if (state.facts.is_softmax(layer))
+    kernels.softmax_delta(softmax_cost(state.network()), target, units.begin,
+                          state.outputs[layer]->rows(z.rows), z, cost, rounded);
+  else
+    kernels.delta(unit_cost(state.network(), state.facts.layer(layer)), target, units.begin, z,
+                  cost, rounded);
+  return {z, rounded};
+}
+
+TargetView target_view(State& state, int layer) {
+  const BoundBatch& batch = *state.now.batch;
+  require(batch.of_layer[std::size_t(layer)] != nullptr,
+          "Network: an output layer has no data set");
+  const BatchView& data = state.bound[layer];
+  TargetView target;
+  target.is_sparse = data.is_sparse;
+  target.sparse = data.sparse;
+  target.sparse.cols = state.facts.layer(layer).units();  // may exceed the data's
+  target.dense = data.dense;
+  target.ignore_absent = batch.ignore_absent[std::size_t(layer)];
+  target.weight = data.weight;
+  return target;
+}
+
+OutputBlock output_block(State& state, int layer, const TargetView& target, Range units) {
+  const UnitLayer& unit = *state.units[layer];
+  OutputBlock block;
+  block.x = state.output_of(unit.source_layers[0]).dense;
+  block.w = unit.connections[0].operand(units);
+  block.bias = unit.bias.value.view().range(units.begin - unit.mine().begin, units.count());
+  if (unit.is_softmax())
+    block.rule = softmax_cost(state.network());
+  else
+    block.rule = unit_cost(state.network(), unit.descriptor());
+  block.target = target;
+  block.first_unit = units.begin;
+  return block;
+}
+
+std::int64_t* out_of_range(State& state, int layer) {
+  return state.outcome().data() + 2 * layer + 1;
+}
+
+void activate_block(State& state, int layer, MatrixView<float> z) {
+  const Kernels& kernels = state.kernels();
+  if (state.facts.is_softmax(layer))
+    kernels.cost->softmax_values(state.outputs[layer]->rows(z.rows), z);
+  else
+    kernels.pointwise->activate(std::get<Activation>(state.facts.layer(layer).activation), z);
+}
+
+void DeltaNorms::run(State& state) const {
+  const TargetView target = target_view(state, layer);
+  state.stage("norms of deltas");
+  state.row_squares.fill_zero();
+  double* costs = state.costs(layer);
+  for_own_blocks(state, layer, [&](Index b, Range units, int lane) {
+    Matrix<float> z(state.examples(), units.count(), state.compute().memory);
+    pre_activation(state, layer, units, z.view());
+    block_delta(state, layer, target, units, z.view(), costs + b, lane);
+    state.kernels().normalization->add_row_squares(
+        z.view(),
+        state.row_squares.view().range(Index(lane) * state.facts.batch(), state.examples()));
+  });
+  reduce_row_squares(state);
+}
+
+void DeltaNorms::work(const StepFacts&, WorkList& list) const {
+  list.pre_activations("norms of deltas", layer);
+  list.pass("norms of deltas", 3.0 * list.rows_of(layer) * kFloat, 2.0 * list.calls_for(layer));
+}
+
+void DeltaNorms::traffic(const StepFacts& facts, TrafficList& list) const {
+  list.all_reduce("sum norms of deltas", double(facts.batch()) * double(sizeof(FixedSum)));
+}
+
+void OutputBlocks::run(State& state) const {
+  UnitLayer& unit = *state.units[layer];
+  const bool keeps_z = !state.outputs[layer]->kept_z.empty();
+  const TargetView target = target_view(state, layer);
+  const WeightStep step = state.weight_step();
+  const float limit = unit.descriptor().delta_norm;
+  const Range blocks = state.facts.own_blocks(layer);
+  const Index fused = fuses ? run_fused(state, target) : 0;
+  double* costs = state.costs(layer);
+  state.compute().executor.for_each(blocks.count() - fused, [&](Index i, int lane) {
+    const Index b = fused + i;
+    const Range units = unit.partition().units(blocks.begin + b);
+    const MatrixView<float> z = block_z(state, layer, units, lane);
+    if (!keeps_z) pre_activation(state, layer, units, z);
+    state.stage("output delta");
+    DenseOperand delta = block_delta(state, layer, target, units, z, costs + b, lane);
+    if (limit > 0.0f) {
+      state.kernels().normalization->clip_rows(
+          limit, state.row_squares.view().range(0, state.examples()), z);
+      delta = z;
+    }
+    for (int skip : state.facts.skips(layer))
+      if (state.units[skip]) state.units[skip]->delta_sum.add(state.compute(), units.begin, z);
+    keep_delta_by_source(state, layer, units, z);
+    run_backward(state, layer, edges, units, delta, lane, b + 1 == blocks.count());
+    state.stage("bias update");
+    unit.sum_bias_gradient(state.compute(), step, units, delta);
+  });
+}
+
+void OutputBlocks::work(const StepFacts& facts, WorkList& list) const {
+  const double outputs = list.rows_of(layer);
+  if (fuses) {
+    list.judged_product("output forward", layer, list.output_calls(layer));
+  } else {
+    if (!facts.keeps_z(layer)) list.pre_activations("output forward", layer);
+    const double rounded = facts.device().rounds_operands ? kRounded : 0.0;
+    list.add({.stage = "output delta",
+              .bytes = outputs * (2.0 * kFloat + rounded),
+              .judged = outputs,
+              .calls = list.calls_for(layer)});
+  }
+  count_backward(layer, edges, facts, list);
+}
+
+void CostBlocks::run(State& state) const {
+  const bool keeps_z = !state.outputs[layer]->kept_z.empty();
+  const TargetView target = target_view(state, layer);
+  double* costs = state.costs(layer);
+  for_own_blocks(state, layer, [&](Index b, Range units, int lane) {
+    const MatrixView<float> z = block_z(state, layer, units, lane);
+    if (!keeps_z) pre_activation(state, layer, units, z);
+    if (visits) {  // before the deltas take the place of the pre-activations
+      const MatrixView<float> y{state.visited[std::size_t(lane)].data(), z.rows, z.cols, z.cols};
+      state.kernels().pointwise->copy(z, y);
+      activate_block(state, layer, y);
+      (*state.now.visit)(units, y, lane);
+    }
+    block_delta(state, layer, target, units, z, costs + b, lane);
+  });
+}
+
+void OutputValues::run(State& state) const {
+  const bool keeps_z = !state.outputs[layer]->kept_z.empty();
+  for_own_blocks(state, layer, [&](Index, Range units, int lane) {
+    const MatrixView<float> z = block_z(state, layer, units, lane);
+    if (!keeps_z) pre_activation(state, layer, units, z);
+    activate_block(state, layer, z);
+    (*state.now.visit)(units, z, lane);
+  });
+}
+
+}  // namespace norn::step

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/step/state.h"
+#include "src/step/traffic.h"
+#include "src/step/work.h"
+
+/// Weights of sparse sources, of which a step touches some rows.
+namespace norn::step {
+
+/// The products of this batch must see the rows that it reads as the dense rule would have left
+/// them.
+struct CatchUpRows {
+  int edge = 0;
+  void run(State& state) const;
+  void work(const StepFacts& facts, WorkList& list) const;
+};
+
+/// Weights of the sparse sources of a hidden layer: all own units at once, so that a touched row is
+/// gone through once.
+struct UpdateRows {
+  int layer = 0;
+  void run(State& state) const;
+  void work(const StepFacts& facts, WorkList& list) const;
+};
+
+/// After all blocks of a layer: its sparse rows have been through this step.
+struct FinishRows {
+  int layer = 0;
+  void run(State& state) const;
+};
+
+}  // namespace norn::step

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/step/state.h"
+#include "src/step/traffic.h"
+#include "src/step/work.h"
+
+/// What the blocks of a SoftMax layer must know of each other.
+namespace norn::step {
+
+/// Maximum and total of every row, and, for targets, the coupling of their deltas.
+struct JoinSoftMaxRows {
+  int layer = 0;
+  bool has_targets = false;
+  bool fuses = false;  ///< blocks are judged in their product next
+  void run(State& state) const;
+  void work(const StepFacts& facts, WorkList& list) const;
+  void traffic(const StepFacts& facts, TrafficList& list) const;
+
+ private:
+  void find_statistics(State& state, MatrixView<float> maxima, MatrixView<float> sums) const;
+  void find_coupling(State& state) const;
+};
+
+}  // namespace norn::step

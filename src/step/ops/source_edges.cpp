@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums over sources, and deltas that go back to them.
+#include "src/step/ops/source_edges.h"
+
+namespace norn::step {
+
+void join_words(State& state, DeltaSum& sum, std::span<const Range> shares) {
+  Collectives& collectives = state.collectives();
+  sum.fill_words(state.compute());
+  sum.join(
+      [&](std::span<const MatrixView<std::int64_t>> words) {
+        collectives.reduce_scatter_columns(words, shares);
+      },
+      [&](std::span<std::int64_t> flags) { collectives.all_reduce_sum(flags); });
+}
+
+void SumSources::run(State& state) const {
+  const StepFacts& facts = state.facts;
+  SourceSum& sum = *state.source_sums[layer];
+  const UnitLayer& unit = *state.units[layer];
+  Compute& compute = state.compute();
+  DeltaSum& parts = sum.parts;
+  const Index width = unit.partition().width();
+  state.stage(facts.is_output(layer) ? "output forward" : "hidden forward");
+  for (std::size_t c = 0; c < unit.connections.size(); ++c) {
+    const Connection& connection = unit.connections[c];
+    if (!connection.by_source()) continue;
+    const int source = unit.source_layers[c];
+    const DenseOperand x = state.output_of(source).dense;
+    const Range blocks = facts.own_blocks(source);
+    compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
+      const Range units = facts.partition(source).units(blocks.begin + b);
+      MatrixView<float> part = parts.next_term(compute);
+      if (part.data == nullptr)
+        part = {state.scratch[std::size_t(lane)].dx.view().data, state.examples(), width, width};
+      connection.forward_part(compute, x.columns(units.begin, units.count()), units, part);
+      parts.add(compute, 0, part);
+    });
+  }
+  if (!state.is_alone()) {
+    state.stage("sum over sources");
+    join_words(state, parts, facts.shares(layer));
+  }
+  state.stage("fixed point");
+  parts.take(compute, unit.mine().begin, sum.z.first_rows(state.examples()));
+}
+
+void SumSources::work(const StepFacts& facts, WorkList& list) const {
+  for (int edge : facts.sources(layer)) {
+    if (!facts.by_source(edge)) continue;
+    const double terms = double(facts.own_blocks(facts.edge(edge).source).count());
+    list.product(facts.is_output(layer) ? "output forward" : "hidden forward", edge, terms);
+    list.terms(list.batch() * double(facts.layer(layer).units()), terms);
+  }
+}
+
+void SumSources::traffic(const StepFacts&, TrafficList& list) const {
+  list.words("sum over sources", layer);
+}
+
+void add_source_sum(State& state, int layer, Range units, MatrixView<float> z) {
+  SourceSum* sum = state.source_sums[layer].get();
+  if (!sum) return;
+  state.kernels().pointwise->add(
+      sum->z.first_rows(z.rows).columns(units.begin - state.facts.mine(layer).begin, units.count()),
+      z);
+}
+
+void keep_delta_by_source(State& state, int layer, Range units, MatrixView<const float> delta) {
+  SourceSum* sum = state.source_sums[layer].get();
+  if (!sum || units.count() == 0) return;
+  state.kernels().pointwise->copy(
+      delta, sum->delta.first_rows(delta.rows).columns(units.begin, units.count()));
+}
+
+namespace {
+
+void send_to_source(State& state, const Connection& connection, int source_layer,
+                    const DenseOperand& delta, bool of_output) {
+  UnitLayer& source = *state.units[source_layer];
+  const Range mine = source.mine();
+  if (mine.count() == 0) return;
+  Compute& compute = state.compute();
+  const WeightStep step = state.weight_step();
+  const DenseOperand x = state.output_of(source_layer).dense;
+  const MatrixView<float> term = source.delta_sum.next_term(compute);
+  const Range blocks = state.facts.own_blocks(source_layer);
+  compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
+    const Range units = source.partition().units(blocks.begin + b);
+    Scratch& scratch = state.scratch[std::size_t(lane)];
+    MatrixView<float> dx{scratch.dx.view().data, delta.rows(), units.count(), units.count()};
+    if (term.data != nullptr) dx = term.columns(units.begin - mine.begin, units.count());
+    state.stage(of_output ? "output input delta" : "hidden input delta");
+    connection.source_delta(compute, delta, units, dx);
+    if (term.data == nullptr) source.delta_sum.add(compute, units.begin, dx);
+    state.stage(of_output ? "output update" : "hidden update");
+    connection.update_by_source(compute, step, x.columns(units.begin, units.count()), delta, units,
+                                scratch);
+  });
+  if (term.data != nullptr) source.delta_sum.add(compute, mine.begin, term);
+}
+
+}  // namespace
+
+void SendBySource::run(State& state) const {
+  SourceSum& sum = *state.source_sums[layer];
+  const UnitLayer& unit = *state.units[layer];
+  const MatrixView<float> whole = sum.delta.first_rows(state.examples());
+  state.stage("gather deltas");
+  state.collectives().all_gather_columns(whole, state.facts.shares(layer));
+  DenseOperand delta(whole);
+  if (!sum.rounded_delta.empty()) {
+    delta.rounded = sum.rounded_delta.first_rows(state.examples());
+    state.kernels().pointwise->round(whole, sum.rounded_delta.first_rows(state.examples()));
+  }
+  for (std::size_t c = 0; c < unit.connections.size(); ++c)
+    if (unit.connections[c].by_source())
+      send_to_source(state, unit.connections[c], unit.source_layers[c], delta, unit.is_output());
+}
+
+void SendBySource::work(const StepFacts& facts, WorkList& list) const {
+  const bool output = facts.is_output(layer);
+  for (int edge : facts.sources(layer)) {
+    if (!facts.by_source(edge)) continue;
+    list.input_delta(output ? "output input delta" : "hidden input delta", edge);
+    list.update(output ? "output update" : "hidden update", edge);
+  }
+}
+
+void SendBySource::traffic(const StepFacts&, TrafficList& list) const {
+  list.gather_columns("gather deltas", layer, kFloat);
+}
+
+}  // namespace norn::step

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Biases, shared matrices, bounds of weights, formats of sums.
+#include "src/step/ops/update.h"
+
+namespace norn::step {
+
+void AddSharedGradients::run(State& state) const {
+  UnitLayer& unit = *state.units[layer];
+  state.stage("gather shared gradients");
+  for (std::size_t c = 0; c < unit.connections.size(); ++c) {
+    const Connection& connection = unit.connections[c];
+    if (!connection.shared()) continue;
+    const int owner = state.facts.owner(state.edge_of(layer, c));
+    const MatrixView<float> part = state.shared_gradient(layer, c).part.view();
+    const std::vector<Range>& shares = state.facts.shares(layer);
+    if (connection.weights().shape().by_destination != connection.transposed())
+      state.collectives().all_gather_rows(part, shares);
+    else
+      state.collectives().all_gather_columns(part, shares);
+    state.kernels().pointwise->add(part, state.shared[owner]->sum.view());
+  }
+}
+
+void AddSharedGradients::traffic(const StepFacts& facts, TrafficList& list) const {
+  for (int edge : facts.sources(layer))
+    if (facts.is_shared(edge))
+      list.gather("gather shared gradients", layer,
+                  double(facts.layer(facts.edge(edge).source).units()) *
+                      double(facts.layer(layer).units()) * kFloat);
+}
+
+void UpdateBiases::run(State& state) const {
+  const WeightStep step = state.weight_step();
+  const StepFacts& facts = state.facts;
+  state.stage("bias update");
+  std::vector<ColumnSum> gradients;
+  for (int layer : facts.order()) {
+    if (!facts.wants_delta(layer) || facts.units(layer) == 0) continue;
+    UnitLayer& unit = *state.units[layer];
+    gradients.push_back(
+        {unit.delta(state.examples()), step.scale, unit.bias_gradient(unit.mine())});
+  }
+  const Kernels& kernels = state.kernels();
+  kernels.pointwise->sum_columns(gradients);
+  if (kernels.fused) kernels.fused->add_totals();
+  std::vector<VectorUpdate> updates;
+  for (int layer : facts.order())
+    if ((facts.is_output(layer) || facts.wants_delta(layer)) && facts.units(layer) > 0)
+      updates.push_back(state.units[layer]->bias_update());
+  UpdateStep now = step.now();
+  now.l1 = now.l2 = 0.0f;
+  kernels.update->update_vectors(step.rule, now, updates);
+}
+
+void UpdateBiases::work(const StepFacts& facts, WorkList& list) const {
+  for (int layer : facts.order()) {
+    if (facts.is_input(layer)) continue;
+    const double gradients = facts.is_output(layer) ? 0.0 : list.rows_of(layer) * kFloat;
+    list.pass("bias update",
+              gradients + double(facts.units(layer)) * (list.update_bytes() + 2.0 * kFloat));
+  }
+}
+
+void UpdateShared::run(State& state) const {
+  SharedGradient& gradient = *state.shared[edge];
+  const WeightStep step = state.weight_step();
+  Weights& weights = *state.weights[edge];
+  UpdateKernels& kernels = *state.kernels().update;
+  const MatrixView<float> g = gradient.sum.view();
+  state.stage("shared weights");
+  state.kernels().pointwise->scale(1.0f / float(weights.users), g);
+  const SlotViews slots = weights.slots_of(weights.shape().mine);
+  kernels.update(step.rule, step.now(), weights.values(), g, slots,
+                 weights.rounded());
+  const float limit = state.facts.layer(state.facts.edge(edge).destination).weight_norm;
+  if (limit > 0.0f && weights.shape().by_destination)
+    kernels.clip_row_norms(limit, weights.values());
+  else if (limit > 0.0f)
+    kernels.clip_column_norms(limit, weights.values());
+  if (limit > 0.0f) weights.round(state.compute());
+  gradient.sum.fill_zero();
+}
+
+// Every rank has the whole of them.
+void UpdateShared::work(const StepFacts& facts, WorkList& list) const {
+  const Edge& e = facts.edge(edge);
+  const double weights =
+      double(facts.layer(e.source).units()) * double(facts.layer(e.destination).units());
+  const double users = double(facts.users(edge));
+  list.pass("shared weights", weights * (list.update_bytes() + 2.0 * kFloat + 3.0 * kFloat * users),
+            1.0 + users);
+}
+
+// Sums go from source to source in the order of the descriptor, so no bit depends on the ranks. All
+// of a unit's weights are this rank's: see choose_sharding() and why_not_runnable().
+void BoundWeights::run(State& state) const {
+  UpdateKernels& kernels = *state.kernels().update;
+  UnitLayer& unit = *state.units[layer];
+  Buffer<double>& buffer = state.weight_squares[layer];
+  if (buffer.empty()) return;
+  const float limit = unit.descriptor().weight_norm;
+  const VectorView<double> squares = buffer.view();
+  buffer.fill_zero();
+  for (const Connection& connection : unit.connections) {
+    Weights& weights = connection.weights();
+    weights.shape().by_destination ? kernels.add_row_squares(weights.values(), squares)
+                                   : kernels.add_column_squares(weights.values(), squares);
+  }
+  for (const Connection& connection : unit.connections) {
+    Weights& weights = connection.weights();
+    weights.shape().by_destination ? kernels.scale_rows(limit, squares, weights.values())
+                                   : kernels.scale_columns(limit, squares, weights.values());
+    weights.round(state.compute());
+  }
+}
+
+void BeginMaxima::run(State& state) const {
+  state.stage("formats of deltas");
+  state.collectives().beside([&] {
+    state.collectives().all_reduce_max({state.maxima.data(), std::size_t(state.maxima.size())});
+  });
+}
+
+void BeginMaxima::traffic(const StepFacts& facts, TrafficList& list) const {
+  double deltas = 0.0;
+  for (int layer : facts.order()) deltas += facts.wants_delta(layer) ? 1.0 : 0.0;
+  list.all_reduce("formats of deltas", deltas * kFloat);
+  list.beside();
+}
+
+void FinishMaxima::run(State& state) const {
+  state.stage("formats of deltas");
+  state.collectives().join();
+  for (int layer : state.summed) state.units[layer]->delta_sum.adapt(state.compute());
+}
+
+}  // namespace norn::step

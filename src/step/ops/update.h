@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/step/state.h"
+#include "src/step/traffic.h"
+#include "src/step/work.h"
+
+/// Updates at the end of a step.
+namespace norn::step {
+
+/// A layer that uses shared weights has filled its own part of their gradient: complete it and add
+/// it up.
+struct AddSharedGradients {
+  int layer = 0;
+  void run(State& state) const;
+  void traffic(const StepFacts& facts, TrafficList& list) const;
+};
+
+/// All layers' at once: nothing reads a bias between its gradient and the end of the step, and
+/// hidden layers keep their deltas until then.
+struct UpdateBiases {
+  void run(State& state) const;
+  void work(const StepFacts& facts, WorkList& list) const;
+};
+
+/// Shared matrices, with the mean over their users.
+struct UpdateShared {
+  int edge = 0;  ///< that owns them
+  void run(State& state) const;
+  void work(const StepFacts& facts, WorkList& list) const;
+};
+
+/// WeightNorm of a layer with several sources: a unit's weights from all of them have one norm,
+/// which is known when all have been updated. Weights from one source are bounded where they are
+/// updated, while they are in a cache.
+struct BoundWeights {
+  int layer = 0;
+  void run(State& state) const;
+};
+
+/// Formats of the next step's sums follow from the largest values of all ranks.
+struct BeginMaxima {
+  void run(State& state) const;
+  void traffic(const StepFacts& facts, TrafficList& list) const;
+};
+
+struct FinishMaxima {
+  void run(State& state) const;
+};
+
+}  // namespace norn::step

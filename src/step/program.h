@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/step/ops/begin.h"
+#include "src/step/ops/blocks.h"
+#include "src/step/ops/hidden_delta.h"
+#include "src/step/ops/hidden_forward.h"
+#include "src/step/ops/output.h"
+#include "src/step/ops/rows.h"
+#include "src/step/ops/softmax_rows.h"
+#include "src/step/ops/source_edges.h"
+#include "src/step/ops/update.h"
+
+#include <variant>
+#include <vector>
+
+/// A step as a value: what is done, in this order. Who runs it, counts its work or its collectives
+/// walks the same list.
+namespace norn::step {
+
+using Op =
+    std::variant<BeginStep, BeginForward, CatchUpRows, SumSources, HiddenForward, GatherActivations,
+                 GatherRest, BeginOutputs, JoinSoftMaxRows, DeltaNorms, OutputBlocks, SendBySource,
+                 FinishRows, AddSharedGradients, BeginReduce, LateUpdates, FinishReduce,
+                 HiddenDelta, HiddenBlocks, UpdateRows, BeginMaxima, UpdateBiases, UpdateShared,
+                 BoundWeights, FinishMaxima, EndStep, CostBlocks, OutputValues>;
+using Program = std::vector<Op>;
+
+/// One update: forward, cost, backward.
+Program compile_training(const StepFacts& facts);
+/// From the inputs to the hidden layers' activations, and nothing learnt.
+Program compile_activations(const StepFacts& facts);
+/// Up to the outputs of one layer.
+Program compile_outputs(const StepFacts& facts, int layer);
+/// Up to what the best units of one layer are searched from.
+Program compile_search(const StepFacts& facts, int layer);
+/// The cost of all output layers. The outputs of layer `visited`, if that is one, are shown.
+Program compile_cost(const StepFacts& facts, int visited);
+
+/// Updates that nothing waits for go on while ranks exchange deltas.
+void overlap_updates(Program& program, const StepFacts& facts);
+
+void run(const Program& program, State& state);
+/// Of rank 0.
+std::vector<Work> work_of(const Program& program, const StepFacts& facts);
+std::vector<CollectivePlan> traffic_of(const Program& program, const StepFacts& facts);
+
+}  // namespace norn::step

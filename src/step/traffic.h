@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/step/collective_plan.h"
+#include "src/step/facts.h"
+
+#include <vector>
+
+/// The collectives of a step as its ops count them.
+namespace norn::step {
+
+class TrafficList {
+ public:
+  using Kind = CollectivePlan::Kind;
+  explicit TrafficList(const StepFacts& facts) : facts_(facts) {}
+  const std::vector<CollectivePlan>& list() const { return list_; }
+
+  /// Of all units of a layer, `bytes` in all, each rank having its share.
+  void gather(const char* stage, int layer, double bytes);
+  /// The same of columns [B x units] with elements of `element` bytes.
+  void gather_columns(const char* stage, int layer, double element);
+  void add(const CollectivePlan& plan) { list_.push_back(plan); }
+  void all_reduce(const char* stage, double bytes, int count = 1) {
+    add({stage, Kind::all_reduce, bytes, bytes, false, count});
+  }
+  /// Sums in fixed point [B x units], of which each rank gets its share.
+  void words(const char* stage, int layer);
+  /// Terms of such sums as they are.
+  void terms(const char* stage, int layer);
+  /// What was added last goes on beside other work.
+  void beside() { list_.back().beside = facts_.on_gpu(); }
+
+ private:
+  double elements(int layer) const {
+    return double(facts_.batch()) * double(facts_.layer(layer).units());
+  }
+  double largest_share(int layer) const {
+    return double(facts_.units(layer)) / double(facts_.layer(layer).units());
+  }
+  void pack(int layer, double element, double matrices);
+
+  const StepFacts& facts_;
+  std::vector<CollectivePlan> list_;
+};
+
+}  // namespace norn::step

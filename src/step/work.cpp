@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts that several ops share.
+#include "src/step/work.h"
+
+#include "src/step/block_group.h"
+#include "src/step/row_touches.h"
+
+#include <cmath>
+
+namespace norn::step {
+namespace {
+
+RowTouches touches(const StepFacts& facts, int edge) {
+  const int source = facts.edge(edge).source;
+  return expected_touches(double(facts.batch()) * facts.entries(source),
+                          facts.layer(source).units());
+}
+
+double entries(const StepFacts& facts, int edge) {
+  return double(facts.batch()) * facts.entries(facts.edge(edge).source);
+}
+
+}  // namespace
+
+double WorkList::own_weights(int edge) const {
+  const Edge& e = facts_.edge(edge);
+  if (facts_.by_source(edge))
+    return double(facts_.units(e.source)) * double(facts_.layer(e.destination).units());
+  return double(facts_.layer(e.source).units()) * double(facts_.units(e.destination));
+}
+
+double WorkList::operand_bytes() const {
+  return facts_.device().rounds_operands ? kRounded : kFloat;
+}
+
+double WorkList::update_bytes() const {
+  const int slots = facts_.training() ? slots_of(facts_.graph().network.training.optimizer) : 0;
+  return 2.0 * kFloat * (1.0 + double(slots));
+}
+
+double WorkList::calls_for(int layer) const {
+  return facts_.on_gpu() && !facts_.is_output(layer) ? 1.0
+                                                     : double(facts_.own_blocks(layer).count());
+}
+
+double WorkList::output_calls(int layer) const {
+  const Index at_once =
+      facts_.may_fuse_delta(layer) ? blocks_at_once(facts_.partition(layer), facts_.batch()) : 1;
+  return std::ceil(double(facts_.own_blocks(layer).count()) / double(at_once));
+}
+
+double WorkList::calls_of(int edge) const {
+  const Edge& e = facts_.edge(edge);
+  return facts_.by_source(edge) ? double(facts_.own_blocks(e.source).count())
+                                : calls_for(e.destination);
+}
+
+void WorkList::product(const char* stage, int edge, double calls) {
+  const double weights = own_weights(edge);
+  add({.kind = Work::Kind::product,
+       .stage = stage,
+       .flops = 2.0 * batch() * weights,
+       .bytes = weights * operand_bytes(),
+       .calls = calls});
+}
+
+void WorkList::judged_product(const char* stage, int layer, double calls) {
+  product(stage, facts_.sources(layer)[0], calls);
+  list_.back().kind = Work::Kind::judged_product;
+  list_.back().judged = rows_of(layer);
+}
+
+void WorkList::pre_activations(const char* stage, int layer) {
+  for (int edge : facts_.sources(layer))
+    if (facts_.is_sparse_source(edge))
+      sparse_forward(edge);
+    else if (!facts_.by_source(edge))
+      product(stage, edge, calls_for(layer));
+}
+
+void WorkList::sparse_forward(int edge) {
+  const double units = double(facts_.units(facts_.edge(edge).destination));
+  const double all = entries(facts_, edge);
+  add({.stage = "sparse forward",
+       .flops = 2.0 * all * units,
+       .bytes = touches(facts_, edge).touched * units * kFloat,
+       .gathered = all * units * kFloat});
+}
+
+void WorkList::catch_up_rows(int edge) {
+  const double units = double(facts_.units(facts_.edge(edge).destination));
+  add({.kind = Work::Kind::rows,
+       .stage = "rows caught up",
+       .bytes = touches(facts_, edge).returned * units * update_bytes()});
+}
+
+void WorkList::terms(double elements, double terms) {
+  const double at_once = facts_.on_gpu() ? double(FixedTerms::kMost) : 1.0;
+  const double sums = std::ceil(terms / at_once);
+  pass("fixed point", elements * (terms * kFloat + sums * 2.0 * kWord), sums);
+}
+
+void WorkList::input_delta(const char* stage, int edge) {
+  const Edge& e = facts_.edge(edge);
+  if (facts_.is_input(e.source)) return;
+  product(stage, edge, calls_of(edge));
+  if (facts_.by_source(edge))
+    terms(rows_of(e.source), 1.0);
+  else
+    terms(batch() * double(facts_.layer(e.source).units()),
+          double(facts_.own_blocks(e.destination).count()));
+}
+
+void WorkList::update_rows(int edge) {
+  const double units = double(facts_.units(facts_.edge(edge).destination));
+  const double all = entries(facts_, edge);
+  add({.kind = Work::Kind::rows,
+       .stage = "sparse update",
+       .flops = 2.0 * all * units,
+       .bytes = touches(facts_, edge).touched * units * update_bytes(),
+       .gathered = all * units * operand_bytes(),
+       .calls = 3.0});
+}
+
+// Of an output layer only the last call's update may be late.
+void WorkList::update(const char* stage, int edge) {
+  if (facts_.is_sparse_source(edge)) return update_rows(edge);
+  const int layer = facts_.edge(edge).destination;
+  const double weights = own_weights(edge);
+  const bool shared = facts_.is_shared(edge);
+  const double rounded = facts_.device().rounds_operands ? kRounded : 0.0;
+  const double last = facts_.is_output(layer) ? 1.0 / output_calls(layer) : 1.0;
+  add({.kind = Work::Kind::update,
+       .stage = stage,
+       .flops = 2.0 * batch() * weights,
+       .bytes = weights * (shared ? kFloat : update_bytes() + rounded),  // shared: the gradient
+       .calls = calls_of(edge),
+       .late = facts_.by_source(edge) || shared ? 0.0 : last});
+}
+
+}  // namespace norn::step
