@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps as lists of ops, of every recipe.
+#include "src/step/program.h"
+
+#include "tests/support/recipes.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace norn::step::test {
+namespace {
+
+using norn::test::all_recipes;
+using norn::test::Recipe;
+
+// Facts keep a reference to their graph.
+struct Compiled {
+  Compiled(const Recipe& recipe, int ranks, int lanes, bool on_gpu = false)
+      : graph(make_graph(recipe.network, recipe.shapes(), "test")),
+        facts(graph, settings(recipe, graph, ranks, lanes, on_gpu)),
+        program(compile_training(facts)) {}
+
+  static StepSettings settings(const Recipe& recipe, const Graph& graph, int ranks, int lanes,
+                               bool on_gpu) {
+    StepSettings settings;
+    settings.batch = recipe.network.training.batch;
+    settings.ranks = ranks;
+    settings.lanes = lanes;
+    settings.device.block_rule = recipe.blocks;
+    settings.device.is_host = !on_gpu;
+    settings.exchanges = on_gpu;
+    for (const LayerDescriptor& layer : graph.network.layers) {
+      bool sparse = false;
+      for (const DatasetShape& shape : recipe.shapes())
+        if (shape.name == layer.dataset) sparse = shape.gives_sparse_batches;
+      settings.sparse_input.push_back(sparse);
+      settings.entries.push_back(4.0);
+    }
+    return settings;
+  }
+
+  const Graph graph;
+  const StepFacts facts;
+  const Program program;
+};
+
+template <typename T>
+int count(const Program& program) {
+  return int(std::count_if(program.begin(), program.end(),
+                           [](const Op& op) { return std::holds_alternative<T>(op); }));
+}
+
+const std::vector<EdgeBackward>* edges_of(const Op& op) {
+  if (const auto* output = std::get_if<OutputBlocks>(&op)) return &output->edges;
+  const auto* hidden = std::get_if<HiddenBlocks>(&op);
+  return hidden ? &hidden->edges : nullptr;
+}
+
+int waiting(const Op& op) {
+  const std::vector<EdgeBackward>* edges = edges_of(op);
+  if (!edges) return 0;
+  return int(std::count_if(edges->begin(), edges->end(), [](const EdgeBackward& edge) {
+    return edge.update == EdgeBackward::Update::may_wait;
+  }));
+}
+
+TEST(StepProgram, OfOneRankExchangesNothing) {
+  for (const Recipe& recipe : all_recipes()) {
+    const Compiled step(recipe, 1, 1);
+    EXPECT_TRUE(traffic_of(step.program, step.facts).empty()) << recipe.name;
+    EXPECT_EQ(count<BeginReduce>(step.program) + count<BeginMaxima>(step.program), 0)
+        << recipe.name;
+    EXPECT_EQ(count<LateUpdates>(step.program), 0) << recipe.name;
+  }
+}
+
+TEST(StepProgram, UpdatesEveryWeightMatrixOnce) {
+  for (const Recipe& recipe : all_recipes())
+    for (int ranks : {1, 3}) {
+      const Compiled step(recipe, ranks, 1);
+      std::multiset<int> updated;  // edges whose own weights they are
+      for (const Op& op : step.program) {
+        if (const std::vector<EdgeBackward>* edges = edges_of(op))
+          for (const EdgeBackward& edge : *edges)
+            if (edge.update == EdgeBackward::Update::at_once ||
+                edge.update == EdgeBackward::Update::may_wait)
+              updated.insert(edge.edge);
+        if (const auto* shared = std::get_if<UpdateShared>(&op)) updated.insert(shared->edge);
+        const auto* rows = std::get_if<UpdateRows>(&op);
+        const auto* sums = std::get_if<SendBySource>(&op);
+        if (rows || sums)
+          for (int edge : step.facts.sources(rows ? rows->layer : sums->layer))
+            if (!step.facts.is_shared(edge) &&
+                (rows ? step.facts.is_sparse_source(edge) : step.facts.by_source(edge)))
+              updated.insert(edge);
+      }
+      std::multiset<int> owned;
+      for (int edge = 0; edge < step.facts.edges(); ++edge)
+        if (step.facts.edge_takes_part(edge) && step.facts.owner(edge) == edge) owned.insert(edge);
+      EXPECT_EQ(updated, owned) << recipe.name << ", " << ranks << " ranks";
+    }
+}
+
+TEST(StepProgram, UpdatesWaitForExchangesThatAreToCome) {
+  int waited = 0;
+  for (const Recipe& recipe : all_recipes()) {
+    const Compiled step(recipe, 3, 1, true);
+    int waits = 0;
+    for (std::size_t i = 0; i < step.program.size(); ++i) {
+      const Op& op = step.program[i];
+      waits += waiting(op);
+      waited += waiting(op);
+      if (std::holds_alternative<LateUpdates>(op)) waits = 0;
+      if (!std::holds_alternative<BeginReduce>(op)) continue;
+      ASSERT_LT(i + 2, step.program.size());
+      EXPECT_TRUE(std::holds_alternative<LateUpdates>(step.program[i + 1])) << recipe.name;
+      EXPECT_TRUE(std::holds_alternative<FinishReduce>(step.program[i + 2])) << recipe.name;
+    }
+    EXPECT_EQ(waits, 0) << recipe.name << ": updates are left over";
+  }
+  EXPECT_GT(waited, 0);
+}
+
+// Lanes would write over deltas that wait, and so would another output layer's blocks.
+TEST(StepProgram, NoUpdateWaitsWhereItsDeltaIsWrittenOver) {
+  for (const Recipe& recipe : all_recipes()) {
+    const Compiled lanes(recipe, 3, 2);
+    for (const Op& op : lanes.program) EXPECT_EQ(waiting(op), 0) << recipe.name;
+    int waits = 0;
+    for (const Op& op : Compiled(recipe, 3, 1).program) {
+      if (std::holds_alternative<LateUpdates>(op)) waits = 0;
+      if (std::holds_alternative<OutputBlocks>(op)) {
+        EXPECT_EQ(waits, 0) << recipe.name;
+        waits += waiting(op);
+      }
+    }
+  }
+}
+
+TEST(StepProgram, EveryStageOfWorkHasANumberThatCounts) {
+  for (const Recipe& recipe : all_recipes())
+    for (bool on_gpu : {false, true}) {
+      const Compiled step(recipe, 3, 1, on_gpu);
+      for (const Work& work : work_of(step.program, step.facts)) {
+        EXPECT_GE(work.flops, 0.0) << recipe.name << ": " << work.stage;
+        EXPECT_GE(work.bytes, 0.0) << recipe.name << ": " << work.stage;
+        EXPECT_GT(work.calls, 0.0) << recipe.name << ": " << work.stage;
+        EXPECT_LE(work.late, 1.0) << recipe.name << ": " << work.stage;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace norn::step::test
