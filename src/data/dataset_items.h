@@ -2,7 +2,7 @@
 #pragma once
 
 #include "netcdf_file.h"
-#include "norn/data/dataset.h"
+#include "norn/data/dataset_place.h"
 
 #include <string>
 
@@ -26,9 +26,6 @@ enum DatasetBit : std::uint32_t {
 inline std::string item(const char* name, int number) {
   return name + std::to_string(number);
 }
-
-/// `file: data set "name"`, the place that every message about a set begins with.
-std::string place(const DatasetInfo& info);
 
 /// The type in which values of a set are stored.
 StoredType stored_type(ElementType type);

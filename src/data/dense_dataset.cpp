@@ -35,12 +35,6 @@ class DenseDataset final : public StoredDataset {
     file_.reset();
   }
 
-  DenseDataset(DatasetInfo info, std::span<const float> values)
-      : StoredDataset(std::move(info), Role::input), values_(Index(values.size())) {
-    std::copy(values.begin(), values.end(), values_.data());
-    check(0, values);
-  }
-
   RowOffset row_entries() const override { return 0; }
 
  private:
@@ -98,20 +92,6 @@ class DenseDataset final : public StoredDataset {
 std::unique_ptr<Dataset> open_dense_dataset(const DatasetInfo& info, Residency residency,
                                             Role role) {
   return std::make_unique<DenseDataset>(info, residency, role);
-}
-
-std::unique_ptr<Dataset> make_dense_dataset(std::string name, Index width,
-                                            std::vector<float> values) {
-  if (width < 1 || values.empty() || Index(values.size()) % width != 0) {
-    throw ShapeError(fmt::format("data set \"{}\": {} values do not fill rows of {}", name,
-                                 values.size(), width));
-  }
-  DatasetInfo info;
-  info.name = std::move(name);
-  info.type = ElementType::float32;
-  info.extent[0] = width;
-  info.examples = info.unique_examples = Index(values.size()) / width;
-  return std::make_unique<DenseDataset>(std::move(info), values);
 }
 
 }  // namespace norn

@@ -54,23 +54,6 @@ class SparseDataset final : public StoredDataset {
     sort_rows_in_memory();
   }
 
-  SparseDataset(DatasetInfo info, std::vector<RowOffset> row_begin, std::span<const Column> columns,
-                std::span<const float> values)
-      : StoredDataset(std::move(info), Role::input),
-        stored_width_(info_.width()),
-        offsets_(RowOffsets::from_begins(std::move(row_begin))),
-        columns_(Index(columns.size())),
-        values_(Index(values.size())) {
-    info_.empty_rows = offsets_.empty_rows();
-    std::copy(columns.begin(), columns.end(), columns_.data());
-    std::copy(values.begin(), values.end(), values_.data());
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      if (columns[i] >= info_.width()) fail_column({Index(i), double(columns[i])});
-    }
-    check_finite(0, values);
-    sort_rows_in_memory();
-  }
-
   RowOffset row_entries() const override {
     RowOffset entries = 0;
     for (Index row = 0; row < rows_read().rows(); ++row) entries += rows_read().row(row).count();
@@ -297,30 +280,6 @@ std::unique_ptr<Dataset> open_sparse_dataset(const DatasetInfo& info, Residency 
   require(!match || Index(match->to.size()) == info.width(),
           "open_dataset: a match of every unit of the data set");
   return std::make_unique<SparseDataset>(info, residency, role, std::move(match));
-}
-
-std::unique_ptr<Dataset> make_sparse_dataset(std::string name, Index width,
-                                             std::vector<RowOffset> row_begin,
-                                             std::vector<Column> columns,
-                                             std::vector<float> values) {
-  const bool ordered = std::is_sorted(row_begin.begin(), row_begin.end());
-  if (width < 1 || row_begin.size() < 2 || !ordered || row_begin.front() != 0 ||
-      row_begin.back() != Index(columns.size()) ||
-      (!values.empty() && values.size() != columns.size())) {
-    throw ShapeError(
-        fmt::format("data set \"{}\": {} offsets, {} columns and {} values do not make "
-                    "rows of width {}",
-                    name, row_begin.size(), columns.size(), values.size(), width));
-  }
-  DatasetInfo info;
-  info.name = std::move(name);
-  info.extent[0] = width;
-  info.sparse = true;
-  info.boolean = values.empty();
-  info.type = values.empty() ? ElementType::uint32 : ElementType::float32;
-  info.examples = info.unique_examples = Index(row_begin.size()) - 1;
-  info.entries = Index(columns.size());
-  return std::make_unique<SparseDataset>(std::move(info), std::move(row_begin), columns, values);
 }
 
 }  // namespace norn

@@ -31,11 +31,20 @@ void StoredDataset::read_index_and_weights(const NetcdfFile& file) {
   DatasetInfo plain = info_;
   plain.type = ElementType::float32;
   StoredValues(file, plain, item("dataWeight", info_.number), role_).read(0, weight_);
+  check_weights();
+}
+
+void StoredDataset::take_weights(std::span<const float> weights) {
+  weight_.assign(weights.begin(), weights.end());
+  check_weights();
+}
+
+void StoredDataset::check_weights() const {
   if (const auto wrong = first_not_finite(weight_)) {
     throw DataError(
-        fmt::format("{}: example {}: its weight is {}, expected a finite number; write "
-                    "the file again",
-                    place(info_), *wrong, weight_[std::size_t(*wrong)]));
+        fmt::format("{}: example {}: its weight is {}, expected a finite number; {}", place(info_),
+                    *wrong, weight_[std::size_t(*wrong)],
+                    info_.file.empty() ? "correct the data" : "write the file again"));
   }
 }
 
@@ -110,12 +119,15 @@ std::unique_ptr<Dataset> open_dataset(const DatasetInfo& info, Residency residen
                                       std::shared_ptr<const UnitMatch> match) {
   if (info.gives_sparse_batches())
     return open_sparse_dataset(info, residency, role, std::move(match));
-  if (match)
-    throw DataError(fmt::format(
-        "{}: its units are labelled in another order than the model's, and a dense set is not "
-        "put in order; write it with the units of the model",
-        place(info)));
+  if (match) refuse_match(info);
   return open_dense_dataset(info, residency, role);
+}
+
+void refuse_match(const DatasetInfo& info) {
+  throw DataError(fmt::format(
+      "{}: its units are labelled in another order than the model's, and a dense set is not "
+      "put in order; write it with the units of the model",
+      place(info)));
 }
 
 }  // namespace norn

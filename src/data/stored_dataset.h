@@ -24,6 +24,8 @@ class StoredDataset : public Dataset {
 
   /// Reads index and weights of a set that has them.
   void read_index_and_weights(const NetcdfFile& file);
+  /// The weights of a set that is not in a file; none: it has no weights.
+  void take_weights(std::span<const float> weights);
   /// Fills in the contents of these stored rows.
   virtual void fill(std::span<const Index> rows, HostBatch& batch) = 0;
   /// Entries of these stored rows; 0 for dense ones.
@@ -34,6 +36,7 @@ class StoredDataset : public Dataset {
   Role role_;
 
  private:
+  void check_weights() const;
   /// Fills in everything of the batch but its contents, and rows_.
   void begin_batch(std::span<const Index> examples, HostBatch& batch);
   std::vector<std::uint32_t> index_;  // example -> stored row; empty: the same
@@ -66,6 +69,9 @@ template <typename T>
 void reserve(Buffer<T>& buffer, Index size) {
   if (buffer.size() < size) buffer = Buffer<T>(size + size / 4);
 }
+
+/// Throws DataError: a dense set is not put in another order.
+[[noreturn]] void refuse_match(const DatasetInfo& info);
 
 std::unique_ptr<Dataset> open_sparse_dataset(const DatasetInfo& info, Residency residency,
                                              Role role, std::shared_ptr<const UnitMatch> match);

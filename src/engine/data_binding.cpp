@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "norn/data/dataset_place.h"
 #include "src/engine/device_dataset.h"
 #include "src/engine/listed_sets.h"
 
@@ -16,7 +17,7 @@ namespace norn {
 namespace {
 
 // The set that a layer names.
-const DatasetInfo& choose(const std::vector<ListedSet>& all, const NetworkDescriptor& network,
+const ListedSet& choose(const std::vector<ListedSet>& all, const NetworkDescriptor& network,
                           std::size_t number, const std::string& where) {
   const LayerDescriptor& layer = network.layers[number];
   const ListedSet* best = find_set(all, layer.dataset, layer.kind == LayerKind::output);
@@ -30,7 +31,7 @@ const DatasetInfo& choose(const std::vector<ListedSet>& all, const NetworkDescri
                    where)
             .text());
   }
-  return best->info;
+  return *best;
 }
 
 std::vector<std::size_t> layers_with_data(const NetworkDescriptor& network,
@@ -63,21 +64,22 @@ LabelTable labels_of_layer(const ModelUnits* model, const NetworkDescriptor& net
   return fits ? features : LabelTable();
 }
 
-using ChosenSets = std::vector<std::pair<int, const DatasetInfo*>>;  // by layer
+using ChosenSets = std::vector<std::pair<int, const ListedSet*>>;  // by layer
 
-void require_same_count(const ChosenSets& chosen) {
-  const DatasetInfo& first = *chosen.front().second;
-  for (const auto& [layer, info] : chosen)
-    if (info->examples != first.examples)
-      throw DataError(fmt::format(
-          "{}: data set \"{}\" has {} examples, but \"{}\" of {} has {}; import both together so "
-          "that they are aligned by example",
-          info->file.string(), info->name, info->examples, first.name, first.file.string(),
-          first.examples));
+// `"name" of FILE`, as the second one of a message.
+std::string other_place(const DatasetInfo& info) {
+  return info.file.empty() ? fmt::format("\"{}\"", info.name)
+                           : fmt::format("\"{}\" of {}", info.name, info.file.string());
 }
 
-std::string name_of(const DatasetInfo& info) {
-  return fmt::format("{}: data set \"{}\"", info.file.string(), info.name);
+void require_same_count(const ChosenSets& chosen) {
+  const DatasetInfo& first = chosen.front().second->info;
+  for (const auto& [layer, set] : chosen)
+    if (set->info.examples != first.examples)
+      throw DataError(fmt::format(
+          "{} has {} examples, but {} has {}; import both together so that they are aligned by "
+          "example",
+          place(set->info), set->info.examples, other_place(first), first.examples));
 }
 
 // Two sets of one catalogue that were imported apart: unit u of one is another feature in the
@@ -94,7 +96,7 @@ void warn_of_other_index(const DatasetInfo& input, const DatasetInfo& target, co
       "{}: {} of the {} features are also among those of {}, which numbers them otherwise: nothing "
       "that an example's input holds is taken for seen, or hidden to validate with; import both "
       "with one index (importer --input, --target, or --features)",
-      name_of(target), with_thousands(shared), with_thousands(sought.size()), name_of(input)));
+      place(target), with_thousands(shared), with_thousands(sought.size()), place(input)));
 }
 
 // Memory that the contents take when they are held.
@@ -114,24 +116,22 @@ void require_same_examples(std::span<const DatasetInfo* const> sets) {
   const DatasetInfo* first = nullptr;
   std::vector<std::string> expected;
   std::set<std::pair<std::string, int>> compared;
-  for (const DatasetInfo* info : sets) {
-    if (info->label_set < 0) continue;
-    if (!compared.emplace(info->file.string(), info->label_set).second) continue;
+  for (const DatasetInfo* each : sets) {
+    const DatasetInfo& info = *each;
+    if (info.label_set < 0) continue;
+    if (!compared.emplace(info.file.string(), info.label_set).second) continue;
     if (!first) {
-      first = info;
+      first = &info;
       continue;
     }
     if (expected.empty()) expected = read_example_labels(*first);
-    const std::vector<std::string> labels = read_example_labels(*info);
+    const std::vector<std::string> labels = read_example_labels(info);
     const auto [here, there] = std::ranges::mismatch(labels, expected);
     if (here == labels.end() || there == expected.end()) continue;
     throw DataError(
-        fmt::format("{}: data set \"{}\": example {} is \"{}\", but in \"{}\" of {} it is \"{}\": "
-                    "examples pair "
-                    "by position, so the two are not aligned; import both together (importer "
-                    "--input, --target)",
-                    info->file.string(), info->name, here - labels.begin(), *here, first->name,
-                    first->file.string(), *there));
+        fmt::format("{}: example {} is \"{}\", but in {} it is \"{}\": examples pair by position, so "
+                    "the two are not aligned; import both together (importer --input, --target)",
+                    place(info), here - labels.begin(), *here, other_place(*first), *there));
   }
 }
 
@@ -140,25 +140,26 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
     : layers_(network.layers.size()), unit_labels_(layers_) {
   const std::vector<ListedSet> all = list_sets(sources);
   ChosenSets chosen;
-  std::int64_t total = 0;
+  std::int64_t total = 0;  // of files: what stands in memory stays where it is
   for (const std::size_t layer : layers_with_data(network, layers, sources.where)) {
-    chosen.emplace_back(int(layer), &choose(all, network, layer, sources.where));
-    total += bytes_of_contents(*chosen.back().second);
+    const ListedSet& set = choose(all, network, layer, sources.where);
+    chosen.emplace_back(int(layer), &set);
+    if (!set.memory) total += bytes_of_contents(set.info);
   }
   require_same_count(chosen);
   std::vector<const DatasetInfo*> infos;
-  for (const auto& [layer, info] : chosen) infos.push_back(info);
+  for (const auto& [layer, set] : chosen) infos.push_back(&set->info);
   require_same_examples(infos);
   UnitMatcher matcher(network, sources.units);
-  for (const auto& [layer, info] : chosen) {
+  const Residency residency = total > sources.memory_bytes ? Residency::stream : Residency::memory;
+  for (const auto& [layer, set] : chosen) {
     const Role role =
         network.layers[std::size_t(layer)].kind == LayerKind::input ? Role::input : Role::target;
-    const Residency residency =
-        total > sources.memory_bytes ? Residency::stream : Residency::memory;
-    bound_.push_back({layer, matcher.open(*info, residency, role, layer)});
+    bound_.push_back({layer, set->memory ? matcher.open(*set->memory, role, layer)
+                                         : matcher.open(set->info, residency, role, layer)});
     unit_labels_[std::size_t(layer)] =
-        labels_of_layer(sources.units, network, layer, info->unit_labels);
-    examples_ = info->examples;
+        labels_of_layer(sources.units, network, layer, set->info.unit_labels);
+    examples_ = set->info.examples;
   }
   matcher.report(sources.log);
   warn_of_other_indexes(network, sources.log);
@@ -193,14 +194,13 @@ ValidationData DataBinding::hold_out(const NetworkDescriptor& network, const Hol
       "validate by user, or with data sets of their own (--validation-input)";
   if (rule.by == HoldOutBy::entry && !sought.gives_sparse_batches())
     throw UsageError(
-        fmt::format("{}: data set \"{}\" is dense: it has no entries that could be hidden; {}",
-                    sought.file.string(), sought.name, kInstead));
+        fmt::format("{} is dense: it has no entries that could be hidden; {}", place(sought),
+                    kInstead));
   if (rule.by == HoldOutBy::entry && !std::any_of(sets.begin(), sets.end(), is_alike))
     throw UsageError(
-        fmt::format("{}: data set \"{}\" is {} units wide, and no sparse input has these units: "
-                    "entries that are hidden must "
-                    "be hidden from an input, too; {}",
-                    sought.file.string(), sought.name, sought.width(), kInstead));
+        fmt::format("{} is {} units wide, and no sparse input has these units: entries that are "
+                    "hidden must be hidden from an input, too; {}",
+                    place(sought), sought.width(), kInstead));
   HeldOutViews views = norn::hold_out(rule, sets, target);
   ValidationData held_out;
   held_out.data.reset(new DataBinding());

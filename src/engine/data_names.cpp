@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "norn/data/dataset_place.h"
 #include "src/engine/listed_sets.h"
 
 #include <algorithm>
@@ -55,6 +56,7 @@ std::vector<ListedSet> list_sets(const DataSources& sources) {
       for (DatasetInfo& info : list_datasets(file)) all.push_back({std::move(info), from_outputs});
     }
   };
+  for (const MemorySet& set : sources.sets) all.push_back({describe(set), false, &set});
   add(sources.input_files, false);
   add(sources.output_files, true);
   return all;
@@ -72,6 +74,7 @@ const ListedSet* find_set(const std::vector<ListedSet>& sets, const std::string&
   const ListedSet* best = nullptr;
   for (const ListedSet& set : sets) {
     if (set.info.name != name) continue;
+    if (set.memory) return &set;
     if (!best || set.from_outputs == for_output) best = &set;
   }
   return best;
@@ -100,9 +103,9 @@ RecipeFacts recipe_facts(const std::string& dataset, const DataSources& sources)
   const DatasetInfo& info = set->info;
   if (!info.gives_sparse_batches())
     throw UsageError(
-        fmt::format("{}: data set \"{}\" is dense, and recipes are for sparse ones; write a "
-                    "descriptor for it (docs/descriptor.md)",
-                    info.file.string(), info.name));
+        fmt::format("{} is dense, and recipes are for sparse ones; write a descriptor for it "
+                    "(docs/descriptor.md)",
+                    place(info)));
   // Examples may share rows, of which entries are counted once.
   const double each = double(info.entries) / double(std::max<Index>(1, info.unique_examples));
   return {info.examples, info.width(),

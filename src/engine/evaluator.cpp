@@ -3,6 +3,7 @@
 #include "norn/engine/evaluator.h"
 
 #include "norn/base/error.h"
+#include "norn/data/dataset_place.h"
 #include "norn/engine/predictor.h"
 
 #include <algorithm>
@@ -196,8 +197,8 @@ std::vector<Index> popularity_order(Dataset& training, Index units) {
 
 std::vector<Index> count_units(Dataset& training, Index units) {
   if (!training.info().gives_sparse_batches())
-    throw DataError(fmt::format("{}: data set \"{}\" is dense; popularity counts sparse entries",
-                                training.info().file.string(), training.info().name));
+    throw DataError(
+        fmt::format("{} is dense; popularity counts sparse entries", place(training.info())));
   std::vector<Index> count(std::size_t(units), 0);
   HostBatch batch;
   std::vector<Index> examples;

@@ -4,15 +4,12 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "norn/data/dataset_place.h"
 
 #include <fmt/format.h>
 
 namespace norn {
 namespace {
-
-std::string name_of(const DatasetInfo& info) {
-  return fmt::format("{}: data set \"{}\"", info.file.string(), info.name);
-}
 
 LabelTable at(const std::vector<LabelTable>& tables, int layer) {
   return std::size_t(layer) < tables.size() ? tables[std::size_t(layer)] : LabelTable();
@@ -47,11 +44,11 @@ void UnitMatcher::refuse(const DatasetInfo& info, int layer) const {
         "{} has other features than layer \"{}\" of the model: the checksums of their labels are "
         "{:.8} and {:.8}, and the labels themselves are not kept on both sides; import the text "
         "with the model's index of features, {}",
-        name_of(info), to.name, features.stored().sha256, units.stored().sha256, kTrust));
+        place(info), to.name, features.stored().sha256, units.stored().sha256, kTrust));
   throw DataError(fmt::format(
       "{} is {} wide and has {} labels of features, but layer \"{}\" of the model has {} units "
       "{} labels, so units cannot be matched; {}, {}",
-      name_of(info), with_thousands(info.width()), features.known() ? "the" : "no", to.name,
+      place(info), with_thousands(info.width()), features.known() ? "the" : "no", to.name,
       with_thousands(width_of(layer)), units.known() ? "with" : "without",
       units.known() ? "import the text with importer, which keeps labels"
                     : "import the text with the index of features that the model was trained with",
@@ -81,26 +78,41 @@ UnitMatcher::Matched* UnitMatcher::match(const DatasetInfo& info, int layer) {
   matched_.push_back(std::make_unique<Matched>());
   Matched& added = *matched_.back();
   added.file = info.file;
+  added.where = info.file.empty() ? place(info) : info.file.string();
   added.features = features;
   added.width = info.width();
   added.match = std::make_shared<const UnitMatch>(std::move(found));
   return &added;
 }
 
-std::unique_ptr<Dataset> UnitMatcher::open(const DatasetInfo& info, Residency residency, Role role,
-                                           int layer) {
+template <typename Opened>
+std::unique_ptr<Dataset> UnitMatcher::open_matched(const DatasetInfo& info, int layer,
+                                                   const Opened& opened) {
   Matched* const matched = match(info, layer);
-  if (!matched) return open_dataset(info, residency, role);
+  if (!matched) return opened(nullptr);
   if (matched->match->unknown == matched->features.size())
     throw DataError(fmt::format(
         "{}: none of its {} features is one of the {} of layer \"{}\" of the model; give data of "
         "the same catalogue, {}",
-        name_of(info), with_thousands(matched->features.size()),
+        place(info), with_thousands(matched->features.size()),
         with_thousands(units_of(layer).size()), network_.layers[std::size_t(layer)].name, kTrust));
-  auto set = open_dataset(info, residency, role, matched->match);
+  auto set = opened(matched->match);
   matched->left_out += set->info().left_out;
   matched->entries += set->info().left_out + set->info().entries;
   return set;
+}
+
+std::unique_ptr<Dataset> UnitMatcher::open(const DatasetInfo& info, Residency residency, Role role,
+                                           int layer) {
+  return open_matched(info, layer, [&](std::shared_ptr<const UnitMatch> match) {
+    return open_dataset(info, residency, role, std::move(match));
+  });
+}
+
+std::unique_ptr<Dataset> UnitMatcher::open(const MemorySet& set, Role role, int layer) {
+  return open_matched(describe(set), layer, [&](std::shared_ptr<const UnitMatch> match) {
+    return open_memory_set(set, role, std::move(match));
+  });
 }
 
 bool UnitMatcher::may_fit(const DatasetInfo& info, int layer) {
@@ -115,7 +127,7 @@ void UnitMatcher::report(const Log& log) const {
     if (unknown == 0) continue;
     log.warning(fmt::format(
         "{}: {} of {} features ({} {}, {:.2g} %) are not known to the model and were left out",
-        matched->file.string(), with_thousands(unknown), with_thousands(matched->features.size()),
+        matched->where, with_thousands(unknown), with_thousands(matched->features.size()),
         with_thousands(matched->left_out), matched->left_out == 1 ? "entry" : "entries",
         matched->entries > 0 ? 100.0 * double(matched->left_out) / double(matched->entries) : 0.0));
   }

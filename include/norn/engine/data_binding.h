@@ -3,6 +3,7 @@
 
 #include "norn/data/batch_loader.h"
 #include "norn/data/hold_out.h"
+#include "norn/data/memory_set.h"
 #include "norn/engine/network.h"
 #include "norn/engine/unit_matcher.h"
 
@@ -28,6 +29,8 @@ struct DataSources {
   /// Of the model that the data enter; null: a new one. Read by the constructor only.
   const ModelUnits* units = nullptr;
   Log log = {};  ///< says which features the model does not have
+  /// Sets in memory, for layers of both sides. They win over sets of files that have their names.
+  std::vector<MemorySet> sets = {};
 };
 
 struct ValidationData;

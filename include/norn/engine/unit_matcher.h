@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/base/log.h"
-#include "norn/data/dataset.h"
+#include "norn/data/memory_set.h"
 #include "norn/nn/descriptor.h"
 
 #include <filesystem>
@@ -36,6 +36,7 @@ class UnitMatcher {
   /// and the widths differ, or only checksums are there and differ; and for a set of which the
   /// model has no feature at all.
   std::unique_ptr<Dataset> open(const DatasetInfo& info, Residency residency, Role role, int layer);
+  std::unique_ptr<Dataset> open(const MemorySet& set, Role role, int layer);
   /// Whether a set may be one of the layer's units: it is not wider, or shares labels.
   bool may_fit(const DatasetInfo& info, int layer);
   /// One warning for each file with features that the model does not have.
@@ -44,7 +45,8 @@ class UnitMatcher {
  private:
   /// Sets of a file that have the same labels are matched once.
   struct Matched {
-    std::filesystem::path file;
+    std::filesystem::path file;  ///< empty: in memory
+    std::string where;           ///< the file, or the set in memory
     LabelTable features;
     Index width = 0;
     std::shared_ptr<const UnitMatch> match;
@@ -56,6 +58,9 @@ class UnitMatcher {
   Index width_of(int layer) const;
   /// Null: units mean the same already.
   Matched* match(const DatasetInfo& info, int layer);
+  /// match(), and whatever `opened` makes of it counted. Throws DataError when nothing matches.
+  template <typename Opened>
+  std::unique_ptr<Dataset> open_matched(const DatasetInfo& info, int layer, const Opened& opened);
   [[noreturn]] void refuse(const DatasetInfo& info, int layer) const;
 
   const NetworkDescriptor& network_;

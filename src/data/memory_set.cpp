@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets whose contents stand in memory already.
+#include "norn/data/memory_set.h"
+
+#include "norn/base/error.h"
+#include "norn/data/dataset_place.h"
+#include "sparse_rows.h"
+#include "stored_dataset.h"
+#include "stored_values.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+namespace {
+
+constexpr const char* kMend = "correct the data";
+
+[[noreturn]] void fail(const DatasetInfo& info, Index example, const std::string& what) {
+  throw DataError(fmt::format("{}: example {}: {}; {}", place(info), example, what, kMend));
+}
+
+void check_finite(const DatasetInfo& info, std::span<const float> values, const char* what,
+                  const auto& example_of) {
+  if (const auto wrong = first_not_finite(values))
+    fail(info, example_of(*wrong),
+         fmt::format("{} is {}, expected a finite number", what, values[std::size_t(*wrong)]));
+}
+
+// Columns and offsets of a set that has entered a model of another order.
+struct MatchedRows {
+  std::vector<RowOffset> begin = {0};
+  std::vector<Column> columns;
+  std::vector<float> values;
+};
+
+class MemorySparse final : public StoredDataset {
+ public:
+  MemorySparse(MemorySet set, Role role, const UnitMatch* match)
+      : StoredDataset(describe(set), role), set_(std::move(set)) {
+    take_weights(set_.weights);
+    check();
+    if (match) enter(*match);
+    info_.empty_rows = 0;
+    for (Index row = 0; row < info_.unique_examples; ++row)
+      info_.empty_rows += entries(row).count() == 0;
+  }
+
+  RowOffset row_entries() const override { return info_.entries; }
+
+ private:
+  Range entries(Index row) const {
+    return {set_.row_begin[std::size_t(row)], set_.row_begin[std::size_t(row) + 1]};
+  }
+
+  Index example_of(Index entry) const {
+    return std::ranges::upper_bound(set_.row_begin, entry) - set_.row_begin.begin() - 1;
+  }
+
+  void check() const {
+    for (Index row = 0; row < info_.unique_examples; ++row) {
+      const Range range = entries(row);
+      for (RowOffset i = range.begin; i < range.end; ++i) {
+        const Column column = set_.columns[std::size_t(i)];
+        if (column >= info_.width())
+          fail(info_, row,
+               fmt::format("column {} is out of range, expected 0 to {}", column,
+                           info_.width() - 1));
+        if (i == range.begin) continue;
+        const Column before = set_.columns[std::size_t(i) - 1];
+        if (column < before)
+          fail(info_, row,
+               fmt::format("column {} stands after {}, expected ascending columns", column,
+                           before));
+        if (column == before && role_ == Role::target)
+          fail(info_, row, fmt::format("column {} occurs twice, which a target may not", column));
+      }
+    }
+    check_finite(info_, set_.values, "a value", [&](Index i) { return example_of(i); });
+  }
+
+  void enter(const UnitMatch& match) {
+    auto rows = std::make_shared<MatchedRows>();
+    SortScratch scratch;
+    for (Index row = 0; row < info_.unique_examples; ++row) {
+      const Range range = entries(row);
+      for (auto i = std::size_t(range.begin); i < std::size_t(range.end); ++i) {
+        const Column unit = match.to[set_.columns[i]];
+        if (unit == LabelIndex::kUnknown) continue;
+        rows->columns.push_back(unit);
+        if (!set_.values.empty()) rows->values.push_back(set_.values[i]);
+      }
+      const auto first = std::size_t(rows->begin.back());
+      sort_row(rows->columns.data() + first,
+               set_.values.empty() ? nullptr : rows->values.data() + first,
+               Index(rows->columns.size() - first), scratch);
+      rows->begin.push_back(RowOffset(rows->columns.size()));
+    }
+    info_.extent = {match.units.size(), 1, 1};
+    info_.unit_labels = match.units;
+    info_.left_out = info_.entries - RowOffset(rows->columns.size());
+    info_.entries = RowOffset(rows->columns.size());
+    set_.row_begin = rows->begin;
+    set_.columns = rows->columns;
+    set_.values = rows->values;
+    set_.owner = std::move(rows);
+  }
+
+  RowOffset entries_of(std::span<const Index> rows) const override {
+    RowOffset sum = 0;
+    for (const Index row : rows) sum += entries(row).count();
+    return sum;
+  }
+
+  void fill(std::span<const Index> rows, HostBatch& batch) override {
+    CsrBuffer& csr = batch.sparse;
+    csr.rows = batch.examples;
+    csr.cols = info_.width();
+    csr.has_values = !info_.boolean;
+    reserve(csr.row_begin, csr.rows + 1);
+    reserve(csr.column, entries_of(rows));
+    if (csr.has_values) reserve(csr.value, entries_of(rows));
+    RowOffset to = csr.row_begin.data()[0] = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Range range = entries(rows[i]);
+      std::copy_n(set_.columns.data() + range.begin, range.count(), csr.column.data() + to);
+      if (csr.has_values)
+        std::copy_n(set_.values.data() + range.begin, range.count(), csr.value.data() + to);
+      to = csr.row_begin.data()[i + 1] = to + range.count();
+    }
+  }
+
+  MemorySet set_;
+};
+
+class MemoryDense final : public StoredDataset {
+ public:
+  MemoryDense(MemorySet set, Role role)
+      : StoredDataset(describe(set), role), set_(std::move(set)) {
+    take_weights(set_.weights);
+    check_finite(info_, set_.dense, "a value", [&](Index i) { return i / info_.width(); });
+  }
+
+  RowOffset row_entries() const override { return 0; }
+
+ private:
+  RowOffset entries_of(std::span<const Index>) const override { return 0; }
+
+  void fill(std::span<const Index> rows, HostBatch& batch) override {
+    const Index width = info_.width();
+    if (batch.dense.cols() != width || batch.dense.rows() < batch.examples)
+      batch.dense = Matrix<float>(batch.examples, width);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      std::copy_n(set_.dense.data() + rows[i] * width, width, batch.dense.view().row(Index(i)));
+  }
+
+  MemorySet set_;
+};
+
+// The arrays of a data set that nobody else keeps.
+struct OwnedRows {
+  std::vector<RowOffset> row_begin;
+  std::vector<Column> columns;
+  std::vector<float> values;
+};
+
+}  // namespace
+
+DatasetInfo describe(const MemorySet& set) {
+  const bool dense = !set.dense.empty();
+  const bool rows_fit = set.row_begin.size() >= 2 && std::ranges::is_sorted(set.row_begin) &&
+                        set.row_begin.front() == 0 &&
+                        set.row_begin.back() == RowOffset(set.columns.size()) &&
+                        (set.values.empty() || set.values.size() == set.columns.size());
+  const bool dense_fits = set.row_begin.empty() && set.columns.empty() && set.values.empty() &&
+                          set.width > 0 && Index(set.dense.size()) % set.width == 0;
+  if (dense && !dense_fits)
+    throw ShapeError(fmt::format("data set \"{}\": {} values do not fill rows of {}", set.name,
+                                 set.dense.size(), set.width));
+  if (!dense && (set.width < 1 || !rows_fit))
+    throw ShapeError(fmt::format(
+        "data set \"{}\": {} offsets, {} columns and {} values do not make rows of width {}",
+        set.name, set.row_begin.size(), set.columns.size(), set.values.size(), set.width));
+  DatasetInfo info;
+  info.name = set.name;
+  info.extent[0] = set.width;
+  info.sparse = !dense;
+  info.boolean = !dense && set.values.empty();
+  info.type = info.boolean ? ElementType::uint32 : ElementType::float32;
+  info.sparse_ignore_zero = set.ignore_absent;
+  info.weighted = !set.weights.empty();
+  info.examples = info.unique_examples =
+      dense ? Index(set.dense.size()) / set.width : Index(set.row_begin.size()) - 1;
+  info.entries = RowOffset(set.columns.size());
+  info.unit_labels = set.unit_labels;
+  if (info.weighted && Index(set.weights.size()) != info.examples)
+    throw ShapeError(fmt::format("data set \"{}\": {} weights for {} examples", set.name,
+                                 set.weights.size(), info.examples));
+  if (set.unit_labels.size() > set.width)
+    throw ShapeError(fmt::format("data set \"{}\": {} labels for {} units", set.name,
+                                 set.unit_labels.size(), set.width));
+  return info;
+}
+
+std::unique_ptr<Dataset> open_memory_set(const MemorySet& set, Role role,
+                                         std::shared_ptr<const UnitMatch> match) {
+  if (set.dense.empty()) return std::make_unique<MemorySparse>(set, role, match.get());
+  if (match) refuse_match(describe(set));
+  return std::make_unique<MemoryDense>(set, role);
+}
+
+std::unique_ptr<Dataset> make_sparse_dataset(std::string name, Index width,
+                                             std::vector<RowOffset> row_begin,
+                                             std::vector<Column> columns,
+                                             std::vector<float> values) {
+  const auto owned = std::make_shared<OwnedRows>(
+      OwnedRows{std::move(row_begin), std::move(columns), std::move(values)});
+  MemorySet set{.name = std::move(name), .width = width};
+  set.row_begin = owned->row_begin;
+  set.columns = owned->columns;
+  set.values = owned->values;
+  set.owner = owned;
+  describe(set);
+  SortScratch scratch;
+  for (std::size_t row = 0; row + 1 < owned->row_begin.size(); ++row) {
+    const RowOffset first = owned->row_begin[row];
+    sort_row(owned->columns.data() + first,
+             owned->values.empty() ? nullptr : owned->values.data() + first,
+             owned->row_begin[row + 1] - first, scratch);
+  }
+  return open_memory_set(set, Role::input);
+}
+
+std::unique_ptr<Dataset> make_dense_dataset(std::string name, Index width,
+                                            std::vector<float> values) {
+  const auto owned = std::make_shared<const std::vector<float>>(std::move(values));
+  MemorySet set{.name = std::move(name), .width = width};
+  set.dense = *owned;
+  set.owner = owned;
+  return open_memory_set(set, Role::input);
+}
+
+}  // namespace norn

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data sets of arrays that a program keeps: read in place, kept alive, checked like those of files.
+#include "norn/data/memory_set.h"
+
+#include "norn/data/hold_out.h"
+#include "tests/data/support.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include <gmock/gmock.h>
+
+namespace norn {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Arrays {
+  std::vector<RowOffset> row_begin = {0};
+  std::vector<Column> columns;
+  std::vector<float> values;
+};
+
+std::shared_ptr<Arrays> random_arrays(std::mt19937& random, Index rows, Column width) {
+  auto arrays = std::make_shared<Arrays>();
+  std::vector<Column> all(width);
+  std::iota(all.begin(), all.end(), Column(0));
+  for (Index row = 0; row < rows; ++row) {
+    std::vector<Column> drawn;
+    std::ranges::sample(all, std::back_inserter(drawn), std::ptrdiff_t(random() % 8), random);
+    for (const Column column : drawn) {
+      arrays->columns.push_back(column);
+      arrays->values.push_back(float(random() % 1000) / 64.0f);
+    }
+    arrays->row_begin.push_back(RowOffset(arrays->columns.size()));
+  }
+  return arrays;
+}
+
+MemorySet view_of(const std::shared_ptr<Arrays>& arrays, Index width) {
+  return {.name = "mine",
+          .width = width,
+          .row_begin = arrays->row_begin,
+          .columns = arrays->columns,
+          .values = arrays->values,
+          .owner = arrays};
+}
+
+std::vector<float> values_of(Dataset& set, const std::vector<Index>& examples) {
+  HostBatch batch;
+  set.gather(examples, batch);
+  const CsrView rows = batch.csr();
+  return {rows.value, rows.value + rows.entries()};
+}
+
+TEST(MemorySet, GivesWhatFilesOfTheSameRowsGive) {
+  const unsigned seed = fresh_seed();
+  std::mt19937 random(seed);
+  const Index rows = 1 + Index(random() % 200);
+  const auto arrays = random_arrays(random, rows, 37);
+  const auto copied =
+      make_sparse_dataset("mine", 37, arrays->row_begin, arrays->columns, arrays->values);
+  const auto viewed = open_memory_set(view_of(arrays, 37), Role::target);
+  EXPECT_EQ(dense_rows(*viewed, 7), dense_rows(*copied, 3)) << "seed " << seed;
+  EXPECT_EQ(viewed->row_entries(), RowOffset(arrays->columns.size()));
+  EXPECT_EQ(viewed->info().empty_rows, copied->info().empty_rows);
+}
+
+TEST(MemorySet, ReadsTheArraysWhereTheyStand) {
+  std::mt19937 random(1);
+  const auto arrays = random_arrays(random, 60, 20);
+  const auto set = open_memory_set(view_of(arrays, 20), Role::input);
+  HoldOutViews views =
+      hold_out({0.2, HoldOutBy::user, 3}, {{open_memory_set(view_of(arrays, 20), Role::input), true},
+                                           {open_memory_set(view_of(arrays, 20), Role::target), false}},
+               1);
+  std::ranges::fill(arrays->values, 123.0f);  // a copy would not see it
+  const std::vector<float> seen = values_of(*set, {5, 59, 0, 17});
+  EXPECT_TRUE(std::ranges::all_of(seen, [](float value) { return value == 123.0f; }));
+  std::vector<Index> held(std::size_t(views.training[0]->info().examples));
+  std::iota(held.begin(), held.end(), Index(0));
+  const std::vector<float> part = values_of(*views.training[0], held);
+  EXPECT_FALSE(part.empty());
+  EXPECT_TRUE(std::ranges::all_of(part, [](float value) { return value == 123.0f; }));
+
+  std::vector<float> dense = {1, 2, 3, 4, 5, 6};
+  const auto whole = open_memory_set({.name = "whole", .width = 3, .dense = dense}, Role::input);
+  dense[4] = -7.0f;
+  HostBatch batch;
+  whole->gather(std::vector<Index>{1}, batch);
+  EXPECT_EQ(batch.matrix()(0, 1), -7.0f);
+}
+
+TEST(MemorySet, KeepsTheOwnerAsLongAsItReads) {
+  std::mt19937 random(2);
+  auto arrays = random_arrays(random, 9, 20);
+  const std::weak_ptr<Arrays> watch = arrays;
+  auto set = open_memory_set(view_of(arrays, 20), Role::input);
+  arrays.reset();
+  EXPECT_FALSE(watch.expired());
+  EXPECT_EQ(set->info().examples, 9);
+  set.reset();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(MemorySet, EntersAModelOfAnotherOrder) {
+  LabelIndex theirs, ours;
+  for (const char* label : {"a", "b", "c", "d"}) theirs.add(label);
+  for (const char* label : {"d", "x", "b"}) ours.add(label);
+  const auto match = std::make_shared<const UnitMatch>(
+      match_units(LabelTable::of(theirs), LabelTable::of(ours)));
+  const std::vector<RowOffset> begin = {0, 3, 4};
+  const std::vector<Column> columns = {0, 1, 3, 2};
+  const std::vector<float> values = {1, 2, 3, 4};
+  const auto set = open_memory_set(
+      {.name = "mine", .width = 4, .row_begin = begin, .columns = columns, .values = values},
+      Role::input, match);
+  EXPECT_EQ(set->info().width(), 3);
+  EXPECT_EQ(set->info().left_out, 2);
+  EXPECT_EQ(set->info().empty_rows, 1);
+  HostBatch batch;
+  set->gather(std::vector<Index>{1, 0}, batch);
+  const CsrView rows = batch.csr();
+  EXPECT_THAT(std::vector<Column>(rows.column, rows.column + rows.entries()), ElementsAre(0, 2));
+  EXPECT_THAT(std::vector<float>(rows.value, rows.value + rows.entries()), ElementsAre(3, 2));
+}
+
+TEST(MemorySet, RefusesContentsThatNoFileMayHave) {
+  const std::vector<RowOffset> begin = {0, 2, 3};
+  const auto message = [&](std::vector<Column> columns, std::vector<float> values, Role role) {
+    return message_of([&] {
+      open_memory_set(
+          {.name = "mine", .width = 5, .row_begin = begin, .columns = columns, .values = values},
+          role);
+    });
+  };
+  EXPECT_EQ(message({0, 1, 5}, {}, Role::input),
+            "data set \"mine\": example 1: column 5 is out of range, expected 0 to 4; correct the "
+            "data");
+  EXPECT_EQ(message({3, 1, 4}, {}, Role::input),
+            "data set \"mine\": example 0: column 1 stands after 3, expected ascending columns; "
+            "correct the data");
+  EXPECT_EQ(message({2, 2, 4}, {}, Role::target),
+            "data set \"mine\": example 0: column 2 occurs twice, which a target may not; correct "
+            "the data");
+  EXPECT_EQ(message({2, 2, 4}, {}, Role::input), "");
+  EXPECT_EQ(message({0, 1, 4}, {1.0f, 2.0f, NAN}, Role::input),
+            "data set \"mine\": example 1: a value is nan, expected a finite number; correct the "
+            "data");
+}
+
+TEST(MemorySet, RefusesArraysThatDoNotFitEachOther) {
+  const std::vector<RowOffset> begin = {0, 2, 3};
+  const std::vector<Column> columns = {0, 1, 2};
+  const std::vector<float> two = {1.0f, 2.0f};
+  const auto message = [](const MemorySet& set) {
+    return message_of<ShapeError>([&] { describe(set); });
+  };
+  MemorySet set{.name = "mine", .width = 3, .row_begin = begin, .columns = columns, .values = two};
+  EXPECT_EQ(message(set),
+            "data set \"mine\": 3 offsets, 3 columns and 2 values do not make rows of width 3");
+  set.values = {};
+  set.weights = std::span(two).first(1);
+  EXPECT_EQ(message(set), "data set \"mine\": 1 weights for 2 examples");
+  set.weights = two;
+  EXPECT_EQ(describe(set).examples, 2);
+  set.unit_labels = LabelTable::numbers(4);
+  EXPECT_EQ(message(set), "data set \"mine\": 4 labels for 3 units");
+}
+
+}  // namespace
+}  // namespace norn
