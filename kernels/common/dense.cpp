@@ -30,8 +30,8 @@ bool fit_blocks(const DenseOperand& delta, const DenseOperand& w, Index block,
 
 }  // namespace
 
-void DenseKernels::multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
-                                       Existing existing, Index block) {
+void DenseProducts::multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
+                                        Existing existing, Index block) {
   require_fit(x.cols() == w.cols() && z.rows == x.rows() && z.cols == w.rows() && fits(x) &&
                   fits(w) && has_room(z) && block >= 0,
               "dense multiply_transposed", "x [B x N], w [M x N], z [B x M]", x.values, w.values,
@@ -39,8 +39,8 @@ void DenseKernels::multiply_transposed(DenseOperand x, DenseOperand w, MatrixVie
   do_multiply_transposed(x, w, z, existing, block);
 }
 
-void DenseKernels::affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
-                          MatrixView<float> z, Index block) {
+void DenseProducts::affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
+                           MatrixView<float> z, Index block) {
   require_fit(x.cols() == w.cols() && z.rows == x.rows() && z.cols == w.rows() &&
                   bias.size == z.cols && fits(x) && fits(w) && has_room(z) && block >= 0,
               "dense affine", "x [B x N], w [M x N], bias [M], z [B x M]", x.values, w.values, bias,
@@ -48,7 +48,7 @@ void DenseKernels::affine(DenseOperand x, DenseOperand w, VectorView<const float
   do_affine(x, w, bias, z, block);
 }
 
-void DenseKernels::multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) {
+void DenseProducts::multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) {
   require_fit(delta.cols() == w.rows() && dx.rows == delta.rows() && dx.cols == w.cols() &&
                   fits(delta) && fits(w) && has_room(dx),
               "dense multiply", "delta [B x M], w [M x N], dx [B x N]", delta.values, w.values, dx);

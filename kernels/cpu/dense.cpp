@@ -2,6 +2,7 @@
 // Dense products by BLAS, cut into canonical tiles that the lanes share.
 
 #include "kernels/common/shape_text.h"
+#include "kernels/cpu/dense_rows.h"
 #include "kernels/cpu/families.h"
 #include "norn/tensor/block_partition.h"
 
@@ -60,11 +61,14 @@ class Cuts {
 
 class CpuDense final : public DenseKernels {
  public:
-  explicit CpuDense(Executor& executor) : executor_(executor) {
+  explicit CpuDense(Executor& executor)
+      : executor_(executor),
+        rows_(make_cpu_dense_rows(executor, *row_product_instructions().front())) {
     // The lanes are the parallelism; BLAS threads below them would only contend.
     static std::once_flag once;
     std::call_once(once, [] { openblas_set_num_threads(1); });
   }
+  DenseProducts& by_row() override { return *rows_; }
 
  private:
   /// Calls product(tile, first row, first column) for every tile of the result, whose rows or
@@ -145,6 +149,7 @@ class CpuDense final : public DenseKernels {
   }
 
   Executor& executor_;
+  std::unique_ptr<DenseProducts> rows_;
 };
 
 }  // namespace

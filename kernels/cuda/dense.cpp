@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dense products by cuBLASLt. Tensor cores want rows of 16 bytes: edges that are none are products
-// of their own. Equal blocks are one call.
+// of their own. Equal blocks are one call. Where rows stand alone, nothing is chosen by how many
+// there are.
 #include "norn/kernels/dense.h"
 
 #include "kernels/cuda/dense_plan.h"
 #include "kernels/cuda/families.h"
+#include "kernels/cuda/row_scores.h"
 #include "kernels/cuda/turn.h"
 #include "norn/kernels/pointwise.h"
 
@@ -55,15 +57,28 @@ void for_runs(Index units, Index block, Index most, double multiplications_of_a_
 class CudaDense final : public DenseKernels {
  public:
   explicit CudaDense(const Stream& stream)
+      : CudaDense(stream, std::make_shared<DensePlans>(stream), false) {
+    rows_.reset(new CudaDense(stream, shared_plans_, true));
+  }
+  DenseProducts& by_row() override { return rows_ ? *rows_ : *this; }
+
+ private:
+  CudaDense(const Stream& stream, std::shared_ptr<DensePlans> plans, bool by_row)
       : stream_(stream),
         pointwise_(make_pointwise(stream)),
         first_(stream.memory),
         second_(stream.memory),
         first_turned_(stream.memory),
         second_turned_(stream.memory),
-        plans_(stream) {}
+        shared_plans_(std::move(plans)),
+        plans_(*shared_plans_),
+        by_row_(by_row) {}
 
- private:
+  // As many as choices are made for.
+  double rows_of(const MatrixView<float>& result) const {
+    return double(by_row_ ? kPlannedRows : result.rows);
+  }
+
   Side side_of(const DenseOperand& operand, bool transposed, Scratch<Bfloat16>& scratch) {
     if (!plans_.rounds()) {
       const MatrixView<const float>& m = operand.values;
@@ -108,9 +123,9 @@ class CudaDense final : public DenseKernels {
   static Extents extents(const DensePlans::Task& task) {
     return {task.result.cols, task.result.rows, task.b.transposed ? task.b.cols : task.b.rows};
   }
-  // Of a product of kMostBlocks blocks.
+  // Of a product as it is planned.
   static double multiplications(const DensePlans::Task& task) {
-    const Extents all = extents(task.of_blocks(kMostBlocks));
+    const Extents all = extents(task.planned());
     return double(all.columns) * double(all.rows) * double(all.depth);
   }
 
@@ -154,9 +169,17 @@ class CudaDense final : public DenseKernels {
   void multiply_transposed(DenseOperand x, DenseOperand w, const float* bias, MatrixView<float> z,
                            float keep, Index block) {
     const Side all = side_of(w, true, second_), source = side_of(x, false, first_);
-    for_runs(z.cols, block, z.cols, double(z.rows) * double(x.cols()), [&](const Run& run) {
-      product({units_of(all, false, run, block, run.units), source, z.columns(run.first, run.units),
-               1.0f, keep, bias ? bias + run.first : nullptr, run.along(Along::columns), block});
+    for_runs(z.cols, block, z.cols, rows_of(z) * double(x.cols()), [&](const Run& run) {
+      DensePlans::Task task{units_of(all, false, run, block, run.units),
+                            source,
+                            z.columns(run.first, run.units),
+                            1.0f,
+                            keep,
+                            bias ? bias + run.first : nullptr,
+                            run.along(Along::columns),
+                            block};
+      task.by_row = by_row_;
+      product(task);
     });
   }
 
@@ -169,6 +192,10 @@ class CudaDense final : public DenseKernels {
   void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias, MatrixView<float> z,
                  Index block) override {
     if (z.empty()) return;
+    if (by_row_ && x.rounded.data && w.rounded.data && fits_row_scores(x.rounded, w.rounded)) {
+      write_row_scores(stream_, x.rounded, w.rounded, bias, z);
+      return;
+    }
     if (x.cols() > 0 && alignment_of(bias.data, block > 0 ? block : 4) == 16) {
       multiply_transposed(x, w, bias.data, z, 0.0f, block);
       return;
@@ -190,13 +217,14 @@ class CudaDense final : public DenseKernels {
       return;
     }
     const Side all_w = side_of(w, false, second_), all_deltas = side_of(delta, false, first_);
-    const double each = double(dx[0].rows) * double(dx[0].cols);
+    const double each = rows_of(dx[0]) * double(dx[0].cols);
     const Index step = dx.size() > 1 ? dx[1].data - dx[0].data : round_up(dx[0].size(), 4);
     for_runs(w.rows(), block, kMostBlocks, each, [&](const Run& run) {
       const Index count = run.in_blocks ? block : run.units;
       DensePlans::Task task{units_of(all_w, false, run, block, count),
                             units_of(all_deltas, true, run, block, count),
                             dx[std::size_t(block > 0 ? run.first / block : 0)]};
+      task.by_row = by_row_;
       if (run.in_blocks) {
         task.along = Along::depth;
         task.block = block;
@@ -265,7 +293,10 @@ class CudaDense final : public DenseKernels {
   Scratch<Bfloat16> second_;
   Scratch<float> first_turned_;
   Scratch<float> second_turned_;
-  DensePlans plans_;
+  std::shared_ptr<DensePlans> shared_plans_;
+  DensePlans& plans_;
+  bool by_row_;
+  std::unique_ptr<CudaDense> rows_;  // by_row(), of the kernels that are not that themselves
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -118,6 +119,17 @@ DensePlans::Task DensePlans::Task::of_blocks(Index count) const {
   return made;
 }
 
+DensePlans::Task DensePlans::Task::of_rows(Index count) const {
+  Task made = *this;
+  made.b.cols = made.result.rows = count;
+  return made;
+}
+
+DensePlans::Task DensePlans::Task::planned() const {
+  const Task most = of_blocks(kMostBlocks);
+  return by_row ? most.of_rows(kPlannedRows) : most;
+}
+
 DensePlans::Task DensePlans::Task::alone(Index element_bytes) const {
   Task made = *this;
   for (Side* side : {&made.a, &made.b}) {
@@ -158,38 +170,42 @@ DensePlans::~DensePlans() {
   cublasLtDestroy(handle_);
 }
 
+DensePlans::Key DensePlans::key_of(const Task& task) {
+  const auto& [a, b, c, scale, keep, bias, along, block, blocks, step, by_row] = task;
+  return {a.rows,
+          a.cols,
+          a.stride,
+          a.step,
+          Index(a.alignment),
+          Index(a.transposed),
+          b.rows,
+          b.cols,
+          b.stride,
+          b.step,
+          Index(b.alignment),
+          Index(b.transposed),
+          c.rows,
+          c.cols,
+          c.stride,
+          Index(task.alignment()),
+          Index(keep != 0.0f),
+          Index(bias != nullptr),
+          Index(along),
+          block,
+          blocks,
+          step,
+          Index(by_row)};
+}
+
 void DensePlans::multiply(const Task& task) {
-  const auto& [a, b, c, scale, keep, bias, along, block, blocks, step] = task;
-  const Key key{a.rows,
-                a.cols,
-                a.stride,
-                a.step,
-                Index(a.alignment),
-                Index(a.transposed),
-                b.rows,
-                b.cols,
-                b.stride,
-                b.step,
-                Index(b.alignment),
-                Index(b.transposed),
-                c.rows,
-                c.cols,
-                c.stride,
-                Index(task.alignment()),
-                Index(keep != 0.0f),
-                Index(bias != nullptr),
-                Index(along),
-                block,
-                blocks,
-                step};
-  std::unique_ptr<Plan>& plan = plans_[key];
+  std::unique_ptr<Plan>& plan = plans_[key_of(task)];
   if (!plan) plan = make_plan(task);
-  if (bias != nullptr) plan->set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-  check_blas(
-      cublasLtMatmul(handle_, plan->operation, &scale, a.data, plan->layouts.a, b.data,
-                     plan->layouts.b, &keep, c.data, plan->layouts.c, c.data, plan->layouts.c,
-                     &plan->algorithm, workspace_.data(), std::size_t(kWorkspace), stream_.stream),
-      "cublasLtMatmul");
+  if (task.bias != nullptr) plan->set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, task.bias);
+  check_blas(cublasLtMatmul(handle_, plan->operation, &task.scale, task.a.data, plan->layouts.a,
+                            task.b.data, plan->layouts.b, &task.keep, task.result.data,
+                            plan->layouts.c, task.result.data, plan->layouts.c, &plan->algorithm,
+                            workspace_.data(), std::size_t(kWorkspace), stream_.stream),
+             "cublasLtMatmul");
 }
 
 std::unique_ptr<DensePlans::Plan> DensePlans::make_plan(const Task& task) {
@@ -209,23 +225,35 @@ std::unique_ptr<DensePlans::Plan> DensePlans::make_plan(const Task& task) {
   return plan;
 }
 
-// Whether an algorithm for kMostBlocks blocks does for fewer.
-bool DensePlans::takes_fewer(const Plan& plan, const Task& task,
-                             const cublasLtMatmulAlgo_t& algorithm) const {
-  if (task.along == Along::nothing) return true;
-  for (Index blocks = 1; blocks < kMostBlocks; ++blocks) {
-    Layouts layouts;
-    make_layouts(layouts, task.of_blocks(blocks).alone(element_bytes()), rounds());
-    cublasLtMatmulHeuristicResult_t result{};
-    if (cublasLtMatmulAlgoCheck(handle_, plan.operation, layouts.a, layouts.b, layouts.c, layouts.c,
-                                &algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
-        result.workspaceSize > std::size_t(kWorkspace))
-      return false;
-  }
+bool DensePlans::takes(const Plan& plan, const Task& task,
+                       const cublasLtMatmulAlgo_t& algorithm) const {
+  Layouts layouts;
+  make_layouts(layouts, task.alone(element_bytes()), rounds());
+  cublasLtMatmulHeuristicResult_t result{};
+  return cublasLtMatmulAlgoCheck(handle_, plan.operation, layouts.a, layouts.b, layouts.c,
+                                 layouts.c, &algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+         result.workspaceSize <= std::size_t(kWorkspace);
+}
+
+// Whether an algorithm for kMostBlocks blocks does for fewer, and one for kPlannedRows rows for
+// other numbers of them. Which numbers are tried must not follow from the task.
+bool DensePlans::takes_others(const Plan& plan, const Task& task,
+                              const cublasLtMatmulAlgo_t& algorithm) const {
+  constexpr Index kRows[] = {1, 2, 3, 4, 5, 8, 13, 16, 31, 64, 100, 128, 1000, 1024};
+  const Task planned = task.planned();
+  for (Index blocks = 1; task.along != Along::nothing && blocks < kMostBlocks; ++blocks)
+    if (!takes(plan, planned.of_blocks(blocks), algorithm)) return false;
+  for (Index i = 0; task.by_row && i < Index(std::size(kRows)); ++i)
+    if (!takes(plan, planned.of_rows(kRows[i]), algorithm)) return false;
   return true;
 }
 
 void DensePlans::choose_algorithm(Plan& plan, const Task& task) {
+  const Key planned = key_of(task.planned().alone(element_bytes()));
+  if (const auto known = of_rows_.find(planned); task.by_row && known != of_rows_.end()) {
+    plan.algorithm = known->second;
+    return;
+  }
   cublasLtMatmulPreference_t preference = nullptr;
   check_blas(cublasLtMatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
   const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>,
@@ -238,16 +266,17 @@ void DensePlans::choose_algorithm(Plan& plan, const Task& task) {
   const auto alignment = std::uint32_t(task.alignment());
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t(kWorkspace));
   // The library may leave open into how many parts it splits a sum: that would follow from how many
-  // blocks there are.
+  // blocks or rows there are.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-         std::uint32_t(task.along == Along::nothing ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
-                                                    : CUBLASLT_REDUCTION_SCHEME_NONE));
+         std::uint32_t(task.along == Along::nothing && !task.by_row
+                           ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                           : CUBLASLT_REDUCTION_SCHEME_NONE));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t(task.a.alignment));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t(task.b.alignment));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
   Layouts layouts;
-  make_layouts(layouts, task.of_blocks(kMostBlocks).alone(element_bytes()), rounds());
+  make_layouts(layouts, task.planned().alone(element_bytes()), rounds());
   constexpr int kWanted = 8;
   cublasLtMatmulHeuristicResult_t found[kWanted];
   int count = 0;
@@ -256,9 +285,10 @@ void DensePlans::choose_algorithm(Plan& plan, const Task& task) {
                                      layouts.c, preference, kWanted, found, &count);
   for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i) {
     if (found[i].state != CUBLAS_STATUS_SUCCESS || adds_in_place(found[i].algo) ||
-        !takes_fewer(plan, task, found[i].algo))
+        !takes_others(plan, task, found[i].algo))
       continue;
     plan.algorithm = found[i].algo;
+    if (task.by_row) of_rows_.emplace(planned, plan.algorithm);
     return;
   }
   throw DeviceError(

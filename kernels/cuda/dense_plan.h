@@ -50,6 +50,9 @@ enum class Along {
 /// Algorithms for blocks are chosen for so many: as many as the device wants.
 inline constexpr Index kMostBlocks = 4;
 
+/// Products whose rows stand alone get the algorithm for so many of them.
+inline constexpr Index kPlannedRows = 256;
+
 /// Every shape gets one algorithm, chosen by the library's own rules: where it splits a sum among
 /// thread blocks, the parts are added in a fixed order, so a product has the same bits in every
 /// run. The choice looks at shapes and alignments alone, and for blocks at kMostBlocks of them: not
@@ -75,9 +78,15 @@ class DensePlans {
     Index block = 0;   ///< units of a block
     Index blocks = 1;  ///< of Along::depth, up to kMostBlocks: a, b and result are the first one's
     Index step = 0;    ///< of Along::depth: elements from one block's result to the next one's
+    /// Whether rows of the result stand alone: what is chosen must not follow from how many there
+    /// are. b is not transposed then.
+    bool by_row = false;
 
     int alignment() const;  ///< of the result
     Task of_blocks(Index count) const;
+    Task of_rows(Index count) const;
+    /// As the choice of an algorithm sees it.
+    Task planned() const;
     /// With strides as if the matrices lay alone, of the same alignments.
     Task alone(Index element_bytes) const;
   };
@@ -87,16 +96,20 @@ class DensePlans {
 
  private:
   struct Plan;
-  using Key = std::array<Index, 22>;
+  using Key = std::array<Index, 23>;
   static constexpr Index kWorkspace = Index(64) << 20;
+  static Key key_of(const Task& task);
   std::unique_ptr<Plan> make_plan(const Task& task);
   void choose_algorithm(Plan& plan, const Task& task);
-  bool takes_fewer(const Plan& plan, const Task& task, const cublasLtMatmulAlgo_t& algorithm) const;
+  bool takes(const Plan& plan, const Task& task, const cublasLtMatmulAlgo_t& algorithm) const;
+  bool takes_others(const Plan& plan, const Task& task,
+                    const cublasLtMatmulAlgo_t& algorithm) const;
 
   Stream stream_;
   Buffer<std::byte> workspace_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, std::unique_ptr<Plan>> plans_;
+  std::map<Key, cublasLtMatmulAlgo_t> of_rows_;  // Task::by_row, by what they are planned for
 };
 
 }  // namespace norn::cuda

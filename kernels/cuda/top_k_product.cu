@@ -5,6 +5,7 @@
 // long as all before it, and the candidates are merged after each.
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/hopper_wide.cuh"
+#include "kernels/cuda/row_scores.h"
 #include "kernels/cuda/select_merge.h"
 #include "kernels/cuda/tensor_map.h"
 #include "kernels/cuda/top_k_product.h"
@@ -27,6 +28,10 @@ constexpr int kSharedBytes = 227 * 1024;
 constexpr int kSwizzleAlignment = 1024;
 constexpr Index kGrowth = 4;  ///< a chunk is (kGrowth - 1) times as long as all before it
 
+/// What becomes of the scores: candidates that beat a limit, candidates all of them, or they are
+/// written as they are.
+enum class Scores { compared, listed, written };
+
 /// One chunk's work.
 struct ChunkWork {
   CUtensorMap x;
@@ -40,6 +45,8 @@ struct ChunkWork {
   Index first;       ///< the chunk's first unit: row of w
   Index first_name;  ///< and its number in the lists
   Index units;
+  float* z;  ///< [examples x units] of what is written
+  Index z_stride;
   int room;
   int boxes;   ///< along k
   int stages;  ///< tiles of w in shared memory
@@ -190,6 +197,18 @@ __device__ void list_all(const ChunkWork& work, const ScorePart& part, Index fir
   }
 }
 
+/// Writes every score. Eight lanes write 32 bytes of a row.
+__device__ void write_all(const ChunkWork& work, const ScorePart& part, Index first_example,
+                          const float (&score)[128]) {
+#pragma unroll
+  for (int i = 0; i < 128; ++i) {
+    const Index example = first_example + part.example + i / 4 * 8 + i % 2;
+    const Index unit = part.unit + i % 4 / 2 * 8;
+    if (example < work.examples && unit < work.units)
+      work.z[example * work.z_stride + unit] = score[i];
+  }
+}
+
 /// One tile's products, by the warpgroup whose turn it is; they are under way on return. Unrolled:
 /// a product waits for the one before it when the compiler cannot see all of them at once.
 template <int kBoxes>
@@ -206,7 +225,7 @@ __device__ void multiply(const Operands& at, int stage, float (&score)[128]) {
   hopper::product_commit();
 }
 
-template <int kBoxes, bool kTakesAll>
+template <int kBoxes, Scores kScores>
 __device__ void consume(const ChunkWork& work, Shared& shared, const Operands& at, int consumer) {
   const TileShare share(work);
   const Index first_example = Index(blockIdx.x % work.groups) * kExamples;
@@ -232,8 +251,10 @@ __device__ void consume(const ChunkWork& work, Shared& shared, const Operands& a
     if (stage >= work.stages) stage -= work.stages, parity ^= 1;
 #pragma unroll
     for (int i = 0; i < 128; ++i) score[i] += bias[i % 4 / 2];
-    if constexpr (kTakesAll)
+    if constexpr (kScores == Scores::listed)
       list_all(work, part, first_example, score);
+    else if constexpr (kScores == Scores::written)
+      write_all(work, part, first_example, score);
     else
       compare(work, shared, part, first_example, score);
   }
@@ -248,9 +269,9 @@ __device__ float limit_of(const ChunkWork& work, Index example) {
   return std::numeric_limits<float>::infinity();
 }
 
-template <int kBoxes, bool kTakesAll>
+template <int kBoxes, Scores kScores>
 __global__ void __launch_bounds__(kBlockThreads, 1)
-    compare_chunk(const __grid_constant__ ChunkWork work) {
+    score_chunk(const __grid_constant__ ChunkWork work) {
   extern __shared__ char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const Operands at(work, memory + sizeof(Shared));
@@ -262,7 +283,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
     hopper::barrier_init(hopper::shared_address(&shared.x_full), 1);
     hopper::barrier_init_done();
   }
-  if constexpr (!kTakesAll)
+  if constexpr (kScores == Scores::compared)
     if (threadIdx.x < kExamples)
       shared.limit[threadIdx.x] =
           limit_of(work, Index(blockIdx.x % work.groups) * kExamples + threadIdx.x);
@@ -273,7 +294,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
     if (threadIdx.x == 2 * kConsumerThreads) produce(work, shared, at);
   } else {
     hopper::take_registers<232>();
-    consume<kBoxes, kTakesAll>(work, shared, at, warpgroup);
+    consume<kBoxes, kScores>(work, shared, at, warpgroup);
   }
 }
 
@@ -314,10 +335,31 @@ Index chunks_of(Index units, int room) {
   return count;
 }
 
-auto kernel_for(int boxes, bool takes_all) {
-  if (boxes == kMaxBoxes)
-    return takes_all ? compare_chunk<kMaxBoxes, true> : compare_chunk<kMaxBoxes, false>;
-  return takes_all ? compare_chunk<kMaxBoxes / 2, true> : compare_chunk<kMaxBoxes / 2, false>;
+template <Scores kScores>
+auto kernel_for(int boxes) {
+  return boxes == kMaxBoxes ? score_chunk<kMaxBoxes, kScores> : score_chunk<kMaxBoxes / 2, kScores>;
+}
+
+/// What all chunks have in common.
+ChunkWork work_on(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w) {
+  ChunkWork work{.x = map_boxes(x),
+                 .w = map_boxes(w),
+                 .examples = x.rows,
+                 .boxes = x.cols <= kMaxBoxes / 2 * kDepth ? kMaxBoxes / 2 : kMaxBoxes,
+                 .groups = int((x.rows + kExamples - 1) / kExamples)};
+  const int free_bytes = kSharedBytes - int(sizeof(Shared)) - kSwizzleAlignment;
+  work.stages = std::min(kMaxStages, free_bytes / (work.boxes * kBoxBytes) - 4);
+  return work;
+}
+
+template <Scores kScores>
+void launch(const Stream& stream, const ChunkWork& work) {
+  const auto kernel = kernel_for<kScores>(work.boxes);
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
+        "cudaFuncSetAttribute");
+  const unsigned blocks = unsigned(work.groups * std::max(1, stream.multiprocessors / work.groups));
+  kernel<<<blocks, kBlockThreads, kSharedBytes, stream.stream>>>(work);
+  check_launch("score_chunk");
 }
 
 /// Whether the current device runs code for compute capability 9.0a.
@@ -333,28 +375,36 @@ bool is_hopper() {
 
 }  // namespace
 
-bool TopKProduct::fits(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w, Index k) {
+bool fits_row_scores(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w) {
   return is_hopper() && can_map(x) && (w.empty() || (can_map(w) && x.cols == w.cols)) &&
-         x.cols <= kMaxBoxes * kDepth && k <= SearchSize::kLongest;
+         x.cols <= kMaxBoxes * kDepth;
+}
+
+void write_row_scores(const Stream& stream, MatrixView<const Bfloat16> x,
+                      MatrixView<const Bfloat16> w, VectorView<const float> bias,
+                      MatrixView<float> z) {
+  if (z.empty()) return;
+  ChunkWork work = work_on(x, w);
+  work.units = w.rows;
+  work.bias = bias.data;
+  work.z = z.data;
+  work.z_stride = z.stride;
+  launch<Scores::written>(stream, work);
+}
+
+bool TopKProduct::fits(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w, Index k) {
+  return fits_row_scores(x, w) && k <= SearchSize::kLongest;
 }
 
 void TopKProduct::find(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w,
                        VectorView<const float> bias, Index first_unit, const Candidates& candidates,
                        TopK& best, std::int64_t* gave_up) {
   const int room = int(SearchSize::room(best.k));
-  ChunkWork work{.x = map_boxes(x),
-                 .w = map_boxes(w),
-                 .best = {best.score.view(), best.unit.view(), best.count.data()},
-                 .candidates = candidates_.reserve(x.rows * room),
-                 .gave_up = gave_up,
-                 .examples = x.rows,
-                 .room = room,
-                 .boxes = x.cols <= kMaxBoxes / 2 * kDepth ? kMaxBoxes / 2 : kMaxBoxes,
-                 .groups = int((x.rows + kExamples - 1) / kExamples)};
-  const int free_bytes = kSharedBytes - int(sizeof(Shared)) - kSwizzleAlignment;
-  work.stages = std::min(kMaxStages, free_bytes / (work.boxes * kBoxBytes) - 4);
-  const unsigned blocks =
-      unsigned(work.groups * std::max(1, stream_.multiprocessors / work.groups));
+  ChunkWork work = work_on(x, w);
+  work.best = {best.score.view(), best.unit.view(), best.count.data()};
+  work.candidates = candidates_.reserve(x.rows * room);
+  work.gave_up = gave_up;
+  work.room = room;
   const Index counts = x.rows * chunks_of(w.rows, room);
   work.counts = counts_.reserve(counts);
   check(cudaMemsetAsync(work.counts, 0, std::size_t(counts) * sizeof(int), stream_.stream),
@@ -364,11 +414,10 @@ void TopKProduct::find(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> 
     work.first_name = first_unit + first;
     work.units = chunk_after(first, w.rows, room);
     work.bias = bias.empty() ? nullptr : bias.data + first;
-    const auto kernel = kernel_for(work.boxes, first == 0);
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
-          "cudaFuncSetAttribute");
-    kernel<<<blocks, kBlockThreads, kSharedBytes, stream_.stream>>>(work);
-    check_launch("compare_chunk");
+    if (first == 0)
+      launch<Scores::listed>(stream_, work);
+    else
+      launch<Scores::compared>(stream_, work);
     const ListOfKeys keys{work.candidates, first == 0 ? nullptr : work.counts, int(work.units),
                           room, candidates};
     merge_small<<<unsigned(x.rows), kMergeThreads, 0, stream_.stream>>>(keys, work.best);

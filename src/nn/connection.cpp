@@ -131,13 +131,13 @@ void Connection::forward(const Compute& compute, const LayerOutput& x, Range uni
     return;
   }
   if (rows_are_destinations()) {
-    compute.kernels.dense->multiply_transposed(x.dense, w, z, Existing::add, block);
+    compute.forward_products().multiply_transposed(x.dense, w, z, Existing::add, block);
     return;
   }
   Matrix<float> product(z.rows, z.cols, compute.memory);
   for_blocks(z.cols, block, [&](Index first, Index count) {
-    compute.kernels.dense->multiply(x.dense, w.columns(first, count),
-                                    product.view().columns(first, count));
+    compute.forward_products().multiply(x.dense, w.columns(first, count),
+                                        product.view().columns(first, count));
   });
   compute.kernels.pointwise->add(product.view(), z);
 }
@@ -148,7 +148,7 @@ void Connection::forward_from_bias(const Compute& compute, const LayerOutput& x,
   if (x.is_sparse)
     compute.kernels.sparse->affine(x.sparse, operand(units).values, bias, z);
   else
-    compute.kernels.dense->affine(x.dense, operand(units), bias, z, block);
+    compute.forward_products().affine(x.dense, operand(units), bias, z, block);
 }
 
 void Connection::input_delta(const Compute& compute, const DenseOperand& delta, Range units,
@@ -208,7 +208,7 @@ void Connection::gradient(const Compute& compute, float scale, const LayerOutput
 
 void Connection::forward_part(const Compute& compute, const DenseOperand& x, Range units,
                               MatrixView<float> z) const {
-  compute.kernels.dense->multiply(x, operand(units), z);
+  compute.forward_products().multiply(x, operand(units), z);
 }
 
 void Connection::source_delta(const Compute& compute, const DenseOperand& delta, Range units,

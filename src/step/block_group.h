@@ -27,6 +27,14 @@ constexpr Index round_up_to_eight(Index cols) {
   return (cols + 7) / 8 * 8;
 }
 
+/// Columns of the pre-activations of a SoftMax layer that stay between its passes, of `blocks`
+/// blocks with `units` units. In predictions rows lie as they do in a lane's scratch memory: which
+/// of the two takes them follows from the batch, and products may go by how rows lie.
+inline Index kept_columns(const BlockPartition& partition, Index blocks, Index units,
+                          bool training) {
+  return training ? units : blocks * round_up_to_eight(partition.block_width());
+}
+
 /// blocks_at_once() for a pass that leaves two numbers of every tile and row: SoftMax's first.
 inline Index blocks_of_statistics(const BlockPartition& partition, Index batch) {
   constexpr Index kMostNumbers = Index(1) << 22;  // pairs of floats: 32 MiB

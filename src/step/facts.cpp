@@ -24,11 +24,12 @@ StepFacts::StepFacts(const Graph& graph, StepSettings settings)
   settings_.sparse_input.resize(count, false);
   settings_.entries.resize(count, 0.0);
   find_participants();
-  sharding_ = choose_sharding(graph, takes_part_, settings_.batch, device().block_rule);
+  const Index examples = block_examples(settings_.purpose, settings_.batch);
+  sharding_ = choose_sharding(graph, takes_part_, examples, device().block_rule);
   partitions_ = Numbered<BlockPartition>(count);
   shares_ = Numbered<std::vector<Range>>(count);
   for (int layer : order_) {
-    partitions_[layer] = partition_of(this->layer(layer), settings_.batch, device().block_rule);
+    partitions_[layer] = partition_of(this->layer(layer), examples, device().block_rule);
     for (int r = 0; r < ranks(); ++r)
       shares_[layer].push_back(partitions_[layer].units_of(r, ranks()));
   }

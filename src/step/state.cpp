@@ -147,6 +147,7 @@ void State::build_lanes() {
 
 void State::load(bool with_targets) {
   const BoundBatch& batch = *now.batch;
+  compute().predicts = now.pass == Pass::prediction;
   for (char& loaded : loaded_) loaded = 0;
   for (int layer : facts.order()) {
     require(!inputs[layer] || inputs[layer]->is_ready(),

@@ -54,16 +54,15 @@ struct DenseOperand {
 /// What becomes of the values that a result held before.
 enum class Existing { overwrite, add };
 
-/// Sums run in an order that the shapes alone fix, so a block's product has the same bits wherever
-/// it is computed. On the CPU, runs of whole tiles (256 rows x 512 columns of the result) have the
-/// bits that they have in the product of the whole.
+/// Products on the way from sources to destinations. Sums run in an order that the shapes alone
+/// fix, so a block's product has the same bits wherever it is computed.
 ///
 /// A call may take several blocks of units: `block` says how many units each has, the last one
 /// perhaps fewer. Then the bits of a block depend on `block` and on its own shape, not on which
 /// other blocks are in the call. 0: all units are one product, whose bits may be others.
-class DenseKernels {
+class DenseProducts {
  public:
-  virtual ~DenseKernels() = default;
+  virtual ~DenseProducts() = default;
 
   /// z = x * w^T (or z += x * w^T).
   ///   x [B x N] activations of the source,  w [M x N] weights of a block of units,  z [B x M]
@@ -77,6 +76,26 @@ class DenseKernels {
   /// dx = delta * w: one block's part of the source's delta.
   ///   delta [B x M],  w [M x N],  dx [B x N] overwritten
   void multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx);
+
+ private:
+  virtual void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
+                                      Existing existing, Index block) = 0;
+  virtual void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
+                         MatrixView<float> z, Index block) = 0;
+  virtual void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) = 0;
+};
+
+/// All products. On the CPU, runs of whole tiles (256 rows x 512 columns of the result) have the
+/// bits that they have in the product of the whole.
+class DenseKernels : public DenseProducts {
+ public:
+  /// The products whose rows stand alone, for predictions: the bits of a row of the result follow
+  /// from that row of the first operand, from the second one and from how wide the result is, but
+  /// not from other rows, how many there are or where the row stands. On the CPU they do not even
+  /// follow from other columns: every element is one chain of fused multiply-adds in the order of
+  /// the depth, on any processor. Valid as long as these kernels.
+  virtual DenseProducts& by_row() = 0;
+
   /// dx[i] = delta * w over the units of block i alone: its part of the source's delta. The parts
   /// have one stride and are equally far apart, by a multiple of it.
   ///   delta [B x M],  w [M x N],  dx [blocks] of [B x N] overwritten
@@ -93,11 +112,6 @@ class DenseKernels {
   void turn(MatrixView<const float> x, MatrixView<float> turned);
 
  private:
-  virtual void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
-                                      Existing existing, Index block) = 0;
-  virtual void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
-                         MatrixView<float> z, Index block) = 0;
-  virtual void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) = 0;
   virtual void do_multiply_each(DenseOperand delta, DenseOperand w, Index block,
                                 std::span<const MatrixView<float>> dx) = 0;
   virtual void do_gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,

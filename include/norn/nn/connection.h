@@ -18,6 +18,12 @@ struct Compute {
   Executor& executor;
   Kernels& kernels;
   Memory& memory;
+  /// Whether what runs is a prediction, whose examples must not depend on each other.
+  bool predicts = false;
+  /// The products from sources to destinations.
+  DenseProducts& forward_products() const {
+    return predicts ? kernels.dense->by_row() : *kernels.dense;
+  }
 };
 
 /// What a device decides of a network's arrays and of who computes what.

@@ -30,7 +30,14 @@ bool keeps_outputs_before_dropout(const LayerDescriptor& layer,
 /// Whether it keeps its pre-activations: where the slope is written in them.
 bool keeps_pre_activations(const LayerDescriptor& layer);
 
-/// The blocks of a layer with units.
+/// The examples for which the blocks of a network are cut: as many as a step has in training, and
+/// always as many for predictions, so that the numbers that they give do not depend on the batch.
+constexpr Index block_examples(Pass purpose, Index batch) {
+  constexpr Index kOfPredictions = 1024;
+  return purpose == Pass::prediction ? kOfPredictions : batch;
+}
+
+/// The blocks of a layer with units; `batch` as block_examples() says.
 BlockPartition partition_of(const LayerDescriptor& layer, Index batch, const BlockRule& rule);
 /// Columns of a hidden layer's deltas as they are stored: rows begin at 16 bytes for products,
 /// whichever units are this rank's.

@@ -38,8 +38,12 @@ MatrixView<float> block_z(State& state, int layer, Range units, int lane) {
     return {state.scratch[std::size_t(lane)].z.view().data, examples, units.count(),
             round_up_to_eight(units.count())};
   const Index first = units.begin - state.facts.mine(layer).begin;
-  return {output.kept_z.data() + first * state.facts.batch(), examples, units.count(),
-          units.count()};
+  if (state.facts.training())
+    return {output.kept_z.data() + first * state.facts.batch(), examples, units.count(),
+            units.count()};
+  const Index width = state.facts.partition(layer).block_width();
+  return {output.kept_z.data() + first / width * round_up_to_eight(width) * state.facts.batch(),
+          examples, units.count(), round_up_to_eight(units.count())};
 }
 
 DenseOperand block_delta(State& state, int layer, const TargetView& target, Range units,

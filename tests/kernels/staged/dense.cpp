@@ -9,13 +9,18 @@ namespace {
 using staged::StagedMatrix;
 using staged::TestDevice;
 
-class StagedDense final : public DenseKernels {
+/// The products of both doors.
+template <typename Door>
+class StagedProducts : public Door {
+ public:
+  explicit StagedProducts(DenseProducts& products) : products_(products) {}
+
  private:
   void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
                               Existing existing, Index block) override {
     StagedMatrix a(x.values), b(w.values);
     StagedMatrix c(z);
-    kernels_->multiply_transposed(a.view(), b.view(), c.view(), existing, block);
+    products_.multiply_transposed(a.view(), b.view(), c.view(), existing, block);
     TestDevice::get().finish();
     c.back();
   }
@@ -24,17 +29,32 @@ class StagedDense final : public DenseKernels {
     StagedMatrix a(x.values), b(w.values);
     staged::StagedVector v(bias);
     StagedMatrix c(z);
-    kernels_->affine(a.view(), b.view(), v.view(), c.view(), block);
+    products_.affine(a.view(), b.view(), v.view(), c.view(), block);
     TestDevice::get().finish();
     c.back();
   }
   void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) override {
     StagedMatrix a(delta.values), b(w.values);
     StagedMatrix c(dx);
-    kernels_->multiply(a.view(), b.view(), c.view());
+    products_.multiply(a.view(), b.view(), c.view());
     TestDevice::get().finish();
     c.back();
   }
+  DenseProducts& products_;
+};
+
+class StagedRows final : public StagedProducts<DenseProducts> {
+ public:
+  using StagedProducts::StagedProducts;
+};
+
+class StagedDense final : public StagedProducts<DenseKernels> {
+ public:
+  explicit StagedDense(std::unique_ptr<DenseKernels> kernels)
+      : StagedProducts(*kernels), kernels_(std::move(kernels)), rows_(kernels_->by_row()) {}
+  DenseProducts& by_row() override { return rows_; }
+
+ private:
   // Parts that lie one after the other are one matrix to be copied.
   void do_multiply_each(DenseOperand delta, DenseOperand w, Index block,
                         std::span<const MatrixView<float>> dx) override {
@@ -67,13 +87,14 @@ class StagedDense final : public DenseKernels {
     TestDevice::get().finish();
     b.back();
   }
-  std::unique_ptr<DenseKernels> kernels_ = cuda::make_dense(*TestDevice::get().stream);
+  std::unique_ptr<DenseKernels> kernels_;
+  StagedRows rows_;
 };
 
 }  // namespace
 
 std::unique_ptr<DenseKernels> samples::make_dense(Executor&) {
-  return std::make_unique<StagedDense>();
+  return std::make_unique<StagedDense>(cuda::make_dense(*TestDevice::get().stream));
 }
 
 bool samples::sums_like_the_cpu() {
