@@ -70,7 +70,7 @@ if [ -n "$nvcc" ]; then
   heading "build: preset cuda, with $nvcc"
   # Host code is built and tested in the preset cpu; without a GPU only what nvcc compiles is built here.
   configure cuda -DCMAKE_CUDA_COMPILER="$nvcc"
-  cmake --build --preset cuda -j "$jobs" --target cuda_test fused_cuda_test kernels_cuda_test repeats_cuda_test
+  cmake --build --preset cuda -j "$jobs" --target cuda_test rows_cuda_test fused_cuda_test kernels_cuda_test repeats_cuda_test
   if nvidia-smi -L > /dev/null 2>&1; then
     heading "test: preset cuda"
     cmake --build --preset cuda -j "$jobs"

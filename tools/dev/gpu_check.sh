@@ -13,7 +13,7 @@ Exit code 1 when anything failed, was skipped, missing or ran out of time; 2 for
 
   PROGRAM           a path, or a name in build/cuda/bin or PATH; NAME:PRECISION runs it plainly in that precision alone
                     [kernels_cuda_test cuda_test engine_cuda_test engine_cuda_test:tf32 engine_cuda_test:bf16
-                    fused_cuda_test repeats_cuda_test]
+                    rows_cuda_test rows_cuda_test:tf32 rows_cuda_test:bf16 fused_cuda_test repeats_cuda_test]
   --tools T,T,...   plain, memcheck, racecheck, initcheck, synccheck [plain,memcheck,racecheck,initcheck]
   --filter PATTERN  Google Test filter of the sanitizers' runs, which take 10 to 100 times as long [all tests]
   --shard I/N       the sanitizers run the I-th of N parts of the tests, I from 0
@@ -45,7 +45,7 @@ while [ "$#" -gt 0 ]; do
   shift
 done
 [ "${#programs[@]}" -gt 0 ] || programs=(kernels_cuda_test cuda_test engine_cuda_test engine_cuda_test:tf32 \
-  engine_cuda_test:bf16 fused_cuda_test repeats_cuda_test)
+  engine_cuda_test:bf16 rows_cuda_test rows_cuda_test:tf32 rows_cuda_test:bf16 fused_cuda_test repeats_cuda_test)
 [[ "$limit" =~ ^[1-9][0-9]*$ ]] || fail "--limit must be a number of seconds, not '$limit'"
 if [ -n "$shard" ]; then
   if ! [[ "$shard" =~ ^(0|[1-9][0-9]*)/([1-9][0-9]*)$ ]] || [ "${shard%/*}" -ge "${shard#*/}" ]; then
