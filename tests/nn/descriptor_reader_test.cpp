@@ -93,7 +93,7 @@ TEST(DescriptorReader, MarginsFillWhicheverMarginalLossIsChosen) {
                                                ", \"ErrorFunction\": \"" + loss + "\"");
       EXPECT_EQ(name_of(d.loss), loss);
       EXPECT_THAT(std::visit([](const auto& l) { return test::parameters_of(l); }, d.loss),
-                  ElementsAre(1.0f, 0.0f, 30.0f, 2.0f));
+                  ElementsAre(30.0f, 2.0f, 1.0f, 0.0f));
     }
 }
 
