@@ -3,6 +3,8 @@
 
 #include "norn/base/text.h"
 
+#include "src/base/utf8.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -110,6 +112,16 @@ std::optional<std::string> nearest_word(std::string_view word,
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
   const std::optional<std::string> nearest = nearest_word(word, candidates);
   return nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : std::string();
+}
+
+std::string valid_utf8(std::string_view text) {
+  std::string valid;
+  while (!text.empty()) {
+    const std::size_t size = first_letter(text).first;
+    valid += size > 0 ? text.substr(0, size) : std::string_view("\xef\xbf\xbd");
+    text.remove_prefix(std::max<std::size_t>(size, 1));
+  }
+  return valid;
 }
 
 std::string printable(std::string_view text) {

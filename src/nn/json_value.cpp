@@ -4,10 +4,13 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text_file.h"
+#include "src/base/utf8.h"
 #include "src/nn/json_text.h"
 
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <json/writer.h>
@@ -24,7 +27,7 @@ std::string quoted(const std::string& text) {
   Json::StreamWriterBuilder builder;
   builder["indentation"] = "";
   builder["emitUTF8"] = false;
-  return Json::writeString(builder, text);
+  return Json::writeString(builder, valid_utf8(text));
 }
 
 JsonValue converted(const Json::Value& value) {
@@ -40,16 +43,19 @@ JsonValue converted(const Json::Value& value) {
     case Json::realValue:
       return value.asDouble();
     case Json::stringValue:
-      return value.asString();
+      return valid_utf8(value.asString());
     case Json::arrayValue: {
       JsonValue array = JsonValue::array();
       for (const Json::Value& entry : value) array.push(converted(entry));
       return array;
     }
     case Json::objectValue: {
-      JsonValue object = JsonValue::object();
+      // By the names that are written, so that what is written is read again in the same order.
+      std::map<std::string, JsonValue> members;
       for (const std::string& name : value.getMemberNames())
-        object.set(name, converted(value[name]));
+        members[valid_utf8(name)] = converted(value[name]);
+      JsonValue object = JsonValue::object();
+      for (auto& [name, member] : members) object.set(name, std::move(member));
       return object;
     }
   }

@@ -73,6 +73,19 @@ TEST(JsonValue, EscapesWhateverATextHolds) {
   for (const char c : JsonValue("not \xff utf-8 \xc3").line()) EXPECT_TRUE(c >= ' ' && c < 127);
 }
 
+TEST(JsonValue, WhatIsNotUtf8IsReadAsItIsWritten) {
+  const std::string no_letter = "\xef\xbf\xbd";
+  for (const char* text :
+       {"{\"\xf3\x8f\xbf\xbf\": 1, \"and\": 2, \"\xff\": \"\xc3\"}", "{\"\xfe\": 1, \"\xff\": 2}",
+        "[\"\xf7\xbf\xbf\xbf\", \"\xed\xa0\x80\", \"\xc0\xaf\", \"\\udc00\"]"}) {
+    const std::string line = parse_json(text, "text").line();
+    EXPECT_EQ(parse_json(line, "line").line(), line);
+  }
+  const JsonValue value = parse_json("{\"\xfe\": 1, \"a\": \"b\xff\"}", "text");
+  EXPECT_EQ(value[no_letter].integer_or(0), 1);
+  EXPECT_EQ(value["a"].text_or(""), "b" + no_letter);
+}
+
 TEST(JsonValue, TakesOverTextThatIsJsonAlready) {
   JsonValue value = JsonValue::object();
   value.set("network", JsonValue::verbatim("{\n  \"b\": 1,\n  \"a\": [2]\n}\n"));
