@@ -147,8 +147,8 @@ class Bytes(Repeat):
         self.record("-e", "4")
         self.repeat()
         self.same("model.nc", "again.nc")
-        self.refuse_wholly(2, "--repeat makes the run again as it was, and an option of this command line changes its training; "
-                           "leave one of them out", "--rate-schedule", "step", "--force")
+        self.refuse_wholly(2, "--rate-schedule cannot be given with --repeat, which makes the run again as it was; leave one of them "
+                           "out", "--rate-schedule", "step", "--force")
         self.train("-e", "6", "--resume", "--run-dir", "run")
         self.assertEqual(self.run_json()["origin"]["from"], "checkpoint")
 

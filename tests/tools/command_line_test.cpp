@@ -3,10 +3,12 @@
 #include "tools/common/command_line.h"
 
 #include "norn/base/error.h"
+#include "norn/nn/descriptor_json.h"
 #include "tools/evaluation/evaluation_run.h"
 #include "tools/prediction/predictor_options.h"
 #include "tools/training/trainer_options.h"
 
+#include <algorithm>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -157,6 +159,48 @@ TEST(CommandLine, TellsOfNoConsequencesOfWhatIsWrong) {
             "--count 1 is out of range: it must be at least 100\n"
             "--seed needs --loud; give that too\n"
             "--mode 1.5 is out of range: it must be another");
+}
+
+TEST(CommandLine, RefusesWhateverDoesNotSayThatARunMayBeMadeAgainWithIt) {
+  Sample s;
+  std::string record, place;
+  bool quiet = false;
+  s.line.option("--repeat", "", "FILE", record, "again").makes_again = true;
+  s.line.option("--place", "", "NAME", place, "where").may_differ = true;
+  s.line.section("Running", true);
+  s.line.toggle("--quiet", "", quiet, "no noise");
+  parse(s.line, {"--repeat", "run.json", "--place", "x", "--quiet"});
+  EXPECT_EQ(
+      error_of(s.line, {"--repeat", "run.json", "-c", "3", "--quiet", "--loud"}),
+      "--count cannot be given with --repeat, which makes the run again as it was; leave one of "
+      "them out\n"
+      "--loud cannot be given with --repeat, which makes the run again as it was; leave one of "
+      "them out");
+}
+
+// Whatever reaches the descriptor changes the run: with each of them --repeat is refused.
+TEST(TrainerOptions, ThatChangeADescriptorMakeNoRunAgain) {
+  Console console("test", 0, LogLevel::warning);
+  TrainerOptions plain;
+  const CommandLine line = trainer_command_line(plain);
+  int changing = 0;
+  for (const Option& option : line.options()) {
+    TrainerOptions options;
+    const CommandLine own = trainer_command_line(options);
+    const auto same = std::find_if(own.options().begin(), own.options().end(),
+                                   [&](const Option& other) { return other.name == option.name; });
+    std::string value = "1";
+    if (!option.words.empty()) value = option.words.back();
+    if (option.name == "--early-stop" || option.name == "--keep-best") value = "loss";
+    if (option.name == "--cdl") continue;  // reads a file
+    same->set(value);
+    NetworkDescriptor changed, before;
+    options.apply_to(changed.training, console);
+    const bool changes = to_json(changed) != to_json(before);
+    changing += changes;
+    EXPECT_TRUE(!changes || !option.may_differ) << option.name;
+  }
+  EXPECT_GT(changing, 12);
 }
 
 TEST(CommandLine, NamesAllRequiredOptionsThatAreMissing) {

@@ -251,7 +251,9 @@ TEST_F(ScoreFiltersTest, HoldNoUnitsThatAreNoCandidates) {
     batch.seen.end_row();
     const ScoreFilter filter = filters.of(batch);
     const bool scales = mode == FilterMode::scale;
-    if (scales) EXPECT_THAT(row_of(filter.factors, 0), ElementsAre(1u));
+    if (scales) {
+      EXPECT_THAT(row_of(filter.factors, 0), ElementsAre(1u));
+    }
     EXPECT_EQ(row_of(filter.excluded, 0),
               scales ? std::vector<Column>({0}) : std::vector<Column>({0, 1}));
   }

@@ -72,6 +72,7 @@ CommandLine::CommandLine(std::string program, std::string summary, std::string u
 
 Option& CommandLine::add(Option option) {
   option.section = section_;
+  option.may_differ = may_differ_;
   options_.push_back(std::move(option));
   return options_.back();
 }
@@ -172,6 +173,20 @@ void CommandLine::set_values(const Values& values, OptionFaults& faults) const {
     faults.attempt(option.name, [&] {
       for (const std::string& value : values[i]) option.set(value);
     });
+  }
+}
+
+// An option that says nothing of runs that are made again is one that would change them.
+void CommandLine::refuse_changes(const Values& values, OptionFaults& faults) const {
+  for (std::size_t again = 0; again < options_.size(); ++again) {
+    if (!options_[again].makes_again || values[again].empty()) continue;
+    for (std::size_t i = 0; i < options_.size(); ++i) {
+      const Option& option = options_[i];
+      if (i == again || option.may_differ || values[i].empty()) continue;
+      faults.fail(fmt::format(
+          "{} cannot be given with {}, which makes the run again as it was; leave one of them out",
+          option.name, options_[again].name));
+    }
   }
 }
 
@@ -289,6 +304,7 @@ CommandLine::Outcome CommandLine::parse(int argc, const char* const* argv) const
   if (answer(values)) return Outcome::answered;
   reject_unknown(rest, faults);
   set_values(values, faults);
+  refuse_changes(values, faults);
   find_missing(values, faults);
   check_values(faults);
   faults.throw_any();

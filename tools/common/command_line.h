@@ -28,7 +28,9 @@ struct Option {
   std::string bare_value;          ///< not empty: `--name` alone means `--name=bare_value`
   std::vector<std::string> words;  ///< what a choice is between
   bool stands_alone = false;       ///< where it is given, nothing else is required
-  std::string spares;              ///< an option that need not be given then, though it is required
+  bool makes_again = false;        ///< where it is given, a run is made again as it was
+  bool may_differ = false;  ///< beside such an option it may be given: no result depends on it
+  std::string spares;       ///< an option that need not be given then, though it is required
   std::function<void(const std::string& value)> set;
 };
 
@@ -43,8 +45,11 @@ class CommandLine {
  public:
   CommandLine(std::string program, std::string summary, std::string usage);
 
-  /// Options added from here on stand under this heading.
-  void section(const std::string& title) { section_ = title; }
+  /// Options added from here on stand under this heading. `may_differ`: as Option's.
+  void section(const std::string& title, bool may_differ = false) {
+    section_ = title;
+    may_differ_ = may_differ;
+  }
   /// Adds an option whose value goes to `target`; the value that stands there is shown as the
   /// default. T: std::string, std::filesystem::path, int, Index, std::uint64_t, float, double, and
   /// std::optional or std::vector of them (a vector makes the option repeatable).
@@ -97,6 +102,7 @@ class CommandLine {
                                       OptionFaults& faults) const;
   bool answer(const Values& values) const;
   void set_values(const Values& values, OptionFaults& faults) const;
+  void refuse_changes(const Values& values, OptionFaults& faults) const;
   void find_missing(const Values& values, OptionFaults& faults) const;
   void check_values(OptionFaults& faults) const;
   std::string unknown_word(const std::string& word) const;
@@ -106,6 +112,7 @@ class CommandLine {
   std::string summary_;
   std::string usage_;
   std::string section_ = "Options";
+  bool may_differ_ = false;
   std::vector<Option> options_;
   std::vector<Option> common_;
   std::vector<Example> examples_;

@@ -15,7 +15,7 @@ namespace norn::tools {
 
 void RunOptions::add_to(CommandLine& line) {
   line.uses(library_versions);
-  line.section("Running");
+  line.section("Running", true);
   const auto noted = [](Option& option, bool& given) {
     option.set = [set = option.set, &given](const std::string& value) {
       given = true;

@@ -75,12 +75,6 @@ TrainingStart start_repeated(const RunRecord& recorded, const TrainerOptions& op
   start.network =
       parse_network_json(recorded.network, file.string() + ": network",
                          [&console](const std::string& note) { console.warning(note); });
-  NetworkDescriptor changed = start.network;
-  options.apply_to(changed.training, console);
-  if (to_json(changed) != to_json(start.network))
-    throw UsageError(
-        "--repeat makes the run again as it was, and an option of this command line changes its "
-        "training; leave one of them out");
   const OriginRecord& origin = recorded.origin;
   if (!origin.has_file_of_weights()) return start;
   rank_0_alone(communicator, [&] { require_origin(origin, file); });

@@ -26,21 +26,25 @@ void require_below(float limit, const char* option, const std::optional<float>& 
 }
 
 void add_data_options(TrainerOptions& options, CommandLine& line) {
-  line.section("Network, data and model");
+  line.section("Network, data and model", true);
   // First of all, so that the others are set after it and win.
   Option& cdl = line.option("--cdl", "", "FILE", options.cdl,
                             "do what a command file of DSSTNE says (docs/dsstne_compatibility.md); "
                             "the options beside it win over the file");
   cdl.stands_alone = true;
+  cdl.may_differ = false;
   cdl.set = [&options](const std::string& file) { read_commands(file, options); };
-  line.option("--config", "-c", "FILE", options.config,
-              "network descriptor (JSON), or a model (.nc) to go on from with its weights")
-      .required = true;
+  Option& config =
+      line.option("--config", "-c", "FILE", options.config,
+                  "network descriptor (JSON), or a model (.nc) to go on from with its weights");
+  config.required = true;
+  config.may_differ = false;
   Option& recipe = line.choice(
       "--recipe", "", recipe_names(), options.recipe,
       "instead of --config: a network whose size, rate, length and the rest follow from the data "
       "(docs/recipes.md)");
   recipe.spares = "--config";
+  recipe.may_differ = false;
   Option& print = line.toggle("--print-recipe", "", options.print_recipe,
                               "print the complete descriptor that would be trained, for --config, "
                               "and exit");
@@ -99,12 +103,13 @@ void add_training_options(TrainerOptions& options, CommandLine& line) {
 }
 
 void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
-  line.section("Checkpoints and resuming");
+  line.section("Checkpoints and resuming", true);
   Option& resume = line.option("--resume", "", "FILE", options.resume,
                                "go on from this checkpoint; without a file, or with auto, from "
                                "the newest of --model that is whole, or from the start when there "
                                "is none yet");
   resume.bare_value = "auto";
+  resume.may_differ = false;
   line.toggle("--force", "", options.force, "replace --model and its checkpoints if they exist");
   line.option("--checkpoint-epochs", "", "N", options.checkpoint_epochs,
               "write a checkpoint every N epochs; 0: none");
@@ -117,7 +122,7 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
   line.option("--verify", "", "N", options.verify,
               "compute every Nth step twice and end the run when the hardware gave two results; "
               "doubles the memory of weights and state; the model is the same; 0: none");
-  line.section("Records");
+  line.section("Records", true);
   line.option("--run-dir", "", "FOLDER", options.run_dir,
               "record the run there: log.jsonl with its events, a line each, run.json, enough to "
               "repeat it, and events for TensorBoard; docs/run_folder.md");
@@ -127,7 +132,8 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
       "bytes of the model, on any number of ranks; give another --model, and --run-dir, "
       "--input or --output-data where files have moved");
   repeat.stands_alone = true;
-  line.section("Planning");
+  repeat.makes_again = true;
+  line.section("Planning", true);
   line.toggle("--plan", "", options.plan,
               "print layers, memory and the predicted time of a step, and exit");
   line.option(
@@ -144,7 +150,7 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
 }
 
 void add_doctor_options(TrainerOptions& options, CommandLine& line) {
-  line.section("Checking the machine");
+  line.section("Checking the machine", true);
   line.toggle("--doctor", "", options.doctor,
               "check what makes training slow or wrong on this machine, say what to do, and exit: "
               "0, or 4 when there is a problem; needs no network or data, takes about 10 seconds, "
@@ -208,42 +214,6 @@ void TrainerOptions::check_recipe(OptionFaults& faults) const {
         "given: give one of the two");
 }
 
-void TrainerOptions::check_repeat(OptionFaults& faults) const {
-  if (repeat.empty()) return;
-  const std::pair<const char*, bool> settings[] = {
-      {"--cdl", !cdl.empty()},
-      {"--config", !config.empty()},
-      {"--recipe", !recipe.empty()},
-      {"--last-epoch", last_epoch.has_value()},
-      {"--refit", validation.refit},
-      {"--early-stop-from", validation.stop_from.has_value()},
-      {"--batch", batch.has_value()},
-      {"--epochs", epochs.has_value()},
-      {"--rate", rate.has_value()},
-      {"--lambda", lambda.has_value()},
-      {"--lambda1", lambda1.has_value()},
-      {"--mu", mu.has_value()},
-      {"--mu1", mu1.has_value()},
-      {"--optimizer", !optimizer.empty()},
-      {"--seed", seed.has_value()},
-      {"--shuffle", !shuffle.empty()},
-      {"--resume", !resume.empty()},
-      {"--validation-split", validation.split.has_value()},
-      {"--validation-by", !validation.by.empty()},
-      {"--validate-every", validation.every.has_value()},
-      {"--metrics-at", !validation.metrics_at.empty()},
-      {"--early-stop", !validation.early_stop.empty()},
-      {"--keep-best", !validation.keep_best.empty()},
-      {"--patience", validation.patience.has_value()},
-      {"--min-delta", validation.min_delta.has_value()}};
-  for (const auto& [option, given] : settings)
-    if (given)
-      faults.fail(fmt::format(
-          "{} cannot be given with --repeat, which makes the run again as it was; leave "
-          "one of them out",
-          option));
-}
-
 void TrainerOptions::check_checkpoint_name(OptionFaults& faults) const {
   const std::string name = checkpoint_name.string();
   if (name.empty() || (!name.ends_with('/') && !std::filesystem::is_directory(checkpoint_name)))
@@ -299,7 +269,6 @@ void TrainerOptions::check(OptionFaults& faults) const {
     faults.fail("--doctor-format json belongs to --doctor; give that too, or leave it out");
   if (doctor && plan)
     faults.fail("--doctor looks at the machine and --plan at a network: give one of the two");
-  check_repeat(faults);
   check_checkpoint_name(faults);
   if (force && !resume.empty())
     faults.fail("--force starts anew and --resume goes on: give one of the two");

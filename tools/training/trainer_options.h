@@ -93,7 +93,6 @@ struct TrainerOptions {
  private:
   void check_plan(OptionFaults& faults) const;
   void check_recipe(OptionFaults& faults) const;
-  void check_repeat(OptionFaults& faults) const;
   void check_checkpoint_name(OptionFaults& faults) const;
 };
 

@@ -34,9 +34,11 @@ void ValidationOptions::add_to(CommandLine& line) {
   line.section("Validation while training (docs/validation.md)");
   line.option("--validation-input", "", "FILE", inputs,
               "data sets to validate with, named as those of --input: what is known of examples "
-              "that are not trained on");
+              "that are not trained on")
+      .may_differ = true;
   line.option("--validation-output", "", "FILE", outputs,
-              "the held-out part of the same examples; without it those of --validation-input");
+              "the held-out part of the same examples; without it those of --validation-input")
+      .may_differ = true;
   line.option("--validation-split", "", "X", split,
               "hold back this share of the training data instead, 0.1 for example; drawn with the "
               "seed, the same on any number of ranks");
