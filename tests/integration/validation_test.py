@@ -124,8 +124,8 @@ class Validation(ProgramTest):
         for wrong, message in (
                 (("--early-stop", "ndcg@20"), "--early-stop ndcg@20 needs data to validate with; give --validation-split 0.1, "
                  "or --validation-input"),
-                ((*SPLIT, "--early-stop", "ndgc@20"), "--early-stop: \"ndgc@20\" is no metric to watch; did you mean \"ndcg\"?; "
-                 "write loss, or one of recall, precision, ndcg, map, mrr, hit_rate, coverage with its K, such as ndcg@20"),
+                ((*SPLIT, "--early-stop", "ndgc@20"), "--early-stop: \"ndgc@20\" is no metric to watch; did you mean \"ndcg\"? "
+                 "Write loss, or one of recall, precision, ndcg, map, mrr, hit_rate, coverage with its K, such as ndcg@20"),
                 ((*SPLIT, "--early-stop", "ndcg"), "--early-stop: \"ndcg\" is no metric to watch; write loss, or one of"),
                 ((*SPLIT, "--early-stop", "loss", "--keep-best", "map@20"), "the run is to stop early by \"loss\" but to keep "
                  "the best model by \"map@20\"; name one metric"),

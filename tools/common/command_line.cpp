@@ -218,6 +218,9 @@ void CommandLine::find_missing(const Values& values, OptionFaults& faults) const
 // What is said of an option that is wrong already follows from that.
 void CommandLine::check_values(OptionFaults& faults) const {
   if (!check_) return;
+  // What a file would have said that could not be read is not known.
+  const auto of_file = [](const Problem& problem) { return !problem.file.empty(); };
+  if (std::any_of(faults.problems().begin(), faults.problems().end(), of_file)) return;
   const auto named_in = [&](const std::string& message) {
     std::set<std::string> names;
     for (const Option& option : options_)

@@ -201,7 +201,7 @@ void TrainerOptions::check_plan(OptionFaults& faults) const {
 void TrainerOptions::check_recipe(OptionFaults& faults) const {
   if (!recipe.empty() && !cdl.empty())
     faults.fail("--recipe does not go with --cdl, whose file names a network; give one of them");
-  if (!recipe.empty() && !config.empty())
+  if (!recipe.empty() && !config.empty() && cdl.empty())
     faults.fail(fmt::format(
         "--recipe {} makes the descriptor that --config names: give one of the two; a descriptor "
         "with \"Recipe\": \"{}\" gives what it does not say itself",
