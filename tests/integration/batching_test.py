@@ -42,12 +42,12 @@ class AnyBatch(ProgramTest):
         return {"--batch": self.random.choice([1, 2, 3, 5, self.random.randint(6, 64), self.random.randint(65, 1024)]),
                 "--threads": self.random.randint(1, 4)}
 
-    def check(self, network, *layer):
+    def check(self, network, what=("-o", "features.txt")):
         """Every example by itself says what it has to say; random settings must repeat it."""
         self.write("net.json", network)
         self.train("-e", "3")
         everyone = range(len(self.rows))
-        alone = self.lines(everyone, "-k", self.width, *layer, "--batch", "1", "--threads", "1")
+        alone = self.lines(everyone, "-k", self.width, *what, "--batch", "1", "--threads", "1")
         for _ in range(BATCHINGS):
             chosen = self.random.sample(everyone, self.random.randint(1, len(self.rows)))
             setting = self.setting()
@@ -56,22 +56,22 @@ class AnyBatch(ProgramTest):
             k = self.random.choice([1, 10, 100, self.width])
             with self.subTest(setting=setting, ranks=ranks, core=core, k=k, examples=len(chosen)):
                 words = [str(word) for pair in setting.items() for word in pair]
-                got = self.lines(chosen, "-k", k, *layer, *words, ranks=ranks, core=core)
+                got = self.lines(chosen, "-k", k, *what, *words, ranks=ranks, core=core)
                 for e, line in zip(chosen, got):
-                    best = alone[e] if layer else ":".join(alone[e].split(":")[:k]) + ":"
+                    best = alone[e] if "--layer" in what else ":".join(alone[e].split(":")[:k]) + ":"
                     self.assertEqual(line, best)
 
     def test_of_two_hidden_layers_and_probabilities(self):
-        self.check(ODD_NETWORK % ("Relu", "SoftMax"), "-o", "features.txt")
+        self.check(ODD_NETWORK % ("Relu", "SoftMax"))
 
     def test_of_two_hidden_layers_and_sigmoids(self):
-        self.check(ODD_NETWORK % ("Sigmoid", "Sigmoid"), "-o", "features.txt")
+        self.check(ODD_NETWORK % ("Sigmoid", "Sigmoid"))
 
     def test_of_sums_over_sources(self):
-        self.check(WIDE_NETWORK, "-o", "features.txt")
+        self.check(WIDE_NETWORK)
 
     def test_of_embeddings(self):
-        self.check(ODD_NETWORK % ("Tanh", "SoftMax"), "--layer", "Second")
+        self.check(ODD_NETWORK % ("Tanh", "SoftMax"), ("--layer", "Second"))
 
 
 if __name__ == "__main__":
