@@ -61,7 +61,8 @@ void WorkList::product(const char* stage, int edge, double calls) {
        .stage = stage,
        .flops = 2.0 * batch() * weights,
        .bytes = weights * operand_bytes(),
-       .calls = calls});
+       .calls = calls,
+       .edge = edge});
 }
 
 void WorkList::judged_product(const char* stage, int layer, double calls) {
@@ -84,14 +85,16 @@ void WorkList::sparse_forward(int edge) {
   add({.stage = "sparse forward",
        .flops = 2.0 * all * units,
        .bytes = touches(facts_, edge).touched * units * kFloat,
-       .gathered = all * units * kFloat});
+       .gathered = all * units * kFloat,
+       .edge = edge});
 }
 
 void WorkList::catch_up_rows(int edge) {
   const double units = double(facts_.units(facts_.edge(edge).destination));
   add({.kind = Work::Kind::rows,
        .stage = "rows caught up",
-       .bytes = touches(facts_, edge).returned * units * update_bytes()});
+       .bytes = touches(facts_, edge).returned * units * update_bytes(),
+       .edge = edge});
 }
 
 void WorkList::terms(double elements, double terms) {
@@ -114,12 +117,15 @@ void WorkList::input_delta(const char* stage, int edge) {
 void WorkList::update_rows(int edge) {
   const double units = double(facts_.units(facts_.edge(edge).destination));
   const double all = entries(facts_, edge);
+  const double touched = touches(facts_, edge).touched * units;
   add({.kind = Work::Kind::rows,
        .stage = "sparse update",
        .flops = 2.0 * all * units,
-       .bytes = touches(facts_, edge).touched * units * update_bytes(),
+       .bytes = touched * update_bytes(),
        .gathered = all * units * operand_bytes(),
-       .calls = 3.0});
+       .calls = 3.0,
+       .edge = edge,
+       .updated = touched});
 }
 
 // Of an output layer only the last call's update may be late.
@@ -135,6 +141,8 @@ void WorkList::update(const char* stage, int edge) {
        .flops = 2.0 * batch() * weights,
        .bytes = weights * (shared ? kFloat : update_bytes() + rounded),  // shared: the gradient
        .calls = calls_of(edge),
+       .edge = edge,
+       .updated = shared ? 0.0 : weights,
        .late = facts_.by_source(edge) || shared ? 0.0 : last});
 }
 

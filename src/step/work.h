@@ -28,7 +28,9 @@ struct Work {
   double gathered = 0.0;  ///< bytes that are read more than once and mostly stand in a cache
   double judged = 0.0;    ///< outputs whose cost and delta are formed
   double calls = 1.0;
-  double late = 0.0;  ///< the share of it that may wait until ranks exchange deltas
+  int edge = -1;         ///< whose weights it reads or writes, if it does
+  double updated = 0.0;  ///< weights that are updated
+  double late = 0.0;     ///< the share of it that may wait until ranks exchange deltas
 };
 
 class WorkList {

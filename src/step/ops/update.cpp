@@ -87,8 +87,11 @@ void UpdateShared::work(const StepFacts& facts, WorkList& list) const {
   const double weights =
       double(facts.layer(e.source).units()) * double(facts.layer(e.destination).units());
   const double users = double(facts.users(edge));
-  list.pass("shared weights", weights * (list.update_bytes() + 2.0 * kFloat + 3.0 * kFloat * users),
-            1.0 + users);
+  list.add({.stage = "shared weights",
+            .bytes = weights * (list.update_bytes() + 2.0 * kFloat + 3.0 * kFloat * users),
+            .calls = 1.0 + users,
+            .edge = edge,
+            .updated = weights});
 }
 
 // Sums go from source to source in the order of the descriptor, so no bit depends on the ranks. All
