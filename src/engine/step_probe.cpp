@@ -189,7 +189,7 @@ class Steps {
 // Stages that work on output layers' units.
 bool is_of_outputs(const std::string& stage) {
   return stage.rfind("output", 0) == 0 || stage == "fixed point" || stage == "softmax rows" ||
-         stage == "bias update";
+         stage == "norms of deltas" || stage == "bias update";
 }
 
 double predicted_step(const Graph& graph, const PlanSettings& settings, const Context& context) {

@@ -103,10 +103,9 @@ void StepTensors::add_output(const StepFacts& facts, int layer) {
   output.maximum = working<float>(rows, batch);
   output.total = output.coupling = working<std::int64_t>(rows, batch);
   if (facts.keeps_z(layer))
-    output.kept_z =
-        working<float>("pre-activations", kept_columns(facts.partition(layer), blocks,
-                                                       facts.units(layer), facts.training()),
-                       batch);
+    output.kept_z = working<float>(
+        "pre-activations",
+        kept_columns(facts.partition(layer), blocks, facts.units(layer), facts.training()), batch);
 }
 
 void StepTensors::add_edge(const StepFacts& facts, int edge) {

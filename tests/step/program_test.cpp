@@ -2,8 +2,10 @@
 // Steps as lists of ops, of every recipe.
 #include "src/step/program.h"
 
+#include "norn/engine/network.h"
 #include "tests/support/recipes.h"
 
+#include <mutex>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -13,6 +15,39 @@ namespace {
 
 using norn::test::all_recipes;
 using norn::test::Recipe;
+
+// Notes the stages of a step.
+class NotingQueue final : public WorkQueue {
+ public:
+  explicit NotingQueue(std::set<std::string>& stages) : stages_(stages) {}
+  void stage(const char* name) override {
+    const std::lock_guard lock(mutex_);
+    stages_.insert(name);
+  }
+
+ private:
+  std::set<std::string>& stages_;
+  std::mutex mutex_;
+};
+
+// Of rank 0, which has units of every layer.
+std::set<std::string> stages_of_a_run(const Recipe& recipe, int ranks) {
+  std::set<std::string> stages;
+  run_thread_group(ranks, [&](Communicator& communicator) {
+    Executor executor(2);
+    Kernels kernels = make_cpu_kernels(executor);
+    kernels.block_rule = recipe.blocks;
+    if (communicator.rank() == 0) kernels.queue = std::make_unique<NotingQueue>(stages);
+    const Context context{Compute{executor, kernels, host_memory()}, communicator,
+                          make_host_collectives(communicator), Log()};
+    Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(), context,
+                    recipe.network.training.batch, Pass::training);
+    network.initialise(1);
+    norn::test::RecipeData data(recipe);
+    network.train_step(data.batch(0), data.position(0));
+  });
+  return stages;
+}
 
 // Facts keep a reference to their graph.
 struct Compiled {
@@ -136,6 +171,21 @@ TEST(StepProgram, NoUpdateWaitsWhereItsDeltaIsWrittenOver) {
       }
     }
   }
+}
+
+// The beginning and the end have no work worth counting, and costs meet in main memory.
+TEST(StepProgram, HasTheSameStagesWhereItIsRunAndPlanned) {
+  for (const Recipe& recipe : all_recipes())
+    for (int ranks : {1, 3}) {
+      const Compiled step(recipe, ranks, 2);
+      std::set<std::string> planned{"batch", "other", "end"};
+      for (const Work& work : work_of(step.program, step.facts)) planned.insert(work.stage);
+      for (const CollectivePlan& collective : traffic_of(step.program, step.facts))
+        planned.insert(collective.stage);
+      planned.erase("end of the step");
+      std::set<std::string> run = stages_of_a_run(recipe, ranks);
+      EXPECT_EQ(run, planned) << recipe.name << ", " << ranks << " ranks";
+    }
 }
 
 TEST(StepProgram, EveryStageOfWorkHasANumberThatCounts) {

@@ -60,7 +60,7 @@ void update_weights(State& state, const LateUpdate& update, int lane) {
   const UnitLayer& unit = *state.units[update.layer];
   const auto connection = std::size_t(update.connection);
   const Connection& with = unit.connections[connection];
-  state.stage(update_stage(unit.is_output()));
+  state.stage(with.sparse_source() ? "sparse update" : update_stage(unit.is_output()));
   with.update(state.compute(), state.weight_step(),
               state.output_of(unit.source_layers[connection], update.delta.rows()), update.delta,
               update.units, unit.block(), state.scratch[std::size_t(lane)]);
@@ -74,7 +74,7 @@ void add_to_gradient(State& state, int layer, std::size_t connection, const Dens
   const UnitLayer& unit = *state.units[layer];
   const LayerOutput x = state.output_of(unit.source_layers[connection], delta.rows());
   const float scale = state.weight_step().scale;
-  state.stage(update_stage(unit.is_output()));
+  state.stage(x.is_sparse ? "sparse update" : update_stage(unit.is_output()));
   for_blocks_of(unit, units, [&](Range part) {
     unit.connections[connection].gradient(
         state.compute(), scale, x, delta.columns(part.begin - units.begin, part.count()), part,

@@ -22,7 +22,9 @@ void softmax_backward(State& state, UnitLayer& unit) {
   const MatrixView<float> own = rows.view().columns(unit.mine().begin, unit.mine().count());
   PointwiseKernels& pointwise = *state.kernels().pointwise;
   pointwise.copy(unit.delta(examples), own);
+  if (!state.is_alone()) state.stage("gather SoftMax deltas");
   state.collectives().all_gather_columns(rows.view(), state.facts.shares(unit.settings().number));
+  state.stage("hidden delta");
   pointwise.softmax_rows_backward(unit.whole(examples), rows.view());
   pointwise.copy(own, unit.delta(examples));
 }
@@ -39,6 +41,7 @@ void clip_deltas(State& state, UnitLayer& unit) {
         unit.delta(examples).columns(units.begin - unit.mine().begin, units.count()), squares);
   }
   reduce_row_squares(state);
+  state.stage("hidden delta");
   if (unit.mine().count() > 0)
     kernels.clip_rows(unit.descriptor().delta_norm, squares, unit.delta(examples));
 }
@@ -52,6 +55,7 @@ void reduce_row_squares(State& state) {
   for (std::size_t lane = 1; lane < state.scratch.size(); ++lane)
     for (Index b = 0; b < examples; ++b) sums[b].add(sums[Index(lane) * state.facts.batch() + b]);
   // Their words may be added as they are.
+  if (!state.is_alone()) state.stage("sum norms of deltas");
   state.collectives().all_reduce_sum(
       {reinterpret_cast<std::int64_t*>(sums), FixedSum::kWords * std::size_t(examples)});
 }

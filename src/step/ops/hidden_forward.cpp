@@ -34,10 +34,10 @@ void HiddenForward::run(State& state) const {
         connection.forward(compute, x, unit.mine(), unit.block(), unit.own(examples));
     }
   };
-  state.stage("sparse forward");
+  state.stage(has_sparse ? "sparse forward" : "hidden forward");
   if (!with_bias) unit.begin_forward(compute, examples);
   if (has_sparse) connection_forward(true);
-  state.stage("hidden forward");
+  if (unit.connections.size() > 1 || !has_sparse) state.stage("hidden forward");
   connection_forward(false);
   add_source_sum(state, layer, unit.mine(), unit.own(examples));
   for (int skip : state.facts.skips(layer))
@@ -74,7 +74,7 @@ void GatherActivations::run(State& state) const {
   const Index examples = state.examples();
   const std::vector<Range>& shares = state.facts.shares(layer);
   if (state.facts.joins(layer)) {
-    state.stage("gather activations");
+    if (!state.is_alone()) state.stage("gather activations");
     if (unit.gives_rounded(state.now.pass)) {
       state.collectives().all_gather_columns(unit.rounded(examples), shares);
       return;

@@ -10,21 +10,24 @@
 #include "src/step/rounded_rows.h"
 
 namespace norn::step {
-void pre_activation(State& state, int layer, Range units, MatrixView<float> z) {
+void pre_activation(State& state, int layer, Range units, MatrixView<float> z, const char* stage) {
   Compute& compute = state.compute();
   const UnitLayer& unit = *state.units[layer];
   const Index first = units.begin - unit.mine().begin;
   const VectorView<const float> bias = unit.bias.value.view().range(first, units.count());
   const bool at_once = !unit.connections.empty() && unit.connections[0].begins_with_bias();
+  state.stage(stage);
   if (at_once)
     unit.connections[0].forward_from_bias(compute, state.output_of(unit.source_layers[0], z.rows),
                                           units, 0, bias, z);
   else
     compute.kernels.pointwise->set_rows(bias, z);
-  for (std::size_t c = at_once ? 1 : 0; c < unit.connections.size(); ++c)
-    if (!unit.connections[c].by_source())
-      unit.connections[c].forward(compute, state.output_of(unit.source_layers[c], z.rows), units, 0,
-                                  z);
+  for (std::size_t c = at_once ? 1 : 0; c < unit.connections.size(); ++c) {
+    const Connection& connection = unit.connections[c];
+    if (connection.by_source()) continue;
+    state.stage(connection.sparse_source() ? "sparse forward" : stage);
+    connection.forward(compute, state.output_of(unit.source_layers[c], z.rows), units, 0, z);
+  }
   add_source_sum(state, layer, units, z);
   for (int skip : state.facts.skips(layer))
     compute.kernels.pointwise->add(
@@ -110,7 +113,8 @@ void DeltaNorms::run(State& state) const {
   double* costs = state.costs(layer);
   for_own_blocks(state, layer, [&](Index b, Range units, int lane) {
     Matrix<float> z(state.examples(), units.count(), state.compute().memory);
-    pre_activation(state, layer, units, z.view());
+    pre_activation(state, layer, units, z.view(), "norms of deltas");
+    state.stage("norms of deltas");
     block_delta(state, layer, target, units, z.view(), costs + b, lane);
     state.kernels().normalization->add_row_squares(
         z.view(),
@@ -141,7 +145,7 @@ void OutputBlocks::run(State& state) const {
     const Index b = fused + i;
     const Range units = unit.partition().units(blocks.begin + b);
     const MatrixView<float> z = block_z(state, layer, units, lane);
-    if (!keeps_z) pre_activation(state, layer, units, z);
+    if (!keeps_z) pre_activation(state, layer, units, z, "output forward");
     state.stage("output delta");
     DenseOperand delta = block_delta(state, layer, target, units, z, costs + b, lane);
     if (limit > 0.0f) {
@@ -179,7 +183,7 @@ void CostBlocks::run(State& state) const {
   double* costs = state.costs(layer);
   for_own_blocks(state, layer, [&](Index b, Range units, int lane) {
     const MatrixView<float> z = block_z(state, layer, units, lane);
-    if (!keeps_z) pre_activation(state, layer, units, z);
+    if (!keeps_z) pre_activation(state, layer, units, z, "output forward");
     if (visits) {  // before the deltas take the place of the pre-activations
       const MatrixView<float> y{state.visited[std::size_t(lane)].data(), z.rows, z.cols, z.cols};
       state.kernels().pointwise->copy(z, y);
@@ -194,7 +198,7 @@ void OutputValues::run(State& state) const {
   const bool keeps_z = !state.outputs[layer]->kept_z.empty();
   for_own_blocks(state, layer, [&](Index, Range units, int lane) {
     const MatrixView<float> z = block_z(state, layer, units, lane);
-    if (!keeps_z) pre_activation(state, layer, units, z);
+    if (!keeps_z) pre_activation(state, layer, units, z, "output forward");
     activate_block(state, layer, z);
     (*state.now.visit)(units, z, lane);
   });

@@ -46,7 +46,8 @@ struct OutputValues {
 };
 
 // What they consist of.
-void pre_activation(State& state, int layer, Range units, MatrixView<float> z);
+/// `stage`: of products with dense sources.
+void pre_activation(State& state, int layer, Range units, MatrixView<float> z, const char* stage);
 /// Where a block's pre-activations go: their kept place, or the lane's scratch.
 MatrixView<float> block_z(State& state, int layer, Range units, int lane);
 /// Delta of a block in place of its pre-activations, rounded too where products read that.

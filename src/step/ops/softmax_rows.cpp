@@ -53,7 +53,7 @@ void JoinSoftMaxRows::find_statistics(State& state, MatrixView<float> maxima,
   if (fuses && fused_statistics(state, layer, maxima, sums)) return;
   for_own_blocks(state, layer, [&](Index b, Range units, int lane) {
     const MatrixView<float> z = block_z(state, layer, units, lane);
-    pre_activation(state, layer, units, z);
+    pre_activation(state, layer, units, z, "softmax rows");
     state.kernels().cost->softmax_statistics(z, {maxima.row(b), maxima.cols},
                                              {sums.row(b), sums.cols});
   });
@@ -69,6 +69,7 @@ void JoinSoftMaxRows::run(State& state) const {
   const MatrixView<float> maxima{output.block_maximum.view().data, blocks, examples, batch};
   const MatrixView<float> sums{output.block_sum.view().data, blocks, examples, batch};
   find_statistics(state, maxima, sums);
+  if (!state.is_alone()) state.stage("sum SoftMax rows");
   const VectorView<float> maximum = output.maximum.view().range(0, examples);
   kernels.softmax_maximum(maxima, maximum);
   join_maxima(state, output, maximum);
@@ -93,11 +94,13 @@ void JoinSoftMaxRows::find_coupling(State& state) const {
     if (fuses) state.kernels().fused->softmax_rows(cost, target, rows);
     return;
   }
+  state.stage("softmax rows");
   for_own_blocks(state, layer, [&](Index, Range units, int lane) {
     const MatrixView<float> z = block_z(state, layer, units, lane);
-    if (output.kept_z.empty()) pre_activation(state, layer, units, z);
+    if (output.kept_z.empty()) pre_activation(state, layer, units, z, "softmax rows");
     kernels.softmax_coupling(cost, target, units.begin, z, rows, coupling, flag);
   });
+  if (!state.is_alone()) state.stage("sum SoftMax rows");
   state.collectives().all_reduce_sum({coupling.data, std::size_t(coupling.size)});
 }
 

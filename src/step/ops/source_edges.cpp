@@ -106,7 +106,7 @@ void SendBySource::run(State& state) const {
   SourceSum& sum = *state.source_sums[layer];
   const UnitLayer& unit = *state.units[layer];
   const MatrixView<float> whole = sum.delta.first_rows(state.examples());
-  state.stage("gather deltas");
+  if (!state.is_alone()) state.stage("gather deltas");
   state.collectives().all_gather_columns(whole, state.facts.shares(layer));
   DenseOperand delta(whole);
   if (!sum.rounded_delta.empty()) {

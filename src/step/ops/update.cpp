@@ -6,7 +6,7 @@ namespace norn::step {
 
 void AddSharedGradients::run(State& state) const {
   UnitLayer& unit = *state.units[layer];
-  state.stage("gather shared gradients");
+  if (!state.is_alone()) state.stage("gather shared gradients");
   for (std::size_t c = 0; c < unit.connections.size(); ++c) {
     const Connection& connection = unit.connections[c];
     if (!connection.shared()) continue;
@@ -70,8 +70,7 @@ void UpdateShared::run(State& state) const {
   state.stage("shared weights");
   state.kernels().pointwise->scale(1.0f / float(weights.users), g);
   const SlotViews slots = weights.slots_of(weights.shape().mine);
-  kernels.update(step.rule, step.now(), weights.values(), g, slots,
-                 weights.rounded());
+  kernels.update(step.rule, step.now(), weights.values(), g, slots, weights.rounded());
   const float limit = state.facts.layer(state.facts.edge(edge).destination).weight_norm;
   if (limit > 0.0f && weights.shape().by_destination)
     kernels.clip_row_norms(limit, weights.values());
