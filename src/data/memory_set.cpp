@@ -72,9 +72,9 @@ class MemorySparse final : public StoredDataset {
         if (i == range.begin) continue;
         const Column before = set_.columns[std::size_t(i) - 1];
         if (column < before)
-          fail(info_, row,
-               fmt::format("column {} stands after {}, expected ascending columns", column,
-                           before));
+          fail(
+              info_, row,
+              fmt::format("column {} stands after {}, expected ascending columns", column, before));
         if (column == before && role_ == Role::target)
           fail(info_, row, fmt::format("column {} occurs twice, which a target may not", column));
       }
@@ -138,8 +138,7 @@ class MemorySparse final : public StoredDataset {
 
 class MemoryDense final : public StoredDataset {
  public:
-  MemoryDense(MemorySet set, Role role)
-      : StoredDataset(describe(set), role), set_(std::move(set)) {
+  MemoryDense(MemorySet set, Role role) : StoredDataset(describe(set), role), set_(std::move(set)) {
     take_weights(set_.weights);
     check_finite(info_, set_.dense, "a value", [&](Index i) { return i / info_.width(); });
   }

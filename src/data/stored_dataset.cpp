@@ -41,10 +41,9 @@ void StoredDataset::take_weights(std::span<const float> weights) {
 
 void StoredDataset::check_weights() const {
   if (const auto wrong = first_not_finite(weight_)) {
-    throw DataError(
-        fmt::format("{}: example {}: its weight is {}, expected a finite number; {}", place(info_),
-                    *wrong, weight_[std::size_t(*wrong)],
-                    info_.file.empty() ? "correct the data" : "write the file again"));
+    throw DataError(fmt::format("{}: example {}: its weight is {}, expected a finite number; {}",
+                                place(info_), *wrong, weight_[std::size_t(*wrong)],
+                                info_.file.empty() ? "correct the data" : "write the file again"));
   }
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 // The set that a layer names.
 const ListedSet& choose(const std::vector<ListedSet>& all, const NetworkDescriptor& network,
-                          std::size_t number, const std::string& where) {
+                        std::size_t number, const std::string& where) {
   const LayerDescriptor& layer = network.layers[number];
   const ListedSet* best = find_set(all, layer.dataset, layer.kind == LayerKind::output);
   if (!best) {
@@ -128,10 +128,10 @@ void require_same_examples(std::span<const DatasetInfo* const> sets) {
     const std::vector<std::string> labels = read_example_labels(info);
     const auto [here, there] = std::ranges::mismatch(labels, expected);
     if (here == labels.end() || there == expected.end()) continue;
-    throw DataError(
-        fmt::format("{}: example {} is \"{}\", but in {} it is \"{}\": examples pair by position, so "
-                    "the two are not aligned; import both together (importer --input, --target)",
-                    place(info), here - labels.begin(), *here, other_place(*first), *there));
+    throw DataError(fmt::format(
+        "{}: example {} is \"{}\", but in {} it is \"{}\": examples pair by position, so "
+        "the two are not aligned; import both together (importer --input, --target)",
+        place(info), here - labels.begin(), *here, other_place(*first), *there));
   }
 }
 
@@ -193,9 +193,8 @@ ValidationData DataBinding::hold_out(const NetworkDescriptor& network, const Hol
   constexpr const char* kInstead =
       "validate by user, or with data sets of their own (--validation-input)";
   if (rule.by == HoldOutBy::entry && !sought.gives_sparse_batches())
-    throw UsageError(
-        fmt::format("{} is dense: it has no entries that could be hidden; {}", place(sought),
-                    kInstead));
+    throw UsageError(fmt::format("{} is dense: it has no entries that could be hidden; {}",
+                                 place(sought), kInstead));
   if (rule.by == HoldOutBy::entry && !std::any_of(sets.begin(), sets.end(), is_alike))
     throw UsageError(
         fmt::format("{} is {} units wide, and no sparse input has these units: entries that are "

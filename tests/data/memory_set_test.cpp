@@ -73,10 +73,10 @@ TEST(MemorySet, ReadsTheArraysWhereTheyStand) {
   std::mt19937 random(1);
   const auto arrays = random_arrays(random, 60, 20);
   const auto set = open_memory_set(view_of(arrays, 20), Role::input);
-  HoldOutViews views =
-      hold_out({0.2, HoldOutBy::user, 3}, {{open_memory_set(view_of(arrays, 20), Role::input), true},
-                                           {open_memory_set(view_of(arrays, 20), Role::target), false}},
-               1);
+  HeldOutViews views = hold_out({0.2, HoldOutBy::user, 3},
+                                {{open_memory_set(view_of(arrays, 20), Role::input), true},
+                                 {open_memory_set(view_of(arrays, 20), Role::target), false}},
+                                1);
   std::ranges::fill(arrays->values, 123.0f);  // a copy would not see it
   const std::vector<float> seen = values_of(*set, {5, 59, 0, 17});
   EXPECT_TRUE(std::ranges::all_of(seen, [](float value) { return value == 123.0f; }));
@@ -110,8 +110,8 @@ TEST(MemorySet, EntersAModelOfAnotherOrder) {
   LabelIndex theirs, ours;
   for (const char* label : {"a", "b", "c", "d"}) theirs.add(label);
   for (const char* label : {"d", "x", "b"}) ours.add(label);
-  const auto match = std::make_shared<const UnitMatch>(
-      match_units(LabelTable::of(theirs), LabelTable::of(ours)));
+  const auto match =
+      std::make_shared<const UnitMatch>(match_units(LabelTable::of(theirs), LabelTable::of(ours)));
   const std::vector<RowOffset> begin = {0, 3, 4};
   const std::vector<Column> columns = {0, 1, 3, 2};
   const std::vector<float> values = {1, 2, 3, 4};

@@ -24,7 +24,8 @@ std::vector<MemorySet> in_memory(const std::filesystem::path& file) {
     std::vector<Index> examples;
     for (Index e = 0; e < info.examples; ++e) examples.push_back(e);
     open->gather(examples, *all);
-    MemorySet set{.name = info.name, .width = info.width(), .ignore_absent = info.sparse_ignore_zero};
+    MemorySet set{
+        .name = info.name, .width = info.width(), .ignore_absent = info.sparse_ignore_zero};
     if (info.sparse) {
       const CsrView rows = all->csr();
       set.row_begin = {rows.row_begin, std::size_t(rows.rows) + 1};
@@ -45,7 +46,8 @@ std::vector<float> train_on(const Recipe& recipe, const DataSources& sources, Ho
   const auto one = make_single_process();
   DataBinding data(recipe.network, sources, kBoth);
   ValidationData held;
-  if (rule.share > 0.0) held = data.hold_out(recipe.network, rule, int(recipe.network.layers.size()) - 1);
+  if (rule.share > 0.0)
+    held = data.hold_out(recipe.network, rule, int(recipe.network.layers.size()) - 1);
   Network network(make_graph(recipe.network, data.shapes(), "test"), data.shapes(),
                   runtime.context(*one), recipe.network.training.batch, Pass::training);
   network.initialise(1);
