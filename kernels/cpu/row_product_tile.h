@@ -104,13 +104,19 @@ void add(const RowPanel& panel) {
 template <typename V, int kRows>
 void add_few_rows(const FewRows& p) {
   for (Index u = 0; u < p.units; u += V::kWidth) {
+    // Weights come from memory here; the processor does not see so many rows coming by itself.
+    const Index ahead = u + V::kWidth < p.units ? V::kWidth * p.w_stride : 0;
     typename V::Type sum[kRows];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) sum[r] = V::load(p.z + r * p.z_stride + u);
     for (Index k = 0; k < p.depth; k += V::kWidth) {
       typename V::Type square[V::kWidth];
 #pragma GCC unroll 16
-      for (int i = 0; i < V::kWidth; ++i) square[i] = V::load(p.w + (u + i) * p.w_stride + k);
+      for (int i = 0; i < V::kWidth; ++i) {
+        const float* row = p.w + (u + i) * p.w_stride + k;
+        square[i] = V::load(row);
+        __builtin_prefetch(row + ahead);
+      }
       V::transpose(square);
 #pragma GCC unroll 16
       for (int i = 0; i < V::kWidth; ++i)
