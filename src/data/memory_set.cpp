@@ -9,6 +9,7 @@
 #include "stored_values.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,11 +24,13 @@ constexpr const char* kMend = "correct the data";
   throw DataError(fmt::format("{}: example {}: {}; {}", place(info), example, what, kMend));
 }
 
-void check_finite(const DatasetInfo& info, std::span<const float> values, const char* what,
-                  const auto& example_of) {
-  if (const auto wrong = first_not_finite(values))
-    fail(info, example_of(*wrong),
-         fmt::format("{} is {}, expected a finite number", what, values[std::size_t(*wrong)]));
+// name_of(i): the example that value i belongs to, and what the value is there.
+void check_finite(const DatasetInfo& info, std::span<const float> values, const auto& name_of) {
+  const auto wrong = first_not_finite(values);
+  if (!wrong) return;
+  const auto [example, what] = name_of(*wrong);
+  fail(info, example,
+       fmt::format("{} is {}, expected a finite number", what, values[std::size_t(*wrong)]));
 }
 
 // Columns and offsets of a set that has entered a model of another order.
@@ -79,7 +82,8 @@ class MemorySparse final : public StoredDataset {
           fail(info_, row, fmt::format("column {} occurs twice, which a target may not", column));
       }
     }
-    check_finite(info_, set_.values, "a value", [&](Index i) { return example_of(i); });
+    check_finite(info_, set_.values,
+                 [&](Index i) { return std::pair(example_of(i), std::string("a value")); });
   }
 
   void enter(const UnitMatch& match) {
@@ -140,7 +144,9 @@ class MemoryDense final : public StoredDataset {
  public:
   MemoryDense(MemorySet set, Role role) : StoredDataset(describe(set), role), set_(std::move(set)) {
     take_weights(set_.weights);
-    check_finite(info_, set_.dense, "a value", [&](Index i) { return i / info_.width(); });
+    check_finite(info_, set_.dense, [&](Index i) {
+      return std::pair(i / info_.width(), fmt::format("unit {}", i % info_.width()));
+    });
   }
 
   RowOffset row_entries() const override { return 0; }

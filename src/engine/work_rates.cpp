@@ -71,8 +71,13 @@ WorkRates measure_rates(const Compute& compute, const Graph& graph, Index batch)
   const Index units = memory.is_host() ? 512 : 8192;  // of a block
   Matrix<float> x = Matrix<float>::zeros(rows, width, memory);
   Matrix<float> w = Matrix<float>::zeros(units, width, memory);
-  Matrix<float> state0 = Matrix<float>::zeros(units, width, memory);
-  Matrix<float> state1 = Matrix<float>::zeros(units, width, memory);
+  const UpdateRule& rule = graph.network.training.optimizer;
+  std::vector<Matrix<float>> state;
+  SlotViews slots;
+  for (int s = 0; s < slots_of(rule); ++s) {
+    state.push_back(Matrix<float>::zeros(units, width, memory));
+    slots[std::size_t(s)] = state.back().view();
+  }
   Matrix<float> z = Matrix<float>::zeros(rows, units, memory);
   // A step's tasks work on blocks side by side, one lane each: so does the measurement.
   std::vector<Matrix<float>> lane_z;
@@ -94,11 +99,9 @@ WorkRates measure_rates(const Compute& compute, const Graph& graph, Index batch)
                                compute.kernels.pointwise->activate(sigmoid, z.view());
                              });
   const UpdateStep step{.rate = 1e-3f};
-  rates.updated_weights =
-      double(units * width) * repetitions_per_second(queue, [&] {
-        compute.kernels.update->update(graph.network.training.optimizer, step, w.view(), w.view(),
-                                       {state0.view(), state1.view()});
-      });
+  rates.updated_weights = double(units * width) * repetitions_per_second(queue, [&] {
+                            compute.kernels.update->update(rule, step, w.view(), w.view(), slots);
+                          });
   constexpr Index kEntries = 16;  // a row
   const SpreadBatch sparse(memory, rows, units, kEntries);
   rates.sparse_flops = 2.0 * double(rows * kEntries * width) * repetitions_per_second(queue, [&] {

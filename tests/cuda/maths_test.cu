@@ -122,13 +122,13 @@ void compare_rule(R rule) {
   std::vector<float> expected(kCount);
   const UpdateStep step{0.01f, 1e-3f, 1e-4f, 2.0f, 3.0f};
   for (std::size_t i = 0; i < kCount; ++i) {
-    float slots[2] = {0.0f, 0.0f};
+    float slots[kMostSlots] = {};
     expected[i] = w[i];
     for (int t = 0; t < 3; ++t) rule.step(expected[i], g[i], slots, step);
   }
   float *wp = w.data(), *gp = g.data();
   run_on_gpu(kCount, [=] __device__(int i) {
-    float slots[2] = {0.0f, 0.0f};
+    float slots[kMostSlots] = {};
     for (int t = 0; t < 3; ++t) rule.step(wp[i], gp[i], slots, step);
   });
   for (std::size_t i = 0; i < kCount; ++i)

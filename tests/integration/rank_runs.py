@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from norn_files import write_datasets
+from norn_files import write_index, write_text
 from programs import BIN, ProgramTest, mpirun
 
 HOST = re.escape(socket.gethostname())
@@ -128,9 +128,13 @@ class RanksTest(ProgramTest):
         self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
 
     def write_many(self, examples=6000, width=1000, entries=40):
-        """Data of more than HDF5 keeps of a file in memory, so that streaming them reads the file; in train.nc."""
+        """Data of more than HDF5 keeps of a file in memory, so that streaming them reads the file; in train.nc, which is
+        sealed, so that the ranks read it themselves."""
         rows = [sorted(self.random.sample(range(width), entries)) for _ in range(examples)]
-        write_datasets(self.path("train.nc"), [("gl_input", width, rows, None), ("gl_output", width, rows, None)])
+        names = [f"f{unit}" for unit in range(width)]
+        write_index(self.path("features.txt"), names)
+        write_text(self.path("train.txt"), rows, names)
+        self.succeed("importer", "--input", "train.txt", "--output", "train.nc", "--features", "features.txt", "--name", "gl")
 
     def files_by_rank(self, command, files):
         """A command in which FILE is another file on each rank."""

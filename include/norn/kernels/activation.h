@@ -16,14 +16,12 @@
 ///   slope(x)            f'(z) written in terms of x: of y where slope_from says so, so that z need
 ///                       not be kept, else of z,
 ///   slope_follows_sign  whether slope(y) depends on the sign of y alone,
-///   flat_at_zero        whether slope(0) is 0, whatever the parameters,
-///   searched_by_z       whether the best units of a layer may be searched by pre-activation: y
-///   never
-///                       falls where z rises, but for rounding, whatever the parameters,
+///   flat_at_zero        of those: whether slope(0) is 0, whatever the parameters,
+///   searched_by_z       whether the best units of a layer may be searched by pre-activation:
+///                       y never falls where z rises, but for rounding, whatever the parameters,
 ///   dropout             which kind suits it; for alpha dropout left_out(), what a unit becomes,
 ///   has_cost_kernels    whether a GPU has kernels of its own for outputs judged by a loss that
-///   says
-///                       the same, rather than one for all,
+///                       says the same, rather than one for all,
 ///   model_number        its number in model files: DSSTNE's, else one that nobody has,
 ///   parameters()        as norn/kernels/parameter.h says, where it has any.
 /// To add one: write its struct and list it in Activation; what is missing does not compile, and
