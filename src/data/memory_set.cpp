@@ -211,7 +211,7 @@ DatasetInfo describe(const MemorySet& set) {
 }
 
 std::unique_ptr<Dataset> open_memory_set(const MemorySet& set, Role role,
-                                         std::shared_ptr<const UnitMatch> match) {
+                                         const std::shared_ptr<const UnitMatch>& match) {
   if (set.dense.empty()) return std::make_unique<MemorySparse>(set, role, match.get());
   if (match) refuse_match(describe(set));
   return std::make_unique<MemoryDense>(set, role);

@@ -36,6 +36,6 @@ DatasetInfo describe(const MemorySet& set);
 /// made anew. Throws DataError naming example and value for columns that are out of range or not in
 /// order, for a target's columns that occur twice, and for values that are not finite.
 std::unique_ptr<Dataset> open_memory_set(const MemorySet& set, Role role,
-                                         std::shared_ptr<const UnitMatch> match = nullptr);
+                                         const std::shared_ptr<const UnitMatch>& match = nullptr);
 
 }  // namespace norn
