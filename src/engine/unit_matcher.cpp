@@ -110,8 +110,8 @@ std::unique_ptr<Dataset> UnitMatcher::open(const DatasetInfo& info, Residency re
 }
 
 std::unique_ptr<Dataset> UnitMatcher::open(const MemorySet& set, Role role, int layer) {
-  return open_matched(describe(set), layer, [&](std::shared_ptr<const UnitMatch> match) {
-    return open_memory_set(set, role, std::move(match));
+  return open_matched(describe(set), layer, [&](const std::shared_ptr<const UnitMatch>& match) {
+    return open_memory_set(set, role, match);
   });
 }
 
