@@ -55,7 +55,7 @@ if [ -z "$bin" ]; then
   # shellcheck disable=SC2012
   newest=$(ls -t "$root"/build/*/bin/importer "$root"/build/*/*/bin/importer 2> /dev/null | head -n 1 || true)
   newest=${newest:-$(command -v importer || true)}
-  [ -n "$newest" ] || fail "the programs are not built; see docs/building.md, or name their folder with --bin"
+  [ -n "$newest" ] || fail "the programs are not built; see docs/user/building.md, or name their folder with --bin"
   bin=$(dirname "$newest")
 fi
 [ -x "$bin/importer" ] || fail "$bin/importer is not there; name the folder of the programs with --bin"

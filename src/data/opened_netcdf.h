@@ -55,8 +55,8 @@ class OpenedNetcdf {
 /// By this process. A damaged file may end it.
 std::unique_ptr<OpenedNetcdf> open_netcdf_here(const std::filesystem::path& path);
 
-/// By a process of its own (docs/decisions/0017-files-read-apart.md), whose end is a problem of
-/// this file alone. Throws DeviceError when no process can be started.
+/// By a process of its own (docs/developer/decisions/0017-files-read-apart.md), whose end is a
+/// problem of this file alone. Throws DeviceError when no process can be started.
 std::unique_ptr<OpenedNetcdf> open_netcdf_apart(const std::filesystem::path& path);
 
 }  // namespace norn

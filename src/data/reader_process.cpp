@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kInstallAnew = "install Norn anew, as a whole (docs/building.md)";
+constexpr const char* kInstallAnew = "install Norn anew, as a whole (docs/user/building.md)";
 
 /// Where it stands below the folder that a program or the library was installed to, or built in.
 const fs::path kProgram = fs::path(NORN_LIBEXEC_FOLDER) / "norn_netcdf_reader";

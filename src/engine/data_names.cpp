@@ -104,7 +104,7 @@ RecipeFacts recipe_facts(const std::string& dataset, const DataSources& sources)
   if (!info.gives_sparse_batches())
     throw UsageError(
         fmt::format("{} is dense, and recipes are for sparse ones; write a descriptor for it "
-                    "(docs/descriptor.md)",
+                    "(docs/user/descriptor.md)",
                     place(info)));
   // Examples may share rows, of which entries are counted once.
   const double each = double(info.entries) / double(std::max<Index>(1, info.unique_examples));

@@ -17,9 +17,9 @@ constexpr const char* kIntroduction = R"(# Network descriptors
 
 This page is generated from the program's table of keys (`tools/dev/write_reference.sh`); do not edit it.
 An editor that knows JSON schemas checks descriptors as you type with
-[network.schema.json](../configs/schema/network.schema.json): put
+[network.schema.json](../../configs/schema/network.schema.json): put
 `"$schema": "schema/network.schema.json"` (the path from your file) first.
-Examples are in [configs](../configs/README.md); the formulas are in [numerics.md](numerics.md).
+Examples are in [configs](../../configs/README.md); the formulas are in [numerics.md](numerics.md).
 
 A descriptor is one JSON object:
 
@@ -56,17 +56,17 @@ constexpr const char* kMachines = R"(# Machines
 
 This page is generated from the program's table of keys (`tools/dev/write_reference.sh`); do not edit it.
 `trainer --plan --machine FILE` plans a run for the machine that FILE describes, which need not be at hand:
-[parallel.md](parallel.md) says how. [configs/machines](../configs/machines) has descriptions to start from:
+[parallel.md](parallel.md) says how. [configs/machines](../../configs/machines) has descriptions to start from:
 
 - h200.json: NVIDIA H200 GPUs, 8 a node. Its device and its links inside a node were measured.
 - cpu_cluster.json: nodes of 64 cores with 100 Gb/s between them. Typical numbers, not measured.
 
 A description is a JSON object by the same rules as a [network's](descriptor.md): comments are allowed, keys are matched
 without regard to case, and whatever is not understood is an error. Its schema is
-[machine.schema.json](../configs/schema/machine.schema.json).
+[machine.schema.json](../../configs/schema/machine.schema.json).
 
 **Computation.** A stage of a step takes the time of its products, plus the time of its bytes, plus what its calls cost. The shares
-were chosen so that the H200's description predicts the measured steps of [lab/several_gpus.md](lab/several_gpus.md) within 15 %.
+were chosen so that the H200's description predicts the measured steps of [several_gpus.md](../developer/lab/several_gpus.md) within 15 %.
 
 **Collectives.** n ranks of one node take `Start + (n - 1) Step + bytes (n - 1) / n / GBPerSecond` for an all-gather or a
 reduce-scatter, twice the steps and bytes for an all-reduce (or, around a tree, twice log2 n steps and all bytes twice). The bytes are

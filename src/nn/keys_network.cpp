@@ -38,7 +38,8 @@ Key recipe_key() {
   key.type = ValueType::word;
   key.help =
       "What this descriptor does not say itself follows from the data by this recipe "
-      "(docs/recipes.md); entries of Layers then are changes to the recipe's layers Input, Hidden "
+      "(docs/user/recipes.md); entries of Layers then are changes to the recipe's layers Input, "
+      "Hidden "
       "and Output. For the trainer alone; models hold what came of it. Norn's own.";
   for (const std::string& name : recipe_names()) key.words.push_back({name, {}, {}, {}, true});
   key.set = [](Draft&, const Json::Value&) {};

@@ -23,7 +23,8 @@ void add_rate_keys(std::vector<Key>& members) {
        {"Cosine", RateKind::cosine},
        {"Plateau", RateKind::plateau}},
       [](auto& d) -> auto& { return d.network.training.schedule.kind; },
-      "How the rate changes from epoch to epoch; docs/numerics.md has the formulas. Decay counts "
+      "How the rate changes from epoch to epoch; docs/user/numerics.md has the formulas. Decay "
+      "counts "
       "besides."));
   members.push_back(number_key(
       "WarmUp", [](auto& d) -> auto& { return d.network.training.schedule.warm_up; }, at_least(0),
@@ -52,7 +53,7 @@ void add_validation_keys(std::vector<Key>& members) {
   members.push_back(number_key(
       "ValidationSplit", [](auto& d) -> auto& { return d.network.training.validation.split; },
       from_to_below(0, 1),
-      "Share of the data that is held back to validate with; 0: none. docs/validation.md."));
+      "Share of the data that is held back to validate with; 0: none. docs/user/validation.md."));
   members.push_back(enum_key<ValidationBy>(
       "ValidationBy", {{"User", ValidationBy::user}, {"Entry", ValidationBy::entry}},
       [](auto& d) -> auto& { return d.network.training.validation.by; },
@@ -113,7 +114,7 @@ Key training_key() {
       "After a run with ValidationSplit, train on everything from the beginning, up to the epoch "
       "whose model was the best; implies KeepBest; where LastEpoch is given, that has been done, "
       "and nothing is held back. "
-      "docs/validation.md."));
+      "docs/user/validation.md."));
   members.push_back(number_key(
       "Lambda", [](auto& d) -> auto& { return d.network.training.lambda; }, at_least(0),
       "L2 regularisation of weights, not of biases."));

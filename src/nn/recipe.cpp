@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of recipes; docs/recipes.md says what each is worth.
+// The rules of recipes; docs/user/recipes.md says what each is worth.
 #include "norn/nn/recipe.h"
 
 #include "norn/base/text.h"

@@ -81,8 +81,8 @@ class StepFacts {
   bool begins_with_bias(int edge) const;
   WeightShape weight_shape(int owner_edge) const;
 
-  /// docs/parallel.md: whether the ranks share out an edge by source units, and whether they join
-  /// what they know of a layer.
+  /// docs/user/parallel.md: whether the ranks share out an edge by source units, and whether they
+  /// join what they know of a layer.
   bool by_source(int edge) const { return sharding_.by_source[std::size_t(edge)]; }
   bool joins(int layer) const { return sharding_.joins[std::size_t(layer)]; }
   /// Whether a layer's pre-activations are sums over blocks of its sources, and that sum.

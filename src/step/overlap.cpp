@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Updates of weights that nothing waits for, beside what ranks exchange
-// (docs/decisions/0014-overlap.md).
+// (docs/developer/decisions/0014-overlap.md).
 #include "src/step/program.h"
 
 #include <algorithm>

@@ -11,7 +11,7 @@ namespace norn {
 
 /// By destination units: activations of the source are gathered, the ranks' parts of its delta
 /// added up. By source units: the ranks' parts of the destination's pre-activations are added up,
-/// its delta is gathered. docs/parallel.md shows both.
+/// its delta is gathered. docs/user/parallel.md shows both.
 struct Sharding {
   std::vector<bool> by_source;  ///< by edge; the others are shared out by destination
   /// By layer: whether ranks join what they know of it. If not, all edges from it are shared out by

@@ -19,7 +19,7 @@ CPU_SECONDS = 20 * SLOWER  # what a case asks for takes less than one
 WALL_SECONDS = 120 * SLOWER  # of a machine that may be busy
 ADDRESS_SPACE = 6 << 30
 LARGEST_FILE = 256 << 20
-DOCUMENTED = (0, 2, 3, 4, 5, 6, 75)  # docs/errors.md; 1 is a fault of the program
+DOCUMENTED = (0, 2, 3, 4, 5, 6, 75)  # docs/user/errors.md; 1 is a fault of the program
 CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 SANITIZERS = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error: |ThreadSanitizer")
 # A sanitizer ends a program where main memory does not suffice, which it would have said itself.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes data sets of every kind that docs/formats.md describes, and says what a network sees of them."""
+"""Writes data sets of every kind that docs/user/formats.md describes, and says what a network sees of them."""
 import netCDF4
 import numpy as np
 

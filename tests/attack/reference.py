@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training step in float64, from the formulas of docs/numerics.md: cost, deltas and gradients of a network in NumPy, whose
+"""A training step in float64, from the formulas of docs/user/numerics.md: cost, deltas and gradients of a network in NumPy, whose
 layers stand in an order in which they can be computed."""
 import math
 

@@ -93,8 +93,8 @@ class BenchNetwork {
     }
     finish(0);
   }
-  /// Nothing, or how the cost of the first batch differs from the formulas of docs/numerics.md in
-  /// float64 over the network's own outputs. Every rank says the same. For networks without
+  /// Nothing, or how the cost of the first batch differs from the formulas of docs/user/numerics.md
+  /// in float64 over the network's own outputs. Every rank says the same. For networks without
   /// dropout, denoising and batch normalisation: their training steps compute other outputs.
   std::string check() {
     const BoundBatch batch = bound(0);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Trains recipes on the whole of their training part with several seeds, measures them on the test part, and prints the
-table of docs/recipes.md: means, the spread in brackets (largest minus smallest), and seconds of a training.
+table of docs/user/recipes.md: means, the spread in brackets (largest minus smallest), and seconds of a training.
 
   tests/bench/recipes_table.py                                       every recipe whose data are there
   tests/bench/recipes_table.py debian_packages_softmax --seeds 1,2   one of them, two seeds

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the table of docs/parallel.md: steps that `trainer --plan` predicts for the networks of docs/performance.md.
+"""Prints the table of docs/user/parallel.md: steps that `trainer --plan` predicts for the networks of docs/user/performance.md.
 usage: scaling_table.py [--bin build/cpu/bin] [--machine FILE] [--precision bf16] [--optimizer Adam] [--batch 1024]"""
 import argparse
 import json

@@ -131,7 +131,7 @@ TEST_F(AutoDataSets, ThatAreDenseHaveNoRecipe) {
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(),
                 HasSubstr("dense.nc: data set \"a_output\" is dense, and recipes are for sparse "
-                          "ones; write a descriptor for it (docs/descriptor.md)"));
+                          "ones; write a descriptor for it (docs/user/descriptor.md)"));
   }
 }
 

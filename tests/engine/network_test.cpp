@@ -101,7 +101,7 @@ TEST(NetworkPrediction, NeedsNoTargets) {
             2e-6 * tolerance_factor());
 }
 
-// Formulas of docs/numerics.md for one parameter, in float64.
+// Formulas of docs/user/numerics.md for one parameter, in float64.
 class ReferenceRule {
  public:
   explicit ReferenceRule(const UpdateRule& rule) : name_(name_of(rule)) {}

@@ -20,7 +20,7 @@ MachineDescription machine(const char* name) {
   return read_machine_json(std::filesystem::path(NORN_SOURCE_DIR) / "configs/machines" / name);
 }
 
-// An autoencoder on implicit feedback, as docs/performance.md measures them.
+// An autoencoder on implicit feedback, as docs/user/performance.md measures them.
 struct Shape {
   std::string hidden;  // layers, JSON
   Index width = 0;

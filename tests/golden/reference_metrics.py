@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranking metrics in NumPy, written from docs/metrics.md alone: the reference of the evaluator's test and of the
+"""Ranking metrics in NumPy, written from docs/user/metrics.md alone: the reference of the evaluator's test and of the
 peers in tests/bench. Reads `scores` [users x items], `seen` and `held_out` (lists of item numbers, one a user)."""
 import numpy as np
 

@@ -137,7 +137,7 @@ class FilesReadApart(ProgramTest):
         done = train("train.nc")
         self.assertEqual(done.returncode, 4, done.stderr)
         self.assertIn(f"trainer: error: libexec/norn/{READER}: is in no folder above {self.path('moved/bin/trainer').resolve()}, but files "
-                      "without a seal are read with it; install Norn anew, as a whole (docs/building.md)", done.stderr)
+                      "without a seal are read with it; install Norn anew, as a whole (docs/user/building.md)", done.stderr)
         self.path("moved/libexec/norn").mkdir(parents=True)
         self.path(f"moved/libexec/norn/{READER}").touch(mode=0o644)
         done = train("train.nc")

@@ -159,7 +159,7 @@ class Explain(PageTest):
             self.assertEqual((done.returncode, done.stdout, done.stderr), (2, "", f"trainer: error: {message}\n"))
 
     def test_exit_codes_are_those_of_the_documents(self):
-        document = (SOURCE / "docs/errors.md").read_text()
+        document = (SOURCE / "docs/user/errors.md").read_text()
         for code, kind in re.findall(r"^\| (\d+) \| `(\w+)` \|", document, re.M):
             text = self.page("trainer", "--explain", code).read_text()
             self.assertIn(f"  kind     {kind} (--errors=json)\n", text)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every command of docs/tutorial.md, in its order, and looks at what the text says of them."""
+"""Runs every command of docs/user/tutorial.md, in its order, and looks at what the text says of them."""
 import json
 import os
 import re
@@ -9,7 +9,7 @@ import unittest
 
 from programs import BIN, SOURCE, ProgramTest
 
-TUTORIAL = SOURCE / "docs/tutorial.md"
+TUTORIAL = SOURCE / "docs/user/tutorial.md"
 LIMIT_SECONDS = 400  # of a block
 
 

@@ -24,8 +24,8 @@ std::string contents(const char* file) {
 }
 
 TEST(GeneratedFiles, ReferenceIsCurrent) {
-  EXPECT_TRUE(contents("docs/descriptor.md") == descriptor_reference_markdown())
-      << "docs/descriptor.md is stale; run tools/dev/write_reference.sh";
+  EXPECT_TRUE(contents("docs/user/descriptor.md") == descriptor_reference_markdown())
+      << "docs/user/descriptor.md is stale; run tools/dev/write_reference.sh";
 }
 
 TEST(GeneratedFiles, SchemaIsCurrent) {
@@ -34,8 +34,8 @@ TEST(GeneratedFiles, SchemaIsCurrent) {
 }
 
 TEST(GeneratedFiles, ReferenceAndSchemaOfMachinesAreCurrent) {
-  EXPECT_TRUE(contents("docs/machines.md") == machine_reference_markdown())
-      << "docs/machines.md is stale; run tools/dev/write_reference.sh";
+  EXPECT_TRUE(contents("docs/user/machines.md") == machine_reference_markdown())
+      << "docs/user/machines.md is stale; run tools/dev/write_reference.sh";
   EXPECT_TRUE(contents("configs/schema/machine.schema.json") == machine_json_schema())
       << "configs/schema/machine.schema.json is stale; run tools/dev/write_reference.sh";
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The formulas of docs/numerics.md in float64.
+// The formulas of docs/user/numerics.md in float64.
 #include "tests/support/reference_maths.h"
 
 #include "norn/kernels/named_variant.h"

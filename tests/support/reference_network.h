@@ -5,8 +5,9 @@
 
 #include <vector>
 
-/// A fully connected network in float64, written from the formulas (docs/numerics.md) with plain
-/// loops and with none of the engine's code: the cost of a batch as a function of all parameters.
+/// A fully connected network in float64, written from the formulas (docs/user/numerics.md) with
+/// plain loops and with none of the engine's code: the cost of a batch as a function of all
+/// parameters.
 namespace norn::reference {
 
 using Row = std::vector<double>;

@@ -313,7 +313,7 @@ TEST(DoctorFiles, CoresAreWrittenAsLinuxDoes) {
 }
 
 TEST(DoctorDocument, ExplainsEveryCheck) {
-  std::ifstream file(NORN_SOURCE_DIR "/docs/doctor.md");
+  std::ifstream file(NORN_SOURCE_DIR "/docs/user/doctor.md");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const auto expect_row = [&](const char* name) {
     EXPECT_THAT(text, testing::HasSubstr(std::string("| ") + name + " |"));

@@ -65,7 +65,7 @@ CommandLine::CommandLine(std::string program, std::string summary, std::string u
   common("--print-man", "", "", "print the manual page (roff), and exit");
   Option& errors = common("--errors", "", "text|json",
                           "how errors are told on stderr: a line each, or one JSON document "
-                          "(docs/errors.md)");
+                          "(docs/user/errors.md)");
   errors.default_text = "text";
   errors.words = {"text", "json"};
 }

@@ -12,7 +12,8 @@
 #include <string>
 #include <vector>
 
-/// The options of a program, as one table: parsing, --help and docs/command_line.md follow from it.
+/// The options of a program, as one table: parsing, --help and docs/user/command_line.md follow
+/// from it.
 namespace norn::tools {
 
 /// One option. `flag` is its short or DSSTNE's spelling ("-e", "-alpha"), or empty.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the programs and attacks them for a while: spoilt files, failing system calls, hostile options and descriptors, random
-# networks by threads, ranks and resumes, single steps against NumPy. docs/testing.md says what counts as found.
+# networks by threads, ranks and resumes, single steps against NumPy. docs/developer/testing.md says what counts as found.
 #   tools/dev/attack.sh --minutes N [--seed S] [--kind K]... [--jobs J] [--sanitized]
 #   tools/dev/attack.sh --seed S --kind K --case N [--sanitized]      one case again
 # --sanitized builds and attacks the preset asan. What is found is kept in build/attack; the exit code is 1 then.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Finds the messages of all errors in the sources, and looks for each in the tests, word for word.
-  tools/dev/error_reference.py            prints docs/errors.md with fresh tables of the messages that are tested
+  tools/dev/error_reference.py            prints docs/user/errors.md with fresh tables of the messages that are tested
   tools/dev/error_reference.py --check    fails where a message is neither tested nor listed in tools/dev/untested_errors.txt
 What is in that list and is tested by now, or is gone, fails as well: the list only becomes shorter."""
 import argparse
@@ -158,12 +158,12 @@ GROUPS = (
     ("Text that is imported", ("src/data/column_text", "src/data/dsstne_text", "src/data/import", "src/data/label_index", "src/data/libsvm",
                                "src/data/row_", "src/data/split", "src/data/text_"),
      "The text or an index file is not as it was said to be; the message names file and line. Nothing has been written. "
-     "docs/formats.md has the formats."),
+     "docs/user/formats.md has the formats."),
     ("Data sets and models", ("src/data/", "src/base/", "src/engine/"),
      "A NetCDF file is missing, damaged, of another kind, or does not go with the others. Data sets are made anew by importer; of a "
      "model the checkpoint before it can be used."),
     ("Devices, memory and ranks", ("",),
-     "The machine, not the input. `trainer --doctor` looks at it; docs/parallel.md says what happens when a rank fails."))
+     "The machine, not the input. `trainer --doctor` looks at it; docs/user/parallel.md says what happens when a rank fails."))
 
 
 def read_untested(root):
@@ -218,7 +218,7 @@ def main():
     if arguments.untested:
         print("\n".join(sorted({shown(m) for m, _ in messages if not is_tested(m, texts)})))
         return 0
-    head = (ROOT / "docs/errors.md").read_text(encoding="utf-8").split(MARK)[0].rstrip()
+    head = (ROOT / "docs/user/errors.md").read_text(encoding="utf-8").split(MARK)[0].rstrip()
     tested = {key: where for key, where in messages.items() if is_tested(key[0], texts)}
     print("\n\n".join([head, MARK, *tables(tested)]))
     return 0

@@ -49,10 +49,10 @@ put() {
     echo "wrote $1"
   fi
 }
-put docs/descriptor.md "$bin/descriptor_reference" markdown
+put docs/user/descriptor.md "$bin/descriptor_reference" markdown
 put configs/schema/network.schema.json "$bin/descriptor_reference" schema
-put docs/machines.md "$bin/descriptor_reference" machine-markdown
+put docs/user/machines.md "$bin/descriptor_reference" machine-markdown
 put configs/schema/machine.schema.json "$bin/descriptor_reference" machine-schema
-put docs/command_line.md command_lines
-put docs/errors.md /usr/bin/python3 tools/dev/error_reference.py
+put docs/user/command_line.md command_lines
+put docs/user/errors.md /usr/bin/python3 tools/dev/error_reference.py
 exit "$stale"

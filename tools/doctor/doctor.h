@@ -134,7 +134,7 @@ struct GpuCheck {
   void (*look)(const ExaminedGpu&, const Examination&, Findings&);
 };
 
-// The tables; adding a check is adding a line to one of them, and to docs/doctor.md.
+// The tables; adding a check is adding a line to one of them, and to docs/user/doctor.md.
 std::span<const Check> cpu_checks();
 std::span<const Check> memory_checks();
 std::span<const Check> disk_checks();

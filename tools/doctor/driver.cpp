@@ -79,7 +79,7 @@ void check_toolkit(const Examination& machine, Findings& findings) {
   if (!has_any_gpu(machine)) return findings.not_checked(kNoGpu);
   if (!cuda.built)
     return findings.warning("this build has no CUDA", "a build with CUDA, since there is a GPU",
-                            "build the preset cuda with nvcc on PATH (docs/building.md)");
+                            "build the preset cuda with nvcc on PATH (docs/user/building.md)");
   const int driver = cuda.driver != 0 ? cuda.driver : machine.driver.cuda;
   const std::string value =
       fmt::format("driver for {}, build for {}", driver == 0 ? "no CUDA" : cuda_text(driver),

@@ -181,7 +181,7 @@ void EvaluatorOptions::add_to(CommandLine& line) {
   line.option(
       "--propensity", "", "A,B", propensity,
       "with --popularity: also PSP, precision that counts rare units more, by propensities of "
-      "these two numbers; usual are 0.55,1.5 (docs/metrics.md)");
+      "these two numbers; usual are 0.55,1.5 (docs/user/metrics.md)");
   line.option("--batch", "-b", "N", batch, "examples of one step");
   line.section("Output");
   line.choice("--format", "", {"table", "json"}, format, "of the metrics on stdout");
@@ -210,7 +210,7 @@ CommandLine evaluator_command_line(EvaluatorOptions& options) {
   line.example("evaluator --model model.nc --data test.nc --format json", "For scripts");
   line.remark(
       "All units are ranked; units that an example's input holds are left out when the input is as "
-      "wide as the output. Means are over the examples with held-out units. docs/metrics.md "
+      "wide as the output. Means are over the examples with held-out units. docs/user/metrics.md "
       "defines "
       "the metrics.");
   return line;

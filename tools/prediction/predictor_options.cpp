@@ -21,7 +21,7 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
   Option& cdl =
       line.option("--cdl", "", "FILE", options.cdl,
                   "do what a command file of DSSTNE says: print `k,precision,recall,nDCG` "
-                  "for k = 1 ... 10 on stdout (docs/dsstne_compatibility.md)");
+                  "for k = 1 ... 10 on stdout (docs/user/dsstne_compatibility.md)");
   cdl.stands_alone = true;
   cdl.set = [&options](const std::string& file) { read_commands(file, options); };
   line.option("--model", "-n", "FILE", options.model, "trained model (NetCDF), ours or DSSTNE's")

@@ -78,7 +78,7 @@ def from_datasets(run, wish):
 
 
 def labels_of(file, n):
-    """The labels of set n; docs/formats.md."""
+    """The labels of set n; docs/user/formats.md."""
     n = int(getattr(file, f"featureLabelsOf{n}", n))
     if getattr(file, f"featureLabelsAreNumbers{n}", 0):
         return {unit: str(unit) for unit in range(int(getattr(file, f"width{n}")))}

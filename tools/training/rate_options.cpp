@@ -24,7 +24,7 @@ const std::string& name_of_kind(RateKind kind) {
 
 void RateOptions::add_to(CommandLine& line) {
   const RateSchedule defaults;
-  line.section("Learning rate schedule and clipping (docs/numerics.md)");
+  line.section("Learning rate schedule and clipping (docs/user/numerics.md)");
   line.choice("--rate-schedule", "", kind_names(), kind,
               "how the rate changes from epoch to epoch: step multiplies it every --rate-interval "
               "epochs, cosine lets it fall to --rate-minimum over all epochs, plateau multiplies "

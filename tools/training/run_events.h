@@ -6,7 +6,7 @@
 
 #include <string>
 
-/// The events of a run's log as JSON objects: docs/run_folder.md,
+/// The events of a run's log as JSON objects: docs/user/run_folder.md,
 /// configs/schema/log.schema.json.
 namespace norn::tools {
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <optional>
 
-/// What is recorded of a run in the folder of --run-dir: docs/run_folder.md.
+/// What is recorded of a run in the folder of --run-dir: docs/user/run_folder.md.
 namespace norn::tools {
 
 inline constexpr const char* kRunLog = "log.jsonl";

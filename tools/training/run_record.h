@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-/// run.json: what a run was made of, enough to repeat it; docs/run_folder.md.
+/// run.json: what a run was made of, enough to repeat it; docs/user/run_folder.md.
 namespace norn::tools {
 
 struct DataSetRecord {

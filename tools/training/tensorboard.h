@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-/// Events files of TensorBoard: scalars by step. docs/run_folder.md names them.
+/// Events files of TensorBoard: scalars by step. docs/user/run_folder.md names them.
 namespace norn::tools {
 
 /// CRC-32C (Castagnoli's polynomial) of some bytes.

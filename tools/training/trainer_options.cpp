@@ -28,9 +28,10 @@ void require_below(float limit, const char* option, const std::optional<float>& 
 void add_data_options(TrainerOptions& options, CommandLine& line) {
   line.section("Network, data and model", true);
   // First of all, so that the others are set after it and win.
-  Option& cdl = line.option("--cdl", "", "FILE", options.cdl,
-                            "do what a command file of DSSTNE says (docs/dsstne_compatibility.md); "
-                            "the options beside it win over the file");
+  Option& cdl =
+      line.option("--cdl", "", "FILE", options.cdl,
+                  "do what a command file of DSSTNE says (docs/user/dsstne_compatibility.md); "
+                  "the options beside it win over the file");
   cdl.stands_alone = true;
   cdl.may_differ = false;
   cdl.set = [&options](const std::string& file) { read_commands(file, options); };
@@ -42,7 +43,7 @@ void add_data_options(TrainerOptions& options, CommandLine& line) {
   Option& recipe = line.choice(
       "--recipe", "", recipe_names(), options.recipe,
       "instead of --config: a network whose size, rate, length and the rest follow from the data "
-      "(docs/recipes.md)");
+      "(docs/user/recipes.md)");
   recipe.spares = "--config";
   recipe.may_differ = false;
   Option& print = line.toggle("--print-recipe", "", options.print_recipe,
@@ -125,7 +126,7 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
   line.section("Records", true);
   line.option("--run-dir", "", "FOLDER", options.run_dir,
               "record the run there: log.jsonl with its events, a line each, run.json, enough to "
-              "repeat it, and events for TensorBoard; docs/run_folder.md");
+              "repeat it, and events for TensorBoard; docs/user/run_folder.md");
   Option& repeat = line.option(
       "--repeat", "", "FILE", options.repeat,
       "make the run again that this run.json records: the same settings and data, the same "
@@ -143,7 +144,7 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
   line.option("--nodes", "", "N", options.plan_nodes,
               "with --plan: nodes that the ranks stand on; without it as many as they fill");
   line.option("--machine", "", "FILE", options.machine,
-              "with --plan: description of the machine (docs/machines.md), such as "
+              "with --plan: description of the machine (docs/user/machines.md), such as "
               "configs/machines/h200.json, which is also what --ranks takes without it");
   line.choice("--plan-format", "", {"table", "json"}, options.plan_format,
               "of a plan with --ranks or --machine on stdout");
@@ -154,7 +155,7 @@ void add_doctor_options(TrainerOptions& options, CommandLine& line) {
   line.toggle("--doctor", "", options.doctor,
               "check what makes training slow or wrong on this machine, say what to do, and exit: "
               "0, or 4 when there is a problem; needs no network or data, takes about 10 seconds, "
-              "and changes nothing (docs/doctor.md)")
+              "and changes nothing (docs/user/doctor.md)")
       .stands_alone = true;
   line.choice("--doctor-format", "", {"table", "json"}, options.doctor_format,
               "of the doctor's report on stdout");

@@ -31,7 +31,7 @@ void check_with(OptionFaults& faults, const char* option, const std::string& tex
 
 void ValidationOptions::add_to(CommandLine& line) {
   const ValidationDescriptor defaults;
-  line.section("Validation while training (docs/validation.md)");
+  line.section("Validation while training (docs/user/validation.md)");
   line.option("--validation-input", "", "FILE", inputs,
               "data sets to validate with, named as those of --input: what is known of examples "
               "that are not trained on")

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-/// Data sets: what a network reads and what it is asked for. NetCDF layout: docs/formats.md.
+/// Data sets: what a network reads and what it is asked for. NetCDF layout: docs/user/formats.md.
 namespace norn {
 
 /// Element types, in the numbers of the file format (`dataType`).

@@ -8,7 +8,7 @@
 #include <vector>
 
 /// Holding back a part of the data, to validate with what a network has not been trained on.
-/// docs/validation.md says what is held back.
+/// docs/user/validation.md says what is held back.
 namespace norn {
 
 /// user: whole examples, and of those some entries that are to be found; entry: entries of every

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-/// Text that lists examples and their features: formats in docs/formats.md.
+/// Text that lists examples and their features: formats in docs/user/formats.md.
 namespace norn {
 
 enum class TextFormat {

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-/// Ranking metrics, full ranking. docs/metrics.md defines them; tests/golden holds an independent
-/// NumPy version.
+/// Ranking metrics, full ranking. docs/user/metrics.md defines them; tests/golden holds an
+/// independent NumPy version.
 namespace norn {
 
 /// Means over the examples with held-out units, for one K.

@@ -10,7 +10,7 @@
 #include <vector>
 
 /// Model files: DSSTNE's layout, with a format number, the state of training and everything that a
-/// resumed run needs. docs/formats.md has the items.
+/// resumed run needs. docs/user/formats.md has the items.
 namespace norn {
 
 /// Where the search for a run's best model stands. Epochs are counted from 1; 0: none.

@@ -9,7 +9,7 @@
 #include <vector>
 
 /// The time of a training step on any number of ranks of a machine that is described, stage by
-/// stage, without a rank of it at hand: docs/parallel.md says what such predictions are worth.
+/// stage, without a rank of it at hand: docs/user/parallel.md says what such predictions are worth.
 namespace norn {
 
 /// All collectives of a training step in the order of their stages; none for one rank.

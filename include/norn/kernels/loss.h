@@ -23,8 +23,9 @@
 /// To add one: write its struct and list it in Loss; what is missing does not compile, and what is
 /// wrong fails tests/kernels/traits_test.cpp. DeltaBoost is no loss's business: it multiplies what
 /// any of them gives (boost_of() in norn/kernels/cost.h).
-/// Formulas: DSSTNE's (docs/numerics.md), with its slips mended. Logarithms are of max(1e-12, .),
-/// and the slope is that of the guarded function. Comparisons are written so that NaN is handed on.
+/// Formulas: DSSTNE's (docs/user/numerics.md), with its slips mended. Logarithms are of max(1e-12,
+/// .), and the slope is that of the guarded function. Comparisons are written so that NaN is handed
+/// on.
 namespace norn {
 
 namespace loss_guard {

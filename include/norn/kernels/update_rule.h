@@ -29,13 +29,14 @@
 ///                           divides and takes roots, by other ways to the same bits,
 ///   parameters()            as norn/kernels/parameter.h says, where it has any.
 /// A rule that does not idle alike may say from when on idle steps leave weights as they are, so
-/// that a row that lagged far behind need not go through all of them (docs/decisions/0005):
+/// that a row that lagged far behind need not go through all of them
+/// (docs/developer/decisions/0005):
 ///   idle_bound(s, u, left)  no step without gradient and regularisation among the `left` after the
 ///                           one with settings u, which left state s, moves a weight by more than
 ///                           this, while rates do not rise,
 ///   idle(s)                 what such a step makes of the state.
 /// A step without gradient and regularisation on state that is all zero changes nothing once it has
-/// been done before. Formulas: docs/numerics.md. To add one: write its struct and list it in
+/// been done before. Formulas: docs/user/numerics.md. To add one: write its struct and list it in
 /// UpdateRule; what is missing does not compile, and what is wrong fails
 /// tests/kernels/traits_test.cpp.
 namespace norn {

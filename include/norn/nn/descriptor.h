@@ -121,7 +121,7 @@ struct ValidationDescriptor {
 
 enum class RateKind { constant, step, cosine, plateau };
 
-/// How the learning rate changes in the course of a run; docs/numerics.md has the formulas.
+/// How the learning rate changes in the course of a run; docs/user/numerics.md has the formulas.
 struct RateSchedule {
   RateKind kind = RateKind::constant;
   float warm_up = 0.0f;     ///< epochs in which it rises to alpha, step by step

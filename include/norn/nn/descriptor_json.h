@@ -31,7 +31,7 @@ std::string to_json(const NetworkDescriptor& network);
 /// Whether a layer of that kind and type may have the key of that name ("Kernel").
 bool is_layer_key(const std::string& name, LayerKind kind, LayerType type);
 
-/// docs/descriptor.md and configs/schema/network.schema.json, from the table of keys.
+/// docs/user/descriptor.md and configs/schema/network.schema.json, from the table of keys.
 std::string descriptor_reference_markdown();
 std::string descriptor_json_schema();
 

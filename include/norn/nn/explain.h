@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-/// The documentation of keys, one by one, from the table that docs/descriptor.md is made of.
+/// The documentation of keys, one by one, from the table that docs/user/descriptor.md is made of.
 namespace norn {
 
 /// What a key of a network's or a machine's description, or of a command file, means: type, values,

@@ -11,7 +11,7 @@
 ///   name, aliases       the words of JSON "InputWeighting": {"Scheme"} (without regard to case),
 ///   weight(count, n)    what the entries of a feature are multiplied by that `count` of n examples
 ///                       have, count from 0 to n.
-/// docs/numerics.md has the formulas.
+/// docs/user/numerics.md has the formulas.
 namespace norn {
 
 struct NoWeighting {

@@ -9,7 +9,7 @@
 #include <vector>
 
 /// Machines that a run may be planned for: what one rank computes in a second, and what ranks say
-/// to each other in one. Files in JSON, in the units of the members here; docs/machines.md.
+/// to each other in one. Files in JSON, in the units of the members here; docs/user/machines.md.
 namespace norn {
 
 /// What dense products of one precision reach.
@@ -76,7 +76,7 @@ MachineDescription read_machine_json(const std::filesystem::path& file,
 /// configs/machines/h200.json, for plans that name no machine.
 MachineDescription h200_machine();
 
-/// docs/machines.md and configs/schema/machine.schema.json, from the table of keys.
+/// docs/user/machines.md and configs/schema/machine.schema.json, from the table of keys.
 std::string machine_reference_markdown();
 std::string machine_json_schema();
 

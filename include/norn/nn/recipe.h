@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-/// Recipes: networks that recommend well on data of any size and density. docs/recipes.md says
+/// Recipes: networks that recommend well on data of any size and density. docs/user/recipes.md says
 /// where the rules come from and what each of them is worth.
 namespace norn {
 

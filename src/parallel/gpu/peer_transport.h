@@ -15,7 +15,7 @@ namespace norn {
 
 /// For GPUs of one machine that reach each other's memory: what a library sends in several steps,
 /// one kernel writes where it is wanted. It leaves to others what is too large for the room that
-/// they have. docs/decisions/0013-peer-memory.md.
+/// they have. docs/developer/decisions/0013-peer-memory.md.
 class PeerTransport final : public Transport {
  public:
   /// Null where ranks stand on several machines, are more than kMostPeers, one of them is not
