@@ -65,13 +65,15 @@ A description is a JSON object by the same rules as a [network's](descriptor.md)
 without regard to case, and whatever is not understood is an error. Its schema is
 [machine.schema.json](../../configs/schema/machine.schema.json).
 
-**Computation.** A stage of a step takes the time of its products, plus the time of its bytes, plus what its calls cost. The shares
-were chosen so that the H200's description predicts the measured steps of [several_gpus.md](../developer/lab/several_gpus.md) within 15 %.
+**Computation.** A stage of a step takes the time of its products, plus the time of its bytes, plus what its calls
+cost. The shares were chosen so that the H200's description predicts the measured steps of
+[several_gpus.md](../developer/lab/several_gpus.md) within 15 %.
 
-**Collectives.** n ranks of one node take `Start + (n - 1) Step + bytes (n - 1) / n / GBPerSecond` for an all-gather or a
-reduce-scatter, twice the steps and bytes for an all-reduce (or, around a tree, twice log2 n steps and all bytes twice). The bytes are
-those of all ranks' shares, each as large as the largest. On several nodes the ranks that stand at the same place in theirs exchange
-their part between nodes first or last, all of them side by side, and the ranks of a node the whole.
+**Collectives.** n ranks of one node take `Start + (n - 1) Step + bytes (n - 1) / n / GBPerSecond` for an all-gather or
+a reduce-scatter. An all-reduce takes twice the steps and bytes (or, around a tree, twice log2 n steps and all bytes
+twice). The bytes are those of all ranks' shares, each as large as the largest. On several nodes the ranks that stand
+at the same place in theirs exchange their part between nodes first or last. They do so all at the same time. The
+ranks of a node exchange the whole.
 
 )";
 
