@@ -8,10 +8,11 @@ from datasets import write_sets
 
 ACTIVATIONS = ("Linear", "Sigmoid", "Tanh", "Relu", "LRelu", "ELU", "SELU", "SoftPlus", "SoftSign", "GELU", "Swish",
                "SoftMax")
-LOSSES = ("L1", "L2", "L2Hinge", "Hinge", "CrossEntropy", "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
+LOSSES = ("L1", "L2", "Huber", "L2Hinge", "Hinge", "CrossEntropy", "ScaledMarginalCrossEntropy",
+          "DataScaledMarginalCrossEntropy")
 RULES = ("SGD", "Momentum", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam", "AMSGrad", "AdamW")
 WIDTHS = (1, 2, 3, 7, 16, 17, 31, 33, 65)
-MARGINAL = LOSSES[5:]
+MARGINAL = LOSSES[-2:]
 
 
 class Drawing:
@@ -108,7 +109,7 @@ class Drawing:
         kinds = ("boolean", "valued", "classes") if marginal else ("boolean", "valued", "float", "bytes", "classes")
         one = self.data(f"out{i}", kinds, signed=False)
         activation = self.random.choice(ACTIVATIONS if self.exact or self.chance(0.3) else ("Sigmoid", "SoftMax", "Linear"))
-        if self.exact and activation == "SoftMax" and self.loss == LOSSES[6]:
+        if self.exact and activation == "SoftMax" and self.loss == MARGINAL[1]:
             one.pop("weights", None)
         if "rows" in one and activation != "SoftMax" and self.chance(0.2):
             one["ignore_zero"] = True

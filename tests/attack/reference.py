@@ -64,6 +64,9 @@ def element_loss(name, y, t, one, margins):
     if name == "L2Hinge":
         d = np.where(t > 0, np.minimum(0, y - np.abs(t)), np.maximum(0, y - np.abs(t)))
         return d * d / 2, d
+    if name == "Huber":  # Delta 1
+        d = np.abs(y - t)
+        return np.where(d <= 1, d * d / 2, d - 0.5), np.clip(y - t, -1, 1)
     if name == "Hinge":
         return np.maximum(0, 1 - t * y), np.where(1 - t * y > 0, -t, 0)
     ln_y, inverse_y = logs(y)

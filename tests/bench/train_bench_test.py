@@ -12,7 +12,8 @@ import unittest
 
 PROGRAM = pathlib.Path(os.environ.get("NORN_BIN", "build/cpu/bin")).resolve() / "train_bench"
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
-LOSSES = ("L1", "L2", "L2Hinge", "Hinge", "CrossEntropy", "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy")
+LOSSES = ("L1", "L2", "Huber", "L2Hinge", "Hinge", "CrossEntropy", "ScaledMarginalCrossEntropy",
+          "DataScaledMarginalCrossEntropy")
 OUTPUTS = ("Sigmoid", "SoftMax", "Linear")
 
 

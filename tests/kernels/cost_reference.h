@@ -65,6 +65,11 @@ inline double cost(const AbsoluteError&, double y, double t) {
 inline double cost(const SquaredError&, double y, double t) {
   return std::pow(y - t, 2) / 2;
 }
+inline double cost(const Huber& loss, double y, double t) {
+  const double distance = std::fabs(y - t);
+  const double delta = double(loss.delta);
+  return distance <= delta ? std::pow(distance, 2) / 2 : delta * distance - delta * delta / 2;
+}
 inline double cost(const SquaredHinge&, double y, double t) {
   const double distance = t > 0 ? std::fabs(t) - y : y - std::fabs(t);
   return distance > 0 ? distance * distance / 2 : 0;

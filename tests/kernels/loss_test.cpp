@@ -95,6 +95,17 @@ TEST(Loss, MarginsLetGoAndOnlyExactTargetsCount) {
   EXPECT_NEAR(dsmce.cost(0.5, 7.0), 14 * std::log(2.0), 1e-12);
 }
 
+TEST(Loss, HuberIsSquaredNearTheTargetAndLinearBeyond) {
+  const Huber loss{.delta = 2.0f};
+  EXPECT_EQ(loss.cost(4.0, 3.0), 0.5);
+  EXPECT_EQ(loss.cost(5.0, 3.0), 2.0);
+  EXPECT_EQ(loss.cost(-7.0, 3.0), 18.0);
+  EXPECT_EQ(loss.slope(4.0, 3.0), 1.0);
+  EXPECT_EQ(loss.slope(103.0, 3.0), 2.0);
+  EXPECT_EQ(loss.slope(-7.0, 3.0), -2.0);
+  EXPECT_TRUE(std::isnan(loss.slope(std::nan(""), 3.0)));
+}
+
 TEST(Loss, HingesAtKnownPoints) {
   EXPECT_EQ(SquaredHinge{}.cost(0.5, 1.0), 0.125);
   EXPECT_EQ(SquaredHinge{}.cost(1.5, 1.0), 0.0);

@@ -19,7 +19,7 @@ using test::with_output_keys;
 
 constexpr const char* kLosses =
     "Known: L1, L2, L2Hinge, Hinge, CrossEntropy, ScaledMarginalCrossEntropy, "
-    "DataScaledMarginalCrossEntropy";
+    "DataScaledMarginalCrossEntropy, Huber";
 constexpr const char* kSizes =
     "expected a whole number from 1 to 4294967295, an array of 1 to 4 of them, or \"auto\"";
 constexpr const char* kWindows =
@@ -42,7 +42,7 @@ const std::vector<std::pair<std::string, std::string>> kNetworkFaults = {
          kLosses},
     {R"("ErrorFunction": 2)",
      "ErrorFunction 2 is a number; expected one of L1, L2, L2Hinge, Hinge, CrossEntropy, "
-     "ScaledMarginalCrossEntropy, DataScaledMarginalCrossEntropy"},
+     "ScaledMarginalCrossEntropy, DataScaledMarginalCrossEntropy, Huber"},
     {R"("TargetWeight": "Two")", "TargetWeight \"Two\" is unknown. Known: InverseCount, One"},
     {R"("ShuffleIndices": "no")", "ShuffleIndices \"no\" is a string; expected true or false"},
     {R"("ShuffleIndices": 2)", "ShuffleIndices 2 is a number; expected true or false"},
@@ -98,7 +98,8 @@ const std::vector<std::pair<std::string, std::string>> kNetworkFaults = {
      "unknown key \"zzzzzz\". Known: $schema, Version, Recipe, Name, Kind, ErrorFunction, "
      "TargetWeight, "
      "ShuffleIndices, SparsenessPenalty, Denoising, DeltaBoost, ScaledMarginalCrossEntropy, "
-     "LocalResponseNormalization, Maxout, RELUSlope, ELUAlpha, SELULambda, SwishBeta, Decay, "
+     "Huber, LocalResponseNormalization, Maxout, RELUSlope, ELUAlpha, SELULambda, SwishBeta, "
+     "Decay, "
      "WeightsData, Training, Layers"},
 };
 

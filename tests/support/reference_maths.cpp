@@ -93,6 +93,11 @@ double unit_cost(const Loss& loss, double y, const Target& target, bool sparse) 
     const double d = t > 0.0 ? std::min(0.0, y - std::abs(t)) : std::max(0.0, y - std::abs(t));
     return 0.5 * d * d;
   }
+  if (name == "Huber") {
+    const double delta = double(std::get<Huber>(loss).delta);
+    const double d = std::abs(y - t);
+    return d <= delta ? 0.5 * d * d : delta * (d - 0.5 * delta);
+  }
   if (name == "Hinge") return std::max(0.0, 1.0 - t * y);
   if (name == "CrossEntropy") return -t * guarded_log(y) - (1.0 - t) * guarded_log(1.0 - y);
   // Stored entries of a sparse set are ones whatever their value; dense targets must be exact.

@@ -69,6 +69,12 @@ inline constexpr ParameterKey kZeroTarget{.name = "zeroTarget",
                                           .object = kMargins,
                                           .item = ModelItem{"SMCE_zeroTarget", 0.1}};
 
+inline constexpr ParameterKey kHuberDelta{
+    .name = "Delta",
+    .help = "Distance from the target up to which the cost is squared; beyond it is linear.",
+    .limits = {.low = 0, .above_low = true},
+    .object = "Huber"};
+
 struct AbsoluteError {
   static constexpr std::string_view name = "L1";
   static constexpr std::array<std::string_view, 0> aliases{};
@@ -102,6 +108,35 @@ struct SquaredError {
   template <typename T>
   NORN_HD T slope(T y, T t) const {
     return y - t;
+  }
+  template <typename T>
+  NORN_HD T stored_target(T v) const {
+    return v;
+  }
+};
+
+/// Squared near the target, linear from a distance of delta on, so that single ratings that are far
+/// off do not lead. Huber, "Robust estimation of a location parameter", Ann. Math. Stat. 35, 1964.
+struct Huber {
+  static constexpr std::string_view name = "Huber";
+  static constexpr std::array<std::string_view, 0> aliases{};
+  static constexpr bool is_cross_entropy = false;
+  static constexpr bool has_cost_kernels = false;
+  static constexpr std::uint32_t model_number = 7;
+  float delta = 1.0f;
+  template <typename Self, typename Visit>
+  static void parameters(Self& self, const Visit& visit) {
+    visit(kHuberDelta, self.delta);
+  }
+  template <typename T>
+  NORN_HD T cost(T y, T t) const {
+    const T distance = math::abs(y - t);
+    const T squared = math::min(T(delta), distance);
+    return squared * (distance - T(0.5) * squared);
+  }
+  template <typename T>
+  NORN_HD T slope(T y, T t) const {
+    return math::max(-T(delta), math::min(T(delta), y - t));
   }
   template <typename T>
   NORN_HD T stored_target(T v) const {
@@ -254,7 +289,7 @@ struct DataScaledMarginalCrossEntropy {
 };
 
 using Loss = std::variant<AbsoluteError, SquaredError, SquaredHinge, Hinge, CrossEntropy,
-                          ScaledMarginalCrossEntropy, DataScaledMarginalCrossEntropy>;
+                          ScaledMarginalCrossEntropy, DataScaledMarginalCrossEntropy, Huber>;
 
 /// That a value says all that is asked of a loss.
 template <typename L>
