@@ -3,6 +3,7 @@
 
 #include "dataset_items.h"
 #include "norn/base/error.h"
+#include "norn/data/label_check.h"
 
 #include <array>
 #include <initializer_list>
@@ -224,15 +225,20 @@ class InfoReader {
     if (natural({"featureLabelsAreNumbers"}).value_or(0) != 0) return {std::move(stored), {}};
     const std::string digest = item("featureLabelDigest", info_.number);
     const auto sha256 = file_.attribute(digest);
-    if (!sha256 || !std::holds_alternative<std::string>(*sha256))
+    if (!sha256 || !std::holds_alternative<std::string>(*sha256) ||
+        std::get<std::string>(*sha256).empty())
       fail(fmt::format("attribute {} is missing", digest));
     stored.sha256 = std::get<std::string>(*sha256);
     const std::string name = item("featureLabels", info_.number);
-    if (!file_.has_variable(name)) return {std::move(stored), {}};
-    stored.line_bytes = needed({"featureLabelLineBytes"});
-    stored.packed.resize(std::size_t(file_.extent(name).at(0)));
-    file_.read_bytes(name, 0, stored.packed);
-    return {std::move(stored), place(info_)};
+    if (file_.has_variable(name)) {
+      need_variable("featureLabels", std::nullopt);
+      stored.line_bytes = needed({"featureLabelLineBytes"});
+      stored.packed.resize(std::size_t(file_.size(name)));
+      file_.read_bytes(name, 0, stored.packed);
+    }
+    LabelTable labels(std::move(stored), place(info_));
+    if (!file_.is_sealed()) check_labels(labels, place(info_));
+    return labels;
   }
 
   const NetcdfFile& file_;

@@ -6,6 +6,7 @@
 #include "norn/base/error.h"
 #include "norn/base/sha256.h"
 #include "norn/base/text.h"
+#include "norn/data/label_check.h"
 #include "row_parser.h"
 
 #include <algorithm>
@@ -27,6 +28,14 @@ constexpr Index kLabelsTogether = Index(1) << 12;
 constexpr Index kMostThreads = 8;  // more wait for memory
 // Level 1 is three times as fast as zlib's default, and files of labels are 5 to 15 % larger.
 constexpr int kCompression = 1;
+constexpr std::int64_t kMostCompressed = 1032;  // times, of the format (RFC 1951)
+constexpr std::size_t kDigits = 64;             // of a SHA-256
+
+[[noreturn]] void fail_damaged(const std::string& where, const std::string& how = {}) {
+  throw DataError(fmt::format(
+      "{}: its labels of features are damaged{}; use an older copy of the file, or import again",
+      where, how));
+}
 
 /// The digits of a number, in a place of their own.
 class Digits {
@@ -112,6 +121,23 @@ std::vector<Column> find_labels(const LabelIndex& index, const LabelList& labels
   return found;
 }
 
+LabelIndex index_of(const LabelList& labels, const std::string& where) {
+  LabelIndex index;
+  index.reserve(labels.size());
+  std::vector<Column> numbers;
+  for (Index first = 0; first < labels.size(); first += kLabelsTogether) {
+    const Index count = std::min(kLabelsTogether, labels.size() - first);
+    numbers.clear();
+    index.number_all(labels.views(first, count), LabelIndex::Absent::add, numbers);
+    for (Index i = 0; i < count; ++i)
+      if (Index(numbers[std::size_t(i)]) != first + i)
+        throw DataError(
+            fmt::format("{}: the label {} of feature {} is that of feature {}, too; import again",
+                        where, excerpt(labels[first + i]), first + i, numbers[std::size_t(i)]));
+  }
+  return index;
+}
+
 }  // namespace
 
 LabelList::LabelList(std::string lines) : lines_(std::move(lines)), begin_{0} {
@@ -169,11 +195,10 @@ LabelList LabelTable::list() const {
   require(has_words(), "LabelTable::list: the labels are not there");
   if (are_numbers()) return LabelList(lines_of_numbers(size()));
   const Stored& stored = state_->stored;
-  const auto fail = [&] {
-    throw DataError(fmt::format(
-        "{}: its labels of features are damaged; use an older copy of the file, or import again",
-        state_->where));
-  };
+  const auto fail = [&] { fail_damaged(state_->where); };
+  if (stored.line_bytes < 0 ||
+      stored.line_bytes / kMostCompressed > std::int64_t(stored.packed.size()))
+    fail();
   std::string lines(std::size_t(stored.line_bytes), '\0');
   uLongf bytes = lines.size();
   const int result =
@@ -186,22 +211,31 @@ LabelList LabelTable::list() const {
 }
 
 LabelIndex LabelTable::index() const {
-  const LabelList labels = list();
-  LabelIndex index;
-  index.reserve(labels.size());
-  std::vector<Column> numbers;
-  for (Index first = 0; first < labels.size(); first += kLabelsTogether) {
-    const Index count = std::min(kLabelsTogether, labels.size() - first);
-    numbers.clear();
-    index.number_all(labels.views(first, count), LabelIndex::Absent::add, numbers);
-    for (Index i = 0; i < count; ++i)
-      if (Index(numbers[std::size_t(i)]) != first + i)
-        throw DataError(fmt::format(
-            "{}: the label {} of feature {} is that of feature {}, too; "
-            "import again",
-            state_->where, excerpt(labels[first + i]), first + i, numbers[std::size_t(i)]));
+  return index_of(list(), state_->where);
+}
+
+void check_labels(const LabelTable& labels, const std::string& where) {
+  if (!labels.known()) return;
+  const LabelTable::Stored& stored = labels.stored();
+  if (labels.are_numbers()) {
+    if (!stored.packed.empty()) fail_damaged(where, ": they have no checksum");
+    return;
   }
-  return index;
+  if (stored.sha256.size() != kDigits ||
+      stored.sha256.find_first_not_of("0123456789abcdef") != std::string::npos)
+    fail_damaged(where, fmt::format(": their checksum is {}, expected {} hexadecimal digits",
+                                    excerpt(stored.sha256), kDigits));
+  if (!labels.has_words()) return;
+  const LabelList list = labels.list();
+  Sha256 sum;
+  for (Index number = 0; number < list.size(); ++number) {
+    sum.add(list[number]);
+    sum.add("\n");
+  }
+  if (sum.hex() != stored.sha256)
+    fail_damaged(where,
+                 fmt::format(": their SHA-256 is {:.8}, expected {:.8}", sum.hex(), stored.sha256));
+  index_of(list, where);
 }
 
 UnitMatch match_units(const LabelTable& features, const LabelTable& units) {

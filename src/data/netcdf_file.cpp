@@ -76,6 +76,7 @@ struct NetcdfFile::State {
   std::filesystem::path shown;           // its name in messages
   std::optional<OpenedSize> opened;      // of a file that is read
   Mode mode = Mode::read;
+  bool sealed = false;  // a file that is read
   std::map<std::string, Variable> variables;
   std::map<std::string, std::pair<int, Index>> dimensions;  // of a file that is written
 
@@ -98,7 +99,7 @@ struct NetcdfFile::State {
     if (file != kClosed) store_and_close(std::exchange(file, kClosed), path);
   }
 
-  void open(bool sealed) {
+  void open() {
     source = sealed ? open_netcdf_here(path) : open_netcdf_apart(path);
     for (auto& [name, stored] : source->variables()) {
       Variable variable;
@@ -183,9 +184,9 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
   if (!path_exists(path))
     throw DataError(fmt::format("{}: no such file; check the path", shown_.string()));
   state_->opened.emplace(path);
-  const bool sealed = check_seal(path);
-  call("read as a NetCDF file", "", [&] { state_->open(sealed); });
-  if (!sealed && attribute(kSealedAttribute))
+  state_->sealed = check_seal(path);
+  call("read as a NetCDF file", "", [&] { state_->open(); });
+  if (!is_sealed() && attribute(kSealedAttribute))
     throw DataError(fmt::format(
         "{}: the end of the file is missing: it was cut off, or another program changed it; use "
         "an older copy of the file, or delete its attribute {} if the change was wanted",
@@ -193,6 +194,10 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
 }
 
 NetcdfFile::~NetcdfFile() = default;
+
+bool NetcdfFile::is_sealed() const {
+  return state_->sealed;
+}
 
 void NetcdfFile::close() {
   const bool writes = state_->mode == Mode::create;

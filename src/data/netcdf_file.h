@@ -47,6 +47,8 @@ class NetcdfFile {
 
   /// The name used in messages.
   const std::filesystem::path& path() const { return shown_; }
+  /// Whether the seal of a file that is read vouches for all of its items.
+  bool is_sealed() const;
   /// Closes; a file that was written is stored and sealed. Failures (a full disk) are thrown here.
   void close();
 

@@ -131,6 +131,10 @@ const std::filesystem::path& TensorFileReader::path() const {
   return state_->file.path();
 }
 
+bool TensorFileReader::is_sealed() const {
+  return state_->file.is_sealed();
+}
+
 bool TensorFileReader::has_attribute(const std::string& name) const {
   return state_->file.attribute(name).has_value();
 }

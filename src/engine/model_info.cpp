@@ -241,7 +241,7 @@ ModelInfo read_model_info(const TensorFileReader& file) {
     throw DataError(fmt::format("{}: the descriptor in the model is damaged: {}",
                                 file.path().string(), error.what()));
   }
-  info.unit_labels = read_unit_labels(file, info.network.layers.size());
+  info.unit_labels = read_unit_labels(file, info.network);
   info.has_training_state = file.has_attribute("norn_step");
   if (info.has_training_state) read_state(file, info.state);
   return info;

@@ -2,6 +2,9 @@
 // Labels of units, in and out of model files.
 #include "src/engine/model_labels.h"
 
+#include "norn/base/error.h"
+#include "norn/data/label_check.h"
+
 #include <fmt/format.h>
 
 namespace norn {
@@ -32,28 +35,45 @@ struct Tables {
   }
 };
 
+[[noreturn]] void fail(const TensorFileReader& file, const std::string& problem) {
+  throw DataError(fmt::format("{}: {}; the file is damaged, use an older copy of it",
+                              file.path().string(), problem));
+}
+
 LabelTable read_table(const TensorFileReader& file, std::size_t number) {
   const std::string variable = variable_of(number);
   LabelTable::Stored stored;
   stored.count = file.integer(variable + "_count");
+  if (stored.count < 0) fail(file, fmt::format("attribute {}_count is {}", variable, stored.count));
   stored.sha256 = file.text_or(variable + "_digest", "");
   if (file.has_variable(variable)) {
     stored.line_bytes = file.integer(variable + "_lineBytes");
     stored.packed = file.read_bytes(variable);
   }
-  return {std::move(stored), file.path().string()};
+  LabelTable table(std::move(stored), file.path().string());
+  if (!file.is_sealed()) check_labels(table, file.path().string());
+  return table;
 }
 
 }  // namespace
 
-std::vector<LabelTable> read_unit_labels(const TensorFileReader& file, std::size_t layers) {
+std::vector<LabelTable> read_unit_labels(const TensorFileReader& file,
+                                         const NetworkDescriptor& network) {
   std::vector<LabelTable> tables;
   for (std::size_t t = 0; file.has_attribute(variable_of(t) + "_count"); ++t)
     tables.push_back(read_table(file, t));
-  std::vector<LabelTable> of_layer(layers);
-  for (std::size_t i = 0; i < layers; ++i) {
-    const std::int64_t table = file.integer_or(layer_item(i), -1);
-    if (table >= 0 && std::size_t(table) < tables.size()) of_layer[i] = tables[std::size_t(table)];
+  std::vector<LabelTable> of_layer(network.layers.size());
+  for (std::size_t i = 0; i < of_layer.size(); ++i) {
+    if (!file.has_attribute(layer_item(i))) continue;
+    const std::int64_t number = file.integer(layer_item(i));
+    if (number < 0 || std::size_t(number) >= tables.size())
+      fail(file, fmt::format("attribute {} is {}, but there are {} lists of labels", layer_item(i),
+                             number, tables.size()));
+    of_layer[i] = tables[std::size_t(number)];
+    const Index units = network.layers[i].units();
+    if (of_layer[i].size() > units)
+      fail(file, fmt::format("it has {} labels of the {} units of layer \"{}\"", of_layer[i].size(),
+                             units, network.layers[i].name));
   }
   return of_layer;
 }

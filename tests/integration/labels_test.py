@@ -6,6 +6,7 @@ import unittest
 import zlib
 
 import netCDF4
+import numpy
 
 from norn_files import write_datasets, write_index, write_text
 from programs import ProgramTest, mpirun
@@ -302,6 +303,93 @@ class Labels(ProgramTest):
         at = model.index(stored) + len(stored) // 2
         self.path("model.nc").write_bytes(model[:at] + bytes([model[at] ^ 4]) + model[at + 1:])
         self.fail_with(3, 'model.nc: variable "labels0" is damaged', "evaluator", "--model", "model.nc", "--data", "test.nc")
+
+    def rewrite(self, name, change):
+        """The file as another program writes it, without a seal, once `change` has been at its attributes and bytes of labels."""
+        with netCDF4.Dataset(self.path(name)) as old, netCDF4.Dataset(self.path("other.nc"), "w") as new:
+            attributes = {item: old.getncattr(item) for item in old.ncattrs() if item != "norn_sealed"}
+            values = {item: variable[...] for item, variable in old.variables.items()}
+            dimensions = {item: variable.dimensions for item, variable in old.variables.items()}
+            change(attributes, values)
+            new.setncatts(attributes)
+            for item, value in values.items():
+                names = [f"{item}_{d}" if value.ndim != 1 or value.size != len(old.dimensions[one]) else one
+                         for d, one in enumerate(dimensions[item][:1] * value.ndim)]
+                for one, size in zip(names, value.shape):
+                    if one not in new.dimensions:
+                        new.createDimension(one, size)
+                new.createVariable(item, value.dtype, names)[...] = value
+
+    def damages(self, count, digest, line_bytes, labels):
+        """Each with what is said; the items are called so."""
+        def put(item, change):
+            return lambda attributes, values: attributes.update({item: change(attributes[item])})
+
+        def pack(change):
+            return lambda _, values: values.update({labels: change(values[labels])})
+
+        def twice(attributes, values):
+            lines = (self.names[0] + "\n").encode() * 2 + "".join(name + "\n" for name in self.names[2:]).encode()
+            attributes.update({digest: hashlib.sha256(lines).hexdigest(), line_bytes: numpy.uint64(len(lines))})
+            values[labels] = numpy.frombuffer(zlib.compress(lines), "u1")
+
+        at = self.random.randrange(64)
+        damaged = "its labels of features are damaged"
+        return {
+            "cut off": (pack(lambda packed: packed[:1]), damaged), "another byte": (pack(lambda packed: packed ^ 1), damaged),
+            "one less": (put(count, lambda number: number - 1), damaged), "a byte less": (put(line_bytes, lambda size: size - 1), damaged),
+            "without end": (put(line_bytes, lambda size: numpy.uint64(2**62)), damaged),
+            "another digit": (put(digest, lambda sum: sum[:at] + "%x" % (int(sum[at], 16) ^ 1) + sum[at + 1:]), damaged),
+            "no digits": (put(digest, lambda sum: "x" * 64), f"{damaged}: their checksum is \"{'x' * 8}"),
+            "twice": (twice, f'the label "{self.names[0]}" of feature 1 is that of feature 0, too; import again'),
+            "two dimensions": (pack(lambda packed: packed.reshape(1, -1)), "in one|has 2 dimensions"),
+            "no dimension": (pack(lambda packed: packed[0]), "in one|has 0 dimensions")}
+
+    def test_damaged_labels_of_a_data_set_without_a_seal_are_found(self):
+        train = ("trainer", "-c", "net.json", "-i", "other.nc", "-n", "out.nc", "-e", "1", "--threads", "1", "--force")
+        self.rewrite("train.nc", lambda attributes, values: None)
+        self.succeed(*train)
+        for damage, (change, said) in self.damages("featureLabelCount0", "featureLabelDigest0", "featureLabelLineBytes0",
+                                                   "featureLabels0").items():
+            with self.subTest(damage):
+                self.path("out.nc").unlink(missing_ok=True)
+                self.rewrite("train.nc", change)
+                done = self.run_program(*train)
+                self.assertEqual(done.returncode, 3, done.stderr)
+                self.assertRegex(done.stderr, f'other.nc: data set "gl_input": .*({said})')
+                self.assertFalse(self.path("out.nc").exists())
+
+    def test_a_damaged_checksum_alone_is_found(self):
+        self.make("train.nc", "known.txt", "features.txt", "--feature-labels", "checksum")
+        for wrong in ("", "f" * 63, "F" * 64, "0123456789abcdeg" * 4):
+            self.rewrite("train.nc", lambda attributes, values, wrong=wrong: attributes.update(featureLabelDigest0=wrong))
+            self.fail_with(3, 'other.nc: data set "gl_input": ', "trainer", "-c", "net.json", "-i", "other.nc", "-n", "out.nc", "-e", "1")
+
+    def test_damaged_labels_of_a_model_without_a_seal_are_found(self):
+        self.train("-e", "1", "--threads", "1")
+        again = ("trainer", "-c", "other.nc", "-i", "train.nc", "-n", "out.nc", "-e", "1", "--threads", "1", "--force")
+        self.rewrite("model.nc", lambda attributes, values: None)
+        self.succeed(*again)
+        damages = self.damages("labels0_count", "labels0_digest", "labels0_lineBytes", "labels0")
+        for item, value, said in (
+                ("labels0_count", -3, "other.nc: attribute labels0_count is -3; the file is damaged, use an older copy of it"),
+                ("labels0_count", 41, damages["one less"][1]),
+                ("layer2_labels", 7, "attribute layer2_labels is 7, but there are 1 lists of labels; the file is damaged"),
+                ("layer0_labels", -2, "attribute layer0_labels is -2, but there are 1 lists of labels; the file is damaged")):
+            damages[f"{item} {value}"] = (lambda attributes, values, item=item, value=value: attributes.update({item: value}), said)
+        damages["no checksum"] = (lambda attributes, values: attributes.pop("labels0_digest"), "they have no checksum")
+        more = "".join(f"{name}\n" for name in [*self.names, "one more"]).encode()
+        damages["a label more"] = (lambda attributes, values: (
+            values.update(labels0=numpy.frombuffer(zlib.compress(more), "u1")),
+            attributes.update(labels0_count=41, labels0_lineBytes=len(more), labels0_digest=hashlib.sha256(more).hexdigest())),
+            'it has 41 labels of the 40 units of layer "Input"; the file is damaged, use an older copy of it')
+        for damage, (change, said) in damages.items():
+            with self.subTest(damage):
+                self.rewrite("model.nc", change)
+                done = self.run_program(*again)
+                self.assertEqual(done.returncode, 3, done.stderr)
+                self.assertRegex(done.stderr, said)
+                self.assertIn("trainer: error: other.nc: ", done.stderr)
 
     def test_numbers_are_features_too(self):
         self.write("numbers.txt", "".join(f"1 {' '.join(f'{u}:1' for u in row)}\n" for row in self.rows if row))

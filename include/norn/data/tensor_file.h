@@ -56,6 +56,8 @@ class TensorFileReader {
   TensorFileReader& operator=(const TensorFileReader&) = delete;
 
   const std::filesystem::path& path() const;
+  /// Whether the file's seal vouches for all of its items.
+  bool is_sealed() const;
   bool has_attribute(const std::string& name) const;
   /// Numbers are converted (integer types to each other, integers to floating point). The first
   /// form throws DataError naming file and attribute when it is missing or of the wrong type.
