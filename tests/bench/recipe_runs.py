@@ -17,6 +17,10 @@ SETS = pathlib.Path(os.environ.get("NORN_RECIPE_SETS", ROOT / "build/recipe_sets
 TOP = 20
 
 
+class ProgramFailed(SystemExit):
+    """Ends a script with what went wrong, unless that catches it."""
+
+
 class Data:
     """A folder of train.txt and test.txt (or .gz, .xz): `example<TAB>feature:feature:...`, an example a line."""
 
@@ -84,7 +88,7 @@ class Programs:
         extra = self.options if name != "importer" else []
         done = subprocess.run([str(self.folder / name), *map(str, options), *extra, "--quiet"], capture_output=True, text=True)
         if done.returncode != 0:
-            sys.exit(f"{name} failed:\n{done.stderr[-2000:]}")
+            raise ProgramFailed(f"{name} failed:\n{done.stderr[-2000:]}")
         return done.stdout
 
     def import_parts(self, datasets, out, kept, held_out):

@@ -10,9 +10,9 @@ example's features and measures on the rest.
 
 A change is what differs from the recipe: keys of the network, and of layers by their names; null removes a key. Candidates
 are the recipe, its neighbours (one setting larger or smaller) and networks with several settings drawn at random around it.
-For each set the last line says how far the recipe stays behind the best candidate, and how high a cost rose above a lower one
-before it, after the first 5 % of the steps. The best of many by one seed owes a part of that to the seed: --again 3 trains both
-with three other seeds and says that figure too. Sets are debian_packages, gowalla and those that tests/bench/recipe_sets.py made.
+A training that fails is told and left out. For each set the last line says how far the recipe stays behind the best candidate,
+and how high a cost rose above a lower one before it, after the first 5 % of the steps. The best of many by one seed owes a part of
+that to the seed: --again 3 trains both with three other seeds and says that figure too. Sets are debian_packages, gowalla and those that tests/bench/recipe_sets.py made.
 Needs the programs importer and trainer; tests/bench/recipes_table.py measures recipes on the test part."""
 import argparse
 import concurrent.futures
@@ -117,7 +117,9 @@ def measure(programs, folder, network, files):
     _, seconds = programs.train(folder, network, files[0], "--checkpoint-epochs", 0, "--run-dir", folder / "run",
                                 "--validation-input", files[1], "--validate-every", epochs, "--metrics-at", recipe_runs.TOP)
     events = [json.loads(line) for line in (folder / "run/log.jsonl").read_text(encoding="utf-8").splitlines()]
-    metrics = next(event for event in events if event["event"] == "eval")["metrics"][0]
+    metrics = next((event["metrics"][0] for event in events if event["event"] == "eval"), None)
+    if metrics is None:
+        raise recipe_runs.ProgramFailed(f"{folder}/run/log.jsonl has no validation, of a training of {epochs} epochs")
     shutil.rmtree(folder)
     return {"recall": metrics["recall"], "ndcg": metrics["ndcg"], "seconds": seconds,
             "rise": rise([event["cost"] for event in events if event["event"] == "epoch"])}
@@ -148,6 +150,9 @@ def best_of(results):
 
 def again(name, best, results):
     """What `results`, [{candidate: result}] of other seeds each, say of the recipe and the best."""
+    results = [result for result in results if {"recipe", best} <= set(result)]
+    if not results:
+        return f"{name:<20} with other seeds: none came to its end"
     means = {candidate: {metric: statistics.fmean(result[candidate][metric] for result in results) for metric in ("recall", "ndcg")}
              for candidate in ("recipe", best)}
     scores = [score(result["recipe"]) for result in results]
@@ -158,6 +163,8 @@ def again(name, best, results):
 
 
 def summary(name, results):
+    if "recipe" not in results:
+        return f"{name:<20} the recipe itself failed"
     best = best_of(results)
     behind = 1 - score(results["recipe"]) / score(results[best])
     return (f"{name:<20} recipe {results['recipe']['recall']:.4f} / {results['recipe']['ndcg']:.4f}, best of {len(results)} "
@@ -188,27 +195,33 @@ def search(programs, args, data):
         parts = recipe_runs.hold_out(one.lines("train"), args.held_out, args.seed)
         files = programs.import_parts(one.datasets, args.out / name, *parts)
         network = recipe_runs.network_of(programs, args.recipe, files[0])
-        work += [(name, candidate, found, files) for candidate, found in candidates_of(network, args).items()]
+        # By number: "dropout -0.15" and "dropout +0.15" are one word to a file system.
+        work += [(name, candidate, found, files, args.out / name / f"{number}_{re.sub(r'[^0-9A-Za-z]+', '_', candidate)}")
+                 for number, (candidate, found) in enumerate(candidates_of(network, args).items())]
     results = {name: {} for name in data}
     others = {name: [{} for _ in range(args.again)] for name in data}
 
     def one_training(item, seed=0):
-        name, candidate, network, files = item
-        folder = args.out / name / re.sub(r"\W+", "_", f"{candidate} {seed or ''}".rstrip())
+        name, candidate, network, files, folder = item
         if seed:
             network = changed(network, {"Training": {"Seed": seed}})
-        result = measure(programs, folder, network, files)
+            folder = folder.with_name(f"{folder.name}_seed{seed}")
+        try:
+            result = measure(programs, folder, network, files)
+        except recipe_runs.ProgramFailed as failure:
+            print(f"{name:<20}{candidate:<18} FAILED, left out: {str(failure).strip().splitlines()[-1]}", flush=True)
+            return
         (others[name][seed - 1] if seed else results[name])[candidate] = result
         print(f"{name:<20}{candidate:<18}{result['recall']:>8.4f}{result['ndcg']:>8.4f}{result['rise']:>7.2f}"
               f"{result['seconds']:>7.1f} s", flush=True)
 
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         list(pool.map(one_training, work))
-        compared = [item for item in work if item[1] in ("recipe", best_of(results[item[0]]))]
+        compared = [item for item in work if results[item[0]] and item[1] in ("recipe", best_of(results[item[0]]))]
         list(pool.map(lambda turn: one_training(*turn), [(item, seed + 1) for item in compared for seed in range(args.again)]))
     for name in data:
         print(summary(name, results[name]))
-        if args.again:
+        if args.again and results[name]:
             print(again(name, best_of(results[name]), others[name]))
     all_results = {"searched": results, "again": others}
     (args.out / "results.json").write_text(json.dumps(all_results, indent=1) + "\n", encoding="utf-8")
