@@ -70,19 +70,31 @@ def option(settings, name, otherwise):
     return float(settings[settings.index(name) + 1]) if name in settings else otherwise
 
 
-def bound_weights(after, layers):
-    """WeightNorm: of a unit's incoming weights of all sources together."""
+def bounded(weight, others, bound):
+    """WeightNorm of a weight: `others` is the sum of squares of all other weights into its unit. Rises with the weight, falls in
+    magnitude as the others grow."""
+    norm = np.sqrt(weight ** 2 + others)
+    return weight * np.where(norm > bound, bound / np.maximum(norm, 1e-300), 1)
+
+
+def bound_weights(low, high, layers):
+    """Between what WeightNorm leaves weights that lie between `low` and `high`, each for itself: of all weights into a unit it makes
+    one length, so the last digits of large ones decide on small ones, and three steps of all along one line do not show it."""
     for layer in layers:
         if not layer.get("WeightNorm"):
             continue
         keys = [("weight", source, layer["Name"]) for source in layer["Source"]]
-        norm = np.sqrt(sum((after[key] ** 2).sum(axis=0) for key in keys))
+        least = {key: np.where((low[key] < 0) & (high[key] > 0), 0, np.minimum(low[key] ** 2, high[key] ** 2)) for key in keys}
+        most = {key: np.maximum(low[key] ** 2, high[key] ** 2) for key in keys}
+        all_least, all_most = (sum(squares[key].sum(axis=0) for key in keys) for squares in (least, most))
         for key in keys:
-            after[key] = after[key] * np.where(norm > layer["WeightNorm"], layer["WeightNorm"] / np.maximum(norm, 1e-300), 1)
+            short, long = np.maximum(all_least - least[key], 0), np.maximum(all_most - most[key], 0)
+            low[key], high[key] = (bounded(low[key], np.where(low[key] < 0, short, long), layer["WeightNorm"]),
+                                   bounded(high[key], np.where(high[key] > 0, short, long), layer["WeightNorm"]))
 
 
-def updated(before, gradients, settings, layers):
-    """Parameters after the step."""
+def updated(before, gradients, settings):
+    """Parameters after the step, before WeightNorm. Each falls as its own gradient grows, and depends on no other one."""
     rule = settings[settings.index("--optimizer") + 1]
     mu = option(settings, "--mu", 0.9)
     clip = option(settings, "--clip-gradient", 0)
@@ -95,7 +107,6 @@ def updated(before, gradients, settings, layers):
             decay = option(settings, "--lambda", 0) * value
         decoupled = rule == "AdamW"
         after[key] = value + reference.first_step(rule, h if decoupled else h + decay, rate, mu, 0.999) - decoupled * rate * decay
-    bound_weights(after, layers)
     return after
 
 
@@ -139,13 +150,15 @@ def check_updates(step, off, parameters, after, settings, layers):
     before = keyed(parameters)
     noise = {key: GRADIENT_NOISE * step.magnitudes[key] + 10 * sum(abs(other.gradients[key] - g) for other in off)
              for key, g in step.gradients.items()}
-    ends = [updated(before, {key: g + side * noise[key] for key, g in step.gradients.items()}, settings, layers)
-            for side in (-1, 0, 1)]
+    ends = [updated(before, {key: g + side * noise[key] for key, g in step.gradients.items()}, settings) for side in (-1, 0, 1)]
+    room = {key: UPDATE_TOLERANCE * abs(ends[1][key] - value) + WEIGHT_ROUNDING * abs(value) + 1e-9 for key, value in before.items()}
+    low = {key: np.minimum.reduce([end[key] for end in ends]) - room[key] for key in before}
+    high = {key: np.maximum.reduce([end[key] for end in ends]) + room[key] for key in before}
+    bound_weights(low, high, layers)
     for key, value in after.items():
-        low, high = np.minimum.reduce([end[key] for end in ends]), np.maximum.reduce([end[key] for end in ends])
-        room = UPDATE_TOLERANCE * abs(ends[1][key] - before[key]) + WEIGHT_ROUNDING * abs(before[key]) + 1e-9
-        wrong = ~((value >= low - room) & (value <= high + room))
+        rounding = WEIGHT_ROUNDING * abs(value)
+        wrong = ~((value >= low[key] - rounding) & (value <= high[key] + rounding))
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
             raise Finding(f"{wrong.sum()} of {wrong.size} of {key} differ, first at {at}: {before[key][at]!r} became {value[at]!r}, float64 "
-                          f"says {ends[1][key][at]!r} (gradient {step.gradients[key][at]!r}, noise {noise[key][at]:.2g})")
+                          f"says {low[key][at]!r} to {high[key][at]!r} (gradient {step.gradients[key][at]!r}, noise {noise[key][at]:.2g})")
