@@ -39,8 +39,8 @@ Key products_key() {
       "What the largest products reach, 10^12 operations a second."));
   members.push_back(share(
       "OutputShare", [](auto& d) -> auto& { return d.products.output_share; },
-      "Part of that which output layers' products reach whose results are judged where they are "
-      "made."));
+      "Part of that which output layers' products reach in which the loss of their results is "
+      "computed."));
   members.push_back(share(
       "ProductShare", [](auto& d) -> auto& { return d.products.product_share; },
       "Part of that which other products reach."));
@@ -99,8 +99,8 @@ Key device_key() {
       "Part of GBPerSecond that updates of rows here and there reach."));
   members.push_back(positive(
       "GigaOutputsPerSecond", [](auto& d) -> auto& { return d.machine.device.giga_outputs; },
-      "Output units, 10^9 a second and once for each example, that are judged beside their "
-      "product: cost, delta, rounding."));
+      "Output units, 10^9 a second and once for each example, whose loss is computed beside "
+      "their product: cost, delta, rounding."));
   members.push_back(calls_key());
   members.push_back(products_key());
   return required(
@@ -153,9 +153,8 @@ std::vector<Key> make_machine_keys() {
                            "share these bytes."));
   keys.push_back(number_key(
       "Overlap", [](auto& d) -> auto& { return d.machine.overlap; }, from_to(0, 1),
-      "Part of the joining of deltas, and of their maxima, that goes on beside updates of weights "
-      "on "
-      "GPUs. Ranks on CPUs wait for all of it."));
+      "Part of the reduction of deltas, and of their maxima, that overlaps with updates of weights "
+      "on GPUs. Ranks on CPUs wait for all of it."));
   return keys;
 }
 

@@ -63,7 +63,7 @@ void add_validation_keys(std::vector<Key>& members) {
       from_to(1, kMostUnits), "Epochs between validations."));
   members.push_back(text_key(
       "MetricsAt", [](auto& d) -> auto& { return d.network.training.validation.metrics_at; },
-      "Lengths of the lists that are judged: \"10,20\"."));
+      "Lengths of the lists that are evaluated: \"10,20\"."));
   members.push_back(text_key(
       "EarlyStop", [](auto& d) -> auto& { return d.network.training.validation.early_stop; },
       "Metric that ends the run when it has not become better, such as \"ndcg@20\" or \"loss\"; "

@@ -47,7 +47,7 @@ void ValidationOptions::add_to(CommandLine& line) {
       .default_text = "user";
   line.option("--validate-every", "", "N", every, "epochs between validations").default_text =
       fmt::format("{}", defaults.every);
-  line.option("--metrics-at", "", "K,K,...", metrics_at, "lengths of the lists that are judged")
+  line.option("--metrics-at", "", "K,K,...", metrics_at, "lengths of the lists that are evaluated")
       .default_text = defaults.metrics_at;
   line.option("--early-stop", "", "METRIC", early_stop,
               "end the run when this metric has not become better, and keep the best model: loss, "
