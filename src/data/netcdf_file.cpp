@@ -136,6 +136,7 @@ struct NetcdfFile::State {
     Variable& variable = block(name, start, count);
     source->read(variable.id, Sizes(start.begin(), start.end()), Sizes(count.begin(), count.end()),
                  kElementOf<T>, values);
+    opened->require_unchanged(shown);
     if (!variable.checksum || !variable.stores<T>()) return;
     const std::optional<std::uint32_t> sum =
         variable.read.add(start[0], count[0], variable.extent[0], bytes_of(values, count[0]));
@@ -158,6 +159,8 @@ void NetcdfFile::call(const char* verb, const std::string& item, Work&& work) co
     }
   });
   if (problem.empty()) return;
+  // What the library finds no more in a file that was cut off is no word on why.
+  if (state_ && state_->opened) state_->opened->require_unchanged(shown_);
   const std::string name = item.empty() ? "" : fmt::format(" \"{}\"", item);
   if (state_ && state_->mode == Mode::create) {
     throw DataError(fmt::format("{}: cannot {}{}: {}; check the disk's free space and permissions",
@@ -271,7 +274,6 @@ template <typename T>
 void NetcdfFile::read(const std::string& variable, std::span<const Index> start,
                       std::span<const Index> count, T* values) const {
   call("read variable", variable, [&] { state_->read(variable, start, count, values); });
-  if (state_->opened) state_->opened->require_unchanged(shown_);
 }
 
 void NetcdfFile::read_bytes(const std::string& variable, Index first, std::span<char> bytes) const {
@@ -283,7 +285,6 @@ void NetcdfFile::read_bytes(const std::string& variable, Index first, std::span<
     const Index count = Index(bytes.size());
     state_->read(variable, {&first, 1}, {&count, 1}, bytes.data());
   });
-  if (state_->opened) state_->opened->require_unchanged(shown_);
 }
 
 void NetcdfFile::set_attribute(const std::string& name, const Attribute& value,

@@ -28,6 +28,24 @@ const char* const kText =
     "data: flat = 1, 2, 3, 4; grid = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12; alone = 5;\n"
     "word = \"abcd\"; words = \"abcd\", \"efgh\", \"ijkl\";";
 
+TEST(NetcdfFile, ThatIsCutOffWhileItIsReadSaysItsLength) {
+  const TempDir folder;
+  // In chunks, which the library looks for in the file when they are wanted.
+  std::string text =
+      "dimensions: a = 90000;\nvariables: int many(a); many:_ChunkSizes = 500;\n"
+      "many:_DeflateLevel = 1;\ndata: many = ";
+  for (int i = 0; i < 90000; ++i) text += fmt::format("{}{}", i > 0 ? ", " : "", i * 7919 % 90001);
+  const auto path = generated(folder, text + ";");
+  const auto size = std::filesystem::file_size(path);
+  const NetcdfFile file(path, NetcdfFile::Mode::read);
+  std::filesystem::resize_file(path, 3000);
+  std::vector<Index> values(90000);
+  EXPECT_THAT(message_of<DataError>([&] { file.read("many", 0, std::span(values)); }),
+              HasSubstr(fmt::format("{}: is 3000 bytes long, expected {} as when it was opened: "
+                                    "another program cut it off or writes into it",
+                                    path.string(), size)));
+}
+
 TEST(NetcdfFile, ReadsBlocksOfItsVariables) {
   const TempDir folder;
   const NetcdfFile file(generated(folder, kText), NetcdfFile::Mode::read);
