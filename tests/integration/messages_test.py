@@ -203,7 +203,7 @@ PREDICTING = (
      "--requests: the model has 2 input layers (gl_input, gl_input), but text feeds one; import the "
      "requests and give them with --data"),
     ("predictor", ("-n", "bad_loss.nc", "-s", "recs.txt", *REQUESTS), 3,
-     "bad_loss.nc: errorFunction 99 is unknown; expected 0 to 6"),
+     "bad_loss.nc: errorFunction 99 is unknown; expected 0 to 7"),
     ("predictor", ("-n", "bad_activation.nc", "-s", "recs.txt", *REQUESTS), 3,
      "bad_activation.nc: layer 1: activation 77 is unknown; expected 0 to 14 without 4"),
     ("predictor", ("-n", "bad_scheme.nc", "-s", "recs.txt", *REQUESTS), 3,
