@@ -45,14 +45,14 @@ struct CudaDevice::State {
   explicit State(const CudaOptions& chosen) : options(chosen) {
     if (const int count = cuda_device_count(); options.device < 0 || options.device >= count)
       throw DeviceError(
-          fmt::format("GPU {} is not there: {} can be used; see nvidia-smi, or use --device cpu",
+          fmt::format("GPU {} is not there: {} can be used; see nvidia-smi, or use `device` cpu",
                       options.device, count == 0 ? "none" : fmt::format("0 to {}", count - 1)));
     cuda::check(cudaSetDevice(options.device), "cudaSetDevice");
     properties = properties_of(options.device);
     if (!cuda::device_runs_this_build())
       throw DeviceError(fmt::format(
           "GPU {} ({}, compute capability {}.{}) cannot run this build; configure it with "
-          "-DCMAKE_CUDA_ARCHITECTURES={}{}, or use --device cpu",
+          "-DCMAKE_CUDA_ARCHITECTURES={}{}, or use `device` cpu",
           options.device, properties.name, properties.major, properties.minor, properties.major,
           properties.minor));
     main.open(options, properties.multiProcessorCount);

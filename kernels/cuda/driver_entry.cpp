@@ -16,7 +16,7 @@ void* driver_entry_point(const char* name, unsigned version) {
   if (found != cudaDriverEntryPointSuccess)
     throw DeviceError(
         fmt::format("the CUDA driver has no {}, which came with CUDA {}; update it, or use "
-                    "--device cpu",
+                    "`device` cpu",
                     name, version / 1000));
   return symbol;
 }

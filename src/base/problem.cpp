@@ -81,6 +81,10 @@ Problem problem_of(std::string_view message) {
     problem.key = message.substr(0, message.find_first_of(" :,="));
     return problem;
   }
+  if (message.starts_with('`')) {
+    problem.key = message.substr(1, message.find('`', 1) - 1);
+    return problem;
+  }
   const std::size_t end = message.find(": ");
   if (end == std::string_view::npos) return problem;
   std::string_view head = message.substr(0, end);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers examples and features, applies the rules for single rows, and stores the rows.
-
 #include "import_ingest.h"
 
 #include "norn/base/error.h"
@@ -131,7 +130,7 @@ void TextIngest::number_labels(const TextRow& row, FeatureIndex& features) {
     if (!number || *number < 0 || *number >= std::numeric_limits<Column>::max()) {
       throw DataError(
           fmt::format("{}: the label \"{}\" is not a number from 0; number the labels, or "
-                      "take them as names with --libsvm-labels names",
+                      "take them as names with `libsvm_labels` names",
                       text_->place(), row.labels[i]));
     }
     const auto header = text_->header();
@@ -149,7 +148,7 @@ void TextIngest::fail_duplicate(const FeatureIndex& features, std::size_t entry,
                                 const std::string& place) const {
   throw DataError(
       fmt::format("{}: example \"{}\": the feature \"{}\" occurs twice; remove one, or "
-                  "choose with --duplicates sum or first",
+                  "choose with `duplicates` sum or first",
                   place, label_, features.name(columns_[entry])));
 }
 
@@ -160,7 +159,7 @@ bool TextIngest::add_row(const FeatureIndex& features, RowTable& rows, RowKind k
     if (rules_.empty_rows == EmptyRows::drop) return false;
     if (rules_.empty_rows == EmptyRows::error) {
       throw DataError(fmt::format(
-          "{}: example \"{}\" has no {}{}, or choose with --empty-rows drop or keep",
+          "{}: example \"{}\" has no {}{}, or choose with `empty_rows` drop or keep",
           text_->place(), label_, labels ? "labels" : "features",
           features.fixed() ? " that the given index knows; add its features to the index with -m"
                            : "; remove it"));
@@ -173,7 +172,7 @@ bool TextIngest::add_row(const FeatureIndex& features, RowTable& rows, RowKind k
     if (rules_.repeated == RepeatedExamples::error) {
       throw DataError(
           fmt::format("{}: example \"{}\" has been on an earlier line; put its features on "
-                      "one line, or choose with --repeated-examples merge or last",
+                      "one line, or choose with `repeated_examples` merge or last",
                       text_->place(), label_));
     }
     ++counts_.repeated;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Imports an input and a target set, joined by example label, and splits them.
-
 #include "import_writer.h"
 #include "norn/base/error.h"
 #include "norn/base/text.h"
@@ -42,7 +41,7 @@ class PairImporter {
   };
 
   void check_options() {
-    if (options_.name.empty()) throw UsageError("--name is empty; name the data sets");
+    if (options_.name.empty()) throw UsageError("`name` is empty; name the data sets");
     std::vector<fs::path> inputs = {options_.input};
     if (!options_.target.empty()) inputs.push_back(options_.target);
     std::vector<fs::path> outputs = {features_path(), target_features_path()};
@@ -71,7 +70,7 @@ class PairImporter {
   FeatureIndex open_index(const fs::path& named) const {
     const bool fresh = named.empty() && options_.feature_mode == FeatureMode::automatic;
     if (named.empty() && !fresh && options_.feature_mode != FeatureMode::fresh) {
-      throw UsageError("--merge-features needs the index to be named with --features");
+      throw UsageError("`merge_features` needs the index to be named with `features`");
     }
     return FeatureIndex::open(named, fresh ? FeatureMode::fresh : options_.feature_mode);
   }
@@ -96,15 +95,15 @@ class PairImporter {
     labelled_ = libsvm && own_target;
     separate_ = labelled_ || options_.separate_targets || !options_.target_features.empty();
     if (labelled_ && target_valued_)
-      throw UsageError("LibSVM labels have no values; drop --target-type");
+      throw UsageError("LibSVM labels have no values; drop `target_type`");
     if (separate_ && own_target && !labelled_) {
       throw UsageError(
-          "the input is its own target, so both have the same features; name a --target");
+          "the input is its own target, so both have the same features; name a `target`");
     }
     if (separate_) target_features_ = open_index(options_.target_features);
     if (split_.by_entry() && split_.parts() > 1 && (!own_target || labelled_)) {
       throw UsageError(
-          "a split by entry needs an input that is its own target; use --split-by example");
+          "a split by entry needs an input that is its own target; use `split_by` example");
     }
     const bool values = input_valued_ || (own_target && !labelled_ && target_valued_);
     if (values) text.emplace(options_.input, text_options(true));
@@ -135,7 +134,7 @@ class PairImporter {
     FeatureIndex& features = separate_ ? target_features_ : features_;
     if (text.format() == TextFormat::libsvm && !features.numeric()) {
       if (features.width() > 0 && !features.fixed()) {
-        throw UsageError("the target is LibSVM text and the input is not; use --separate-targets");
+        throw UsageError("the target is LibSVM text and the input is not; use `separate_targets`");
       }
       features.use_numbers(text.header() ? text.header()->features : 0);
     }
@@ -170,7 +169,7 @@ class PairImporter {
     const fs::path& lacks = in_input ? options_.target : options_.input;
     throw DataError(fmt::format(
         "{}: example \"{}\" of {} is missing; add it, or choose with "
-        "--missing-examples drop or empty",
+        "`missing_examples` drop or empty",
         lacks.empty() ? has.string() : lacks.string(), examples_.label(example), has.string()));
   }
 
@@ -206,7 +205,7 @@ class PairImporter {
       if (total.examples > 0 && total.input_entries > 0 && total.target_entries > 0) continue;
       throw DataError(fmt::format(
           "{}: {} examples with {} input and {} target entries are left{}; "
-          "import more data or change --split",
+          "import more data or change `split`",
           file_of(part).string(), total.examples, total.input_entries, total.target_entries,
           split_.parts() > 1 ? " for the " + split_.name(part) + " part" : ""));
     }

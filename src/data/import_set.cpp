@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Imports one data set with index files that several runs share, as DSSTNE's generateNetCDF does.
-
 #include "import_writer.h"
 #include "norn/base/error.h"
 #include "norn/base/files.h"
@@ -45,7 +44,7 @@ class SetImporter {
     options.values = rows_.valued() ? TextValues::require : TextValues::ignore;
     TextReader text(options_.input, options);
     if (text.format() == TextFormat::libsvm) {
-      throw UsageError("LibSVM text gives two data sets; import it with --input and --output");
+      throw UsageError("LibSVM text gives two data sets; import it with `input` and `output`");
     }
     ingest_.read(text, features_, rows_);
     report_.input_rows = rows_.rows();
@@ -59,7 +58,8 @@ class SetImporter {
       if (missing == MissingExamples::error && examples_.size() > given_examples_) {
         throw DataError(fmt::format(
             "{}: example \"{}\" is not in {}, so the rows would not match files written with it "
-            "before; use the same examples in all texts, a new -s file, or --missing-examples "
+            "before; use the same examples in all texts, a new `samples` file, or "
+            "`missing_examples` "
             "empty "
             "or drop",
             options_.input.string(), examples_.label(given_examples_), options_.examples.string()));
@@ -72,7 +72,7 @@ class SetImporter {
           throw DataError(fmt::format(
               "{}: example \"{}\" of {} is missing, so the rows would not match files written with "
               "it "
-              "before; use the same examples in all texts, or choose with --missing-examples empty "
+              "before; use the same examples in all texts, or choose with `missing_examples` empty "
               "or "
               "drop",
               options_.input.string(), examples_.label(example), options_.examples.string()));

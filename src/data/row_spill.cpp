@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // A temporary file of rows.
-
 #include "row_spill.h"
 
 #include "norn/base/error.h"
@@ -24,7 +23,7 @@ constexpr std::size_t kHeaderWords = 2;
 [[noreturn]] void fail(const std::filesystem::path& folder, const char* verb) {
   throw DataError(
       fmt::format("{}: cannot {} a temporary file: {}; free some space or name another "
-                  "folder with --scratch",
+                  "folder with `scratch`",
                   folder.string(), verb, std::strerror(errno)));
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Puts rows in order: shares them out to temporary files by runs of examples, then orders each run
 // in memory.
-
 #include "row_table.h"
 
 #include "norn/base/error.h"
@@ -162,7 +161,7 @@ class RowTable::Regrouping {
     if (repeated < features_.size()) {
       throw DataError(
           fmt::format("example \"{}\": the feature \"{}\" occurs twice; remove one, or "
-                      "choose with --duplicates sum or first",
+                      "choose with `duplicates` sum or first",
                       names_.example(example), names_.feature(features_[repeated])));
     }
     ordered_.append(example, features_, values_);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training, validation and test parts, drawn with counter-based random numbers.
-
 #include "split.h"
 
 #include "norn/base/error.h"
@@ -43,7 +42,7 @@ Split::Split(const SplitRule& rule) : rule_(rule) {
   }
   by_entry_ = rule.unit == SplitRule::Unit::entry;
   if (rule.kind == SplitRule::Kind::leave_one_out) {
-    if (!by_entry_) throw UsageError("a leave-one-out split is by entry; drop --split-by example");
+    if (!by_entry_) throw UsageError("a leave-one-out split is by entry; drop `split_by` example");
     names_ = {"train", "test"};
     return;
   }
@@ -52,7 +51,7 @@ Split::Split(const SplitRule& rule) : rule_(rule) {
                                     [](double r) { return std::isfinite(r) && r > 0; });
   if ((parts != 2 && parts != 3) || !positive) {
     throw UsageError(
-        fmt::format("--split ratio:{}: expected two shares (train/test) or three "
+        fmt::format("`split` ratio:{}: expected two shares (train/test) or three "
                     "(train/validation/test), each above 0",
                     fmt::join(rule.ratios, "/")));
   }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds out the format of a text and reads its rows.
-
 #include "norn/data/text_reader.h"
 
 #include "norn/base/error.h"
@@ -173,7 +172,7 @@ bool TextReader::next(TextRow& row) {
         throw DataError(
             fmt::format("{}; correct the line{}", message,
                         options_.skip_malformed == 0
-                            ? ", or pass over malformed lines with --skip-malformed N"
+                            ? ", or pass over malformed lines with `skip_malformed` N"
                             : fmt::format(", it is malformed line number {} and {} may be "
                                           "passed over",
                                           malformed_, options_.skip_malformed)));

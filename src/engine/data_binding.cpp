@@ -95,7 +95,7 @@ void warn_of_other_index(const DatasetInfo& input, const DatasetInfo& target, co
   log.warning(fmt::format(
       "{}: {} of the {} features are also among those of {}, which numbers them otherwise: nothing "
       "that an example's input holds is taken for seen, or hidden to validate with; import both "
-      "with one index (importer --input, --target, or --features)",
+      "with one index (importer `input`, `target`, or `features`)",
       place(target), with_thousands(shared), with_thousands(sought.size()), place(input)));
 }
 
@@ -130,7 +130,7 @@ void require_same_examples(std::span<const DatasetInfo* const> sets) {
     if (here == labels.end() || there == expected.end()) continue;
     throw DataError(fmt::format(
         "{}: example {} is \"{}\", but in {} it is \"{}\": examples pair by position, so "
-        "the two are not aligned; import both together (importer --input, --target)",
+        "the two are not aligned; import both together (importer `input`, `target`)",
         place(info), here - labels.begin(), *here, other_place(*first), *there));
   }
 }
@@ -191,7 +191,7 @@ ValidationData DataBinding::hold_out(const NetworkDescriptor& network, const Hol
     return other.is_input && other.set->info().shares_units_with(sought);
   };
   constexpr const char* kInstead =
-      "validate by user, or with data sets of their own (--validation-input)";
+      "validate by user, or with data sets of their own (`validation_input`)";
   if (rule.by == HoldOutBy::entry && !sought.gives_sparse_batches())
     throw UsageError(fmt::format("{} is dense: it has no entries that could be hidden; {}",
                                  place(sought), kInstead));

@@ -26,7 +26,7 @@ bool choose_data_on_gpu(const Graph& graph, PlanSettings settings, DataOnGpu wis
   const bool must = wish == DataOnGpu::yes;
   if (wish == DataOnGpu::no) return false;
   if (!settings.on_gpu) {
-    if (must) throw UsageError("--data-on-gpu yes: this run computes on the CPU; leave it out");
+    if (must) throw UsageError("`data_on_gpu` yes: this run computes on the CPU; leave it out");
     return false;
   }
   settings.data_on_gpu = true;
@@ -34,15 +34,15 @@ bool choose_data_on_gpu(const Graph& graph, PlanSettings settings, DataOnGpu wis
   if (plan.data_streamed) {
     if (must)
       throw UsageError(
-          "--data-on-gpu yes: the data are streamed from their files; give a larger --data-memory, "
+          "`data_on_gpu` yes: the data are streamed from their files; give a larger `data_memory`, "
           "or leave it out");
     return false;
   }
   if (plan.total_bytes() + kGpuReserve <= available_bytes) return true;
   if (must)
     throw DeviceError(fmt::format(
-        "--data-on-gpu yes: the data sets take {} of the GPU's memory and the rest of the run {}, "
-        "with {} to spare, but {} are available; give --data-on-gpu no, or a smaller --batch",
+        "`data_on_gpu` yes: the data sets take {} of the GPU's memory and the rest of the run {}, "
+        "with {} to spare, but {} are available; give `data_on_gpu` no, or a smaller `batch`",
         human_bytes(double(plan.data_bytes)),
         human_bytes(double(plan.total_bytes() - plan.data_bytes)), human_bytes(double(kGpuReserve)),
         human_bytes(double(available_bytes))));
@@ -54,7 +54,7 @@ void require_memory(const MemoryPlan& plan, const PlanSettings& settings,
   if (plan.total_bytes() <= available_bytes) return;
   throw DeviceError(fmt::format(
       "this run needs {} of memory (parameters {}, optimizer state {}, working buffers {}, "
-      "batches {}, data {}), but {} are available; use a smaller batch than {}, --data-memory to "
+      "batches {}, data {}), but {} are available; use a smaller batch than {}, `data_memory` to "
       "stream the data, more ranks than {}, or a larger machine",
       human_bytes(double(plan.total_bytes())), human_bytes(double(plan.parameter_bytes)),
       human_bytes(double(plan.state_bytes)), human_bytes(double(plan.working_bytes)),

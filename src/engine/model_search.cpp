@@ -127,7 +127,7 @@ std::string ModelSearch::fault_of_best() const {
 DataError ModelSearch::no_best(const std::string& fault) const {
   return DataError(fmt::format(
       "{}: the best model so far, of epoch {}, is {}; put it back, resume from the newest "
-      "checkpoint, or start anew with --force",
+      "checkpoint, or start anew with `force`",
       best_model(model_).string(), state_.search.best_epoch, fault));
 }
 

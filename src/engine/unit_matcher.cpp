@@ -18,7 +18,7 @@ LabelTable at(const std::vector<LabelTable>& tables, int layer) {
 // DSSTNE makes layers as wide as their data, rounded up to a multiple of this.
 constexpr Index kDsstnePadding = 128;
 
-constexpr const char* kTrust = "or take unit numbers as they are with --trust-index";
+constexpr const char* kTrust = "or take unit numbers as they are with `trust_index`";
 
 }  // namespace
 

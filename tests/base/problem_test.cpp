@@ -29,6 +29,8 @@ TEST(Problem, IsTakenFromMessages) {
   expect_parts("--batch 0 is out of range: it must be at least 1",
                {"", 0, 0, "--batch", "--batch 0 is out of range: it must be at least 1"});
   expect_parts("--seed: \"x\" is wrong", {"", 0, 0, "--seed", "--seed: \"x\" is wrong"});
+  expect_parts("`last_epoch` 0: is wrong", {"", 0, 0, "last_epoch", "`last_epoch` 0: is wrong"});
+  expect_parts("`", {"", 0, 0, "", "`"});
   expect_parts("no colon", {"", 0, 0, "", "no colon"});
 }
 

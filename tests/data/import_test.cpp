@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Imports by the library: joins, orders, indexes, splits, and what is refused.
-
 #include "data/row_table.h"
 #include "norn/data/importer.h"
 #include "norn/data/label_index.h"
@@ -86,7 +85,7 @@ TEST(ImportPair, MissingExamplesAreRefusedOrEmpty) {
   Pair pair("a\tx\nb\ty\n", "b\tx\nc\ty\n");
   EXPECT_THAT(pair.error(), HasSubstr("out.txt: example \"a\" of "));
   EXPECT_THAT(pair.error(),
-              HasSubstr("is missing; add it, or choose with --missing-examples drop or empty"));
+              HasSubstr("is missing; add it, or choose with `missing_examples` drop or empty"));
   pair.options.rules.missing = MissingExamples::empty;
   EXPECT_EQ(pair.run().joined, 3);
   EXPECT_EQ(pair.set(0), (Contents{{"a", {{"x", 1}}}, {"b", {{"y", 1}}}, {"c", {}}}));
@@ -115,7 +114,7 @@ TEST(ImportPair, RowsThatAreEmptyOrRepeatedFollowTheRules) {
   Pair empty("a\tx\nb\t\nc\ty\n");
   EXPECT_THAT(empty.error(),
               HasSubstr("in.txt:2: example \"b\" has no features; remove it, or choose "
-                        "with --empty-rows drop or keep"));
+                        "with `empty_rows` drop or keep"));
   empty.options.rules.empty_rows = EmptyRows::drop;
   EXPECT_EQ(empty.run().empty_rows, 1);
   EXPECT_EQ(empty.set(0).size(), 2u);
@@ -144,7 +143,7 @@ TEST(ImportPair, DuplicateFeaturesFollowTheRules) {
   pair.options.input_kind = pair.options.target_kind = ValueKind::analog;
   EXPECT_THAT(pair.error(),
               HasSubstr("in.txt:1: example \"a\": the feature \"x\" occurs twice; remove one, "
-                        "or choose with --duplicates sum or first"));
+                        "or choose with `duplicates` sum or first"));
   EXPECT_FALSE(std::filesystem::exists(pair.folder / "data.nc"));
   pair.options.rules.duplicates = Duplicates::sum;
   pair.run();
@@ -274,7 +273,7 @@ TEST(ImportPair, LeaveOneOutAndExampleSplits) {
   tiny.options.split = {SplitRule::Kind::leave_one_out, SplitRule::Unit::entry, {}, 1};
   EXPECT_THAT(tiny.error(),
               HasSubstr("data.test.nc: 0 examples with 0 input and 0 target entries are left "
-                        "for the test part; import more data or change --split"));
+                        "for the test part; import more data or change `split`"));
 }
 
 TEST(ImportPair, LeavesExistingFilesAsTheyWere) {
@@ -459,7 +458,7 @@ TEST(RowTable, RefusesMoreEntriesThanItCanCount) {
 TEST(Import, NeedsANameForItsDataSets) {
   Pair pair("a\tx\n");
   pair.options.name.clear();
-  EXPECT_EQ(message_of<UsageError>([&] { pair.run(); }), "--name is empty; name the data sets");
+  EXPECT_EQ(message_of<UsageError>([&] { pair.run(); }), "`name` is empty; name the data sets");
   SetImport set;
   EXPECT_EQ(message_of<UsageError>([&] { import_set(set, Log()); }),
             "-d is empty; name the data set");

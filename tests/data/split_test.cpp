@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training, validation and test parts.
-
 #include "data/split.h"
 
 #include "support.h"
@@ -88,7 +87,7 @@ TEST(Split, RefusesSharesThatMakeNoSense) {
   const auto error = [](std::vector<double> ratios) {
     return message_of<UsageError>([&] { Split(ratio(ratios, SplitRule::Unit::entry, 1)); });
   };
-  EXPECT_THAT(error({1}), HasSubstr("--split ratio:1: expected two shares"));
+  EXPECT_THAT(error({1}), HasSubstr("`split` ratio:1: expected two shares"));
   EXPECT_THAT(error({0.8, 0.1, 0.05, 0.05}), HasSubstr("expected two shares"));
   EXPECT_THAT(error({1, 0}), HasSubstr("each above 0"));
   EXPECT_THAT(error({1, -0.5}), HasSubstr("each above 0"));

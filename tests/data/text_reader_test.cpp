@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The text formats: what is read, and what is said of lines that are wrong.
-
 #include "norn/data/text_reader.h"
 
 #include "support.h"
@@ -73,7 +72,7 @@ TEST(DsstneText, NamesLineValueAndNextStepOfEveryDefect) {
         << line;
   };
   const std::string next =
-      "; correct the line, or pass over malformed lines with --skip-malformed N";
+      "; correct the line, or pass over malformed lines with `skip_malformed` N";
   expect("lonely", "\"lonely\" has no tab between example and features" + next);
   expect("\t1:2", "the example has no name" + next);
   expect("a\t1\t2", "the features of \"a\" contain a second tab" + next);
@@ -270,7 +269,7 @@ TEST(TextReader, NamesFilesThatCannotBeText) {
   EXPECT_THAT(
       message_of([&] { TextReader(folder / "prose", {}); }),
       HasSubstr(
-          "the first line \"once upon a time\" follows no known format; say which with --format "
+          "the first line \"once upon a time\" follows no known format; say which with `format` "
           "dsstne, libsvm, list, csv or tsv"));
 }
 
@@ -329,7 +328,7 @@ TEST(LibsvmText, SaysHowListsAreRead) {
   EXPECT_THAT(
       error_of("0 3 5 7\n", with(TextValues::require, TextFormat::libsvm)),
       StartsWith("t.txt:1: the feature 3 has no value; lines of an example and its features "
-                 "alone are read with --format list"));
+                 "alone are read with `format` list"));
 }
 
 TEST(LibsvmText, RefusesHeadersThatNoDataSetCanHave) {

@@ -68,6 +68,13 @@ class Layers(Tree):
                 self.plant("src/base/a.cpp", f"void f() {{ {statement} }}\n")
                 self.assertEqual(len(self.layers()), 1)
 
+    def test_options_in_messages_of_the_library_are_found(self):
+        self.plant("src/data/a.cpp", '// as --batch says\nauto s = "give a smaller --batch";\n')
+        self.assertEqual(len(self.layers()), 1, self.layers())
+        self.plant("src/data/a.cpp", '// as --batch says\nauto s = "give a smaller `batch`, a -- b";\n')
+        self.plant("tools/a.cpp", 'auto s = "give a smaller --batch";\n')
+        self.assertEqual(self.layers(), [])
+
     def test_words_in_comments_and_members_are_no_printing(self):
         self.plant("src/parallel/a.cpp", '// abort() it\n[[noreturn]] void abort(int);\nauto s = "exit(1)"; x.abort(2);\n')
         self.assertEqual(self.layers(), [])

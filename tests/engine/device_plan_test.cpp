@@ -184,17 +184,17 @@ TEST_F(DataOnGpuTest, IsChosenWhereTheDataFit) {
   EXPECT_EQ(
       message_of<DeviceError>([&] { choose_data_on_gpu(graph, settings, DataOnGpu::yes, few); }),
       fmt::format(
-          "--data-on-gpu yes: the data sets take {} of the GPU's memory and the rest of the "
-          "run {}, with 1.0 GiB to spare, but {} are available; give --data-on-gpu no, or a "
-          "smaller --batch",
+          "`data_on_gpu` yes: the data sets take {} of the GPU's memory and the rest of the "
+          "run {}, with 1.0 GiB to spare, but {} are available; give `data_on_gpu` no, or a "
+          "smaller `batch`",
           human_bytes(double(plan.data_bytes)),
           human_bytes(double(plan.total_bytes() - plan.data_bytes)), human_bytes(double(few))));
   settings.data_memory_bytes = 10;  // streamed
   EXPECT_FALSE(choose_data_on_gpu(graph, settings, DataOnGpu::automatic, all));
   EXPECT_EQ(
       message_of<UsageError>([&] { choose_data_on_gpu(graph, settings, DataOnGpu::yes, all); }),
-      "--data-on-gpu yes: the data are streamed from their files; give a larger "
-      "--data-memory, or leave it out");
+      "`data_on_gpu` yes: the data are streamed from their files; give a larger "
+      "`data_memory`, or leave it out");
   settings.on_gpu = false;
   EXPECT_FALSE(choose_data_on_gpu(graph, settings, DataOnGpu::automatic, all));
   EXPECT_THROW(choose_data_on_gpu(graph, settings, DataOnGpu::yes, all), UsageError);

@@ -382,7 +382,7 @@ TEST_F(Interrupted, WithoutItsBestModelSaysSo) {
   EXPECT_THAT(
       message_of<DataError>([&] { live({.resume = true}); }),
       HasSubstr("model.best.nc: the best model so far, of epoch 4, is not there; put it back, "
-                "resume from the newest checkpoint, or start anew with --force"));
+                "resume from the newest checkpoint, or start anew with `force`"));
 }
 
 // The best model of a run beside it takes the place of its own.
@@ -406,7 +406,7 @@ TEST_F(Validating, TakesNoModelForItsBestThatItDidNotWrite) {
     EXPECT_EQ(
         message_of<DataError>([&] { live(session); }),
         fmt::format("{}: the best model so far, of epoch {}, is not what stands there; put it "
-                    "back, resume from the newest checkpoint, or start anew with --force",
+                    "back, resume from the newest checkpoint, or start anew with `force`",
                     best_model(model_path()).string(), best));
   }
 }

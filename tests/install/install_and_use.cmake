@@ -1,4 +1,4 @@
-# cmake -D BUILD=... -D SOURCE=... -D WORK=... -D COMPILER=... -D MEBIBYTES=... -P install_and_use.cmake
+# cmake -D BUILD=... -D SOURCE=... -D PAGE=... -D WORK=... -D COMPILER=... -D MEBIBYTES=... -P install_and_use.cmake
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT result EQUAL 0)
@@ -12,7 +12,15 @@ run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
 run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE} -B ${WORK}/consumer -D CMAKE_PREFIX_PATH=${WORK}/prefix
   -D CMAKE_CXX_COMPILER=${COMPILER})
 run(${CMAKE_COMMAND} --build ${WORK}/consumer)
-run(${WORK}/consumer/consumer)
+run(${WORK}/consumer/consumer ${WORK}/consumer/model.nc)
+# The page shows the program that was run, to the letter.
+file(READ ${SOURCE}/main.cpp program)
+string(REGEX REPLACE "^//[^\n]*\n//[^\n]*\n" "" program "${program}")
+file(READ ${PAGE} page)
+string(FIND "${page}" "${program}" place)
+if(place EQUAL -1)
+  message(FATAL_ERROR "${PAGE} does not hold the program ${SOURCE}/main.cpp")
+endif()
 run(/usr/bin/python3 ${WORK}/prefix/bin/report.py --help)
 # Programs find their library wherever the folder is moved to.
 file(REMOVE_RECURSE ${WORK}/moved)

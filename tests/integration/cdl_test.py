@@ -125,7 +125,7 @@ class CommandFiles(ProgramTest):
         for name in ("network.nc", "check.epoch3.nc"):
             self.path(name).unlink()
         self.fail_with(2, "check.epoch2.nc: a checkpoint of an earlier run exists; give --resume to go on from it, --force "
-                          "to start anew, or another --model (-n)", "trainer", "--cdl", "plain.cdl")
+                          "to start anew, or another --model", "trainer", "--cdl", "plain.cdl")
         done = self.succeed("trainer", "--cdl", "plain.cdl", "--resume")
         self.assertIn("resuming from check.epoch2.nc", done.stderr)
         self.assertEqual(self.model(), straight)

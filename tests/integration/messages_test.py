@@ -65,7 +65,7 @@ IMPORTING = (
      "LibSVM text gives two data sets; import it with --input and --output"),
     ("importer", (*IMPORT, "-i", "others.txt", "-s", "one.samples", "-f", "f", "-c"), 3,
      'others.txt: example "stranger" is not in one.samples, so the rows would not match files written '
-     "with it before; use the same examples in all texts, a new -s file, or --missing-examples empty or "
+     "with it before; use the same examples in all texts, a new --samples file, or --missing-examples empty or "
      "drop"),
     ("importer", ("-q", "-d", "x", "-i", "requests.txt", "-o", "requests.txt"), 2,
      "requests.txt is both read and written; choose another output"),
@@ -198,7 +198,7 @@ TRAINING = (
 )
 PREDICTING = (
     ("predictor", ("-n", "two.nc", "-s", "recs.txt", *REQUESTS), 2,
-     "--layer (-l) is missing: the model has 2 output layers; choose of: Hidden2, First, Second"),
+     "--layer is missing: the model has 2 output layers; choose of: Hidden2, First, Second"),
     ("predictor", ("-n", "two.nc", "-s", "recs.txt", "-l", "First", *REQUESTS), 2,
      "--requests: the model has 2 input layers (gl_input, gl_input), but text feeds one; import the "
      "requests and give them with --data"),

@@ -162,7 +162,7 @@ class AnotherRun(ProgramTest):
 
     def refuse(self, first, *arguments, model="model.nc", named="model.nc", pid=None, **more):
         message = (f"{named}: process {pid or first.pid} on {socket.gethostname()} trains this model; wait for its end, stop it, or "
-                   "give another --model (-n) or --checkpoint-name")
+                   "give another --model or --checkpoint-name")
         done = self.fail_with(2, message, "trainer", *self.command(*arguments, model=model)[1:], **more)
         self.assertEqual(done.stdout, "")
 

@@ -297,7 +297,7 @@ class BadInput(ProgramTest):
 
     def test_an_existing_model(self):
         self.write("model.nc", "precious")
-        self.fail_training(2, "model.nc: the network file exists already; give another --model (-n), --force to replace "
+        self.fail_training(2, "model.nc: the network file exists already; give another --model, --force to replace "
                            "it, or --resume to go on with its training")
         self.train("--force")
         self.assertGreater(self.path("model.nc").stat().st_size, 1000)
@@ -306,7 +306,7 @@ class BadInput(ProgramTest):
         self.train("-e", "4", "--checkpoint-epochs", "2")
         self.path("model.nc").unlink()
         self.fail_training(2, "model.epoch2.nc: a checkpoint of an earlier run exists; give --resume to go on from it, "
-                           "--force to start anew, or another --model (-n)")
+                           "--force to start anew, or another --model")
         self.train("-e", "1", "--force")
         self.assertEqual(list(self.folder.glob("model.epoch*")), [])
 

@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/nn/descriptor_json.h"
+#include "tools/common/setting_names.h"
 #include "tools/evaluation/evaluation_run.h"
 #include "tools/prediction/predictor_options.h"
 #include "tools/training/trainer_options.h"
@@ -180,7 +181,6 @@ TEST(CommandLine, RefusesWhateverDoesNotSayThatARunMayBeMadeAgainWithIt) {
 
 // Whatever reaches the descriptor changes the run: with each of them --repeat is refused.
 TEST(TrainerOptions, ThatChangeADescriptorMakeNoRunAgain) {
-  Console console("test", 0, LogLevel::warning);
   TrainerOptions plain;
   const CommandLine line = trainer_command_line(plain);
   int changing = 0;
@@ -195,7 +195,7 @@ TEST(TrainerOptions, ThatChangeADescriptorMakeNoRunAgain) {
     if (option.name == "--cdl") continue;  // reads a file
     same->set(value);
     NetworkDescriptor changed, before;
-    options.apply_to(changed.training, console);
+    options.apply_to(changed.training, Log());
     const bool changes = to_json(changed) != to_json(before);
     changing += changes;
     EXPECT_TRUE(!changes || !option.may_differ) << option.name;
@@ -296,8 +296,7 @@ TEST(TrainerOptions, ChangeOnlyWhatIsGiven) {
   training.optimizer = Momentum{0.7f};
   training.rate = 0.125f;
   training.batch = 99;
-  Console console("test", 0, LogLevel::warning);
-  options.apply_to(training, console);
+  options.apply_to(training, Log());
   EXPECT_EQ(training.epochs, 3);
   EXPECT_EQ(training.rate, 0.125f);
   EXPECT_EQ(training.batch, 99);
@@ -311,8 +310,7 @@ TEST(TrainerOptions, KeepTheDescriptorsRuleWhenItsNameIsGivenAgain) {
   options.optimizer = "Momentum";
   TrainingDescriptor training;
   training.optimizer = Momentum{0.7f};
-  Console console("test", 0, LogLevel::warning);
-  options.apply_to(training, console);
+  options.apply_to(training, Log());
   EXPECT_EQ(std::get<Momentum>(training.optimizer).mu, 0.7f);
 }
 
@@ -323,7 +321,7 @@ TEST(TrainerOptions, RejectValuesThatNoRunCanHave) {
     try {
       options.check();
     } catch (const UsageError& error) {
-      return error.what();
+      return with_options(error.what());
     }
     return "no error";
   };
@@ -340,6 +338,14 @@ TEST(TrainerOptions, RejectValuesThatNoRunCanHave) {
               o.resume = "auto";
             }),
             "--force starts anew and --resume goes on: give one of the two");
+}
+
+TEST(SettingNames, BecomeOptionsWhereverTheyStand) {
+  EXPECT_EQ(with_options("`validation_split` 2 is out of range; give `batch` or `mu1`"),
+            "--validation-split 2 is out of range; give --batch or --mu1");
+  EXPECT_EQ(with_options("a `Key`, a `two words`, `` and one ` alone"),
+            "a `Key`, a `two words`, `` and one ` alone");
+  EXPECT_EQ(with_options("`N`epochs`"), "`N--epochs");
 }
 
 TEST(TrainerOptions, ReadSizes) {

@@ -2,7 +2,7 @@
 // What launchers, schedulers and other ranks tell a program: how many ranks share a host, what each
 // of them is, and to stop.
 #include "norn/base/error.h"
-#include "tools/common/ranks.h"
+#include "src/run/ranks.h"
 #include "tools/common/stop_signals.h"
 #include "tools/doctor/run.h"
 
@@ -19,10 +19,10 @@ TEST(RanksOnThisHost, IsReadFromSlurmsListOfHosts) {
   unsetenv("MPI_LOCALNRANKS");
   for (const auto& [text, ranks] : {std::pair{"4", 4}, {"4(x2)", 4}, {"3(x2),1", 3}, {"", 1}}) {
     setenv("SLURM_STEP_TASKS_PER_NODE", text, 1);
-    EXPECT_EQ(ranks_on_this_host(), ranks) << text;
+    EXPECT_EQ(run::ranks_on_this_host(), ranks) << text;
   }
   unsetenv("SLURM_STEP_TASKS_PER_NODE");
-  EXPECT_EQ(ranks_on_this_host(), 1);
+  EXPECT_EQ(run::ranks_on_this_host(), 1);
 }
 
 TEST(RankFacts, ComeToTheOtherRanksAsTheyAre) {

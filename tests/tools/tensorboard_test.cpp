@@ -2,7 +2,7 @@
 // Scalars of a run's events; that TensorBoard reads the files is for tests/integration to show.
 #include "tools/training/tensorboard.h"
 
-#include "tools/training/run_events.h"
+#include "src/run/run_events.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(TensorBoard, GetsAScalarOfEveryMetricAndK) {
   report.cost = 1.5;
   report.metrics = {{10, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7},
                     {20, 0.2, 0.1, 0.3, 0.4, 0.5, 0.6, 0.8}};
-  const auto scalars = scalars_of(validation_event(report));
+  const auto scalars = scalars_of(run::validation_event(report));
   EXPECT_EQ(scalars.size(), 15u);
   EXPECT_THAT(scalars, testing::Contains(testing::Pair("eval/cost", 1.5)));
   EXPECT_THAT(scalars, testing::Contains(testing::Pair("eval/recall@10", 0.1)));
@@ -30,11 +30,11 @@ TEST(TensorBoard, GetsAScalarOfEveryMetricAndK) {
 }
 
 TEST(TensorBoard, GetsNothingOfOtherEventsAndOfCostsThatAreNoNumbers) {
-  EXPECT_TRUE(scalars_of(error_event("trouble", 6)).empty());
-  EXPECT_TRUE(scalars_of(checkpoint_event(1, 2, "file")).empty());
+  EXPECT_TRUE(scalars_of(run::error_event("trouble", 6)).empty());
+  EXPECT_TRUE(scalars_of(run::checkpoint_event(1, 2, "file")).empty());
   EpochReport report;
   report.training_cost = std::numeric_limits<double>::quiet_NaN();
-  const auto scalars = scalars_of(epoch_event(report));
+  const auto scalars = scalars_of(run::epoch_event(report));
   EXPECT_THAT(scalars, testing::Contains(testing::Key("train/rate")));
   EXPECT_THAT(scalars, testing::Not(testing::Contains(testing::Key("epoch/cost"))));
 }

@@ -3,7 +3,8 @@
 #include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
 #include "norn/engine/evaluator.h"
-#include "tools/common/model_session.h"
+#include "src/run/model_session.h"
+#include "src/run/preparation.h"
 #include "tools/common/progress.h"
 #include "tools/common/stop_signals.h"
 #include "tools/prediction/prediction_run.h"
@@ -38,20 +39,20 @@ int run_command_prediction(const PredictorOptions& options, MpiSession& session)
   Console console("predictor", session.rank(), options.run.level());
   for (const std::string& note : options.cdl_notes) console.warning(note);
   const std::unique_ptr<Communicator> communicator = session.world(options.run.collective_timeout);
-  const ModelInfo info = open_model_info(options.model, *communicator);
-  const ModelUnits units = units_of(info, options.trust_index);
+  const ModelInfo info = run::open_model_info(options.model, *communicator);
+  const ModelUnits units = run::units_of(info, options.trust_index);
   const DataBinding data(
       info.network,
       {options.data, options.data, parse_bytes("--data-memory", options.data_memory),
-       options.model.string(), &units, shared_log(console)},
+       options.model.string(), &units, run::shared_log(console.log(), *communicator)},
       DataBinding::Layers::inputs_and_outputs);
   EvaluationSettings settings;
-  settings.output_layer = choose_layer(info.network, options.layer);
+  settings.output_layer = run::choose_layer(info.network, options.layer);
   settings.seen = options.exclude_seen ? SeenUnits::leave_out : SeenUnits::keep;
   settings.ks.clear();
   for (Index k = 1; k <= kLines; ++k) settings.ks.push_back(k);
-  const std::unique_ptr<Runtime> runtime = options.run.make_runtime(*communicator);
-  const std::unique_ptr<Network> network = load_network(
+  const std::unique_ptr<Runtime> runtime = make_runtime(options.run.device_choice(), *communicator);
+  const std::unique_ptr<Network> network = run::load_network(
       options.model, info, data.shapes(), *runtime, runtime->context(*communicator, console.log()),
       std::min(options.batch, data.examples()));
   const StopSignals signals;

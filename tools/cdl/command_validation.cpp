@@ -5,9 +5,8 @@
 #include "norn/data/batch_loader.h"
 #include "norn/engine/feature_weights.h"
 #include "norn/engine/gradient_check.h"
-#include "tools/common/model_session.h"
+#include "src/run/preparation.h"
 #include "tools/training/training_run.h"
-#include "tools/training/training_start.h"
 
 #include <cstdio>
 
@@ -35,8 +34,10 @@ Index print_groups(const std::vector<CheckedGroup>& groups) {
 
 }  // namespace
 
-int run_gradient_check(const TrainerOptions& options, MpiSession& session) {
+int run_gradient_check(const TrainerOptions& given, MpiSession& session) {
+  TrainerOptions options = given;
   options.check();
+  options.settle();
   if (session.size() > 1)
     throw UsageError(
         fmt::format("{}: Command Validate is for one process; start the trainer without mpirun",
@@ -44,22 +45,19 @@ int run_gradient_check(const TrainerOptions& options, MpiSession& session) {
   Console console("trainer", session.rank(), options.run.level());
   for (const std::string& note : options.cdl_notes) console.warning(note);
   const std::unique_ptr<Communicator> communicator = session.world(options.run.collective_timeout);
-  TrainingStart start = start_training(options, *communicator, console);
+  const Log log = run::shared_log(console.log(), *communicator);
+  run::TrainingStart start = run::start_training(options, *communicator, log);
   for (const std::string& name : prepare_gradient_check(start.network))
     console.info(
         fmt::format("left out, because gradients are compared with the cost alone: {}", name));
-  ModelUnits units;
-  if (start.info) units = units_of(*start.info, options.trust_index);
-  DataSources sources = data_sources(options, start.where);
-  sources.units = start.info ? &units : nullptr;
-  sources.log = shared_log(console);
-  const DataBinding data(start.network, sources, DataBinding::Layers::inputs_and_outputs);
-  fit_batch(start, options, data.examples(), console);
+  const std::unique_ptr<DataBinding> bound_data = run::bind_data(start, options, log);
+  const DataBinding& data = *bound_data;
+  run::fit_batch(start, options, data.examples(), log);
   Graph graph = make_graph(start.network, data.shapes(), start.where);
   require_runnable(graph, Use::training, start.where);
   RunOptions on_cpu = options.run;
   on_cpu.device = "cpu";
-  const std::unique_ptr<Runtime> runtime = on_cpu.make_runtime(*communicator);
+  const std::unique_ptr<Runtime> runtime = make_runtime(on_cpu.device_choice(), *communicator);
   const Index batch = start.network.training.batch;
   Network network(std::move(graph), data.shapes(), runtime->context(*communicator, console.log()),
                   batch, Pass::training);

@@ -6,6 +6,7 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "tools/common/command_line_pages.h"
+#include "tools/common/setting_names.h"
 #include "tools/common/version.h"
 
 #include <algorithm>
@@ -235,11 +236,12 @@ void CommandLine::check_values(OptionFaults& faults) const {
   for (const Problem& problem : faults.problems()) wrong.merge(named_in(problem.message));
   OptionFaults found;
   check_(found);
-  for (const Problem& problem : found.problems()) {
+  for (Problem problem : found.problems()) {
+    problem = in_options(std::move(problem));
     const std::set<std::string> names = named_in(problem.message);
     const bool follows = std::any_of(names.begin(), names.end(),
                                      [&](const std::string& name) { return wrong.contains(name); });
-    if (!follows) faults.add(problem);
+    if (!follows) faults.add(std::move(problem));
   }
 }
 

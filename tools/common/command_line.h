@@ -2,9 +2,9 @@
 #pragma once
 
 #include "norn/base/library_version.h"
+#include "norn/base/option_faults.h"
 #include "norn/base/problem.h"
 #include "norn/base/types.h"
-#include "tools/common/option_faults.h"
 
 #include <filesystem>
 #include <functional>

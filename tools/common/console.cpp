@@ -3,6 +3,7 @@
 #include "tools/common/console.h"
 
 #include "norn/base/text.h"
+#include "tools/common/setting_names.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -91,7 +92,7 @@ void Console::say(LogLevel level, const std::string& message) {
   if (!logger_->should_log(wanted)) return;
   if (!status_.empty()) std::fputs("\r\033[K", stderr);
   logger_->log(wanted, "{}: {}{}", prefix_, level == LogLevel::warning ? "warning: " : "",
-               printable(message));
+               printable(with_options(message)));
   if (!status_.empty()) std::fputs(status_.c_str(), stderr);
 }
 

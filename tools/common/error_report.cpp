@@ -5,6 +5,7 @@
 #include "norn/base/text.h"
 #include "norn/nn/json_value.h"
 #include "tools/common/command_line_pages.h"
+#include "tools/common/setting_names.h"
 #include "tools/common/stop_signals.h"
 
 #include <exception>
@@ -45,6 +46,12 @@ JsonValue problem_value(const Problem& problem) {
   return value;
 }
 
+// What the library says, in this program's words.
+std::vector<Problem> all_in_options(std::vector<Problem> problems) {
+  for (Problem& problem : problems) problem = in_options(std::move(problem));
+  return problems;
+}
+
 }  // namespace
 
 ErrorFormat error_format(int argc, const char* const* argv) {
@@ -71,11 +78,11 @@ Failure describe_exception() {
             128 + stop.signal(),
             stop.signal()};
   } catch (const RunEnded& error) {
-    return {{problem_of(error.what())}, error.exit_code(), 0, true};
+    return {{problem_of(with_options(error.what()))}, error.exit_code(), 0, true};
   } catch (const ProblemsError& error) {
-    return {error.problems(), error.exit_code()};
+    return {all_in_options(error.problems()), error.exit_code()};
   } catch (const Error& error) {
-    return {{problem_of(error.what())}, error.exit_code()};
+    return {{problem_of(with_options(error.what()))}, error.exit_code()};
   } catch (const std::filesystem::filesystem_error& error) {
     return {{problem_of(fmt::format("{}: {}; check the path and its permissions",
                                     error.path1().empty() ? "." : error.path1().string(),

@@ -52,7 +52,7 @@ void RunOptions::check(OptionFaults& faults) const {
                        "above 0");
 }
 
-std::unique_ptr<Runtime> RunOptions::make_runtime(Communicator& communicator) const {
+DeviceChoice RunOptions::device_choice() const {
   const auto off = [](const char* name) {
     const char* word = std::getenv(name);
     return word != nullptr && std::string_view(word) == "off";
@@ -67,7 +67,13 @@ std::unique_ptr<Runtime> RunOptions::make_runtime(Communicator& communicator) co
   choice.cuda.memory_pool = !off("NORN_CUDA_POOL");
   choice.cuda.graphs = !off("NORN_CUDA_GRAPHS");
   choice.cuda.peer_memory = !off("NORN_PEER_MEMORY");
-  return norn::make_runtime(choice, communicator);
+  return choice;
+}
+
+void add_trust_index(CommandLine& line, bool& trust_index) {
+  line.toggle("--trust-index", "", trust_index,
+              "take unit u of the data for unit u of the model, whatever labels say; without it "
+              "features are matched by label, and data that cannot be matched are refused");
 }
 
 }  // namespace norn::tools

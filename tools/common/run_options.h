@@ -5,7 +5,6 @@
 #include "norn/parallel/communicator.h"
 #include "tools/common/command_line.h"
 
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -29,10 +28,13 @@ struct RunOptions {
   LogLevel level() const;
   /// Throws UsageError for values that no run can have.
   void check(OptionFaults& faults) const;
-  /// What the options ask for, on this rank; all ranks call it together. NORN_CUDA_POOL=off and
-  /// NORN_CUDA_GRAPHS=off in the environment turn the GPU's memory pool and graphs off, for
-  /// compute-sanitizer; NORN_PEER_MEMORY=off leaves collectives to NCCL.
-  std::unique_ptr<Runtime> make_runtime(Communicator& communicator) const;
+  /// What the options ask for. NORN_CUDA_POOL=off and NORN_CUDA_GRAPHS=off in the environment turn
+  /// the GPU's memory pool and graphs off, for compute-sanitizer; NORN_PEER_MEMORY=off leaves
+  /// collectives to NCCL.
+  DeviceChoice device_choice() const;
 };
+
+/// --trust-index, of every program that takes data into a model.
+void add_trust_index(CommandLine& line, bool& trust_index);
 
 }  // namespace norn::tools

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODES = {"UsageError": 2, "ProblemsError": 2, "DataError": 3, "DeviceError": 4, "CommunicationError": 5, "DivergenceError": 6}
 # Functions that throw, or collect for throwing, and the exit code of what they are given.
 CALLS = {"src/nn/": ("add error fail", 2), "src/data/": ("fail damaged reject", 3), "src/base/": ("fail", 3),
-         "src/engine/": ("fail", 3), "tools/": ("reject fail only_with", 2)}
+         "src/engine/": ("fail", 3), "src/run/": ("reject", 2), "tools/": ("reject fail only_with", 2)}
 # Files whose functions return what is wrong as text.
 RETURNS = {"src/nn/key_check.cpp", "src/nn/shapes.cpp", "src/nn/naming.cpp"}
 TOKEN = re.compile(r'''R"(?P<mark>[^(\s]*)\((?P<raw>.*?)\)(?P=mark)"|"(?P<text>(?:[^"\\\n]|\\.)*)"|'(?:[^'\\\n]|\\.)+'|//[^\n]*|/\*.*?\*/'''
@@ -76,6 +76,11 @@ def messages_in(tokens):
     return found
 
 
+def with_options(text):
+    """The library's settings as the programs' options: `validation_split` is --validation-split."""
+    return re.sub(r"`([a-z][a-z0-9_]*)`", lambda found: "--" + found[1].replace("_", "-"), text)
+
+
 def is_message(text):
     return len(re.sub(r"\{[^}]*\}", "", text)) >= 10 and " " in text.strip()
 
@@ -115,7 +120,7 @@ def all_messages(root):
             if path.suffix in (".cpp", ".h", ".cu") and path.parent.name != "dev":
                 for message, code, name, line in messages_of(path, root):
                     if is_message(message):
-                        seen.setdefault((message, code), (name, line))
+                        seen.setdefault((with_options(message), code), (name, line))
     return seen
 
 
@@ -135,7 +140,7 @@ def test_texts(root):
             texts += python_texts(path)
         elif path.suffix in (".cpp", ".h", ".cu"):
             texts += [value for kind, value, _ in tokens_of(path.read_text(encoding="utf-8")) if kind == "literal"]
-    return [text for text in texts if " " in text]
+    return [with_options(text) for text in texts if " " in text]
 
 
 def pattern_of(message):
@@ -152,7 +157,7 @@ GROUPS = (
     ("Descriptors and other JSON", ("src/nn/", "src/engine/network.cpp", "src/engine/gradient_check.cpp", "tools/cdl/command_file"),
      "The text is wrong, and nothing was begun. `--explain KEY` says what a key takes; an editor that knows JSON schemas finds most of "
      "this as you type (configs/schema)."),
-    ("Command lines", ("tools/",),
+    ("Command lines", ("tools/", "src/run/"),
      "The command is wrong, a file that it names is, or both do not go together. `--help` lists the options, `--explain --OPTION` "
      "explains one."),
     ("Text that is imported", ("src/data/column_text", "src/data/dsstne_text", "src/data/import", "src/data/label_index", "src/data/libsvm",

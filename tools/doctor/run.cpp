@@ -150,7 +150,7 @@ class Doctor {
     CpuRuntime host(1);
     machine.host_link = measure_link(host.context(*ranks_));
     if (!uses_gpu_) return;
-    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(*ranks_);
+    const std::unique_ptr<Runtime> runtime = make_runtime(options_.run.device_choice(), *ranks_);
     const Context context = runtime->context(*ranks_);
     machine.device_link = measure_link(context);
     machine.device_link_by = context.collectives->describe();

@@ -4,8 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/base/text.h"
-#include "norn/data/label_index.h"
-#include "tools/common/model_session.h"
+#include "norn/run/evaluate.h"
 #include "tools/common/progress.h"
 #include "tools/common/stop_signals.h"
 #include "tools/training/trainer_options.h"
@@ -13,146 +12,26 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include <fmt/format.h>
 
 namespace norn::tools {
 namespace {
 
-namespace fs = std::filesystem;
-
-class EvaluationRun {
- public:
-  EvaluationRun(const EvaluatorOptions& options, MpiSession& session)
-      : options_(options),
-        session_(session),
-        console_("evaluator", session.rank(), options.run.level()) {}
-
-  int run() {
-    settings_.ks = parse_ks(options_.top);
-    settings_.seen = options_.keep_seen ? SeenUnits::keep : SeenUnits::leave_out;
-    const std::unique_ptr<Communicator> communicator =
-        session_.world(options_.run.collective_timeout);
-    const ModelInfo info = open_model_info(options_.model, *communicator);
-    settings_.output_layer = choose_layer(info.network, options_.layer);
-    const LayerDescriptor& layer = info.network.layers[std::size_t(settings_.output_layer)];
-    if (layer.kind != LayerKind::output)
-      throw UsageError(
-          fmt::format("--layer: \"{}\" is no output layer; metrics need one", layer.name));
-    const ModelUnits units = units_of(info, options_.trust_index);
-    const DataBinding data(
-        info.network,
-        {options_.data, options_.data, parse_bytes("--data-memory", options_.data_memory),
-         options_.model.string(), &units, shared_log(console_)},
-        DataBinding::Layers::inputs_and_outputs);
-    UnitMatcher more(info.network, &units);
-    open_excluded(more, layer.units(), data);
-    if (!options_.features.empty()) count_candidates(info);
-    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(*communicator);
-    const std::unique_ptr<Network> network = load_network(
-        options_.model, info, data.shapes(), *runtime,
-        runtime->context(*communicator, console_.log()), std::min(options_.batch, data.examples()));
-
-    std::unique_ptr<Dataset> training;
-    if (!options_.popularity.empty()) training = open_training(more, layer.dataset);
-    more.report(shared_log(console_));
-    if (!options_.propensity.empty()) weigh_units(*training, data, layer);
-    std::vector<std::string> names = {"model"};
-    std::vector<Evaluation> evaluations = {evaluate_model(*network, data)};
-    if (training) {
-      settings_.on_batch = {};
-      names.emplace_back("popularity");
-      evaluations.push_back(evaluate_popularity(*network, data, *training, settings_));
-    }
-    if (session_.rank() != 0) return 0;
-    warn_of_hidden(evaluations.front());
-    const std::string text = options_.format == "json" ? evaluation_json(names, evaluations)
-                                                       : evaluation_table(names, evaluations);
-    print_results(text);
-    return 0;
-  }
-
- private:
-  Evaluation evaluate_model(Network& network, const DataBinding& data) {
-    const StopSignals signals;
-    Progress progress(console_, data.examples(), "examples");
-    Communicator& communicator = network.context().communicator;
-    communicator.set_place({"evaluating", 0, 1});
-    settings_.on_batch = [&](Index done) {
-      signals.throw_if_requested();
-      progress.update(done);
-      communicator.set_place({"evaluating", 0, communicator.place().batch + 1});
-    };
-    return evaluate(network, data, settings_);
-  }
-
-  void weigh_units(Dataset& training, const DataBinding& data, const LayerDescriptor& layer) {
-    Index units = settings_.units;
-    for (const Dataset* set : data.sets())
-      if (units == 0 && set->info().name == layer.dataset) units = set->info().width();
-    const auto [a, b] = parse_propensity(options_.propensity);
-    settings_.gains =
-        inverse_propensities(count_units(training, units), training.info().examples, a, b);
-  }
-
-  void count_candidates(const ModelInfo& info) {
-    const LabelIndex index = read_label_index(options_.features);
-    if (!options_.trust_index)
-      check_index_file(options_.features, index, info, settings_.output_layer);
-    settings_.units = index.size();
-  }
-
-  // Every sparse set of the files that fits the layer.
-  void open_excluded(UnitMatcher& matcher, Index units, const DataBinding& data) {
-    const Index examples = data.examples();
-    std::vector<const DatasetInfo*> paired;
-    for (const Dataset* set : data.sets()) paired.push_back(&set->info());
-    for (const fs::path& file : options_.exclude) {
-      const std::size_t before = excluded_.size();
-      for (const DatasetInfo& info : list_datasets(file))
-        if (info.gives_sparse_batches() && info.examples == examples &&
-            matcher.may_fit(info, settings_.output_layer))
-          excluded_.push_back(
-              matcher.open(info, Residency::memory, Role::input, settings_.output_layer));
-      if (excluded_.size() == before)
-        throw DataError(fmt::format(
-            "{}: --exclude: no sparse data set with {} examples and at most {} units in it",
-            file.string(), examples, units));
-    }
-    for (const auto& set : excluded_) {
-      settings_.also_seen.push_back(set.get());
-      paired.push_back(&set->info());
-    }
-    require_same_examples(paired);
-  }
-
-  std::unique_ptr<Dataset> open_training(UnitMatcher& matcher, const std::string& name) const {
-    std::vector<std::string> names;
-    for (const DatasetInfo& info : list_datasets(options_.popularity)) {
-      names.push_back(info.name);
-      if (info.name == name)
-        return matcher.open(info, Residency::memory, Role::input, settings_.output_layer);
-    }
-    const std::string hint = did_you_mean(name, names);
-    throw DataError(
-        fmt::format("{}: --popularity: there is no data set \"{}\" in it{} It holds: {}",
-                    options_.popularity.string(), name, hint.empty() ? "." : hint, join(names)));
-  }
-
-  void warn_of_hidden(const Evaluation& evaluation) {
-    if (evaluation.hidden > 0)
-      console_.warning(fmt::format(
-          "{} held-out units are among the seen ones that are left out, so nothing can find them; "
-          "use data whose held-out part is not in its input, or --keep-seen",
-          with_thousands(evaluation.hidden)));
-  }
-
-  const EvaluatorOptions& options_;
-  MpiSession& session_;
-  Console console_;
-  EvaluationSettings settings_;
-  std::vector<std::unique_ptr<Dataset>> excluded_;
-};
+run::EvaluateOptions settings_of(const EvaluatorOptions& options) {
+  run::EvaluateOptions settings;
+  settings.data = options.data;
+  settings.memory_bytes = parse_bytes("--data-memory", options.data_memory);
+  settings.layer = options.layer;
+  settings.top = parse_ks(options.top);
+  settings.seen = options.keep_seen ? SeenUnits::keep : SeenUnits::leave_out;
+  settings.exclude = options.exclude;
+  settings.popularity = options.popularity;
+  settings.features = options.features;
+  if (!options.propensity.empty()) settings.propensity = parse_propensity(options.propensity);
+  return settings;
+}
 
 }  // namespace
 
@@ -245,7 +124,31 @@ std::vector<Index> parse_ks(const std::string& text) {
 }
 
 int run_evaluation(const EvaluatorOptions& options, MpiSession& session) {
-  return EvaluationRun(options, session).run();
+  run::EvaluateOptions settings = settings_of(options);
+  Console console("evaluator", session.rank(), options.run.level());
+  run::Model model(options.model,
+                   {options.run.device_choice(), session.world(options.run.collective_timeout),
+                    console.log(), options.batch, options.trust_index});
+  const StopSignals signals;
+  std::optional<Progress> progress;
+  settings.on_batch = [&](Index done, Index examples) {
+    signals.throw_if_requested();
+    if (!progress) progress.emplace(console, examples, "examples");
+    progress->update(done);
+  };
+  const run::EvaluationReport report = run::evaluate(model, settings);
+  if (session.rank() != 0) return 0;
+  std::vector<std::string> names = {"model"};
+  std::vector<Evaluation> evaluations = {report.model};
+  if (report.popularity) {
+    names.emplace_back("popularity");
+    evaluations.push_back(*report.popularity);
+  }
+  const std::string text = options.format == "json" ? evaluation_json(names, evaluations)
+                                                    : evaluation_table(names, evaluations);
+  progress.reset();
+  print_results(text);
+  return 0;
 }
 
 }  // namespace norn::tools

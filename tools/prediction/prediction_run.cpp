@@ -6,9 +6,11 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/engine/predictor.h"
-#include "tools/common/model_session.h"
+#include "src/run/model_session.h"
+#include "src/run/preparation.h"
+#include "src/run/ranks.h"
+#include "src/run/requests.h"
 #include "tools/common/progress.h"
-#include "tools/common/ranks.h"
 #include "tools/common/stop_signals.h"
 #include "tools/prediction/prediction_lines.h"
 #include "tools/prediction/prediction_writer.h"
@@ -46,19 +48,18 @@ class PredictionRun {
         console_("predictor", session.rank(), options.run.level()) {}
 
   int run() {
-    options_.check();
-    const std::unique_ptr<Communicator> communicator =
-        session_.world(options_.run.collective_timeout);
+    communicator_ = session_.world(options_.run.collective_timeout);
     if (session_.rank() == 0) remove_abandoned(options_.output);
     const OutputGuard guard(options_.output);
-    info_ = open_model_info(options_.model, *communicator);
-    layer_ = choose_layer(info_.network, options_.layer);
+    info_ = run::open_model_info(options_.model, *communicator_);
+    layer_ = run::choose_layer(info_.network, options_.layer);
     read_indexes();
     open_requests();
-    const std::unique_ptr<Runtime> runtime = options_.run.make_runtime(*communicator);
+    const std::unique_ptr<Runtime> runtime =
+        make_runtime(options_.run.device_choice(), *communicator_);
     const std::unique_ptr<Network> network =
-        load_network(options_.model, info_, shapes_, *runtime,
-                     runtime->context(*communicator, console_.log()), options_.batch);
+        run::load_network(options_.model, info_, shapes_, *runtime,
+                          runtime->context(*communicator_, console_.log()), options_.batch);
     if (!network->unit_layer(layer_))
       throw UsageError(fmt::format("--layer: \"{}\" leads to no output layer: it is not computed",
                                    layer().name));
@@ -80,7 +81,7 @@ class PredictionRun {
   // An index file that was named must say what the model says.
   SharedIndex read_index(const fs::path& file, int layer) const {
     auto index = std::make_shared<const LabelIndex>(read_label_index(file));
-    if (!options_.trust_index) check_index_file(file, *index, info_, layer);
+    if (!options_.trust_index) run::check_index_file(file, *index, info_, layer);
     return index;
   }
 
@@ -103,7 +104,7 @@ class PredictionRun {
 
   void read_indexes() {
     units_ = layer().units();
-    model_units_ = units_of(info_, options_.trust_index);
+    model_units_ = run::units_of(info_, options_.trust_index);
     const bool text = !options_.requests.empty();
     if (text)
       input_features_ = options_.input_features.empty()
@@ -175,7 +176,7 @@ class PredictionRun {
   void open_requests() {
     const bool tell_seen = options_.exclude_seen && ranks_units();
     if (!options_.data.empty()) {
-      DatasetRequestSettings settings;
+      run::DatasetRequestSettings settings;
       settings.network = &info_.network;
       settings.files = options_.data;
       settings.memory_bytes = parse_bytes("--data-memory", options_.data_memory);
@@ -183,9 +184,9 @@ class PredictionRun {
       settings.output_units = layer().units();
       settings.output_layer = layer_;
       settings.units = &model_units_;
-      settings.log = shared_log(console_);
+      settings.log = run::shared_log(console_.log(), *communicator_);
       settings.batch = options_.batch;
-      auto requests = std::make_unique<DatasetRequests>(settings);
+      auto requests = std::make_unique<run::DatasetRequests>(settings);
       shapes_ = requests->shapes();
       total_ = requests->examples();
       requests_ = std::move(requests);
@@ -257,9 +258,9 @@ class PredictionRun {
           (options_.data.empty() ? options_.requests : options_.data.front()).string()));
     // Much output takes long to bring into its form and onto the disk.
     communicator.set_place({"writing the output"});
-    rank_0_alone(communicator, [&] { writer_->commit(); });
+    run::rank_0_alone(communicator, [&] { writer_->commit(); });
     console_.set_status("");
-    if (session_.rank() == 0) requests_->report(console_);
+    if (session_.rank() == 0) requests_->report(console_.log());
     console_.info(fmt::format("{} examples in {}, {} a second; {}", with_thousands(done),
                               human_seconds(progress.seconds()),
                               with_thousands((long long)(double(done) / progress.seconds())),
@@ -303,6 +304,7 @@ class PredictionRun {
   const PredictorOptions& options_;
   MpiSession& session_;
   Console console_;
+  std::unique_ptr<Communicator> communicator_;
   ModelInfo info_;
   int layer_ = 0;
   Index units_ = 0;  // candidates

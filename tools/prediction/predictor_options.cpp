@@ -2,8 +2,8 @@
 // The predictor's options.
 #include "tools/prediction/predictor_options.h"
 
+#include "src/run/model_session.h"
 #include "tools/cdl/command_file_options.h"
-#include "tools/common/model_session.h"
 #include "tools/prediction/prediction_writer.h"
 #include "tools/training/trainer_options.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests from text and from data sets.
+// Requests from text.
 #include "tools/prediction/request_source.h"
 
 #include "norn/base/error.h"
@@ -37,19 +37,18 @@ class TextRequests final : public RequestSource {
     return true;
   }
 
-  void report(Console& console) const override {
+  void report(const Log& log) const override {
     if (unknown_ > 0)
-      console.warning(fmt::format(
+      log.warning(fmt::format(
           "{} of the {} features of the requests are unknown to the model and were left out, first "
           "\"{}\" at {}",
           with_thousands(unknown_), with_thousands(features_), first_unknown_, first_place_));
     if (text_rows_.malformed() > 0)
-      console.warning(
-          fmt::format("{} malformed lines of the requests were passed over; the first: {}",
-                      text_rows_.malformed(), text_rows_.first_malformed()));
+      log.warning(fmt::format("{} malformed lines of the requests were passed over; the first: {}",
+                              text_rows_.malformed(), text_rows_.first_malformed()));
     if (repeated_ > 0)
-      console.warning(fmt::format("{} features stood twice in a request; the first one counts",
-                                  with_thousands(repeated_)));
+      log.warning(fmt::format("{} features stood twice in a request; the first one counts",
+                              with_thousands(repeated_)));
   }
 
  private:
@@ -147,10 +146,6 @@ class TextRequests final : public RequestSource {
   std::string first_place_;
 };
 
-DataSources sources_of(const DatasetRequestSettings& settings) {
-  return {settings.files, settings.files, settings.memory_bytes, {}, settings.units, settings.log};
-}
-
 }  // namespace
 
 std::optional<Index> unit_of(Column number, TextNumbers numbers, const LabelIndex& index) {
@@ -160,47 +155,6 @@ std::optional<Index> unit_of(Column number, TextNumbers numbers, const LabelInde
 
 std::unique_ptr<RequestSource> make_text_requests(const TextRequestSettings& settings) {
   return std::make_unique<TextRequests>(settings);
-}
-
-DatasetRequests::DatasetRequests(const DatasetRequestSettings& settings)
-    : settings_(settings),
-      data_(*settings.network, sources_of(settings), DataBinding::Layers::inputs_only),
-      labels_(data_.example_labels()),
-      loader_(data_.sets(), BatchOrder(data_.examples(), settings.batch, false, 0), 0, 0, 1) {}
-
-bool DatasetRequests::next(RequestBatch& batch) {
-  batch.labels.clear();
-  batch.seen.clear();
-  const LoadedBatch* loaded = loader_.next();
-  if (!loaded) return false;
-  batch.bound = data_.bind(*loaded);
-  for (Index example : loaded->sets.front().example)
-    batch.labels.push_back(labels_.empty() ? std::to_string(example)
-                                           : labels_[std::size_t(example)]);
-  if (settings_.tell_seen) gather_seen(batch);
-  return true;
-}
-
-// Labels tell units of the same catalogue from others that happen to be as many.
-bool DatasetRequests::may_hold_seen(std::size_t layer) const {
-  const std::vector<LabelTable>& labels = settings_.units->labels;
-  const LabelTable& of_output = labels[std::size_t(settings_.output_layer)];
-  const bool known = of_output.known() && labels[layer].known();
-  return !known || labels[layer].same_as(of_output);
-}
-
-void DatasetRequests::gather_seen(RequestBatch& batch) const {
-  for (Index r = 0; r < batch.bound.examples; ++r) {
-    for (std::size_t layer = 0; layer < batch.bound.of_layer.size(); ++layer) {
-      const HostBatch* const input = batch.bound.of_layer[layer];
-      if (!input || !input->is_sparse || input->width != settings_.output_units) continue;
-      if (!may_hold_seen(layer)) continue;
-      const CsrView rows = input->csr();
-      for (RowOffset i = rows.row_begin[r]; i < rows.row_begin[r + 1]; ++i)
-        batch.seen.add(rows.column[i]);
-    }
-    batch.seen.end_row();
-  }
 }
 
 }  // namespace norn::tools

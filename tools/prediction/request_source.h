@@ -3,34 +3,19 @@
 
 #include "norn/data/label_index.h"
 #include "norn/data/text_reader.h"
-#include "norn/engine/data_binding.h"
-#include "tools/common/console.h"
-#include "tools/prediction/sparse_rows.h"
+#include "src/run/requests.h"
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-/// Where the predictor's requests come from: text or data sets, batch by batch.
+/// The predictor's requests as text.
 namespace norn::tools {
 
-/// Examples that are asked for together.
-struct RequestBatch {
-  std::vector<std::string> labels;
-  BoundBatch bound;
-  SparseRows seen;  ///< output units that the requests hold themselves; rows 0: not asked for
-  Index examples() const { return Index(labels.size()); }
-};
-
-class RequestSource {
- public:
-  virtual ~RequestSource() = default;
-  /// False after the last request. What the batch points to is valid until the next call.
-  virtual bool next(RequestBatch& batch) = 0;
-  /// One warning on everything that was left out.
-  virtual void report(Console& console) const = 0;
-};
+using run::RequestBatch;
+using run::RequestSource;
+using run::SparseRows;
 
 /// Whether features of requests have values. Automatic: those of LibSVM text, as importer takes
 /// them.
@@ -58,34 +43,5 @@ struct TextRequestSettings {
   Index batch = 1;
 };
 std::unique_ptr<RequestSource> make_text_requests(const TextRequestSettings& settings);
-
-struct DatasetRequestSettings {
-  const NetworkDescriptor* network = nullptr;
-  std::vector<std::filesystem::path> files;
-  std::int64_t memory_bytes = 0;
-  bool tell_seen = false;
-  Index output_units = 0;  ///< inputs of that width hold units that are seen
-  int output_layer = 0;
-  const ModelUnits* units = nullptr;
-  Log log = {};
-  Index batch = 1;
-};
-/// Labels are those in the file, or the examples' numbers.
-class DatasetRequests final : public RequestSource {
- public:
-  explicit DatasetRequests(const DatasetRequestSettings& settings);
-  bool next(RequestBatch& batch) override;
-  void report(Console&) const override {}
-  std::vector<DatasetShape> shapes() const { return data_.shapes(); }
-  Index examples() const { return data_.examples(); }
-
- private:
-  void gather_seen(RequestBatch& batch) const;
-  bool may_hold_seen(std::size_t layer) const;
-  DatasetRequestSettings settings_;
-  DataBinding data_;
-  std::vector<std::string> labels_;
-  BatchLoader loader_;
-};
 
 }  // namespace norn::tools

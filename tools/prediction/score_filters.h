@@ -5,7 +5,6 @@
 #include "norn/engine/predictor.h"
 #include "tools/common/console.h"
 #include "tools/prediction/request_source.h"
-#include "tools/prediction/sparse_rows.h"
 
 #include <filesystem>
 #include <memory>

@@ -2,7 +2,6 @@
 // Plans on machines as a table and as JSON.
 #include "norn/base/text.h"
 #include "norn/nn/json_value.h"
-#include "tools/training/machine_plan.h"
 #include "tools/training/plan_text.h"
 
 #include <algorithm>
@@ -11,6 +10,8 @@
 
 namespace norn::tools {
 namespace {
+
+using run::MachinePlan;
 
 std::string plural(int count, const char* what) {
   return fmt::format("{} {}{}", with_thousands(count), what, count == 1 ? "" : "s");
@@ -56,7 +57,7 @@ std::string scaling_line(const ScalingPlan& plan, const MachinePlan& whole) {
 }
 
 // Up to the ranks of the plan and to the first doubling that does not pay.
-std::string scaling_lines(const MachinePlan& plan) {
+std::string scaling_lines(const run::MachinePlan& plan) {
   const int pay = ranks_that_pay(plan.scaling);
   std::string out =
       fmt::format("{:>7}  {:>6}  {:>12}  {:>13}  {:>12}  {:>8}  {:>10}  {:>10}\n", "ranks", "nodes",
@@ -112,7 +113,7 @@ std::string json_list(const char* name, const Entries& entries, const Write& wri
 
 }  // namespace
 
-std::string machine_plan_text(const MachinePlan& plan) {
+std::string machine_plan_text(const run::MachinePlan& plan) {
   const StepPlan& step = plan.step;
   std::string out = plan_text(plan.memory, plan.settings, plan.available_bytes);
   if (!plan.fits()) out += "  does not fit\n";
@@ -127,7 +128,7 @@ std::string machine_plan_text(const MachinePlan& plan) {
   return out + scaling_lines(plan);
 }
 
-std::string machine_plan_json(const MachinePlan& plan) {
+std::string machine_plan_json(const run::MachinePlan& plan) {
   const MemoryPlan& memory = plan.memory;
   std::string out = fmt::format(
       "{{\n  \"machine\": {},\n  \"precision\": \"{}\",\n  \"batch\": {},\n  \"weights\": {},\n  "

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/memory_plan.h"
 #include "norn/engine/step_probe.h"
+#include "norn/run/plan.h"
 
 #include <string>
 
@@ -15,5 +15,12 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
 /// The time of a step by a CPU's rates, or by steps on a GPU.
 std::string step_text(const PlanSettings& settings, const WorkPlan& work, const WorkRates& rates);
 std::string step_text(const PlanSettings& settings, const WorkPlan& work, const StepTime& time);
+
+/// Layers, memory, stages of a step, and steps on 1, 2, 4 ... ranks of a machine.
+std::string machine_plan_text(const run::MachinePlan& plan);
+/// The same for scripts; times in seconds.
+std::string machine_plan_json(const run::MachinePlan& plan);
+/// What ranks exchange in a step whose computation was measured.
+std::string communication_text(const StepPlan& step, const std::string& machine);
 
 }  // namespace norn::tools

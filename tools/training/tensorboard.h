@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/nn/json_value.h"
-#include "tools/training/appended_file.h"
+#include "src/run/appended_file.h"
 
 #include <cstdint>
 #include <string>
@@ -29,7 +29,7 @@ class TensorBoardEvents {
 
  private:
   void append(std::string_view event);
-  AppendedFile file_;
+  run::AppendedFile file_;
 };
 
 /// What an event of the run's log says in scalars; none for other events than step, epoch, eval.

@@ -6,10 +6,8 @@
 #include "norn/base/text.h"
 #include "norn/kernels/named_variant.h"
 #include "norn/nn/recipe.h"
-#include "tools/common/model_session.h"
 
 #include <cmath>
-#include <variant>
 
 #include <fmt/format.h>
 
@@ -17,13 +15,6 @@ namespace norn::tools {
 namespace {
 
 constexpr int kMostRanks = 1 << 20;  // that a plan is made for
-
-void require_below(float limit, const char* option, const std::optional<float>& value,
-                   OptionFaults& faults) {
-  if (value)
-    faults.require_range(*value >= 0.0f && *value < limit, option, *value,
-                         fmt::format("at least 0 and below {:g}", limit));
-}
 
 void add_data_options(TrainerOptions& options, CommandLine& line) {
   line.section("Network, data and model", true);
@@ -166,8 +157,8 @@ void add_doctor_options(TrainerOptions& options, CommandLine& line) {
 void TrainerOptions::add_to(CommandLine& line) {
   add_data_options(*this, line);
   add_training_options(*this, line);
-  schedule.add_to(line);
-  validation.add_to(line);
+  add_rate_options(schedule, line);
+  add_validation_options(validation, line);
   add_checkpoint_options(*this, line);
   add_doctor_options(*this, line);
   run.add_to(line);
@@ -199,46 +190,19 @@ void TrainerOptions::check_plan(OptionFaults& faults) const {
         "describe your nodes as configs/machines/cpu_cluster.json does");
 }
 
-void TrainerOptions::check_recipe(OptionFaults& faults) const {
-  if (!recipe.empty() && !cdl.empty())
-    faults.fail("--recipe does not go with --cdl, whose file names a network; give one of them");
-  if (!recipe.empty() && !config.empty() && cdl.empty())
-    faults.fail(fmt::format(
-        "--recipe {} makes the descriptor that --config names: give one of the two; a descriptor "
-        "with \"Recipe\": \"{}\" gives what it does not say itself",
-        recipe, recipe));
-  if (print_recipe && plan)
-    faults.fail("--print-recipe prints a descriptor and --plan a plan: give one of the two");
-  if (validation.refit && last_epoch)
-    faults.fail(
-        "--refit ends after the epoch that validation chooses and --last-epoch after one that is "
-        "given: give one of the two");
-}
-
-void TrainerOptions::check_checkpoint_name(OptionFaults& faults) const {
-  const std::string name = checkpoint_name.string();
-  if (name.empty() || (!name.ends_with('/') && !std::filesystem::is_directory(checkpoint_name)))
-    return;
-  faults.fail(
-      fmt::format("--checkpoint-name {} is a folder; checkpoints are NAME.epochN.nc: give a name "
-                  "in it, such as "
-                  "{}",
-                  name, (checkpoint_name / "model").string()));
-}
-
-void TrainerOptions::take(const RunRecord& recorded) {
-  if (inputs.empty()) inputs = recorded.inputs;
-  if (outputs.empty()) outputs = recorded.outputs;
-  if (validation.inputs.empty()) validation.inputs = recorded.validation_inputs;
-  if (validation.outputs.empty()) validation.outputs = recorded.validation_outputs;
+void TrainerOptions::take(const run::RunRecord& recorded) {
   if (model.empty()) model = recorded.facts.model;
-  if (trust_index && !recorded.trust_index.value_or(true))
-    throw UsageError(
-        "--trust-index cannot be given with --repeat of a run that was made without it; leave it "
-        "out");
-  trust_index = recorded.trust_index.value_or(trust_index);
   if (!run.device_given) run.device = recorded.facts.device;
   if (!run.precision_given) run.precision = recorded.facts.precision;
+}
+
+void TrainerOptions::settle() {
+  memory_bytes = parse_bytes("--data-memory", data_memory);
+  data_place = data_on_gpu == "yes"  ? DataOnGpu::yes
+               : data_on_gpu == "no" ? DataOnGpu::no
+                                     : DataOnGpu::automatic;
+  batch_may_shrink = !cdl.empty();
+  device = run.device_choice();
 }
 
 void TrainerOptions::check() const {
@@ -248,71 +212,21 @@ void TrainerOptions::check() const {
 }
 
 void TrainerOptions::check(OptionFaults& faults) const {
-  faults.require_at_least<Index>(1, "--batch", batch);
-  faults.require_at_least<Index>(1, "--last-epoch", last_epoch);
-  faults.require_at_least<Index>(0, "--epochs", epochs);
-  faults.require_at_least(0.0f, "--rate", rate);
-  faults.require_at_least(0.0f, "--lambda", lambda);
-  faults.require_at_least(0.0f, "--lambda1", lambda1);
-  require_below(1.0f, "--mu", mu, faults);
-  require_below(1.0f, "--mu1", mu1, faults);
-  faults.require_at_least<Index>(0, "--checkpoint-epochs", checkpoint_epochs);
-  faults.require_at_least<double>(0.0, "--checkpoint-minutes", checkpoint_minutes);
-  faults.require_at_least<int>(0, "--keep", keep);
-  faults.require_at_least<Index>(0, "--verify", verify);
+  TrainOptions settings = *this;
+  if (!recipe.empty() && !cdl.empty()) {
+    faults.fail("--recipe does not go with --cdl, whose file names a network; give one of them");
+    settings.recipe.clear();
+  }
+  settings.check(faults);
   faults.attempt("--data-memory", [&] { parse_bytes("--data-memory", data_memory); });
-  schedule.check(faults);
-  validation.check(faults);
   run.check(faults);
   check_plan(faults);
-  check_recipe(faults);
+  if (print_recipe && plan)
+    faults.fail("--print-recipe prints a descriptor and --plan a plan: give one of the two");
   if (doctor_format != "table" && !doctor)
     faults.fail("--doctor-format json belongs to --doctor; give that too, or leave it out");
   if (doctor && plan)
     faults.fail("--doctor looks at the machine and --plan at a network: give one of the two");
-  check_checkpoint_name(faults);
-  if (force && !resume.empty())
-    faults.fail("--force starts anew and --resume goes on: give one of the two");
-}
-
-std::filesystem::path TrainerOptions::checkpoint_base() const {
-  if (checkpoint_name.empty()) return model;
-  return checkpoint_name.string() + ".nc";
-}
-
-std::filesystem::path TrainerOptions::refit_base() const {
-  std::filesystem::path base = checkpoint_base();
-  base.replace_filename(base.stem().string() + ".refit" + base.extension().string());
-  return base;
-}
-
-DataOnGpu TrainerOptions::data_place() const {
-  return data_on_gpu == "yes"  ? DataOnGpu::yes
-         : data_on_gpu == "no" ? DataOnGpu::no
-                               : DataOnGpu::automatic;
-}
-
-void TrainerOptions::apply_to(TrainingDescriptor& training, Console& console) const {
-  if (batch) training.batch = *batch;
-  if (epochs) training.epochs = *epochs;
-  if (last_epoch) training.last_epoch = *last_epoch;
-  if (validation.refit) training.refit = true;
-  if (rate) training.rate = *rate;
-  if (lambda) training.lambda = *lambda;
-  if (lambda1) training.lambda1 = *lambda1;
-  if (seed) training.seed = *seed;
-  schedule.apply_to(training, console);
-  validation.apply_to(training.validation, training.refits_later());
-  if (!optimizer.empty() && !equal_ignoring_case(optimizer, name_of(training.optimizer)))
-    training.optimizer = find_named<UpdateRule>(optimizer).value();
-  const auto set = [&](const char* option, const ParameterKey& key,
-                       const std::optional<float>& value) {
-    if (value && !set_parameter(training.optimizer, key.name, *value))
-      console.warning(fmt::format("{} has no effect with {}; --optimizer chooses another rule",
-                                  option, name_of(training.optimizer)));
-  };
-  set("--mu", kMu, mu);
-  set("--mu1", kMu1, mu1);
 }
 
 std::int64_t parse_bytes(const std::string& option, const std::string& text) {

@@ -12,42 +12,13 @@
 #include <unistd.h>
 
 namespace norn::tools {
-namespace {
-
-template <typename Report>
-std::function<void(const Report&)> both_of(std::function<void(const Report&)> first,
-                                           std::function<void(const Report&)> second) {
-  if (!first) return second;
-  if (!second) return first;
-  return [first, second](const Report& report) {
-    first(report);
-    second(report);
-  };
-}
-
-}  // namespace
-
-TrainingObserver both(const TrainingObserver& first, const TrainingObserver& second) {
-  return {both_of(first.on_step, second.on_step), both_of(first.on_epoch, second.on_epoch),
-          both_of(first.on_validation, second.on_validation),
-          both_of(first.on_checkpoint, second.on_checkpoint)};
-}
-
-TrainingReports::TrainingReports(Console& console, const ReportedRun& run)
+TrainingReports::TrainingReports(Console& console, const run::RunBeginning& run)
     : console_(console),
       run_(run),
       progress_(console, run.epochs * run.examples - run.first_examples, "examples") {}
 
-TrainingObserver TrainingReports::observer() {
-  TrainingObserver observer;
-  if (console_.rank() != 0) return observer;
-  observer.on_step = [this](const StepReport& report) { step(report); };
-  observer.on_epoch = [this](const EpochReport& report) { epoch(report); };
-  observer.on_validation = [this](const ValidationReport& report) { validation(report); };
-  observer.on_checkpoint = [this](const std::filesystem::path& path) {
-    console_.info(fmt::format("checkpoint {}", path.string()));
-  };
-  return observer;
+void TrainingReports::checkpoint(const std::filesystem::path& path) {
+  console_.info(fmt::format("checkpoint {}", path.string()));
 }
 
 void TrainingReports::step(const StepReport& report) {

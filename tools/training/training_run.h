@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "tools/training/run_folder.h"
 #include "tools/training/trainer_options.h"
 
 /// What the trainer does with its options.
 namespace norn::tools {
 
 /// Trains, or prints the plan. Returns the exit code: 0, or 75 when a signal stopped the run after
-/// a checkpoint. What happens is recorded in `folder`, which learns of a failure from the caller.
-int run_training(const TrainerOptions& options, MpiSession& session, RunFolder& folder);
+/// a checkpoint. `record_failure` is set to what records a failure of the run, which the caller
+/// tells.
+int run_training(const TrainerOptions& options, MpiSession& session, FailureSink& record_failure);
 
 /// Command Validate of a command file: compares gradients of the first batch with differences of
 /// its cost, on the CPU, and prints a table. Throws Error when a gradient is wrong.

@@ -15,7 +15,7 @@ struct Problem {
   std::string file;     ///< empty: none is known
   int line = 0;         ///< from 1; 0: none is known
   int column = 0;       ///< from 1, in bytes; 0: none is known
-  std::string key;      ///< "Layers[1].Activation", "--epochs"; empty: none is known
+  std::string key;      ///< "Layers[1].Activation", "--epochs", "batch"; empty: none is known
   std::string message;  ///< without file, line and column
 
   /// "net.json:14: layer "Hidden1": ...".
@@ -24,8 +24,8 @@ struct Problem {
   std::string suggestion() const;
 };
 
-/// Takes a message of any error apart: `FILE:LINE:COLUMN: ...`, `FILE: ...`, `--option ...`. What
-/// cannot be told stays in the message.
+/// Takes a message of any error apart: `FILE:LINE:COLUMN: ...`, `FILE: ...`, `--option ...`, and a
+/// setting in backquotes. What cannot be told stays in the message.
 Problem problem_of(std::string_view message);
 
 /// A UsageError that lists all that is wrong at once: what() has a line for each, the first

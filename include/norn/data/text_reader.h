@@ -41,7 +41,7 @@ struct TextOptions {
   TextValues values = TextValues::ignore;
   float missing_value = 0;
   Index skip_malformed = 0;                ///< this many malformed lines are passed over
-  std::string format_option = "--format";  ///< what its user calls `format`, for messages
+  std::string format_option = "`format`";  ///< what its user calls `format`, for messages
 
   // CSV and TSV. Columns by number, from 1, or by the name that the header line gives them.
   HeaderLine header = HeaderLine::automatic;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/data/memory_set.h"
+#include "norn/run/model.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+/// The best units of an output layer for examples, from files or memory.
+namespace norn::run {
+
+struct RecommendOptions {
+  // What is known of the examples: sets that input layers name.
+  std::vector<std::filesystem::path> inputs;
+  std::vector<MemorySet> sets;
+  std::int64_t memory_bytes = std::int64_t(8) << 30;  ///< files of more are read batch by batch
+
+  Index k = 10;               ///< units of an example
+  std::string layer;          ///< output layer; empty: the only one, or the one named "Output"
+  Index units = 0;            ///< only units below this are candidates; 0: all that have labels
+  bool exclude_seen = false;  ///< leaves out what an example's own sparse inputs hold
+  /// By example, units that are left out. Empty rows: none.
+  MemorySet excluded;
+  /// By example, units whose scores are multiplied by these values.
+  MemorySet factors;
+  std::span<const std::uint8_t> allowed;  ///< [units] 1 where allowed; empty: all are
+  /// Examples done so far, of so many; may throw to end it.
+  std::function<void(Index done, Index examples)> on_batch;
+};
+
+/// Lists of k, best first. Where an example has fewer candidates, -1 and NaN fill its list.
+struct Recommendations {
+  Index examples = 0;
+  Index k = 0;
+  std::vector<Index> units;   ///< [examples x k]
+  std::vector<float> scores;  ///< [examples x k]
+};
+
+/// Exact for every k; ties by lowest unit; the same on any number of ranks, and on every rank.
+/// Throws UsageError for settings that the model does not fit, and DataError for such data.
+Recommendations recommend(Model& model, const RecommendOptions& options);
+
+/// The activations of a hidden layer, [examples x units]: embeddings. Options that choose units
+/// have no effect.
+struct Embeddings {
+  Index examples = 0;
+  Index units = 0;
+  std::vector<float> values;
+};
+Embeddings embed(Model& model, const RecommendOptions& options);
+
+}  // namespace norn::run

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/data/memory_set.h"
+#include "norn/engine/context.h"
+#include "norn/engine/memory_plan.h"
+#include "norn/engine/trainer.h"
+#include "norn/nn/json_value.h"
+#include "norn/run/model.h"
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+/// Training as a program does it: from a descriptor and data to a model, with validation,
+/// checkpoints, resuming and records. docs/user/library.md shows it.
+///
+/// Messages name settings as `batch` and `validation_split`, in backquotes: the members below, with
+/// `input`, `output_data`, `validation_input` and `validation_output` for data sets.
+namespace norn {
+class OptionFaults;
+}
+
+namespace norn::run {
+
+/// How the learning rate changes, and clipping. What is not set is the descriptor's.
+struct RateSettings {
+  std::string kind;  ///< "constant", "step", "cosine", "plateau"; empty: the descriptor's
+  std::optional<float> warm_up;
+  std::optional<Index> interval;
+  std::optional<float> multiplier;
+  std::optional<Index> patience;
+  std::optional<float> minimum;
+  std::optional<float> clip_gradient;
+
+  /// Values that no run can have.
+  void check(OptionFaults& faults) const;
+  /// Puts what is set into the descriptor; what has no effect with its schedule is warned of.
+  void apply_to(TrainingDescriptor& training, const Log& log) const;
+};
+
+/// The names of rate schedules, by RateKind.
+const std::vector<std::string>& rate_schedule_names();
+
+/// Validating while training, with data of their own or a part of the training data.
+struct ValidationSettings {
+  std::vector<std::filesystem::path> inputs;
+  std::vector<std::filesystem::path> outputs;  ///< none: those of `inputs`
+  std::vector<MemorySet> sets;
+
+  // What is not set is the descriptor's.
+  std::optional<float> split;
+  std::string by;  ///< "user", "entry"
+  std::optional<Index> every;
+  std::string metrics_at;  ///< "10,20,100"
+  std::string early_stop;  ///< "ndcg@20", "loss"; "none": not by the descriptor's
+  std::string keep_best;   ///< the same; "auto": by the metric that is watched anyway
+  std::optional<Index> patience;
+  std::optional<float> min_delta;
+  std::optional<float> stop_from;
+  bool refit = false;  ///< of the run as a whole
+
+  bool has_data() const { return !inputs.empty() || !sets.empty(); }
+  /// Values that no run can have.
+  void check(OptionFaults& faults) const;
+  /// Puts what is set into the descriptor. A run that trains on everything later keeps its best
+  /// model, by whatever metric.
+  void apply_to(ValidationDescriptor& validation, bool refits_later) const;
+};
+
+/// Takes the events of a run's log as they are written (docs/user/run_folder.md).
+using EventSink = std::function<void(const JsonValue& event)>;
+
+/// What a record says of the program that trains, and of whoever else takes part in recording.
+struct RecordedProgram {
+  std::string name = "norn";
+  std::string version;                       ///< empty: the library's
+  JsonValue versions = JsonValue::object();  ///< of libraries, by name
+  std::vector<std::string> called_as;        ///< words of the command
+  /// Opens a sink beside the log of a run that goes on after so many steps. `trouble` is to be told
+  /// what cannot be written.
+  std::function<EventSink(const std::filesystem::path& folder, std::int64_t steps_done,
+                          const std::function<void(const std::string&)>& trouble)>
+      open_sink;
+  /// Not null: set to what records a failure once there is a record, for a program of several ranks
+  /// of which one tells. Null: a failure is recorded by the rank that it strikes.
+  std::function<void(const std::string& message, int exit_code)>* record_failure = nullptr;
+};
+
+struct TrainOptions {
+  // The network: one of the three.
+  std::filesystem::path config;              ///< descriptor (JSON), or a model to go on from
+  std::string recipe;                        ///< name of a recipe
+  std::optional<NetworkDescriptor> network;  ///< as a value
+
+  // The data: files, sets in memory, or both.
+  std::vector<std::filesystem::path> inputs;
+  std::vector<std::filesystem::path> outputs;  ///< none: those of `inputs`
+  std::vector<MemorySet> sets;
+  std::int64_t memory_bytes = std::int64_t(8) << 30;  ///< files of more are read batch by batch
+  DataOnGpu data_place = DataOnGpu::automatic;
+  bool trust_index =
+      false;  ///< takes unit u of the data for unit u of a model, whatever labels say
+
+  std::filesystem::path model;  ///< where the model goes; empty: it is returned alone
+
+  // What is not set is the descriptor's, or the built-in default.
+  std::optional<Index> batch;
+  bool batch_may_shrink = false;  ///< to the examples of the data, though `batch` is set
+  std::optional<Index> epochs;
+  std::optional<Index> last_epoch;
+  std::optional<float> rate;
+  std::optional<float> lambda;
+  std::optional<float> lambda1;
+  std::optional<float> mu;
+  std::optional<float> mu1;
+  std::string optimizer;
+  std::optional<std::uint64_t> seed;
+  std::string shuffle;  ///< "yes", "no"; empty: the descriptor's
+  RateSettings schedule;
+  ValidationSettings validation;
+
+  std::string resume;  ///< empty: no; "auto": the newest checkpoint; else a file
+  bool force = false;  ///< replaces `model` and its checkpoints
+  Index checkpoint_epochs = 0;
+  double checkpoint_minutes = 0.0;
+  int keep = 3;
+  std::filesystem::path checkpoint_name;  ///< empty: checkpoints are named after the model
+  std::filesystem::path run_dir;          ///< empty: nothing is recorded
+  std::filesystem::path repeat;           ///< run.json of a run to make again; empty: none
+  Index verify = 0;                       ///< every Nth step is computed twice; 0: none
+  RecordedProgram program;
+
+  DeviceChoice device;
+  std::shared_ptr<Communicator> ranks;  ///< of this run; null: one process
+  Log log;                              ///< of this rank
+  /// Not null: the run stops after the step during which it becomes true on any rank, and a
+  /// checkpoint is written where there is a model to resume. An observer may set it.
+  const std::atomic<bool>* stop = nullptr;
+
+  /// Throws UsageError for settings that contradict each other or that no run can have, all that
+  /// is wrong at once.
+  void check() const;
+  void check(OptionFaults& faults) const;
+  /// Puts what is set into the descriptor; what has no effect with its update rule is warned of.
+  void apply_to(TrainingDescriptor& training, const Log& log) const;
+  /// Whether the run's data and origin are read for their checksums.
+  bool records() const { return !run_dir.empty() || !repeat.empty(); }
+  /// What checkpoints are named after.
+  std::filesystem::path checkpoint_base() const;
+  /// The same of the part of a run that trains on everything, after validation chose the length.
+  std::filesystem::path refit_base() const;
+};
+
+/// A run of epochs that begins; a run that trains on everything at last has two of them.
+struct RunBeginning {
+  std::int64_t epochs = 0;
+  Index examples = 0;        ///< of an epoch
+  Index first_examples = 0;  ///< trained on before this run, when it was resumed
+};
+
+/// Whoever wants to know how a run goes. Called on every rank.
+struct TrainObserver : TrainingObserver {
+  std::function<void(const RunBeginning&)> on_begin;
+  std::function<void()> on_end;  ///< also where an error ends it
+};
+
+struct TrainResult {
+  TrainingEnd end = TrainingEnd::completed;
+  TrainingState state;           ///< where the run stands
+  std::string speed;             ///< "1,234 examples in 5.6 s, 220 examples/s"
+  std::unique_ptr<Model> model;  ///< on the device that it was trained on
+};
+
+/// Trains. Files of `model` are complete or absent. Throws the classes of norn/base/error.h.
+TrainResult train(const TrainOptions& options, const TrainObserver& observer = {});
+
+/// The complete descriptor that would be trained: recipes, names of data sets and settings filled
+/// in. Reads what the data are, and no contents.
+NetworkDescriptor effective_descriptor(const TrainOptions& options);
+
+}  // namespace norn::run

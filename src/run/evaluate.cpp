@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluation: from data to metrics.
+#include "norn/run/evaluate.h"
+
+#include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "norn/data/label_index.h"
+#include "src/run/model_access.h"
+#include "src/run/model_session.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace norn::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+class EvaluationRun {
+ public:
+  EvaluationRun(Model& model, const EvaluateOptions& options)
+      : model_(model),
+        options_(options),
+        info_(ModelAccess::info(model)),
+        log_(ModelAccess::shared_log(model)) {}
+
+  EvaluationReport run() {
+    settings_.ks = options_.top;
+    settings_.seen = options_.seen;
+    if (options_.propensity && options_.popularity.empty())
+      throw UsageError(
+          "`propensity` counts units in the training data: give them with `popularity`");
+    settings_.output_layer = choose_layer(info_.network, options_.layer);
+    const LayerDescriptor& layer = info_.network.layers[std::size_t(settings_.output_layer)];
+    if (layer.kind != LayerKind::output)
+      throw UsageError(
+          fmt::format("`layer`: \"{}\" is no output layer; metrics need one", layer.name));
+    const ModelUnits units = ModelAccess::units(model_);
+    DataSources sources{
+        options_.data, options_.data, options_.memory_bytes, ModelAccess::file(model_).string(),
+        &units,        log_};
+    sources.sets = options_.sets;
+    const DataBinding data(info_.network, sources, DataBinding::Layers::inputs_and_outputs);
+    UnitMatcher more(info_.network, &units);
+    open_excluded(more, layer.units(), data);
+    if (!options_.features.empty()) count_candidates();
+    Network& network = ModelAccess::network(model_, data.shapes());
+    std::unique_ptr<Dataset> training;
+    if (!options_.popularity.empty()) training = open_training(more, layer.dataset);
+    more.report(log_);
+    if (options_.propensity) weigh_units(*training, data, layer);
+    EvaluationReport report{evaluate_model(network, data), {}};
+    if (training) {
+      settings_.on_batch = {};
+      report.popularity = evaluate_popularity(network, data, *training, settings_);
+    }
+    warn_of_hidden(report.model);
+    return report;
+  }
+
+ private:
+  Evaluation evaluate_model(Network& network, const DataBinding& data) {
+    Communicator& communicator = ModelAccess::ranks(model_);
+    communicator.set_place({"evaluating", 0, 1});
+    settings_.on_batch = [&](Index done) {
+      if (options_.on_batch) options_.on_batch(done, data.examples());
+      communicator.set_place({"evaluating", 0, communicator.place().batch + 1});
+    };
+    return norn::evaluate(network, data, settings_);
+  }
+
+  void weigh_units(Dataset& training, const DataBinding& data, const LayerDescriptor& layer) {
+    Index units = settings_.units;
+    for (const Dataset* set : data.sets())
+      if (units == 0 && set->info().name == layer.dataset) units = set->info().width();
+    const auto [a, b] = *options_.propensity;
+    settings_.gains =
+        inverse_propensities(count_units(training, units), training.info().examples, a, b);
+  }
+
+  void count_candidates() {
+    const LabelIndex index = read_label_index(options_.features);
+    if (!ModelAccess::trusts_index(model_))
+      check_index_file(options_.features, index, info_, settings_.output_layer);
+    settings_.units = index.size();
+  }
+
+  // Every sparse set of the files that fits the layer.
+  void open_excluded(UnitMatcher& matcher, Index units, const DataBinding& data) {
+    const Index examples = data.examples();
+    std::vector<const DatasetInfo*> paired;
+    for (const Dataset* set : data.sets()) paired.push_back(&set->info());
+    for (const fs::path& file : options_.exclude) {
+      const std::size_t before = excluded_.size();
+      for (const DatasetInfo& info : list_datasets(file))
+        if (info.gives_sparse_batches() && info.examples == examples &&
+            matcher.may_fit(info, settings_.output_layer))
+          excluded_.push_back(
+              matcher.open(info, Residency::memory, Role::input, settings_.output_layer));
+      if (excluded_.size() == before)
+        throw DataError(fmt::format(
+            "{}: `exclude`: no sparse data set with {} examples and at most {} units in it",
+            file.string(), examples, units));
+    }
+    for (const auto& set : excluded_) {
+      settings_.also_seen.push_back(set.get());
+      paired.push_back(&set->info());
+    }
+    require_same_examples(paired);
+  }
+
+  std::unique_ptr<Dataset> open_training(UnitMatcher& matcher, const std::string& name) const {
+    std::vector<std::string> names;
+    for (const DatasetInfo& info : list_datasets(options_.popularity)) {
+      names.push_back(info.name);
+      if (info.name == name)
+        return matcher.open(info, Residency::memory, Role::input, settings_.output_layer);
+    }
+    const std::string hint = did_you_mean(name, names);
+    throw DataError(
+        fmt::format("{}: `popularity`: there is no data set \"{}\" in it{} It holds: {}",
+                    options_.popularity.string(), name, hint.empty() ? "." : hint, join(names)));
+  }
+
+  void warn_of_hidden(const Evaluation& evaluation) {
+    if (evaluation.hidden > 0)
+      log_.warning(fmt::format(
+          "{} held-out units are among the seen ones that are left out, so nothing can find them; "
+          "use data whose held-out part is not in its input, or `keep_seen`",
+          with_thousands(evaluation.hidden)));
+  }
+
+  Model& model_;
+  const EvaluateOptions& options_;
+  const ModelInfo& info_;
+  Log log_;
+  EvaluationSettings settings_;
+  std::vector<std::unique_ptr<Dataset>> excluded_;
+};
+
+}  // namespace
+
+EvaluationReport evaluate(Model& model, const EvaluateOptions& options) {
+  return EvaluationRun(model, options).run();
+}
+
+}  // namespace norn::run

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/parallel/communicator.h"
+
+#include <functional>
+
+/// What the launcher says about the ranks, and work that one does for all.
+namespace norn::run {
+
+/// Ranks of this run that share this machine, at least 1.
+int ranks_on_this_host();
+
+/// Runs `work` on rank 0, in a thread of its own; the others wait for it, however long it takes:
+/// longer than a collective may. When it throws, rank 0 throws again, and the others wait for the
+/// end that rank 0 gives them.
+void rank_0_alone(Communicator& communicator, const std::function<void()>& work);
+
+}  // namespace norn::run

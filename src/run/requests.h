@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/engine/data_binding.h"
+#include "src/run/sparse_rows.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+/// Examples that predictions are asked for, batch by batch.
+namespace norn::run {
+
+/// Examples that are asked for together.
+struct RequestBatch {
+  std::vector<std::string> labels;
+  BoundBatch bound;
+  SparseRows seen;  ///< output units that the requests hold themselves; rows 0: not asked for
+  Index examples() const { return Index(labels.size()); }
+};
+
+class RequestSource {
+ public:
+  virtual ~RequestSource() = default;
+  /// False after the last request. What the batch points to is valid until the next call.
+  virtual bool next(RequestBatch& batch) = 0;
+  /// One warning on everything that was left out.
+  virtual void report(const Log& log) const = 0;
+};
+
+struct DatasetRequestSettings {
+  const NetworkDescriptor* network = nullptr;
+  std::vector<std::filesystem::path> files;
+  std::vector<MemorySet> sets;
+  std::int64_t memory_bytes = 0;
+  bool tell_seen = false;
+  Index output_units = 0;  ///< inputs of that width hold units that are seen
+  int output_layer = 0;
+  const ModelUnits* units = nullptr;
+  Log log = {};
+  Index batch = 1;
+};
+/// Labels are those in the file, or the examples' numbers.
+class DatasetRequests final : public RequestSource {
+ public:
+  explicit DatasetRequests(const DatasetRequestSettings& settings);
+  bool next(RequestBatch& batch) override;
+  void report(const Log&) const override {}
+  std::vector<DatasetShape> shapes() const { return data_.shapes(); }
+  Index examples() const { return data_.examples(); }
+
+ private:
+  void gather_seen(RequestBatch& batch) const;
+  bool may_hold_seen(std::size_t layer) const;
+  DatasetRequestSettings settings_;
+  DataBinding data_;
+  std::vector<std::string> labels_;
+  BatchLoader loader_;
+};
+
+}  // namespace norn::run

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training: from options to a trained model.
+#include "norn/run/train.h"
+
+#include "norn/base/error.h"
+#include "norn/base/files.h"
+#include "norn/base/host.h"
+#include "norn/base/text.h"
+#include "norn/data/contents_checksum.h"
+#include "norn/engine/feature_weights.h"
+#include "norn/nn/descriptor_json.h"
+#include "src/run/preparation.h"
+#include "src/run/ranks.h"
+#include "src/run/repeated_run.h"
+#include "src/run/resumed_run.h"
+#include "src/run/run_folder.h"
+#include "src/run/scratch_folder.h"
+#include "src/run/training_record.h"
+
+#include <chrono>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace norn::run {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+std::vector<fs::path> absolute(std::vector<fs::path> files) {
+  for (fs::path& file : files) file = fs::absolute(file);
+  return files;
+}
+
+// "one process", "MPI, 2 ranks", "MPI, 2 ranks, NCCL 2.28.9".
+std::string joined_by(const Context& context) {
+  std::string text = context.communicator.describe();
+  if (context.communicator.size() > 1 && !context.compute.memory.is_host())
+    text += ", " + context.collectives->describe();
+  return text;
+}
+
+template <typename Report>
+std::function<void(const Report&)> both_of(std::function<void(const Report&)> first,
+                                           std::function<void(const Report&)> second) {
+  if (!first) return second;
+  if (!second) return first;
+  return [first, second](const Report& report) {
+    first(report);
+    second(report);
+  };
+}
+
+TrainingObserver both(const TrainingObserver& first, const TrainingObserver& second) {
+  return {both_of(first.on_step, second.on_step), both_of(first.on_epoch, second.on_epoch),
+          both_of(first.on_validation, second.on_validation),
+          both_of(first.on_checkpoint, second.on_checkpoint)};
+}
+
+// Tells that a run of epochs is over, however it ends.
+class EndTold {
+ public:
+  explicit EndTold(const TrainObserver& observer) : observer_(observer) {}
+  ~EndTold() {
+    if (observer_.on_end) observer_.on_end();
+  }
+  EndTold(const EndTold&) = delete;
+  EndTold& operator=(const EndTold&) = delete;
+
+ private:
+  const TrainObserver& observer_;
+};
+
+class TrainingRun {
+ public:
+  TrainingRun(TrainOptions options, const TrainObserver& observer, RunFolder& folder)
+      : options_(std::move(options)),
+        observer_(observer),
+        folder_(folder),
+        ranks_(ranks_of(options_)),
+        communicator_(*ranks_),
+        log_(shared_log(options_.log, communicator_)) {}
+
+  /// The next step after a divergence: there may be nothing to go on from.
+  std::string way_on() const {
+    const bool can_resume =
+        !options_.model.empty() && (has_checkpoint_ || path_exists(best_model(options_.model)));
+    return can_resume ? "; `resume` goes on from the last checkpoint" : "";
+  }
+
+  TrainResult run() {
+    repeated_ = settle(options_);
+    if (options_.resume == "auto" && options_.model.empty())
+      throw UsageError("`resume` goes on from the checkpoints of a `model`: name that, too");
+    std::vector<RunLock> locks;  // until all is written
+    rank_0_alone(communicator_, [&] { locks = take_model_path(options_, log_); });
+    folder_.open(options_.run_dir, earlier_run(), communicator_.rank(), options_.program, log_);
+    TrainingStart start = start_run(options_, repeated_, communicator_, log_);
+    TrainResult result = run_from(start);
+    if (result.end == TrainingEnd::stopped || !validated_) return result;
+    result.model.reset();
+    // The validated model stands in the model's place, and says that its run has ended.
+    if (communicator_.rank() == 0 && !options_.model.empty())
+      remove_checkpoints(options_.checkpoint_base());
+    log_.info(fmt::format("training on everything for {}, as many as validation chose",
+                          counted(best_epoch_, "epoch")));
+    TrainingStart refit = start_refit(std::move(*validated_), best_epoch_, start.where);
+    return run_from(refit);
+  }
+
+ private:
+  // Opens the data and trains.
+  TrainResult run_from(TrainingStart& start) {
+    PreparedRun run;
+    run.data = bind_data(start, options_, log_);
+    read_record(start, *run.data);
+    take_sets(start, *run.data);
+    run.validation = open_validation(options_, start.network, *run.data, log_);
+    read_validation_record(run.validation);
+    make_run_graph(start, options_, communicator_, log_, run);
+    plan_on_device(options_, communicator_, run);
+    require_memory(run.memory, run.settings, run.available_bytes);
+    tell_plan(run);
+    if (run.settings.data_on_gpu) run.data->move_to(run.context->compute.memory);
+    auto network = std::make_unique<Network>(std::move(run.graph), run.data->shapes(), *run.context,
+                                             start.network.training.batch, Pass::training);
+    network->set_unit_labels(run.data->unit_labels());
+    load(start, *run.data, *network);
+    if (options_.force && !options_.model.empty() && !start.is_refit() && communicator_.rank() == 0)
+      for (const fs::path& base :
+           {options_.model, options_.checkpoint_base(), options_.refit_base()})
+        remove_checkpoints(base);
+    TrainResult result = train_and_save(*network, run, start);
+    result.model = std::make_unique<Model>(std::move(run.runtime), ranks_, std::move(network),
+                                           run.data->shapes(), result.state);
+    return result;
+  }
+
+  void tell_plan(const PreparedRun& run) {
+    weights_ = run.memory.weights;
+    if (!options_.run_dir.empty() && communicator_.rank() == 0)
+      record_.plan = plan_record(run.graph, run.settings, run.memory, run.context->compute,
+                                 run.available_bytes - run.memory.total_bytes());
+    log_.info(fmt::format("{} weights, {} of memory{}, {}, {}", with_thousands(run.memory.weights),
+                          human_bytes(double(run.memory.total_bytes())),
+                          run.settings.data_on_gpu ? ", data on the GPU" : "",
+                          run.runtime->description(), joined_by(*run.context)));
+  }
+
+  void load(const TrainingStart& start, const DataBinding& data, Network& network) {
+    if (!start.weights) {
+      network.initialise(start.network.training.seed);
+      weigh_features(network, data);
+      return;
+    }
+    std::unique_ptr<TensorFileReader> file;
+    if (communicator_.rank() == 0) file = std::make_unique<TensorFileReader>(*start.weights);
+    load_weights(file.get(), *start.info, network);
+  }
+
+  RunFolder::Earlier earlier_run() const {
+    if (!options_.resume.empty()) return RunFolder::Earlier::continued;
+    return options_.force ? RunFolder::Earlier::replaced : RunFolder::Earlier::refused;
+  }
+
+  // What must be read of data and origin, which may take long: rank 0 does it for all.
+  void read_record(const TrainingStart& start, const DataBinding& data) {
+    if (!options_.records()) return;
+    rank_0_alone(communicator_, [&] {
+      record_.sets = record_sets(data);
+      if (repeated_)
+        require_same_data(repeated_->sets, options_.repeat, record_.sets,
+                          "`input` and `output_data`");
+      record_.origin = repeated_ ? repeated_->origin : training_origin(options_, start);
+    });
+  }
+
+  // What checkpoints are to say of the data; rank 0 writes them, so no other rank needs it.
+  void take_sets(TrainingStart& start, const DataBinding& data) {
+    rank_0_alone(communicator_, [&] {
+      std::vector<TrainedSet> now = trained_sets(data);
+      if (start.resumed) compare_data(start, now, log_);
+      start.state.sets = std::move(now);
+    });
+  }
+
+  void read_validation_record(const RunValidation& validation) {
+    if (!options_.records() || !options_.validation.has_data()) return;
+    rank_0_alone(communicator_, [&] {
+      record_.validation_sets = record_sets(*validation.data.data);
+      if (repeated_)
+        require_same_data(repeated_->validation_sets, options_.repeat, record_.validation_sets,
+                          "`validation_input` and `validation_output`");
+    });
+  }
+
+  void begin_record(Network& network, const DataBinding& data, const TrainingStart& start,
+                    const std::string& device_name) {
+    if (!options_.records() || communicator_.rank() != 0) return;
+    record_.facts = training_facts(options_, network, data, start, device_name, weights_);
+    record_.binary = binary_checksum();
+    record_.command = options_.program.called_as;
+    if (!options_.model.empty()) record_.checkpoints = fs::absolute(options_.checkpoint_base());
+    record_.folder = fs::current_path();
+    record_.host = host_name();
+    record_.inputs = absolute(options_.inputs);
+    record_.outputs = absolute(options_.outputs);
+    record_.validation_inputs = absolute(options_.validation.inputs);
+    record_.validation_outputs = absolute(options_.validation.outputs);
+    record_.trust_index = options_.trust_index;
+    record_.versions = options_.program.versions;
+    record_.network = to_json(network.descriptor());
+    if (!repeated_) return;
+    for (const std::string& difference : differences(*repeated_, record_))
+      log_.warning(
+          fmt::format("{}: bits are the same for one kind of device, build and precision only: {}",
+                      options_.repeat.string(), difference));
+  }
+
+  // Known to rank 0; empty where nobody wants to know.
+  std::string model_checksum() {
+    std::string checksum;
+    if (options_.records() && !options_.model.empty())
+      rank_0_alone(communicator_, [&] { checksum = checksum_text(file_checksum(options_.model)); });
+    return checksum;
+  }
+
+  void remove_best_model() {
+    if (communicator_.rank() != 0) return;
+    const fs::path best = best_model(options_.model);
+    std::error_code error;
+    fs::remove(best, error);
+    if (error)
+      log_.warning(fmt::format("{} is no longer needed and cannot be removed: {}", best.string(),
+                               error.message()));
+  }
+
+  void compare_with_repeated(const std::string& checksum) {
+    if (!repeated_ || communicator_.rank() != 0) return;
+    const std::string recorded = repeated_->result["checksum"].text_or("");
+    if (recorded.empty())
+      log_.info("the run that was repeated had not ended: there is no model to compare with");
+    else if (recorded == checksum)
+      log_.info("the model has the same bytes as that of the run that was repeated");
+    else
+      log_.warning(fmt::format(
+          "the model is not that of the run that was repeated: its checksum is {}, recorded {}",
+          checksum, recorded));
+  }
+
+  void warn_of_nothing_to_do(const TrainingStart& start, std::int64_t epochs) const {
+    if (!start.resumed || start.state.epoch < epochs) return;
+    log_.warning(fmt::format("all {} epochs are done already{}", epochs,
+                             start.is_refit() ? ", as many as validation chose: the run is complete"
+                             : start.network.training.last_epoch > 0
+                                 ? "; give a later `last_epoch`, or `epochs`, for more"
+                                 : "; give `epochs` for more"));
+  }
+
+  // A run that keeps its best model and leaves none behind has it in a folder that goes away.
+  CheckpointPolicy policy_of(const TrainingStart& start, ScratchFolder& scratch) {
+    CheckpointPolicy policy{options_.model, options_.checkpoint_epochs, options_.checkpoint_minutes,
+                            options_.keep,
+                            start.is_refit() ? options_.refit_base() : options_.checkpoint_base()};
+    const ValidationDescriptor& asked = start.network.training.validation;
+    if (!options_.model.empty() || (asked.early_stop.empty() && asked.keep_best.empty()))
+      return policy;
+    return {scratch.path(communicator_) / "model.nc"};
+  }
+
+  TrainResult train_and_save(Network& network, const PreparedRun& run, const TrainingStart& start) {
+    const Validation validation = run.validation.view();
+    const DataBinding& data = *run.data;
+    const std::int64_t epochs = network.descriptor().training.epochs_made();
+    TrainResult result;
+    result.state = start.state;
+    warn_of_nothing_to_do(start, epochs);
+    const Index first = start.state.epoch * data.examples() + start.state.epoch_examples;
+    ScratchFolder scratch;
+    const CheckpointPolicy policy = policy_of(start, scratch);
+    const Verification verification{options_.verify, run.runtime->description()};
+    begin_record(network, data, start, verification.device);
+    folder_.begin(record_, result.state);
+    has_checkpoint_ = start.resumed;
+    TrainingObserver noting;
+    noting.on_checkpoint = [this](const fs::path&) { has_checkpoint_ = true; };
+    const Clock::time_point began = Clock::now();
+    {
+      const EndTold told(observer_);
+      if (observer_.on_begin) observer_.on_begin({epochs, data.examples(), first});
+      static const std::atomic<bool> never{false};
+      result.end = norn::train(network, data, policy, options_.stop ? *options_.stop : never,
+                               both(noting, both(observer_, folder_.observer())), result.state,
+                               verification, validation);
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+    // The best model may be of an earlier epoch than the last.
+    const SearchState& search = result.state.search;
+    const bool ended = search.ended_epoch != start.state.search.ended_epoch;
+    const Index last = ended ? search.ended_epoch : result.state.epoch;
+    const Index trained = last * data.examples() + result.state.epoch_examples - first;
+    result.speed = fmt::format(
+        "{} examples in {}, {} examples/s", with_thousands(trained), human_seconds(seconds),
+        with_thousands((long long)(seconds > 0.0 ? double(trained) / seconds : 0.0)));
+    if (result.end == TrainingEnd::stopped)
+      folder_.end("stopped", result.state.epoch, {}, {});
+    else
+      save(network, result, last, validation.data->data != nullptr);
+    return result;
+  }
+
+  void save(Network& network, const TrainResult& result, Index last, bool validated) {
+    if (!options_.model.empty()) {
+      communicator_.set_place({"writing the model"});
+      save_model(options_.model, network, result.state);
+      remove_best_model();
+    }
+    const TrainingDescriptor& training = network.descriptor().training;
+    if (validated) tell_best(result.end, result.state, training.validation);
+    if (training.refits_later()) {
+      validated_ = network.descriptor();
+      best_epoch_ = result.state.search.best_epoch;
+      return;
+    }
+    validated_.reset();
+    const std::string checksum = model_checksum();
+    folder_.end(result.end == TrainingEnd::early_stopped ? "early_stop" : "completed", last,
+                options_.model, checksum);
+    compare_with_repeated(checksum);
+    log_.info(options_.model.empty()
+                  ? result.speed
+                  : fmt::format("{}; model {}", result.speed, options_.model.string()));
+  }
+
+  void tell_best(TrainingEnd end, const TrainingState& state, const ValidationDescriptor& asked) {
+    const SearchState& search = state.search;
+    if (search.best_epoch == 0) return;
+    if (end == TrainingEnd::early_stopped)
+      log_.info(fmt::format("stopped early: {} without a better {}",
+                            counted(search.ended_since_best, "validation"), state.watched));
+    const bool kept = !asked.early_stop.empty() || !asked.keep_best.empty();
+    log_.info(fmt::format("best {} {:.6g} after epoch {}; the model is {}", state.watched,
+                          search.best, search.best_epoch,
+                          kept ? "of that epoch"
+                          : search.best_epoch == state.epoch
+                              ? "of that epoch, the last"
+                              : "of the last epoch: `keep_best` would keep the best"));
+  }
+
+  TrainOptions options_;
+  const TrainObserver& observer_;
+  RunFolder& folder_;
+  std::shared_ptr<Communicator> ranks_;
+  Communicator& communicator_;
+  Log log_;  // rank 0's, for all
+  Index weights_ = 0;
+  bool has_checkpoint_ = false;                 // that the run could be resumed from
+  std::optional<NetworkDescriptor> validated_;  // of a run that chose the length of the next
+  std::int64_t best_epoch_ = 0;
+  std::optional<RunRecord> repeated_;  // the run that is made again
+  RunRecord record_;                   // rank 0's, of this one
+};
+
+TrainResult run_told(TrainingRun& run) {
+  try {
+    return run.run();
+  } catch (const DivergenceError& error) {
+    throw DivergenceError(error.what() + run.way_on());
+  }
+}
+
+}  // namespace
+
+TrainResult train(const TrainOptions& options, const TrainObserver& observer) {
+  const auto folder = std::make_shared<RunFolder>();
+  if (options.program.record_failure)
+    *options.program.record_failure = [folder](const std::string& message, int exit_code) {
+      folder->failed(message, exit_code);
+    };
+  try {
+    TrainingRun run(options, observer, *folder);
+    return run_told(run);
+  } catch (const RunEnded&) {
+    throw;  // another rank tells
+  } catch (const Error& error) {
+    if (!options.program.record_failure) folder->failed(error.what(), error.exit_code());
+    throw;
+  }
+}
+
+NetworkDescriptor effective_descriptor(const TrainOptions& given) {
+  TrainOptions options = given;
+  const std::optional<RunRecord> repeated = settle(options);
+  const std::shared_ptr<Communicator> ranks = ranks_of(options);
+  return start_run(options, repeated, *ranks, shared_log(options.log, *ranks)).network;
+}
+
+}  // namespace norn::run

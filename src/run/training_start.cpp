@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the trainer starts from: a descriptor, a model, or a checkpoint.
+#include "src/run/training_start.h"
+
+#include "norn/base/atomic_file.h"
+#include "norn/base/error.h"
+#include "norn/base/files.h"
+#include "norn/base/text.h"
+#include "norn/engine/data_names.h"
+#include "norn/kernels/named_variant.h"
+#include "norn/nn/descriptor_json.h"
+#include "norn/nn/graph.h"
+#include "src/run/model_session.h"
+#include "src/run/ranks.h"
+
+#include <array>
+#include <fstream>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace norn::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_refit_model(const fs::path& path) {
+  return is_refit(read_model_info(TensorFileReader(path)).network.training);
+}
+
+// The newest of the model's and, where they have a name of their own, of the checkpoints'. What was
+// trained on everything comes after what chose the length.
+std::optional<fs::path> newest_checkpoint(const TrainOptions& options, const Log& log) {
+  const auto by_model = find_checkpoint(options.model, log);
+  if (by_model == options.model && is_refit_model(*by_model)) return by_model;
+  if (const auto refit = find_checkpoint(options.refit_base(), log)) return refit;
+  if (options.checkpoint_base() == options.model) return by_model;
+  const auto by_name = find_checkpoint(options.checkpoint_base(), log);
+  if (!by_model || !by_name) return by_model ? by_model : by_name;
+  const auto state_of = [](const fs::path& path) {
+    return read_model_info(TensorFileReader(path)).state;
+  };
+  const TrainingState model = state_of(*by_model);
+  // The best model of a run that has ended stands for its end, whenever it was the best.
+  if (*by_model == options.model && model.search.ended_epoch > 0) return by_model;
+  return model.step >= state_of(*by_name).step ? by_model : by_name;
+}
+
+// Rank 0 looks for the newest checkpoint that is whole, for all: on another host a file system
+// may not show the same files yet, and it is read but once. Empty: there is none.
+std::string choose_checkpoint(const TrainOptions& options, Communicator& communicator,
+                              const Log& log) {
+  std::string chosen;
+  rank_0_alone(communicator, [&] {
+    if (const auto found = newest_checkpoint(options, log))
+      chosen = found->string();
+    else if (has_checkpoints(options.model) || has_checkpoints(options.checkpoint_base()) ||
+             has_checkpoints(options.refit_base()))
+      throw DataError(
+          fmt::format("{}: neither the model nor a checkpoint of it is whole and can be resumed "
+                      "from; restore one of them, or start anew with `force` instead of `resume`",
+                      options.model.string()));
+  });
+  const std::vector<std::byte> first =
+      communicator.gather_to_all(std::as_bytes(std::span(chosen))).front();
+  return {reinterpret_cast<const char*>(first.data()), first.size()};
+}
+
+bool same_schedule(const RateSchedule& a, const RateSchedule& b) {
+  const auto all = [](const RateSchedule& s) {
+    return std::tie(s.kind, s.warm_up, s.interval, s.multiplier, s.patience, s.minimum);
+  };
+  return all(a) == all(b);
+}
+
+// From a file that has been verified.
+TrainingStart resume_from(const fs::path& path, const TrainOptions& options, const Log& log) {
+  const TensorFileReader file(path);
+  TrainingStart start;
+  start.where = path.string();
+  start.weights = path;
+  start.info = read_model_info(file);
+  if (!start.info->has_training_state)
+    throw DataError(
+        fmt::format("{}: holds no training state to resume from; give it as `config` "
+                    "to start a new run with its weights",
+                    path.string()));
+  start.network = start.info->network;
+  start.state = start.info->state;
+  start.resumed = true;
+  const TrainingDescriptor before = start.network.training;
+  TrainingDescriptor& now = start.network.training;
+  options.apply_to(now, log);
+  if (is_refit(before)) {  // validation has chosen its length; by what cannot change below
+    const ValidationDescriptor given = std::exchange(now.validation, before.validation);
+    if (!options.validation.has_data()) now.validation.split = given.split;
+    now.validation.by = given.by;
+    now.last_epoch = before.last_epoch;
+  }
+  const auto require_same = [&](bool same, const char* option, const std::string& value) {
+    if (!same)
+      throw UsageError(
+          fmt::format("{} cannot change when a run is resumed: {} was trained with "
+                      "{}; leave the option out",
+                      option, path.string(), value));
+  };
+  if (start.is_refit()) {  // its rates are those that were validated
+    require_same(now.epochs == before.epochs, "`epochs`", fmt::format("{}", before.epochs));
+    require_same(now.rate == before.rate, "`rate`", fmt::format("{:g}", before.rate));
+    require_same(same_schedule(now.schedule, before.schedule), "`rate_schedule`, or its settings,",
+                 "others");
+  }
+  require_same(now.batch == before.batch, "`batch`", fmt::format("{}", before.batch));
+  require_same(now.seed == before.seed, "`seed`", fmt::format("{}", before.seed));
+  require_same(now.validation.split == before.validation.split, "`validation_split`",
+               fmt::format("{:g}", before.validation.split));
+  require_same(now.validation.split == 0.0f || now.validation.by == before.validation.by,
+               "`validation_by`", before.validation.by == ValidationBy::user ? "user" : "entry");
+  require_same(options.shuffle.empty() || start.network.shuffle == (options.shuffle == "yes"),
+               "`shuffle`", start.network.shuffle ? "yes" : "no");
+  require_same(now.optimizer.index() == before.optimizer.index(), "`optimizer`",
+               std::string(name_of(before.optimizer)));
+  log.info(fmt::format("resuming from {}: {} of {} epochs done", path.string(), start.state.epoch,
+                       now.epochs_made()));
+  return start;
+}
+
+}  // namespace
+
+bool begins_as_netcdf(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::array<char, 4> head{};
+  in.read(head.data(), head.size());
+  const std::string_view start(head.data(), std::size_t(in.gcount()));
+  return start.substr(0, 3) == "CDF" || start == "\x89HDF";
+}
+
+std::vector<RunLock> take_model_path(const TrainOptions& options, const Log& log) {
+  if (options.model.empty()) return {};
+  // A job that goes on may be started again before the processes of its predecessor have ended.
+  const double patience = options.resume.empty() ? 0.0 : 10.0;
+  std::vector<fs::path> bases = {options.model};
+  if (options.checkpoint_base() != options.model) bases.push_back(options.checkpoint_base());
+  for (const fs::path& base : bases) const AtomicFile writable(base);
+  std::vector<RunLock> locks;
+  for (const fs::path& base : bases) locks.emplace_back(base, patience, log);
+  bases.push_back(options.refit_base());
+  for (const fs::path& base : bases) {
+    for (const fs::path& path : remove_abandoned_files(base))
+      log.info(fmt::format("removed {}, which a run that was killed left", path.string()));
+  }
+  if (options.force || !options.resume.empty()) return locks;
+  if (path_exists(options.model))
+    throw UsageError(
+        fmt::format("{}: the network file exists already; give another `model`, `force` to "
+                    "replace it, or `resume` to go on with its training",
+                    options.model.string()));
+  if (const auto checkpoint = newest_checkpoint(options, {}))
+    throw UsageError(fmt::format(
+        "{}: a checkpoint of an earlier run exists; give `resume` to go on from it, `force` to "
+        "start anew, or another `model`",
+        checkpoint->string()));
+  return locks;
+}
+
+NetworkDescriptor read_descriptor(const TrainOptions& options, const std::string& where,
+                                  const Log& log) {
+  const DataSources sources = data_sources(options, where);
+  const auto facts_of = [&](const std::string& dataset) { return recipe_facts(dataset, sources); };
+  const RecipeSource data{facts_of, {options.batch, options.epochs, {}}};
+  NetworkDescriptor network;
+  if (options.network) {
+    network = *options.network;
+    check_network(network, where);
+  } else if (options.recipe.empty()) {
+    network = read_network_json(
+        options.config, [&log](const std::string& note) { log.warning(note); }, &data);
+    check_network(network, options.config.string());
+  } else {
+    network =
+        make_recipe(recipe_named(options.recipe).value(), facts_of(kAutoDataset), data.wishes);
+    log.info(
+        fmt::format("recipe {}: {} hidden units, batch {}, rate {:g}, {}; `print_recipe` "
+                    "shows all of it",
+                    options.recipe, network.find("Hidden")->units(), network.training.batch,
+                    network.training.rate, counted(network.training.epochs, "epoch")));
+  }
+  name_data_sets(network, sources);
+  return network;
+}
+
+TrainingStart start_training(const TrainOptions& options, Communicator& communicator,
+                             const Log& log) {
+  if (!options.resume.empty()) {
+    if (options.resume != "auto") {
+      verify_model(options.resume, communicator);
+      return resume_from(options.resume, options, log);
+    }
+    const std::string checkpoint = choose_checkpoint(options, communicator, log);
+    if (!checkpoint.empty()) return resume_from(checkpoint, options, log);
+    log.info(fmt::format("no checkpoint of {} yet: starting from the beginning",
+                         options.model.string()));
+  }
+  const bool names_file = options.recipe.empty() && !options.network;
+  if (names_file && options.config.empty())
+    throw UsageError("`config` is missing: give a descriptor, a `recipe`, or a `network`");
+  if (names_file && !path_exists(options.config))
+    throw UsageError(
+        fmt::format("`config`: the file {} does not exist; name a network "
+                    "descriptor (JSON) or a model",
+                    options.config.string()));
+  TrainingStart start;
+  start.where = options.network          ? "network"
+                : options.recipe.empty() ? options.config.string()
+                                         : "`recipe` " + options.recipe;
+  if (names_file && begins_as_netcdf(options.config)) {
+    if (options.validation.refit)
+      throw UsageError(
+          fmt::format("`refit` begins anew, and {} is a model with weights of its own; give the "
+                      "descriptor that "
+                      "it was made of, or a recipe",
+                      options.config.string()));
+    start.weights = options.config;
+    start.info = open_model_info(options.config, communicator);
+    start.info->has_training_state = false;  // its weights alone
+    start.network = start.info->network;
+    TrainingDescriptor& training = start.network.training;
+    if (is_refit(training)) training.validation = {};
+    training.refit = false;
+    training.last_epoch = 0;
+    name_data_sets(start.network, data_sources(options, start.where));
+  } else {
+    start.network = read_descriptor(options, start.where, log);
+  }
+  options.apply_to(start.network.training, log);
+  if (!options.shuffle.empty()) start.network.shuffle = options.shuffle == "yes";
+  return start;
+}
+
+DataSources data_sources(const TrainOptions& options, const std::string& where) {
+  DataSources sources{options.inputs, options.outputs.empty() ? options.inputs : options.outputs,
+                      options.memory_bytes, where};
+  sources.sets = options.sets;
+  return sources;
+}
+
+TrainingStart start_refit(NetworkDescriptor network, std::int64_t epoch, const std::string& where) {
+  TrainingStart start;
+  start.where = where;
+  start.network = std::move(network);
+  TrainingDescriptor& training = start.network.training;
+  training.last_epoch = epoch;
+  ValidationDescriptor held_back;
+  held_back.split = training.validation.split;
+  held_back.by = training.validation.by;
+  training.validation = held_back;
+  return start;
+}
+
+void fit_batch(TrainingStart& start, const TrainOptions& options, Index examples, const Log& log) {
+  Index& batch = start.network.training.batch;
+  if (batch <= examples) return;
+  if (options.batch && !options.batch_may_shrink)
+    throw UsageError(fmt::format(
+        "`batch` {} is larger than the {} examples of the data; give `batch` {} or less", batch,
+        examples, examples));
+  log.warning(fmt::format("batch {} is lowered to the {} examples of the data", batch, examples));
+  batch = examples;
+}
+
+}  // namespace norn::run

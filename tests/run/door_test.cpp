@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program does with the library: train, save, load, recommend, evaluate and plan, on data in
+// memory and without a console.
+#include "norn/base/problem.h"
+#include "norn/nn/recipe.h"
+#include "norn/run/evaluate.h"
+#include "norn/run/plan.h"
+#include "norn/run/recommend.h"
+#include "norn/run/train.h"
+#include "tests/data/support.h"
+#include "tests/support/message_of.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+
+namespace norn::run {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Index kWidth = 61;
+
+// Baskets of a few units that like each other.
+struct Baskets {
+  std::vector<RowOffset> begin = {0};
+  std::vector<Column> columns;
+
+  Baskets(unsigned seed, Index rows) {
+    std::mt19937 random(seed);
+    for (Index row = 0; row < rows; ++row) {
+      const auto group = Column(random() % 6) * 10;
+      std::set<Column> basket;
+      while (basket.size() < 3 + random() % 4) basket.insert(group + Column(random() % 11));
+      columns.insert(columns.end(), basket.begin(), basket.end());
+      begin.push_back(RowOffset(columns.size()));
+    }
+  }
+  MemorySet set(std::string name) const {
+    return {.name = std::move(name), .width = kWidth, .row_begin = begin, .columns = columns};
+  }
+  std::vector<MemorySet> sets() const { return {set("films_input"), set("films_output")}; }
+};
+
+class Door : public testing::Test {
+ protected:
+  TrainOptions options() const {
+    TrainOptions options;
+    options.recipe = "sigmoid";
+    options.sets = baskets_.sets();
+    options.epochs = 4;
+    options.batch = 40;
+    options.device.kind = DeviceChoice::Kind::cpu;
+    options.device.threads = 2;
+    return options;
+  }
+  ModelOptions on_cpu() const {
+    ModelOptions options;
+    options.device.kind = DeviceChoice::Kind::cpu;
+    options.device.threads = 1;
+    return options;
+  }
+  RecommendOptions requests() const {
+    RecommendOptions options;
+    options.sets = {baskets_.set("films_input")};
+    options.k = 5;
+    return options;
+  }
+
+  Baskets baskets_{7, 203};
+  TempDir folder_;
+};
+
+TEST_F(Door, TrainsInMemoryToTheBytesThatAModelFileHas) {
+  TrainOptions to_file = options();
+  to_file.model = folder_ / "model.nc";
+  TrainResult filed = train(to_file);
+  EXPECT_EQ(filed.end, TrainingEnd::completed);
+  EXPECT_EQ(filed.state.epoch, 4);
+  TrainResult returned = train(options());
+  const std::string bytes = read_text(folder_ / "model.nc");
+  EXPECT_EQ(returned.model->bytes(), bytes);
+  returned.model->save(folder_ / "saved.nc");
+  EXPECT_EQ(read_text(folder_ / "saved.nc"), bytes);
+  const auto again = Model::from_bytes(bytes, on_cpu());
+  EXPECT_EQ(again->bytes(), bytes);
+  EXPECT_EQ(recommend(*again, requests()).units, recommend(*returned.model, requests()).units);
+  EXPECT_THAT(message_of<UsageError>([&] { train(to_file); }), HasSubstr("`model`"))
+      << "a model that exists is not replaced";
+}
+
+TEST_F(Door, RecommendsWithTheTrainedNetworkAsWithItsFile) {
+  TrainResult trained = train(options());
+  trained.model->save(folder_ / "model.nc");
+  Model loaded(folder_ / "model.nc", on_cpu());
+  RecommendOptions asked = requests();
+  asked.exclude_seen = true;
+  const Recommendations here = recommend(*trained.model, asked);
+  const Recommendations there = recommend(loaded, asked);
+  EXPECT_EQ(here.examples, 203);
+  ASSERT_EQ(here.units.size(), 203u * 5);
+  EXPECT_EQ(here.units, there.units);
+  for (Index e = 0; e < 203; ++e)
+    for (Index i = 0; i < 5; ++i) {
+      const auto seen = std::span(baskets_.columns)
+                            .subspan(std::size_t(baskets_.begin[std::size_t(e)]),
+                                     std::size_t(baskets_.begin[std::size_t(e) + 1] -
+                                                 baskets_.begin[std::size_t(e)]));
+      const Index unit = here.units[std::size_t(e * 5 + i)];
+      EXPECT_EQ(std::ranges::count(seen, Column(unit)), 0);
+      if (i == 0) continue;
+      EXPECT_GE(here.scores[std::size_t(e * 5 + i) - 1], here.scores[std::size_t(e * 5 + i)]);
+    }
+}
+
+TEST_F(Door, FiltersByExampleAndByUnit) {
+  TrainResult trained = train(options());
+  const Recommendations free = recommend(*trained.model, requests());
+  // The first choice of each example is excluded, the second loses its score.
+  std::vector<RowOffset> begin = {0};
+  std::vector<Column> first, second;
+  for (Index e = 0; e < free.examples; ++e) {
+    first.push_back(Column(free.units[std::size_t(e * 5)]));
+    second.push_back(Column(free.units[std::size_t(e * 5) + 1]));
+    begin.push_back(e + 1);
+  }
+  const std::vector<float> nothing(first.size(), 0.0f);
+  RecommendOptions asked = requests();
+  asked.excluded = {.name = "excluded", .width = kWidth, .row_begin = begin, .columns = first};
+  asked.factors = {
+      .name = "factors", .width = kWidth, .row_begin = begin, .columns = second, .values = nothing};
+  const Recommendations filtered = recommend(*trained.model, asked);
+  for (Index e = 0; e < free.examples; ++e)
+    EXPECT_EQ(filtered.units[std::size_t(e * 5)], free.units[std::size_t(e * 5) + 2]);
+
+  std::vector<std::uint8_t> allowed(kWidth, 0);
+  allowed[3] = allowed[50] = 1;
+  asked = requests();
+  asked.allowed = allowed;
+  const Recommendations few = recommend(*trained.model, asked);
+  EXPECT_EQ((std::set<Index>{few.units[0], few.units[1]}), (std::set<Index>{3, 50}));
+  EXPECT_EQ(few.units[2], -1);
+  EXPECT_TRUE(std::isnan(few.scores[2]));
+}
+
+TEST_F(Door, ValidatesStopsEarlyAndKeepsTheBestWithoutAFile) {
+  TrainOptions asked = options();
+  asked.epochs = 60;
+  asked.validation.split = 0.2f;
+  asked.validation.early_stop = "ndcg@5";
+  asked.validation.patience = 2;
+  asked.validation.stop_from = 0.0f;
+  asked.validation.metrics_at = "5";
+  std::map<std::int64_t, double> values;
+  TrainObserver observer;
+  observer.on_validation = [&](const ValidationReport& report) {
+    values[report.epoch] = report.value;
+  };
+  const TrainResult result = train(asked, observer);
+  ASSERT_FALSE(values.empty());
+  EXPECT_EQ(result.state.epoch, result.state.search.best_epoch);
+  for (const auto& [epoch, value] : values) EXPECT_LE(value, values[result.state.epoch]);
+  EXPECT_EQ(result.end, values.size() < 60 ? TrainingEnd::early_stopped : TrainingEnd::completed);
+}
+
+TEST_F(Door, SaysWhatFilesItMisses) {
+  train(options()).model->save(folder_ / "model.nc");
+  Model model(folder_ / "model.nc", on_cpu());
+  std::filesystem::remove(folder_ / "model.nc");
+  EXPECT_EQ(message_of([&] { model.bytes(); }),
+            (folder_ / "model.nc").string() + ": cannot be read; is it still there?");
+  TrainOptions asked = options();
+  asked.validation.split = 0.2f;
+  asked.validation.keep_best = "loss";
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before ? before : "/tmp";
+  ::setenv("TMPDIR", (folder_ / "none").c_str(), 1);
+  const std::string message = message_of([&] { train(asked); });
+  ::setenv("TMPDIR", kept.c_str(), 1);
+  EXPECT_THAT(message, testing::MatchesRegex(".*: a temporary folder cannot be made: .*; set "
+                                             "TMPDIR to another one, or name a `model`"));
+}
+
+TEST_F(Door, StopsWhenAnObserverAsksAndGoesOnToTheSameBytes) {
+  TrainOptions asked = options();
+  asked.model = folder_ / "model.nc";
+  std::atomic<bool> stop{false};
+  asked.stop = &stop;
+  TrainObserver observer;
+  int begun = 0, ended = 0;
+  observer.on_begin = [&](const RunBeginning&) { ++begun; };
+  observer.on_end = [&] { ++ended; };
+  observer.on_step = [&](const StepReport& report) { stop = report.step >= 9; };
+  EXPECT_EQ(train(asked, observer).end, TrainingEnd::stopped);
+  EXPECT_EQ(begun, 1);
+  EXPECT_EQ(ended, 1);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "model.nc"));
+  asked.stop = nullptr;
+  asked.resume = "auto";
+  EXPECT_EQ(train(asked).end, TrainingEnd::completed);
+  EXPECT_EQ(read_text(folder_ / "model.nc"), train(options()).model->bytes());
+}
+
+TEST_F(Door, RecordsARunAndItsFailure) {
+  TrainOptions asked = options();
+  asked.model = folder_ / "model.nc";
+  asked.run_dir = folder_ / "run";
+  asked.program.name = "host";
+  std::vector<std::string> kinds;
+  asked.program.open_sink = [&](const auto&, std::int64_t, const auto&) {
+    return [&](const JsonValue& event) { kinds.push_back(event["event"].text_or("")); };
+  };
+  train(asked);
+  EXPECT_EQ(kinds.front(), "start");
+  EXPECT_EQ(kinds.back(), "end");
+  EXPECT_THAT(read_text(folder_ / "run/run.json"), HasSubstr("\"program\": \"host\""));
+  asked.force = true;
+  TrainObserver observer;
+  observer.on_epoch = [](const EpochReport&) { throw DataError("trouble"); };
+  EXPECT_EQ(message_of([&] { train(asked, observer); }), "trouble");
+  EXPECT_THAT(read_text(folder_ / "run/log.jsonl"), HasSubstr("trouble"));
+}
+
+TEST_F(Door, MakesARecordedRunAgainAsItWas) {
+  TrainOptions asked = options();
+  asked.model = folder_ / "model.nc";
+  asked.run_dir = folder_ / "run";
+  train(asked);
+  TrainOptions again;
+  again.repeat = folder_ / "run/run.json";
+  again.sets = baskets_.sets();
+  again.model = folder_ / "again.nc";
+  again.device = asked.device;
+  const auto refused = [&](auto change) {
+    TrainOptions changed = again;
+    change(changed);
+    return message_of<UsageError>([&] { train(changed); });
+  };
+  const std::string changes =
+      "`repeat` makes the run again as it was, and another setting of this run changes its "
+      "training; leave one of them out";
+  EXPECT_EQ(refused([](TrainOptions& o) { o.rate = 0.25f; }), changes);
+  EXPECT_EQ(refused([](TrainOptions& o) { o.validation.split = 0.25f; }), changes);
+  EXPECT_EQ(refused([](TrainOptions& o) { o.shuffle = "no"; }), changes);
+  EXPECT_EQ(refused([](TrainOptions& o) { o.recipe = "softmax"; }),
+            "`recipe` cannot be given with `repeat`, which makes the run again as it was; leave "
+            "one of them out");
+  EXPECT_EQ(refused([](TrainOptions& o) { o.trust_index = true; }),
+            "`trust_index` cannot be given with `repeat` of a run that was made without it; leave "
+            "it out");
+  train(again);
+  EXPECT_EQ(read_text(folder_ / "again.nc"), read_text(folder_ / "model.nc"));
+}
+
+TEST_F(Door, SaysAllThatIsWrongWithSettingsAtOnce) {
+  TrainOptions asked = options();
+  asked.batch = 0;
+  asked.mu = 1.0f;
+  asked.schedule.patience = -1;
+  asked.validation.early_stop = "ndgc@20";
+  asked.config = "net.json";
+  std::vector<std::string> keys;
+  try {
+    train(asked);
+  } catch (const ProblemsError& error) {
+    for (const Problem& problem : error.problems()) keys.push_back(problem.key);
+  }
+  EXPECT_EQ(keys,
+            (std::vector<std::string>{"batch", "mu", "rate_patience", "early_stop", "recipe"}));
+}
+
+TEST_F(Door, GivesParametersByName) {
+  TrainResult trained = train(options());
+  trained.model->save(folder_ / "model.nc");
+  const std::vector<Parameter> here = trained.model->parameters();
+  const std::vector<Parameter> there = Model(folder_ / "model.nc", on_cpu()).parameters();
+  ASSERT_EQ(here.size(), there.size());
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    EXPECT_EQ(here[i].name, there[i].name);
+    EXPECT_EQ(here[i].extent, there[i].extent);
+    EXPECT_EQ(here[i].values, there[i].values);
+    Index size = 1;
+    for (const Index extent : here[i].extent) size *= extent;
+    EXPECT_EQ(Index(here[i].values.size()), size);
+    names.insert(here[i].name);
+  }
+  EXPECT_TRUE(names.contains("Input -> Hidden"));
+  EXPECT_TRUE(names.contains("Output bias"));
+}
+
+TEST_F(Door, EvaluatesWhatWasHeldOut) {
+  TrainResult trained = train(options());
+  EvaluateOptions asked;
+  asked.sets = baskets_.sets();
+  asked.top = {5};
+  asked.seen = SeenUnits::keep;
+  const EvaluationReport report = evaluate(*trained.model, asked);
+  ASSERT_EQ(report.model.metrics.size(), 1u);
+  EXPECT_EQ(report.model.examples, 203);
+  EXPECT_GT(report.model.metrics[0].recall, 0.5) << "it has seen the baskets";
+  EXPECT_FALSE(report.popularity);
+}
+
+TEST_F(Door, PlansWhatItWouldTake) {
+  const RunPlan here = plan(options());
+  EXPECT_TRUE(here.fits());
+  EXPECT_EQ(here.graph.network.layers.front().units(), kWidth);
+  const MachinePlan there = plan_on_machine(options(), h200_machine(), 16, std::nullopt);
+  EXPECT_EQ(there.settings.ranks, 16);
+  EXPECT_EQ(effective_descriptor(options()).layers.front().dataset, "films_input");
+}
+
+TEST_F(Door, NamesTheSettingsOfTheProgram) {
+  const auto message = [&](auto change) {
+    TrainOptions asked = options();
+    change(asked);
+    return message_of<UsageError>([&] { train(asked); });
+  };
+  EXPECT_EQ(message([](TrainOptions& o) { o.recipe.clear(); }),
+            "`config` is missing: give a descriptor, a `recipe`, or a `network`");
+  EXPECT_EQ(message([](TrainOptions& o) { o.resume = "auto"; }),
+            "`resume` goes on from the checkpoints of a `model`: name that, too");
+  EXPECT_EQ(message([](TrainOptions& o) { o.network = NetworkDescriptor(); }),
+            "`network` is a descriptor as `config` and `recipe` name one: give one of them");
+  EXPECT_EQ(message([](TrainOptions& o) { o.recipe = "sigmoidal"; }),
+            "`recipe` sigmoidal: there is no such recipe; choose of: sigmoid, softmax");
+  EXPECT_THAT(message([](TrainOptions& o) { o.optimizer = "Magic"; }),
+              HasSubstr("`optimizer` Magic: there is no such update rule; choose of: "));
+  EXPECT_EQ(message([](TrainOptions& o) { o.batch = 1000; }),
+            "`batch` 1000 is larger than the 203 examples of the data; give `batch` 203 or less");
+  TrainResult trained = train(options());
+  RecommendOptions asked = requests();
+  asked.k = 0;
+  EXPECT_EQ(message_of<UsageError>([&] { recommend(*trained.model, asked); }),
+            "`k` 0 is out of range: it must be at least 1");
+  asked = requests();
+  const std::vector<std::uint8_t> short_list(5, 1);
+  asked.allowed = short_list;
+  EXPECT_EQ(message_of<UsageError>([&] { recommend(*trained.model, asked); }),
+            "`allowed`: has 5 units, but there are 61 to choose of");
+  asked = requests();
+  const Baskets two(1, 2);
+  asked.excluded = two.set("excluded");
+  EXPECT_EQ(message_of<UsageError>([&] { recommend(*trained.model, asked); }),
+            "`excluded`: has 2 examples of 61 units, but there are 203 examples and 61 units; give "
+            "a row for each example");
+  const std::vector<float> dense(kWidth, 1.0f);
+  asked = requests();
+  asked.sets = {{.name = "films_input", .width = kWidth, .dense = dense}};
+  EXPECT_EQ(message_of([&] { recommend(*trained.model, asked); }),
+            "data set \"films_input\" is dense, but the model was opened with sparse data for "
+            "layer \"Input\"; open it again for these data");
+  asked = requests();
+  asked.layer = "Hidden";
+  EXPECT_THAT(message_of<UsageError>([&] { recommend(*trained.model, asked); }),
+              HasSubstr("`layer`: \"Hidden\" is no output layer"));
+  EXPECT_EQ(embed(*trained.model, asked).examples, 203);
+}
+
+}  // namespace
+}  // namespace norn::run
