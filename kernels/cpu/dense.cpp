@@ -59,15 +59,35 @@ class Cuts {
   Index per_block_;
 };
 
+/// While one lives, a product of BLAS takes the thread that calls it: the lanes are the
+/// parallelism, and threads below them would only contend. Their number is the process's, and so
+/// whoever else computes in it has it back after the product.
+class OneBlasThread {
+ public:
+  OneBlasThread() {
+    const std::lock_guard lock(mutex_);
+    if (users_++ > 0) return;
+    before_ = openblas_get_num_threads();
+    if (before_ > 1) openblas_set_num_threads(1);
+  }
+  ~OneBlasThread() {
+    const std::lock_guard lock(mutex_);
+    if (--users_ == 0 && before_ > 1) openblas_set_num_threads(before_);
+  }
+  OneBlasThread(const OneBlasThread&) = delete;
+  OneBlasThread& operator=(const OneBlasThread&) = delete;
+
+ private:
+  static inline std::mutex mutex_;
+  static inline int users_ = 0;
+  static inline int before_ = 1;
+};
+
 class CpuDense final : public DenseKernels {
  public:
   explicit CpuDense(Executor& executor)
       : executor_(executor),
-        rows_(make_cpu_dense_rows(executor, *row_product_instructions().front())) {
-    // The lanes are the parallelism; BLAS threads below them would only contend.
-    static std::once_flag once;
-    std::call_once(once, [] { openblas_set_num_threads(1); });
-  }
+        rows_(make_cpu_dense_rows(executor, *row_product_instructions().front())) {}
   DenseProducts& by_row() override { return *rows_; }
 
  private:
@@ -76,6 +96,7 @@ class CpuDense final : public DenseKernels {
   template <typename Product>
   void for_each_tile(MatrixView<float> result, Index block_rows, Index block_cols,
                      const Product& product) {
+    const OneBlasThread alone;
     const Cuts down(result.rows, block_rows, kTileRows), across(result.cols, block_cols, kTileCols);
     executor_.for_each(down.count() * across.count(), [&](Index tile, int) {
       const Range rows = down.at(tile / across.count()), cols = across.at(tile % across.count());
