@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   MpiSession session(&argc, &argv);
   try {
-    const std::unique_ptr<Communicator> world = session.world(60);
+    const std::shared_ptr<Communicator> world = session.world(60);
     if (what == "one-gpu") check_one_gpu(session, *world);
     if (world->any(cuda_device_count() < world->size())) {
       if (session.rank() == 0) std::printf("skipped: fewer GPUs than ranks\n");

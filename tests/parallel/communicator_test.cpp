@@ -4,6 +4,7 @@
 #include "norn/parallel/communicator.h"
 
 #include "communicator_checks.h"
+#include "norn/parallel/mpi_session.h"
 #include "tests/support/no_threads.h"
 
 #include <atomic>

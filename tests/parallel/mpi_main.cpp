@@ -8,6 +8,7 @@
 #include "mpi_communicator.h"
 #include "norn/base/host.h"
 #include "norn/parallel/communicator.h"
+#include "norn/parallel/mpi_session.h"
 
 #include <chrono>
 #include <csignal>
@@ -58,7 +59,7 @@ void run_checks(Communicator& ranks) {
 }
 
 void check_collectives(MpiSession& session, int expected_ranks) {
-  const std::unique_ptr<Communicator> world = session.world(60);
+  const std::shared_ptr<Communicator> world = session.world(60);
   checks::expect(world->size() == expected_ranks && session.size() == expected_ranks, *world,
                  "expected " + std::to_string(expected_ranks) + " ranks");
   run_checks(*world);
@@ -97,7 +98,7 @@ void check_beginning() {
 
 /// Rank 0 stays away from a barrier: the others must give up, naming themselves and the barrier.
 void check_time_limit(MpiSession& session) {
-  const std::unique_ptr<Communicator> world = session.world(kSoon);
+  const std::shared_ptr<Communicator> world = session.world(kSoon);
   if (world->rank() == 0) {
     std::this_thread::sleep_for(std::chrono::seconds(20));  // ended by rank 1
     return;
@@ -147,7 +148,7 @@ void check_late_end(MpiSession& session) {
 /// Rank 0 dies without a word: the others notice long before their time is up, and name it. Where
 /// the launcher ends them first, it has named it.
 void check_dead_rank(MpiSession& session) {
-  const std::unique_ptr<Communicator> world = session.world(100);
+  const std::shared_ptr<Communicator> world = session.world(100);
   world->barrier();
   if (world->rank() == 0) std::raise(SIGKILL);
   std::signal(SIGTERM, SIG_IGN);
@@ -168,7 +169,7 @@ void check_dead_rank(MpiSession& session) {
 
 /// Rank 1 ends the run: rank 0's collective ends at once with its exit code.
 void check_ended_run(MpiSession& session) {
-  const std::unique_ptr<Communicator> world = session.world(100);
+  const std::shared_ptr<Communicator> world = session.world(100);
   std::signal(SIGTERM, SIG_IGN);
   if (world->rank() == 1) session.abort(int(ExitCode::data));
   try {
@@ -197,7 +198,7 @@ void check_ended_early(MpiSession& session) {
 
 /// Rank 1 fails with an exception that ends its session; mpirun must end rank 0 as well.
 void check_failing_rank(MpiSession& session) {
-  const std::unique_ptr<Communicator> world = session.world(60);
+  const std::shared_ptr<Communicator> world = session.world(60);
   world->barrier();
   if (world->rank() == 1) throw DataError("trouble of rank 1");
   world->barrier();

@@ -38,7 +38,7 @@ void write_results(const std::filesystem::path& path, const std::string& text) {
 int run_command_prediction(const PredictorOptions& options, MpiSession& session) {
   Console console("predictor", session.rank(), options.run.level());
   for (const std::string& note : options.cdl_notes) console.warning(note);
-  const std::unique_ptr<Communicator> communicator = session.world(options.run.collective_timeout);
+  const std::shared_ptr<Communicator> communicator = session.world(options.run.collective_timeout);
   const ModelInfo info = run::open_model_info(options.model, *communicator);
   const ModelUnits units = run::units_of(info, options.trust_index);
   const DataBinding data(

@@ -44,7 +44,7 @@ int run_gradient_check(const TrainerOptions& given, MpiSession& session) {
                     options.cdl.string()));
   Console console("trainer", session.rank(), options.run.level());
   for (const std::string& note : options.cdl_notes) console.warning(note);
-  const std::unique_ptr<Communicator> communicator = session.world(options.run.collective_timeout);
+  const std::shared_ptr<Communicator> communicator = session.world(options.run.collective_timeout);
   const Log log = run::shared_log(console.log(), *communicator);
   run::TrainingStart start = run::start_training(options, *communicator, log);
   for (const std::string& name : prepare_gradient_check(start.network))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "norn/parallel/communicator.h"
+#include "norn/parallel/mpi_session.h"
 #include "tools/common/command_line.h"
 #include "tools/common/console.h"
 

@@ -3,6 +3,7 @@
 
 #include "norn/engine/context.h"
 #include "norn/parallel/communicator.h"
+#include "norn/parallel/mpi_session.h"
 #include "tools/common/command_line.h"
 
 #include <optional>

@@ -157,7 +157,7 @@ class Doctor {
   }
 
   const TrainerOptions& options_;
-  std::unique_ptr<Communicator> ranks_;
+  std::shared_ptr<Communicator> ranks_;
   Console console_;
   int here_ = 1;  // ranks of this host
   int turn_ = 0;  // which of them this one is

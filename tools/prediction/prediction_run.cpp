@@ -304,7 +304,7 @@ class PredictionRun {
   const PredictorOptions& options_;
   MpiSession& session_;
   Console console_;
-  std::unique_ptr<Communicator> communicator_;
+  std::shared_ptr<Communicator> communicator_;
   ModelInfo info_;
   int layer_ = 0;
   Index units_ = 0;  // candidates

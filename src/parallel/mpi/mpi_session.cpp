@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Begins and ends MPI for a program.
 
+#include "norn/parallel/mpi_session.h"
+
 #include "mpi_c_api.h"
 #include "mpi_communicator.h"
 #include "norn/base/error.h"
 #include "norn/parallel/communicator.h"
 #include "norn/parallel/join_facts.h"
+#include "norn/parallel/mpi_session.h"
+#include "src/parallel/launcher.h"
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -21,25 +23,6 @@ namespace norn {
 
 namespace {
 
-/// True when a launcher started this process as one of several. Without one, MPI would only cost
-/// time to start, and it may fail on a machine without a network.
-bool launched_by_mpi() {
-  constexpr std::array kVariables = {
-      "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",   "PMI_RANK", "PMI_SIZE", "PMI_FD",
-      "MPI_LOCALNRANKS",      "SLURM_PROCID"};
-  for (const char* name : kVariables) {
-    if (std::getenv(name) != nullptr) return true;
-  }
-  return false;
-}
-
-/// How many processes the launcher says that it started together; 1 when it does not say.
-int launched_together() {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
-    if (const char* text = std::getenv(name)) return std::max(1, std::atoi(text));
-  return 1;
-}
-
 bool is_initialised() {
   int flag = 0;
   MPI_Initialized(&flag);
@@ -50,7 +33,9 @@ bool is_initialised() {
 
 MpiSession::MpiSession(int* argc, char*** argv) : world_(std::make_shared<WorldState>()) {
   if (is_initialised()) throw CommunicationError("MPI is begun already; make one MpiSession");
-  if (!launched_by_mpi()) return;
+  // Without a launcher MPI would only cost time to start, and it may fail where there is no
+  // network.
+  if (!is_launched()) return;
   int provided = 0;
   if (MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
     throw CommunicationError("MPI_Init_thread failed; check the launcher and its host list");
@@ -107,7 +92,7 @@ Place MpiSession::place() const {
   return world_->place;
 }
 
-std::unique_ptr<Communicator> MpiSession::world(double timeout_seconds) {
+std::shared_ptr<Communicator> MpiSession::world(double timeout_seconds) {
   timeout_ = timeout_seconds;
   if (size_ == 1) return make_single_process();
   return make_mpi_world(timeout_seconds, world_);

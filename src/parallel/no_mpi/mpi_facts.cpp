@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// A build without MPI has none to tell of.
+#include "norn/parallel/join_facts.h"
+
+namespace norn {
+
+MpiFacts mpi_facts() {
+  return {"none", {}};
+}
+
+}  // namespace norn
