@@ -113,7 +113,7 @@ void Reader::begin_layer(const std::string& name, LayerKind by_position, TextPla
   }
   text_.error(at, path + "Name",
               fmt::format("layer {}: is none of the recipe's layers Input, Hidden and Output; name "
-                          "one of them, or edit what trainer --print-recipe writes",
+                          "one of them, or edit what `print_recipe` writes",
                           keys::shown(name)));
 }
 
@@ -260,8 +260,8 @@ std::optional<RecipeKind> recipe_of(JsonText& json, bool has_data) {
     if (!equal_ignoring_case(spelling, "Recipe")) continue;
     if (!has_data) {
       json.error(json.place_of_key(root[spelling]), "Recipe",
-                 "Recipe needs the data that it is for: give the file to the trainer, or what its "
-                 "--print-recipe writes");
+                 "Recipe needs the data that it is for: give them together, or what `print_recipe` "
+                 "writes");
       json.throw_errors();
     }
     const Json::Value& value = root[spelling];

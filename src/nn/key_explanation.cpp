@@ -179,8 +179,8 @@ std::string example_of(const Entry& entry) {
 
 std::string home_text(const Entry& entry) {
   std::string text = entry.home == Home::network   ? "a network"
-                     : entry.home == Home::machine ? "the description of a machine (--machine)"
-                     : entry.home == Home::command ? "a command file (--cdl)"
+                     : entry.home == Home::machine ? "the description of a machine (`machine`)"
+                     : entry.home == Home::command ? "a command file (`cdl`)"
                                                    : keys::legal_phrase(*entry.way.front());
   for (auto around = entry.way.rbegin() + 1; around != entry.way.rend(); ++around)
     text = fmt::format("\"{}\" of {}", (*around)->name, text);
@@ -317,8 +317,8 @@ std::string key_list() {
   };
   list(Home::network, "Keys of a network");
   list(Home::layer, "Keys of a layer (\"Layers\")");
-  list(Home::machine, "Keys of a machine (trainer --plan --machine)");
-  list(Home::command, "Keys of a command file (--cdl)");
+  list(Home::machine, "Keys of a machine (`machine`)");
+  list(Home::command, "Keys of a command file (`cdl`)");
   return text;
 }
 

@@ -77,7 +77,7 @@ const ProductRates& MachineDescription::products_in(Precision precision) const {
     known.emplace_back(name_of(rates.precision));
   }
   throw UsageError(fmt::format(
-      "--precision {}: the machine \"{}\" has no Products in that precision; it has: {}",
+      "`precision` {}: the machine \"{}\" has no Products in that precision; it has: {}",
       name_of(precision), name, join(known)));
 }
 

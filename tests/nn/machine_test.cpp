@@ -103,7 +103,7 @@ TEST(Machine, APrecisionThatItDoesNotHaveIsRefused) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(
         error.what(),
-        "--precision bf16: the machine \"CPU nodes of 64 cores, 100 Gb/s between them (not "
+        "`precision` bf16: the machine \"CPU nodes of 64 cores, 100 Gb/s between them (not "
         "measured)\" has no Products in that precision; it has: fp32");
   }
 }

@@ -267,15 +267,14 @@ TEST(RecipeInAText, AsksForTheFactsOfTheOutputsDataSet) {
 TEST(RecipeInAText, IsRefusedWithTheReason) {
   EXPECT_THAT(
       error_of(R"({"Recipe": "sigmoid"})", false),
-      HasSubstr(
-          "net.json:1: Recipe needs the data that it is for: give the file to the trainer, or "
-          "what its --print-recipe writes"));
+      HasSubstr("net.json:1: Recipe needs the data that it is for: give them together, or what "
+                "`print_recipe` writes"));
   EXPECT_THAT(error_of(R"({"Recipe": "tanh"})"), HasSubstr("Recipe \"tanh\" is unknown"));
   EXPECT_THAT(
       error_of(R"({"Recipe": "sigmoid", "Layers": [{"Name": "Second", "N": 5}]})"),
       HasSubstr(
           "layer \"Second\": is none of the recipe's layers Input, Hidden and Output; name one "
-          "of them, or edit what trainer --print-recipe writes"));
+          "of them, or edit what `print_recipe` writes"));
   EXPECT_THAT(error_of(R"({"Recipe": "sigmoid", "Layers": [{"N": 5}]})"),
               HasSubstr("is none of the recipe's layers"));
   EXPECT_THAT(error_of(R"({"Recipe": "sigmoid", "Layers": [

@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "tools/common/command_line_pages.h"
+#include "tools/common/setting_names.h"
 
 #include <fmt/format.h>
 
@@ -97,9 +98,9 @@ std::string explanation(const CommandLine& line, const std::string& name) {
     return fmt::format(
         "{}\n{} --explain NAME explains one of them, a value such as SoftMax, an option such as "
         "--help,\nor an exit code such as 75.\n",
-        key_list(), line.program());
+        with_options(key_list()), line.program());
   if (const auto number = parse_integer(name)) return explain_exit_code(*number);
-  std::string text = explain_key(name).value_or("");
+  std::string text = with_options(explain_key(name).value_or(""));
   const auto option = explain_option(line, name.starts_with('-') ? name : "--" + name);
   if (option && !text.empty()) text += '\n';
   text += option.value_or("");
