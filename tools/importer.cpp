@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `importer`: makes files of data sets from text.
-#include "norn/data/importer.h"
-
 #include "norn/base/error.h"
 #include "norn/base/text.h"
+#include "norn/run/import.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/common/stop_signals.h"
@@ -244,7 +243,7 @@ ImportReport run_single(const ImporterOptions& options, ImportRules rules, const
   import.feature_mode = feature_mode(options);
   import.name = options.name;
   import.kind = options.type == "analog" ? ValueKind::analog : ValueKind::indicator;
-  return import_set(import, log);
+  return run::import_text(import, log);
 }
 
 ImportReport run_pair(const ImporterOptions& options, ImportRules rules, const Log& log) {
@@ -262,7 +261,7 @@ ImportReport run_pair(const ImporterOptions& options, ImportRules rules, const L
   import.feature_mode = feature_mode(options);
   import.separate_targets = options.separate_targets;
   import.split = split_rule(options);
-  return import_pair(import, log);
+  return run::import_text(import, log);
 }
 
 std::string report_text(const ImportReport& report, bool pair, double seconds) {

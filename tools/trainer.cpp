@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
     const CommandLine line = trainer_command_line(options);
     if (line.parse(argc, argv) == CommandLine::Outcome::answered) return 0;
     if (options.doctor) return run_doctor(options, session);
-    options.program.called_as.assign(argv, argv + argc);
+    options.called_as.assign(argv, argv + argc);
     if (options.command == norn::CommandKind::validate) return run_gradient_check(options, session);
     return run_training(options, session, record_failure);
   };

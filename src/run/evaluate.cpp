@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/data/label_index.h"
+#include "norn/engine/evaluator.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
 

@@ -4,15 +4,17 @@
 
 #include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "norn/nn/descriptor_json.h"
 #include "src/engine/model_parts.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
 #include "src/run/preparation.h"
-#include "src/run/scratch_folder.h"
 
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -38,25 +40,14 @@ void write_whole(const std::filesystem::path& path, std::string_view bytes) {
 
 }  // namespace
 
-Model::Model(std::unique_ptr<Runtime> runtime, std::shared_ptr<Communicator> ranks,
-             std::unique_ptr<Network> network, std::vector<DatasetShape> shapes,
-             TrainingState state)
-    : ranks_(std::move(ranks)),
-      runtime_(std::move(runtime)),
-      shapes_(std::move(shapes)),
-      network_(std::move(network)) {
-  info_.network = network_->descriptor();
-  info_.unit_labels = network_->unit_labels();
-  info_.has_training_state = true;
-  info_.state = std::move(state);
-  options_.log = network_->context().log;
-}
+Model::Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-Model::Model(std::filesystem::path file, ModelOptions options)
-    : file_(std::move(file)),
-      options_(std::move(options)),
-      ranks_(or_alone(options_.ranks)),
-      info_(open_model_info(file_, *ranks_)) {}
+Model::Model(std::filesystem::path file, ModelOptions options) : state_(new State) {
+  state_->file = std::move(file);
+  state_->options = std::move(options);
+  state_->ranks = or_alone(state_->options.ranks);
+  state_->info = open_model_info(state_->file, *state_->ranks);
+}
 
 std::unique_ptr<Model> Model::from_bytes(std::string_view bytes, ModelOptions options) {
   options.ranks = or_alone(std::move(options.ranks));
@@ -65,78 +56,125 @@ std::unique_ptr<Model> Model::from_bytes(std::string_view bytes, ModelOptions op
   if (options.ranks->rank() == 0) write_whole(file, bytes);
   options.ranks->barrier();
   auto model = std::make_unique<Model>(file, std::move(options));
-  model->scratch_ = std::move(scratch);
+  model->state_->scratch = std::move(scratch);
   return model;
 }
 
 Model::~Model() = default;
 
+std::string Model::network() const {
+  return to_json(state_->info.network);
+}
+
+const LabelTable& Model::unit_labels(std::string_view layer) const {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < state_->info.network.layers.size(); ++i) {
+    names.push_back(state_->info.network.layers[i].name);
+    if (names.back() == layer) return state_->info.unit_labels[i];
+  }
+  throw UsageError(
+      fmt::format("`layer`: the model has no layer \"{}\". It has: {}", layer, join(names)));
+}
+
 void Model::save(const std::filesystem::path& file) {
-  if (file_.empty())
-    save_model(file, *network_, info_.state);
-  else if (ranks_->rank() == 0)
-    write_whole(file, read_whole(file_));
+  if (state_->file.empty())
+    save_model(file, *state_->network, state_->info.state);
+  else if (state_->ranks->rank() == 0)
+    write_whole(file, read_whole(state_->file));
 }
 
 std::string Model::bytes() {
-  if (!file_.empty()) return read_whole(file_);
+  if (!state_->file.empty()) return read_whole(state_->file);
   ScratchFolder scratch;
-  const std::filesystem::path file = scratch.path(*ranks_) / "model.nc";
+  const std::filesystem::path file = scratch.path(*state_->ranks) / "model.nc";
   save(file);
-  ranks_->barrier();
+  state_->ranks->barrier();
   std::string bytes = read_whole(file);
-  ranks_->barrier();
+  state_->ranks->barrier();
   return bytes;
 }
 
-std::vector<Parameter> Model::parameters() {
-  if (!network_) {
-    // Which inputs are sparse does not change what the weights are.
-    std::vector<DatasetShape> shapes;
-    for (const LayerDescriptor& layer : info_.network.layers)
-      if (!layer.dataset.empty())
-        shapes.push_back({layer.dataset,
-                          layer.dimensions,
-                          {layer.extent[0], layer.extent[1], layer.extent[2]},
-                          true});
-    runtime_ = make_runtime(options_.device, *ranks_);
-    const auto network = load_network(file_, info_, shapes, *runtime_,
-                                      runtime_->context(*ranks_, options_.log), options_.batch);
-    return parameters_of(*network);
-  }
-  return parameters_of(*network_);
+namespace {
+
+// A copy of what stands elsewhere, row by row.
+Parameter copied(std::string name, std::vector<Index> extent, std::vector<float> values) {
+  const auto owner = std::make_shared<const std::vector<float>>(std::move(values));
+  Parameter whole{std::move(name), std::move(extent), {}, owner->data(), owner};
+  whole.stride.assign(whole.extent.size(), 1);
+  if (whole.extent.size() > 1) whole.stride[0] = whole.extent[1];
+  return whole;
 }
 
-std::vector<Parameter> Model::parameters_of(Network& network) {
-  std::vector<Parameter> all;
+// The whole matrix where it stands, as it is stored; nothing where ranks have parts of it. That is
+// the same on all of them: those with nothing of a small matrix must help to gather it.
+std::optional<MatrixView<const float>> whole_here(Network& network, int edge) {
+  const Context& context = network.context();
+  Weights& weights = *network.weights(edge);
+  const bool is_whole = context.communicator.size() == 1 || weights.shape().replicated;
+  if (!is_whole || !context.compute.memory.is_host()) return {};
+  return MatrixView<const float>(weights.values());
+}
+
+Parameter edge_parameter(Network& network, int number, const std::shared_ptr<const void>& owner) {
   const Graph& graph = network.graph();
-  const auto name_of = [&](int layer) { return graph.network.layers[std::size_t(layer)].name; };
-  for (std::size_t e = 0; e < graph.edges.size(); ++e) {
-    if (!network.weights(int(e))) continue;
-    const Edge& edge = graph.edges[e];
-    Parameter weights;
-    weights.name = fmt::format("{} -> {}", name_of(edge.source), name_of(edge.destination));
-    for (const int end : {edge.source, edge.destination})
-      weights.extent.push_back(graph.network.layers[std::size_t(end)].units());
-    gather_rows(network, int(e), 0, [&](Index, MatrixView<const float> rows) {
-      for (Index r = 0; r < rows.rows; ++r)
-        weights.values.insert(weights.values.end(), rows.row(r), rows.row(r) + rows.cols);
-    });
-    all.push_back(std::move(weights));
+  const Edge& edge = graph.edges[std::size_t(number)];
+  const auto layer = [&](int end) -> const LayerDescriptor& {
+    return graph.network.layers[std::size_t(end)];
+  };
+  std::string name = fmt::format("{} -> {}", layer(edge.source).name, layer(edge.destination).name);
+  std::vector<Index> extent = {layer(edge.source).units(), layer(edge.destination).units()};
+  if (const auto whole = whole_here(network, number)) {
+    std::vector<Index> stride = {whole->stride, 1};
+    if (network.weights(number)->shape().by_destination) std::ranges::reverse(stride);
+    return {std::move(name), std::move(extent), std::move(stride), whole->data, owner};
   }
+  std::vector<float> values;
+  gather_rows(network, number, 0, [&](Index, MatrixView<const float> rows) {
+    for (Index r = 0; r < rows.rows; ++r)
+      values.insert(values.end(), rows.row(r), rows.row(r) + rows.cols);
+  });
+  return copied(std::move(name), std::move(extent), std::move(values));
+}
+
+std::vector<Parameter> parameters_of(Network& network, const std::shared_ptr<const void>& owner) {
+  std::vector<Parameter> all;
+  for (std::size_t edge = 0; edge < network.graph().edges.size(); ++edge)
+    if (network.weights(int(edge))) all.push_back(edge_parameter(network, int(edge), owner));
   for (const int layer : network.order()) {
     UnitLayer* const unit = network.unit_layer(layer);
     if (!unit) continue;
     const auto add = [&](const std::string& what, const Buffer<float>& mine) {
       std::vector<float> whole = gather_units(network, layer, mine);
       const auto units = Index(whole.size());
-      all.push_back({fmt::format("{} {}", name_of(layer), what), {units}, std::move(whole)});
+      all.push_back(
+          copied(fmt::format("{} {}", unit->descriptor().name, what), {units}, std::move(whole)));
     };
     add("bias", unit->bias.value);
     for (const UnitVector& vector : unit_vectors(*unit))
       if (!vector.is_state) add(vector.name, *vector.mine);
   }
   return all;
+}
+
+}  // namespace
+
+std::vector<Parameter> Model::parameters() {
+  if (state_->network) return parameters_of(*state_->network, state_);
+  // Which inputs are sparse does not change what the weights are.
+  std::vector<DatasetShape> shapes;
+  for (const LayerDescriptor& layer : state_->info.network.layers)
+    if (!layer.dataset.empty())
+      shapes.push_back({layer.dataset,
+                        layer.dimensions,
+                        {layer.extent[0], layer.extent[1], layer.extent[2]},
+                        true});
+  const auto loaded = std::make_shared<State>();
+  loaded->ranks = state_->ranks;
+  loaded->runtime = make_runtime(state_->options.device, *loaded->ranks);
+  loaded->network = load_network(state_->file, state_->info, shapes, *loaded->runtime,
+                                 loaded->runtime->context(*loaded->ranks, state_->options.log),
+                                 state_->options.batch);
+  return parameters_of(*loaded->network, loaded);
 }
 
 namespace {
@@ -159,29 +197,49 @@ void require_same_kinds(const NetworkDescriptor& network, const std::vector<Data
 
 }  // namespace
 
+std::unique_ptr<Model> ModelAccess::trained(std::unique_ptr<Runtime> runtime,
+                                            std::shared_ptr<Communicator> ranks,
+                                            std::unique_ptr<Network> network,
+                                            std::vector<DatasetShape> shapes,
+                                            TrainingState training) {
+  auto state = std::make_shared<Model::State>();
+  state->options.log = network->context().log;
+  state->ranks = std::move(ranks);
+  state->info.network = network->descriptor();
+  state->info.unit_labels = network->unit_labels();
+  state->info.has_training_state = true;
+  state->info.state = std::move(training);
+  state->runtime = std::move(runtime);
+  state->shapes = std::move(shapes);
+  state->network = std::move(network);
+  return std::unique_ptr<Model>(new Model(std::move(state)));
+}
+
 Network& ModelAccess::network(Model& model, const std::vector<DatasetShape>& shapes) {
-  if (model.network_) {
-    require_same_kinds(model.info_.network, model.shapes_, shapes);
-    return *model.network_;
+  Model::State& state = *model.state_;
+  if (state.network) {
+    require_same_kinds(state.info.network, state.shapes, shapes);
+    return *state.network;
   }
-  if (!model.runtime_) model.runtime_ = make_runtime(model.options_.device, *model.ranks_);
-  model.network_ = load_network(model.file_, model.info_, shapes, *model.runtime_,
-                                model.runtime_->context(*model.ranks_, model.options_.log),
-                                model.options_.batch);
-  model.shapes_ = shapes;
-  return *model.network_;
+  state.runtime = make_runtime(state.options.device, *state.ranks);
+  state.network =
+      load_network(state.file, state.info, shapes, *state.runtime,
+                   state.runtime->context(*state.ranks, state.options.log), state.options.batch);
+  state.shapes = shapes;
+  return *state.network;
 }
 
 Index ModelAccess::batch(const Model& model) {
-  return model.network_ ? model.network_->batch() : model.options_.batch;
+  const Model::State& state = *model.state_;
+  return state.network ? state.network->batch() : state.options.batch;
 }
 
 ModelUnits ModelAccess::units(const Model& model) {
-  return units_of(model.info_, model.options_.trust_index);
+  return units_of(model.state_->info, model.state_->options.trust_index);
 }
 
 Log ModelAccess::shared_log(const Model& model) {
-  return run::shared_log(model.options_.log, *model.ranks_);
+  return run::shared_log(model.state_->options.log, *model.state_->ranks);
 }
 
 }  // namespace norn::run

@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/nn/machine.h"
+#include "src/run/plan_parts.h"
 #include "src/run/preparation.h"
 
 #include <algorithm>
@@ -26,19 +27,29 @@ PreparedRun prepare(TrainOptions options, Communicator& communicator) {
   return run;
 }
 
+PlannedStep planned(const StepPlan& step, std::int64_t memory_bytes) {
+  return {step.ranks,
+          step.nodes,
+          step.seconds(),
+          step.communication_seconds,
+          step.examples_per_second(),
+          memory_bytes};
+}
+
 }  // namespace
 
 RunPlan plan(const TrainOptions& options) {
-  const std::shared_ptr<Communicator> ranks = ranks_of(options);
-  PreparedRun run = prepare(options, *ranks);
-  plan_on_device(options, *ranks, run);
-  return {ranks,
-          std::move(run.runtime),
-          std::move(run.context),
-          std::move(run.graph),
-          std::move(run.settings),
-          std::move(run.memory),
-          run.available_bytes};
+  RunPlan plan;
+  plan.ranks = ranks_of(options);
+  auto run = std::make_shared<PreparedRun>(prepare(options, *plan.ranks));
+  plan_on_device(options, *plan.ranks, *run);
+  plan.weights = run->memory.weights;
+  plan.memory_bytes = run->memory.total_bytes();
+  plan.available_bytes = run->available_bytes;
+  run->data.reset();  // contents that were read are needed no longer
+  run->validation = {};
+  plan.run = std::move(run);
+  return plan;
 }
 
 int choose_nodes(std::optional<int> wanted, int ranks, const MachineDescription& machine) {
@@ -60,19 +71,27 @@ MachinePlan plan_on_machine(const TrainOptions& options, const MachineDescriptio
   const std::shared_ptr<Communicator> here = ranks_of(options);
   PreparedRun run = prepare(options, *here);
   run.settings.ranks = ranks;
-  MachinePlan plan;
-  plan.graph = std::move(run.graph);
-  plan.machine = machine;
+  auto parts = std::make_shared<MachinePlanParts>();
+  parts->graph = std::move(run.graph);
+  parts->machine = machine;
   const Precision precision = options.device.cuda.precision;
-  plan.precision = machine.device.is_gpu ? precision : Precision::fp32;
-  plan.available_bytes = memory_of_rank(machine);
-  plan.settings = settings_on(machine, precision, std::move(run.settings));
-  plan.settings.data_on_gpu =
-      choose_data_on_gpu(plan.graph, plan.settings, options.data_place, plan.available_bytes);
-  plan.memory = plan_memory(plan.graph, plan.settings);
-  plan.step = plan_step(plan.graph, plan.settings, machine, choose_nodes(nodes, ranks, machine));
-  plan.scaling =
-      plan_scaling(plan.graph, plan.settings, machine, std::max(plan.settings.ranks, kMostScaling));
+  parts->precision = machine.device.is_gpu ? precision : Precision::fp32;
+  parts->available_bytes = memory_of_rank(machine);
+  parts->settings = settings_on(machine, precision, std::move(run.settings));
+  parts->settings.data_on_gpu =
+      choose_data_on_gpu(parts->graph, parts->settings, options.data_place, parts->available_bytes);
+  parts->memory = plan_memory(parts->graph, parts->settings);
+  parts->step =
+      plan_step(parts->graph, parts->settings, machine, choose_nodes(nodes, ranks, machine));
+  parts->scaling = plan_scaling(parts->graph, parts->settings, machine,
+                                std::max(parts->settings.ranks, kMostScaling));
+  MachinePlan plan;
+  plan.weights = parts->memory.weights;
+  plan.step = planned(parts->step, parts->memory.total_bytes());
+  plan.available_bytes = parts->available_bytes;
+  for (const ScalingPlan& each : parts->scaling)
+    plan.scaling.push_back(planned(each.step, each.memory_bytes));
+  plan.parts = std::move(parts);
   return plan;
 }
 

@@ -47,7 +47,7 @@ class FilterRows {
 
 std::unique_ptr<DatasetRequests> open_requests(const Model& model, const RecommendOptions& options,
                                                int layer, const ModelUnits& units) {
-  const NetworkDescriptor& network = model.descriptor();
+  const NetworkDescriptor& network = ModelAccess::info(model).network;
   DatasetRequestSettings settings;
   settings.network = &network;
   settings.files = options.inputs;
@@ -63,9 +63,9 @@ std::unique_ptr<DatasetRequests> open_requests(const Model& model, const Recomme
 }
 
 Index candidates(const Model& model, const RecommendOptions& options, int layer) {
-  const Index width = model.descriptor().layers[std::size_t(layer)].units();
+  const Index width = ModelAccess::info(model).network.layers[std::size_t(layer)].units();
   if (options.units > 0) return std::min(options.units, width);
-  const LabelTable& labels = model.unit_labels()[std::size_t(layer)];
+  const LabelTable& labels = ModelAccess::info(model).unit_labels[std::size_t(layer)];
   return labels.known() ? std::min(labels.size(), width) : width;
 }
 
@@ -112,10 +112,10 @@ void append(const TopK& best, Index examples, Recommendations& all) {
 Recommendations recommend(Model& model, const RecommendOptions& options) {
   if (options.k < 1)
     throw UsageError(fmt::format("`k` {} is out of range: it must be at least 1", options.k));
-  const int layer = choose_layer(model.descriptor(), options.layer);
+  const int layer = choose_layer(ModelAccess::info(model).network, options.layer);
   const ModelUnits model_units = ModelAccess::units(model);
   const auto requests = open_requests(model, options, layer, model_units);
-  const Index width = model.descriptor().layers[std::size_t(layer)].units();
+  const Index width = ModelAccess::info(model).network.layers[std::size_t(layer)].units();
   const Index units = candidates(model, options, layer);
   if (!options.allowed.empty() && Index(options.allowed.size()) < units)
     throw UsageError(fmt::format("`allowed`: has {} units, but there are {} to choose of",
@@ -129,10 +129,9 @@ Recommendations recommend(Model& model, const RecommendOptions& options) {
   all.k = options.k;
   all.units.reserve(std::size_t(requests->examples() * options.k));
   all.scores.reserve(std::size_t(requests->examples() * options.k));
-  RequestBatch batch;
   SparseRows both;
   std::vector<Index> examples;
-  while (requests->next(batch)) {
+  for_requests(*requests, ModelAccess::ranks(model), [&](const RequestBatch& batch) {
     examples.clear();
     for (Index e = 0; e < batch.examples(); ++e) examples.push_back(all.examples + e);
     ScoreFilter filter;
@@ -141,12 +140,12 @@ Recommendations recommend(Model& model, const RecommendOptions& options) {
     if (!options.allowed.empty()) filter.allowed = {options.allowed.data(), units};
     append(predictor.predict(batch.bound, filter), batch.examples(), all);
     if (options.on_batch) options.on_batch(all.examples, requests->examples());
-  }
+  });
   return all;
 }
 
 Embeddings embed(Model& model, const RecommendOptions& options) {
-  const int layer = choose_layer(model.descriptor(), options.layer);
+  const int layer = choose_layer(ModelAccess::info(model).network, options.layer);
   const ModelUnits model_units = ModelAccess::units(model);
   RecommendOptions plain = options;
   plain.exclude_seen = false;
@@ -154,15 +153,14 @@ Embeddings embed(Model& model, const RecommendOptions& options) {
   Network& network = ModelAccess::network(model, requests->shapes());
   require_layer(network, layer, true);
   Embeddings all;
-  all.units = model.descriptor().layers[std::size_t(layer)].units();
-  RequestBatch batch;
-  while (requests->next(batch)) {
+  all.units = ModelAccess::info(model).network.layers[std::size_t(layer)].units();
+  for_requests(*requests, ModelAccess::ranks(model), [&](const RequestBatch& batch) {
     const MatrixView<const float> values = network.activations(batch.bound, layer);
     for (Index e = 0; e < batch.examples(); ++e)
       all.values.insert(all.values.end(), values.row(e), values.row(e) + values.cols);
     all.examples += batch.examples();
     if (options.on_batch) options.on_batch(all.examples, requests->examples());
-  }
+  });
   return all;
 }
 

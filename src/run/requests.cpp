@@ -53,4 +53,16 @@ void DatasetRequests::gather_seen(RequestBatch& batch) const {
   }
 }
 
+Index for_requests(RequestSource& requests, Communicator& communicator,
+                   const std::function<void(const RequestBatch&)>& answer) {
+  RequestBatch batch;
+  Index done = 0;
+  for (std::int64_t number = 1;; ++number) {
+    communicator.set_place({"predicting", 0, number});
+    if (!requests.next(batch)) return done;
+    answer(batch);
+    done += batch.examples();
+  }
+}
+
 }  // namespace norn::run

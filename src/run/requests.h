@@ -5,6 +5,7 @@
 #include "src/run/sparse_rows.h"
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -57,5 +58,10 @@ class DatasetRequests final : public RequestSource {
   std::vector<std::string> labels_;
   BatchLoader loader_;
 };
+
+/// Calls answer(batch) for all requests and returns how many examples there were. The communicator
+/// says which batch it is at. Every rank calls it.
+Index for_requests(RequestSource& requests, Communicator& communicator,
+                   const std::function<void(const RequestBatch& batch)>& answer);
 
 }  // namespace norn::run

@@ -34,8 +34,8 @@ JsonValue facts_of(const JsonValue& event) {
 
 }  // namespace
 
-void RunFolder::open(const fs::path& folder, Earlier earlier, int rank,
-                     const RecordedProgram& program, Log log) {
+void RunFolder::open(const fs::path& folder, Earlier earlier, int rank, const Recorder& recorder,
+                     Log log) {
   folder_ = folder;
   if (folder.empty() || rank != 0) return;
   std::error_code error;
@@ -49,7 +49,7 @@ void RunFolder::open(const fs::path& folder, Earlier earlier, int rank,
         fmt::format("{}: the log of an earlier run exists already; give another `run_dir`, `force` "
                     "to replace it, or `resume` to go on with its run",
                     (folder / kRunLog).string()));
-  program_ = &program;
+  recorder_ = &recorder;
   log_messages_ = std::move(log);
   earlier_ = earlier;
   is_ours_ = true;
@@ -80,10 +80,10 @@ void RunFolder::begin(RunRecord record, const TrainingState& state) {
   if (state.batch > 0)
     steps_.begin_within(state.epoch, state.epoch_examples, state.epoch_cost.value());
   sink_ = {};
-  if (program_->open_sink) {
+  if (recorder_->open_sink) {
     try {
-      sink_ = program_->open_sink(folder_, state.step,
-                                  [this](const std::string& trouble) { warn_once(trouble); });
+      sink_ = recorder_->open_sink(folder_, state.step,
+                                   [this](const std::string& trouble) { warn_once(trouble); });
     } catch (const Error& error) {
       warn_once(error.what());
     }

@@ -4,6 +4,7 @@
 #include "norn/parallel/communicator.h"
 #include "norn/run/train.h"
 #include "src/run/appended_file.h"
+#include "src/run/recorder.h"
 #include "src/run/run_record.h"
 
 #include <chrono>
@@ -26,9 +27,9 @@ class RunFolder {
 
   enum class Earlier { refused, continued, replaced };
   /// Before hours are spent: the folder is there or can be made, and an earlier run's log is not in
-  /// the way. Throws UsageError and DataError naming the folder. `program` must outlive it.
+  /// the way. Throws UsageError and DataError naming the folder. `recorder` must outlive it.
   void open(const std::filesystem::path& folder, Earlier earlier, int rank,
-            const RecordedProgram& program, Log log);
+            const Recorder& recorder, Log log);
   /// The run begins, from that state. What an earlier run left is removed or gone on with.
   void begin(RunRecord record, const TrainingState& state);
   /// Records what train() reports. Valid as long as this is.
@@ -50,7 +51,7 @@ class RunFolder {
   void warn_once(const std::string& trouble);
 
   std::filesystem::path folder_;
-  const RecordedProgram* program_ = nullptr;
+  const Recorder* recorder_ = nullptr;
   Log log_messages_;
   Earlier earlier_ = Earlier::refused;
   bool is_ours_ = false;  // the folder is this run's

@@ -47,7 +47,7 @@ void check_repeat(const TrainOptions& options, OptionFaults& faults) {
   if (options.repeat.empty()) return;
   for (const auto& [setting, given] : {std::pair{"`config`", !options.config.empty()},
                                        {"`recipe`", !options.recipe.empty()},
-                                       {"`network`", options.network.has_value()},
+                                       {"`network`", !options.network.empty()},
                                        {"`resume`", !options.resume.empty()}})
     if (given)
       faults.fail(fmt::format(
@@ -76,7 +76,7 @@ void check_network_source(const TrainOptions& options, OptionFaults& faults) {
         "`recipe` {} makes the descriptor that `config` names: give one of the two; a descriptor "
         "with \"Recipe\": \"{}\" gives what it does not say itself",
         options.recipe, options.recipe));
-  if (options.network && !(options.recipe.empty() && options.config.empty()))
+  if (!options.network.empty() && !(options.recipe.empty() && options.config.empty()))
     faults.fail("`network` is a descriptor as `config` and `recipe` name one: give one of them");
 }
 

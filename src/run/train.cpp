@@ -9,6 +9,7 @@
 #include "norn/data/contents_checksum.h"
 #include "norn/engine/feature_weights.h"
 #include "norn/nn/descriptor_json.h"
+#include "src/run/model_access.h"
 #include "src/run/preparation.h"
 #include "src/run/ranks.h"
 #include "src/run/repeated_run.h"
@@ -78,6 +79,7 @@ class TrainingRun {
       : options_(std::move(options)),
         observer_(observer),
         folder_(folder),
+        recorder_(recorder_of(options_)),
         ranks_(ranks_of(options_)),
         communicator_(*ranks_),
         log_(shared_log(options_.log, communicator_)) {}
@@ -95,7 +97,7 @@ class TrainingRun {
       throw UsageError("`resume` goes on from the checkpoints of a `model`: name that, too");
     std::vector<RunLock> locks;  // until all is written
     rank_0_alone(communicator_, [&] { locks = take_model_path(options_, log_); });
-    folder_.open(options_.run_dir, earlier_run(), communicator_.rank(), options_.program, log_);
+    folder_.open(options_.run_dir, earlier_run(), communicator_.rank(), recorder_, log_);
     TrainingStart start = start_run(options_, repeated_, communicator_, log_);
     TrainResult result = run_from(start);
     if (result.end == TrainingEnd::stopped || !validated_) return result;
@@ -132,8 +134,12 @@ class TrainingRun {
            {options_.model, options_.checkpoint_base(), options_.refit_base()})
         remove_checkpoints(base);
     TrainResult result = train_and_save(*network, run, start);
-    result.model = std::make_unique<Model>(std::move(run.runtime), ranks_, std::move(network),
-                                           run.data->shapes(), result.state);
+    result.step = state_.step;
+    result.epoch = state_.epoch;
+    result.watched = state_.watched;
+    result.best = state_.search.best;
+    result.model = ModelAccess::trained(std::move(run.runtime), ranks_, std::move(network),
+                                        run.data->shapes(), state_);
     return result;
   }
 
@@ -200,7 +206,7 @@ class TrainingRun {
     if (!options_.records() || communicator_.rank() != 0) return;
     record_.facts = training_facts(options_, network, data, start, device_name, weights_);
     record_.binary = binary_checksum();
-    record_.command = options_.program.called_as;
+    record_.command = recorder_.called_as;
     if (!options_.model.empty()) record_.checkpoints = fs::absolute(options_.checkpoint_base());
     record_.folder = fs::current_path();
     record_.host = host_name();
@@ -209,7 +215,7 @@ class TrainingRun {
     record_.validation_inputs = absolute(options_.validation.inputs);
     record_.validation_outputs = absolute(options_.validation.outputs);
     record_.trust_index = options_.trust_index;
-    record_.versions = options_.program.versions;
+    record_.versions = recorder_.versions;
     record_.network = to_json(network.descriptor());
     if (!repeated_) return;
     for (const std::string& difference : differences(*repeated_, record_))
@@ -274,14 +280,14 @@ class TrainingRun {
     const DataBinding& data = *run.data;
     const std::int64_t epochs = network.descriptor().training.epochs_made();
     TrainResult result;
-    result.state = start.state;
+    state_ = start.state;
     warn_of_nothing_to_do(start, epochs);
     const Index first = start.state.epoch * data.examples() + start.state.epoch_examples;
     ScratchFolder scratch;
     const CheckpointPolicy policy = policy_of(start, scratch);
     const Verification verification{options_.verify, run.runtime->description()};
     begin_record(network, data, start, verification.device);
-    folder_.begin(record_, result.state);
+    folder_.begin(record_, state_);
     has_checkpoint_ = start.resumed;
     TrainingObserver noting;
     noting.on_checkpoint = [this](const fs::path&) { has_checkpoint_ = true; };
@@ -291,20 +297,20 @@ class TrainingRun {
       if (observer_.on_begin) observer_.on_begin({epochs, data.examples(), first});
       static const std::atomic<bool> never{false};
       result.end = norn::train(network, data, policy, options_.stop ? *options_.stop : never,
-                               both(noting, both(observer_, folder_.observer())), result.state,
+                               both(noting, both(observer_, folder_.observer())), state_,
                                verification, validation);
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
     // The best model may be of an earlier epoch than the last.
-    const SearchState& search = result.state.search;
+    const SearchState& search = state_.search;
     const bool ended = search.ended_epoch != start.state.search.ended_epoch;
-    const Index last = ended ? search.ended_epoch : result.state.epoch;
-    const Index trained = last * data.examples() + result.state.epoch_examples - first;
+    const Index last = ended ? search.ended_epoch : state_.epoch;
+    const Index trained = last * data.examples() + state_.epoch_examples - first;
     result.speed = fmt::format(
         "{} examples in {}, {} examples/s", with_thousands(trained), human_seconds(seconds),
         with_thousands((long long)(seconds > 0.0 ? double(trained) / seconds : 0.0)));
     if (result.end == TrainingEnd::stopped)
-      folder_.end("stopped", result.state.epoch, {}, {});
+      folder_.end("stopped", state_.epoch, {}, {});
     else
       save(network, result, last, validation.data->data != nullptr);
     return result;
@@ -313,14 +319,14 @@ class TrainingRun {
   void save(Network& network, const TrainResult& result, Index last, bool validated) {
     if (!options_.model.empty()) {
       communicator_.set_place({"writing the model"});
-      save_model(options_.model, network, result.state);
+      save_model(options_.model, network, state_);
       remove_best_model();
     }
     const TrainingDescriptor& training = network.descriptor().training;
-    if (validated) tell_best(result.end, result.state, training.validation);
+    if (validated) tell_best(result.end, state_, training.validation);
     if (training.refits_later()) {
       validated_ = network.descriptor();
-      best_epoch_ = result.state.search.best_epoch;
+      best_epoch_ = state_.search.best_epoch;
       return;
     }
     validated_.reset();
@@ -351,10 +357,12 @@ class TrainingRun {
   TrainOptions options_;
   const TrainObserver& observer_;
   RunFolder& folder_;
+  const Recorder& recorder_;
   std::shared_ptr<Communicator> ranks_;
   Communicator& communicator_;
   Log log_;  // rank 0's, for all
   Index weights_ = 0;
+  TrainingState state_;                         // where the run stands
   bool has_checkpoint_ = false;                 // that the run could be resumed from
   std::optional<NetworkDescriptor> validated_;  // of a run that chose the length of the next
   std::int64_t best_epoch_ = 0;
@@ -374,8 +382,9 @@ TrainResult run_told(TrainingRun& run) {
 
 TrainResult train(const TrainOptions& options, const TrainObserver& observer) {
   const auto folder = std::make_shared<RunFolder>();
-  if (options.program.record_failure)
-    *options.program.record_failure = [folder](const std::string& message, int exit_code) {
+  std::function<void(const std::string&, int)>* const told = recorder_of(options).record_failure;
+  if (told)
+    *told = [folder](const std::string& message, int exit_code) {
       folder->failed(message, exit_code);
     };
   try {
@@ -384,16 +393,16 @@ TrainResult train(const TrainOptions& options, const TrainObserver& observer) {
   } catch (const RunEnded&) {
     throw;  // another rank tells
   } catch (const Error& error) {
-    if (!options.program.record_failure) folder->failed(error.what(), error.exit_code());
+    if (!told) folder->failed(error.what(), error.exit_code());
     throw;
   }
 }
 
-NetworkDescriptor effective_descriptor(const TrainOptions& given) {
+std::string effective_descriptor(const TrainOptions& given) {
   TrainOptions options = given;
   const std::optional<RunRecord> repeated = settle(options);
   const std::shared_ptr<Communicator> ranks = ranks_of(options);
-  return start_run(options, repeated, *ranks, shared_log(options.log, *ranks)).network;
+  return to_json(start_run(options, repeated, *ranks, shared_log(options.log, *ranks)).network);
 }
 
 }  // namespace norn::run

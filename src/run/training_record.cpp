@@ -45,14 +45,20 @@ Floor measured_floor(const Graph& graph, const PlanSettings& settings, const Com
 
 }  // namespace
 
+const Recorder& recorder_of(const TrainOptions& options) {
+  static const Recorder nobody;
+  return options.recorder ? *options.recorder : nobody;
+}
+
 RunFacts training_facts(const TrainOptions& options, const Network& network,
                         const DataBinding& data, const TrainingStart& start,
                         const std::string& device_name, Index weights) {
   const TrainingDescriptor& training = network.descriptor().training;
   const Context& context = network.context();
   RunFacts facts;
-  facts.program = options.program.name;
-  facts.version = options.program.version.empty() ? NORN_VERSION : options.program.version;
+  facts.program = options.program;
+  const std::string& version = recorder_of(options).version;
+  facts.version = version.empty() ? NORN_VERSION : version;
   facts.model = options.model;
   facts.resumed = start.resumed;
   facts.epoch = start.state.epoch;

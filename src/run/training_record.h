@@ -3,11 +3,15 @@
 
 #include "norn/engine/memory_plan.h"
 #include "norn/engine/network.h"
+#include "src/run/recorder.h"
 #include "src/run/run_record.h"
 #include "src/run/training_start.h"
 
 /// What of a training run goes into its record.
 namespace norn::run {
+
+/// Who takes part in recording the run; nobody where nobody is named.
+const Recorder& recorder_of(const TrainOptions& options);
 
 /// What the run is. `weights`: of all layers and ranks.
 RunFacts training_facts(const TrainOptions& options, const Network& network,

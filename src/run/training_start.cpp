@@ -170,12 +170,12 @@ NetworkDescriptor read_descriptor(const TrainOptions& options, const std::string
   const auto facts_of = [&](const std::string& dataset) { return recipe_facts(dataset, sources); };
   const RecipeSource data{facts_of, {options.batch, options.epochs, {}}};
   NetworkDescriptor network;
-  if (options.network) {
-    network = *options.network;
+  const auto note = [&log](const std::string& text) { log.warning(text); };
+  if (!options.network.empty()) {
+    network = parse_network_json(options.network, where, note, &data);
     check_network(network, where);
   } else if (options.recipe.empty()) {
-    network = read_network_json(
-        options.config, [&log](const std::string& note) { log.warning(note); }, &data);
+    network = read_network_json(options.config, note, &data);
     check_network(network, options.config.string());
   } else {
     network =
@@ -202,7 +202,7 @@ TrainingStart start_training(const TrainOptions& options, Communicator& communic
     log.info(fmt::format("no checkpoint of {} yet: starting from the beginning",
                          options.model.string()));
   }
-  const bool names_file = options.recipe.empty() && !options.network;
+  const bool names_file = options.recipe.empty() && options.network.empty();
   if (names_file && options.config.empty())
     throw UsageError("`config` is missing: give a descriptor, a `recipe`, or a `network`");
   if (names_file && !path_exists(options.config))
@@ -211,7 +211,7 @@ TrainingStart start_training(const TrainOptions& options, Communicator& communic
                     "descriptor (JSON) or a model",
                     options.config.string()));
   TrainingStart start;
-  start.where = options.network          ? "network"
+  start.where = !options.network.empty() ? "network"
                 : options.recipe.empty() ? options.config.string()
                                          : "`recipe` " + options.recipe;
   if (names_file && begins_as_netcdf(options.config)) {

@@ -9,6 +9,16 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK}/prefix ${WORK}/consumer)
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+# What is promised stands for itself.
+file(GLOB_RECURSE headers RELATIVE ${WORK}/prefix/include ${WORK}/prefix/include/*.h)
+foreach(header IN LISTS headers)
+  run(${COMPILER} -std=c++20 -fsyntax-only -x c++ -I ${WORK}/prefix/include -include ${header} /dev/null)
+endforeach()
+list(LENGTH headers count)
+message(STATUS "headers: ${count}")
+if(count GREATER 26)
+  message(FATAL_ERROR "${count} headers are installed, and 26 are promised: ${headers}")
+endif()
 run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE} -B ${WORK}/consumer -D CMAKE_PREFIX_PATH=${WORK}/prefix
   -D CMAKE_CXX_COMPILER=${COMPILER})
 run(${CMAKE_COMMAND} --build ${WORK}/consumer)

@@ -2,11 +2,13 @@
 // What a program does with the library: train, save, load, recommend, evaluate and plan, on data in
 // memory and without a console.
 #include "norn/base/problem.h"
-#include "norn/nn/recipe.h"
+#include "norn/nn/machine.h"
+#include "norn/parallel/communicator.h"
 #include "norn/run/evaluate.h"
 #include "norn/run/plan.h"
 #include "norn/run/recommend.h"
 #include "norn/run/train.h"
+#include "src/run/recorder.h"
 #include "tests/data/support.h"
 #include "tests/support/message_of.h"
 
@@ -80,7 +82,7 @@ TEST_F(Door, TrainsInMemoryToTheBytesThatAModelFileHas) {
   to_file.model = folder_ / "model.nc";
   TrainResult filed = train(to_file);
   EXPECT_EQ(filed.end, TrainingEnd::completed);
-  EXPECT_EQ(filed.state.epoch, 4);
+  EXPECT_EQ(filed.epoch, 4);
   TrainResult returned = train(options());
   const std::string bytes = read_text(folder_ / "model.nc");
   EXPECT_EQ(returned.model->bytes(), bytes);
@@ -104,6 +106,7 @@ TEST_F(Door, RecommendsWithTheTrainedNetworkAsWithItsFile) {
   EXPECT_EQ(here.examples, 203);
   ASSERT_EQ(here.units.size(), 203u * 5);
   EXPECT_EQ(here.units, there.units);
+  EXPECT_EQ(here.scores, there.scores);
   for (Index e = 0; e < 203; ++e)
     for (Index i = 0; i < 5; ++i) {
       const auto seen = std::span(baskets_.columns)
@@ -162,8 +165,9 @@ TEST_F(Door, ValidatesStopsEarlyAndKeepsTheBestWithoutAFile) {
   };
   const TrainResult result = train(asked, observer);
   ASSERT_FALSE(values.empty());
-  EXPECT_EQ(result.state.epoch, result.state.search.best_epoch);
-  for (const auto& [epoch, value] : values) EXPECT_LE(value, values[result.state.epoch]);
+  EXPECT_EQ(result.watched, "ndcg@5");
+  EXPECT_EQ(values[result.epoch], result.best);
+  for (const auto& [epoch, value] : values) EXPECT_LE(value, values[result.epoch]);
   EXPECT_EQ(result.end, values.size() < 60 ? TrainingEnd::early_stopped : TrainingEnd::completed);
 }
 
@@ -209,11 +213,13 @@ TEST_F(Door, RecordsARunAndItsFailure) {
   TrainOptions asked = options();
   asked.model = folder_ / "model.nc";
   asked.run_dir = folder_ / "run";
-  asked.program.name = "host";
+  asked.program = "host";
   std::vector<std::string> kinds;
-  asked.program.open_sink = [&](const auto&, std::int64_t, const auto&) {
+  const auto recorder = std::make_shared<Recorder>();
+  recorder->open_sink = [&](const auto&, std::int64_t, const auto&) {
     return [&](const JsonValue& event) { kinds.push_back(event["event"].text_or("")); };
   };
+  asked.recorder = recorder;
   train(asked);
   EXPECT_EQ(kinds.front(), "start");
   EXPECT_EQ(kinds.back(), "end");
@@ -273,24 +279,61 @@ TEST_F(Door, SaysAllThatIsWrongWithSettingsAtOnce) {
             (std::vector<std::string>{"batch", "mu", "rate_patience", "early_stop", "recipe"}));
 }
 
-TEST_F(Door, GivesParametersByName) {
+TEST_F(Door, GivesParametersByNameWhereTheyStand) {
   TrainResult trained = train(options());
   trained.model->save(folder_ / "model.nc");
   const std::vector<Parameter> here = trained.model->parameters();
+  const std::vector<Parameter> again = trained.model->parameters();
+  trained.model.reset();  // its parameters stay with their views
   const std::vector<Parameter> there = Model(folder_ / "model.nc", on_cpu()).parameters();
   ASSERT_EQ(here.size(), there.size());
   std::set<std::string> names;
   for (std::size_t i = 0; i < here.size(); ++i) {
+    SCOPED_TRACE(here[i].name);
     EXPECT_EQ(here[i].name, there[i].name);
-    EXPECT_EQ(here[i].extent, there[i].extent);
-    EXPECT_EQ(here[i].values, there[i].values);
-    Index size = 1;
-    for (const Index extent : here[i].extent) size *= extent;
-    EXPECT_EQ(Index(here[i].values.size()), size);
+    ASSERT_EQ(here[i].extent, there[i].extent);
+    const bool is_matrix = here[i].extent.size() == 2;
+    EXPECT_EQ(here[i].data == again[i].data, is_matrix) << "weights are not copied";
+    for (Index row = 0; row < here[i].extent[0]; ++row)
+      for (Index column = 0; column < (is_matrix ? here[i].extent[1] : 1); ++column)
+        ASSERT_EQ(here[i].at(row, column), there[i].at(row, column)) << row << ' ' << column;
     names.insert(here[i].name);
   }
   EXPECT_TRUE(names.contains("Input -> Hidden"));
   EXPECT_TRUE(names.contains("Output bias"));
+}
+
+TEST_F(Door, GivesTheSameParametersOnSeveralRanks) {
+  const std::vector<Parameter> alone = train(options()).model->parameters();
+  run_thread_group(3, [&](Communicator& communicator) {
+    TrainOptions asked = options();
+    asked.ranks = std::shared_ptr<Communicator>(&communicator, [](Communicator*) {});
+    const std::vector<Parameter> shared = train(asked).model->parameters();
+    ASSERT_EQ(shared.size(), alone.size());
+    for (std::size_t i = 0; i < shared.size(); ++i) {
+      const Index columns = alone[i].extent.size() == 2 ? alone[i].extent[1] : 1;
+      for (Index row = 0; row < alone[i].extent[0]; ++row)
+        for (Index column = 0; column < columns; ++column) {
+          ASSERT_EQ(shared[i].at(row, column), alone[i].at(row, column)) << alone[i].name;
+        }
+    }
+  });
+}
+
+TEST_F(Door, KnowsTheLabelsOfUnits) {
+  TrainOptions asked = options();
+  LabelIndex index;
+  for (Index unit = 0; unit < kWidth; ++unit) index.add("film" + std::to_string(unit));
+  for (MemorySet& set : asked.sets) set.unit_labels = LabelTable::of(index);
+  const TrainResult trained = train(asked);
+  const LabelTable& labels = trained.model->unit_labels("Output");
+  EXPECT_EQ(labels.list()[60], "film60");
+  EXPECT_EQ(message_of<UsageError>([&] { trained.model->unit_labels("Outptu"); }),
+            "`layer`: the model has no layer \"Outptu\". It has: Input, Hidden, Output");
+  asked.recipe.clear();
+  asked.network = trained.model->network();
+  EXPECT_EQ(train(asked).model->bytes(), trained.model->bytes())
+      << "a model's descriptor trains it again";
 }
 
 TEST_F(Door, EvaluatesWhatWasHeldOut) {
@@ -309,10 +352,14 @@ TEST_F(Door, EvaluatesWhatWasHeldOut) {
 TEST_F(Door, PlansWhatItWouldTake) {
   const RunPlan here = plan(options());
   EXPECT_TRUE(here.fits());
-  EXPECT_EQ(here.graph.network.layers.front().units(), kWidth);
-  const MachinePlan there = plan_on_machine(options(), h200_machine(), 16, std::nullopt);
-  EXPECT_EQ(there.settings.ranks, 16);
-  EXPECT_EQ(effective_descriptor(options()).layers.front().dataset, "films_input");
+  EXPECT_GT(here.memory_bytes, 4 * here.weights);
+  const MachinePlan there = plan_on_machine(options(), h200_machine(), 16);
+  EXPECT_EQ(there.weights, here.weights);
+  EXPECT_EQ(there.step.ranks, 16);
+  EXPECT_EQ(there.step.nodes, 2);
+  EXPECT_EQ(there.scaling.front().ranks, 1);
+  EXPECT_GT(there.scaling.front().examples_per_second, 0.0);
+  EXPECT_THAT(effective_descriptor(options()), HasSubstr("\"films_input\""));
 }
 
 TEST_F(Door, NamesTheSettingsOfTheProgram) {
@@ -325,7 +372,7 @@ TEST_F(Door, NamesTheSettingsOfTheProgram) {
             "`config` is missing: give a descriptor, a `recipe`, or a `network`");
   EXPECT_EQ(message([](TrainOptions& o) { o.resume = "auto"; }),
             "`resume` goes on from the checkpoints of a `model`: name that, too");
-  EXPECT_EQ(message([](TrainOptions& o) { o.network = NetworkDescriptor(); }),
+  EXPECT_EQ(message([](TrainOptions& o) { o.network = "{}"; }),
             "`network` is a descriptor as `config` and `recipe` name one: give one of them");
   EXPECT_EQ(message([](TrainOptions& o) { o.recipe = "sigmoidal"; }),
             "`recipe` sigmoidal: there is no such recipe; choose of: sigmoid, softmax");

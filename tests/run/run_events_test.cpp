@@ -140,7 +140,7 @@ TEST_F(RunEvents, OnlyALastLineWithoutAnEndIsRemoved) {
 TEST_F(RunEvents, OtherRanksWriteNothingUnlessTheyTellAnError) {
   RunFolder first;
   RunFolder second;
-  const RecordedProgram program;
+  const Recorder program;
   first.open(folder_ / "run", RunFolder::Earlier::refused, 0, program, {});
   second.open(folder_ / "run", RunFolder::Earlier::refused, 1, program, {});
   second.failed("before it began", 2);

@@ -1,9 +1,13 @@
-# Headers, the library, programs and a CMake package, so that find_package(norn) gives norn::engine.
+# Headers, the library, programs and a CMake package, so that find_package(norn) gives norn::run.
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/norn)
-get_property(layers GLOBAL PROPERTY NORN_LAYERS)
 install(TARGETS norn EXPORT norn-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY include/norn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+include(public_headers)
+foreach(header ${NORN_PUBLIC_HEADERS})
+  get_filename_component(folder ${header} DIRECTORY)
+  string(REGEX REPLACE "^include" ${CMAKE_INSTALL_INCLUDEDIR} folder ${folder})
+  install(FILES ${header} DESTINATION ${folder})
+endforeach()
 install(FILES LICENSE NOTICE THIRD_PARTY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/norn/configs)
 install(EXPORT norn-targets NAMESPACE norn:: DESTINATION ${package_folder})

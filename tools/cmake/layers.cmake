@@ -15,7 +15,6 @@ function(norn_layer name)
   target_link_libraries(norn_${name} PUBLIC ${ARG_DEPENDS}
     PRIVATE $<BUILD_INTERFACE:norn_flags> ${ARG_PRIVATE_DEPENDS})
   target_compile_features(norn_${name} PUBLIC cxx_std_20)
-  set_property(GLOBAL APPEND PROPERTY NORN_LAYERS ${name})
   set_property(GLOBAL APPEND PROPERTY NORN_LAYER_OBJECTS $<TARGET_OBJECTS:norn_${name}>)
   set_property(GLOBAL APPEND PROPERTY NORN_LAYER_LIBRARIES ${ARG_PRIVATE_DEPENDS})
 endfunction()

@@ -6,6 +6,7 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/engine/predictor.h"
+#include "src/run/model_access.h"
 #include "src/run/model_session.h"
 #include "src/run/preparation.h"
 #include "src/run/ranks.h"
@@ -51,24 +52,22 @@ class PredictionRun {
     communicator_ = session_.world(options_.run.collective_timeout);
     if (session_.rank() == 0) remove_abandoned(options_.output);
     const OutputGuard guard(options_.output);
-    info_ = run::open_model_info(options_.model, *communicator_);
+    run::Model model(options_.model, {options_.run.device_choice(), communicator_, console_.log(),
+                                      options_.batch, options_.trust_index});
+    info_ = run::ModelAccess::info(model);
     layer_ = run::choose_layer(info_.network, options_.layer);
     read_indexes();
     open_requests();
-    const std::unique_ptr<Runtime> runtime =
-        make_runtime(options_.run.device_choice(), *communicator_);
-    const std::unique_ptr<Network> network =
-        run::load_network(options_.model, info_, shapes_, *runtime,
-                          runtime->context(*communicator_, console_.log()), options_.batch);
-    if (!network->unit_layer(layer_))
+    Network& network = run::ModelAccess::network(model, shapes_);
+    if (!network.unit_layer(layer_))
       throw UsageError(fmt::format("--layer: \"{}\" leads to no output layer: it is not computed",
                                    layer().name));
     const StopSignals signals;  // before there is a file that a signal could leave behind
     if (session_.rank() == 0) open_writer();
     if (ranks_units())
-      recommend(*network, signals);
+      recommend(network, signals);
     else
-      embed(*network, signals);
+      embed(network, signals);
     return 0;
   }
 
@@ -240,18 +239,14 @@ class PredictionRun {
   template <typename Predict>
   void for_batches(Network& network, const StopSignals& signals, const Predict& predict) {
     Progress progress(console_, total_, "examples");
-    RequestBatch batch;
-    Index done = 0;
     Communicator& communicator = network.context().communicator;
-    std::int64_t batches = 0;
-    while (true) {
-      communicator.set_place({"predicting", 0, ++batches});
-      if (!requests_->next(batch)) break;
+    Index answered = 0;
+    const Index done = run::for_requests(*requests_, communicator, [&](const RequestBatch& batch) {
       signals.throw_if_requested();
       predict(batch);
-      done += batch.examples();
-      progress.update(done);
-    }
+      answered += batch.examples();
+      progress.update(answered);
+    });
     if (done == 0)
       throw DataError(fmt::format(
           "{}: holds no requests; name a file with examples",

@@ -11,7 +11,7 @@
 namespace norn::tools {
 namespace {
 
-using run::MachinePlan;
+using run::MachinePlanParts;
 
 std::string plural(int count, const char* what) {
   return fmt::format("{} {}{}", with_thousands(count), what, count == 1 ? "" : "s");
@@ -45,7 +45,7 @@ double speedup_of(const StepPlan& step, const StepPlan& one) {
   return one.seconds() / step.seconds();
 }
 
-std::string scaling_line(const ScalingPlan& plan, const MachinePlan& whole) {
+std::string scaling_line(const ScalingPlan& plan, const MachinePlanParts& whole) {
   const double speedup = speedup_of(plan.step, whole.scaling[0].step);
   return fmt::format(
       "{:>7}  {:>6}  {:>12.4f}  {:>11.1f} %  {:>12}  {:>8.2f}  {:>8.0f} %  {:>10}{}\n",
@@ -57,7 +57,7 @@ std::string scaling_line(const ScalingPlan& plan, const MachinePlan& whole) {
 }
 
 // Up to the ranks of the plan and to the first doubling that does not pay.
-std::string scaling_lines(const run::MachinePlan& plan) {
+std::string scaling_lines(const MachinePlanParts& plan) {
   const int pay = ranks_that_pay(plan.scaling);
   std::string out =
       fmt::format("{:>7}  {:>6}  {:>12}  {:>13}  {:>12}  {:>8}  {:>10}  {:>10}\n", "ranks", "nodes",
@@ -83,7 +83,7 @@ std::string json_text(const std::string& text) {
   return JsonValue(text).line();
 }
 
-std::string json_of(const ScalingPlan& plan, const MachinePlan& whole) {
+std::string json_of(const ScalingPlan& plan, const MachinePlanParts& whole) {
   const double speedup = speedup_of(plan.step, whole.scaling[0].step);
   return fmt::format(
       "{{\"ranks\": {}, \"nodes\": {}, \"step_seconds\": {:.9g}, \"compute_seconds\": {:.9g}, "
@@ -113,7 +113,7 @@ std::string json_list(const char* name, const Entries& entries, const Write& wri
 
 }  // namespace
 
-std::string machine_plan_text(const run::MachinePlan& plan) {
+std::string machine_plan_text(const MachinePlanParts& plan) {
   const StepPlan& step = plan.step;
   std::string out = plan_text(plan.memory, plan.settings, plan.available_bytes);
   if (!plan.fits()) out += "  does not fit\n";
@@ -128,7 +128,7 @@ std::string machine_plan_text(const run::MachinePlan& plan) {
   return out + scaling_lines(plan);
 }
 
-std::string machine_plan_json(const run::MachinePlan& plan) {
+std::string machine_plan_json(const MachinePlanParts& plan) {
   const MemoryPlan& memory = plan.memory;
   std::string out = fmt::format(
       "{{\n  \"machine\": {},\n  \"precision\": \"{}\",\n  \"batch\": {},\n  \"weights\": {},\n  "

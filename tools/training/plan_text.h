@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/engine/step_probe.h"
-#include "norn/run/plan.h"
+#include "src/run/plan_parts.h"
 
 #include <string>
 
@@ -17,9 +17,9 @@ std::string step_text(const PlanSettings& settings, const WorkPlan& work, const 
 std::string step_text(const PlanSettings& settings, const WorkPlan& work, const StepTime& time);
 
 /// Layers, memory, stages of a step, and steps on 1, 2, 4 ... ranks of a machine.
-std::string machine_plan_text(const run::MachinePlan& plan);
+std::string machine_plan_text(const run::MachinePlanParts& plan);
 /// The same for scripts; times in seconds.
-std::string machine_plan_json(const run::MachinePlan& plan);
+std::string machine_plan_json(const run::MachinePlanParts& plan);
 /// What ranks exchange in a step whose computation was measured.
 std::string communication_text(const StepPlan& step, const std::string& machine);
 

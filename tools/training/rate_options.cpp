@@ -2,6 +2,8 @@
 // Options for rate schedules and clipping.
 #include "tools/training/rate_options.h"
 
+#include "norn/nn/descriptor.h"
+
 #include <fmt/format.h>
 
 namespace norn::tools {

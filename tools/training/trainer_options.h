@@ -35,6 +35,7 @@ struct TrainerOptions : run::TrainOptions {
   bool doctor = false;
   std::string doctor_format = "table";
   RunOptions run;
+  std::vector<std::string> called_as;  ///< words of the command
 
   void add_to(CommandLine& line);
   /// Throws UsageError for values that no run can have.

@@ -3,10 +3,11 @@
 #include "tools/training/training_run.h"
 
 #include "norn/base/error.h"
-#include "norn/nn/descriptor_json.h"
-#include "norn/run/plan.h"
 #include "norn/run/train.h"
+#include "src/run/plan_parts.h"
+#include "src/run/preparation.h"
 #include "src/run/ranks.h"
+#include "src/run/recorder.h"
 #include "tools/common/stop_signals.h"
 #include "tools/common/version.h"
 #include "tools/training/plan_text.h"
@@ -43,11 +44,14 @@ class TrainerRun {
       : options_(options),
         session_(session),
         console_("trainer", session.rank(), options.run.level()) {
-    options_.program.name = "trainer";
-    options_.program.version = program_version();
-    options_.program.versions = versions_record();
-    options_.program.open_sink = open_board;
-    options_.program.record_failure = &record_failure;
+    auto recorder = std::make_shared<run::Recorder>();
+    recorder->version = program_version();
+    recorder->versions = versions_record();
+    recorder->called_as = options.called_as;
+    recorder->open_sink = open_board;
+    recorder->record_failure = &record_failure;
+    options_.program = "trainer";
+    options_.recorder = std::move(recorder);
     options_.log = console_.log();
     options_.stop = &signals_.requested();
   }
@@ -60,7 +64,7 @@ class TrainerRun {
     options_.ranks = session_.world(options_.run.collective_timeout);
     const OutputGuard guard(options_.model);
     if (options_.print_recipe) {
-      const std::string text = to_json(run::effective_descriptor(options_));
+      const std::string text = run::effective_descriptor(options_);
       if (session_.rank() == 0) std::fputs(text.c_str(), stdout);
       return 0;
     }
@@ -116,19 +120,19 @@ class TrainerRun {
     if (options_.plans_machine() && session_.size() == 1) {
       const run::MachinePlan plan = run::plan_on_machine(
           options_, machine(), options_.plan_ranks.value_or(1), options_.plan_nodes);
-      print_results(options_.plan_format == "json" ? machine_plan_json(plan)
-                                                   : machine_plan_text(plan));
-      require_memory(plan.memory, plan.settings, plan.available_bytes);
+      print_results(options_.plan_format == "json" ? machine_plan_json(*plan.parts)
+                                                   : machine_plan_text(*plan.parts));
+      require_memory(plan.parts->memory, plan.parts->settings, plan.available_bytes);
       return 0;
     }
     const run::RunPlan plan = run::plan(options_);
-    print_plan(plan);
-    require_memory(plan.memory, plan.settings, plan.available_bytes);
+    print_plan(*plan.run);
+    require_memory(plan.run->memory, plan.run->settings, plan.available_bytes);
     return 0;
   }
 
   // Ranks measure together how fast they exchange data; rank 0 alone what it computes.
-  void print_plan(const run::RunPlan& plan) {
+  void print_plan(const run::PreparedRun& plan) {
     const PlanSettings& settings = plan.settings;
     MachineDescription links;
     const bool asks = settings.ranks > 1 && options_.machine.empty();
@@ -143,7 +147,7 @@ class TrainerRun {
     }
     if (session_.rank() != 0) return;
     print_results(plan_text(plan.memory, settings, plan.available_bytes));
-    if (!plan.fits() && settings.on_gpu) return;
+    if (plan.memory.total_bytes() > plan.available_bytes && settings.on_gpu) return;
     const TimedStep step = time_step(plan);
     print_results(step.text);
     if (settings.ranks == 1) return;
@@ -166,7 +170,7 @@ class TrainerRun {
     double seconds = 0.0;
     std::string text;
   };
-  static TimedStep time_step(const run::RunPlan& plan) {
+  static TimedStep time_step(const run::PreparedRun& plan) {
     const WorkPlan work = plan_work(plan.graph, plan.settings);
     if (plan.settings.on_gpu) {
       const StepTime time = measure_step(plan.graph, plan.settings, *plan.context);

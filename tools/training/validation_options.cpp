@@ -2,6 +2,8 @@
 // Options for validating.
 #include "tools/training/validation_options.h"
 
+#include "norn/nn/descriptor.h"
+
 #include <fmt/format.h>
 
 namespace norn::tools {

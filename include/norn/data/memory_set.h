@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/data/dataset.h"
+#include "norn/base/types.h"
+#include "norn/data/label_table.h"
 
 #include <memory>
 #include <span>
@@ -9,6 +10,10 @@
 
 /// Data sets in the memory of a program.
 namespace norn {
+
+class Dataset;
+struct DatasetInfo;
+enum class Role;
 
 /// A data set in arrays that the program keeps: they are read where they stand, and never copied
 /// whole. `owner` keeps them alive for as long as a data set reads them; without one the program

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/engine/device_choice.h"
 #include "norn/kernels/cuda.h"
 #include "norn/step/context.h"
 
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace norn {
@@ -58,15 +58,6 @@ class CudaRuntime final : public Runtime {
   Kernels kernels_;
 };
 
-/// What a run shall compute on.
-struct DeviceChoice {
-  enum class Kind { automatic, cpu, cuda };
-  Kind kind = Kind::automatic;  ///< automatic: GPUs when there is one on every rank's host
-  int threads = 0;              ///< of the CPU
-  /// Without a number the ranks of a host take its GPUs in turn.
-  std::optional<int> gpu;
-  CudaOptions cuda;  ///< but for the number of the GPU
-};
 /// For this rank; all ranks call it together and get the same kind. Throws DeviceError when a GPU
 /// is asked for and there is none.
 std::unique_ptr<Runtime> make_runtime(DeviceChoice choice, Communicator& communicator);

@@ -2,19 +2,13 @@
 #pragma once
 
 #include "norn/engine/data_binding.h"
-#include "norn/engine/metrics.h"
+#include "norn/engine/evaluation.h"
 
 #include <functional>
 #include <vector>
 
 /// Ranking metrics of a network, or of plain popularity, on held-out units.
 namespace norn {
-
-/// What the units of an example that are already known mean for its ranking.
-enum class SeenUnits {
-  leave_out,  ///< those of sparse inputs as wide as the held-out set are never recommended
-  keep
-};
 
 struct EvaluationSettings {
   int output_layer = 0;
@@ -27,15 +21,6 @@ struct EvaluationSettings {
       also_seen;  ///< sets whose units are left out too; their examples pair by position
   std::function<void(Index examples)> on_batch;  ///< examples done so far; may be empty
   std::vector<double> gains;  ///< for RankingMetrics::set_gains(), of every candidate; may be empty
-};
-
-struct Evaluation {
-  std::vector<MetricsAtK> metrics;
-  Index units = 0;     ///< size of the catalogue
-  Index examples = 0;  ///< with held-out units
-  Index skipped = 0;   ///< without
-  Index hidden = 0;    ///< held-out units that are left out as seen: nothing can recommend them
-  double cost = 0.0;   ///< mean over all examples, summed over units
 };
 
 /// Ranks all units for every example of the data, whose output sets hold the held-out units.

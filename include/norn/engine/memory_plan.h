@@ -95,10 +95,6 @@ std::int64_t available_memory_bytes(int lanes);
 void require_memory(const MemoryPlan& plan, const PlanSettings& settings,
                     std::int64_t available_bytes);
 
-/// What a run was told about its data sets: to hold them in the GPU's memory where they fit, always
-/// or never.
-enum class DataOnGpu { automatic, yes, no };
-
 /// Whether the data sets of a run shall stand in the GPU's memory. Automatic: where they are not
 /// streamed and fit beside everything else, a gigabyte being left. Throws for `yes` when they
 /// cannot: DeviceError with the numbers when they do not fit, UsageError when there is no GPU or

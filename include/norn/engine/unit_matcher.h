@@ -2,6 +2,7 @@
 #pragma once
 
 #include "norn/base/log.h"
+#include "norn/data/dataset.h"
 #include "norn/data/memory_set.h"
 #include "norn/nn/descriptor.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/kernels/cuda_options.h"
 #include "norn/kernels/kernels.h"
-#include "norn/kernels/precision.h"
 
 #include <cstdint>
 #include <memory>
@@ -10,20 +10,6 @@
 
 /// NVIDIA GPUs. A build without CUDA has these functions too, and finds no device.
 namespace norn {
-
-struct CudaOptions {
-  int device = 0;
-  Precision precision = Precision::tf32;
-  /// Memory that is given back is kept for the next request. Off: every request goes to the driver,
-  /// so that compute-sanitizer sees the end of each.
-  bool memory_pool = true;
-  /// Whether WorkQueue::run makes graphs of its work. Off: kernels are launched one by one.
-  bool graphs = true;
-  /// Whether ranks of one machine may write into each other's memory. Off: all is left to NCCL.
-  bool peer_memory = true;
-  /// Steps that a run may begin before it waits for the first of them.
-  int steps_ahead = 4;
-};
 
 /// GPUs that this process may use; 0 where there is no driver or the build has no CUDA.
 int cuda_device_count();

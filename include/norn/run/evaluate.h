@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/data/memory_set.h"
-#include "norn/engine/evaluator.h"
+#include "norn/engine/evaluation.h"
 #include "norn/run/model.h"
 
 #include <filesystem>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/context.h"
-#include "norn/engine/model_file.h"
+#include "norn/base/log.h"
+#include "norn/base/types.h"
+#include "norn/data/label_table.h"
+#include "norn/engine/device_choice.h"
 
 #include <filesystem>
 #include <memory>
@@ -10,16 +12,25 @@
 #include <string_view>
 #include <vector>
 
+namespace norn {
+class Communicator;
+}
+
 /// A trained network in memory, ready to be used.
 namespace norn::run {
 
-class ScratchFolder;
-
-/// Weights or a vector of a layer in main memory, under a name that stays the same.
+/// Weights or a vector of a layer, under a name that stays the same. Element (i, j) stands at
+/// data[i * stride[0] + j * stride[1]].
 struct Parameter {
-  std::string name;           ///< "Input -> Hidden", "Hidden bias", "Hidden mean"
+  std::string name;           ///< "Input -> Hidden", "Hidden bias", "Hidden runningMeanBN"
   std::vector<Index> extent;  ///< [source units, units] or [units]
-  std::vector<float> values;  ///< row by row
+  std::vector<Index> stride;  ///< elements from one to the next, as long as extent
+  const float* data = nullptr;
+  std::shared_ptr<const void> owner;  ///< keeps them, also when the model is gone
+
+  float at(Index i, Index j = 0) const {
+    return data[i * stride[0] + (stride.size() > 1 ? j * stride[1] : 0)];
+  }
 };
 
 /// How a model is opened.
@@ -34,9 +45,6 @@ struct ModelOptions {
 /// Ranks hold it together: all call the same functions in the same order.
 class Model {
  public:
-  /// Of a network that has been trained, on its device, with data of these shapes.
-  Model(std::unique_ptr<Runtime> runtime, std::shared_ptr<Communicator> ranks,
-        std::unique_ptr<Network> network, std::vector<DatasetShape> shapes, TrainingState state);
   /// Reads and verifies a file; its weights are loaded when data are there to say what inputs are.
   /// Throws DataError when it is missing, damaged or no model.
   Model(std::filesystem::path file, ModelOptions options);
@@ -46,28 +54,25 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  const NetworkDescriptor& descriptor() const { return info_.network; }
-  /// By layer, where they are known.
-  const std::vector<LabelTable>& unit_labels() const { return info_.unit_labels; }
+  /// Its descriptor as JSON, with the settings that it was trained with.
+  std::string network() const;
+  /// The labels of a layer's units, where they are known. Throws UsageError for a name that no
+  /// layer has.
+  const LabelTable& unit_labels(std::string_view layer) const;
   /// Writes a file that train() can go on from and that every program reads; it is complete or
   /// absent.
   void save(const std::filesystem::path& file);
   /// What save() would write.
   std::string bytes();
-  /// Weights of the network's edges and the vectors of its layers, whole, on every rank.
+  /// Weights of the network's edges and the vectors of its layers, whole, on every rank: as they
+  /// stand in main memory, or copies of what is on a GPU or on several ranks.
   std::vector<Parameter> parameters();
 
  private:
   friend struct ModelAccess;
-  static std::vector<Parameter> parameters_of(Network& network);
-  std::unique_ptr<ScratchFolder> scratch_;  // of a model that came as bytes
-  std::filesystem::path file_;              // empty: trained here
-  ModelOptions options_;
-  std::shared_ptr<Communicator> ranks_;
-  std::unique_ptr<Runtime> runtime_;
-  ModelInfo info_;
-  std::vector<DatasetShape> shapes_;  // of the data that the network was made for
-  std::unique_ptr<Network> network_;
+  struct State;
+  explicit Model(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;  // shared with views of its parameters
 };
 
 }  // namespace norn::run

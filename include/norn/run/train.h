@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/log.h"
 #include "norn/data/memory_set.h"
-#include "norn/engine/context.h"
-#include "norn/engine/memory_plan.h"
-#include "norn/engine/trainer.h"
-#include "norn/nn/json_value.h"
+#include "norn/engine/device_choice.h"
+#include "norn/engine/training_report.h"
 #include "norn/run/model.h"
 
 #include <atomic>
@@ -23,7 +22,9 @@
 /// `input`, `output_data`, `validation_input` and `validation_output` for data sets.
 namespace norn {
 class OptionFaults;
-}
+struct TrainingDescriptor;
+struct ValidationDescriptor;
+}  // namespace norn
 
 namespace norn::run {
 
@@ -72,30 +73,13 @@ struct ValidationSettings {
   void apply_to(ValidationDescriptor& validation, bool refits_later) const;
 };
 
-/// Takes the events of a run's log as they are written (docs/user/run_folder.md).
-using EventSink = std::function<void(const JsonValue& event)>;
-
-/// What a record says of the program that trains, and of whoever else takes part in recording.
-struct RecordedProgram {
-  std::string name = "norn";
-  std::string version;                       ///< empty: the library's
-  JsonValue versions = JsonValue::object();  ///< of libraries, by name
-  std::vector<std::string> called_as;        ///< words of the command
-  /// Opens a sink beside the log of a run that goes on after so many steps. `trouble` is to be told
-  /// what cannot be written.
-  std::function<EventSink(const std::filesystem::path& folder, std::int64_t steps_done,
-                          const std::function<void(const std::string&)>& trouble)>
-      open_sink;
-  /// Not null: set to what records a failure once there is a record, for a program of several ranks
-  /// of which one tells. Null: a failure is recorded by the rank that it strikes.
-  std::function<void(const std::string& message, int exit_code)>* record_failure = nullptr;
-};
+struct Recorder;
 
 struct TrainOptions {
   // The network: one of the three.
-  std::filesystem::path config;              ///< descriptor (JSON), or a model to go on from
-  std::string recipe;                        ///< name of a recipe
-  std::optional<NetworkDescriptor> network;  ///< as a value
+  std::filesystem::path config;  ///< descriptor (JSON), or a model to go on from
+  std::string recipe;            ///< name of a recipe
+  std::string network;           ///< the text of a descriptor
 
   // The data: files, sets in memory, or both.
   std::vector<std::filesystem::path> inputs;
@@ -129,11 +113,12 @@ struct TrainOptions {
   Index checkpoint_epochs = 0;
   double checkpoint_minutes = 0.0;
   int keep = 3;
-  std::filesystem::path checkpoint_name;  ///< empty: checkpoints are named after the model
-  std::filesystem::path run_dir;          ///< empty: nothing is recorded
-  std::filesystem::path repeat;           ///< run.json of a run to make again; empty: none
-  Index verify = 0;                       ///< every Nth step is computed twice; 0: none
-  RecordedProgram program;
+  std::filesystem::path checkpoint_name;     ///< empty: checkpoints are named after the model
+  std::filesystem::path run_dir;             ///< empty: nothing is recorded
+  std::filesystem::path repeat;              ///< run.json of a run to make again; empty: none
+  Index verify = 0;                          ///< every Nth step is computed twice; 0: none
+  std::string program = "norn";              ///< that trains, for records
+  std::shared_ptr<const Recorder> recorder;  ///< of Norn's own programs; null: none
 
   DeviceChoice device;
   std::shared_ptr<Communicator> ranks;  ///< of this run; null: one process
@@ -171,16 +156,19 @@ struct TrainObserver : TrainingObserver {
 
 struct TrainResult {
   TrainingEnd end = TrainingEnd::completed;
-  TrainingState state;           ///< where the run stands
-  std::string speed;             ///< "1,234 examples in 5.6 s, 220 examples/s"
+  std::int64_t step = 0;   ///< updates that the model has had
+  std::int64_t epoch = 0;  ///< epochs that it has been trained for; with a metric those of the best
+  std::string watched;     ///< what the best model was chosen by, "ndcg@20"; empty: nothing
+  double best = 0.0;       ///< its value
+  std::string speed;       ///< "1,234 examples in 5.6 s, 220 examples/s"
   std::unique_ptr<Model> model;  ///< on the device that it was trained on
 };
 
 /// Trains. Files of `model` are complete or absent. Throws the classes of norn/base/error.h.
 TrainResult train(const TrainOptions& options, const TrainObserver& observer = {});
 
-/// The complete descriptor that would be trained: recipes, names of data sets and settings filled
-/// in. Reads what the data are, and no contents.
-NetworkDescriptor effective_descriptor(const TrainOptions& options);
+/// The complete descriptor that would be trained, as JSON: recipes, names of data sets and settings
+/// filled in. Reads what the data are, and no contents.
+std::string effective_descriptor(const TrainOptions& options);
 
 }  // namespace norn::run

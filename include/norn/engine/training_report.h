@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/types.h"
+#include "norn/engine/metrics.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+/// What is told of training while it goes on.
+namespace norn {
+
+/// What a step or an epoch came to. Costs are means over examples, summed over units.
+struct StepReport {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;  ///< counted from 0
+  std::int64_t batch = 0;  ///< within the epoch, counted from 1
+  std::int64_t batches = 0;
+  Index examples = 0;    ///< of the epoch, so far
+  double cost = 0.0;     ///< of the epoch, so far
+  double seconds = 0.0;  ///< of the epoch, so far
+};
+struct EpochReport {
+  std::int64_t epoch = 0;  ///< counted from 1
+  std::int64_t epochs = 0;
+  std::int64_t step = 0;  ///< steps so far, of all epochs
+  double rate = 0.0;      ///< learning rate of the epoch's last step
+  double training_cost = 0.0;
+  double regularization_cost = 0.0;
+  double seconds = 0.0;
+  Index examples = 0;
+};
+
+/// What held-out examples came to after an epoch, and where that leaves the search for the best.
+struct ValidationReport {
+  std::int64_t epoch = 0;  ///< counted from 1
+  std::int64_t step = 0;
+  double cost = 0.0;                ///< mean over the held-out examples, summed over units
+  std::vector<MetricsAtK> metrics;  ///< by K, as they were asked for
+  Index examples = 0;               ///< held-out examples with units to find
+  std::string watched;              ///< what decides which model is the best: "ndcg@20", "loss"
+  double value = 0.0;               ///< of what is watched
+  bool best = false;                ///< better than all before
+  std::int64_t since_best = 0;      ///< validations since the best one
+  double seconds = 0.0;             ///< that validating took
+};
+
+/// Whoever wants to know how training goes. Called on every rank.
+struct TrainingObserver {
+  std::function<void(const StepReport&)> on_step;
+  std::function<void(const EpochReport&)> on_epoch;
+  std::function<void(const ValidationReport&)> on_validation;
+  std::function<void(const std::filesystem::path&)> on_checkpoint;
+};
+
+/// early_stopped: what is watched has not become better for so long as was asked for.
+enum class TrainingEnd { completed, early_stopped, stopped };
+
+}  // namespace norn

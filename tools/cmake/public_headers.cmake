@@ -1,0 +1,28 @@
+# The headers that programs are promised: those of the door, and what they are made of. All others may change with any version.
+set(NORN_PUBLIC_HEADERS
+  include/norn/run/train.h
+  include/norn/run/model.h
+  include/norn/run/recommend.h
+  include/norn/run/evaluate.h
+  include/norn/run/plan.h
+  include/norn/run/import.h
+  include/norn/base/error.h
+  include/norn/base/fixed_point.h
+  include/norn/base/log.h
+  include/norn/base/portable.h
+  include/norn/base/problem.h
+  include/norn/base/types.h
+  include/norn/data/importer.h
+  include/norn/data/label_index.h
+  include/norn/data/label_table.h
+  include/norn/data/memory_set.h
+  include/norn/data/text_reader.h
+  include/norn/engine/device_choice.h
+  include/norn/engine/evaluation.h
+  include/norn/engine/metrics.h
+  include/norn/engine/training_report.h
+  include/norn/kernels/cuda_options.h
+  include/norn/kernels/precision.h
+  include/norn/nn/machine.h
+  include/norn/parallel/mpi_session.h
+  include/norn/tensor/views.h)
