@@ -13,8 +13,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODES = {"UsageError": 2, "ProblemsError": 2, "DataError": 3, "DeviceError": 4, "CommunicationError": 5, "DivergenceError": 6}
 # Functions that throw, or collect for throwing, and the exit code of what they are given.
-CALLS = {"src/nn/": ("add error fail", 2), "src/data/": ("fail damaged reject", 3), "src/base/": ("fail", 3),
-         "src/engine/": ("fail", 3), "src/run/": ("reject", 2), "tools/": ("reject fail only_with", 2)}
+CALLS = {"src/nn/": ("add error fail", 2), "src/data/": ("fail damaged reject", 3),
+         "src/base/option_faults": ("fail", 2), "src/base/": ("fail", 3), "src/engine/": ("fail", 3),
+         "src/run/": ("reject fail", 2), "tools/": ("reject fail only_with", 2)}
 # Files whose functions return what is wrong as text.
 RETURNS = {"src/nn/key_check.cpp", "src/nn/shapes.cpp", "src/nn/naming.cpp"}
 TOKEN = re.compile(r'''R"(?P<mark>[^(\s]*)\((?P<raw>.*?)\)(?P=mark)"|"(?P<text>(?:[^"\\\n]|\\.)*)"|'(?:[^'\\\n]|\\.)+'|//[^\n]*|/\*.*?\*/'''
