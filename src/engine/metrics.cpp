@@ -1,36 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranking metrics.
+// Ranking metrics of many examples.
 #include "norn/engine/metrics.h"
 
 #include "norn/base/error.h"
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
+#include <utility>
 
 #include <fmt/format.h>
 
 namespace norn {
 namespace {
 
-// 1 / log2(rank + 1), the gain of a hit at rank 1, 2, 3 ...
-double discount(Index rank) {
-  return 1.0 / std::log2(double(rank + 1));
-}
+template <typename Metric>
+class MeanOfExamples {
+ public:
+  explicit MeanOfExamples(Index /*units*/) {}
+  void add(const RankedExample& example) { sum_.add(Metric::of_example(example)); }
+  double value(Index examples) const {
+    return examples == 0 ? 0.0 : sum_.value() / double(examples);
+  }
 
-double ideal_gain(Index hits) {
-  double gain = 0.0;
-  for (Index rank = 1; rank <= hits; ++rank) gain += discount(rank);
-  return gain;
+ private:
+  FixedSum sum_;
+};
+
+template <typename Metric>
+struct TotalOf {
+  using Type = MeanOfExamples<Metric>;
+};
+template <typename Metric>
+requires requires {
+  typename Metric::Total;
 }
+struct TotalOf<Metric> {
+  using Type = typename Metric::Total;
+};
+
+template <typename List>
+struct TotalsOf;
+template <typename... Metrics>
+struct TotalsOf<MetricList<Metrics...>> {
+  using Type = std::tuple<typename TotalOf<Metrics>::Type...>;
+  static Type make(Index units) { return {typename TotalOf<Metrics>::Type(units)...}; }
+};
+using AllTotals = TotalsOf<RankingMetricsList>;
 
 }  // namespace
 
+struct RankingMetrics::Totals {
+  AllTotals::Type metrics;
+};
+
 RankingMetrics::RankingMetrics(std::vector<Index> ks, Index units)
-    : ks_(std::move(ks)), sums_(ks_.size()), units_(units) {
+    : ks_(std::move(ks)), units_(units) {
   require(units >= 1, "RankingMetrics: the catalogue is empty");
-  for (Index k : ks_) require(k >= 1, "RankingMetrics: every K must be at least 1");
-  for (Sums& sums : sums_) sums.recommended.assign(std::size_t(units), false);
+  for (Index k : ks_) {
+    require(k >= 1, "RankingMetrics: every K must be at least 1");
+    totals_.push_back({AllTotals::make(units)});
+  }
+}
+
+RankingMetrics::~RankingMetrics() = default;
+
+void RankingMetrics::set_gains(std::vector<double> gains) {
+  require(Index(gains.size()) == units_, "RankingMetrics: every unit needs a gain");
+  unit_gains_ = std::move(gains);
+}
+
+// The ranks, from 1, of held-out units.
+void RankingMetrics::find_hits(std::span<const Index> ranked) {
+  hit_ranks_.clear();
+  for (std::size_t i = 0; i < ranked.size(); ++i) {
+    require(ranked[i] >= 0 && ranked[i] < units_,
+            "RankingMetrics: a unit is outside of the catalogue");
+    if (std::ranges::binary_search(held_out_, Column(ranked[i])))
+      hit_ranks_.push_back(Index(i) + 1);
+  }
 }
 
 void RankingMetrics::add(std::span<const Index> ranked, std::span<const Column> held_out) {
@@ -39,60 +86,23 @@ void RankingMetrics::add(std::span<const Index> ranked, std::span<const Column> 
     return;
   }
   ++evaluated_;
-  if (!gains_.empty()) add_gains(ranked, held_out);
+  if (ks_.empty()) return;
   // A unit that is listed twice is one held-out unit.
-  Index relevant = 1;
-  for (std::size_t i = 1; i < held_out.size(); ++i) relevant += held_out[i] != held_out[i - 1];
-
-  const double gain_of_all = ideal_gain(relevant);
+  held_out_.clear();
+  std::ranges::unique_copy(held_out, std::back_inserter(held_out_));
+  require(unit_gains_.empty() || Index(held_out_.back()) < units_,
+          "RankingMetrics: a held-out unit is outside of the catalogue and has no gain");
+  const auto first = [](const auto& values, Index count) {
+    return std::span(values).first(std::min(std::size_t(count), values.size()));
+  };
+  find_hits(first(ranked, std::ranges::max(ks_)));
+  rank_gains_.grow(Index(held_out_.size()));
   for (std::size_t at = 0; at < ks_.size(); ++at) {
     const Index k = ks_[at];
-    const Index length = std::min(k, Index(ranked.size()));
-    Sums& sums = sums_[at];
-    Index hits = 0;
-    Index first_hit = 0;
-    double gain = 0.0;
-    double precisions = 0.0;
-    for (Index rank = 1; rank <= length; ++rank) {
-      const Index unit = ranked[std::size_t(rank - 1)];
-      require(unit >= 0 && unit < units_, "RankingMetrics: a unit is outside of the catalogue");
-      if (!sums.recommended[std::size_t(unit)]) {
-        sums.recommended[std::size_t(unit)] = true;
-        ++sums.distinct;
-      }
-      if (!std::binary_search(held_out.begin(), held_out.end(), Column(unit))) continue;
-      ++hits;
-      if (first_hit == 0) first_hit = rank;
-      gain += discount(rank);
-      precisions += double(hits) / double(rank);
-    }
-    const Index ideal = std::min(k, relevant);
-    sums.recall.add(double(hits) / double(relevant));
-    sums.precision.add(double(hits) / double(k));
-    sums.ndcg.add(gain / ideal_gain(ideal));
-    sums.ndcg_of_all.add(gain / gain_of_all);
-    sums.map.add(precisions / double(ideal));
-    sums.mrr.add(first_hit == 0 ? 0.0 : 1.0 / double(first_hit));
-    sums.hit_rate.add(hits > 0 ? 1.0 : 0.0);
-  }
-}
-
-void RankingMetrics::set_gains(std::vector<double> gains) {
-  require(Index(gains.size()) == units_, "RankingMetrics: every unit needs a gain");
-  gains_ = std::move(gains);
-}
-
-void RankingMetrics::add_gains(std::span<const Index> ranked, std::span<const Column> held_out) {
-  std::vector<double> best;
-  for (std::size_t i = 0; i < held_out.size(); ++i)
-    if (i == 0 || held_out[i] != held_out[i - 1]) best.push_back(gains_.at(held_out[i]));
-  std::sort(best.begin(), best.end(), std::greater<>());
-  for (std::size_t at = 0; at < ks_.size(); ++at) {
-    const auto k = std::size_t(ks_[at]);
-    for (std::size_t i = 0; i < std::min(k, ranked.size()); ++i)
-      if (std::binary_search(held_out.begin(), held_out.end(), Column(ranked[i])))
-        sums_[at].gains.add(gains_[std::size_t(ranked[i])]);
-    for (std::size_t i = 0; i < std::min(k, best.size()); ++i) sums_[at].best_gains.add(best[i]);
+    const auto end = std::ranges::upper_bound(hit_ranks_, k);
+    const RankedExample example{k,         first(ranked, k), {hit_ranks_.begin(), end},
+                                held_out_, unit_gains_,      rank_gains_};
+    std::apply([&](auto&... totals) { (totals.add(example), ...); }, totals_[at].metrics);
   }
 }
 
@@ -110,26 +120,13 @@ std::vector<double> inverse_propensities(std::span<const Index> counts, Index ex
 
 std::vector<MetricsAtK> RankingMetrics::result() const {
   std::vector<MetricsAtK> results;
-  const auto mean = [this](const FixedSum& sum) {
-    return evaluated_ == 0 ? 0.0 : sum.value() / double(evaluated_);
-  };
-  for (std::size_t at = 0; at < ks_.size(); ++at) {
-    const Sums& sums = sums_[at];
-    MetricsAtK metrics;
-    metrics.k = ks_[at];
-    metrics.recall = mean(sums.recall);
-    metrics.precision = mean(sums.precision);
-    metrics.ndcg = mean(sums.ndcg);
-    metrics.ndcg_of_all = mean(sums.ndcg_of_all);
-    metrics.map = mean(sums.map);
-    metrics.mrr = mean(sums.mrr);
-    metrics.hit_rate = mean(sums.hit_rate);
-    const double best = sums.best_gains.value();
-    if (!gains_.empty())
-      metrics.propensity_precision = best > 0.0 ? sums.gains.value() / best : 0.0;
-    metrics.coverage = double(sums.distinct) / double(units_);
-    results.push_back(metrics);
-  }
+  for (std::size_t at = 0; at < ks_.size(); ++at)
+    results.push_back({ks_[at], std::apply(
+                                    [&](const auto&... totals) {
+                                      return decltype(MetricsAtK::values){
+                                          totals.value(evaluated_)...};
+                                    },
+                                    totals_[at].metrics)});
   return results;
 }
 

@@ -6,41 +6,21 @@
 #include "norn/base/text.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include <fmt/format.h>
 
 namespace norn {
-namespace {
-
-constexpr std::array<std::pair<const char*, double MetricsAtK::*>, 7> kMetrics = {
-    {{"recall", &MetricsAtK::recall},
-     {"precision", &MetricsAtK::precision},
-     {"ndcg", &MetricsAtK::ndcg},
-     {"map", &MetricsAtK::map},
-     {"mrr", &MetricsAtK::mrr},
-     {"hit_rate", &MetricsAtK::hit_rate},
-     {"coverage", &MetricsAtK::coverage}}};
-
-std::vector<std::string> metric_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, member] : kMetrics) names.emplace_back(name);
-  return names;
-}
-
-}  // namespace
-
 double WatchedMetric::value_of(const std::vector<MetricsAtK>& metrics, double cost) const {
   if (is_loss()) return cost;
   const auto found =
       std::find_if(metrics.begin(), metrics.end(), [this](const auto& at) { return at.k == k; });
   require(found != metrics.end(), "WatchedMetric: the validation does not hold its K");
-  return (*found).*metric;
+  return found->values[std::size_t(metric - kMetrics.data())];
 }
 
 bool WatchedMetric::is_better(double value, double than, double min_delta) const {
-  return is_loss() ? value < than - min_delta : value > than + min_delta;
+  const bool less = is_loss() || metric->better == Better::smaller;
+  return less ? value < than - min_delta : value > than + min_delta;
 }
 
 WatchedMetric parse_watched_metric(const std::string& text) {
@@ -48,8 +28,9 @@ WatchedMetric parse_watched_metric(const std::string& text) {
   if (lower == "loss") return {lower, nullptr, 0};
   const std::size_t at = lower.find('@');
   const std::string name = lower.substr(0, at);
-  const auto found = std::find_if(kMetrics.begin(), kMetrics.end(), [&](const auto& metric) {
-    return name == metric.first || (name == "hitrate" && metric.second == &MetricsAtK::hit_rate);
+  const auto found = std::ranges::find_if(kMetrics, [&](const MetricInfo& metric) {
+    return metric.use == MetricUse::always &&
+           (name == metric.name || name == lower_case(std::string(metric.title)));
   });
   const auto k = at == std::string::npos ? std::nullopt : parse_integer(lower.substr(at + 1));
   if (found == kMetrics.end() || !k || *k < 1) {
@@ -59,7 +40,7 @@ WatchedMetric parse_watched_metric(const std::string& text) {
         fmt::format("\"{}\" is no metric to watch{} loss, or one of {} with its K, such as ndcg@20",
                     text, hint.empty() ? "; write" : hint + " Write", join(metric_names())));
   }
-  return {fmt::format("{}@{}", found->first, *k), found->second, Index(*k)};
+  return {fmt::format("{}@{}", found->name, *k), &*found, Index(*k)};
 }
 
 std::vector<Index> parse_metrics_at(const std::string& text) {

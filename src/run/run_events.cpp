@@ -56,9 +56,10 @@ JsonValue validation_event(const ValidationReport& report) {
   JsonValue metrics = JsonValue::array();
   for (const MetricsAtK& at : report.metrics) {
     JsonValue one = JsonValue::object();
-    one.set("k", at.k).set("recall", at.recall).set("precision", at.precision);
-    one.set("ndcg", at.ndcg).set("map", at.map).set("mrr", at.mrr);
-    metrics.push(one.set("hit_rate", at.hit_rate).set("coverage", at.coverage));
+    one.set("k", at.k);
+    at.for_each(
+        [&one](const MetricInfo& metric, double x) { one.set(std::string(metric.name), x); });
+    metrics.push(one);
   }
   value.set("metrics", metrics).set("examples", report.examples);
   value.set("watched", report.watched).set("value", report.value).set("best", report.best);

@@ -4,6 +4,8 @@
 #include "norn/engine/metrics.h"
 
 #include "norn/base/error.h"
+#include "norn/engine/watched_metric.h"
+#include "norn/nn/json_value.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,27 +25,27 @@ TEST(RankingMetrics, OfOneExampleByHand) {
   metrics.add(ranked, held_out);
   const std::vector<MetricsAtK> result = metrics.result();
   ASSERT_EQ(result.size(), 2u);
-  EXPECT_EQ(result[0].recall, 0.0);
-  EXPECT_EQ(result[0].mrr, 0.0);
-  EXPECT_DOUBLE_EQ(result[0].coverage, 0.1);
-  EXPECT_DOUBLE_EQ(result[1].recall, 2.0 / 3.0);
-  EXPECT_DOUBLE_EQ(result[1].precision, 2.0 / 4.0);
+  EXPECT_EQ(result[0].of<metric::Recall>(), 0.0);
+  EXPECT_EQ(result[0].of<metric::Mrr>(), 0.0);
+  EXPECT_DOUBLE_EQ(result[0].of<metric::Coverage>(), 0.1);
+  EXPECT_DOUBLE_EQ(result[1].of<metric::Recall>(), 2.0 / 3.0);
+  EXPECT_DOUBLE_EQ(result[1].of<metric::Precision>(), 2.0 / 4.0);
   const double gain = 1 / std::log2(3.0) + 1 / std::log2(5.0);
   const double ideal = 1 + 1 / std::log2(3.0) + 1 / std::log2(4.0);
-  EXPECT_DOUBLE_EQ(result[1].ndcg, gain / ideal);
-  EXPECT_DOUBLE_EQ(result[1].map, (1.0 / 2.0 + 2.0 / 4.0) / 3.0);
-  EXPECT_DOUBLE_EQ(result[1].mrr, 0.5);
-  EXPECT_DOUBLE_EQ(result[1].hit_rate, 1.0);
-  EXPECT_DOUBLE_EQ(result[1].coverage, 0.4);
+  EXPECT_DOUBLE_EQ(result[1].of<metric::Ndcg>(), gain / ideal);
+  EXPECT_DOUBLE_EQ(result[1].of<metric::Map>(), (1.0 / 2.0 + 2.0 / 4.0) / 3.0);
+  EXPECT_DOUBLE_EQ(result[1].of<metric::Mrr>(), 0.5);
+  EXPECT_DOUBLE_EQ(result[1].of<metric::HitRate>(), 1.0);
+  EXPECT_DOUBLE_EQ(result[1].of<metric::Coverage>(), 0.4);
 }
 
 TEST(RankingMetrics, DsstnesIdealListHasAllHeldOutUnits) {
   RankingMetrics metrics({1, 2}, 10);
   metrics.add(std::vector<Index>{2, 7}, std::vector<Column>{2, 4, 5});
   const double ideal = 1 + 1 / std::log2(3.0) + 1 / std::log2(4.0);
-  EXPECT_DOUBLE_EQ(metrics.result()[0].ndcg_of_all, 1.0 / ideal);
-  EXPECT_DOUBLE_EQ(metrics.result()[0].ndcg, 1.0);
-  EXPECT_DOUBLE_EQ(metrics.result()[1].ndcg_of_all, 1.0 / ideal);
+  EXPECT_DOUBLE_EQ(metrics.result()[0].of<metric::NdcgOfAll>(), 1.0 / ideal);
+  EXPECT_DOUBLE_EQ(metrics.result()[0].of<metric::Ndcg>(), 1.0);
+  EXPECT_DOUBLE_EQ(metrics.result()[1].of<metric::NdcgOfAll>(), 1.0 / ideal);
 }
 
 TEST(RankingMetrics, CountExamplesWithoutHeldOutUnitsButLeaveThemOut) {
@@ -55,7 +57,7 @@ TEST(RankingMetrics, CountExamplesWithoutHeldOutUnitsButLeaveThemOut) {
   metrics.add(ranked, {});
   EXPECT_EQ(metrics.examples(), 1);
   EXPECT_EQ(metrics.skipped(), 2);
-  EXPECT_DOUBLE_EQ(metrics.result()[0].recall, 1.0);
+  EXPECT_DOUBLE_EQ(metrics.result()[0].of<metric::Recall>(), 1.0);
 }
 
 TEST(RankingMetrics, TakeAUnitThatIsListedTwiceOnce) {
@@ -63,13 +65,13 @@ TEST(RankingMetrics, TakeAUnitThatIsListedTwiceOnce) {
   const std::vector<Index> ranked = {3, 1, 0};
   const std::vector<Column> held_out = {1, 1, 4, 4};
   metrics.add(ranked, held_out);
-  EXPECT_DOUBLE_EQ(metrics.result()[0].recall, 0.5);
+  EXPECT_DOUBLE_EQ(metrics.result()[0].of<metric::Recall>(), 0.5);
 }
 
 TEST(RankingMetrics, AreZeroWithoutAnyExample) {
   const RankingMetrics metrics({3}, 5);
-  EXPECT_EQ(metrics.result()[0].recall, 0.0);
-  EXPECT_EQ(metrics.result()[0].coverage, 0.0);
+  EXPECT_EQ(metrics.result()[0].of<metric::Recall>(), 0.0);
+  EXPECT_EQ(metrics.result()[0].of<metric::Coverage>(), 0.0);
 }
 
 TEST(RankingMetrics, RejectAUnitOutsideOfTheCatalogue) {
@@ -83,16 +85,102 @@ TEST(RankingMetrics, RejectAUnitOutsideOfTheCatalogue) {
 TEST(RankingMetrics, WeighHitsByGainsOverTheBestLists) {
   RankingMetrics metrics({1, 2}, 5);
   metrics.add(std::vector<Index>{0, 1}, std::vector<Column>{0});  // before there are gains
-  EXPECT_FALSE(metrics.result()[0].propensity_precision);
+  EXPECT_TRUE(std::isnan(metrics.result()[0].of<metric::PropensityPrecision>()));
   RankingMetrics weighted({1, 2}, 5);
   weighted.set_gains({1.0, 2.0, 4.0, 8.0, 16.0});
   weighted.add(std::vector<Index>{0, 2, 3}, std::vector<Column>{0, 2, 4, 4});
   weighted.add(std::vector<Index>{3, 1, 0}, std::vector<Column>{1});
   weighted.add(std::vector<Index>{3, 1, 0}, {});
   // At 1: hits 1 and 0, of 16 and 2. At 2: 1 + 4 and 2, of 16 + 4 and 2.
-  EXPECT_DOUBLE_EQ(*weighted.result()[0].propensity_precision, 1.0 / 18.0);
-  EXPECT_DOUBLE_EQ(*weighted.result()[1].propensity_precision, 7.0 / 22.0);
+  EXPECT_DOUBLE_EQ(weighted.result()[0].of<metric::PropensityPrecision>(), 1.0 / 18.0);
+  EXPECT_DOUBLE_EQ(weighted.result()[1].of<metric::PropensityPrecision>(), 7.0 / 22.0);
   EXPECT_THROW(metrics.set_gains({1.0}), ShapeError);
+}
+
+// Every metric of the list, on an example drawn at random and on the same one with one hit more.
+TEST(RankingMetrics, KeepTheirLimitsAndGetNoWorseByAHit) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  constexpr Index kUnits = 40;
+  for (int draw = 0; draw < 200; ++draw) {
+    std::vector<Index> ranked(kUnits);
+    std::iota(ranked.begin(), ranked.end(), Index(0));
+    std::ranges::shuffle(ranked, random);
+    const Index k = std::uniform_int_distribution<Index>(1, 12)(random);
+    std::vector<Column> held_out;
+    for (Index unit = 0; unit < kUnits; ++unit)
+      if (random() % 4 == 0 || unit == ranked.back()) held_out.push_back(Column(unit));
+    const auto values = [&](const std::vector<Index>& list) {
+      RankingMetrics metrics({k}, kUnits);
+      metrics.set_gains(std::vector<double>(kUnits, 1.5));
+      metrics.add(list, held_out);
+      return metrics.result().front().values;
+    };
+    std::vector<Index> with_hit = ranked;
+    std::swap(with_hit[random() % std::size_t(k)], with_hit.back());
+    const auto before = values(ranked);
+    const auto after = values(with_hit);
+    for (std::size_t i = 0; i < kMetrics.size(); ++i) {
+      SCOPED_TRACE(std::string(kMetrics[i].name) + " at " + std::to_string(k));
+      EXPECT_GE(before[i], 0.0);
+      EXPECT_LE(after[i], kMetrics[i].most + 1e-12);
+      if (kMetrics[i].better == Better::larger)
+        EXPECT_GE(after[i], before[i] - 1e-12);
+      else
+        EXPECT_LE(after[i], before[i] + 1e-12);
+    }
+  }
+}
+
+TEST(RankingMetrics, AreListedForThePageOfARunAndTheSchemaOfItsLog) {
+  const std::filesystem::path source = NORN_SOURCE_DIR;
+  const JsonValue listed = read_json(source / "tools/report_page/metrics.json");
+  EXPECT_EQ(listed.line(), parse_json(metric_reference_json(), "reference").line())
+      << "run tools/dev/write_reference.sh";
+  const JsonValue schema = read_json(source / "configs/schema/log.schema.json");
+  std::set<std::string> in_schema;
+  for (const JsonValue& event : schema["oneOf"].entries())
+    for (const auto& [name, limits] :
+         event["properties"]["metrics"]["items"]["properties"].members())
+      if (name != "k") in_schema.insert(name);
+  const std::vector<std::string> names = metric_names();
+  EXPECT_EQ(in_schema, std::set<std::string>(names.begin(), names.end()))
+      << "run tools/dev/write_reference.sh";
+}
+
+TEST(WatchedMetric, KnowsWhichValuesAreBetter) {
+  const WatchedMetric ndcg = parse_watched_metric("NDCG@5");
+  EXPECT_EQ(ndcg.name, "ndcg@5");
+  EXPECT_TRUE(ndcg.is_better(0.4, 0.3, 0.05));
+  EXPECT_FALSE(ndcg.is_better(0.4, 0.3, 0.2));
+  EXPECT_FALSE(ndcg.is_better(0.3, 0.4, 0.0));
+  EXPECT_TRUE(parse_watched_metric("Loss").is_better(0.3, 0.4, 0.05));
+  constexpr MetricInfo kLess = {
+      .name = "less", .title = "Less", .help = "less is better", .better = Better::smaller};
+  const WatchedMetric less{"less@5", &kLess, 5};
+  EXPECT_TRUE(less.is_better(0.3, 0.4, 0.05));
+  EXPECT_FALSE(less.is_better(0.3, 0.4, 0.2));
+  EXPECT_FALSE(less.is_better(0.4, 0.3, 0.0));
+}
+
+TEST(WatchedMetric, IsCalledByNameOrTitleAndTakesItsValueAtItsK) {
+  MetricsAtK at{3, {}};
+  for (std::size_t i = 0; i < kMetrics.size(); ++i) at.values[i] = double(i) + 1;
+  for (std::size_t i = 0; i < kMetrics.size(); ++i) {
+    const std::string name(kMetrics[i].name);
+    if (kMetrics[i].use != MetricUse::always) {
+      EXPECT_THROW(parse_watched_metric(name + "@3"), UsageError) << name;
+      continue;
+    }
+    for (const std::string& word : {name, std::string(kMetrics[i].title)}) {
+      const WatchedMetric watched = parse_watched_metric(word + "@3");
+      EXPECT_EQ(watched.name, name + "@3");
+      EXPECT_EQ(watched.value_of({{2, {}}, at}, 9.0), double(i) + 1);
+    }
+  }
+  EXPECT_EQ(parse_watched_metric("loss").value_of({at}, 9.0), 9.0);
+  EXPECT_THROW(parse_watched_metric("recall@4").value_of({at}, 9.0), ShapeError);
 }
 
 TEST(InversePropensities, AreLargerForRareUnits) {
@@ -171,12 +259,12 @@ TEST(RankingMetrics, AgreeWithPlainLoopsWhateverTheOrderOfExamples) {
 
   const MetricsAtK got = forward.result()[0];
   EXPECT_EQ(forward.examples(), count);
-  EXPECT_NEAR(got.recall, recall / count, 1e-12);
-  EXPECT_NEAR(got.ndcg, ndcg / count, 1e-12);
-  EXPECT_DOUBLE_EQ(got.coverage, double(recommended.size()) / kUnits);
-  EXPECT_EQ(got.recall, shuffled.result()[0].recall);
-  EXPECT_EQ(got.ndcg, shuffled.result()[0].ndcg);
-  EXPECT_EQ(got.map, shuffled.result()[0].map);
+  EXPECT_NEAR(got.of<metric::Recall>(), recall / count, 1e-12);
+  EXPECT_NEAR(got.of<metric::Ndcg>(), ndcg / count, 1e-12);
+  EXPECT_DOUBLE_EQ(got.of<metric::Coverage>(), double(recommended.size()) / kUnits);
+  EXPECT_EQ(got.of<metric::Recall>(), shuffled.result()[0].of<metric::Recall>());
+  EXPECT_EQ(got.of<metric::Ndcg>(), shuffled.result()[0].of<metric::Ndcg>());
+  EXPECT_EQ(got.of<metric::Map>(), shuffled.result()[0].of<metric::Map>());
 }
 
 }  // namespace

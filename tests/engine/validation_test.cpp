@@ -163,10 +163,10 @@ std::vector<double> numbers(const std::vector<ValidationReport>& reports) {
     for (double x : {double(r.epoch), double(r.step), r.cost, double(r.examples), r.value,
                      double(r.best), double(r.since_best)})
       all.push_back(x);
-    for (const MetricsAtK& m : r.metrics)
-      for (double x :
-           {double(m.k), m.recall, m.precision, m.ndcg, m.map, m.mrr, m.hit_rate, m.coverage})
-        all.push_back(x);
+    for (const MetricsAtK& m : r.metrics) {
+      all.push_back(double(m.k));
+      m.for_each([&all](const MetricInfo&, double value) { all.push_back(value); });
+    }
   }
   return all;
 }
@@ -202,7 +202,8 @@ TEST_F(Validating, SaysTheSameOnAnyNumberOfRanksAndFromStreamedData) {
     asked().by = by;
     const Result one = live({});
     ASSERT_EQ(one.reports.size(), 8u);
-    EXPECT_LT(one.reports[0].metrics[1].recall, one.reports.back().metrics[1].recall);
+    EXPECT_LT(one.reports[0].metrics[1].of<metric::Recall>(),
+              one.reports.back().metrics[1].of<metric::Recall>());
     for (const Session& session : {Session{.ranks = 2}, Session{.ranks = 3},
                                    Session{.memory_bytes = 0}, Session{.moves_data = true}}) {
       const Result other = live(session);
@@ -459,10 +460,12 @@ TEST_F(Validating, AgreesWithAnEvaluationOfFiles) {
       ASSERT_EQ(evaluation.metrics.size(), 2u);
       EXPECT_EQ(evaluation.examples, report.examples);
       for (std::size_t i = 0; i < 2; ++i) {
-        EXPECT_EQ(evaluation.metrics[i].ndcg, report.metrics[i].ndcg);
-        EXPECT_EQ(evaluation.metrics[i].recall, report.metrics[i].recall);
-        EXPECT_EQ(evaluation.metrics[i].coverage, report.metrics[i].coverage);
-        EXPECT_GT(report.metrics[i].recall, 0.0);
+        EXPECT_EQ(evaluation.metrics[i].of<metric::Ndcg>(), report.metrics[i].of<metric::Ndcg>());
+        EXPECT_EQ(evaluation.metrics[i].of<metric::Recall>(),
+                  report.metrics[i].of<metric::Recall>());
+        EXPECT_EQ(evaluation.metrics[i].of<metric::Coverage>(),
+                  report.metrics[i].of<metric::Coverage>());
+        EXPECT_GT(report.metrics[i].of<metric::Recall>(), 0.0);
       }
     }
 }

@@ -13,6 +13,7 @@ sys.path.insert(0, str(SOURCE / "tests" / "golden"))
 import reference_metrics  # noqa: E402
 
 KS = (1, 3, 10, 500)
+METRICS = json.loads((SOURCE / "tools/report_page/metrics.json").read_text(encoding="utf-8"))
 
 
 class Evaluating(ProgramTest):
@@ -43,6 +44,7 @@ class Evaluating(ProgramTest):
         self.assertEqual([at["K"] for at in got[name]], list(KS))
         for at in got[name]:
             expected = reference_metrics.evaluate(scores, seen, self.held_out, at["K"])
+            self.assertEqual(set(at), {"K", *expected}, "a metric without a reference is not compared")
             for metric, value in expected.items():
                 self.assertAlmostEqual(at[metric], value, delta=1e-12, msg=f"{metric}@{at['K']}")
 
@@ -87,8 +89,17 @@ class Evaluating(ProgramTest):
     def test_prints_a_table(self):
         done = self.succeed("evaluator", "--model", "model.nc", "--data", "test.nc")
         lines = done.stdout.splitlines()
-        self.assertEqual(lines[0].split(), ["K", "Recall", "Precision", "NDCG", "MAP", "MRR", "HitRate", "Coverage"])
+        self.assertEqual(lines[0].split(), ["K", *(metric["title"] for metric in METRICS)])
+        self.assertEqual(lines[0].split()[1:8], ["Recall", "Precision", "NDCG", "MAP", "MRR", "HitRate", "Coverage"])
         self.assertEqual([line.split()[1] for line in lines[1:4]], ["10", "20", "100"])
+        self.assertEqual(len({len(line) for line in lines[:4]}), 1, "columns stand below each other")
+
+    def test_every_metric_is_explained(self):
+        told = " ".join(self.succeed("evaluator", "--help").stdout.split())
+        documents = (SOURCE / "docs/user/metrics.md").read_text(encoding="utf-8")
+        for metric in METRICS:
+            self.assertIn(f'{metric["title"]}: {metric["help"]}', told)
+            self.assertIn(f'| {metric["title"]}@K |', documents)
 
     def test_ranks_give_the_same(self):
         if mpirun(1) is None:

@@ -15,7 +15,7 @@ from programs import BIN, SOURCE, ProgramTest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(SOURCE / "tools"))
-from report_page.runs import MOST_POINTS, Run, thin  # noqa: E402
+from report_page.runs import METRICS, MOST_POINTS, Curves, Run, thin  # noqa: E402
 
 START = {"event": "start", "program": "trainer", "version": "0.1.0", "model": "model.nc", "resumed": False, "epoch": 0, "step": 0,
          "epochs": 1, "batch": 10, "examples": 100, "weights": 5000, "ranks": 1, "threads": 2, "device": "cpu",
@@ -106,7 +106,7 @@ class OfOneRun(Report):
         text = self.made("run", "--examples", "3", "--features", "features.txt", "--predictor", BIN / "predictor")
         elsewhere = re.findall("https?://[^ \"]*|@import|src=|href=", text.replace("http://www.w3.org/2000/svg", ""))
         self.assertEqual(elsewhere, [])
-        page = self.drawn("run/report.html", charts=3 + 7)
+        page = self.drawn("run/report.html", charts=3 + len(METRICS))
         self.assertEqual(len(page.all("rect")), 3, "layers of the network")
         self.assertEqual(len(page.all("div", **{"class": "card", "id": "floor"})), 1)
         self.assertEqual(len([a for a in page.all("div") if a.get("class") == "card person"]), 3)
@@ -143,7 +143,7 @@ class OfOneRun(Report):
         </script></body>"""
         self.write("run/tried.html", self.made("run").replace("</body>", script))
         result = json.loads(html.unescape(re.search(r"<pre>(.*?)</pre>", self.browse("run/tried.html", "--dump-dom")).group(1)))
-        self.assertEqual(len(result["says"]), 10)
+        self.assertEqual(len(result["says"]), 3 + len(METRICS))
         for said in result["says"]:
             self.assertRegex(said, r"^(epoch|seconds of training) [\d.e-]+.*[\dkM]$")
         self.assertEqual((result["changed"], result["left"], result["theme"]), (True, "2", "dark"))
@@ -211,6 +211,15 @@ class OfOneRun(Report):
         self.assertAlmostEqual(max(y for _, y in cost), max(costs), delta=1e-3)
         self.drawn("run/report.html", charts=3)
 
+    def test_metrics_that_the_trainer_of_the_log_did_not_have_have_no_chart(self):
+        old = [{"event": "eval", "time": time(n), "epoch": n, "step": n, "cost": 1.0, "best": True, "value": 0.5, "watched": "recall@5",
+                "since_best": 0, "examples": 9, "seconds": 1.0, "metrics": [{"k": 5, "recall": n / 10, "ndcg": n / 20}]} for n in (1, 2)]
+        self.log("run", [{**START, "time": time(0)}, epoch_event(1), old[0], epoch_event(2), old[1]])
+        self.made("run")
+        charts = {chart["id"]: chart for chart in Curves([Run(self.path("run"), "run")]).all()}
+        self.assertEqual(sorted(charts.keys() & {metric["name"] for metric in METRICS}), ["ndcg", "recall"])
+        self.assertEqual(charts["recall"]["series"][0]["points"], [[1.0, 0.1], [2.0, 0.2]])
+
     def test_a_cost_that_is_no_number_and_a_log_that_is_torn(self):
         self.log("run", [{**START, "time": time(0)}, epoch_event(1), epoch_event(2, None),
                          {"event": "error", "time": time(3), "message": 'layer "<b>Output</b>": not finite', "exit_code": 6}])
@@ -226,7 +235,7 @@ class OfSeveral(Report):
         self.train_validated(folder="one")
         self.train_validated("-alpha", "0.003", folder="two", model="second.nc")
         text = self.made("one", "two", "--output", "both.html", page="both.html")
-        page = self.drawn("both.html", charts=3 + 7)
+        page = self.drawn("both.html", charts=3 + len(METRICS))
         self.assertEqual(len(page.all("table", id="runs")), 1)
         differing = re.findall(r'<tr class="differs"><td>(.*?)</td>', text)
         self.assertIn("Alpha", differing)

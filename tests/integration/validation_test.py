@@ -6,11 +6,11 @@ import signal
 import unittest
 
 from norn_files import model_arrays, write_datasets
-from programs import NETWORK, ProgramTest, mpirun, random_rows
+from programs import NETWORK, SOURCE, ProgramTest, mpirun, random_rows
 
+METRICS = json.loads((SOURCE / "tools/report_page/metrics.json").read_text(encoding="utf-8"))
 REPORT = re.compile(r"trainer: validation after epoch (\d+): loss ([\d.e+-]+)((?:; at .*?)*); best (\S+) (so far|was .*)$")
-AT = re.compile(r"at (\d+): recall ([\d.]+), precision ([\d.]+), ndcg ([\d.]+), map ([\d.]+), mrr ([\d.]+), "
-                r"hit_rate ([\d.]+), coverage ([\d.]+)")
+AT = re.compile(r"at (\d+): " + ", ".join(rf"{metric['name']} ([\d.]+)" for metric in METRICS))
 SPLIT = ("--validation-split", "0.2")
 RANKS = mpirun(1)
 
@@ -33,8 +33,7 @@ class Validation(ProgramTest):
         self.assertEqual(len(done.stdout.splitlines()), 3)
         told = self.succeed("evaluator", "--model", "model.nc", "--data", "test.nc", "--top", "5,10", "--format", "json")
         for at in json.loads(told.stdout)["model"]:
-            names = ("Recall", "Precision", "NDCG", "MAP", "MRR", "HitRate", "Coverage")
-            self.assertEqual(found[-1][2][at["K"]], tuple(f"{at[name]:.4f}" for name in names))
+            self.assertEqual(found[-1][2][at["K"]], tuple(f"{at[metric['title']]:.4f}" for metric in METRICS))
         self.assertIn("best ndcg@5", done.stderr)
 
     def test_does_not_change_the_model(self):
@@ -125,7 +124,7 @@ class Validation(ProgramTest):
                 (("--early-stop", "ndcg@20"), "--early-stop ndcg@20 needs data to validate with; give --validation-split 0.1, "
                  "or --validation-input"),
                 ((*SPLIT, "--early-stop", "ndgc@20"), "--early-stop: \"ndgc@20\" is no metric to watch; did you mean \"ndcg\"? "
-                 "Write loss, or one of recall, precision, ndcg, map, mrr, hit_rate, coverage with its K, such as ndcg@20"),
+                 f"Write loss, or one of {', '.join(metric['name'] for metric in METRICS)} with its K, such as ndcg@20"),
                 ((*SPLIT, "--early-stop", "ndcg"), "--early-stop: \"ndcg\" is no metric to watch; write loss, or one of"),
                 ((*SPLIT, "--early-stop", "loss", "--keep-best", "map@20"), "the run is to stop early by \"loss\" but to keep "
                  "the best model by \"map@20\"; name one metric"),

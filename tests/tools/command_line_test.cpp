@@ -3,6 +3,8 @@
 #include "tools/common/command_line.h"
 
 #include "norn/base/error.h"
+#include "norn/base/text.h"
+#include "norn/engine/metric.h"
 #include "norn/nn/descriptor_json.h"
 #include "tools/common/setting_names.h"
 #include "tools/evaluation/evaluation_run.h"
@@ -284,8 +286,8 @@ TEST(TrainerOptions, AreAllJudgedAtOnce) {
       "--validation-split 3 is out of range: it must be at least 0 and below 1\n"
       "--patience 0 is out of range: it must be at least 1\n"
       "--early-stop: \"ndgc@20\" is no metric to watch; did you mean \"ndcg\"? Write loss, or "
-      "one of recall, precision, ndcg, map, mrr, hit_rate, coverage with its K, such as "
-      "ndcg@20");
+      "one of " +
+          join(metric_names()) + " with its K, such as ndcg@20");
 }
 
 TEST(TrainerOptions, ChangeOnlyWhatIsGiven) {

@@ -23,7 +23,8 @@ constexpr Index kLines = 10;
 std::string lines_of(const Evaluation& evaluation) {
   std::string text;
   for (const MetricsAtK& at : evaluation.metrics)
-    text += fmt::format("{},{:.4f},{:.4f},{:.4f}\n", at.k, at.precision, at.recall, at.ndcg_of_all);
+    text += fmt::format("{},{:.4f},{:.4f},{:.4f}\n", at.k, at.of<metric::Precision>(),
+                        at.of<metric::Recall>(), at.of<metric::NdcgOfAll>());
   return text;
 }
 

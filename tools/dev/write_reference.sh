@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Rewrites the documents that are generated from the code: the keys of descriptors and machines, their JSON schemas, the programs'
-# options, the messages of errors.
+# options, the messages of errors, the metrics of the log's schema and of a run's page.
 # With --check it changes nothing and fails where they are stale.
 #   tools/dev/write_reference.sh [--check] [build folder]
 set -euo pipefail
@@ -54,5 +54,7 @@ put configs/schema/network.schema.json "$bin/descriptor_reference" schema
 put docs/user/machines.md "$bin/descriptor_reference" machine-markdown
 put configs/schema/machine.schema.json "$bin/descriptor_reference" machine-schema
 put docs/user/command_line.md command_lines
+put tools/report_page/metrics.json "$bin/descriptor_reference" metrics
+put configs/schema/log.schema.json /usr/bin/python3 tools/dev/log_schema.py
 put docs/user/errors.md /usr/bin/python3 tools/dev/error_reference.py
 exit "$stale"

@@ -83,15 +83,19 @@ CommandLine evaluator_command_line(EvaluatorOptions& options) {
   options.add_to(line);
   line.checks([&options](OptionFaults& faults) { options.check(faults); });
   line.example("evaluator --model model.nc --data test.nc --top 10,20,100",
-               "Recall, Precision, NDCG, MAP, MRR, HitRate and coverage");
+               "The metrics at three lengths of the lists");
   line.example("evaluator --model model.nc --data test.nc --popularity train.nc",
                "Beside what plain popularity reaches");
   line.example("evaluator --model model.nc --data test.nc --format json", "For scripts");
   line.remark(
       "All units are ranked; units that an example's input holds are left out when the input is as "
       "wide as the output. Means are over the examples with held-out units. docs/user/metrics.md "
-      "defines "
-      "the metrics.");
+      "defines the metrics.");
+  std::vector<std::string> metrics;
+  for (const MetricInfo& metric : kMetrics)
+    if (metric.use != MetricUse::dsstne)
+      metrics.push_back(fmt::format("{}: {}", metric.title, metric.help));
+  line.remark(join(metrics, "; ") + ".");
   return line;
 }
 

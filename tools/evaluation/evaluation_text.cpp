@@ -4,46 +4,34 @@
 #include "tools/evaluation/evaluation_run.h"
 
 #include <algorithm>
-#include <array>
-#include <utility>
 
 #include <fmt/format.h>
 
 namespace norn::tools {
-namespace {
-
-using Entry = std::pair<const char*, double MetricsAtK::*>;
-constexpr std::array<Entry, 7> kMetrics = {{{"Recall", &MetricsAtK::recall},
-                                            {"Precision", &MetricsAtK::precision},
-                                            {"NDCG", &MetricsAtK::ndcg},
-                                            {"MAP", &MetricsAtK::map},
-                                            {"MRR", &MetricsAtK::mrr},
-                                            {"HitRate", &MetricsAtK::hit_rate},
-                                            {"Coverage", &MetricsAtK::coverage}}};
-
-bool has_propensities(const std::vector<Evaluation>& evaluations) {
-  const auto& metrics = evaluations.front().metrics;
-  return !metrics.empty() && metrics.front().propensity_precision.has_value();
-}
-
-}  // namespace
 
 std::string evaluation_table(const std::vector<std::string>& names,
                              const std::vector<Evaluation>& evaluations) {
+  const auto column = [](const MetricInfo& metric) {
+    return std::max<std::size_t>(9, metric.title.size());
+  };
+  const Evaluation& first = evaluations.front();
   std::size_t width = 5;
   for (const std::string& name : names) width = std::max(width, name.size());
   std::string out = fmt::format("{:<{}}  {:>7}", "", width, "K");
-  for (const Entry& metric : kMetrics) out += fmt::format("  {:>9}", metric.first);
-  if (has_propensities(evaluations)) out += fmt::format("  {:>9}", "PSP");
+  first.metrics.at(0).for_each(
+      [&](const MetricInfo& metric, double) {
+        out += fmt::format("  {:>{}}", metric.title, column(metric));
+      },
+      MetricUse::weighted);
   out += '\n';
   for (std::size_t e = 0; e < evaluations.size(); ++e)
     for (const MetricsAtK& at : evaluations[e].metrics) {
       out += fmt::format("{:<{}}  {:>7}", names[e], width, at.k);
-      for (const Entry& metric : kMetrics) out += fmt::format("  {:>9.4f}", at.*metric.second);
-      if (at.propensity_precision) out += fmt::format("  {:>9.4f}", *at.propensity_precision);
+      at.for_each([&](const MetricInfo& metric,
+                      double value) { out += fmt::format("  {:>{}.4f}", value, column(metric)); },
+                  MetricUse::weighted);
       out += '\n';
     }
-  const Evaluation& first = evaluations.front();
   out += fmt::format("{} examples, {} without held-out units, {} units\n",
                      with_thousands(first.examples), with_thousands(first.skipped),
                      with_thousands(first.units));
@@ -60,10 +48,11 @@ std::string evaluation_json(const std::vector<std::string>& names,
     for (std::size_t i = 0; i < evaluations[e].metrics.size(); ++i) {
       const MetricsAtK& at = evaluations[e].metrics[i];
       out += fmt::format("{}\n    {{\"K\": {}", i == 0 ? "" : ",", at.k);
-      for (const Entry& metric : kMetrics)
-        out += fmt::format(", \"{}\": {:.17g}", metric.first, at.*metric.second);
-      if (at.propensity_precision)
-        out += fmt::format(", \"PSP\": {:.17g}", *at.propensity_precision);
+      at.for_each(
+          [&](const MetricInfo& metric, double value) {
+            out += fmt::format(", \"{}\": {:.17g}", metric.title, value);
+          },
+          MetricUse::weighted);
       out += '}';
     }
     out += "\n  ]";

@@ -6,7 +6,8 @@ import math
 import pathlib
 
 MOST_POINTS = 400  # of a curve: more cannot be told apart on a screen
-METRICS = ("recall", "ndcg", "precision", "map", "mrr", "hit_rate", "coverage")
+METRICS = json.loads(pathlib.Path(__file__).with_name("metrics.json").read_text(encoding="utf-8"))  # tools/dev/write_reference.sh
+FIRST = ("recall", "ndcg")  # what most look at
 
 
 class ReportError(Exception):
@@ -49,7 +50,8 @@ class Run:
         return sorted({at["k"] for event in self.of("eval") for at in event["metrics"]})
 
     def metric(self, name, k):
-        return [(event["epoch"], at[name]) for event in self.of("eval") for at in event["metrics"] if at["k"] == k]
+        """Its values by epoch: none where the trainer that wrote them did not have it."""
+        return [(event["epoch"], at[name]) for event in self.of("eval") for at in event["metrics"] if at["k"] == k and name in at]
 
     def seconds(self):
         return self.events[-1]["elapsed"] if self.events else 0.0
@@ -175,8 +177,7 @@ class Curves:
         self.add("cost", "Cost", "epoch", "mean over examples", series, log=True, wide=True)
 
     def metrics(self):
-        for metric in METRICS:
-            name = {"ndcg": "NDCG", "map": "MAP", "mrr": "MRR", "hit_rate": "Hit rate"}.get(metric, metric.capitalize())
+        for metric, name in sorted(((m["name"], m["chart"]) for m in METRICS), key=lambda m: m[0] not in FIRST):
             if len(self.runs) == 1:
                 best = [e["epoch"] for e in self.runs[0].of("eval") if e["best"]][-1:]
                 series = [self.line(0, f"@{k}", self.runs[0].metric(metric, k), color=i, best=best)

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -53,11 +54,13 @@ void TrainingReports::print_no_more() {
 void TrainingReports::validation(const ValidationReport& report) {
   std::string line =
       fmt::format("validation after epoch {}: loss {:.6g}", report.epoch, report.cost);
-  for (const MetricsAtK& at : report.metrics)
-    line += fmt::format(
-        "; at {}: recall {:.4f}, precision {:.4f}, ndcg {:.4f}, map {:.4f}, mrr {:.4f}, hit_rate "
-        "{:.4f}, coverage {:.4f}",
-        at.k, at.recall, at.precision, at.ndcg, at.map, at.mrr, at.hit_rate, at.coverage);
+  for (const MetricsAtK& at : report.metrics) {
+    line += fmt::format("; at {}", at.k);
+    const char* between = ": ";
+    at.for_each([&](const MetricInfo& metric, double value) {
+      line += fmt::format("{}{} {:.4f}", std::exchange(between, ", "), metric.name, value);
+    });
+  }
   line += report.best ? fmt::format("; best {} so far", report.watched)
                       : fmt::format("; best {} was {} ago", report.watched,
                                     counted(report.since_best, "validation"));

@@ -30,9 +30,10 @@ void add_validation_options(run::ValidationSettings& settings, CommandLine& line
               "lengths of the lists that are evaluated")
       .default_text = defaults.metrics_at;
   line.option("--early-stop", "", "METRIC", settings.early_stop,
-              "end the run when this metric has not become better, and keep the best model: loss, "
-              "or recall, precision, ndcg, map, mrr, hit_rate or coverage with its K, such as "
-              "ndcg@20; none: not by the descriptor's");
+              fmt::format("end the run when this metric has not become better, and keep the best "
+                          "model: loss, or one of {} with its K, such as ndcg@20; none: not by the "
+                          "descriptor's",
+                          join(metric_names())));
   line.option("--patience", "", "N", settings.patience,
               "validations without a better value before that")
       .default_text = fmt::format("{}", defaults.patience);

@@ -9,10 +9,10 @@
 /// What decides which of a run's models is the best.
 namespace norn {
 
-/// A metric at K, of which more is better, or the loss, of which less is.
+/// A metric at K, or the loss, of which less is better.
 struct WatchedMetric {
-  std::string name;                      ///< "ndcg@20", "loss"
-  double MetricsAtK::*metric = nullptr;  ///< null: the loss
+  std::string name;                    ///< "ndcg@20", "loss"
+  const MetricInfo* metric = nullptr;  ///< of kMetrics; null: the loss
   Index k = 0;
 
   bool is_loss() const { return metric == nullptr; }
@@ -22,7 +22,8 @@ struct WatchedMetric {
   bool is_better(double value, double than, double min_delta) const;
 };
 
-/// Reads "ndcg@20" or "loss", in any case. Throws UsageError naming the metrics that there are.
+/// Reads "ndcg@20" or "loss", in any case; a metric has its name or its title. Throws UsageError
+/// naming the metrics that there are.
 WatchedMetric parse_watched_metric(const std::string& text);
 
 /// Reads "10,20,100". Throws UsageError.
