@@ -72,20 +72,22 @@ void add_file_options(ImporterOptions& options, CommandLine& line) {
 
 void add_text_options(ImporterOptions& options, CommandLine& line) {
   line.section("Text");
-  line.choice("--format", "", {"auto", "dsstne", "libsvm", "csv", "tsv", "list"}, options.format,
-              "dsstne: example<TAB>feature[,value]:feature[,value]...; libsvm: label,label "
-              "number:value ...; csv, tsv: example, feature and perhaps value in columns; list: "
-              "example feature feature ..., as LightGCN's data sets");
+  std::vector<std::string> formats = text_format_names();
+  formats.insert(formats.begin(), "auto");
+  const std::string columns = join(text_format_names(&TextFormatInfo::entry_a_line), " and ");
+  line.choice("--format", "", formats, options.format, text_formats_help());
   line.choice("--type", "-t", {"auto", "indicator", "analog"}, options.type,
-              "whether input features are present or absent, or have values; auto: analog for "
-              "libsvm, else indicator");
+              fmt::format("whether input features are present or absent, or have values; auto: "
+                          "analog for {}, else indicator",
+                          join(text_format_names(&TextFormatInfo::valued))));
   line.choice("--target-type", "", {"indicator", "analog"}, options.target_type,
               "the same for targets");
   line.choice("--header", "", {"auto", "yes", "no"}, options.header,
-              "whether csv and tsv begin with a line of column names; auto: when a column is given "
-              "by name, or when the first value is no number");
+              fmt::format("whether {} begin with a line of column names; auto: when a column is "
+                          "given by name, or when the first value is no number",
+                          columns));
   line.option("--example-column", "", "COLUMN", options.text.example_column,
-              "of csv and tsv: number or name");
+              fmt::format("of {}: number or name", columns));
   line.option("--feature-column", "", "COLUMN", options.text.feature_column, "the same");
   line.option("--value-column", "", "COLUMN", options.text.value_column,
               "the same, with --type analog");
@@ -166,8 +168,7 @@ SplitRule split_rule(const ImporterOptions& options) {
 ImportRules import_rules(const ImporterOptions& options) {
   ImportRules rules;
   rules.text = options.text;
-  rules.text.format =
-      chosen<TextFormat>(options.format, {"auto", "dsstne", "libsvm", "csv", "tsv", "list"});
+  rules.text.format = TextFormat::named(options.format);
   rules.text.header = chosen<HeaderLine>(options.header, {"auto", "yes", "no"});
   rules.duplicates = chosen<Duplicates>(options.duplicates, {"error", "sum", "first"});
   rules.empty_rows = chosen<EmptyRows>(options.empty_rows, {"error", "drop", "keep"});

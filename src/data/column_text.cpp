@@ -154,10 +154,36 @@ class ColumnParser final : public RowParser {
   std::string unquoted_;
 };
 
-}  // namespace
-
-std::unique_ptr<RowParser> make_column_parser(const TextOptions& options, char separator) {
+template <char separator>
+std::unique_ptr<RowParser> make_column_parser(const TextOptions& options) {
   return std::make_unique<ColumnParser>(options, separator);
 }
+
+constexpr std::string_view kColumns = "example, feature and perhaps value in columns";
+
+}  // namespace
+
+extern constinit const TextFormatInfo kCsvText = {
+    .name = "csv",
+    .title = "CSV",
+    .help = kColumns,
+    .endings = {".csv"},
+    .entry_a_line = true,
+    .recognises =
+        [](std::string_view line, std::string_view) {
+          return line.find('\t') == std::string_view::npos &&
+                 line.find(',') != std::string_view::npos;
+        },
+    .make_parser = make_column_parser<','>};
+
+extern constinit const TextFormatInfo kTsvText = {
+    .name = "tsv",
+    .title = "TSV",
+    .help = kColumns,
+    .endings = {".tsv"},
+    .entry_a_line = true,
+    .recognises = [](std::string_view line,
+                     std::string_view) { return std::ranges::count(line, '\t') > 1; },
+    .make_parser = make_column_parser<'\t'>};
 
 }  // namespace norn

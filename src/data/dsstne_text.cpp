@@ -3,6 +3,8 @@
 
 #include "row_parser.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace norn {
@@ -62,8 +64,12 @@ class DsstneParser final : public RowParser {
 
 }  // namespace
 
-std::unique_ptr<RowParser> make_dsstne_parser(const TextOptions& options) {
-  return std::make_unique<DsstneParser>(options);
-}
+extern constinit const TextFormatInfo kDsstneText = {
+    .name = "dsstne",
+    .title = "DSSTNE's",
+    .help = "example<TAB>feature[,value]:feature[,value]...",
+    .recognises = [](std::string_view line,
+                     std::string_view) { return std::ranges::count(line, '\t') == 1; },
+    .make_parser = make_parser<DsstneParser>};
 
 }  // namespace norn

@@ -236,7 +236,7 @@ void TextIngest::show_progress(const char* stage, Index entries) {
 void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
                       FeatureIndex* label_features, RowTable* labels) {
   text_ = &text;
-  const bool pieces = text.format() == TextFormat::csv || text.format() == TextFormat::tsv;
+  const bool pieces = text.format()->entry_a_line;
   columns_.clear();
   values_.clear();
   TextRow row;

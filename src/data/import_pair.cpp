@@ -87,15 +87,15 @@ class PairImporter {
     std::optional<TextReader> text;
     // Whether values are wanted may depend on the format, which opening the text finds out.
     text.emplace(options_.input, text_options(false));
-    const bool libsvm = text->format() == TextFormat::libsvm;
+    const TextFormatInfo& format = text->format().info();
     input_valued_ = options_.input_kind == ValueKind::analog ||
-                    (options_.input_kind == ValueKind::automatic && libsvm);
+                    (options_.input_kind == ValueKind::automatic && format.valued);
     target_valued_ = options_.target_kind == ValueKind::analog;
     const bool own_target = options_.target.empty();
-    labelled_ = libsvm && own_target;
+    labelled_ = format.numbered && own_target;
     separate_ = labelled_ || options_.separate_targets || !options_.target_features.empty();
     if (labelled_ && target_valued_)
-      throw UsageError("LibSVM labels have no values; drop `target_type`");
+      throw UsageError(fmt::format("{} labels have no values; drop `target_type`", format.title));
     if (separate_ && own_target && !labelled_) {
       throw UsageError(
           "the input is its own target, so both have the same features; name a `target`");
@@ -108,7 +108,7 @@ class PairImporter {
     const bool values = input_valued_ || (own_target && !labelled_ && target_valued_);
     if (values) text.emplace(options_.input, text_options(true));
     rows_.emplace(folder, values);
-    if (libsvm) use_numbers(*text);
+    if (format.numbered) use_numbers(*text);
     if (labelled_) {
       target_rows_.emplace(folder, false);
       ingest_.read(*text, features_, *rows_, &target_features_, &*target_rows_);
@@ -132,9 +132,11 @@ class PairImporter {
   void read_target(const fs::path& folder) {
     TextReader text(options_.target, text_options(target_valued_));
     FeatureIndex& features = separate_ ? target_features_ : features_;
-    if (text.format() == TextFormat::libsvm && !features.numeric()) {
+    if (text.format()->numbered && !features.numeric()) {
       if (features.width() > 0 && !features.fixed()) {
-        throw UsageError("the target is LibSVM text and the input is not; use `separate_targets`");
+        throw UsageError(
+            fmt::format("the target is {} text and the input is not; use `separate_targets`",
+                        text.format()->title));
       }
       features.use_numbers(text.header() ? text.header()->features : 0);
     }

@@ -43,8 +43,10 @@ class SetImporter {
     TextOptions options = options_.rules.text;
     options.values = rows_.valued() ? TextValues::require : TextValues::ignore;
     TextReader text(options_.input, options);
-    if (text.format() == TextFormat::libsvm) {
-      throw UsageError("LibSVM text gives two data sets; import it with `input` and `output`");
+    if (text.format()->numbered) {
+      throw UsageError(
+          fmt::format("{} text gives two data sets; import it with `input` and `output`",
+                      text.format()->title));
     }
     ingest_.read(text, features_, rows_);
     report_.input_rows = rows_.rows();

@@ -114,10 +114,32 @@ class LibsvmParser final : public RowParser {
   std::string name_;
 };
 
+bool is_libsvm(std::string_view line, std::string_view ahead) {
+  if (line.find('\t') != std::string_view::npos || is_list(line, ahead)) return false;
+  LibsvmParser parser({});
+  try {
+    if (parser.take_header(line, {})) return true;
+  } catch (const Malformed&) {
+    return true;  // a header, whose numbers are judged when it is read
+  }
+  try {
+    TextRow row;
+    parser.parse(line, row);
+    return !row.numbers.empty();
+  } catch (const Malformed&) {
+    return false;
+  }
+}
+
 }  // namespace
 
-std::unique_ptr<RowParser> make_libsvm_parser(const TextOptions& options) {
-  return std::make_unique<LibsvmParser>(options);
-}
+extern constinit const TextFormatInfo kLibsvmText = {.name = "libsvm",
+                                                     .title = "LibSVM",
+                                                     .help = "label,label number:value ...",
+                                                     .endings = {".svm", ".libsvm"},
+                                                     .numbered = true,
+                                                     .valued = true,
+                                                     .recognises = is_libsvm,
+                                                     .make_parser = make_parser<LibsvmParser>};
 
 }  // namespace norn

@@ -49,12 +49,6 @@ bool is_item(std::string_view word) {
          std::any_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-}  // namespace
-
-std::unique_ptr<RowParser> make_list_parser(const TextOptions& options) {
-  return std::make_unique<ListParser>(options);
-}
-
 bool looks_like_list(std::string_view line) {
   if (line.empty() || kBlanks.find(line.front()) != std::string_view::npos) return false;
   const std::string_view user = next_word(line);
@@ -63,5 +57,32 @@ bool looks_like_list(std::string_view line) {
     if (!is_item(item)) return false;
   return true;
 }
+
+}  // namespace
+
+bool is_list(std::string_view line, std::string_view ahead) {
+  constexpr int kLooked = 100;  // lines
+  if (line.find(':') != std::string_view::npos || ahead.find(':') != std::string_view::npos)
+    return false;
+  bool items = false;
+  for (int looked = 0; looked < kLooked; ++looked) {
+    if (!looks_like_list(line)) return false;
+    items = items || line.find_first_of(kBlanks) < line.find_last_not_of(kBlanks);
+    const std::size_t end = ahead.find('\n');
+    if (end == std::string_view::npos) break;
+    line = ahead.substr(0, end);
+    while (line.ends_with('\r')) line.remove_suffix(1);
+    ahead.remove_prefix(end + 1);
+    if (line.empty()) break;
+  }
+  return items;
+}
+
+extern constinit const TextFormatInfo kListText = {
+    .name = "list",
+    .title = "list",
+    .help = "example feature feature ..., as LightGCN's data sets",
+    .recognises = is_list,
+    .make_parser = make_parser<ListParser>};
 
 }  // namespace norn

@@ -27,14 +27,16 @@ class RowParser {
   virtual std::optional<LibsvmHeader> header() const { return std::nullopt; }
 };
 
-std::unique_ptr<RowParser> make_dsstne_parser(const TextOptions& options);
-std::unique_ptr<RowParser> make_libsvm_parser(const TextOptions& options);
-std::unique_ptr<RowParser> make_column_parser(const TextOptions& options, char separator);
-std::unique_ptr<RowParser> make_list_parser(const TextOptions& options);
+/// Makes parsers for TextFormatInfo.
+template <typename Parser>
+std::unique_ptr<RowParser> make_parser(const TextOptions& options) {
+  return std::make_unique<Parser>(options);
+}
 
-/// Whether a line may be one of a list: an example and items, none of them with a colon or comma,
-/// and in each item a digit.
-bool looks_like_list(std::string_view line);
+/// Whether a text is a list: lines of an example and items, none of them with a colon or comma, in
+/// each item a digit, and items of some example. `ahead`: lines after the first; the last may be
+/// cut.
+bool is_list(std::string_view line, std::string_view ahead);
 
 /// What separates words of a line.
 constexpr std::string_view kBlanks = " \t";

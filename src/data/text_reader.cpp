@@ -16,45 +16,10 @@ namespace norn {
 
 namespace {
 
-std::unique_ptr<RowParser> make_parser(TextFormat format, const TextOptions& options) {
-  switch (format) {
-    case TextFormat::libsvm:
-      return make_libsvm_parser(options);
-    case TextFormat::csv:
-      return make_column_parser(options, ',');
-    case TextFormat::tsv:
-      return make_column_parser(options, '\t');
-    case TextFormat::list:
-      return make_list_parser(options);
-    default:
-      return make_dsstne_parser(options);
-  }
-}
-
 std::string_view first_line(std::string_view text) {
   std::string_view line = text.substr(0, text.find('\n'));
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
-}
-
-/// No colon anywhere, and items of some example. `ahead`: lines after the first; the last may be
-/// cut.
-bool is_list(std::string_view line, std::string_view ahead) {
-  constexpr int kLooked = 100;  // lines
-  if (line.find(':') != std::string_view::npos || ahead.find(':') != std::string_view::npos)
-    return false;
-  bool items = false;
-  for (int looked = 0; looked < kLooked; ++looked) {
-    if (!looks_like_list(line)) return false;
-    items = items || line.find_first_of(kBlanks) < line.find_last_not_of(kBlanks);
-    const std::size_t end = ahead.find('\n');
-    if (end == std::string_view::npos) break;
-    line = ahead.substr(0, end);
-    while (line.ends_with('\r')) line.remove_suffix(1);
-    ahead.remove_prefix(end + 1);
-    if (line.empty()) break;
-  }
-  return items;
 }
 
 /// By the name's ending (.gz aside), else by what the first lines hold.
@@ -62,39 +27,20 @@ TextFormat recognise(std::string name, std::string_view line, std::string_view a
                      const std::string& option) {
   name = lower_case(name);
   if (name.ends_with(".gz")) name.resize(name.size() - 3);
-  if (name.ends_with(".csv")) return TextFormat::csv;
-  if (name.ends_with(".tsv")) return TextFormat::tsv;
-  if (name.ends_with(".svm") || name.ends_with(".libsvm")) return TextFormat::libsvm;
-  const auto tabs = std::count(line.begin(), line.end(), '\t');
-  if (tabs == 1) return TextFormat::dsstne;
-  if (tabs > 1) return TextFormat::tsv;
-  if (is_list(line, ahead)) return TextFormat::list;
-  TextRow row;
-  const std::unique_ptr<RowParser> parser = make_libsvm_parser({});
-  try {
-    if (parser->take_header(line, {})) return TextFormat::libsvm;
-  } catch (const Malformed&) {
-    return TextFormat::libsvm;  // a header, whose numbers are judged when it is read
-  }
-  try {
-    parser->parse(line, row);
-    if (!row.numbers.empty()) return TextFormat::libsvm;
-  } catch (const Malformed&) {
-    // Another format, then.
-  }
-  if (line.find(',') != std::string_view::npos) return TextFormat::csv;
+  for (const TextFormatInfo* format : text_formats())
+    for (const std::string_view ending : format->endings)
+      if (!ending.empty() && name.ends_with(ending)) return TextFormat(*format);
+  for (const TextFormatInfo* format : text_formats())
+    if (format->recognises(line, ahead)) return TextFormat(*format);
+  std::vector<std::string> names = text_format_names();
+  const std::string last = std::move(names.back());
+  names.pop_back();
   throw DataError(
-      fmt::format("{}: the first line {} follows no known format; say which with "
-                  "{} dsstne, libsvm, list, csv or tsv",
-                  name, excerpt(line), option));
+      fmt::format("{}: the first line {} follows no known format; say which with {} {} or {}", name,
+                  excerpt(line), option, join(names), last));
 }
 
 }  // namespace
-
-const char* format_name(TextFormat format) {
-  constexpr const char* kNames[] = {"auto", "dsstne", "libsvm", "csv", "tsv", "list"};
-  return kNames[int(format)];
-}
 
 TextReader::TextReader(const std::filesystem::path& path, const TextOptions& options)
     : options_(options),
@@ -129,11 +75,11 @@ Index TextReader::bytes_total() const {
 void TextReader::begin() {
   format_ = options_.format;
   const bool any = next_line();
-  if (format_ == TextFormat::automatic) {
+  if (format_.is_automatic()) {
     format_ = any ? recognise(lines_->file(), line_, lines_->ahead(), options_.format_option)
-                  : TextFormat::dsstne;
+                  : TextFormat(*text_formats().front());
   }
-  parser_ = make_parser(format_, options_);
+  parser_ = format_->make_parser(options_);
   if (!any) throw DataError(fmt::format("{}: holds no text; name a file with examples", name_));
   try {
     line_waits_ = !parser_->take_header(line_, first_line(lines_->ahead()));

@@ -312,7 +312,7 @@ TEST(ImportedLabels, StandInTheFileOnceForBothSets) {
 
 TEST(ImportedLabels, OfTargetsOfTheirOwnAreTheirOwn) {
   Importing shop("red,blue 0:1 4:2\nblue 2:1\n");
-  shop.options.rules.text.format = TextFormat::libsvm;
+  shop.options.rules.text.format = TextFormat::named("libsvm");
   const auto sets = shop.run();
   EXPECT_TRUE(sets[0].unit_labels.same_as(LabelTable::numbers(5)));
   EXPECT_EQ(words_of(sets[1].unit_labels), (std::vector<std::string>{"red", "blue"}));

@@ -67,7 +67,7 @@ TEST(DsstneText, AcceptsReturnsByteOrderMarksEmptyLinesAndAMissingLastLineEnd) {
 TEST(DsstneText, NamesLineValueAndNextStepOfEveryDefect) {
   const auto expect = [](const std::string& line, const std::string& words,
                          TextValues values = TextValues::ignore) {
-    EXPECT_THAT(error_of("good\t1,1\n" + line + "\n", with(values, TextFormat::dsstne)),
+    EXPECT_THAT(error_of("good\t1,1\n" + line + "\n", with(values, TextFormat::named("dsstne"))),
                 StartsWith("t.txt:2: " + words))
         << line;
   };
@@ -136,7 +136,7 @@ TEST(TextReader, NamesALineThatEndsNowhere) {
 }
 
 TEST(TextReader, NamesAHeaderLineThatIsBroken) {
-  TextOptions options = with(TextValues::ignore, TextFormat::csv);
+  TextOptions options = with(TextValues::ignore, TextFormat::named("csv"));
   options.example_column = "user";
   EXPECT_EQ(error_of("\"user,item\n1,2\n", options),
             "t.txt:1: \"\"user,item\" has no closing quote; correct the header line");
@@ -144,7 +144,7 @@ TEST(TextReader, NamesAHeaderLineThatIsBroken) {
 
 TEST(DsstneText, PassesOverAsManyMalformedLinesAsAllowed) {
   const std::string text = "a\t1\nbad\nb\t2\nworse\nc\t3\n";
-  TextOptions options = with(TextValues::ignore, TextFormat::dsstne);
+  TextOptions options = with(TextValues::ignore, TextFormat::named("dsstne"));
   options.skip_malformed = 2;
   TextReader reader("t.txt", text, options);
   EXPECT_EQ(rows_of(reader), (Rows{"a|1|||", "b|2|||", "c|3|||"}));
@@ -196,16 +196,17 @@ TEST(TextReader, ReadsLinesAcrossBlocksLikeAReaderOfLines) {
     expected.push_back(fmt::format("e{}|{}|||", expected.size(), fmt::join(features, " ")));
   }
   write_text(folder / "t.txt", text);
-  TextReader plain(folder / "t.txt", with(TextValues::ignore, TextFormat::dsstne));
+  TextReader plain(folder / "t.txt", with(TextValues::ignore, TextFormat::named("dsstne")));
   EXPECT_EQ(rows_of(plain), expected);
   const gzFile file = gzopen((folder / "t.gz").c_str(), "wb1");
   gzwrite(file, text.data(), unsigned(text.size()));
   gzclose(file);
-  TextReader packed(folder / "t.gz", with(TextValues::ignore, TextFormat::dsstne));
+  TextReader packed(folder / "t.gz", with(TextValues::ignore, TextFormat::named("dsstne")));
   EXPECT_EQ(rows_of(packed), expected);
   std::filesystem::resize_file(folder / "t.gz", std::filesystem::file_size(folder / "t.gz") / 2);
   EXPECT_THAT(message_of([&] {
-                TextReader cut(folder / "t.gz", with(TextValues::ignore, TextFormat::dsstne));
+                TextReader cut(folder / "t.gz",
+                               with(TextValues::ignore, TextFormat::named("dsstne")));
                 rows_of(cut);
               }),
               HasSubstr("t.gz: cannot read: "));
@@ -225,7 +226,7 @@ TEST(TextReader, ReadsMembersOfGzipAndNothingElseBehindThem) {
   };
   const auto rows = [&](const std::string& bytes) {
     write_text(path, bytes);
-    TextReader reader(path, with(TextValues::ignore, TextFormat::dsstne));
+    TextReader reader(path, with(TextValues::ignore, TextFormat::named("dsstne")));
     return rows_of(reader);
   };
   std::string noise;  // does not shrink: longer than what is read at a time
@@ -270,43 +271,14 @@ TEST(TextReader, NamesFilesThatCannotBeText) {
       message_of([&] { TextReader(folder / "prose", {}); }),
       HasSubstr(
           "the first line \"once upon a time\" follows no known format; say which with `format` "
-          "dsstne, libsvm, list, csv or tsv"));
-}
-
-TEST(TextReader, RecognisesFormats) {
-  const auto format = [](const std::string& name, const std::string& text) {
-    return format_name(TextReader(name, text, {}).format());
-  };
-  EXPECT_STREQ(format("x", "a\t1:2\n"), "dsstne");
-  EXPECT_STREQ(format("x", "a\tb\t3\n"), "tsv");
-  EXPECT_STREQ(format("x.tsv.gz", "a\tb\n"), "tsv");
-  EXPECT_STREQ(format("X.CSV", "a,b\n"), "csv");
-  EXPECT_STREQ(format("x", "a,b,3\n"), "csv");
-  EXPECT_STREQ(format("x", "3 10 5\n1,2 0:1\n"), "libsvm");
-  EXPECT_STREQ(format("x", "+1 1:0.5 7:1\n"), "libsvm");
-  EXPECT_STREQ(format("x", " 0:1\n"), "libsvm");
-}
-
-TEST(TextReader, RecognisesListsByTheAbsenceOfColons) {
-  const auto format = [](const std::string& text) {
-    return std::string(format_name(TextReader("x", text, {}).format()));
-  };
-  EXPECT_EQ(format("0 17 3 5\n1 4\n"), "list");
-  EXPECT_EQ(format("0\n1 4 7\n"), "list") << "a user without items";
-  EXPECT_EQ(format("17 3 5\n"), "list") << "three numbers are no header without features";
-  EXPECT_EQ(format("3 10 5\n2\n1,2 0:1\n"), "libsvm") << "features come after the header";
-  EXPECT_EQ(format("1 3 5\n1 2:1\n"), "libsvm");
-  EXPECT_EQ(format("Ada i3 i5 \r\nBob i1\r\n"), "list");
-  EXPECT_EQ(format("1,2 3 5\n"), "libsvm");
-  EXPECT_EQ(format(" 3 5\n"), "libsvm") << "no label";
-  for (const char* text : {"7\n8\n", "once upon a time\n", "u1 i2 i3\nnot a list\n"})
-    EXPECT_THAT(message_of([&] { format(text); }), HasSubstr("follows no known format")) << text;
+          "dsstne, libsvm, csv, tsv or list"));
 }
 
 TEST(ListText, ReadsExamplesAndFeaturesByName) {
-  EXPECT_EQ(rows_of("7 3 5 3\n12  9\t4 \n\n8\n", with(TextValues::ignore, TextFormat::list)),
-            (Rows{"7|3 5 3|||", "12|9 4|||", "8||||"}));
-  TextOptions filled = with(TextValues::optional, TextFormat::list);
+  EXPECT_EQ(
+      rows_of("7 3 5 3\n12  9\t4 \n\n8\n", with(TextValues::ignore, TextFormat::named("list"))),
+      (Rows{"7|3 5 3|||", "12|9 4|||", "8||||"}));
+  TextOptions filled = with(TextValues::optional, TextFormat::named("list"));
   filled.missing_value = 4;
   EXPECT_EQ(rows_of("Ada milk soap\n", filled), (Rows{"Ada|milk soap||4 4|"}));
 }
@@ -314,26 +286,26 @@ TEST(ListText, ReadsExamplesAndFeaturesByName) {
 TEST(ListText, NamesLineValueAndNextStepOfEveryDefect) {
   const auto expect = [](const std::string& line, const std::string& words,
                          TextValues values = TextValues::ignore) {
-    EXPECT_THAT(error_of("0 1\n" + line + "\n", with(values, TextFormat::list)),
+    EXPECT_THAT(error_of("0 1\n" + line + "\n", with(values, TextFormat::named("list"))),
                 StartsWith("t.txt:2: " + words))
         << line;
   };
   expect("1 3:0.5", "the feature \"3:0.5\" has a colon, as lists never have; libsvm text does");
   expect("1 a,b", "the feature \"a,b\" has a comma, as lists never have; csv does");
-  EXPECT_THAT(error_of("0 1\n", with(TextValues::require, TextFormat::list)),
+  EXPECT_THAT(error_of("0 1\n", with(TextValues::require, TextFormat::named("list"))),
               StartsWith("t.txt:1: the feature \"1\" has no value, as lists never have"));
 }
 
 TEST(LibsvmText, SaysHowListsAreRead) {
   EXPECT_THAT(
-      error_of("0 3 5 7\n", with(TextValues::require, TextFormat::libsvm)),
+      error_of("0 3 5 7\n", with(TextValues::require, TextFormat::named("libsvm"))),
       StartsWith("t.txt:1: the feature 3 has no value; lines of an example and its features "
                  "alone are read with `format` list"));
 }
 
 TEST(LibsvmText, RefusesHeadersThatNoDataSetCanHave) {
   for (const char* header : {"4294967296 1 1", "1 9223372036854775807 1", "1 1 4294967296"}) {
-    for (TextFormat format : {TextFormat::automatic, TextFormat::libsvm}) {
+    for (TextFormat format : {TextFormat::automatic, TextFormat::named("libsvm")}) {
       EXPECT_THAT(error_of(std::string(header) + "\n1 1:1\n", with(TextValues::require, format)),
                   testing::AllOf(StartsWith("t.txt:1: the header announces "),
                                  HasSubstr("a data set has at most 4294967295; correct the header "
@@ -353,13 +325,15 @@ TEST(LibsvmText, ReadsLabelsFeaturesHeaderAndComments) {
   EXPECT_EQ(reader.header()->features, 10);
   EXPECT_EQ(reader.header()->labels, 5);
   EXPECT_EQ(rows_of("-1 1:1 2:2\n+1 3:1\n"), (Rows{"0||1 2||-1", "1||3||+1"}));
-  EXPECT_EQ(rows_of("0:1\n", with(TextValues::ignore, TextFormat::libsvm)), (Rows{"0||0||"}));
+  EXPECT_EQ(rows_of("0:1\n", with(TextValues::ignore, TextFormat::named("libsvm"))),
+            (Rows{"0||0||"}));
 }
 
 TEST(LibsvmText, NamesLineValueAndNextStepOfEveryDefect) {
   const auto expect = [](const std::string& line, const std::string& words) {
-    EXPECT_THAT(error_of("1 10 5\n" + line + "\n", with(TextValues::require, TextFormat::libsvm)),
-                StartsWith("t.txt:2: " + words))
+    EXPECT_THAT(
+        error_of("1 10 5\n" + line + "\n", with(TextValues::require, TextFormat::named("libsvm"))),
+        StartsWith("t.txt:2: " + words))
         << line;
   };
   expect("1 x:1", "the feature \"x\" is not a number from 0 to 4294967294");
@@ -414,7 +388,7 @@ TEST(ColumnText, RepeatedHeadersOfAFolderArePassedOver) {
   write_text(folder / "1.csv", "user,item\na,x\n");
   write_text(folder / "2.csv", "user,item\nb,y\n");
   TextOptions options;
-  options.format = TextFormat::csv;
+  options.format = TextFormat::named("csv");
   options.example_column = "user";
   options.feature_column = "item";
   TextReader reader(folder.path(), options);
@@ -432,8 +406,8 @@ TEST(TextReader, NamesTheOptionOfItsUser) {
   TextOptions options = with(TextValues::require);
   options.format_option = "--request-format";
   EXPECT_THAT(error_of("what is this\n", options),
-              HasSubstr("say which with --request-format dsstne, libsvm, list, csv or tsv"));
-  options.format = TextFormat::libsvm;
+              HasSubstr("say which with --request-format dsstne, libsvm, csv, tsv or list"));
+  options.format = TextFormat::named("libsvm");
   EXPECT_THAT(error_of("0 3 5 7\n", options), HasSubstr("are read with --request-format list"));
 }
 

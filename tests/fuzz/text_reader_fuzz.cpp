@@ -15,7 +15,9 @@ using namespace norn;
 
 TextOptions options_from(std::uint8_t choice) {
   TextOptions options;
-  options.format = TextFormat(choice % 6);
+  const auto formats = text_formats();
+  if (const std::size_t format = choice % 6; format > 0)
+    options.format = TextFormat(*formats[(format - 1) % formats.size()]);
   options.values = TextValues(choice / 6 % 3);
   options.header = HeaderLine(choice / 18 % 3);
   options.skip_malformed = choice / 54 % 2 == 0 ? 0 : 1000;

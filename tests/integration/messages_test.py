@@ -28,7 +28,7 @@ IMPORTING = (
      "zero.txt: holds a zero byte, so it is not text; convert it first (from UTF-16, for example)"),
     ("importer", (*IMPORT, "-i", "strange.txt"), 3,
      'strange.txt: the first line "what is this" follows no known format; say which with --format dsstne, '
-     "libsvm, list, csv or tsv"),
+     "libsvm, csv, tsv or list"),
     ("importer", (*IMPORT, "-i", "table.csv", "--example-column", "0"), 2,
      "column 0: columns are numbered from 1"),
     ("importer", (*IMPORT, "-i", "table.csv", "--example-column", "nobody"), 2,

@@ -173,7 +173,7 @@ class Tables(Trained):
         ask = ("predictor", "-n", "model.nc", "-i", "features.txt", "-o", "features.txt", "-s", "recs.txt")
         for option, more in (("--request-format", ("-r", "strange.txt")), ("--filter-format", ("-r", "requests.txt", "-f", "strange.txt"))):
             self.fail_with(3, 'strange.txt: the first line "what is this" follows no known format; say which with '
-                           f"{option} dsstne, libsvm, list, csv or tsv", *ask, *more)
+                           f"{option} dsstne, libsvm, csv, tsv or list", *ask, *more)
 
     def test_of_names_with_commas_and_colons_go_all_the_way(self):
         names = [f"Film {u}, The: a \"{u}\"" if u % 3 else f"film:{u}" for u in range(self.width)]

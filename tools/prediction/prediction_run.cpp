@@ -28,13 +28,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TextFormat text_format(const std::string& word) {
-  for (TextFormat format :
-       {TextFormat::dsstne, TextFormat::libsvm, TextFormat::csv, TextFormat::tsv, TextFormat::list})
-    if (word == format_name(format)) return format;
-  return TextFormat::automatic;
-}
-
 HeaderLine header_line(const std::string& word) {
   return word == "yes"  ? HeaderLine::present
          : word == "no" ? HeaderLine::absent
@@ -193,7 +186,7 @@ class PredictionRun {
     }
     TextRequestSettings settings;
     settings.file = options_.requests;
-    settings.format = text_format(options_.request_format);
+    settings.format = TextFormat::named(options_.request_format);
     settings.header = header_line(options_.request_header);
     settings.skip_malformed = options_.skip_malformed;
     settings.values = options_.values == "yes"  ? RequestValues::yes
@@ -268,7 +261,7 @@ class PredictionRun {
     ScoreFilters filters(mode, units_);
     if (!options_.filter.empty()) {
       TextOptions text;
-      text.format = text_format(options_.filter_format);
+      text.format = TextFormat::named(options_.filter_format);
       text.header = header_line(options_.filter_header);
       text.skip_malformed = options_.skip_malformed;
       filters.set_table(std::make_unique<FilterTable>(options_.filter, *output_features_, mode,

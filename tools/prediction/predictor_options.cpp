@@ -2,6 +2,8 @@
 // The predictor's options.
 #include "tools/prediction/predictor_options.h"
 
+#include "norn/base/text.h"
+#include "norn/data/text_format.h"
 #include "src/run/model_session.h"
 #include "tools/cdl/command_file_options.h"
 #include "tools/prediction/prediction_writer.h"
@@ -12,8 +14,15 @@
 namespace norn::tools {
 namespace {
 
-const std::vector<std::string> kTextFormats = {"automatic", "dsstne", "libsvm",
-                                               "csv",       "tsv",    "list"};
+std::vector<std::string> format_words() {
+  std::vector<std::string> words = text_format_names();
+  words.insert(words.begin(), "automatic");
+  return words;
+}
+
+std::string columns_names() {
+  return join(text_format_names(&TextFormatInfo::entry_a_line), " and ");
+}
 
 void add_request_options(PredictorOptions& options, CommandLine& line) {
   line.section("Model and requests");
@@ -32,15 +41,18 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
   line.option("--requests", "-r", "FILE", options.requests,
               "examples to predict for, as text: example<TAB>feature:feature:... or another "
               "--request-format; a file, a folder or .gz");
-  line.choice("--request-format", "", kTextFormats, options.request_format,
-              "format of --requests; list: example feature feature ...");
-  line.choice("--request-header", "", {"auto", "yes", "no"}, options.request_header,
-              "whether --requests of csv and tsv begin with a line of column names; auto: when the "
-              "first value is no number");
+  line.choice("--request-format", "", format_words(), options.request_format,
+              "format of --requests; " + text_formats_help());
+  line.choice(
+      "--request-header", "", {"auto", "yes", "no"}, options.request_header,
+      fmt::format("whether --requests of {} begin with a line of column names; auto: when the "
+                  "first value is no number",
+                  columns_names()));
   line.choice(
           "--values", "", {"auto", "yes", "no"}, options.values,
-          "whether the features of --requests have values (feature,value); without a word: yes; "
-          "auto: those of libsvm text")
+          fmt::format("whether the features of --requests have values (feature,value); without a "
+                      "word: yes; auto: those of {} text",
+                      join(text_format_names(&TextFormatInfo::valued))))
       .bare_value = "yes";
   line.option("--skip-malformed", "", "N", options.skip_malformed,
               "pass over up to N malformed lines of --requests, and as many of --filter");
@@ -69,10 +81,11 @@ void add_choice_options(PredictorOptions& options, CommandLine& line) {
   line.option("--filter", "-f", "FILE", options.filter,
               "units to leave out for each example: example<TAB>feature:feature:... or another "
               "--filter-format");
-  line.choice("--filter-format", "", kTextFormats, options.filter_format, "format of --filter");
+  line.choice("--filter-format", "", format_words(), options.filter_format, "format of --filter");
   line.choice("--filter-header", "", {"auto", "yes", "no"}, options.filter_header,
-              "whether --filter of csv and tsv begins with a line of column names, as "
-              "--request-header");
+              fmt::format("whether --filter of {} begins with a line of column names, as "
+                          "--request-header",
+                          columns_names()));
   line.choice("--filter-mode", "", {"exclude", "scale"}, options.filter_mode,
               "exclude: listed units are never chosen, whatever value stands beside them; scale: "
               "their scores are multiplied by the value, 0 without one");

@@ -61,9 +61,8 @@ class TextRequests final : public RequestSource {
     options.values =
         settings.values == RequestValues::yes ? TextValues::require : TextValues::ignore;
     if (settings.values != RequestValues::automatic) return options;
-    if (options.format == TextFormat::automatic)
-      options.format = TextReader(settings.file, options).format();
-    if (options.format == TextFormat::libsvm) {
+    if (options.format.is_automatic()) options.format = TextReader(settings.file, options).format();
+    if (options.format->valued) {
       options.values = TextValues::optional;
       options.missing_value = 1.0f;
     }

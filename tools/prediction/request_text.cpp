@@ -9,7 +9,7 @@ namespace norn::tools {
 RequestText::RequestText(const std::filesystem::path& file, const TextOptions& options)
     : reader_(file, options),
       valued_(options.values != TextValues::ignore),
-      held_(reader_.format() == TextFormat::csv || reader_.format() == TextFormat::tsv) {}
+      held_(reader_.format()->entry_a_line) {}
 
 bool RequestText::next(TextRow& row) {
   if (!held_) return reader_.next(row);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "norn/base/types.h"
+#include "norn/data/text_format.h"
 
 #include <filesystem>
 #include <memory>
@@ -12,16 +13,6 @@
 
 /// Text that lists examples and their features: formats in docs/user/formats.md.
 namespace norn {
-
-enum class TextFormat {
-  automatic,  ///< by the file's name and first lines
-  dsstne,     ///< example<TAB>feature[,value]:feature[,value]:...
-  libsvm,     ///< label,label number:value number:value ...
-  csv,        ///< example,feature[,value], one entry a line
-  tsv,        ///< the same with tabs
-  list        ///< example feature feature ..., with blanks between
-};
-const char* format_name(TextFormat format);
 
 /// What becomes of the values beside features.
 enum class TextValues {
@@ -37,7 +28,7 @@ enum class HeaderLine {
 };
 
 struct TextOptions {
-  TextFormat format = TextFormat::automatic;
+  TextFormat format;
   TextValues values = TextValues::ignore;
   float missing_value = 0;
   Index skip_malformed = 0;                ///< this many malformed lines are passed over
@@ -100,7 +91,7 @@ class TextReader {
   bool next_line();
 
   TextOptions options_;
-  TextFormat format_ = TextFormat::automatic;
+  TextFormat format_;
   std::string name_;
   std::unique_ptr<TextLines> lines_;
   std::unique_ptr<RowParser> parser_;
