@@ -145,7 +145,12 @@ TEST_P(ModelFile, ForPredictionHoldsNoUpdateState) {
     if (!copy.network().weights(int(e))) continue;
     const MatrixView<float> got = copy.network().weights(int(e))->values();
     const MatrixView<float> want = trained.network().weights(int(e))->values();
-    EXPECT_EQ(std::memcmp(got.data, want.data, std::size_t(got.size()) * sizeof(float)), 0);
+    std::vector<float> found(std::size_t(got.size())), expected(std::size_t(want.size()));
+    const std::size_t bytes = found.size() * sizeof(float);
+    copy.network().context().compute.memory.read(got.data, found.data(), bytes);
+    trained.network().context().compute.memory.read(want.data, expected.data(), bytes);
+    ASSERT_EQ(found.size(), expected.size());
+    EXPECT_EQ(std::memcmp(found.data(), expected.data(), bytes), 0);
   }
 }
 
