@@ -181,7 +181,8 @@ void time_output(Device& gpu, const Shape& shape) {
   OutputBlock block;
   block.x = x.operand();
   block.bias = {bias.values.data(), shape.units};
-  block.rule = {Sigmoid{}, ScaledMarginalCrossEntropy{1.0f, 0.0f, 1.0f, 1.0f}, 1.0f, 1.0f};
+  const UnitCost rule{Sigmoid{}, ScaledMarginalCrossEntropy{1.0f, 0.0f, 1.0f, 1.0f}, 1.0f, 1.0f};
+  block.rule = rule;
   block.target.sparse = {gpu_begin.data(), gpu_column.data(), nullptr,
                          shape.examples,   shape.units,       gpu_column.size()};
   block.delta = delta.view();
@@ -199,7 +200,7 @@ void time_output(Device& gpu, const Shape& shape) {
   cost.read(&fused_cost, 1);
   const double separate = seconds([&](int i) {
     gpu.dense->multiply_transposed(x.operand(), w.operand(i), delta.view(), Existing::overwrite);
-    gpu.cost->delta(block.rule, block.target, 0, delta.view(), cost.data(), delta.rounded_view());
+    gpu.cost->delta(rule, block.target, 0, delta.view(), cost.data(), delta.rounded_view());
   });
   const double bytes =
       2.0 * double(shape.examples * (shape.width + shape.units) + shape.units * shape.width);
