@@ -37,6 +37,17 @@ TEST(RankingMetrics, OfOneExampleByHand) {
   EXPECT_DOUBLE_EQ(result[1].of<metric::Mrr>(), 0.5);
   EXPECT_DOUBLE_EQ(result[1].of<metric::HitRate>(), 1.0);
   EXPECT_DOUBLE_EQ(result[1].of<metric::Coverage>(), 0.4);
+  EXPECT_EQ(result[0].of<metric::CappedRecall>(), 0.0);
+  EXPECT_DOUBLE_EQ(result[1].of<metric::CappedRecall>(), 2.0 / 3.0);
+}
+
+TEST(RankingMetrics, ACappedRecallIsOneWhereTheListIsFullOfHits) {
+  RankingMetrics metrics({1, 2, 5}, 10);
+  metrics.add(std::vector<Index>{2, 7, 4}, std::vector<Column>{2, 4, 5});
+  EXPECT_DOUBLE_EQ(metrics.result()[0].of<metric::CappedRecall>(), 1.0);
+  EXPECT_DOUBLE_EQ(metrics.result()[0].of<metric::Recall>(), 1.0 / 3.0);
+  EXPECT_DOUBLE_EQ(metrics.result()[1].of<metric::CappedRecall>(), 1.0 / 2.0);
+  EXPECT_DOUBLE_EQ(metrics.result()[2].of<metric::CappedRecall>(), 2.0 / 3.0);
 }
 
 TEST(RankingMetrics, DsstnesIdealListHasAllHeldOutUnits) {

@@ -23,6 +23,7 @@ def metrics_of_user(ranked, held_out, k):
         "MAP": (hits * precisions).sum() / ideal,
         "MRR": 1.0 / (np.argmax(hits) + 1) if hits.any() else 0.0,
         "HitRate": float(hits.any()),
+        "CappedRecall": hits.sum() / ideal,
     }
 
 

@@ -160,6 +160,16 @@ struct Coverage {
   };
 };
 
+/// Recall that a list of K can bring to 1: Liang, Krishnan, Hoffman, Jebara, "Variational
+/// Autoencoders for Collaborative Filtering", WWW 2018, whose Recall@R it is.
+struct CappedRecall {
+  static constexpr MetricInfo info = {.name = "capped_recall",
+                                      .title = "CappedRecall",
+                                      .help = "hits over min(K, held-out units)",
+                                      .chart = "Capped recall"};
+  static double of_example(const RankedExample& e) { return e.hits() / double(e.most_hits()); }
+};
+
 /// Jain, Prabhu, Varma, "Extreme Multi-label Loss Functions", KDD 2016: the gains of all hits over
 /// those of the best lists that there could be, both summed over the examples.
 struct PropensityPrecision {
@@ -224,7 +234,8 @@ struct MetricList {
 
 using RankingMetricsList =
     MetricList<metric::Recall, metric::Precision, metric::Ndcg, metric::Map, metric::Mrr,
-               metric::HitRate, metric::Coverage, metric::PropensityPrecision, metric::NdcgOfAll>;
+               metric::HitRate, metric::Coverage, metric::CappedRecall, metric::PropensityPrecision,
+               metric::NdcgOfAll>;
 
 inline constexpr std::span<const MetricInfo> kMetrics = RankingMetricsList::infos;
 
