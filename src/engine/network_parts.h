@@ -31,7 +31,11 @@ struct Network::Parts {
   std::vector<std::int64_t*> places;
   std::size_t next_place = 0;
   std::deque<InFlight> in_flight;
+  std::unique_ptr<step::OpTimes> times;
+  std::int64_t steps_begun = 0;
 
+  /// Whether the step that begins now is measured op by op.
+  bool measures_step();
   Compute& compute() { return state.context.compute; }
   /// Loads a batch and makes a pass over it that learns nothing.
   void pass(const step::Program& program, const BoundBatch& batch, const BlockVisitor* visit,

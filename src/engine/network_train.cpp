@@ -28,11 +28,40 @@ void Network::begin_step(const BoundBatch& batch, const StepPosition& position) 
   state.now = {&batch, batch.examples, Pass::training, position, nullptr};
   state.load(true);
   state.turn = 1 - state.turn;
-  queue.run([&] { step::run(parts.training, state); });
+  if (parts.measures_step()) {
+    queue.profile(true);
+    queue.run([&] { parts.times->run(parts.training, state); });
+    queue.profile(false);
+  } else {
+    queue.run([&] { step::run(parts.training, state); });
+  }
   Parts::InFlight step{position, parts.places[parts.next_place++ % parts.places.size()]};
   queue.download(step.words, state.outcome().data(), std::size_t(state.outcome().bytes()));
   step.done = queue.mark();
   parts.in_flight.push_back(step);
+}
+
+// The first step does what is done once. Of a GPU's steps few are made without a graph.
+bool Network::Parts::measures_step() {
+  constexpr std::int64_t kMeasuredOnGpu = 50;
+  const bool is_first = steps_begun++ == 0;
+  return times && !is_first && (compute().memory.is_host() || times->steps() < kMeasuredOnGpu);
+}
+
+void Network::measure_ops() {
+  parts_->times = std::make_unique<step::OpTimes>();
+}
+
+std::vector<OpTime> Network::op_times() {
+  std::vector<OpTime> times;
+  if (!parts_->times || parts_->times->steps() == 0) return times;
+  require(parts_->in_flight.empty(), "Network::op_times: steps begun must be finished first");
+  const std::vector<double>& seconds = parts_->times->each(*parts_->compute().kernels.queue);
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    const step::Op& op = parts_->training[i];
+    times.push_back({step::name_of(op), step::place_of(op, parts_->facts), seconds[i]});
+  }
+  return times;
 }
 
 FixedSum Network::finish_step() {

@@ -18,26 +18,41 @@ Precision precision_of(const PlanSettings& settings) {
                                    : Precision::fp32;
 }
 
-// Work by stages, in the order in which they first come.
-class StageTimes {
- public:
-  StageTimes(const DeviceDescription& device, const ProductRates& rates)
-      : device_(device), rates_(rates) {}
-  const std::vector<StagePlan>& stages() const { return stages_; }
-  // Of updates that may go beside the joining of deltas.
-  double late_seconds() const { return late_; }
+// Adds to the stage of that name.
+void add(std::vector<StagePlan>& stages, const StagePlan& part) {
+  const auto found = std::find_if(stages.begin(), stages.end(), [&](const StagePlan& stage) {
+    return stage.name == part.name && stage.communicates == part.communicates;
+  });
+  if (found == stages.end()) return stages.push_back(part);
+  found->seconds += part.seconds;
+  found->flops += part.flops;
+  found->bytes += part.bytes;
+}
 
-  void add(const step::Work& work) {
+// What a step takes on a machine.
+class StepTimes {
+ public:
+  StepTimes(const MachineDescription& machine, Precision precision)
+      : machine_(machine), device_(machine.device), rates_(machine.products_in(precision)) {}
+
+  void add_work(StepPlan& plan, OpPlan& op, const step::Work& work) const {
     const double seconds = seconds_of(work);
     if (seconds == 0.0) return;
-    auto found = std::find_if(stages_.begin(), stages_.end(),
-                              [&](const StagePlan& s) { return s.name == work.stage; });
-    if (found == stages_.end())
-      found = stages_.insert(found, StagePlan{work.stage, 0, 0, 0, false});
-    found->seconds += seconds;
-    found->flops += work.flops;
-    found->bytes += work.bytes;
-    late_ += work.late * seconds;
+    const StagePlan part{work.stage, work.flops, work.bytes, seconds, false};
+    add(op.stages, part);
+    add(plan.stages, part);
+    plan.later_seconds += work.late * seconds;
+  }
+
+  // Seconds of it that may go beside computation.
+  double add_traffic(StepPlan& plan, OpPlan& op, const CollectivePlan& collective) const {
+    const double seconds =
+        collective.count * collective_seconds(collective, machine_, plan.ranks, plan.nodes);
+    const StagePlan part{collective.stage, 0, collective.count * collective.bytes, seconds, true};
+    add(op.stages, part);
+    add(plan.stages, part);
+    plan.communication_seconds += seconds;
+    return collective.beside ? seconds : 0.0;
   }
 
  private:
@@ -71,58 +86,69 @@ class StageTimes {
            calls * device_.calls.other_microseconds;
   }
 
+  const MachineDescription& machine_;
   const DeviceDescription& device_;
   const ProductRates& rates_;
-  std::vector<StagePlan> stages_;
-  double late_ = 0.0;
 };
-
-void add_communication(StepPlan& plan, const std::vector<CollectivePlan>& traffic,
-                       const MachineDescription& machine) {
-  const std::size_t first = plan.stages.size();
-  double beside = 0.0;
-  for (const CollectivePlan& collective : traffic) {
-    auto found = std::find_if(plan.stages.begin() + std::ptrdiff_t(first), plan.stages.end(),
-                              [&](const StagePlan& s) { return s.name == collective.stage; });
-    if (found == plan.stages.end())
-      found = plan.stages.insert(found, StagePlan{collective.stage, 0, 0, 0, true});
-    const double seconds =
-        collective.count * collective_seconds(collective, machine, plan.ranks, plan.nodes);
-    found->seconds += seconds;
-    found->bytes += collective.count * collective.bytes;
-    plan.communication_seconds += seconds;
-    if (collective.beside) beside += seconds;
-  }
-  plan.overlapped_seconds = std::min(machine.overlap * beside, plan.later_seconds);
-}
 
 }  // namespace
 
+double OpPlan::seconds() const {
+  double sum = 0.0;
+  for (const StagePlan& stage : stages) sum += stage.seconds;
+  return sum;
+}
+
 StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
                    const MachineDescription& machine, int nodes) {
-  StepPlan plan{settings.ranks, nodes, settings.batch, {}, 0.0, 0.0, 0.0, 0.0};
+  StepPlan plan;
+  plan.ranks = settings.ranks;
+  plan.nodes = nodes;
+  plan.batch = settings.batch;
   const StepFacts facts(graph, step_settings(graph, settings));
-  const step::Program program = step::compile_training(facts);
-  const std::vector<CollectivePlan> traffic = step::traffic_of(program, facts);
-  StageTimes times(machine.device, machine.products_in(precision_of(settings)));
-  for (const step::Work& work : step::work_of(program, facts)) times.add(work);
-  if (settings.on_gpu && nodes > 1)
-    for (const CollectivePlan& collective : traffic)
-      times.add(
-          {.stage = "columns packed", .bytes = collective.packed, .calls = collective.packings});
-  plan.stages = times.stages();
-  plan.later_seconds = times.late_seconds();
+  const std::vector<step::OpCost> costs = step::costs_of(step::compile_training(facts), facts);
+  const StepTimes times(machine, precision_of(settings));
+  for (const step::OpCost& cost : costs) {
+    OpPlan& op = plan.ops.emplace_back(OpPlan{cost.name, cost.place, {}});
+    for (const step::Work& work : cost.work) times.add_work(plan, op, work);
+  }
+  for (std::size_t i = 0; settings.on_gpu && nodes > 1 && i < costs.size(); ++i)
+    for (const CollectivePlan& of : costs[i].traffic)
+      times.add_work(plan, plan.ops[i],
+                     {.stage = "columns packed", .bytes = of.packed, .calls = of.packings});
   for (const StagePlan& stage : plan.stages) plan.compute_seconds += stage.seconds;
-  add_communication(plan, traffic, machine);
+  double beside = 0.0;
+  for (std::size_t i = 0; i < costs.size(); ++i)
+    for (const CollectivePlan& of : costs[i].traffic)
+      beside += times.add_traffic(plan, plan.ops[i], of);
+  plan.overlapped_seconds = std::min(machine.overlap * beside, plan.later_seconds);
   return plan;
 }
 
-StepPlan plan_communication(const Graph& graph, const PlanSettings& settings,
-                            const MachineDescription& machine, int nodes, double compute_seconds) {
-  StepPlan plan{settings.ranks, nodes, settings.batch, {}, compute_seconds, 0.0, 0.0, 0.0};
-  plan.later_seconds = compute_seconds;
-  add_communication(plan, plan_collectives(graph, settings), machine);
-  return plan;
+void take_measured(StepPlan& plan, double compute_seconds) {
+  const double factor = compute_seconds / plan.compute_seconds;
+  const auto take = [factor](std::vector<StagePlan>& stages) {
+    for (StagePlan& stage : stages)
+      if (!stage.communicates) stage.seconds *= factor;
+  };
+  take(plan.stages);
+  for (OpPlan& op : plan.ops) take(op.stages);
+  plan.compute_seconds = compute_seconds;
+  plan.later_seconds *= factor;
+  plan.overlapped_seconds = std::min(plan.overlapped_seconds, plan.later_seconds);
+}
+
+// Arrays are gone through as fast as an update goes through weights and their state; a sparse
+// product reads 4 bytes for two operations.
+MachineDescription measured_machine(const WorkRates& rates, const UpdateRule& rule) {
+  MachineDescription machine;
+  DeviceDescription& device = machine.device;
+  device.is_gpu = false;
+  device.gigabytes = 1e-9 * rates.updated_weights * 2.0 * sizeof(float) * (1.0 + slots_of(rule));
+  device.cache_gigabytes = 1e-9 * rates.sparse_flops * sizeof(float) / 2.0;
+  device.giga_outputs = 1e-9 * rates.pointwise_elements;
+  device.products = {{.precision = Precision::fp32, .teraflops = 1e-12 * rates.dense_flops}};
+  return machine;
 }
 
 PlanSettings settings_on(const MachineDescription& machine, Precision precision,

@@ -9,6 +9,11 @@
 #include <string>
 #include <vector>
 
+namespace norn {
+class Network;
+struct PlanSettings;
+}  // namespace norn
+
 /// How Norn's own programs take part in recording a run.
 namespace norn::run {
 
@@ -25,6 +30,8 @@ struct Recorder {
   std::function<EventSink(const std::filesystem::path& folder, std::int64_t steps_done,
                           const std::function<void(const std::string&)>& trouble)>
       open_sink;
+  /// Not null: ops are measured, and every rank calls it when the steps of a run have been made.
+  std::function<void(Network& network, const PlanSettings& settings)> on_ops;
   /// Not null: set to what records a failure once there is a record, for a program of several ranks
   /// of which one tells. Null: a failure is recorded by the rank that it strikes.
   std::function<void(const std::string& message, int exit_code)>* record_failure = nullptr;

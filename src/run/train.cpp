@@ -129,6 +129,7 @@ class TrainingRun {
                                              start.network.training.batch, Pass::training);
     network->set_unit_labels(run.data->unit_labels());
     load(start, *run.data, *network);
+    if (recorder_.on_ops) network->measure_ops();
     if (options_.force && !options_.model.empty() && !start.is_refit() && communicator_.rank() == 0)
       for (const fs::path& base :
            {options_.model, options_.checkpoint_base(), options_.refit_base()})
@@ -301,6 +302,7 @@ class TrainingRun {
                                verification, validation);
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
+    if (recorder_.on_ops) recorder_.on_ops(network, run.settings);
     // The best model may be of an earlier epoch than the last.
     const SearchState& search = state_.search;
     const bool ended = search.ended_epoch != start.state.search.ended_epoch;

@@ -11,6 +11,8 @@
 #include "src/step/ops/source_edges.h"
 #include "src/step/ops/update.h"
 
+#include <deque>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -41,7 +43,34 @@ Program compile_cost(const StepFacts& facts, int visited);
 void overlap_updates(Program& program, const StepFacts& facts);
 
 void run(const Program& program, State& state);
-/// Of rank 0.
+
+/// "hidden forward", and the layer or the weights that it is for, or nothing.
+const char* name_of(const Op& op);
+std::string place_of(const Op& op, const StepFacts& facts);
+
+/// What each op takes in steps that are run here, which a GPU then makes without graphs.
+class OpTimes {
+ public:
+  void run(const Program& program, State& state);
+  std::int64_t steps() const { return steps_; }
+  /// Mean seconds of each op. Waits for the device; not between steps that are yet to be measured.
+  const std::vector<double>& each(WorkQueue& queue);
+
+ private:
+  std::vector<double> seconds_;
+  std::deque<std::string> labels_;  // which the queue keeps pointers to
+  std::int64_t steps_ = 0;
+  bool is_read_ = false;
+};
+
+/// An op's work and collectives, of rank 0.
+struct OpCost {
+  const char* name = "";
+  std::string place;
+  std::vector<Work> work;
+  std::vector<CollectivePlan> traffic;
+};
+std::vector<OpCost> costs_of(const Program& program, const StepFacts& facts);
 std::vector<Work> work_of(const Program& program, const StepFacts& facts);
 std::vector<CollectivePlan> traffic_of(const Program& program, const StepFacts& facts);
 

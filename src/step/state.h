@@ -103,12 +103,15 @@ class State {
   std::vector<LateUpdate> late;
   std::vector<Buffer<float>> visited;  ///< by lane: outputs that are shown beside their cost
   Request now;
+  bool names_stages = true;  ///< OpTimes names ops instead
 
   Compute& compute() { return context.compute; }
   const Kernels& kernels() const { return context.compute.kernels; }
   Collectives& collectives() { return *context.collectives; }
   const NetworkDescriptor& network() const { return facts.graph().network; }
-  void stage(const char* name) { context.compute.kernels.queue->stage(name); }
+  void stage(const char* name) {
+    if (names_stages) context.compute.kernels.queue->stage(name);
+  }
   Buffer<std::int64_t>& outcome() { return outcomes[turn]; }
   /// Costs of an output layer's own blocks.
   double* costs(int layer) {

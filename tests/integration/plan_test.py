@@ -82,6 +82,62 @@ class PlanTest(ProgramTest):
         self.assertIn(plan["ranks_that_pay"], by_ranks)
         self.assertTrue(plan["memory"]["fits"])
 
+    def test_ops_are_listed_with_what_they_add_to_the_stages(self):
+        config = self.wide(10_000_000, 256)
+        arguments = ("--ranks", "16", "--precision", "bf16")
+        self.assertNotIn("ops", self.plan_json(*arguments, config=config))
+        plan = self.plan_json(*arguments, "--ops", config=config)
+        named = [(op["name"], op["of"]) for op in plan["ops"]]
+        self.assertEqual((named[0], named[-1]), (("begin step", ""), ("end step", "")))
+        of_layers = [op for op in named if op[0] in ("hidden forward", "output blocks", "hidden delta", "hidden blocks")]
+        self.assertEqual(of_layers, [("hidden forward", "Hidden"), ("output blocks", "Output"), ("hidden delta", "Hidden"),
+                                     ("hidden blocks", "Hidden")])
+        self.assertIn(("catch up rows", "Input -> Hidden"), named)
+        for quantity in ("seconds", "flop", "bytes"):
+            added = {}
+            for op in plan["ops"]:
+                for part in op["stages"]:
+                    key = (part["name"], part["communication"])
+                    added[key] = added.get(key, 0) + part[quantity]
+            said = {(stage["name"], stage["communication"]): stage[quantity] for stage in plan["stages"]}
+            self.assertEqual(sorted(added), sorted(said))
+            for key, value in said.items():
+                self.assertAlmostEqual(added[key], value, delta=1e-7 * value, msg=f"{quantity} of {key}")
+        text = self.plan(*arguments, "--ops", config=config).stdout
+        for name, of in named:
+            self.assertIn(f"\n{name}: {of}  " if of else f"\n{name}  ", text)
+        self.assertNotIn("output blocks", self.plan(*arguments, config=config).stdout)
+
+    def test_a_plan_of_this_machine_says_what_the_stages_of_a_step_cost(self):
+        text = self.plan("--threads", "2").stdout
+        for stage in ("sparse forward", "softmax rows", "output update", "bias update"):
+            self.assertRegex(text, rf"\n{stage} +[\d.]+ +[\d.]+ %")
+        self.assertNotIn("output blocks", text)
+        self.assertIn("output blocks: Output", self.plan("--threads", "2", "--ops").stdout)
+
+    def test_a_run_says_what_each_op_took_beside_its_plan(self):
+        arguments = ("-c", "net.json", "-i", "train.nc", "-e", "20", "--threads", "2")
+        done = self.succeed("trainer", *arguments, "-n", "measured.nc", "--ops")
+        planned = self.plan("--threads", "2", "--ops").stdout
+        row = re.compile(r"^(\w.*?) {2,}([\d.]+) +([\d.]+)(?: |$)", re.M)
+        rows = [(name, float(took)) for name, _, took in row.findall(done.stdout)]
+        ops = [name for name, _ in rows[:-1]]
+        self.assertEqual(rows[-1][0], "step")
+        self.assertIn("hidden forward: Hidden", ops)
+        self.assertIn("output blocks: Output", ops)
+        for name in ops:
+            self.assertIn(f"\n{name}  ", planned)
+        took = dict(rows)
+        self.assertGreater(took["output blocks: Output"], 0)
+        self.assertAlmostEqual(sum(took[name] for name in ops), took["step"], delta=1e-4 * len(ops))
+        # To measure changes nothing.
+        self.succeed("trainer", *arguments, "-n", "plain.nc")
+        self.assertEqual(self.path("measured.nc").read_bytes(), self.path("plain.nc").read_bytes())
+
+    def test_a_run_of_one_step_has_no_op_to_measure(self):
+        done = self.succeed("trainer", "-c", "net.json", "-i", "train.nc", "-n", "one.nc", "-e", "1", "-b", "160", "--ops")
+        self.assertIn("--ops measures from a run's second step on, and there was none", done.stderr)
+
     def test_what_validations_take_is_planned(self):
         arguments = ("--machine", CPU, "--device", "cpu")
         plain = self.plan_json(*arguments)["memory"]

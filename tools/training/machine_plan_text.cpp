@@ -40,6 +40,32 @@ std::string stage_lines(const StepPlan& step) {
   return out;
 }
 
+std::string number_or_nothing(double value, double unit) {
+  return value > 0.0 ? fmt::format("{:.3f}", unit * value) : std::string();
+}
+
+std::string op_line(const std::string& name, const StagePlan& part, const std::string& took) {
+  return fmt::format("{:<44}  {:>12.4f}  {:>12}  {:>12}  {:>12}{}\n", name, 1e3 * part.seconds,
+                     took, number_or_nothing(part.flops, 1e-9), number_or_nothing(part.bytes, 1e-6),
+                     part.communicates ? "  between ranks" : "");
+}
+
+// Its stages follow where they are several, or ranks exchange something.
+std::string op_lines(const OpPlan& op, const std::string& took) {
+  StagePlan sum;
+  for (const StagePlan& stage : op.stages) {
+    sum.seconds += stage.seconds;
+    sum.flops += stage.flops;
+    sum.bytes += stage.communicates ? 0.0 : stage.bytes;
+  }
+  std::string out =
+      op_line(op.place.empty() ? op.name : fmt::format("{}: {}", op.name, op.place), sum, took);
+  if (op.stages.size() > 1 || (!op.stages.empty() && op.stages[0].communicates))
+    for (const StagePlan& stage : op.stages)
+      out += op_line(fmt::format("    {}", stage.name), stage, {});
+  return out;
+}
+
 // Against one rank.
 double speedup_of(const StepPlan& step, const StepPlan& one) {
   return one.seconds() / step.seconds();
@@ -103,6 +129,14 @@ std::string json_of(const StagePlan& stage) {
       json_text(stage.name), stage.communicates, stage.seconds, stage.flops, stage.bytes);
 }
 
+std::string json_of(const OpPlan& op) {
+  std::string stages;
+  for (const StagePlan& stage : op.stages)
+    stages += fmt::format("{}{}", stages.empty() ? "" : ", ", json_of(stage));
+  return fmt::format("{{\"name\": {}, \"of\": {}, \"seconds\": {:.9g}, \"stages\": [{}]}}",
+                     json_text(op.name), json_text(op.place), op.seconds(), stages);
+}
+
 template <typename Entries, typename Write>
 std::string json_list(const char* name, const Entries& entries, const Write& write) {
   std::string out = fmt::format(",\n  \"{}\": [", name);
@@ -113,14 +147,31 @@ std::string json_list(const char* name, const Entries& entries, const Write& wri
 
 }  // namespace
 
-std::string machine_plan_text(const MachinePlanParts& plan) {
+std::string program_text(const StepPlan& step, bool shows_ops) {
+  return stage_lines(step) + (shows_ops ? fmt::format("\n{}", ops_text(step, {})) : std::string());
+}
+
+std::string ops_text(const StepPlan& step, const std::vector<OpTime>& times) {
+  std::string out = fmt::format("{:<44}  {:>12}  {:>12}  {:>12}  {:>12}\n", "op", "planned (ms)",
+                                times.empty() ? "" : "took (ms)", "GFLOP", "MB");
+  double took = 0.0;
+  for (std::size_t i = 0; i < step.ops.size(); ++i) {
+    if (!times.empty()) took += times[i].seconds;
+    out +=
+        op_lines(step.ops[i], times.empty() ? "" : fmt::format("{:.4f}", 1e3 * times[i].seconds));
+  }
+  return out + fmt::format("{:<44}  {:>12.4f}  {:>12}\n", "step", 1e3 * step.seconds(),
+                           times.empty() ? "" : fmt::format("{:.4f}", 1e3 * took));
+}
+
+std::string machine_plan_text(const MachinePlanParts& plan, bool shows_ops) {
   const StepPlan& step = plan.step;
   std::string out = plan_text(plan.memory, plan.settings, plan.available_bytes);
   if (!plan.fits()) out += "  does not fit\n";
   out +=
       fmt::format("\nmachine: {}\npredicted, not measured: {} on {}, {}\n\n", plan.machine.name,
                   plural(step.ranks, "rank"), plural(step.nodes, "node"), name_of(plan.precision));
-  out += stage_lines(step);
+  out += program_text(step, shows_ops);
   const double speedup = speedup_of(step, plan.scaling[0].step);
   out += fmt::format("{} examples/s, {:.2f} times one rank, efficiency {:.0f} %\n\n",
                      with_thousands((long long)step.examples_per_second()), speedup,
@@ -128,7 +179,7 @@ std::string machine_plan_text(const MachinePlanParts& plan) {
   return out + scaling_lines(plan);
 }
 
-std::string machine_plan_json(const MachinePlanParts& plan) {
+std::string machine_plan_json(const MachinePlanParts& plan, bool shows_ops) {
   const MemoryPlan& memory = plan.memory;
   std::string out = fmt::format(
       "{{\n  \"machine\": {},\n  \"precision\": \"{}\",\n  \"batch\": {},\n  \"weights\": {},\n  "
@@ -141,16 +192,11 @@ std::string machine_plan_json(const MachinePlanParts& plan) {
   out +=
       fmt::format(",\n  \"plan\": {}", json_of(ScalingPlan{plan.step, memory.total_bytes()}, plan));
   out += json_list("stages", plan.step.stages, [](const StagePlan& s) { return json_of(s); });
+  if (shows_ops)
+    out += json_list("ops", plan.step.ops, [](const OpPlan& op) { return json_of(op); });
   out += fmt::format(",\n  \"ranks_that_pay\": {}", ranks_that_pay(plan.scaling));
   out += json_list("scaling", plan.scaling, [&](const ScalingPlan& s) { return json_of(s, plan); });
   return out + "\n}\n";
-}
-
-std::string communication_text(const StepPlan& step, const std::string& machine) {
-  std::string out = fmt::format("\nwith what the ranks exchange ({}):\n", machine);
-  out += stage_lines(step);
-  return out +
-         fmt::format("{} examples/s\n", with_thousands((long long)step.examples_per_second()));
 }
 
 }  // namespace norn::tools

@@ -74,10 +74,12 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
   return out;
 }
 
-std::string step_text(const PlanSettings& settings, const WorkPlan& work, const WorkRates& rates) {
-  return step_line(settings, work, predicted_seconds(work, rates)) +
-         fmt::format("measured: {:.3g} GFLOP/s dense, {:.3g} GFLOP/s sparse\n",
-                     rates.dense_flops * 1e-9, rates.sparse_flops * 1e-9);
+std::string step_text(const PlanSettings& settings, const WorkPlan& work,
+                      const MachineDescription& measured, double seconds) {
+  const DeviceDescription& device = measured.device;
+  return step_line(settings, work, seconds) +
+         fmt::format("measured: {:.3g} GFLOP/s dense, {:.3g} GB/s of sparse rows\n",
+                     device.products[0].teraflops * 1e3, device.cache_gigabytes);
 }
 
 std::string step_text(const PlanSettings& settings, const WorkPlan& work, const StepTime& time) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/engine/network.h"
 #include "norn/engine/step_probe.h"
 #include "src/run/plan_parts.h"
 
 #include <string>
+#include <vector>
 
 /// The plan of a run as text.
 namespace norn::tools {
@@ -12,15 +14,19 @@ namespace norn::tools {
 /// Layers and memory.
 std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
                       std::int64_t available_bytes);
-/// The time of a step by a CPU's rates, or by steps on a GPU.
-std::string step_text(const PlanSettings& settings, const WorkPlan& work, const WorkRates& rates);
+/// What a step computes, in `seconds` that follow from a CPU's rates or from steps on a GPU.
+std::string step_text(const PlanSettings& settings, const WorkPlan& work,
+                      const MachineDescription& measured, double seconds);
 std::string step_text(const PlanSettings& settings, const WorkPlan& work, const StepTime& time);
 
-/// Layers, memory, stages of a step, and steps on 1, 2, 4 ... ranks of a machine.
-std::string machine_plan_text(const run::MachinePlanParts& plan);
+/// Layers, memory, the step, and steps on 1, 2, 4 ... ranks of a machine. `shows_ops`: as
+/// program_text().
+std::string machine_plan_text(const run::MachinePlanParts& plan, bool shows_ops);
 /// The same for scripts; times in seconds.
-std::string machine_plan_json(const run::MachinePlanParts& plan);
-/// What ranks exchange in a step whose computation was measured.
-std::string communication_text(const StepPlan& step, const std::string& machine);
+std::string machine_plan_json(const run::MachinePlanParts& plan, bool shows_ops);
+/// The stages of a step, and its ops one by one.
+std::string program_text(const StepPlan& step, bool shows_ops);
+/// Ops as they were planned, with what each took where that is known.
+std::string ops_text(const StepPlan& step, const std::vector<OpTime>& times);
 
 }  // namespace norn::tools

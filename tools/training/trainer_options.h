@@ -28,6 +28,7 @@ struct TrainerOptions : run::TrainOptions {
   std::string data_memory = "8G";
   std::string data_on_gpu = "auto";
   bool plan = false;
+  bool ops = false;               ///< of the plan, or of the steps of the run
   std::optional<int> plan_ranks;  ///< instead of those of the run
   std::optional<int> plan_nodes;
   std::filesystem::path machine;  ///< empty: none is named

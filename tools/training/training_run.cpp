@@ -50,6 +50,10 @@ class TrainerRun {
     recorder->called_as = options.called_as;
     recorder->open_sink = open_board;
     recorder->record_failure = &record_failure;
+    if (options_.ops)
+      recorder->on_ops = [this](Network& network, const PlanSettings& settings) {
+        print_ops(network, settings);
+      };
     options_.program = "trainer";
     options_.recorder = std::move(recorder);
     options_.log = console_.log();
@@ -120,8 +124,8 @@ class TrainerRun {
     if (options_.plans_machine() && session_.size() == 1) {
       const run::MachinePlan plan = run::plan_on_machine(
           options_, machine(), options_.plan_ranks.value_or(1), options_.plan_nodes);
-      print_results(options_.plan_format == "json" ? machine_plan_json(*plan.parts)
-                                                   : machine_plan_text(*plan.parts));
+      print_results(options_.plan_format == "json" ? machine_plan_json(*plan.parts, options_.ops)
+                                                   : machine_plan_text(*plan.parts, options_.ops));
       require_memory(plan.parts->memory, plan.parts->settings, plan.available_bytes);
       return 0;
     }
@@ -134,50 +138,74 @@ class TrainerRun {
   // Ranks measure together how fast they exchange data; rank 0 alone what it computes.
   void print_plan(const run::PreparedRun& plan) {
     const PlanSettings& settings = plan.settings;
-    MachineDescription links;
-    const bool asks = settings.ranks > 1 && options_.machine.empty();
-    if (asks) {
-      plan.context->communicator.set_place({"measuring"});
-      const LinkWay way = measure_link(*plan.context);
-      links.name = fmt::format("measured: {:.3g} us a collective, {:.3g} GB/s",
-                               way.start_microseconds, way.gigabytes);
-      links.inside_node = links.between_nodes = {way};
-    } else if (settings.ranks > 1) {
-      links = machine();
-    }
+    const Links links = links_of(*plan.context);
     if (session_.rank() != 0) return;
     print_results(plan_text(plan.memory, settings, plan.available_bytes));
     if (plan.memory.total_bytes() > plan.available_bytes && settings.on_gpu) return;
-    const TimedStep step = time_step(plan);
-    print_results(step.text);
-    if (settings.ranks == 1) return;
-    const int nodes = asks ? 1
-                      : options_.plan_nodes
-                          ? run::choose_nodes(options_.plan_nodes, settings.ranks, links)
-                          : hosts();
-    std::fputs(communication_text(
-                   plan_communication(plan.graph, settings, links, nodes, step.seconds), links.name)
-                   .c_str(),
-               stdout);
+    const MachineDescription here = machine_here(plan.graph, settings, *plan.context, links);
+    StepPlan step = plan_step(plan.graph, settings, here, links.nodes);
+    const WorkPlan work = plan_work(plan.graph, settings);
+    if (settings.on_gpu) {
+      const StepTime time = measure_step(plan.graph, settings, *plan.context);
+      take_measured(step, time.seconds);
+      print_results(step_text(settings, work, time));
+    } else {
+      print_results(step_text(settings, work, here, step.compute_seconds));
+    }
+    if (settings.ranks > 1) print_results(fmt::format("ranks: {}\n", links.name));
+    print_results(fmt::format("\n{}", program_text(step, options_.ops)));
+  }
+
+  // How the ranks of this run exchange data; nothing for one. All of them ask together.
+  struct Links {
+    std::string name;
+    std::vector<LinkWay> inside_node, between_nodes;
+    int nodes = 1;
+  };
+  Links links_of(const Context& context) {
+    if (session_.size() == 1) return {};
+    if (!options_.machine.empty()) {
+      const MachineDescription named = machine();
+      return {named.name, named.inside_node, named.between_nodes,
+              options_.plan_nodes
+                  ? run::choose_nodes(options_.plan_nodes, session_.size(), named)
+                  : hosts()};
+    }
+    context.communicator.set_place({"measuring"});
+    const LinkWay way = measure_link(context);
+    return {fmt::format("measured: {:.3g} us a collective, {:.3g} GB/s", way.start_microseconds,
+                        way.gigabytes),
+            {way},
+            {way}};
+  }
+
+  // A CPU is measured by this network's kernels; GPUs are described.
+  static MachineDescription machine_here(const Graph& graph, const PlanSettings& settings,
+                                         const Context& context, const Links& links) {
+    MachineDescription here =
+        settings.on_gpu ? h200_machine()
+                        : measured_machine(measure_rates(context.compute, graph, settings.batch),
+                                           graph.network.training.optimizer);
+    here.inside_node = links.inside_node;
+    here.between_nodes = links.between_nodes;
+    return here;
+  }
+
+  // What each op of a step took, beside its plan.
+  void print_ops(Network& network, const PlanSettings& settings) {
+    const Context& context = network.context();
+    const std::vector<OpTime> times = network.op_times();
+    const Links links = links_of(context);
+    if (session_.rank() != 0) return;
+    if (times.empty())
+      return console_.warning("--ops measures from a run's second step on, and there was none");
+    const MachineDescription here = machine_here(network.graph(), settings, context, links);
+    print_results(ops_text(plan_step(network.graph(), settings, here, links.nodes), times));
   }
 
   int hosts() const {
     const int each = run::ranks_on_this_host();
     return (session_.size() + each - 1) / each;
-  }
-
-  struct TimedStep {
-    double seconds = 0.0;
-    std::string text;
-  };
-  static TimedStep time_step(const run::PreparedRun& plan) {
-    const WorkPlan work = plan_work(plan.graph, plan.settings);
-    if (plan.settings.on_gpu) {
-      const StepTime time = measure_step(plan.graph, plan.settings, *plan.context);
-      return {time.seconds, step_text(plan.settings, work, time)};
-    }
-    const WorkRates rates = measure_rates(plan.context->compute, plan.graph, plan.settings.batch);
-    return {predicted_seconds(work, rates), step_text(plan.settings, work, rates)};
   }
 
   TrainerOptions options_;

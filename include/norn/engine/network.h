@@ -13,6 +13,13 @@
 /// can make.
 namespace norn {
 
+/// What an op of a step took.
+struct OpTime {
+  std::string name;
+  std::string place;  ///< the layer or the weights that it is for, or nothing
+  double seconds = 0.0;
+};
+
 class Network {
  public:
   /// `shapes` tell which inputs are sparse. `batch` is the largest number of examples of a step;
@@ -50,6 +57,10 @@ class Network {
   int steps_in_flight() const;
   /// How many steps may be begun before an earlier one is finished: 0 on the CPU.
   int steps_ahead() const { return context().compute.kernels.queue->depth(); }
+  /// From now on steps are measured op by op, but for a network's first one; of a GPU's 50.
+  void measure_ops();
+  /// The mean of those on this rank, in the order of plan_step()'s ops; nothing where none was.
+  std::vector<OpTime> op_times();
   /// Puts rows of sparse weights that lag behind through the steps before `step`. Before anything
   /// but training reads weights, and before they are saved.
   void catch_up(std::int64_t step);

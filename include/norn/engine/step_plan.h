@@ -29,11 +29,20 @@ struct StagePlan {
   bool communicates = false;
 };
 
+/// One op of a step, as src/step/compile.cpp lists them.
+struct OpPlan {
+  std::string name;
+  std::string place;              ///< the layer or the weights that it is for, or nothing
+  std::vector<StagePlan> stages;  ///< its part of the step's
+  double seconds() const;
+};
+
 struct StepPlan {
   int ranks = 1;
   int nodes = 1;
   Index batch = 1;
-  std::vector<StagePlan> stages;
+  std::vector<StagePlan> stages;  ///< computation in the order of the step, then communication
+  std::vector<OpPlan> ops;        ///< in the order of the step
   double compute_seconds = 0.0;
   double communication_seconds = 0.0;  ///< all of it
   double overlapped_seconds = 0.0;     ///< of it, beside computation
@@ -46,9 +55,12 @@ struct StepPlan {
 StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
                    const MachineDescription& machine, int nodes);
 
-/// Communication alone, of a step whose computation was measured to take `compute_seconds`.
-StepPlan plan_communication(const Graph& graph, const PlanSettings& settings,
-                            const MachineDescription& machine, int nodes, double compute_seconds);
+/// Makes a plan that of a step whose computation was measured to take `compute_seconds`, shared out
+/// as was planned.
+void take_measured(StepPlan& plan, double compute_seconds);
+
+/// A machine of this kind of CPU, by the rates of this network's kernels.
+MachineDescription measured_machine(const WorkRates& rates, const UpdateRule& rule);
 
 /// The settings with what a device of the machine, computing in that precision, decides. Throws
 /// UsageError when it has no products in that precision; a CPU computes in fp32 whatever is asked.

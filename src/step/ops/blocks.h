@@ -25,6 +25,7 @@ struct EdgeBackward {
 /// The blocks of a hidden layer, whose delta stands. Lanes share them; a GPU takes them all at
 /// once.
 struct HiddenBlocks {
+  static constexpr const char* kName = "hidden blocks";
   int layer = 0;
   std::vector<EdgeBackward> edges;
   void run(State& state) const;
@@ -33,6 +34,7 @@ struct HiddenBlocks {
 
 /// Updates that waited, in the order in which they were due.
 struct LateUpdates {
+  static constexpr const char* kName = "late updates";
   void run(State& state) const;
 };
 

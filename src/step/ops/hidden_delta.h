@@ -11,12 +11,14 @@ namespace norn::step {
 /// Ranks begin to exchange their parts of it: few terms as they are; more are added up to words,
 /// which are reduced.
 struct BeginReduce {
+  static constexpr const char* kName = "begin reduce";
   int layer = 0;
   void run(State& state) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };
 
 struct FinishReduce {
+  static constexpr const char* kName = "finish reduce";
   int layer = 0;
   void run(State& state) const;
 };
@@ -24,6 +26,7 @@ struct FinishReduce {
 /// From d cost / d activation to d cost / d pre-activation of the own units, and what skips hand
 /// on of it.
 struct HiddenDelta {
+  static constexpr const char* kName = "hidden delta";
   int layer = 0;
   void run(State& state) const;
   void work(const StepFacts& facts, WorkList& list) const;

@@ -12,6 +12,7 @@ namespace norn::step {
 /// own units at once. Sums over sparse sources do not depend on blocks; products with dense sources
 /// are told where the blocks are, so that their bits do not depend on how many of them a rank owns.
 struct HiddenForward {
+  static constexpr const char* kName = "hidden forward";
   int layer = 0;
   void run(State& state) const;
   void work(const StepFacts& facts, WorkList& list) const;
@@ -19,6 +20,7 @@ struct HiddenForward {
 
 /// Every rank's activations of a hidden layer, as products read them.
 struct GatherActivations {
+  static constexpr const char* kName = "gather activations";
   int layer = 0;
   void run(State& state) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
@@ -26,6 +28,7 @@ struct GatherActivations {
 
 /// All activations of a layer whose destinations did not need them, for whoever asks for them.
 struct GatherRest {
+  static constexpr const char* kName = "gather the rest";
   int layer = 0;
   void run(State& state) const;
 };

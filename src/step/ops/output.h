@@ -14,6 +14,7 @@ namespace norn::step {
 /// DeltaNorm needs the norm of whole rows before the first block is used: one pass for the squares
 /// alone.
 struct DeltaNorms {
+  static constexpr const char* kName = "norms of deltas";
   int layer = 0;
   void run(State& state) const;
   void work(const StepFacts& facts, WorkList& list) const;
@@ -22,6 +23,7 @@ struct DeltaNorms {
 
 /// All of a training step that goes through the blocks of an output layer.
 struct OutputBlocks {
+  static constexpr const char* kName = "output blocks";
   int layer = 0;
   bool fuses = false;  ///< product, cost and delta may be one kernel
   std::vector<EdgeBackward> edges;
@@ -34,6 +36,7 @@ struct OutputBlocks {
 
 /// The cost of targets that are not learnt. `visits`: the outputs are shown, too.
 struct CostBlocks {
+  static constexpr const char* kName = "cost blocks";
   int layer = 0;
   bool visits = false;
   void run(State& state) const;
@@ -41,6 +44,7 @@ struct CostBlocks {
 
 /// The outputs of a layer, block by block.
 struct OutputValues {
+  static constexpr const char* kName = "output values";
   int layer = 0;
   void run(State& state) const;
 };

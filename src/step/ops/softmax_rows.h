@@ -10,6 +10,7 @@ namespace norn::step {
 
 /// Maximum and total of every row, and, for targets, the coupling of their deltas.
 struct JoinSoftMaxRows {
+  static constexpr const char* kName = "softmax rows";
   int layer = 0;
   bool has_targets = false;
   bool fuses = false;  ///< blocks are judged in their product next

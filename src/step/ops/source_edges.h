@@ -13,6 +13,7 @@ namespace norn::step {
 /// Every block of every source, on whatever rank, gives one part of all of the layer's
 /// pre-activations. Ranks without units of the layer have parts too.
 struct SumSources {
+  static constexpr const char* kName = "sum over sources";
   int layer = 0;
   void run(State& state) const;
   void work(const StepFacts& facts, WorkList& list) const;
@@ -22,6 +23,7 @@ struct SumSources {
 /// The layer's delta, gathered, goes to the sources' units of this rank, then into their weights:
 /// in that order, because the sources must see the weights as they were.
 struct SendBySource {
+  static constexpr const char* kName = "deltas by source";
   int layer = 0;
   void run(State& state) const;
   void work(const StepFacts& facts, WorkList& list) const;

@@ -11,6 +11,7 @@ namespace norn::step {
 /// A layer that uses shared weights has filled its own part of their gradient: complete it and add
 /// it up.
 struct AddSharedGradients {
+  static constexpr const char* kName = "shared gradients";
   int layer = 0;
   void run(State& state) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
@@ -19,12 +20,14 @@ struct AddSharedGradients {
 /// All layers' at once: nothing reads a bias between its gradient and the end of the step, and
 /// hidden layers keep their deltas until then.
 struct UpdateBiases {
+  static constexpr const char* kName = "update biases";
   void run(State& state) const;
   void work(const StepFacts& facts, WorkList& list) const;
 };
 
 /// Shared matrices, with the mean over their users.
 struct UpdateShared {
+  static constexpr const char* kName = "update shared weights";
   int edge = 0;  ///< that owns them
   void run(State& state) const;
   void work(const StepFacts& facts, WorkList& list) const;
@@ -34,17 +37,20 @@ struct UpdateShared {
 /// which is known when all have been updated. Weights from one source are bounded where they are
 /// updated, while they are in a cache.
 struct BoundWeights {
+  static constexpr const char* kName = "bound weights";
   int layer = 0;
   void run(State& state) const;
 };
 
 /// Formats of the next step's sums follow from the largest values of all ranks.
 struct BeginMaxima {
+  static constexpr const char* kName = "begin maxima";
   void run(State& state) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };
 
 struct FinishMaxima {
+  static constexpr const char* kName = "finish maxima";
   void run(State& state) const;
 };
 
