@@ -39,11 +39,11 @@ class Planner {
     for (int layer : facts_.order()) add_layer(layer);
     for (int edge = 0; edge < facts_.edges(); ++edge)
       if (facts_.edge_takes_part(edge)) add_edge(edge);
-    StepTensors(facts_).for_each(
-        facts_, [this](const std::string& owner, const Tensor& tensor, int count) {
-          this->count(sum_of(tensor.purpose), owner.empty() ? tensor.use : owner + " " + tensor.use,
-                      count * tensor.bytes());
-        });
+    StepTensors(facts_).for_each(facts_, [this](const std::string& owner, auto& array) {
+      const Tensor& tensor = array.tensor();
+      this->count(sum_of(tensor.purpose), owner.empty() ? tensor.use : owner + " " + tensor.use,
+                  tensor.bytes());
+    });
     add_workspaces();
     add_joining();
     add_data();

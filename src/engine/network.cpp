@@ -11,7 +11,8 @@ namespace norn {
 namespace {
 
 StepSettings step_settings(const Graph& graph, const std::vector<DatasetShape>& shapes,
-                           const Context& context, Index batch, Pass purpose) {
+                           const Context& context, Index batch, Pass purpose,
+                           const BlockRule* blocks) {
   StepSettings settings;
   settings.batch = batch;
   settings.rank = context.communicator.rank();
@@ -19,6 +20,7 @@ StepSettings step_settings(const Graph& graph, const std::vector<DatasetShape>& 
   settings.lanes = context.compute.executor.lanes();
   settings.purpose = purpose;
   settings.device = traits_of(context.compute);
+  if (blocks) settings.device.block_rule = *blocks;
   settings.exchanges = context.collectives->exchanges();
   for (const LayerDescriptor& layer : graph.network.layers) {
     bool sparse = false;
@@ -38,9 +40,9 @@ Graph runnable(Graph graph, Pass purpose) {
 }  // namespace
 
 Network::Parts::Parts(Graph the_graph, const std::vector<DatasetShape>& shapes,
-                      const Context& context, Index batch, Pass purpose)
+                      const Context& context, Index batch, Pass purpose, const BlockRule* blocks)
     : graph(runnable(std::move(the_graph), purpose)),
-      facts(graph, step_settings(graph, shapes, context, batch, purpose)),
+      facts(graph, step_settings(graph, shapes, context, batch, purpose, blocks)),
       state(facts, context),
       training(facts.training() ? step::compile_training(facts) : step::Program()),
       to_activations(step::compile_activations(facts)) {
@@ -56,8 +58,8 @@ void Network::Parts::require_planned(const BoundBatch& batch, const char* functi
 }
 
 Network::Network(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context,
-                 Index batch, Pass purpose)
-    : parts_(std::make_unique<Parts>(std::move(graph), shapes, context, batch, purpose)) {}
+                 Index batch, Pass purpose, const BlockRule* blocks)
+    : parts_(std::make_unique<Parts>(std::move(graph), shapes, context, batch, purpose, blocks)) {}
 
 Network::~Network() = default;
 
@@ -98,7 +100,15 @@ const std::vector<LabelTable>& Network::unit_labels() const {
   return parts_->unit_labels;
 }
 Index Network::working_bytes() const {
-  return parts_->state.tensors.bytes(parts_->facts, Purpose::working);
+  return parts_->state.bytes(parts_->facts, Purpose::working);
+}
+
+void Network::for_each_state(const std::function<void(std::byte* data, Index bytes)>& visit) {
+  parts_->state.for_each(parts_->facts, [&](const std::string&, auto& array) {
+    const Tensor& tensor = array.tensor();
+    if (tensor.purpose != Purpose::working && !tensor.empty())
+      visit(array.address(), tensor.bytes());
+  });
 }
 
 void Network::initialise(std::uint64_t seed) {

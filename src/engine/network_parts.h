@@ -11,7 +11,7 @@ namespace norn {
 
 struct Network::Parts {
   Parts(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context, Index batch,
-        Pass purpose);
+        Pass purpose, const BlockRule* blocks);
 
   // What the host learns of a step, as StepFacts lays it out. Each step in flight has a place in
   // main memory to copy it to.

@@ -160,7 +160,7 @@ class Steps {
       if (set) bound_.ignore_absent[i] = set->sparse_ignore_zero;
     }
     network_ = std::make_unique<Network>(make_graph(probe.network, shapes, "the plan"), shapes,
-                                         context, settings.batch, Pass::training);
+                                         context, settings.batch, Pass::training, &probe.rule);
     network_->initialise(1);
     for (const int layer : network_->order())
       if (network_->weights_features(layer))
@@ -195,10 +195,7 @@ bool is_of_outputs(const std::string& stage) {
 double predicted_step(const Graph& graph, const PlanSettings& settings, const Context& context) {
   const Probe probe = make_probe(graph, settings);
   Kernels& kernels = context.compute.kernels;
-  const BlockRule before = kernels.block_rule;
-  kernels.block_rule = probe.rule;
   Steps steps(probe, settings, context);
-  kernels.block_rule = before;
   steps.make(kWarmUps);
   const Clock::time_point start = Clock::now();
   int count = 0;

@@ -35,34 +35,9 @@ bool equal(const FixedSum& a, const FixedSum& b) {
 
 StepVerifier::StepVerifier(Network& network, std::string device)
     : network_(network), device_(std::move(device)), sum_(1, network.context().compute.memory) {
-  for (std::size_t edge = 0; edge < network.graph().edges.size(); ++edge) {
-    Weights* weights = network.weights(int(edge));
-    if (!weights) continue;
-    for (int part = 0; part <= weights->slots(); ++part)
-      add(weights->part(part).data, weights->part(part).size());
-    add(weights->rounded().data, weights->rounded().size());
-    add(weights->steps_done().data, weights->steps_done().size);
-  }
-  for (int layer : network.order()) {
-    UnitLayer* unit = network.unit_layer(layer);
-    if (!unit) continue;
-    for (UnitParameters* parameters : {&unit->bias, &unit->norm_scale, &unit->norm_bias}) {
-      add(parameters->value.data(), parameters->value.size());
-      for (Buffer<float>& slot : parameters->slot) add(slot.data(), slot.size());
-    }
-    add(unit->running_mean.data(), unit->running_mean.size());
-    add(unit->running_variance.data(), unit->running_variance.size());
-    if (unit->delta_sum.allocated())
-      add(unit->delta_sum.format().data, unit->delta_sum.format().size);
-  }
-}
-
-template <typename T>
-void StepVerifier::add(T* data, Index count) {
-  if (count == 0) return;
-  const Index bytes = count * Index(sizeof(T));
-  regions_.push_back({reinterpret_cast<std::byte*>(data), bytes,
-                      Buffer<std::byte>(bytes, network_.context().compute.memory)});
+  network.for_each_state([&](std::byte* data, Index bytes) {
+    regions_.push_back({data, bytes, Buffer<std::byte>(bytes, network.context().compute.memory)});
+  });
 }
 
 FixedSum StepVerifier::train_step(const BoundBatch& batch, const StepPosition& position) {

@@ -34,8 +34,6 @@ class StepVerifier {
     std::uint64_t state = 0;             ///< checksum of all regions
     std::vector<std::uint64_t> brought;  ///< to each collective
   };
-  template <typename T>
-  void add(T* data, Index count);
   Result compute(const BoundBatch& batch, const StepPosition& position);
   void require_equal(const Result& first, const Result& second, const StepPosition& position);
 

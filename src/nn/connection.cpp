@@ -30,40 +30,23 @@ DeviceTraits traits_of(const Compute& compute) {
           kernels.turns_operands, kernels.fused != nullptr};
 }
 
-WeightTensors::WeightTensors(const WeightShape& shape, int state_arrays, bool trainable,
-                             const DeviceTraits& device)
-    : slots(state_arrays) {
-  const Index mine = shape.replicated ? shape.destinations : shape.mine.count();
+Weights::Weights(const WeightShape& shape, int slots, bool trainable, const DeviceTraits& device)
+    : shape_(shape), slots_(slots) {
+  if (shape_.replicated) shape_.mine = {0, shape_.destinations};
+  const Index mine = shape_.mine.count();
   const bool rows_are_mine = shape.by_destination || shape.by_source;
   const Index rows = rows_are_mine ? mine : shape.sources;
   const Index cols = shape.by_source        ? shape.destinations
                      : shape.by_destination ? shape.sources
                                             : mine;
-  values = Tensor::of<float>("weights", Purpose::parameter, rows, cols);
-  state = Tensor::of<float>("optimizer state", Purpose::state, rows, cols);
+  const Layout layout = shape.replicated ? Layout::whole : Layout::by_unit;
+  values_ = {"weights", Purpose::parameter, rows, cols, layout};
+  for (int s = 0; s < slots; ++s)
+    slot_[std::size_t(s)] = {"optimizer state", Purpose::state, rows, cols, layout};
   if (trainable && !rows_are_mine)
-    steps_done = Tensor::of<std::int64_t>("steps of the rows", Purpose::state, shape.sources);
+    steps_done_ = {"steps of the rows", Purpose::state, shape.sources, 1, Layout::whole};
   if (rows_are_mine && device.rounds_operands)
-    rounded =
-        Tensor::of<Bfloat16>("weights, rounded", Purpose::state, Weights::rounded_rows(rows), cols);
-}
-
-Weights::Weights(const WeightShape& shape, const UpdateRule& rule, bool trainable,
-                 const Compute& compute)
-    : shape_(shape), slots_(trainable ? norn::slots_of(rule) : 0) {
-  if (shape_.replicated) shape_.mine = {0, shape_.destinations};
-  Memory& memory = compute.memory;
-  const WeightTensors tensors(shape, slots_, trainable, traits_of(compute));
-  values_ = make_matrix<float>(tensors.values, memory);
-  values_.fill_zero();
-  for (int s = 0; s < slots_; ++s) {
-    slot_[std::size_t(s)] = make_matrix<float>(tensors.state, memory);
-    slot_[std::size_t(s)].fill_zero();
-  }
-  steps_done_ = make_buffer<std::int64_t>(tensors.steps_done, memory);
-  steps_done_.fill_zero();
-  rounded_ = make_matrix<Bfloat16>(tensors.rounded, memory);
-  rounded_.fill_zero();
+    rounded_ = {"weights, rounded", Purpose::state, rounded_rows(rows), cols, layout};
 }
 
 template <typename T>
@@ -223,24 +206,10 @@ void Connection::update_by_source(const Compute& compute, const WeightStep& step
   update(compute, step, {false, delta, {}, nullptr}, x, units, 0, scratch);
 }
 
-Index Connection::gradient_tile(const BlockRule& rule, Index block, Index units) const {
-  if (sparse_source_ || shared()) return 0;
-  const Index columns = by_source() ? weights_->shape().destinations : sources();
-  return gradient_units(rule, block, units, columns) * columns;
-}
-
-UnitParameterTensors::UnitParameterTensors(Index units, int state_arrays)
-    : value(Tensor::of<float>("biases and scales", Purpose::parameter, units)),
-      state(Tensor::of<float>("state of biases and scales", Purpose::state, units)),
-      slots(state_arrays) {}
-
-UnitParameters::UnitParameters(const UnitParameterTensors& tensors, Memory& memory)
-    : value(make_buffer<float>(tensors.value, memory)), slots(tensors.slots) {
-  value.fill_zero();
-  for (int s = 0; s < slots; ++s) {
-    slot[std::size_t(s)] = make_buffer<float>(tensors.state, memory);
-    slot[std::size_t(s)].fill_zero();
-  }
+UnitParameters::UnitParameters(Index units, int state_arrays)
+    : value("biases and scales", Purpose::parameter, units), slots(state_arrays) {
+  for (int s = 0; s < slots; ++s)
+    slot[std::size_t(s)] = {"state of biases and scales", Purpose::state, units};
 }
 
 VectorUpdate UnitParameters::update_by(VectorView<const float> gradient) {

@@ -9,50 +9,36 @@
 
 namespace norn {
 
-Index DeltaSum::places_of(const Shape& shape, bool on_host) {
-  return on_host ? 0 : std::min<Index>(FixedTerms::kMost, shape.terms);
-}
-
-bool DeltaSum::has_words(const Shape& shape, bool on_host) {
-  return shape.joins || shape.terms > places_of(shape, on_host);
-}
-
-DeltaSum::Tensors::Tensors(const Shape& shape, bool on_host, const char* use) {
-  const Purpose working = Purpose::working;
-  if (has_words(shape, on_host))
-    words = Tensor::of<std::int64_t>(use, working, shape.examples, shape.units);
-  terms = Tensor::of<float>(use, working, places_of(shape, on_host) * shape.examples,
-                            place_stride(shape));
-  format = Tensor::of<FixedFormat>(use, working, 1);
-  maximum = Tensor::of<float>(use, working, 1);
-  if (shape.joins && !on_host) always = Tensor::of<std::int64_t>(use, working, 1);
-}
-
 // Rows begin where tensor cores can write them, however many of a layer's units a rank has:
 // products take other ways where they cannot, with other bits.
 Index DeltaSum::place_stride(const Shape& shape) {
   return (shape.units + 7) / 8 * 8;
 }
 
-DeltaSum::DeltaSum(const Shape& shape, Memory& memory)
+DeltaSum::DeltaSum(const Shape& shape, bool on_host, const char* use)
     : shape_(shape),
-      places_(places_of(shape, memory.is_host())),
-      memory_(&memory),
-      host_(memory.is_host()) {
-  const Tensors tensors(shape, host_);
-  format_ = make_buffer<FixedFormat>(tensors.format, memory);
-  own_maximum_ = make_buffer<float>(tensors.maximum, memory);
+      places_(on_host ? 0 : std::min<Index>(FixedTerms::kMost, shape.terms)),
+      host_(on_host) {
+  using enum Purpose;
+  if (shape.joins || shape.terms > places_) {
+    fine_ = {use, working, shape.examples, shape.units, Layout::whole};
+    coarse_ = {use, working, shape.examples, shape.units, Layout::whole};
+  }
+  waiting_ = {use, working, places_ * shape.examples, place_stride(shape), Layout::whole};
+  format_ = {use, state, 1};
+  own_maximum_ = {use, working, 1};
+  if (shape.joins && !on_host) always_ = {use, state, 1};
+}
+
+void DeltaSum::initialise(Memory& memory) {
+  memory_ = &memory;
   own_maximum_.fill_zero();
   maximum_ = own_maximum_.data();
-  for (Matrix<std::int64_t>* words : {&fine_, &coarse_}) {
-    *words = make_matrix<std::int64_t>(tensors.words, memory);
-    words->fill_zero();
-  }
-  always_ = make_buffer<std::int64_t>(tensors.always, memory);
+  fine_.fill_zero();
+  coarse_.fill_zero();
   const std::int64_t one = 1;
   always_.write(&one, always_.size());
-  waiting_ = make_buffer<float>(tensors.terms, memory);
-  const FixedFormat format = shape.format.value_or(FixedFormat::for_maximum(1.0, shape.terms));
+  const FixedFormat format = shape_.format.value_or(FixedFormat::for_maximum(1.0, shape_.terms));
   format_.write(&format, 1);
 }
 

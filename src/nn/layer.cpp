@@ -75,93 +75,76 @@ bool keeps_pre_activations(const LayerDescriptor& layer) {
   return f && slope_from(*f) == SlopeFrom::z;
 }
 
-UnitLayer::Tensors::Tensors(const Settings& settings, int slots, const DeviceTraits& device) {
+UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& device)
+    : settings_(settings) {
   using enum Purpose;
-  const LayerDescriptor& layer = *settings.descriptor;
-  const Index units = settings.mine.count();
-  const Index width = settings.partition.width();
+  const LayerDescriptor& layer = descriptor();
+  const Index units = mine().count();
+  const Index width = partition().width();
   const Index batch = settings.batch;
-  const bool normalises = layer.batch_normalization;
-  bias = UnitParameterTensors(units, slots);
-  if (normalises) {
-    norm_scale = norm_bias = bias;
-    running_mean = running_variance = bias.value;
+  bias = UnitParameters(units, slots);
+  if (layer.batch_normalization) {
+    norm_scale = UnitParameters(units, slots);
+    norm_bias = UnitParameters(units, slots);
+    running_mean = {"running mean", parameter, units};
+    running_variance = {"running variance", parameter, units};
   }
-  if (settings.trainable)
-    gradient = gradient2 = Tensor::of<float>("gradients of biases", working, units);
-  if (layer.kind == LayerKind::output) return;
-  activations = Tensor::of<float>("activations", working, batch, width);
+  if (settings.trainable) gradient = {"gradients of biases", working, units};
+  if (settings.trainable && layer.batch_normalization)
+    gradient2 = {"gradients of scales", working, units};
+  if (is_output()) return;
+  activations = {"activations", working, batch, width, Layout::whole};
   if (device.rounds_operands)
-    rounded = Tensor::of<Bfloat16>("activations, rounded", working, batch, width);
+    rounded_activations = {"activations, rounded", working, batch, width, Layout::whole};
   if (!settings.trainable) return;
   if (device.turns_operands)
-    turned = Tensor::of<float>("activations, turned over", working, width, rounded_up(batch));
+    turned_activations = {"activations, turned over", working, width, rounded_up(batch),
+                          Layout::whole};
   if (keeps_outputs_before_dropout(layer, settings.sparseness))
-    before_dropout = Tensor::of<float>("before dropout", working, batch, units);
-  if (keeps_pre_activations(layer))
-    pre_activations = Tensor::of<float>("pre-activations", working, batch, units);
-  if (normalises) {
-    normalised = Tensor::of<float>("normalised", working, batch, units);
-    inverse_deviation = Tensor::of<float>("normalised", working, units);
+    before_dropout = {"before dropout", working, batch, units};
+  if (keeps_pre_activations(layer)) pre_activations = {"pre-activations", working, batch, units};
+  if (layer.batch_normalization) {
+    normalised = {"normalised", working, batch, units};
+    inverse_deviation = {"normalised", working, units};
   }
-  deltas = Tensor::of<float>("deltas", working, batch, delta_stride(units));
+  deltas = {"deltas", working, batch, delta_stride(units)};
   if (device.rounds_operands)
-    rounded_deltas = Tensor::of<Bfloat16>("deltas, rounded", working, batch, delta_stride(units));
-  if (settings.terms > 0) sum = DeltaSum::Tensors(sum_shape(settings), device.is_host);
+    rounded_deltas = {"deltas, rounded", working, batch, delta_stride(units)};
+  if (settings.terms > 0) delta_sum = DeltaSum(sum_shape(settings), device.is_host);
 }
 
-UnitLayer::UnitLayer(const Settings& settings, const UpdateRule& rule, const Compute& compute)
-    : settings_(settings) {
-  Memory& memory = compute.memory;
-  const Tensors tensors(settings, settings.trainable ? slots_of(rule) : 0, traits_of(compute));
-  bias = UnitParameters(tensors.bias, memory);
+void UnitLayer::initialise(Memory& memory) {
   fill(bias.value, descriptor().init.bias);
-  norm_scale = UnitParameters(tensors.norm_scale, memory);
   fill(norm_scale.value, 1.0f);
-  norm_bias = UnitParameters(tensors.norm_bias, memory);
-  running_mean = make_buffer<float>(tensors.running_mean, memory);
-  running_mean.fill_zero();
-  running_variance = make_buffer<float>(tensors.running_variance, memory);
   fill(running_variance, 1.0f);
-  gradient_ = make_buffer<float>(tensors.gradient, memory);
-  gradient2_ = make_buffer<float>(tensors.gradient2, memory);
-  out_ = make_matrix<float>(tensors.activations, memory);
-  out_.fill_zero();
-  rounded_out_ = make_matrix<Bfloat16>(tensors.rounded, memory);
-  turned_out_ = make_matrix<float>(tensors.turned, memory);
-  before_dropout_ = make_matrix<float>(tensors.before_dropout, memory);
-  pre_activations_ = make_matrix<float>(tensors.pre_activations, memory);
-  normalised_ = make_matrix<float>(tensors.normalised, memory);
-  inverse_deviation_ = make_buffer<float>(tensors.inverse_deviation, memory);
-  delta_ = make_matrix<float>(tensors.deltas, memory);
-  rounded_delta_ = make_matrix<Bfloat16>(tensors.rounded_deltas, memory);
-  if (!is_output() && settings.trainable && settings.terms > 0)
-    delta_sum = DeltaSum(sum_shape(settings), memory);
+  activations.fill_zero();
+  if (delta_sum.allocated()) delta_sum.initialise(memory);
 }
 
 LayerOutput UnitLayer::output(Index examples) {
   DenseOperand dense(whole(examples));
-  if (!rounded_out_.empty()) dense.rounded = rounded_out_.first_rows(examples);
-  if (!turned_out_.empty()) dense.turned = turned_output(examples);
+  if (!rounded_activations.empty()) dense.rounded = rounded_activations.first_rows(examples);
+  if (!turned_activations.empty()) dense.turned = turned_output(examples);
   return {false, dense, {}, nullptr};
 }
 
 MatrixView<float> UnitLayer::turned_output(Index examples) {
-  return turned_out_.view().columns(0, rounded_up(examples));
+  return turned_activations.view().columns(0, rounded_up(examples));
 }
 
 void UnitLayer::round_output(const Compute& compute, Index examples) {
-  if (!rounded_out_.empty() && !finishes_output())  // or finish_forward() has rounded them
+  if (!rounded_activations.empty() && !finishes_output())  // or finish_forward() has rounded them
     compute.kernels.pointwise->round(whole(examples), rounded(examples));
 }
 
 void UnitLayer::turn_output(const Compute& compute, Index examples) {
-  if (!turned_out_.empty() && !finishes_output())  // or finish_forward() has turned them over
+  if (!turned_activations.empty() &&
+      !finishes_output())  // or finish_forward() has turned them over
     compute.kernels.dense->turn(whole(examples), turned_output(examples));
 }
 
 DenseOperand UnitLayer::delta_operand(const Compute& compute, Index examples) {
-  if (rounded_delta_.empty()) return delta(examples);
+  if (rounded_deltas.empty()) return delta(examples);
   const MatrixView<Bfloat16> rounded = rounded_delta(examples);
   if (!takes_all_at_once()) compute.kernels.pointwise->round(delta(examples), rounded);
   return {delta(examples), rounded};
@@ -183,8 +166,8 @@ void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass
     const BatchNormView norm{norm_scale.value.view(), norm_bias.value.view(), running_mean.view(),
                              running_variance.view()};
     if (pass == Pass::training)
-      compute.kernels.normalization->batch_norm(norm, z, normalised_.first_rows(examples),
-                                                inverse_deviation_.view());
+      compute.kernels.normalization->batch_norm(norm, z, normalised.first_rows(examples),
+                                                inverse_deviation.view());
     else
       compute.kernels.normalization->batch_norm_predict(norm, z);
   }
@@ -194,14 +177,14 @@ void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass
   ActivationCopies kept;
   if (pass == Pass::training) {
     if (descriptor().dropout > 0.0f) dropout = dropout_mask(position);
-    if (!before_dropout_.empty()) kept.before_dropout = before_dropout_.first_rows(examples);
-    if (!pre_activations_.empty()) kept.z = pre_activations_.first_rows(examples);
+    if (!before_dropout.empty()) kept.before_dropout = before_dropout.first_rows(examples);
+    if (!pre_activations.empty()) kept.z = pre_activations.first_rows(examples);
   }
   MatrixView<Bfloat16> of_own;
-  if (!rounded_out_.empty() && (finishes_output() || gives_rounded(pass)))
+  if (!rounded_activations.empty() && (finishes_output() || gives_rounded(pass)))
     of_own = rounded(examples).columns(mine().begin, mine().count());
   MatrixView<float> turned;
-  if (!turned_out_.empty() && finishes_output() && pass == Pass::training)
+  if (!turned_activations.empty() && finishes_output() && pass == Pass::training)
     turned = turned_output(examples).row_range(mine().begin, mine().count());
   kept.rounded = of_own;
   kept.turned = turned;
@@ -231,12 +214,12 @@ void UnitLayer::undo_dropout(const Compute& compute, Index examples, const StepP
 }
 
 MatrixView<const float> UnitLayer::activation_values(Index examples) {
-  if (!before_dropout_.empty()) return before_dropout_.first_rows(examples);
+  if (!before_dropout.empty()) return before_dropout.first_rows(examples);
   return own(examples);
 }
 
 MatrixView<const float> UnitLayer::slope_values(Index examples) {
-  if (!pre_activations_.empty()) return pre_activations_.first_rows(examples);
+  if (!pre_activations.empty()) return pre_activations.first_rows(examples);
   return activation_values(examples);
 }
 
@@ -253,7 +236,7 @@ void UnitLayer::take_delta(const Compute& compute, Index examples, const StepPos
   // Where a factor of 0 stands already, only the other one remains to be undone.
   if (is_flat_after_dropout(slope.f)) slope.dropout.p = 0.0f;
   MatrixView<Bfloat16> rounded;
-  if (takes_all_at_once() && !rounded_delta_.empty()) rounded = rounded_delta(examples);
+  if (takes_all_at_once() && !rounded_deltas.empty()) rounded = rounded_delta(examples);
   delta_sum.take_delta(compute, mine().begin, slope, d, rounded, alone);
 }
 
@@ -269,10 +252,10 @@ void UnitLayer::backward(const Compute& compute, Index examples, const StepPosit
   }
   if (!descriptor().batch_normalization) return;
   compute.kernels.normalization->batch_norm_backward(
-      norm_scale.value.view(), normalised_.first_rows(examples), inverse_deviation_.view(), d,
-      gradient_.view(), gradient2_.view());
-  norm_scale.update(compute, step, 0, gradient_.view());
-  norm_bias.update(compute, step, 0, gradient2_.view());
+      norm_scale.value.view(), normalised.first_rows(examples), inverse_deviation.view(), d,
+      gradient.view(), gradient2.view());
+  norm_scale.update(compute, step, 0, gradient.view());
+  norm_bias.update(compute, step, 0, gradient2.view());
 }
 
 void UnitLayer::sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,

@@ -18,12 +18,12 @@ SparseKernels& sparse_kernels(const Kernels& kernels) {
 }  // namespace
 
 InputLayer::InputLayer(const LayerDescriptor& descriptor, int number, bool sparse, float denoising,
-                       const Tensor& feature_weights, Memory& memory)
+                       Buffer<float>& feature_weights)
     : descriptor_(&descriptor),
       number_(number),
       sparse_(sparse),
       denoising_(denoising),
-      feature_weight_(make_buffer<float>(feature_weights, memory)) {}
+      feature_weight_(feature_weights) {}
 
 void InputLayer::set_feature_weights(const std::vector<float>& weights) {
   require(Index(weights.size()) == feature_weight_.size(),

@@ -11,9 +11,9 @@ namespace norn {
 
 class InputLayer {
  public:
-  /// `memory`: where weights of features are kept, where there are any.
+  /// `feature_weights` [units], or empty without InputWeighting.
   InputLayer(const LayerDescriptor& descriptor, int number, bool sparse, float denoising,
-             const Tensor& feature_weights, Memory& memory);
+             Buffer<float>& feature_weights);
 
   bool weights_features() const { return !feature_weight_.empty(); }
   bool is_ready() const { return has_feature_weights_ || !weights_features(); }
@@ -41,7 +41,7 @@ class InputLayer {
   int number_;
   bool sparse_;
   float denoising_;
-  Buffer<float> feature_weight_;  // [units], or empty without InputWeighting
+  Buffer<float>& feature_weight_;
   bool has_feature_weights_ = false;
   std::array<Copy, 2> copies_;  // where batches are prepared ahead: one is read meanwhile
   std::size_t turn_ = 0;

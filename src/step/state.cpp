@@ -21,36 +21,30 @@ UpdateSchedule make_schedule(const NetworkDescriptor& network) {
 }  // namespace
 
 State::State(const StepFacts& the_facts, const Context& the_context)
-    : facts(the_facts),
+    : StepTensors(the_facts),
+      facts(the_facts),
       context(the_context),
-      tensors(the_facts),
       schedule(make_schedule(the_facts.graph().network)) {
-  const int layers = facts.layers();
-  inputs.resize(layers);
-  units.resize(layers);
-  outputs.resize(layers);
-  source_sums.resize(layers);
-  batches.resize(layers);
-  bound.resize(layers);
-  weight_squares.resize(layers);
-  deltas.resize(layers);
-  loaded_.resize(layers);
-  weights.resize(facts.edges());
-  shared.resize(facts.edges());
-  for (int layer : facts.order()) build_layer(layer);
-  build_weights();
-  if (facts.training()) build_shared();
-  build_lanes();
+  inputs.resize(facts.layers());
+  batches.resize(facts.layers());
+  bound.resize(facts.layers());
+  deltas.resize(facts.layers());
+  loaded_.resize(facts.layers());
   Memory& memory = compute().memory;
-  for (Buffer<std::int64_t>& words : outcomes) {
-    words = make_buffer<std::int64_t>(tensors.outcome, memory);
-    words.fill_zero();
+  for_each(facts, [&](const std::string&, auto& array) { array.allocate(memory); });
+  begin_arrays();
+  for (int layer : facts.order()) {
+    const LayerDescriptor& descriptor = facts.layer(layer);
+    if (!facts.is_hidden(layer)) batches[layer] = std::make_unique<DeviceBatch>();
+    if (!facts.is_input(layer)) {
+      connect(layer);
+      continue;
+    }
+    const float denoising = descriptor.sparse ? network().denoising : 0.0f;
+    inputs[layer] = std::make_unique<InputLayer>(descriptor, layer, facts.sparse_input(layer),
+                                                 denoising, feature_weights[layer]);
   }
-  prediction_flags = make_buffer<std::int64_t>(tensors.prediction_flags, memory);
-  prediction_flags.fill_zero();
   if (!facts.training() || is_alone()) return;
-  maxima = make_buffer<float>(tensors.maxima, memory);
-  maxima.fill_zero();
   for (auto it = facts.order().rbegin(); it != facts.order().rend(); ++it) {
     if (!facts.wants_delta(*it)) continue;
     units[*it]->delta_sum.keep_maximum_at(maxima.data() + summed.size());
@@ -58,91 +52,32 @@ State::State(const StepFacts& the_facts, const Context& the_context)
   }
 }
 
-void State::build_layer(int layer) {
-  const LayerDescriptor& descriptor = facts.layer(layer);
+// Those that must not begin with whatever stood in their memory.
+void State::begin_arrays() {
   Memory& memory = compute().memory;
-  if (!facts.is_hidden(layer)) batches[layer] = std::make_unique<DeviceBatch>();
-  if (facts.is_input(layer)) {
-    const float denoising = descriptor.sparse ? network().denoising : 0.0f;
-    inputs[layer] = std::make_unique<InputLayer>(descriptor, layer, facts.sparse_input(layer),
-                                                 denoising, tensors.feature_weights[layer], memory);
-    return;
-  }
-  units[layer] = std::make_unique<UnitLayer>(facts.layer_settings(layer),
-                                             network().training.optimizer, compute());
-  weight_squares[layer] = make_buffer<double>(tensors.weight_squares[layer], memory);
-  if (facts.is_output(layer)) build_output(layer);
-  if (!facts.sums_over_sources(layer)) return;
-  auto sum = std::make_unique<SourceSum>();
-  sum->parts = DeltaSum(facts.source_sum(layer), memory);
-  const SourceSumTensors& arrays = tensors.source_sums[layer];
-  sum->z = make_matrix<float>(arrays.z, memory);
-  sum->delta = make_matrix<float>(arrays.delta, memory);
-  sum->rounded_delta = make_matrix<Bfloat16>(arrays.rounded_delta, memory);
-  source_sums[layer] = std::move(sum);
-}
-
-void State::build_output(int layer) {
-  Memory& memory = compute().memory;
-  const OutputTensors& arrays = tensors.outputs[layer];
-  auto state = std::make_unique<OutputState>();
-  state->kept_z = make_buffer<float>(arrays.kept_z, memory);
-  state->block_maximum = make_matrix<float>(arrays.block_maximum, memory);
-  state->block_sum = make_matrix<float>(arrays.block_sum, memory);
-  state->rank_maximum = make_matrix<float>(arrays.rank_maximum, memory);
-  state->maximum = make_buffer<float>(arrays.maximum, memory);
-  state->total = make_buffer<std::int64_t>(arrays.total, memory);
-  state->coupling = make_buffer<std::int64_t>(arrays.coupling, memory);
-  if (facts.may_fuse_delta(layer))
-    state->target_runs.emplace(facts.mine(layer), facts.partition(layer).block_width(),
-                               facts.batch());
-  outputs[layer] = std::move(state);
-}
-
-void State::build_weights() {
-  const UpdateRule& rule = network().training.optimizer;
-  for (int e = 0; e < facts.edges(); ++e) {
-    if (facts.owner(e) != e || !facts.edge_takes_part(e)) continue;
-    weights[e] =
-        std::make_unique<Weights>(facts.weight_shape(e), rule, facts.training(), compute());
-    weights[e]->users = facts.users(e);
-  }
   for (int layer : facts.order()) {
-    for (int e : facts.sources(layer)) {
-      const Edge& edge = facts.edge(e);
-      Weights* of_edge = weights[facts.owner(e)].get();
-      require(of_edge, "Network: a layer without weights; make_graph() refuses it");
-      units[layer]->connections.emplace_back(*of_edge, edge.shared_with >= 0 && edge.transposed,
-                                             facts.is_sparse_source(e));
-      units[layer]->source_layers.push_back(edge.source);
+    if (units[layer]) units[layer]->initialise(memory);
+    if (source_sums[layer]) source_sums[layer]->parts.initialise(memory);
+  }
+  for (auto& gradient : shared)
+    if (gradient) {
+      gradient->part.fill_zero();
+      gradient->sum.fill_zero();
     }
-  }
+  for (auto& words : outcomes) words.fill_zero();
+  prediction_flags.fill_zero();
+  maxima.fill_zero();
 }
 
-void State::build_shared() {
-  Memory& memory = compute().memory;
-  for (int e = 0; e < facts.edges(); ++e) {
-    if (!facts.edge_takes_part(e) || !facts.is_shared(e)) continue;
-    shared[e] = std::make_unique<SharedGradient>();
-    shared[e]->part = make_matrix<float>(tensors.shared[e].part, memory);
-    shared[e]->part.fill_zero();
-    shared[e]->sum = make_matrix<float>(tensors.shared[e].sum, memory);
-    shared[e]->sum.fill_zero();
+void State::connect(int layer) {
+  for (int e : facts.sources(layer)) {
+    const Edge& edge = facts.edge(e);
+    Weights* of_edge = weights[facts.owner(e)].get();
+    require(of_edge, "Network: a layer without weights; make_graph() refuses it");
+    units[layer]->connections.emplace_back(*of_edge, edge.shared_with >= 0 && edge.transposed,
+                                           facts.is_sparse_source(e));
+    units[layer]->source_layers.push_back(edge.source);
   }
-}
-
-void State::build_lanes() {
-  Memory& memory = compute().memory;
-  const LaneTensors& lane = tensors.lane;
-  scratch.resize(std::size_t(facts.settings().lanes));
-  for (Scratch& each : scratch) {
-    each.z = make_matrix<float>(lane.z, memory);
-    each.dx = make_matrix<float>(lane.dx, memory);
-    each.gradient = make_buffer<float>(lane.gradient, memory);
-    each.delta = make_matrix<Bfloat16>(lane.rounded_delta, memory);
-    each.turned = make_matrix<float>(lane.turned_delta, memory);
-  }
-  row_squares = make_buffer<FixedSum>(tensors.row_squares, memory);
 }
 
 void State::load(bool with_targets) {

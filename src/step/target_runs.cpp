@@ -30,8 +30,8 @@ Index TargetRuns::units_at_once() const {
   return std::max<Index>(1, kMostNumbers / of_block) * block_width_;
 }
 
-Index TargetRuns::planned_bytes() const {
-  return ColumnRuns::size(batch_, units_at_once()) * Index(sizeof(int)) * (fits_at_once() ? 2 : 1);
+Index TargetRuns::planned_numbers() const {
+  return ColumnRuns::size(batch_, units_at_once()) * (fits_at_once() ? 2 : 1);
 }
 
 void TargetRuns::begin(const Compute& compute, const CsrView& targets) {
@@ -52,10 +52,6 @@ const ColumnRuns& TargetRuns::find(const Compute& compute, Range block) {
     runs_ = compute.kernels.batch->find_runs(targets_, units, room_[turn_].view());
   }
   return runs_;
-}
-
-Index TargetRuns::bytes() const {
-  return room_[0].bytes() + room_[1].bytes();
 }
 
 }  // namespace norn

@@ -16,14 +16,13 @@ class TargetRuns {
   TargetRuns() = default;
   /// `units`: those of this rank. Blocks are `block_width` wide, but for the last.
   TargetRuns(Range units, Index block_width, Index batch);
-  /// What it takes on a GPU, in bytes.
-  Index planned_bytes() const;
+  /// How many numbers it will hold.
+  Index planned_numbers() const;
 
   /// Starts a step with these targets. Within WorkQueue::prepare.
   void begin(const Compute& compute, const CsrView& targets);
   /// For a block and, in its step, the blocks after it.
   const ColumnRuns& find(const Compute& compute, Range block);
-  Index bytes() const;
 
  private:
   bool blocks_are_runs() const;

@@ -4,17 +4,13 @@
 
 #include "src/step/block_group.h"
 #include "src/step/rounded_rows.h"
-#include "src/step/target_runs.h"
 
 #include <algorithm>
 
 namespace norn {
 namespace {
 
-template <typename T>
-Tensor working(const char* use, Index rows, Index cols = 1) {
-  return Tensor::of<T>(use, Purpose::working, rows, cols);
-}
+constexpr Purpose kWorking = Purpose::working;
 
 int slots(const StepFacts& facts) {
   return facts.training() ? slots_of(facts.graph().network.training.optimizer) : 0;
@@ -40,18 +36,19 @@ std::string edge_name(const StepFacts& facts, int edge) {
 }
 
 StepTensors::StepTensors(const StepFacts& facts) {
-  const auto layers = std::size_t(facts.layers());
-  units = Numbered<UnitLayer::Tensors>(layers);
-  outputs = Numbered<OutputTensors>(layers);
-  source_sums = Numbered<SourceSumTensors>(layers);
-  feature_weights = weight_squares = Numbered<Tensor>(layers);
-  weights = Numbered<WeightTensors>(std::size_t(facts.edges()));
-  shared = Numbered<SharedTensors>(std::size_t(facts.edges()));
+  units.resize(facts.layers());
+  outputs.resize(facts.layers());
+  source_sums.resize(facts.layers());
+  feature_weights.resize(facts.layers());
+  weight_squares.resize(facts.layers());
+  weights.resize(facts.edges());
+  shared.resize(facts.edges());
   for (int layer : facts.order()) add_layer(facts, layer);
   for (int edge = 0; edge < facts.edges(); ++edge) add_edge(facts, edge);
-  add_lane(facts);
-  outcome = working<std::int64_t>("costs and flags of a step", facts.outcome_words());
-  prediction_flags = working<std::int64_t>("flags of predictions", facts.sum_flags());
+  add_lanes(facts);
+  for (auto& words : outcomes)
+    words = {"costs and flags of a step", kWorking, facts.outcome_words()};
+  prediction_flags = {"flags of predictions", kWorking, facts.sum_flags()};
   if (!facts.training()) return;
   Index summed = 0;
   bool clips = false;
@@ -59,9 +56,8 @@ StepTensors::StepTensors(const StepFacts& facts) {
     summed += facts.wants_delta(layer);
     clips = clips || (!facts.is_input(layer) && facts.layer(layer).delta_norm > 0.0f);
   }
-  if (facts.ranks() > 1) maxima = working<float>("maxima of deltas", summed);
-  if (clips)
-    row_squares = working<FixedSum>("squares of deltas", facts.settings().lanes, facts.batch());
+  if (facts.ranks() > 1) maxima = {"maxima of deltas", kWorking, summed, 1, Layout::whole};
+  if (clips) row_squares = {"squares of deltas", kWorking, facts.settings().lanes, facts.batch()};
 }
 
 void StepTensors::add_layer(const StepFacts& facts, int layer) {
@@ -69,59 +65,78 @@ void StepTensors::add_layer(const StepFacts& facts, int layer) {
   const Index batch = facts.batch();
   if (facts.is_input(layer)) {
     if (weights_features(descriptor.input_weighting))
-      feature_weights[layer] = working<float>("weights of features", descriptor.units());
+      feature_weights[layer] = {"weights of features", kWorking, descriptor.units(), 1,
+                                Layout::whole};
     return;
   }
-  units[layer] = UnitLayer::Tensors(facts.layer_settings(layer), slots(facts), facts.device());
+  units[layer] =
+      std::make_unique<UnitLayer>(facts.layer_settings(layer), slots(facts), facts.device());
   if (facts.training() && facts.bounds_sources_together(layer))
-    weight_squares[layer] = working<double>("squares of weights", facts.units(layer));
+    weight_squares[layer] = {"squares of weights", kWorking, facts.units(layer)};
   if (facts.is_output(layer)) add_output(facts, layer);
   if (!facts.sums_over_sources(layer)) return;
-  SourceSumTensors& sum = source_sums[layer];
-  sum.parts =
-      DeltaSum::Tensors(facts.source_sum(layer), facts.device().is_host, "sums over sources");
-  sum.z = working<float>("sums over sources", batch, facts.units(layer));
-  if (!facts.training()) return;
-  sum.delta = working<float>("deltas of all units", batch, descriptor.units());
-  if (facts.device().rounds_operands)
-    sum.rounded_delta = working<Bfloat16>("deltas of all units", batch, descriptor.units());
+  const char* of_all = "deltas of all units";
+  auto sum = std::make_unique<SourceSum>();
+  sum->parts = DeltaSum(facts.source_sum(layer), !facts.on_gpu(), "sums over sources");
+  sum->z = {"sums over sources", kWorking, batch, facts.units(layer)};
+  if (facts.training()) sum->delta = {of_all, kWorking, batch, descriptor.units(), Layout::whole};
+  if (facts.training() && facts.device().rounds_operands)
+    sum->rounded_delta = {of_all, kWorking, batch, descriptor.units(), Layout::whole};
+  source_sums[layer] = std::move(sum);
 }
 
 void StepTensors::add_output(const StepFacts& facts, int layer) {
-  OutputTensors& output = outputs[layer];
+  auto output = std::make_unique<OutputTensors>();
   const Index batch = facts.batch();
-  const BlockPartition& partition = facts.partition(layer);
-  if (facts.may_fuse_delta(layer) && facts.sparse_input(layer))
-    output.target_places = working<std::byte>(
-        "places of stored targets",
-        TargetRuns(facts.mine(layer), partition.block_width(), batch).planned_bytes());
-  if (!facts.is_softmax(layer)) return;
-  const char* rows = "sums of SoftMax rows";
-  const Index blocks = facts.own_blocks(layer).count();
-  output.block_maximum = output.block_sum = working<float>(rows, blocks, batch);
-  if (facts.ranks() > 1) output.rank_maximum = working<float>(rows, facts.ranks(), batch);
-  output.maximum = working<float>(rows, batch);
-  output.total = output.coupling = working<std::int64_t>(rows, batch);
+  if (facts.may_fuse_delta(layer)) {
+    output->target_runs.emplace(facts.mine(layer), facts.partition(layer).block_width(), batch);
+    if (facts.sparse_input(layer))
+      output->target_places.declared = {"places of stored targets",
+                                        kWorking,
+                                        output->target_runs->planned_numbers(),
+                                        1,
+                                        Layout::by_unit,
+                                        element_name<int>()};
+  }
+  if (facts.is_softmax(layer)) {
+    const char* rows = "sums of SoftMax rows";
+    const Index blocks = facts.own_blocks(layer).count();
+    output->block_maximum = {rows, kWorking, blocks, batch};
+    output->block_sum = {rows, kWorking, blocks, batch};
+    if (facts.ranks() > 1)
+      output->rank_maximum = {rows, kWorking, facts.ranks(), batch, Layout::whole};
+    output->maximum = {rows, kWorking, batch, 1, Layout::whole};
+    output->total = {rows, kWorking, batch, 1, Layout::whole};
+    output->coupling = {rows, kWorking, batch, 1, Layout::whole};
+  }
   if (facts.keeps_z(layer))
-    output.kept_z = working<float>(
-        "pre-activations",
-        kept_columns(facts.partition(layer), blocks, facts.units(layer), facts.training()), batch);
+    output->kept_z = {"pre-activations", kWorking,
+                      kept_columns(facts.partition(layer), facts.own_blocks(layer).count(),
+                                   facts.units(layer), facts.training()),
+                      batch};
+  outputs[layer] = std::move(output);
 }
 
 void StepTensors::add_edge(const StepFacts& facts, int edge) {
   if (!facts.edge_takes_part(edge)) return;
   const int owner = facts.owner(edge);
-  const WeightTensors tensors(facts.weight_shape(owner), slots(facts), facts.training(),
-                              facts.device());
-  if (owner == edge) weights[edge] = tensors;
+  const auto make = [&] {
+    return std::make_unique<Weights>(facts.weight_shape(owner), slots(facts), facts.training(),
+                                     facts.device());
+  };
+  if (owner == edge) {
+    weights[edge] = make();
+    weights[edge]->users = facts.users(edge);
+  }
   if (!facts.training() || !facts.is_shared(edge)) return;
-  const Tensor gradient =
-      working<float>("gradient of shared weights", tensors.values.rows, tensors.values.cols);
-  shared[edge].part = gradient;
-  if (owner == edge) shared[edge].sum = gradient;
+  const Tensor values = make()->tensor();
+  const char* use = "gradient of shared weights";
+  shared[edge] = std::make_unique<SharedGradient>();
+  shared[edge]->part = {use, kWorking, values.rows, values.cols, Layout::whole};
+  if (owner == edge) shared[edge]->sum = {use, kWorking, values.rows, values.cols, Layout::whole};
 }
 
-void StepTensors::add_lane(const StepFacts& facts) {
+void StepTensors::add_lanes(const StepFacts& facts) {
   Index widest_part = 0, widest_source = 0, gradient = 0, widest_z = 0, widest_delta = 0;
   for (int layer : facts.order()) {
     if (facts.is_input(layer)) continue;
@@ -142,24 +157,26 @@ void StepTensors::add_lane(const StepFacts& facts) {
           widest_z, facts.device().turns_operands ? at_once : facts.partition(layer).block_width());
   }
   const Index batch = facts.batch();
-  lane.z = working<float>("pre-activations of a block", batch, round_up_to_eight(widest_z));
-  if (!facts.on_gpu())
-    lane.dx = working<float>("input deltas of a block", batch,
-                             facts.training() ? std::max(widest_source, widest_part) : widest_part);
-  if (!facts.training()) return;
-  lane.gradient = working<float>("gradient of a tile", gradient);
-  if (facts.device().rounds_operands)
-    lane.rounded_delta =
-        working<Bfloat16>("deltas of a block, rounded", batch, rounded_stride(widest_delta));
-  if (facts.device().turns_operands)
-    lane.turned_delta =
-        working<float>("deltas of a block, turned over", widest_delta, round_up_to_eight(batch));
+  scratch.resize(std::size_t(facts.settings().lanes));
+  for (Scratch& lane : scratch) {
+    lane.z = {"pre-activations of a block", kWorking, batch, round_up_to_eight(widest_z)};
+    if (!facts.on_gpu())
+      lane.dx = {"input deltas of a block", kWorking, batch,
+                 facts.training() ? std::max(widest_source, widest_part) : widest_part};
+    if (!facts.training()) continue;
+    lane.gradient = {"gradient of a tile", kWorking, gradient};
+    if (facts.device().rounds_operands)
+      lane.delta = {"deltas of a block, rounded", kWorking, batch, rounded_stride(widest_delta)};
+    if (facts.device().turns_operands)
+      lane.turned = {"deltas of a block, turned over", kWorking, widest_delta,
+                     round_up_to_eight(batch)};
+  }
 }
 
-Index StepTensors::bytes(const StepFacts& facts, Purpose purpose) const {
+Index StepTensors::bytes(const StepFacts& facts, Purpose purpose) {
   Index sum = 0;
-  for_each(facts, [&](const std::string&, const Tensor& tensor, int count) {
-    if (tensor.purpose == purpose) sum += count * tensor.bytes();
+  for_each(facts, [&](const std::string&, auto& array) {
+    if (array.tensor().purpose == purpose) sum += array.tensor().bytes();
   });
   return sum;
 }

@@ -2,112 +2,132 @@
 #pragma once
 
 #include "src/step/facts.h"
+#include "src/step/target_runs.h"
 
+#include <array>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
-/// Every array that a network holds beside its batches, declared once: a network at work allocates
-/// from this table, a plan adds it up.
+/// Every array that a network holds beside its batches, declared once: a network at work gives it
+/// memory, a plan adds it up.
 namespace norn {
 
-/// What a lane needs, sized for the largest connection.
-struct LaneTensors {
-  Tensor z, dx, gradient, rounded_delta, turned_delta;
+/// One that is declared here and has its memory elsewhere.
+struct OutsideTensor {
+  Tensor declared;
+  const Tensor& tensor() const { return declared; }
+  void allocate(Memory&) {}
+  std::byte* address() { return nullptr; }
 };
 
 /// An output layer, streamed block by block.
 struct OutputTensors {
-  Tensor kept_z;                    ///< pre-activations of all own blocks, block after block
-  Tensor block_maximum, block_sum;  ///< [own blocks x B], SoftMax
-  Tensor rank_maximum;              ///< [ranks x B], with several ranks
-  Tensor maximum, total, coupling;  ///< [B]
-  Tensor target_places;             ///< where stored targets are, for blocks judged in the product
+  /// Pre-activations of all own blocks, block after block; empty: recomputed.
+  HeldBuffer<float> kept_z;
+  HeldMatrix<float> block_maximum;        ///< [own blocks x B], SoftMax
+  HeldMatrix<float> block_sum;            ///< [own blocks x B]
+  HeldMatrix<float> rank_maximum;         ///< [ranks x B], with several ranks
+  HeldBuffer<float> maximum;              ///< [B]
+  HeldBuffer<std::int64_t> total;         ///< [B]
+  HeldBuffer<std::int64_t> coupling;      ///< [B]
+  std::optional<TargetRuns> target_runs;  ///< where blocks may be judged in their product
+  OutsideTensor target_places;            ///< what those take
+
+  SoftMaxRows rows(Index examples) const {
+    return {maximum.view().range(0, examples), total.view().range(0, examples),
+            coupling.view().range(0, examples)};
+  }
+  template <typename Visit>
+  void for_each_tensor(const Visit& visit) {
+    const auto all = [&](auto&... arrays) { (visit(arrays), ...); };
+    all(target_places, block_maximum, block_sum, rank_maximum, maximum, total, coupling, kept_z);
+  }
 };
 
 /// What joins a layer to sources whose weights are shared out by source units.
-struct SourceSumTensors {
-  DeltaSum::Tensors parts;  ///< [B x all units]
-  Tensor z;                 ///< [B x own units]
-  Tensor delta;             ///< [B x all units], in training
-  Tensor rounded_delta;
+struct SourceSum {
+  DeltaSum parts;       ///< [B x all units] of pre-activations, one term for each block of a source
+  HeldMatrix<float> z;  ///< [B x own units] their sum
+  HeldMatrix<float> delta;             ///< [B x all units], in training
+  HeldMatrix<Bfloat16> rounded_delta;  ///< [B x all units], where products read it
+  template <typename Visit>
+  void for_each_tensor(const Visit& visit) {
+    parts.for_each_tensor(visit);
+    visit(z);
+    visit(delta);
+    visit(rounded_delta);
+  }
 };
 
 /// The gradient that one connection gives to weights that it shares with others.
-struct SharedTensors {
-  Tensor part;  ///< this connection's
-  Tensor sum;   ///< at the owner's edge: all connections'
+struct SharedGradient {
+  HeldMatrix<float> part;  ///< this connection's
+  HeldMatrix<float> sum;   ///< at the owner's edge: all connections', in the order in which their
+                           ///< layers go backward
 };
 
 struct StepTensors {
   explicit StepTensors(const StepFacts& facts);
 
   // By layer.
-  Numbered<UnitLayer::Tensors> units;
-  Numbered<OutputTensors> outputs;
-  Numbered<SourceSumTensors> source_sums;
-  Numbered<Tensor> feature_weights;  ///< of inputs with InputWeighting
-  Numbered<Tensor> weight_squares;   ///< with WeightNorm over several sources
+  Numbered<std::unique_ptr<UnitLayer>> units;
+  Numbered<std::unique_ptr<OutputTensors>> outputs;
+  Numbered<std::unique_ptr<SourceSum>> source_sums;
+  Numbered<HeldBuffer<float>> feature_weights;  ///< of inputs with InputWeighting
+  Numbered<HeldBuffer<double>> weight_squares;  ///< with WeightNorm over several sources
   // By edge.
-  Numbered<WeightTensors> weights;
-  Numbered<SharedTensors> shared;
+  Numbered<std::unique_ptr<Weights>> weights;  ///< of those that own theirs
+  Numbered<std::unique_ptr<SharedGradient>> shared;
   // Of all.
-  LaneTensors lane;
-  Tensor row_squares;       ///< [lanes x B], with DeltaNorm
-  Tensor outcome;           ///< two of them: one is downloaded beside the next step
-  Tensor prediction_flags;  ///< of sums over sources
-  Tensor maxima;            ///< of all deltas, with several ranks
+  std::vector<Scratch> scratch;      ///< by lane
+  HeldBuffer<FixedSum> row_squares;  ///< [lanes x B], with DeltaNorm
+  std::array<HeldBuffer<std::int64_t>, 2>
+      outcomes;                               ///< in turn: one is downloaded beside the next step
+  HeldBuffer<std::int64_t> prediction_flags;  ///< of sums over sources
+  HeldBuffer<float> maxima;                   ///< of hidden layers with a delta, last layers first
 
-  /// visit(name of what it belongs to or "", tensor, how many there are)
+  /// visit(name of what it belongs to or "", array)
   template <typename Visit>
-  void for_each(const StepFacts& facts, const Visit& visit) const;
-  Index bytes(const StepFacts& facts, Purpose purpose) const;
+  void for_each(const StepFacts& facts, const Visit& visit);
+  Index bytes(const StepFacts& facts, Purpose purpose);
 
  private:
   void add_layer(const StepFacts& facts, int layer);
   void add_output(const StepFacts& facts, int layer);
   void add_edge(const StepFacts& facts, int edge);
-  void add_lane(const StepFacts& facts);
+  void add_lanes(const StepFacts& facts);
 };
 
 /// "Hidden1 -> Output"
 std::string edge_name(const StepFacts& facts, int edge);
 
 template <typename Visit>
-void StepTensors::for_each(const StepFacts& facts, const Visit& visit) const {
+void StepTensors::for_each(const StepFacts& facts, const Visit& visit) {
+  std::string name;
+  const auto one = [&](auto& array) { visit(name, array); };
   for (int layer : facts.order()) {
-    const std::string& name = facts.layer(layer).name;
-    const auto one = [&](const Tensor& tensor, int count = 1) {
-      if (count > 0 && !tensor.empty()) visit(name, tensor, count);
-    };
-    units[layer].for_each(one);
-    const OutputTensors& output = outputs[layer];
-    for (const Tensor* tensor :
-         {&output.target_places, &output.block_maximum, &output.block_sum, &output.rank_maximum,
-          &output.maximum, &output.total, &output.coupling, &output.kept_z, &weight_squares[layer],
-          &feature_weights[layer]})
-      one(*tensor);
-    const SourceSumTensors& sum = source_sums[layer];
-    sum.parts.for_each(one);
-    for (const Tensor* tensor : {&sum.z, &sum.delta, &sum.rounded_delta}) one(*tensor);
+    name = facts.layer(layer).name;
+    if (units[layer]) units[layer]->for_each_tensor(one);
+    if (outputs[layer]) outputs[layer]->for_each_tensor(one);
+    if (source_sums[layer]) source_sums[layer]->for_each_tensor(one);
+    one(weight_squares[layer]);
+    one(feature_weights[layer]);
   }
   for (int edge = 0; edge < facts.edges(); ++edge) {
-    const std::string name = edge_name(facts, edge);
-    const auto one = [&](const Tensor& tensor, int count) {
-      if (count > 0 && !tensor.empty()) visit(name, tensor, count);
-    };
-    one(shared[edge].part, 1);
-    one(shared[edge].sum, 1);
-    weights[edge].for_each(one);
+    name = edge_name(facts, edge);
+    if (weights[edge]) weights[edge]->for_each_tensor(one);
+    if (!shared[edge]) continue;
+    one(shared[edge]->part);
+    one(shared[edge]->sum);
   }
-  const auto of_all = [&](const Tensor& tensor, int count) {
-    if (!tensor.empty()) visit(std::string(), tensor, count);
-  };
-  for (const Tensor* tensor :
-       {&lane.z, &lane.dx, &lane.gradient, &lane.turned_delta, &lane.rounded_delta})
-    of_all(*tensor, facts.settings().lanes);
-  of_all(row_squares, 1);
-  of_all(outcome, 2);
-  of_all(prediction_flags, 1);
-  of_all(maxima, 1);
+  name.clear();
+  for (Scratch& lane : scratch) lane.for_each_tensor(one);
+  one(row_squares);
+  for (auto& words : outcomes) one(words);
+  one(prediction_flags);
+  one(maxima);
 }
 
 }  // namespace norn

@@ -274,6 +274,26 @@ TEST(MemoryPlan, KnowsThatTheMachineHasMemory) {
   EXPECT_GT(available_memory_bytes(1), 0);
 }
 
+TEST(Network, CutsItsBlocksByTheRuleThatItIsGiven) {
+  const Recipe recipe = all_recipes().front();
+  Executor executor(1);
+  Kernels kernels = make_cpu_kernels(executor);
+  const auto one = make_single_process();
+  const Context context{Compute{executor, kernels, host_memory()}, *one,
+                        make_host_collectives(*one), Log()};
+  const auto width = [&](const BlockRule* rule) {
+    const Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(),
+                          context, recipe.network.training.batch, Pass::training, rule);
+    return network.unit_layer(3)->partition().block_width();
+  };
+  const Index usual = width(nullptr);
+  BlockRule rule = recipe.blocks;
+  rule.minimum_width = rule.maximum_width = 48;
+  EXPECT_EQ(width(&rule), 48);
+  EXPECT_NE(usual, 48);
+  EXPECT_EQ(width(nullptr), usual);
+}
+
 TEST(WorkPlan, CountsTheProductsOfAStep) {
   NetworkDescriptor network;
   network.layers = {input_layer("In", 1000), hidden_layer("Hidden", 32, {"In"}),

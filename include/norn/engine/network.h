@@ -23,10 +23,10 @@ struct OpTime {
 class Network {
  public:
   /// `shapes` tell which inputs are sparse. `batch` is the largest number of examples of a step;
-  /// with the layers' widths it fixes the blocks. Throws UsageError for networks that this build
-  /// cannot run, naming layer and key.
+  /// with the layers' widths it fixes the blocks, by the rule of the device unless `blocks` is
+  /// given. Throws UsageError for networks that this build cannot run, naming layer and key.
   Network(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context, Index batch,
-          Pass purpose);
+          Pass purpose, const BlockRule* blocks = nullptr);
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -110,6 +110,8 @@ class Network {
   /// that take no part.
   Weights* weights(int edge);
   const std::vector<Range>& shares(int layer) const;
+  /// All arrays that a step leaves behind for the next one: parameters and state.
+  void for_each_state(const std::function<void(std::byte* data, Index bytes)>& visit);
   /// Whether a layer is an input that multiplies entries by weights of their features; which they
   /// are must be set before the first batch. [units], the same on all ranks.
   bool weights_features(int layer) const;

@@ -57,33 +57,25 @@ struct WeightShape {
       false;  ///< every rank stores all destinations (matrices that several connections share)
 };
 
-/// The arrays of a weight matrix, the part that a rank stores.
-struct WeightTensors {
-  Tensor values, state, rounded, steps_done;
-  int slots = 0;  ///< arrays as `state`
-  WeightTensors() = default;
-  /// Rounded copies are for dense sources on devices whose products read them, the steps of rows
-  /// that lag behind for training.
-  WeightTensors(const WeightShape& shape, int state_arrays, bool trainable,
-                const DeviceTraits& device);
-  /// visit(tensor, count)
-  template <typename Visit>
-  void for_each(const Visit& visit) const {
-    visit(values, 1);
-    visit(state, slots);
-    visit(rounded, 1);
-    visit(steps_done, 1);
-  }
-};
-
 /// Values and update state of one weight matrix, the part that this rank stores.
+/// Rounded copies are for dense sources on devices whose products read them, the steps of rows that
+/// lag behind for training.
 /// Rows of a sparse source may lag behind the steps made (they are put through them when they are
 /// next touched); catch_up() brings all of them up to date.
 class Weights {
  public:
-  Weights(const WeightShape& shape, const UpdateRule& rule, bool trainable, const Compute& compute);
+  /// `slots`: arrays of update state.
+  Weights(const WeightShape& shape, int slots, bool trainable, const DeviceTraits& device);
+  template <typename Visit>
+  void for_each_tensor(const Visit& visit) {
+    visit(values_);
+    for (int s = 0; s < slots_; ++s) visit(slot_[std::size_t(s)]);
+    visit(rounded_);
+    visit(steps_done_);
+  }
 
   const WeightShape& shape() const { return shape_; }
+  const Tensor& tensor() const { return values_.tensor(); }
   MatrixView<float> values() { return values_.view(); }
   MatrixView<const float> values() const { return values_.view(); }
   /// The weights to these destination units, or those of these source units where they are shared
@@ -118,10 +110,10 @@ class Weights {
   MatrixView<T> cut(MatrixView<T> whole, Range units) const;
   WeightShape shape_;
   int slots_ = 0;
-  Matrix<float> values_;
-  std::array<Matrix<float>, std::size_t(kMostSlots)> slot_;
-  Matrix<Bfloat16> rounded_;
-  Buffer<std::int64_t> steps_done_;  // [sources], of sparse sources only
+  HeldMatrix<float> values_;
+  std::array<HeldMatrix<float>, std::size_t(kMostSlots)> slot_;
+  HeldMatrix<Bfloat16> rounded_;
+  HeldBuffer<std::int64_t> steps_done_;  // [sources], of sparse sources only
 };
 
 /// One step's settings for the weights.
@@ -135,11 +127,19 @@ struct WeightStep {
 
 /// Scratch memory of one lane, sized for the largest connection.
 struct Scratch {
-  Matrix<float> z;         ///< [B x widest output block]
-  Matrix<Bfloat16> delta;  ///< [B x widest block], deltas rounded for products; or empty
-  Matrix<float> turned;    ///< [widest block x B, rounded up], deltas turned over; or empty
-  Matrix<float> dx;        ///< [B x widest dense source or sum over one]
-  Buffer<float> gradient;  ///< one tile of a weight gradient
+  HeldMatrix<float> z;         ///< [B x widest output block]
+  HeldMatrix<Bfloat16> delta;  ///< [B x widest block], deltas rounded for products; or empty
+  HeldMatrix<float> turned;    ///< [widest block x B, rounded up], deltas turned over; or empty
+  HeldMatrix<float> dx;        ///< [B x widest dense source or sum over one]
+  HeldBuffer<float> gradient;  ///< one tile of a weight gradient
+  template <typename Visit>
+  void for_each_tensor(const Visit& visit) {
+    visit(z);
+    visit(dx);
+    visit(gradient);
+    visit(turned);
+    visit(delta);
+  }
 };
 
 /// How many units' weight gradients are made together: as many whole blocks of `block` units as
@@ -194,8 +194,6 @@ class Connection {
   /// By source: gradient and update of the weights of these source units, as update().
   void update_by_source(const Compute& compute, const WeightStep& step, const DenseOperand& x,
                         const DenseOperand& delta, Range units, Scratch& scratch) const;
-  /// Elements of Scratch::gradient that update() needs for calls of up to `units` units.
-  Index gradient_tile(const BlockRule& rule, Index block, Index units) const;
 
  private:
   bool rows_are_destinations() const { return weights_->shape().by_destination != transposed_; }
@@ -206,26 +204,18 @@ class Connection {
   bool sparse_source_;
 };
 
-/// The arrays of a vector of parameters.
-struct UnitParameterTensors {
-  Tensor value, state;
-  int slots = 0;  ///< arrays as `state`
-  UnitParameterTensors() = default;
-  UnitParameterTensors(Index units, int state_arrays);
-  template <typename Visit>
-  void for_each(const Visit& visit) const {
-    visit(value, 1);
-    visit(state, slots);
-  }
-};
-
 /// A vector of parameters of a layer's own units: bias, batch normalisation's scale and bias.
 struct UnitParameters {
-  Buffer<float> value;
-  std::array<Buffer<float>, std::size_t(kMostSlots)> slot;
+  HeldBuffer<float> value;
+  std::array<HeldBuffer<float>, std::size_t(kMostSlots)> slot;
   int slots = 0;  ///< state arrays in use, also where this rank has no units
   UnitParameters() = default;
-  UnitParameters(const UnitParameterTensors& tensors, Memory& memory);
+  UnitParameters(Index units, int slots);
+  template <typename Visit>
+  void for_each_tensor(const Visit& visit) {
+    visit(value);
+    for (int s = 0; s < slots; ++s) visit(slot[std::size_t(s)]);
+  }
   /// Applies gradient [n] to elements [first, first + n); never regularised.
   void update(const Compute& compute, const WeightStep& step, Index first,
               VectorView<const float> gradient);

@@ -30,20 +30,18 @@ class DeltaSum {
     std::optional<FixedFormat> format = std::nullopt;  ///< kept for good
   };
   DeltaSum() = default;
-  /// Everything stands in `memory`.
-  DeltaSum(const Shape& shape, Memory& memory);
-  /// The arrays of such a sum.
-  struct Tensors {
-    Tensor words;  ///< two of them: fine and coarse
-    Tensor terms, format, maximum, always;
-    Tensors() = default;
-    Tensors(const Shape& shape, bool on_host, const char* use = "sums of deltas");
-    template <typename Visit>
-    void for_each(const Visit& visit) const {
-      visit(words, 2);
-      for (const Tensor* tensor : {&terms, &format, &maximum, &always}) visit(*tensor, 1);
-    }
-  };
+  DeltaSum(const Shape& shape, bool on_host, const char* use = "sums of deltas");
+  template <typename Visit>
+  void for_each_tensor(const Visit& visit) {
+    visit(fine_);
+    visit(coarse_);
+    visit(waiting_);
+    visit(format_);
+    visit(own_maximum_);
+    visit(always_);
+  }
+  /// Once its tensors stand in `memory`.
+  void initialise(Memory& memory);
 
   bool allocated() const { return shape_.terms > 0; }
   Index examples() const { return examples_; }  ///< of this step
@@ -99,8 +97,6 @@ class DeltaSum {
     FixedMatrixView words;
     FixedTerms terms;
   };
-  static Index places_of(const Shape& shape, bool on_host);
-  static bool has_words(const Shape& shape, bool on_host);
   static Index place_stride(const Shape& shape);
   MatrixView<float> place(Index number);
   FixedMatrixView view(Index first_unit, Index units);
@@ -108,16 +104,16 @@ class DeltaSum {
   MatrixView<std::int64_t> coarse() { return coarse_.first_rows(examples_); }
   Sum taken(const Compute& compute, Index first_unit, Index units);
   Shape shape_;
-  Matrix<std::int64_t> fine_;
-  Matrix<std::int64_t> coarse_;
-  Buffer<float> waiting_;  // places for terms, [examples x units, padded] each
+  HeldMatrix<std::int64_t> fine_;
+  HeldMatrix<std::int64_t> coarse_;
+  HeldBuffer<float> waiting_;  // places for terms, [examples x units, padded] each
   Index places_ = 0;
   Index used_places_ = 0;
   std::int64_t* flags_ = nullptr;        // coarse used, out of range
   std::int64_t* coarse_used_ = nullptr;  // the first flag, or one that is always up
-  Buffer<std::int64_t> always_;          // that one
-  Buffer<FixedFormat> format_;           // one
-  Buffer<float> own_maximum_;            // one
+  HeldBuffer<std::int64_t> always_;      // that one
+  HeldBuffer<FixedFormat> format_;       // one
+  HeldBuffer<float> own_maximum_;        // one
   float* maximum_ = nullptr;             // that one, or where it is kept
   Memory* memory_ = nullptr;
   bool host_ = true;            // whether the flags can be read here

@@ -61,29 +61,19 @@ class UnitLayer {
     bool trainable = true;
     SparsenessPenalty sparseness;  ///< beta 0: off
   };
-  /// Its arrays.
-  struct Tensors {
-    UnitParameterTensors bias, norm_scale, norm_bias;
-    Tensor running_mean, running_variance;
-    Tensor activations, rounded, turned, before_dropout, pre_activations, normalised;
-    Tensor inverse_deviation;
-    Tensor deltas, rounded_deltas, gradient, gradient2;
-    DeltaSum::Tensors sum;
-    Tensors() = default;
-    Tensors(const Settings& settings, int slots, const DeviceTraits& device);
-    /// visit(tensor, count)
-    template <typename Visit>
-    void for_each(const Visit& visit) const {
-      for (const UnitParameterTensors* of : {&bias, &norm_scale, &norm_bias}) of->for_each(visit);
-      for (const Tensor* tensor :
-           {&running_mean, &running_variance, &gradient, &gradient2, &activations, &rounded,
-            &turned, &deltas, &rounded_deltas, &before_dropout, &pre_activations, &normalised,
-            &inverse_deviation})
-        visit(*tensor, 1);
-      sum.for_each(visit);
-    }
-  };
-  UnitLayer(const Settings& settings, const UpdateRule& rule, const Compute& compute);
+  /// `slots`: arrays of update state of each vector of parameters.
+  UnitLayer(const Settings& settings, int slots, const DeviceTraits& device);
+  template <typename Visit>
+  void for_each_tensor(const Visit& visit) {
+    for (UnitParameters* of : {&bias, &norm_scale, &norm_bias}) of->for_each_tensor(visit);
+    const auto all = [&](auto&... arrays) { (visit(arrays), ...); };
+    all(running_mean, running_variance, gradient, gradient2, activations, rounded_activations,
+        turned_activations, deltas, rounded_deltas, before_dropout, pre_activations, normalised,
+        inverse_deviation);
+    delta_sum.for_each_tensor(visit);
+  }
+  /// Once its tensors stand in `memory`: biases and scales as the descriptor says.
+  void initialise(Memory& memory);
 
   const LayerDescriptor& descriptor() const { return *settings_.descriptor; }
   const Settings& settings() const { return settings_; }
@@ -99,23 +89,35 @@ class UnitLayer {
   UnitParameters bias;
   UnitParameters norm_scale;  ///< batch normalisation, else empty
   UnitParameters norm_bias;
-  Buffer<float> running_mean;
-  Buffer<float> running_variance;
+  HeldBuffer<float> running_mean;
+  HeldBuffer<float> running_variance;
   DeltaSum delta_sum;  ///< hidden layers in training
+
+  HeldMatrix<float> activations;             ///< [batch x width], hidden layers
+  HeldMatrix<Bfloat16> rounded_activations;  ///< [batch x width], where products read it
+  HeldMatrix<float> turned_activations;  ///< [width x batch, rounded up], where gradients read it
+  HeldMatrix<float> deltas;             ///< [batch x delta_stride(mine)], hidden layers in training
+  HeldMatrix<Bfloat16> rounded_deltas;  ///< [batch x delta_stride(mine)], where products read it
+  HeldMatrix<float> before_dropout;     ///< [batch x mine], where they are kept
+  HeldMatrix<float> pre_activations;    ///< [batch x mine], where slopes are written in them
+  HeldMatrix<float> normalised;         ///< [batch x mine], with batch normalisation
+  HeldBuffer<float> inverse_deviation;  ///< [mine]
+  HeldBuffer<float> gradient;           ///< [mine], of biases
+  HeldBuffer<float> gradient2;          ///< [mine], with batch normalisation
 
   /// Hidden layers: activations [B x width], of all ranks' units once they are gathered. Those of a
   /// layer that is not joined are as a rule this rank's alone.
-  MatrixView<float> whole(Index examples) { return out_.first_rows(examples); }
+  MatrixView<float> whole(Index examples) { return activations.first_rows(examples); }
   MatrixView<float> own(Index examples) {
     return whole(examples).columns(mine().begin, mine().count());
   }
   LayerOutput output(Index examples);
   /// The same rounded for products, [B x width], where the device reads rounded operands.
-  MatrixView<Bfloat16> rounded(Index examples) { return rounded_out_.first_rows(examples); }
+  MatrixView<Bfloat16> rounded(Index examples) { return rounded_activations.first_rows(examples); }
   /// Whether other ranks need no more than rounded() of this layer, of which finish_forward() has
   /// filled the own columns.
   bool gives_rounded(Pass pass) const {
-    return !rounded_out_.empty() && pass == Pass::training && !is_softmax();
+    return !rounded_activations.empty() && pass == Pass::training && !is_softmax();
   }
   /// Rounds whole() for products, where the device reads rounded operands; once it is complete.
   void round_output(const Compute& compute, Index examples);
@@ -136,7 +138,7 @@ class UnitLayer {
 
   /// [B x own units] d cost / d activation, then d cost / d pre-activation.
   MatrixView<float> delta(Index examples) {
-    return delta_.first_rows(examples).columns(0, mine().count());
+    return deltas.first_rows(examples).columns(0, mine().count());
   }
   /// delta() from delta_sum: d cost / d activation, or where nothing stands between them d cost /
   /// d pre-activation at once. `alone`: there are no other ranks, whose maximum must be joined to
@@ -153,10 +155,10 @@ class UnitLayer {
                          const DenseOperand& delta);
   /// Where it goes: the sums times step.scale.
   VectorView<float> bias_gradient(Range units) {
-    return gradient_.view().range(units.begin - mine().begin, units.count());
+    return gradient.view().range(units.begin - mine().begin, units.count());
   }
   /// What updates the biases once the gradient of all own units is there.
-  VectorUpdate bias_update() { return bias.update_by(gradient_.view()); }
+  VectorUpdate bias_update() { return bias.update_by(gradient.view()); }
 
  private:
   DropoutMask dropout_mask(const StepPosition& position) const;
@@ -166,7 +168,7 @@ class UnitLayer {
   }
   MatrixView<float> turned_output(Index examples);
   MatrixView<Bfloat16> rounded_delta(Index examples) {
-    return rounded_delta_.first_rows(examples).columns(0, mine().count());
+    return rounded_deltas.first_rows(examples).columns(0, mine().count());
   }
   void undo_dropout(const Compute& compute, Index examples, const StepPosition& position);
   /// Outputs as they were before dropout, and what slopes are written in.
@@ -180,17 +182,6 @@ class UnitLayer {
   }
 
   Settings settings_;
-  Matrix<float> out_;                // [batch x width], hidden layers
-  Matrix<Bfloat16> rounded_out_;     // [batch x width], where products read it
-  Matrix<float> turned_out_;         // [width x batch, rounded up], where gradients read it
-  Matrix<Bfloat16> rounded_delta_;   // [batch x delta_stride(mine)], where products read it
-  Matrix<float> before_dropout_;     // [batch x mine], where they are kept
-  Matrix<float> pre_activations_;    // [batch x mine], where slopes are written in them
-  Matrix<float> normalised_;         // [batch x mine], with batch normalisation
-  Buffer<float> inverse_deviation_;  // [mine]
-  Matrix<float> delta_;              // [batch x delta_stride(mine)], hidden layers in training
-  Buffer<float> gradient_;           // [mine]
-  Buffer<float> gradient2_;          // [mine]
 };
 
 }  // namespace norn

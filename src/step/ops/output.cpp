@@ -35,7 +35,7 @@ void pre_activation(State& state, int layer, Range units, MatrixView<float> z, c
 }
 
 MatrixView<float> block_z(State& state, int layer, Range units, int lane) {
-  OutputState& output = *state.outputs[layer];
+  OutputTensors& output = *state.outputs[layer];
   const Index examples = state.examples();
   if (output.kept_z.empty())
     return {state.scratch[std::size_t(lane)].z.view().data, examples, units.count(),

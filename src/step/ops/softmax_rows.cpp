@@ -12,7 +12,7 @@ namespace norn::step {
 namespace {
 
 // The largest pre-activation of every row, of all ranks: each gives its own, and takes the largest.
-void join_maxima(State& state, OutputState& output, VectorView<float> maximum) {
+void join_maxima(State& state, OutputTensors& output, VectorView<float> maximum) {
   Collectives& collectives = state.collectives();
   const Index ranks = collectives.size();
   if (ranks == 1) return;
@@ -60,7 +60,7 @@ void JoinSoftMaxRows::find_statistics(State& state, MatrixView<float> maxima,
 }
 
 void JoinSoftMaxRows::run(State& state) const {
-  OutputState& output = *state.outputs[layer];
+  OutputTensors& output = *state.outputs[layer];
   CostKernels& kernels = *state.kernels().cost;
   const Index blocks = state.facts.own_blocks(layer).count();
   const Index examples = state.examples();
@@ -81,7 +81,7 @@ void JoinSoftMaxRows::run(State& state) const {
 }
 
 void JoinSoftMaxRows::find_coupling(State& state) const {
-  OutputState& output = *state.outputs[layer];
+  OutputTensors& output = *state.outputs[layer];
   CostKernels& kernels = *state.kernels().cost;
   const TargetView target = target_view(state, layer);
   const SoftMaxCost cost = softmax_cost(state.network());
