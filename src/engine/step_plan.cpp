@@ -125,6 +125,50 @@ StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
   return plan;
 }
 
+std::vector<TensorPlan> plan_tensors(const Graph& graph, const PlanSettings& settings) {
+  const StepFacts facts(graph, step_settings(graph, settings));
+  StepTensors tensors(facts);
+  const std::vector<step::TensorUses> uses =
+      step::uses_of(step::compile_training(facts), facts, tensors);
+  const auto numbers = [&](const Tensor& tensor, auto list) {
+    std::vector<int> ops;
+    for (std::size_t op = 0; op < uses.size(); ++op)
+      if (std::ranges::count(uses[op].*list, &tensor) > 0) ops.push_back(int(op));
+    return ops;
+  };
+  std::vector<TensorPlan> plan;
+  tensors.for_each(facts, [&](const std::string& owner, auto& array) {
+    const Tensor& tensor = array.tensor();
+    if (tensor.empty()) return;
+    TensorPlan entry;
+    entry.name = owner.empty() ? tensor.use : owner + " " + tensor.use;
+    entry.tensor = tensor;
+    entry.read_by = numbers(tensor, &step::TensorUses::read);
+    entry.written_by = numbers(tensor, &step::TensorUses::written);
+    const step::Lifetime lifetime = step::lifetime_of(tensor, uses);
+    entry.first_op = lifetime.first;
+    entry.last_op = lifetime.last;
+    const auto same = std::ranges::find_if(plan, [&](const TensorPlan& other) {
+      return other.name == entry.name && other.tensor.rows == tensor.rows &&
+             other.tensor.cols == tensor.cols && other.tensor.element == tensor.element &&
+             other.read_by == entry.read_by && other.written_by == entry.written_by;
+    });
+    same != plan.end() ? void(++same->count) : plan.push_back(std::move(entry));
+  });
+  return plan;
+}
+
+std::int64_t most_live_bytes(const std::vector<TensorPlan>& tensors) {
+  int ops = 0;
+  for (const TensorPlan& plan : tensors) ops = std::max(ops, plan.last_op + 1);
+  std::vector<std::int64_t> live(std::size_t(ops), 0);
+  for (const TensorPlan& plan : tensors)
+    for (int op = std::max(plan.first_op, 0); op <= plan.last_op; ++op)
+      if (plan.tensor.purpose == Purpose::working)
+        live[std::size_t(op)] += plan.count * plan.tensor.bytes();
+  return live.empty() ? 0 : *std::ranges::max_element(live);
+}
+
 void take_measured(StepPlan& plan, double compute_seconds) {
   const double factor = compute_seconds / plan.compute_seconds;
   const auto take = [factor](std::vector<StagePlan>& stages) {

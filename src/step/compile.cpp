@@ -7,15 +7,13 @@
 namespace norn::step {
 namespace {
 
-// What the delta of a layer's blocks does to each of its sources; those of edges by source follow
-// in SendBySource.
+// What the delta of a layer's blocks does to each of its sources.
 std::vector<EdgeBackward> backward_edges(const StepFacts& facts, int layer) {
   using enum EdgeBackward::Update;
   std::vector<EdgeBackward> edges;
   const std::vector<int>& sources = facts.sources(layer);
   for (std::size_t c = 0; c < sources.size(); ++c) {
     const int edge = sources[c];
-    if (facts.by_source(edge)) continue;
     EdgeBackward backward{edge, c, !facts.is_input(facts.edge(edge).source), at_once};
     if (facts.is_shared(edge)) backward.update = into_gradient;
     if (facts.is_sparse_source(edge) && facts.is_hidden(layer)) backward.update = none;
@@ -47,29 +45,28 @@ class Compiler {
     for (auto it = facts_.order().rbegin(); it != facts_.order().rend(); ++it)
       if (facts_.wants_delta(*it)) hidden_backward(*it);
     finish();
-    return std::move(program_);
+    return finished();
   }
 
   Program activations() {
     add(BeginForward{});
     forward(false);
-    return std::move(program_);
+    return finished();
   }
 
   Program outputs(int layer) {
     add(BeginForward{});
     forward(false);
-    sum_sources(layer);
     if (facts_.is_softmax(layer)) add(JoinSoftMaxRows{layer, false, false});
     add(OutputValues{layer});
-    return std::move(program_);
+    return finished();
   }
 
   Program search(int layer) {
     add(BeginForward{});
     forward(false);
     if (facts_.is_softmax(layer)) add(JoinSoftMaxRows{layer, false, false});
-    return std::move(program_);
+    return finished();
   }
 
   Program cost(int visited) {
@@ -77,30 +74,31 @@ class Compiler {
     forward(false);
     for (int layer : facts_.order()) {
       if (!facts_.is_output(layer)) continue;
-      sum_sources(layer);
       if (facts_.is_softmax(layer)) add(JoinSoftMaxRows{layer, true, false});
       add(CostBlocks{layer, layer == visited});
     }
-    return std::move(program_);
+    return finished();
   }
 
  private:
   void add(Op op) { program_.push_back(std::move(op)); }
 
-  void sum_sources(int layer) {
-    if (facts_.sums_over_sources(layer)) add(SumSources{layer});
+  // What several ranks and the device make of it.
+  Program finished() {
+    share_out(program_, facts_);
+    fuse_outputs(program_, facts_);
+    copy_operands(program_, facts_);
+    overlap_updates(program_, facts_);
+    return std::move(program_);
   }
 
   // Sources first.
   void forward(bool learns) {
     for (int layer : facts_.order()) {
-      if (facts_.is_input(layer)) {
-        if (learns) catch_up(layer);
-      } else if (facts_.is_hidden(layer)) {
-        sum_sources(layer);
-        add(HiddenForward{layer});
-        add(GatherActivations{layer});
-      }
+      if (facts_.is_input(layer) && learns) catch_up(layer);
+      if (!facts_.is_hidden(layer)) continue;
+      add(HiddenForward{layer});
+      if (facts_.is_softmax(layer)) add(HiddenSoftMax{layer});
     }
   }
 
@@ -112,27 +110,20 @@ class Compiler {
   }
 
   void output(int layer) {
-    const bool fuses = facts_.may_fuse_delta(layer);
-    sum_sources(layer);
-    if (facts_.is_softmax(layer)) add(JoinSoftMaxRows{layer, true, fuses});
+    if (facts_.is_softmax(layer)) add(JoinSoftMaxRows{layer, true, false});
     if (facts_.layer(layer).delta_norm > 0.0f) add(DeltaNorms{layer});
-    add(OutputBlocks{layer, fuses, backward_edges(facts_, layer)});
+    add(OutputBlocks{layer, false, backward_edges(facts_, layer)});
     finish_backward(layer);
   }
 
   // Destinations first.
   void hidden_backward(int layer) {
-    if (facts_.ranks() > 1 && facts_.joins(layer)) {
-      add(BeginReduce{layer});
-      add(FinishReduce{layer});
-    }
     add(HiddenDelta{layer});
     add(HiddenBlocks{layer, backward_edges(facts_, layer)});
     finish_backward(layer);
   }
 
   void finish_backward(int layer) {
-    if (facts_.sums_over_sources(layer)) add(SendBySource{layer});
     if (has_sparse_source(facts_, layer)) {
       if (facts_.is_hidden(layer)) add(UpdateRows{layer});
       add(FinishRows{layer});
@@ -141,17 +132,12 @@ class Compiler {
   }
 
   void finish() {
-    const bool joins_maxima =
-        facts_.ranks() > 1 && std::any_of(facts_.order().begin(), facts_.order().end(),
-                                          [&](int layer) { return facts_.wants_delta(layer); });
-    if (joins_maxima) add(BeginMaxima{});
     add(UpdateBiases{});
     for (int edge = 0; edge < facts_.edges(); ++edge)
       if (facts_.owner(edge) == edge && facts_.users(edge) > 1) add(UpdateShared{edge});
     for (int layer : facts_.order())
       if (!facts_.is_input(layer) && facts_.bounds_sources_together(layer))
         add(BoundWeights{layer});
-    if (joins_maxima) add(FinishMaxima{});
     add(EndStep{});
   }
 
@@ -162,9 +148,7 @@ class Compiler {
 }  // namespace
 
 Program compile_training(const StepFacts& facts) {
-  Program program = Compiler(facts).training();
-  overlap_updates(program, facts);
-  return program;
+  return Compiler(facts).training();
 }
 
 Program compile_activations(const StepFacts& facts) {

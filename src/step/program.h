@@ -20,12 +20,12 @@
 /// walks the same list.
 namespace norn::step {
 
-using Op =
-    std::variant<BeginStep, BeginForward, CatchUpRows, SumSources, HiddenForward, GatherActivations,
-                 GatherRest, BeginOutputs, JoinSoftMaxRows, DeltaNorms, OutputBlocks, SendBySource,
-                 FinishRows, AddSharedGradients, BeginReduce, LateUpdates, FinishReduce,
-                 HiddenDelta, HiddenBlocks, UpdateRows, BeginMaxima, UpdateBiases, UpdateShared,
-                 BoundWeights, FinishMaxima, EndStep, CostBlocks, OutputValues>;
+using Op = std::variant<BeginStep, BeginForward, CatchUpRows, SumSources, HiddenForward,
+                        GatherActivations, HiddenSoftMax, CopyActivations, GatherRest, BeginOutputs,
+                        JoinSoftMaxRows, DeltaNorms, OutputBlocks, SendBySource, FinishRows,
+                        AddSharedGradients, BeginReduce, LateUpdates, FinishReduce, HiddenDelta,
+                        HiddenBlocks, UpdateRows, BeginMaxima, UpdateBiases, UpdateShared,
+                        BoundWeights, FinishMaxima, EndStep, CostBlocks, OutputValues>;
 using Program = std::vector<Op>;
 
 /// One update: forward, cost, backward.
@@ -39,6 +39,13 @@ Program compile_search(const StepFacts& facts, int layer);
 /// The cost of all output layers. The outputs of layer `visited`, if that is one, are shown.
 Program compile_cost(const StepFacts& facts, int visited);
 
+// Passes over the step of one rank, in this order.
+/// Some edges and layers are shared out otherwise than by destination: src/step/sharding.h.
+void share_out(Program& program, const StepFacts& facts);
+/// Output layers' product, cost and delta become one kernel where the device has one.
+void fuse_outputs(Program& program, const StepFacts& facts);
+/// Copies of activations that a device's products read become ops.
+void copy_operands(Program& program, const StepFacts& facts);
 /// Updates that nothing waits for go on while ranks exchange deltas.
 void overlap_updates(Program& program, const StepFacts& facts);
 
@@ -70,6 +77,9 @@ struct OpCost {
   std::vector<Work> work;
   std::vector<CollectivePlan> traffic;
 };
+/// The arrays that each op uses.
+std::vector<TensorUses> uses_of(const Program& program, const StepFacts& facts,
+                                StepTensors& tensors);
 std::vector<OpCost> costs_of(const Program& program, const StepFacts& facts);
 std::vector<Work> work_of(const Program& program, const StepFacts& facts);
 std::vector<CollectivePlan> traffic_of(const Program& program, const StepFacts& facts);

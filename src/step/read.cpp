@@ -58,6 +58,20 @@ const std::vector<double>& OpTimes::each(WorkQueue& queue) {
   return seconds_;
 }
 
+std::vector<TensorUses> uses_of(const Program& program, const StepFacts& facts,
+                                StepTensors& tensors) {
+  std::vector<TensorUses> uses;
+  for (const Op& op : program) {
+    TensorUses& of_op = uses.emplace_back(facts, tensors);
+    std::visit(
+        [&](const auto& one) {
+          if constexpr (requires { one.tensors(of_op); }) one.tensors(of_op);
+        },
+        op);
+  }
+  return uses;
+}
+
 std::vector<OpCost> costs_of(const Program& program, const StepFacts& facts) {
   std::vector<OpCost> costs;
   for (const Op& op : program)

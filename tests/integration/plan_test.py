@@ -108,6 +108,26 @@ class PlanTest(ProgramTest):
             self.assertIn(f"\n{name}: {of}  " if of else f"\n{name}  ", text)
         self.assertNotIn("output blocks", self.plan(*arguments, config=config).stdout)
 
+    def test_arrays_of_a_step_add_up_to_its_memory(self):
+        for ranks in ("1", "3"):
+            plan = self.plan_json("--ranks", ranks, "--machine", CPU, "--device", "cpu", "--ops")
+            tensors, ops = plan["tensors"], len(plan["ops"])
+            for purpose in ("parameter", "state"):
+                held = sum(tensor["bytes"] for tensor in tensors if tensor["purpose"] == purpose)
+                self.assertEqual(held, plan["memory"][purpose + "_bytes"])
+            working = sum(tensor["bytes"] for tensor in tensors if tensor["purpose"] == "working")
+            self.assertEqual(working, plan["memory"]["working_bytes"])
+            for tensor in tensors:
+                users = tensor["read_by"] + tensor["written_by"]
+                self.assertTrue(all(0 <= op < ops for op in users), tensor)
+                if users:
+                    self.assertLessEqual(tensor["first_op"], min(users), tensor)
+                    self.assertGreaterEqual(tensor["last_op"], max(users), tensor)
+            weights = {tensor["name"]: tensor for tensor in tensors}["Hidden -> Output weights"]
+            names = [op["name"] for op in plan["ops"]]
+            self.assertIn(names.index("output blocks"), weights["written_by"])
+            self.assertEqual((weights["shape"][1], weights["element"], weights["layout"]), (16, "float32", "by_unit"))
+
     def test_a_plan_of_this_machine_says_what_the_stages_of_a_step_cost(self):
         text = self.plan("--threads", "2").stdout
         for stage in ("sparse forward", "softmax rows", "output update", "bias update"):

@@ -50,6 +50,15 @@ std::string op_line(const std::string& name, const StagePlan& part, const std::s
                      part.communicates ? "  between ranks" : "");
 }
 
+std::string names_of(const std::vector<TensorPlan>& tensors, std::size_t op,
+                     std::vector<int> TensorPlan::*users, const char* what) {
+  std::string names;
+  for (const TensorPlan& tensor : tensors)
+    if (std::ranges::count(tensor.*users, int(op)) > 0 && !names.ends_with(tensor.name))
+      names += fmt::format("{} {}", names.empty() ? what : ",", tensor.name);
+  return names.empty() ? names : fmt::format("   {}\n", names);
+}
+
 // Its stages follow where they are several, or ranks exchange something.
 std::string op_lines(const OpPlan& op, const std::string& took) {
   StagePlan sum;
@@ -64,6 +73,32 @@ std::string op_lines(const OpPlan& op, const std::string& took) {
     for (const StagePlan& stage : op.stages)
       out += op_line(fmt::format("    {}", stage.name), stage, {});
   return out;
+}
+
+// Ops by their names, the first of the step being 1.
+std::string lifetime_text(const TensorPlan& tensor) {
+  if (tensor.tensor.purpose != Purpose::working) return "always";
+  return tensor.first_op < 0 ? "predictions"
+                             : fmt::format("{} to {}", tensor.first_op + 1, tensor.last_op + 1);
+}
+
+std::string tensor_lines(const std::vector<TensorPlan>& tensors) {
+  std::string out = fmt::format("{:<44}  {:>24}  {:<8}  {:<7}  {:>12}  {}\n", "array", "shape",
+                                "element", "layout", "MB", "ops");
+  double working = 0.0;
+  for (const TensorPlan& plan : tensors) {
+    const Tensor& tensor = plan.tensor;
+    const double bytes = double(plan.count) * double(tensor.bytes());
+    if (tensor.purpose == Purpose::working) working += bytes;
+    const std::string shape =
+        fmt::format("{}{} x {}", plan.count > 1 ? fmt::format("{} of ", plan.count) : "",
+                    tensor.rows, tensor.cols);
+    out += fmt::format("{:<44}  {:>24}  {:<8}  {:<7}  {:>12.3f}  {}\n", plan.name, shape,
+                       tensor.element, tensor.layout == Layout::whole ? "whole" : "by unit",
+                       1e-6 * bytes, lifetime_text(plan));
+  }
+  return out + fmt::format("of working arrays {}, at most {} needed at a time\n",
+                           human_bytes(working), human_bytes(double(most_live_bytes(tensors))));
 }
 
 // Against one rank.
@@ -130,11 +165,24 @@ std::string json_of(const StagePlan& stage) {
 }
 
 std::string json_of(const OpPlan& op) {
-  std::string stages;
-  for (const StagePlan& stage : op.stages)
-    stages += fmt::format("{}{}", stages.empty() ? "" : ", ", json_of(stage));
+  std::vector<std::string> stages;
+  for (const StagePlan& stage : op.stages) stages.push_back(json_of(stage));
   return fmt::format("{{\"name\": {}, \"of\": {}, \"seconds\": {:.9g}, \"stages\": [{}]}}",
-                     json_text(op.name), json_text(op.place), op.seconds(), stages);
+                     json_text(op.name), json_text(op.place), op.seconds(),
+                     fmt::join(stages, ", "));
+}
+
+std::string json_of(const TensorPlan& plan) {
+  const Tensor& tensor = plan.tensor;
+  constexpr const char* kPurposes[] = {"parameter", "state", "working"};
+  return fmt::format(
+      "{{\"name\": {}, \"count\": {}, \"shape\": [{}, {}], \"element\": \"{}\", \"layout\": "
+      "\"{}\", \"purpose\": \"{}\", \"bytes\": {}, \"read_by\": [{}], \"written_by\": [{}], "
+      "\"first_op\": {}, \"last_op\": {}}}",
+      json_text(plan.name), plan.count, tensor.rows, tensor.cols, tensor.element,
+      tensor.layout == Layout::whole ? "whole" : "by_unit", kPurposes[int(tensor.purpose)],
+      plan.count * tensor.bytes(), fmt::join(plan.read_by, ", "), fmt::join(plan.written_by, ", "),
+      plan.first_op, plan.last_op);
 }
 
 template <typename Entries, typename Write>
@@ -147,11 +195,15 @@ std::string json_list(const char* name, const Entries& entries, const Write& wri
 
 }  // namespace
 
-std::string program_text(const StepPlan& step, bool shows_ops) {
-  return stage_lines(step) + (shows_ops ? fmt::format("\n{}", ops_text(step, {})) : std::string());
+std::string program_text(const StepPlan& step, const std::vector<TensorPlan>& tensors) {
+  const std::string stages = stage_lines(step);
+  return tensors.empty() ? stages
+                         : fmt::format("{}\n{}\n{}", stages, ops_text(step, tensors, {}),
+                                       tensor_lines(tensors));
 }
 
-std::string ops_text(const StepPlan& step, const std::vector<OpTime>& times) {
+std::string ops_text(const StepPlan& step, const std::vector<TensorPlan>& tensors,
+                     const std::vector<OpTime>& times) {
   std::string out = fmt::format("{:<44}  {:>12}  {:>12}  {:>12}  {:>12}\n", "op", "planned (ms)",
                                 times.empty() ? "" : "took (ms)", "GFLOP", "MB");
   double took = 0.0;
@@ -159,19 +211,22 @@ std::string ops_text(const StepPlan& step, const std::vector<OpTime>& times) {
     if (!times.empty()) took += times[i].seconds;
     out +=
         op_lines(step.ops[i], times.empty() ? "" : fmt::format("{:.4f}", 1e3 * times[i].seconds));
+    out += names_of(tensors, i, &TensorPlan::read_by, "reads");
+    out += names_of(tensors, i, &TensorPlan::written_by, "writes");
   }
   return out + fmt::format("{:<44}  {:>12.4f}  {:>12}\n", "step", 1e3 * step.seconds(),
                            times.empty() ? "" : fmt::format("{:.4f}", 1e3 * took));
 }
 
-std::string machine_plan_text(const MachinePlanParts& plan, bool shows_ops) {
+std::string machine_plan_text(const MachinePlanParts& plan,
+                              const std::vector<TensorPlan>& tensors) {
   const StepPlan& step = plan.step;
   std::string out = plan_text(plan.memory, plan.settings, plan.available_bytes);
   if (!plan.fits()) out += "  does not fit\n";
   out +=
       fmt::format("\nmachine: {}\npredicted, not measured: {} on {}, {}\n\n", plan.machine.name,
                   plural(step.ranks, "rank"), plural(step.nodes, "node"), name_of(plan.precision));
-  out += program_text(step, shows_ops);
+  out += program_text(step, tensors);
   const double speedup = speedup_of(step, plan.scaling[0].step);
   out += fmt::format("{} examples/s, {:.2f} times one rank, efficiency {:.0f} %\n\n",
                      with_thousands((long long)step.examples_per_second()), speedup,
@@ -179,7 +234,8 @@ std::string machine_plan_text(const MachinePlanParts& plan, bool shows_ops) {
   return out + scaling_lines(plan);
 }
 
-std::string machine_plan_json(const MachinePlanParts& plan, bool shows_ops) {
+std::string machine_plan_json(const MachinePlanParts& plan,
+                              const std::vector<TensorPlan>& tensors) {
   const MemoryPlan& memory = plan.memory;
   std::string out = fmt::format(
       "{{\n  \"machine\": {},\n  \"precision\": \"{}\",\n  \"batch\": {},\n  \"weights\": {},\n  "
@@ -192,8 +248,10 @@ std::string machine_plan_json(const MachinePlanParts& plan, bool shows_ops) {
   out +=
       fmt::format(",\n  \"plan\": {}", json_of(ScalingPlan{plan.step, memory.total_bytes()}, plan));
   out += json_list("stages", plan.step.stages, [](const StagePlan& s) { return json_of(s); });
-  if (shows_ops)
+  if (!tensors.empty()) {
     out += json_list("ops", plan.step.ops, [](const OpPlan& op) { return json_of(op); });
+    out += json_list("tensors", tensors, [](const TensorPlan& tensor) { return json_of(tensor); });
+  }
   out += fmt::format(",\n  \"ranks_that_pay\": {}", ranks_that_pay(plan.scaling));
   out += json_list("scaling", plan.scaling, [&](const ScalingPlan& s) { return json_of(s, plan); });
   return out + "\n}\n";

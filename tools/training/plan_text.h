@@ -19,14 +19,17 @@ std::string step_text(const PlanSettings& settings, const WorkPlan& work,
                       const MachineDescription& measured, double seconds);
 std::string step_text(const PlanSettings& settings, const WorkPlan& work, const StepTime& time);
 
-/// Layers, memory, the step, and steps on 1, 2, 4 ... ranks of a machine. `shows_ops`: as
+/// Layers, memory, the step, and steps on 1, 2, 4 ... ranks of a machine. `tensors`: as of
 /// program_text().
-std::string machine_plan_text(const run::MachinePlanParts& plan, bool shows_ops);
+std::string machine_plan_text(const run::MachinePlanParts& plan,
+                              const std::vector<TensorPlan>& tensors);
 /// The same for scripts; times in seconds.
-std::string machine_plan_json(const run::MachinePlanParts& plan, bool shows_ops);
-/// The stages of a step, and its ops one by one.
-std::string program_text(const StepPlan& step, bool shows_ops);
-/// Ops as they were planned, with what each took where that is known.
-std::string ops_text(const StepPlan& step, const std::vector<OpTime>& times);
+std::string machine_plan_json(const run::MachinePlanParts& plan,
+                              const std::vector<TensorPlan>& tensors);
+/// The stages of a step; and where its arrays are given, they and its ops one by one.
+std::string program_text(const StepPlan& step, const std::vector<TensorPlan>& tensors);
+/// Ops as they were planned, with their arrays and what each took where that is known.
+std::string ops_text(const StepPlan& step, const std::vector<TensorPlan>& tensors,
+                     const std::vector<OpTime>& times);
 
 }  // namespace norn::tools

@@ -129,9 +129,9 @@ void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
   line.toggle("--plan", "", options.plan,
               "print layers, memory and the predicted time of a step, and exit");
   line.toggle("--ops", "", options.ops,
-              "with --plan: each op of a step too, with its work and what ranks exchange in it; "
-              "without: measure the ops of the run, and print at its end what each took beside "
-              "what was planned");
+              "with --plan: each op of a step too, with its work, what ranks exchange in it and "
+              "its arrays; without: measure the ops of the run, and print at its end what each "
+              "took beside what was planned");
   line.option(
       "--ranks", "", "N", options.plan_ranks,
       "with --plan: predict for so many ranks of a machine, stage by stage; neither they nor "

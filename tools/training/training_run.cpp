@@ -124,8 +124,10 @@ class TrainerRun {
     if (options_.plans_machine() && session_.size() == 1) {
       const run::MachinePlan plan = run::plan_on_machine(
           options_, machine(), options_.plan_ranks.value_or(1), options_.plan_nodes);
-      print_results(options_.plan_format == "json" ? machine_plan_json(*plan.parts, options_.ops)
-                                                   : machine_plan_text(*plan.parts, options_.ops));
+      const std::vector<TensorPlan> tensors =
+          shown_tensors(plan.parts->graph, plan.parts->settings);
+      print_results(options_.plan_format == "json" ? machine_plan_json(*plan.parts, tensors)
+                                                   : machine_plan_text(*plan.parts, tensors));
       require_memory(plan.parts->memory, plan.parts->settings, plan.available_bytes);
       return 0;
     }
@@ -133,6 +135,11 @@ class TrainerRun {
     print_plan(*plan.run);
     require_memory(plan.run->memory, plan.run->settings, plan.available_bytes);
     return 0;
+  }
+
+  // Those of --ops.
+  std::vector<TensorPlan> shown_tensors(const Graph& graph, const PlanSettings& settings) const {
+    return options_.ops ? plan_tensors(graph, settings) : std::vector<TensorPlan>();
   }
 
   // Ranks measure together how fast they exchange data; rank 0 alone what it computes.
@@ -153,7 +160,7 @@ class TrainerRun {
       print_results(step_text(settings, work, here, step.compute_seconds));
     }
     if (settings.ranks > 1) print_results(fmt::format("ranks: {}\n", links.name));
-    print_results(fmt::format("\n{}", program_text(step, options_.ops)));
+    print_results(fmt::format("\n{}", program_text(step, shown_tensors(plan.graph, settings))));
   }
 
   // How the ranks of this run exchange data; nothing for one. All of them ask together.
@@ -167,9 +174,8 @@ class TrainerRun {
     if (!options_.machine.empty()) {
       const MachineDescription named = machine();
       return {named.name, named.inside_node, named.between_nodes,
-              options_.plan_nodes
-                  ? run::choose_nodes(options_.plan_nodes, session_.size(), named)
-                  : hosts()};
+              options_.plan_nodes ? run::choose_nodes(options_.plan_nodes, session_.size(), named)
+                                  : hosts()};
     }
     context.communicator.set_place({"measuring"});
     const LinkWay way = measure_link(context);
@@ -200,7 +206,7 @@ class TrainerRun {
     if (times.empty())
       return console_.warning("--ops measures from a run's second step on, and there was none");
     const MachineDescription here = machine_here(network.graph(), settings, context, links);
-    print_results(ops_text(plan_step(network.graph(), settings, here, links.nodes), times));
+    print_results(ops_text(plan_step(network.graph(), settings, here, links.nodes), {}, times));
   }
 
   int hosts() const {

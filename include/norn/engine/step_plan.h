@@ -51,6 +51,21 @@ struct StepPlan {
   double examples_per_second() const { return double(batch) / seconds(); }
 };
 
+/// An array that a step uses.
+struct TensorPlan {
+  std::string name;  ///< "Hidden1 activations"
+  Tensor tensor;
+  int count = 1;  ///< such arrays: of lanes, of an update rule's state
+  /// Numbers of the ops that use it, of StepPlan::ops.
+  std::vector<int> read_by, written_by;
+  /// The ops during which it holds what is needed; -1: none uses it.
+  int first_op = -1, last_op = -1;
+};
+/// All arrays that rank 0 holds for a training step beside its batches.
+std::vector<TensorPlan> plan_tensors(const Graph& graph, const PlanSettings& settings);
+/// Bytes of working arrays that hold something that is needed, at the op where these are most.
+std::int64_t most_live_bytes(const std::vector<TensorPlan>& tensors);
+
 /// `settings.ranks` ranks on `nodes` nodes. Settings as from settings_on().
 StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
                    const MachineDescription& machine, int nodes);

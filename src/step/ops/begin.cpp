@@ -46,4 +46,16 @@ void EndStep::traffic(const StepFacts&, TrafficList& list) const {
   list.all_reduce("end of the step", 3.0 * kWord, kSmallSums);
 }
 
+void BeginStep::tensors(TensorUses& uses) const {
+  BeginForward{}.tensors(uses);
+  for (int layer : uses.facts.order())
+    if (uses.facts.wants_delta(layer)) uses.updates_all(uses.tensors.units[layer]->delta_sum);
+}
+
+void BeginForward::tensors(TensorUses& uses) const {
+  for (int layer : uses.facts.order())
+    if (const auto& sum = uses.tensors.source_sums[layer]) uses.updates_all(sum->parts);
+  uses.updates_flags();
+}
+
 }  // namespace norn::step

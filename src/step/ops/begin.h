@@ -3,6 +3,7 @@
 
 #include "src/step/state.h"
 #include "src/step/traffic.h"
+#include "src/step/uses.h"
 #include "src/step/work.h"
 
 /// Where a step begins and ends.
@@ -12,6 +13,7 @@ namespace norn::step {
 struct BeginStep {
   static constexpr const char* kName = "begin step";
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
 };
 
 /// Of a pass that learns nothing. `costs`: it finds the cost of its targets.
@@ -19,6 +21,7 @@ struct BeginForward {
   static constexpr const char* kName = "begin forward";
   bool costs = false;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
 };
 
 /// Before the first output layer of a step.

@@ -134,4 +134,36 @@ void LateUpdates::run(State& state) const {
   for (const LateUpdate& update : std::exchange(state.late, {})) update_weights(state, update, 0);
 }
 
+void list_backward(std::span<const EdgeBackward> edges, TensorUses& uses) {
+  using enum EdgeBackward::Update;
+  uses.writes_lanes();
+  for (const EdgeBackward& edge : edges) {
+    const int source = uses.facts.edge(edge.edge).source;
+    uses.reads_weights(edge.edge);
+    uses.reads_activations(source);
+    if (edge.sends) uses.adds_to_delta(source);
+    if (edge.update == into_gradient)
+      uses.updates(uses.tensors.shared[edge.edge]->part);
+    else if (edge.update != none)
+      uses.updates_weights(edge.edge);
+  }
+}
+
+void HiddenBlocks::tensors(TensorUses& uses) const {
+  UnitLayer& unit = *uses.tensors.units[layer];
+  uses.reads(unit.deltas, unit.rounded_deltas);
+  if (const auto& sum = uses.tensors.source_sums[layer]) uses.writes(sum->delta);
+  list_backward(edges, uses);
+}
+
+void LateUpdates::tensors(TensorUses& uses) const {
+  for (int edge : edges) {
+    UnitLayer& unit = *uses.tensors.units[uses.facts.edge(edge).destination];
+    uses.reads(unit.deltas, unit.rounded_deltas);
+    uses.reads_activations(uses.facts.edge(edge).source);
+    uses.updates_weights(edge);
+  }
+  if (!edges.empty()) uses.writes_lanes();
+}
+
 }  // namespace norn::step

@@ -3,6 +3,7 @@
 
 #include "src/step/state.h"
 #include "src/step/traffic.h"
+#include "src/step/uses.h"
 #include "src/step/work.h"
 
 /// What the delta of a block does to the sources of its layer and to the weights from them.
@@ -29,13 +30,16 @@ struct HiddenBlocks {
   int layer = 0;
   std::vector<EdgeBackward> edges;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
 };
 
 /// Updates that waited, in the order in which they were due.
 struct LateUpdates {
   static constexpr const char* kName = "late updates";
+  std::vector<int> edges;  ///< those that may wait
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
 };
 
 /// The delta of one block, or of several one after the other, goes down to the sources, then into
@@ -43,6 +47,7 @@ struct LateUpdates {
 /// delta stays where it is until LateUpdates.
 void run_backward(State& state, int layer, std::span<const EdgeBackward> edges, Range units,
                   const DenseOperand& delta, int lane, bool stays);
+void list_backward(std::span<const EdgeBackward> edges, TensorUses& uses);
 void count_backward(int layer, std::span<const EdgeBackward> edges, const StepFacts& facts,
                     WorkList& list);
 

@@ -120,4 +120,19 @@ void HiddenDelta::traffic(const StepFacts& facts, TrafficList& list) const {
     list.all_reduce("sum norms of deltas", rows * double(sizeof(FixedSum)));
 }
 
+void HiddenDelta::tensors(TensorUses& uses) const {
+  UnitLayer& unit = *uses.tensors.units[layer];
+  uses.reads(unit.activations, unit.before_dropout, unit.pre_activations, unit.normalised,
+             unit.inverse_deviation);
+  uses.adds_to_delta(layer);
+  uses.writes(unit.deltas, unit.rounded_deltas);
+  if (uses.facts.layer(layer).delta_norm > 0.0f) uses.writes(uses.tensors.row_squares);
+  if (uses.facts.layer(layer).batch_normalization) {
+    uses.writes(unit.gradient, unit.gradient2);
+    uses.updates_all(unit.norm_scale);
+    uses.updates_all(unit.norm_bias);
+  }
+  for (int skip : uses.facts.skips(layer)) uses.adds_to_delta(skip);
+}
+
 }  // namespace norn::step

@@ -3,6 +3,7 @@
 
 #include "src/step/state.h"
 #include "src/step/traffic.h"
+#include "src/step/uses.h"
 #include "src/step/work.h"
 
 /// What all destinations of a hidden layer, on all ranks, say about its activations.
@@ -14,6 +15,7 @@ struct BeginReduce {
   static constexpr const char* kName = "begin reduce";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const { uses.adds_to_delta(layer); }
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };
 
@@ -29,6 +31,7 @@ struct HiddenDelta {
   static constexpr const char* kName = "hidden delta";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };

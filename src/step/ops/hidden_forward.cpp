@@ -51,46 +51,75 @@ void HiddenForward::run(State& state) const {
 void HiddenForward::work(const StepFacts& facts, WorkList& list) const {
   list.pre_activations("hidden forward", layer);
   const LayerDescriptor& descriptor = facts.layer(layer);
-  const DeviceTraits& device = facts.device();
   double each = 2.0 * kFloat;  // of an own unit: read and written
   if (keeps_outputs_before_dropout(descriptor, sparseness_of(facts.graph().network, descriptor)))
     each += kFloat;
   if (keeps_pre_activations(descriptor)) each += kFloat;
   if (descriptor.batch_normalization) each += 4.0 * kFloat;
-  double whole = 0.0;  // of any unit: what products read
-  if (device.rounds_operands) whole += kFloat + kRounded;
-  if (device.turns_operands) whole += 2.0 * kFloat;
-  if (facts.is_softmax(layer)) whole += 2.0 * kFloat;
   const double skips = double(facts.skips(layer).size());
-  list.pass("activation",
-            list.rows_of(layer) * (each + 3.0 * kFloat * skips) +
-                list.batch() * double(descriptor.units()) * whole,
-            whole > 0.0 ? 2.0 : 1.0);
+  list.pass("activation", list.rows_of(layer) * (each + 3.0 * kFloat * skips));
+}
+
+void HiddenForward::tensors(TensorUses& uses) const {
+  UnitLayer& unit = *uses.tensors.units[layer];
+  uses.reads_sources(layer);
+  uses.updates_all(unit.norm_scale);
+  uses.updates_all(unit.norm_bias);
+  uses.updates(unit.running_mean, unit.running_variance);
+  uses.writes(unit.activations, unit.rounded_activations, unit.turned_activations,
+              unit.before_dropout, unit.pre_activations, unit.normalised, unit.inverse_deviation);
 }
 
 void GatherActivations::run(State& state) const {
   UnitLayer& unit = *state.units[layer];
-  Compute& compute = state.compute();
   const Index examples = state.examples();
   const std::vector<Range>& shares = state.facts.shares(layer);
-  if (state.facts.joins(layer)) {
-    if (!state.is_alone()) state.stage("gather activations");
-    if (unit.gives_rounded(state.now.pass)) {
-      state.collectives().all_gather_columns(unit.rounded(examples), shares);
-      return;
-    }
+  state.stage("gather activations");
+  if (unit.gives_rounded(state.now.pass))
+    state.collectives().all_gather_columns(unit.rounded(examples), shares);
+  else
     state.collectives().all_gather_columns(unit.whole(examples), shares);
-  }
-  if (unit.is_softmax()) unit.softmax(compute, examples);
-  unit.round_output(compute, examples);
-  if (state.now.pass == Pass::training) unit.turn_output(compute, examples);
 }
 
 void GatherActivations::traffic(const StepFacts& facts, TrafficList& list) const {
-  if (!facts.joins(layer)) return;
   const bool rounded =
       facts.device().rounds_operands && facts.training() && !facts.is_softmax(layer);
   list.gather_columns("gather activations", layer, rounded ? kRounded : kFloat);
+}
+
+void GatherActivations::tensors(TensorUses& uses) const {
+  UnitLayer& unit = *uses.tensors.units[layer];
+  uses.updates(unit.activations, unit.rounded_activations);
+}
+
+void HiddenSoftMax::run(State& state) const {
+  state.stage("activation");
+  state.units[layer]->softmax(state.compute(), state.examples());
+}
+
+void HiddenSoftMax::work(const StepFacts& facts, WorkList& list) const {
+  list.pass("activation", list.batch() * double(facts.layer(layer).units()) * 2.0 * kFloat);
+}
+
+void CopyActivations::run(State& state) const {
+  UnitLayer& unit = *state.units[layer];
+  if (unit.gives_rounded(state.now.pass)) return;  // they came so
+  state.stage("activation");
+  unit.round_output(state.compute(), state.examples());
+  if (state.now.pass == Pass::training) unit.turn_output(state.compute(), state.examples());
+}
+
+void CopyActivations::work(const StepFacts& facts, WorkList& list) const {
+  double each = 0.0;
+  if (facts.device().rounds_operands) each += kFloat + kRounded;
+  if (facts.device().turns_operands) each += 2.0 * kFloat;
+  list.pass("activation", list.batch() * double(facts.layer(layer).units()) * each);
+}
+
+void CopyActivations::tensors(TensorUses& uses) const {
+  UnitLayer& unit = *uses.tensors.units[layer];
+  uses.reads(unit.activations);
+  uses.writes(unit.rounded_activations, unit.turned_activations);
 }
 
 void GatherRest::run(State& state) const {

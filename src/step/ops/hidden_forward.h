@@ -3,6 +3,7 @@
 
 #include "src/step/state.h"
 #include "src/step/traffic.h"
+#include "src/step/uses.h"
 #include "src/step/work.h"
 
 /// Hidden layers forward.
@@ -12,18 +13,40 @@ namespace norn::step {
 /// own units at once. Sums over sparse sources do not depend on blocks; products with dense sources
 /// are told where the blocks are, so that their bits do not depend on how many of them a rank owns.
 struct HiddenForward {
+  static constexpr bool kMakesPreActivations = true;
   static constexpr const char* kName = "hidden forward";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
 };
 
-/// Every rank's activations of a hidden layer, as products read them.
+/// Every rank's activations of a hidden layer, as products read them; of SoftMax, its
+/// pre-activations.
 struct GatherActivations {
   static constexpr const char* kName = "gather activations";
   int layer = 0;
   void run(State& state) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
+  void tensors(TensorUses& uses) const;
+};
+
+/// Of whole rows.
+struct HiddenSoftMax {
+  static constexpr const char* kName = "hidden softmax";
+  int layer = 0;
+  void run(State& state) const;
+  void work(const StepFacts& facts, WorkList& list) const;
+  void tensors(TensorUses& uses) const { uses.updates(uses.tensors.units[layer]->activations); }
+};
+
+/// Activations rounded, or turned over for gradients, where products read that.
+struct CopyActivations {
+  static constexpr const char* kName = "copy activations";
+  int layer = 0;
+  void run(State& state) const;
+  void work(const StepFacts& facts, WorkList& list) const;
+  void tensors(TensorUses& uses) const;
 };
 
 /// All activations of a layer whose destinations did not need them, for whoever asks for them.
@@ -31,6 +54,7 @@ struct GatherRest {
   static constexpr const char* kName = "gather the rest";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const { uses.updates(uses.tensors.units[layer]->activations); }
 };
 
 }  // namespace norn::step

@@ -204,4 +204,39 @@ void OutputValues::run(State& state) const {
   });
 }
 
+namespace {
+
+void list_blocks(int layer, TensorUses& uses) {
+  OutputTensors& output = *uses.tensors.outputs[layer];
+  uses.reads_sources(layer);
+  uses.reads(output.maximum, output.total, output.coupling);
+  uses.updates(output.kept_z);
+  uses.updates_flags();
+  for (Scratch& lane : uses.tensors.scratch) uses.writes(lane.z, lane.delta);
+}
+
+}  // namespace
+
+void DeltaNorms::tensors(TensorUses& uses) const {
+  list_blocks(layer, uses);
+  uses.writes(uses.tensors.row_squares);
+}
+
+void OutputBlocks::tensors(TensorUses& uses) const {
+  list_blocks(layer, uses);
+  uses.writes(uses.tensors.outputs[layer]->target_places, uses.tensors.units[layer]->gradient);
+  if (uses.facts.layer(layer).delta_norm > 0.0f) uses.reads(uses.tensors.row_squares);
+  if (const auto& sum = uses.tensors.source_sums[layer]) uses.writes(sum->delta);
+  for (int skip : uses.facts.skips(layer)) uses.adds_to_delta(skip);
+  list_backward(edges, uses);
+}
+
+void CostBlocks::tensors(TensorUses& uses) const {
+  list_blocks(layer, uses);
+}
+
+void OutputValues::tensors(TensorUses& uses) const {
+  list_blocks(layer, uses);
+}
+
 }  // namespace norn::step

@@ -4,6 +4,7 @@
 #include "src/step/ops/blocks.h"
 #include "src/step/state.h"
 #include "src/step/traffic.h"
+#include "src/step/uses.h"
 #include "src/step/work.h"
 
 /// Output layers, streamed block by block: pre-activation, cost, delta, the sources' delta,
@@ -14,20 +15,24 @@ namespace norn::step {
 /// DeltaNorm needs the norm of whole rows before the first block is used: one pass for the squares
 /// alone.
 struct DeltaNorms {
+  static constexpr bool kMakesPreActivations = true;
   static constexpr const char* kName = "norms of deltas";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };
 
 /// All of a training step that goes through the blocks of an output layer.
 struct OutputBlocks {
+  static constexpr bool kMakesPreActivations = true;
   static constexpr const char* kName = "output blocks";
   int layer = 0;
   bool fuses = false;  ///< product, cost and delta may be one kernel
   std::vector<EdgeBackward> edges;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
 
  private:
@@ -36,17 +41,21 @@ struct OutputBlocks {
 
 /// The cost of targets that are not learnt. `visits`: the outputs are shown, too.
 struct CostBlocks {
+  static constexpr bool kMakesPreActivations = true;
   static constexpr const char* kName = "cost blocks";
   int layer = 0;
   bool visits = false;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
 };
 
 /// The outputs of a layer, block by block.
 struct OutputValues {
+  static constexpr bool kMakesPreActivations = true;
   static constexpr const char* kName = "output values";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
 };
 
 // What they consist of.

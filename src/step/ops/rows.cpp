@@ -68,4 +68,22 @@ void FinishRows::run(State& state) const {
   }
 }
 
+void UpdateRows::tensors(TensorUses& uses) const {
+  UnitLayer& unit = *uses.tensors.units[layer];
+  uses.reads(unit.deltas, unit.rounded_deltas);
+  for (int edge : uses.facts.sources(layer)) {
+    if (!uses.facts.is_sparse_source(edge)) continue;
+    if (uses.facts.is_shared(edge))
+      uses.updates(uses.tensors.shared[edge]->part);
+    else
+      uses.updates_weights(edge);
+  }
+}
+
+void FinishRows::tensors(TensorUses& uses) const {
+  for (int edge : uses.facts.sources(layer))
+    if (uses.facts.is_sparse_source(edge) && !uses.facts.is_shared(edge))
+      uses.updates_weights(edge);
+}
+
 }  // namespace norn::step

@@ -3,6 +3,7 @@
 
 #include "src/step/state.h"
 #include "src/step/traffic.h"
+#include "src/step/uses.h"
 #include "src/step/work.h"
 
 /// Weights of sparse sources, of which a step touches some rows.
@@ -14,6 +15,7 @@ struct CatchUpRows {
   static constexpr const char* kName = "catch up rows";
   int edge = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const { uses.updates_weights(edge); }
   void work(const StepFacts& facts, WorkList& list) const;
 };
 
@@ -23,6 +25,7 @@ struct UpdateRows {
   static constexpr const char* kName = "update rows";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
 };
 
@@ -31,6 +34,7 @@ struct FinishRows {
   static constexpr const char* kName = "finish rows";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
 };
 
 }  // namespace norn::step

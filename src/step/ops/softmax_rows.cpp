@@ -122,4 +122,11 @@ void JoinSoftMaxRows::traffic(const StepFacts& facts, TrafficList& list) const {
   list.all_reduce("sum SoftMax rows", rows * kWord, once ? 1 : 2);
 }
 
+void JoinSoftMaxRows::tensors(TensorUses& uses) const {
+  uses.reads_sources(layer);
+  uses.writes_all(*uses.tensors.outputs[layer]);
+  uses.updates_flags();
+  for (Scratch& lane : uses.tensors.scratch) uses.writes(lane.z);
+}
+
 }  // namespace norn::step

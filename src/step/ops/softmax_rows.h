@@ -3,6 +3,7 @@
 
 #include "src/step/state.h"
 #include "src/step/traffic.h"
+#include "src/step/uses.h"
 #include "src/step/work.h"
 
 /// What the blocks of a SoftMax layer must know of each other.
@@ -10,11 +11,13 @@ namespace norn::step {
 
 /// Maximum and total of every row, and, for targets, the coupling of their deltas.
 struct JoinSoftMaxRows {
+  static constexpr bool kMakesPreActivations = true;
   static constexpr const char* kName = "softmax rows";
   int layer = 0;
   bool has_targets = false;
   bool fuses = false;  ///< blocks are judged in their product next
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
 

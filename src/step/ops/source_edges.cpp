@@ -131,4 +131,30 @@ void SendBySource::traffic(const StepFacts&, TrafficList& list) const {
   list.gather_columns("gather deltas", layer, kFloat);
 }
 
+void SumSources::tensors(TensorUses& uses) const {
+  SourceSum& sum = *uses.tensors.source_sums[layer];
+  for (int edge : uses.facts.sources(layer)) {
+    if (!uses.facts.by_source(edge)) continue;
+    uses.reads_weights(edge);
+    uses.reads_activations(uses.facts.edge(edge).source);
+  }
+  uses.adds_to(sum.parts);
+  uses.writes(sum.z);
+  uses.writes_lanes();
+}
+
+void SendBySource::tensors(TensorUses& uses) const {
+  SourceSum& sum = *uses.tensors.source_sums[layer];
+  uses.updates(sum.delta);
+  uses.writes(sum.rounded_delta);
+  uses.writes_lanes();
+  for (int edge : uses.facts.sources(layer)) {
+    if (!uses.facts.by_source(edge)) continue;
+    const int source = uses.facts.edge(edge).source;
+    uses.reads_activations(source);
+    uses.adds_to_delta(source);
+    uses.updates_weights(edge);
+  }
+}
+
 }  // namespace norn::step

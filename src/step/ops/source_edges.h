@@ -3,6 +3,7 @@
 
 #include "src/step/state.h"
 #include "src/step/traffic.h"
+#include "src/step/uses.h"
 #include "src/step/work.h"
 
 /// Edges whose weights are shared out by source units: forward, the ranks' parts of a narrow
@@ -16,6 +17,7 @@ struct SumSources {
   static constexpr const char* kName = "sum over sources";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };
@@ -26,6 +28,7 @@ struct SendBySource {
   static constexpr const char* kName = "deltas by source";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };

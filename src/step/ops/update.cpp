@@ -136,4 +136,38 @@ void FinishMaxima::run(State& state) const {
   for (int layer : state.summed) state.units[layer]->delta_sum.adapt(state.compute());
 }
 
+void AddSharedGradients::tensors(TensorUses& uses) const {
+  for (int edge : uses.facts.sources(layer))
+    if (uses.facts.is_shared(edge))
+      uses.updates(uses.tensors.shared[edge]->part,
+                   uses.tensors.shared[uses.facts.owner(edge)]->sum);
+}
+
+void UpdateBiases::tensors(TensorUses& uses) const {
+  for (int layer : uses.facts.order()) {
+    if (uses.facts.is_input(layer)) continue;
+    UnitLayer& unit = *uses.tensors.units[layer];
+    uses.reads(unit.deltas);
+    if (uses.facts.is_output(layer)) uses.reads(unit.gradient);
+    uses.writes(unit.gradient);
+    uses.updates_all(unit.bias);
+  }
+}
+
+void UpdateShared::tensors(TensorUses& uses) const {
+  uses.updates(uses.tensors.shared[edge]->sum);
+  uses.updates_weights(edge);
+}
+
+void BoundWeights::tensors(TensorUses& uses) const {
+  uses.writes(uses.tensors.weight_squares[layer]);
+  for (int edge : uses.facts.sources(layer)) uses.updates_weights(edge);
+}
+
+void FinishMaxima::tensors(TensorUses& uses) const {
+  uses.updates(uses.tensors.maxima);
+  for (int layer : uses.facts.order())
+    if (uses.facts.wants_delta(layer)) uses.updates_all(uses.tensors.units[layer]->delta_sum);
+}
+
 }  // namespace norn::step

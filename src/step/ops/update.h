@@ -3,6 +3,7 @@
 
 #include "src/step/state.h"
 #include "src/step/traffic.h"
+#include "src/step/uses.h"
 #include "src/step/work.h"
 
 /// Updates at the end of a step.
@@ -14,6 +15,7 @@ struct AddSharedGradients {
   static constexpr const char* kName = "shared gradients";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };
 
@@ -22,6 +24,7 @@ struct AddSharedGradients {
 struct UpdateBiases {
   static constexpr const char* kName = "update biases";
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
 };
 
@@ -30,6 +33,7 @@ struct UpdateShared {
   static constexpr const char* kName = "update shared weights";
   int edge = 0;  ///< that owns them
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
 };
 
@@ -40,18 +44,21 @@ struct BoundWeights {
   static constexpr const char* kName = "bound weights";
   int layer = 0;
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
 };
 
 /// Formats of the next step's sums follow from the largest values of all ranks.
 struct BeginMaxima {
   static constexpr const char* kName = "begin maxima";
   void run(State& state) const;
+  void tensors(TensorUses& uses) const { uses.updates(uses.tensors.maxima); }
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };
 
 struct FinishMaxima {
   static constexpr const char* kName = "finish maxima";
   void run(State& state) const;
+  void tensors(TensorUses& uses) const;
 };
 
 }  // namespace norn::step
