@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "norn/base/text.h"
 #include "norn/data/dataset_place.h"
+#include "src/base/utf8.h"
 #include "src/engine/listed_sets.h"
 
 #include <algorithm>
@@ -30,7 +31,14 @@ std::string name_of_pair(const std::vector<std::string>& names) {
     std::string stem = name.substr(0, name.size() - kInputEnding.size());
     if (has(names, stem + std::string(kOutputEnding))) pairs.push_back(std::move(stem));
   }
-  if (pairs.size() == 1) return pairs.front();
+  if (pairs.size() == 1) {
+    // A descriptor would keep another name, which no data set has.
+    if (valid_utf8(pairs.front()) == pairs.front()) return pairs.front();
+    throw DataError(fmt::format(
+        "the name of the data sets \"{0}_input\" and \"{0}_output\" is not UTF-8, as that "
+        "of a descriptor is; write them again with another one",
+        pairs.front()));
+  }
   const std::string what =
       pairs.empty() ? "they hold no NAME_input with a NAME_output"
                     : fmt::format("they hold {} pairs of NAME_input and NAME_output", pairs.size());

@@ -71,6 +71,15 @@ class AutoDataSets : public testing::Test {
   TempDir folder_;
 };
 
+TEST_F(AutoDataSets, WithANameThatNoDescriptorKeepsAreRefused) {
+  const DataSources sources = files({"a\xff_input"}, {"a\xff_output"});
+  EXPECT_THAT(message_of<DataError>([&] { named(sources); }),
+              HasSubstr("the name of the data sets \"a\xff_input\" and \"a\xff_output\" is not "
+                        "UTF-8, as that of a descriptor is; "
+                        "write them again with another one"));
+  EXPECT_EQ(named(files({"\xc3\xbc_input"}, {"\xc3\xbc_output"})).front(), "\xc3\xbc_input");
+}
+
 TEST_F(AutoDataSets, AreThePairOfThatRole) {
   EXPECT_THAT(named(files({"a_input", "b_input", "a_output"}, {"c_output", "d"})),
               ElementsAre("a_input", "a_input", "", "a_output", "other"));
