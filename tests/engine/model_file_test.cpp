@@ -176,10 +176,17 @@ TEST(ModelFileLayout, HasWeightsBySourceThenDestination) {
     ASSERT_EQ(file.integer(fmt::format("weight{}_width", e)), shape.destinations);
     std::vector<float> stored(std::size_t(shape.sources * shape.destinations));
     file.read(fmt::format("weight{}_weights", e), 0, std::span(stored));
+    const auto values = weights.values();
+    std::vector<float> held(std::size_t((values.rows - 1) * values.stride + values.cols));
+    trained.network().context().compute.memory.read(values.data, held.data(),
+                                                    held.size() * sizeof(float));
+    const auto held_at = [&](Index row, Index column) {
+      return held[std::size_t(row * values.stride + column)];
+    };
     for (Index i = 0; i < shape.sources; ++i)
       for (Index j = 0; j < shape.destinations; ++j)
         ASSERT_EQ(stored[std::size_t(i * shape.destinations + j)],
-                  shape.by_destination ? weights.values()(j, i) : weights.values()(i, j));
+                  shape.by_destination ? held_at(j, i) : held_at(i, j));
   }
 }
 

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 
 namespace norn::test {
 namespace {
@@ -181,7 +182,9 @@ TEST(ClippedGradients, GiveOtherWeightsThanWholeOnesUnlessTheyAreLarge) {
   const Trained whole = train_on(recipe, 1, false);
   recipe.network.training.clip_gradient = 1e6f;
   EXPECT_NE(clipped.weights, whole.weights);
-  EXPECT_EQ(train_on(recipe, 1, false).weights, whole.weights);
+  // A GPU takes plain steps inside the product, which rounds otherwise.
+  EXPECT_THAT(train_on(recipe, 1, false).weights,
+              testing::Pointwise(testing::FloatNear(1e-6f), whole.weights));
 }
 
 }  // namespace
