@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/data/dataset_place.h"
+#include "norn/engine/metrics.h"
 #include "norn/engine/predictor.h"
 
 #include <algorithm>

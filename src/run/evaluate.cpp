@@ -6,6 +6,7 @@
 #include "norn/base/text.h"
 #include "norn/data/label_index.h"
 #include "norn/engine/evaluator.h"
+#include "norn/engine/metrics.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
 

@@ -2,6 +2,7 @@
 // How long the collectives of a step take on several GPUs: mpirun -n 4 collectives_bench.
 // --nccl measures NCCL alone.
 #include "norn/engine/context.h"
+#include "norn/parallel/mpi_session.h"
 
 #include <algorithm>
 #include <array>

@@ -4,6 +4,7 @@
 // checked in float64 before anything is timed. Under mpirun: one network on all ranks.
 #include "norn/base/text.h"
 #include "norn/kernels/named_variant.h"
+#include "norn/parallel/mpi_session.h"
 #include "src/engine/device_dataset.h"
 #include "tests/bench/bench_network.h"
 #include "tests/bench/plain_sums.h"

@@ -6,6 +6,7 @@
 #include "norn/engine/context.h"
 #include "norn/kernels/cuda.h"
 #include "norn/parallel/collectives.h"
+#include "norn/parallel/mpi_session.h"
 #include "tests/parallel/collectives_checks.h"
 
 #include <csignal>

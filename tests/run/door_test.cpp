@@ -345,7 +345,7 @@ TEST_F(Door, EvaluatesWhatWasHeldOut) {
   const EvaluationReport report = evaluate(*trained.model, asked);
   ASSERT_EQ(report.model.metrics.size(), 1u);
   EXPECT_EQ(report.model.examples, 203);
-  EXPECT_GT(report.model.metrics[0].recall, 0.5) << "it has seen the baskets";
+  EXPECT_GT(report.model.metrics[0].of<metric::Recall>(), 0.5) << "it has seen the baskets";
   EXPECT_FALSE(report.popularity);
 }
 

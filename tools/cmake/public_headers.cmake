@@ -16,10 +16,11 @@ set(NORN_PUBLIC_HEADERS
   include/norn/data/label_index.h
   include/norn/data/label_table.h
   include/norn/data/memory_set.h
+  include/norn/data/text_format.h
   include/norn/data/text_reader.h
   include/norn/engine/device_choice.h
   include/norn/engine/evaluation.h
-  include/norn/engine/metrics.h
+  include/norn/engine/metric.h
   include/norn/engine/training_report.h
   include/norn/kernels/cuda_options.h
   include/norn/kernels/precision.h

@@ -2,6 +2,8 @@
 // Options for validating.
 #include "tools/training/validation_options.h"
 
+#include "norn/base/text.h"
+#include "norn/engine/metric.h"
 #include "norn/nn/descriptor.h"
 
 #include <fmt/format.h>

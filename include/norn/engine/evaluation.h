@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/metrics.h"
+#include "norn/engine/metric.h"
 
 #include <vector>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/base/types.h"
-#include "norn/engine/metrics.h"
+#include "norn/engine/metric.h"
 
 #include <cstdint>
 #include <filesystem>
