@@ -172,23 +172,48 @@ struct OwnedRows {
   std::vector<float> values;
 };
 
+std::string width_fault(const MemorySet& set) {
+  return fmt::format("its width is {}, expected at least 1", set.width);
+}
+
+// What of a set's arrays does not fit; empty: they do.
+std::string dense_fault(const MemorySet& set) {
+  if (set.width < 1) return width_fault(set);
+  if (!set.row_begin.empty() || !set.columns.empty() || !set.values.empty())
+    return "it has dense values and rows of columns, expected one of them";
+  if (Index(set.dense.size()) % set.width != 0)
+    return fmt::format("{} dense values are no rows of {}", set.dense.size(), set.width);
+  return {};
+}
+
+std::string sparse_fault(const MemorySet& set) {
+  const std::span<const RowOffset> begin = set.row_begin;
+  if (set.width < 1) return width_fault(set);
+  if (begin.size() < 2)
+    return fmt::format("row_begin has {} offsets, expected one more than there are examples",
+                       begin.size());
+  if (begin.front() != 0) return fmt::format("row_begin begins with {}, expected 0", begin.front());
+  if (const auto fall = std::ranges::is_sorted_until(begin); fall != begin.end())
+    return fmt::format("row_begin[{}] is {}, less than the offset before it, {}",
+                       fall - begin.begin(), *fall, *(fall - 1));
+  if (begin.back() != RowOffset(set.columns.size()))
+    return fmt::format("row_begin ends with {}, expected the number of columns, {}", begin.back(),
+                       set.columns.size());
+  if (!set.values.empty() && set.values.size() != set.columns.size())
+    return fmt::format("it has {} values for {} columns, expected one a column or none",
+                       set.values.size(), set.columns.size());
+  return {};
+}
+
 }  // namespace
 
 DatasetInfo describe(const MemorySet& set) {
   const bool dense = !set.dense.empty();
-  const bool rows_fit = set.row_begin.size() >= 2 && std::ranges::is_sorted(set.row_begin) &&
-                        set.row_begin.front() == 0 &&
-                        set.row_begin.back() == RowOffset(set.columns.size()) &&
-                        (set.values.empty() || set.values.size() == set.columns.size());
-  const bool dense_fits = set.row_begin.empty() && set.columns.empty() && set.values.empty() &&
-                          set.width > 0 && Index(set.dense.size()) % set.width == 0;
-  if (dense && !dense_fits)
-    throw ShapeError(fmt::format("data set \"{}\": {} values do not fill rows of {}", set.name,
-                                 set.dense.size(), set.width));
-  if (!dense && (set.width < 1 || !rows_fit))
-    throw ShapeError(fmt::format(
-        "data set \"{}\": {} offsets, {} columns and {} values do not make rows of width {}",
-        set.name, set.row_begin.size(), set.columns.size(), set.values.size(), set.width));
+  const auto refuse = [&](const std::string& fault) {
+    throw DataError(fmt::format("data set \"{}\": {}; {}", set.name, fault, kMend));
+  };
+  if (const std::string fault = dense ? dense_fault(set) : sparse_fault(set); !fault.empty())
+    refuse(fault);
   DatasetInfo info;
   info.name = set.name;
   info.extent[0] = set.width;
@@ -202,11 +227,9 @@ DatasetInfo describe(const MemorySet& set) {
   info.entries = RowOffset(set.columns.size());
   info.unit_labels = set.unit_labels;
   if (info.weighted && Index(set.weights.size()) != info.examples)
-    throw ShapeError(fmt::format("data set \"{}\": {} weights for {} examples", set.name,
-                                 set.weights.size(), info.examples));
+    refuse(fmt::format("{} weights for {} examples", set.weights.size(), info.examples));
   if (set.unit_labels.size() > set.width)
-    throw ShapeError(fmt::format("data set \"{}\": {} labels for {} units", set.name,
-                                 set.unit_labels.size(), set.width));
+    refuse(fmt::format("{} labels for {} units", set.unit_labels.size(), set.width));
   return info;
 }
 

@@ -157,19 +157,47 @@ TEST(MemorySet, RefusesArraysThatDoNotFitEachOther) {
   const std::vector<RowOffset> begin = {0, 2, 3};
   const std::vector<Column> columns = {0, 1, 2};
   const std::vector<float> two = {1.0f, 2.0f};
-  const auto message = [](const MemorySet& set) {
-    return message_of<ShapeError>([&] { describe(set); });
+  const MemorySet good{.name = "mine", .width = 3, .row_begin = begin, .columns = columns};
+  const auto expect = [&](const std::string& what, const auto& change) {
+    MemorySet set = good;
+    change(set);
+    EXPECT_EQ(message_of<DataError>([&] { describe(set); }),
+              "data set \"mine\": " + what + "; correct the data");
   };
-  MemorySet set{.name = "mine", .width = 3, .row_begin = begin, .columns = columns, .values = two};
-  EXPECT_EQ(message(set),
-            "data set \"mine\": 3 offsets, 3 columns and 2 values do not make rows of width 3");
-  set.values = {};
-  set.weights = std::span(two).first(1);
-  EXPECT_EQ(message(set), "data set \"mine\": 1 weights for 2 examples");
-  set.weights = two;
-  EXPECT_EQ(describe(set).examples, 2);
-  set.unit_labels = LabelTable::numbers(4);
-  EXPECT_EQ(message(set), "data set \"mine\": 4 labels for 3 units");
+  EXPECT_EQ(describe(good).examples, 2);
+  expect("its width is -3, expected at least 1", [](MemorySet& set) { set.width = -3; });
+  expect("row_begin has 0 offsets, expected one more than there are examples",
+         [](MemorySet& set) { set.row_begin = {}; });
+  const std::vector<RowOffset> late = {1, 2, 3};
+  expect("row_begin begins with 1, expected 0", [&](MemorySet& set) { set.row_begin = late; });
+  const std::vector<RowOffset> falling = {0, -5, 3};
+  expect("row_begin[1] is -5, less than the offset before it, 0",
+         [&](MemorySet& set) { set.row_begin = falling; });
+  const std::vector<RowOffset> beyond = {0, 2, 6};
+  expect("row_begin ends with 6, expected the number of columns, 3",
+         [&](MemorySet& set) { set.row_begin = beyond; });
+  expect("it has 2 values for 3 columns, expected one a column or none",
+         [&](MemorySet& set) { set.values = two; });
+  expect("1 weights for 2 examples",
+         [&](MemorySet& set) { set.weights = std::span(two).first(1); });
+  expect("4 labels for 3 units", [](MemorySet& set) { set.unit_labels = LabelTable::numbers(4); });
+}
+
+TEST(MemorySet, RefusesDenseArraysThatAreNoRows) {
+  const std::vector<float> five(5, 1.0f);
+  const std::vector<Column> columns = {0};
+  MemorySet set{.name = "mine", .width = 2, .dense = five};
+  EXPECT_EQ(message_of<DataError>([&] { describe(set); }),
+            "data set \"mine\": 5 dense values are no rows of 2; correct the data");
+  set.width = 5;
+  EXPECT_EQ(describe(set).examples, 1);
+  set.columns = columns;
+  EXPECT_EQ(message_of<DataError>([&] { describe(set); }),
+            "data set \"mine\": it has dense values and rows of columns, expected one of them; "
+            "correct the data");
+  set.width = 0;
+  EXPECT_EQ(message_of<DataError>([&] { describe(set); }),
+            "data set \"mine\": its width is 0, expected at least 1; correct the data");
 }
 
 }  // namespace

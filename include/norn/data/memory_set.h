@@ -34,7 +34,8 @@ struct MemorySet {
   std::shared_ptr<const void> owner = {};
 };
 
-/// What the set is. Throws ShapeError naming the set when its arrays do not fit each other.
+/// What the set is. Throws DataError naming the set, the array and its value where arrays do not
+/// fit each other.
 DatasetInfo describe(const MemorySet& set);
 
 /// Opens it; with a match it enters a model with units of another order, and what it has then is
