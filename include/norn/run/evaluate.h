@@ -17,20 +17,20 @@ namespace norn::run {
 
 struct EvaluateOptions {
   // Sets that the model's layers name: inputs, and the held-out units as outputs.
-  std::vector<std::filesystem::path> data;
-  std::vector<MemorySet> sets;
+  std::vector<std::filesystem::path> data = {};
+  std::vector<MemorySet> sets = {};
   std::int64_t memory_bytes = std::int64_t(8) << 30;  ///< files of more are read batch by batch
 
-  std::string layer;  ///< output layer; empty: the only one, or the one named "Output"
+  std::string layer = {};  ///< output layer; empty: the only one, or the one named "Output"
   std::vector<Index> top = {10, 20, 100};  ///< lengths of the lists
   SeenUnits seen = SeenUnits::leave_out;
-  std::vector<std::filesystem::path> exclude;  ///< units of these sets are left out too
-  std::filesystem::path popularity;  ///< training data, to compare with its popularity ranking
-  std::filesystem::path features;    ///< index of the output: units beyond it are no candidates
+  std::vector<std::filesystem::path> exclude = {};  ///< units of these sets are left out too
+  std::filesystem::path popularity = {};  ///< training data, to compare with its popularity ranking
+  std::filesystem::path features = {};  ///< index of the output: units beyond it are no candidates
   /// Numbers a and b of propensities, for metrics that count rare units more; with `popularity`.
-  std::optional<std::pair<double, double>> propensity;
+  std::optional<std::pair<double, double>> propensity = {};
   /// Examples done so far, of so many; may throw to end it.
-  std::function<void(Index done, Index examples)> on_batch;
+  std::function<void(Index done, Index examples)> on_batch = {};
 };
 
 struct EvaluationReport {

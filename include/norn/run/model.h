@@ -35,9 +35,9 @@ struct Parameter {
 
 /// How a model is opened.
 struct ModelOptions {
-  DeviceChoice device;
-  std::shared_ptr<Communicator> ranks;  ///< null: one process
-  Log log;
+  DeviceChoice device = {};
+  std::shared_ptr<Communicator> ranks = {};  ///< null: one process
+  Log log = {};
   Index batch = 1024;        ///< examples of one step
   bool trust_index = false;  ///< takes unit u of the data for unit u of the model
 };

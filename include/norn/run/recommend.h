@@ -16,21 +16,21 @@ namespace norn::run {
 
 struct RecommendOptions {
   // What is known of the examples: sets that input layers name.
-  std::vector<std::filesystem::path> inputs;
-  std::vector<MemorySet> sets;
+  std::vector<std::filesystem::path> inputs = {};
+  std::vector<MemorySet> sets = {};
   std::int64_t memory_bytes = std::int64_t(8) << 30;  ///< files of more are read batch by batch
 
   Index k = 10;               ///< units of an example
-  std::string layer;          ///< output layer; empty: the only one, or the one named "Output"
+  std::string layer = {};     ///< output layer; empty: the only one, or the one named "Output"
   Index units = 0;            ///< only units below this are candidates; 0: all that have labels
   bool exclude_seen = false;  ///< leaves out what an example's own sparse inputs hold
   /// By example, units that are left out. Empty rows: none.
-  MemorySet excluded;
+  MemorySet excluded = {};
   /// By example, units whose scores are multiplied by these values.
-  MemorySet factors;
-  std::span<const std::uint8_t> allowed;  ///< [units] 1 where allowed; empty: all are
+  MemorySet factors = {};
+  std::span<const std::uint8_t> allowed = {};  ///< [units] 1 where allowed; empty: all are
   /// Examples done so far, of so many; may throw to end it.
-  std::function<void(Index done, Index examples)> on_batch;
+  std::function<void(Index done, Index examples)> on_batch = {};
 };
 
 /// Lists of k, best first. Where an example has fewer candidates, -1 and NaN fill its list.
