@@ -59,28 +59,34 @@ class Cuts {
   Index per_block_;
 };
 
+/// Who computes with BLAS at the moment, and its number of threads before they did.
+struct BlasUsers {
+  std::mutex mutex;
+  int count = 0;
+  int threads_before = 1;
+};
+
 /// While one lives, a product of BLAS takes the thread that calls it: the lanes are the
 /// parallelism, and threads below them would only contend. Their number is the process's, and so
 /// whoever else computes in it has it back after the product.
 class OneBlasThread {
  public:
   OneBlasThread() {
-    const std::lock_guard lock(mutex_);
-    if (users_++ > 0) return;
-    before_ = openblas_get_num_threads();
-    if (before_ > 1) openblas_set_num_threads(1);
+    const std::lock_guard lock(shared.mutex);
+    if (shared.count++ > 0) return;
+    shared.threads_before = openblas_get_num_threads();
+    if (shared.threads_before > 1) openblas_set_num_threads(1);
   }
   ~OneBlasThread() {
-    const std::lock_guard lock(mutex_);
-    if (--users_ == 0 && before_ > 1) openblas_set_num_threads(before_);
+    const std::lock_guard lock(shared.mutex);
+    if (--shared.count == 0 && shared.threads_before > 1)
+      openblas_set_num_threads(shared.threads_before);
   }
   OneBlasThread(const OneBlasThread&) = delete;
   OneBlasThread& operator=(const OneBlasThread&) = delete;
 
  private:
-  static inline std::mutex mutex_;
-  static inline int users_ = 0;
-  static inline int before_ = 1;
+  static inline BlasUsers shared;
 };
 
 class CpuDense final : public DenseKernels {

@@ -216,7 +216,8 @@ void TrainerOptions::check() const {
 }
 
 void TrainerOptions::check(OptionFaults& faults) const {
-  TrainOptions settings = *this;
+  const TrainOptions& given = *this;
+  TrainOptions settings = given;  // what the library is asked for
   if (!recipe.empty() && !cdl.empty()) {
     faults.fail("--recipe does not go with --cdl, whose file names a network; give one of them");
     settings.recipe.clear();
