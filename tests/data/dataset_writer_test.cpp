@@ -233,18 +233,18 @@ TEST(MemoryDataset, ChecksItsContentsAndSortsRows) {
                 make_sparse_dataset("s", 4, {0, 1}, {1}, {INFINITY});
               }),
               HasSubstr("example 0: a value is inf"));
-  EXPECT_THAT(message_of<ShapeError>([] {
+  EXPECT_THAT(message_of([] {
                 make_sparse_dataset("s", 4, {0, 2}, {1});
               }),
-              HasSubstr("do not make rows of width 4"));
+              HasSubstr("row_begin ends with 2, expected the number of columns, 1"));
   EXPECT_THAT(message_of([] {
                 make_dense_dataset("d", 2, {1, 2, 3, NAN});
               }),
               HasSubstr("data set \"d\": example 1: unit 1 is nan"));
-  EXPECT_THAT(message_of<ShapeError>([] {
+  EXPECT_THAT(message_of([] {
                 make_dense_dataset("d", 2, {1, 2, 3});
               }),
-              HasSubstr("3 values do not fill rows of 2"));
+              HasSubstr("3 dense values are no rows of 2"));
 }
 
 }  // namespace
