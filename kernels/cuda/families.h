@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/device/stream.h"
 
 #include <memory>
 

@@ -3,8 +3,8 @@
 // the costs. Operands rotate, so that weights come from memory.
 //
 //   fused_bench [output]      only the output layer's
+#include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/memory.h"
 #include "norn/kernels/cost.h"
 #include "norn/kernels/dense.h"
 #include "norn/kernels/fused.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums in float32 with the accesses, and nothing else, of those in fixed point.
-#include "kernels/cuda/dropout.cuh"
+#include "kernels/cuda/elements/dropout.cuh"
 #include "norn/base/error.h"
 #include "tests/bench/plain_sums.h"
 

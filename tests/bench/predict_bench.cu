@@ -4,9 +4,9 @@
 //
 //   predict_bench [--units N] [--width W] [--k K] [--batch B] [--seen S] [--check 0]
 //                [--json FILE]
+#include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/memory.h"
-#include "kernels/cuda/top_k_product.h"
+#include "kernels/cuda/select/top_k_product.h"
 #include "norn/kernels/select.h"
 
 #include <algorithm>

@@ -8,8 +8,8 @@
 //   update_rows  a row of delta for every entry, touched rows of w and its state read and written
 // Shares are of 4.3 TB/s, what a copy reaches on an H200.
 
+#include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/memory.h"
 #include "norn/kernels/sparse.h"
 
 #include <algorithm>

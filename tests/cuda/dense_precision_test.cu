@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dense products in tf32 and bfloat16 against float64 sums. Operands have few bits, so that their
 // terms are exact; widths leave edges that are no whole runs of 16 bytes; padding is NaN.
+#include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/memory.h"
 #include "norn/kernels/dense.h"
 #include "norn/kernels/pointwise.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is said when the CUDA runtime, its libraries or a GPU's memory refuse something.
-#include "kernels/cuda/dense_plan.h"
-#include "kernels/cuda/driver_entry.h"
-#include "kernels/cuda/memory.h"
-#include "kernels/cuda/tensor_map.h"
+#include "kernels/cuda/dense/dense_plan.h"
+#include "kernels/cuda/device/driver_entry.h"
+#include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/hopper/tensor_map.h"
 #include "norn/kernels/gpu_probe.h"
 #include "tests/support/message_of.h"
 

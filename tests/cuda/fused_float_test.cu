@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused output layers in tf32 against float64 sums. Operands have few bits, so that their terms are
 // exact; rows have padding of NaN, which must not be read into results nor be written.
+#include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/memory.h"
 #include "norn/kernels/fused.h"
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The maths values and Philox give the same numbers on the GPU as on the CPU: one header serves
 // both.
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/device/check.h"
 #include "norn/base/philox.h"
 #include "norn/kernels/initializer.h"
 #include "norn/kernels/loss.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a GPU that is released while work is being captured.
-#include "kernels/cuda/memory.h"
+#include "kernels/cuda/device/memory.h"
 #include "norn/base/error.h"
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // epochs whose last batch is smaller, layers in whole blocks and a narrower one. Operands are
 // integers up to 127 over 64: they are exact in every precision, and so are their sums in float32,
 // whatever the order. A result that differs from the float64 sum at all lacks a term.
-#include "kernels/cuda/check.h"
+#include "kernels/cuda/device/check.h"
 #include "norn/base/philox.h"
 #include "norn/kernels/cuda.h"
 #include "norn/tensor/buffer.h"

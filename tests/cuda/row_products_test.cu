@@ -2,10 +2,10 @@
 // Products whose rows stand alone, in each precision, from random shapes: a row has the same bits
 // in batches of all sizes; and the scores that are compared inside the product are those that are
 // written.
+#include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/memory.h"
-#include "kernels/cuda/row_scores.h"
-#include "kernels/cuda/top_k_product.h"
+#include "kernels/cuda/select/row_scores.h"
+#include "kernels/cuda/select/top_k_product.h"
 #include "norn/kernels/dense.h"
 #include "norn/kernels/pointwise.h"
 #include "norn/kernels/select.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPU's way to divide and take roots in update rules against the operators, bit for bit: all
 // floats, random pairs, and the steps of every rule on random bits.
-#include "kernels/cuda/check.h"
-#include "kernels/cuda/rule_step.cuh"
+#include "kernels/cuda/device/check.h"
+#include "kernels/cuda/update/rule_step.cuh"
 
 #include <cstdint>
 #include <limits>

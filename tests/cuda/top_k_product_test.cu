@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The best units of products that are never written, against a full sort. Operands are small
 // integers, so that scores are exact and ties many.
+#include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/memory.h"
-#include "kernels/cuda/top_k_product.h"
+#include "kernels/cuda/select/top_k_product.h"
 #include "norn/kernels/select.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/memory.h"
 #include "norn/tensor/buffer.h"
 
 #include <cstdint>

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums down the columns of matrices in float64, in an order that the number of rows alone fixes: a
+// rank that holds some of the columns gets the same bits as one that holds all.
+#pragma once
+
+#include "kernels/cuda/elements/elements.cuh"
+
+#include <algorithm>
+
+namespace norn::cuda {
+
+inline constexpr int kTileColumns = 32;     // of a block: 8 threads of four columns
+inline constexpr int kRowsInFlight = 4;     // of a thread
+inline constexpr int kTileRowLanes = 64;    // lane l sums rows l, l + 64, ... of the slice
+inline constexpr Index kLeastSlice = 1024;  // rows
+inline constexpr Index kMaximumSlices = 256;
+
+/// One matrix of those that a kernel sums up. Term::add<kPacked>(r, c, cols, sum) adds the terms of
+/// elements [c, c + 4) of row r; elements beyond `cols` are not read. finish(c, totals) takes them.
+template <typename Term, typename Finish>
+struct ColumnSums {
+  Term term;
+  Finish finish;
+  Index rows;
+  Index cols;
+  bool packed;                ///< whether elements may be read in fours
+  Index slice = 0;            ///< rows that a block sums
+  Index slices = 0;           ///< of all rows
+  double* partial = nullptr;  ///< [kSums x slices x cols], with more than one slice
+};
+template <typename Term, typename Finish, int kMost>
+struct ColumnSumsList {
+  ColumnSums<Term, Finish> of[kMost];
+};
+
+/// Blocks: tiles of columns x slices x matrices.
+template <bool kPacked, typename Term, typename Finish, int kMost>
+__global__ void __launch_bounds__(8 * kTileRowLanes, 2)
+    column_sums_kernel(const ColumnSumsList<Term, Finish, kMost> list) {
+  constexpr int kSums = Term::kSums;
+  constexpr int kWarps = kTileRowLanes / 4;  // of four row lanes each
+  __shared__ double part[kSums][kWarps][kTileColumns];
+  const ColumnSums<Term, Finish>& task = list.of[blockIdx.z];
+  const Index cols = task.cols;
+  if (blockIdx.y >= task.slices || Index(blockIdx.x) * kTileColumns >= cols) return;
+  const Index c = Index(blockIdx.x) * kTileColumns + Index(threadIdx.x) * 4;
+  const Index begin = Index(blockIdx.y) * task.slice;
+  const Index end = begin + task.slice < task.rows ? begin + task.slice : task.rows;
+  double sum[4][kSums] = {};
+  if (c < cols) {
+#pragma unroll kRowsInFlight
+    for (Index r = begin + threadIdx.y; r < end; r += kTileRowLanes)
+      task.term.template add<kPacked>(r, c, cols, sum);
+  }
+  const int thread = int(threadIdx.y * blockDim.x + threadIdx.x);
+#pragma unroll
+  for (int k = 0; k < kSums; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      double x = sum[i][k];
+      x += __shfl_xor_sync(0xFFFFFFFFu, x, 8);
+      x += __shfl_xor_sync(0xFFFFFFFFu, x, 16);
+      if (thread % 32 < 8) part[k][thread / 32][4 * threadIdx.x + unsigned(i)] = x;
+    }
+  __syncthreads();
+  const Index column = Index(blockIdx.x) * kTileColumns + thread;
+  if (thread >= kTileColumns || column >= cols) return;
+  double total[kSums];
+#pragma unroll
+  for (int k = 0; k < kSums; ++k) {
+    total[k] = part[k][0][thread];
+#pragma unroll
+    for (int warp = 1; warp < kWarps; ++warp) total[k] += part[k][warp][thread];
+  }
+  if (task.slices == 1) {
+    task.finish(column, total);
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kSums; ++k)
+    task.partial[(Index(k) * task.slices + blockIdx.y) * cols + column] = total[k];
+}
+
+/// Adds the slices' sums in order. Blocks: columns x matrices.
+template <typename Term, typename Finish, int kMost>
+__global__ void __launch_bounds__(kElementThreads)
+    finish_columns_kernel(const ColumnSumsList<Term, Finish, kMost> list) {
+  const ColumnSums<Term, Finish>& task = list.of[blockIdx.y];
+  const Index c = Index(blockIdx.x) * kElementThreads + threadIdx.x;
+  if (c >= task.cols || task.slices == 1) return;
+  double total[Term::kSums];
+#pragma unroll
+  for (int k = 0; k < Term::kSums; ++k) {
+    double sum = 0;
+#pragma unroll 8
+    for (Index s = 0; s < task.slices; ++s)
+      sum += task.partial[(k * task.slices + s) * task.cols + c];
+    total[k] = sum;
+  }
+  task.finish(c, total);
+}
+
+/// All matrices of a list, of which the first `count` are given: `slice` to `partial` are filled in
+/// here.
+template <typename Term, typename Finish, int kMost>
+void sum_over_columns(const Stream& stream, Scratch<double>& scratch, const char* name,
+                      ColumnSumsList<Term, Finish, kMost>& list, int count) {
+  Index cols = 0, slices = 1, partials = 0;
+  bool packed = true;
+  for (int i = 0; i < count; ++i) {
+    ColumnSums<Term, Finish>& task = list.of[i];
+    task.slice = std::max(kLeastSlice, (task.rows + kMaximumSlices - 1) / kMaximumSlices);
+    task.slices = std::max<Index>(1, (task.rows + task.slice - 1) / task.slice);
+    cols = std::max(cols, task.cols);
+    slices = std::max(slices, task.slices);
+    if (task.slices > 1) partials += Term::kSums * task.slices * task.cols;
+    packed = packed && task.packed;
+  }
+  if (cols == 0) return;
+  double* partial = partials == 0 ? nullptr : scratch.reserve(partials);
+  for (int i = 0; i < count; ++i) {
+    ColumnSums<Term, Finish>& task = list.of[i];
+    if (task.slices == 1) continue;
+    task.partial = partial;
+    partial += Term::kSums * task.slices * task.cols;
+  }
+  const dim3 grid(unsigned((cols + kTileColumns - 1) / kTileColumns), unsigned(slices),
+                  unsigned(count));
+  const dim3 block(kTileColumns / 4, kTileRowLanes);
+  if (packed)
+    column_sums_kernel<true><<<grid, block, 0, stream.stream>>>(list);
+  else
+    column_sums_kernel<false><<<grid, block, 0, stream.stream>>>(list);
+  check_launch(name);
+  if (slices == 1) return;
+  const dim3 blocks(unsigned((cols + kElementThreads - 1) / kElementThreads), unsigned(count));
+  finish_columns_kernel<<<blocks, kElementThreads, 0, stream.stream>>>(list);
+  check_launch(name);
+}
+
+/// finish(c, {sums of the terms over the rows}) for every column.
+template <typename Term, typename Finish>
+void sum_over_columns(const Stream& stream, Scratch<double>& scratch, const char* name, Index rows,
+                      Index cols, bool packed, const Term& term, const Finish& finish) {
+  ColumnSumsList<Term, Finish, 1> list{{{term, finish, rows, cols, packed}}};
+  sum_over_columns(stream, scratch, name, list, 1);
+}
+
+/// The sum of x.
+struct ValueTerm {
+  static constexpr int kSums = 1;
+  MatrixView<const float> x;
+  template <bool kPacked>
+  __device__ void add(Index r, Index c, Index cols, double (&sum)[4][1]) const {
+    const Pack<float, 4> four = load_four<kPacked>(x.row(r), c, cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[i][0] += double(four.value[i]);
+  }
+};
+
+/// The sum of rounded x.
+struct RoundedTerm {
+  static constexpr int kSums = 1;
+  MatrixView<const Bfloat16> x;
+  template <bool kPacked>
+  __device__ void add(Index r, Index c, Index cols, double (&sum)[4][1]) const {
+    const Bfloat16* row = x.row(r);
+    if (kPacked && c + 4 <= cols) {
+      const uint2 four = *reinterpret_cast<const uint2*>(row + c);
+      sum[0][0] += double(__uint_as_float(four.x << 16));
+      sum[1][0] += double(__uint_as_float(four.x & 0xFFFF0000u));
+      sum[2][0] += double(__uint_as_float(four.y << 16));
+      sum[3][0] += double(__uint_as_float(four.y & 0xFFFF0000u));
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (c + i < cols) sum[i][0] += double(row[c + i].value());
+  }
+};
+
+/// The sum of x^2.
+struct SquareTerm {
+  static constexpr int kSums = 1;
+  MatrixView<const float> x;
+  template <bool kPacked>
+  __device__ void add(Index r, Index c, Index cols, double (&sum)[4][1]) const {
+    const Pack<float, 4> four = load_four<kPacked>(x.row(r), c, cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[i][0] += double(four.value[i]) * double(four.value[i]);
+  }
+};
+
+}  // namespace norn::cuda

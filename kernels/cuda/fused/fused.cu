@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fused products' door: which device and precision have them.
+#include "kernels/cuda/families.h"
+#include "kernels/cuda/fused/fused.h"
+#include "kernels/cuda/fused/tile_totals.h"
+#include "norn/kernels/dense.h"
+#include "norn/kernels/fused.h"
+
+namespace norn::cuda {
+namespace {
+
+/// Whether the device has the instructions that the kernels are made of.
+bool device_has_wgmma() {
+  int device = 0;
+  int major = 0;
+  int minor = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+        "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+        "cudaDeviceGetAttribute");
+  return major == 9 && minor == 0;
+}
+
+class CudaFused final : public FusedKernels {
+ public:
+  explicit CudaFused(const Stream& stream)
+      : stream_(stream),
+        dense_(make_dense(stream)),
+        usable_(stream.precision != Precision::fp32 && device_has_wgmma()),
+        output_scratch_(stream.memory) {}
+
+  bool softmax_statistics(const OutputBlock& block, MatrixView<float> maximum,
+                          MatrixView<float> sum) override {
+    return usable_ && cuda::softmax_statistics(stream_, output_scratch_, block, maximum, sum);
+  }
+  void softmax_rows(const SoftMaxCost& rule, const TargetView& target,
+                    const SoftMaxRows& rows) override {
+    if (usable_) cuda::softmax_rows(stream_, output_scratch_, rule, target, rows);
+  }
+  bool output_delta(const OutputBlock& block) override {
+    if (!usable_) return false;
+    return stream_.precision == Precision::bf16
+               ? output_delta_bfloat16(stream_, output_scratch_, block)
+               : output_delta_float(stream_, output_scratch_, block);
+  }
+  void begin_totals() override { output_scratch_.pending.clear(); }
+  void add_totals() override { cuda::add_totals(stream_, output_scratch_); }
+  bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta, DenseOperand x,
+              float scale, MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> rounded,
+              Index block) override {
+    if (stream_.precision != Precision::bf16)
+      return update_in_product(rule, step, delta, x, scale, w, block);
+    // The tiles of our own kernel do not know of each other, whatever blocks they are of.
+    return usable_ &&
+           update_bfloat16(stream_, rule, step, delta.rounded, x.rounded, scale, w, slot, rounded);
+  }
+
+ private:
+  /// A step of gradient descent without regularisation and clip is the product itself: w += -rate *
+  /// g.
+  bool update_in_product(const UpdateRule& rule, const UpdateStep& step, const DenseOperand& delta,
+                         const DenseOperand& x, float scale, MatrixView<float> w, Index block) {
+    if (!std::holds_alternative<Sgd>(rule) || step.l1 != 0.0f || step.l2 != 0.0f ||
+        step.clip > 0.0f)
+      return false;
+    dense_->gradient(delta, x, -step.rate * scale, w, Existing::add, block);
+    return true;
+  }
+
+  Stream stream_;
+  std::unique_ptr<DenseKernels> dense_;
+  bool usable_;
+  OutputScratch output_scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<FusedKernels> make_fused(const Stream& stream) {
+  return std::make_unique<CudaFused>(stream);
+}
+
+}  // namespace norn::cuda
