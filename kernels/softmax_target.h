@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/cost.h"
+#include "kernels/cost.h"
 
 #include <limits>
 #include <optional>
 
-/// What targets count for when a SoftMax layer is judged by a cross entropy: cost = sum over the
+/// What targets count for when a SoftMax layer has a cross entropy as its loss: cost = sum over the
 /// targets of tau * -ln y, where tau is 0 for a target that its margin lets go of.
 namespace norn {
 

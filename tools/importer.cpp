@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program `importer`: makes files of data sets from text.
 #include "norn/base/error.h"
-#include "norn/base/text.h"
 #include "norn/run/import.h"
+#include "src/base/text.h"
 #include "tools/common/program.h"
 #include "tools/common/progress.h"
 #include "tools/common/stop_signals.h"

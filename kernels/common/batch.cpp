@@ -2,7 +2,7 @@
 // The batch kernels' door: shapes and probabilities are checked and masks reduced to one form here,
 // once for all devices.
 
-#include "norn/kernels/batch.h"
+#include "kernels/batch.h"
 
 #include "kernels/common/shape_text.h"
 
@@ -35,17 +35,18 @@ void BatchKernels::gather(CsrView stored, VectorView<const Index> row, Index ent
 
 void BatchKernels::gather(MatrixView<const float> stored, VectorView<const Index> row,
                           MatrixView<float> x) {
-  require_fit(row.size == x.rows && stored.cols == x.cols && has_room(stored) && has_room(x),
+  require_fit(row.size == x.rows && stored.cols == x.cols && has_valid_stride(stored) &&
+                  has_valid_stride(x),
               "gather", "stored [R x N], row [B], x [B x N]", stored, row, x);
   do_gather(stored, row, x);
 }
 
-ColumnRuns BatchKernels::find_runs(CsrView x, Range columns, VectorView<int> room) {
+ColumnRuns BatchKernels::find_runs(CsrView x, Range columns, VectorView<int> workspace) {
   require_fit(columns.begin >= 0 && columns.begin <= columns.end &&
-                  room.size >= ColumnRuns::size(x.rows, columns.count()),
-              "find_runs", "room [ColumnRuns::size] for the columns", x, room);
-  const ColumnRuns runs{room.data, ColumnRuns::stride_of(x.rows), columns};
-  if (runs.stride > 0) do_find_runs(x, runs, room.data);
+                  workspace.size >= ColumnRuns::size(x.rows, columns.count()),
+              "find_runs", "room [ColumnRuns::size] for the columns", x, workspace);
+  const ColumnRuns runs{workspace.data, ColumnRuns::stride_of(x.rows), columns};
+  if (runs.stride > 0) do_find_runs(x, runs, workspace.data);
   return runs;
 }
 
@@ -63,8 +64,8 @@ void BatchKernels::prepare(CsrView x, VectorView<const float> weight,
 
 void BatchKernels::prepare_dense(MatrixView<const float> data, VectorView<const float> weight,
                                  bool normalise_l2, MatrixView<float> x) {
-  require_fit(data.rows == x.rows && data.cols <= x.cols && has_room(data) && has_room(x) &&
-                  (weight.empty() || weight.size == x.rows),
+  require_fit(data.rows == x.rows && data.cols <= x.cols && has_valid_stride(data) &&
+                  has_valid_stride(x) && (weight.empty() || weight.size == x.rows),
               "prepare_dense", "data [B x D], weight [B] or empty, x [B x N] with N >= D", data,
               weight, x);
   do_prepare_dense(data, weight, normalise_l2, x);
@@ -106,8 +107,9 @@ void BatchKernels::alpha_dropout_backward(float p, float saturation, Philox rand
 
 void BatchKernels::mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out) {
   require_probability("mask", mask.p);
-  require_fit(y.rows == out.rows && y.cols == out.cols && has_room(y) && has_room(out), "mask",
-              "y and out in one shape", y, out);
+  require_fit(
+      y.rows == out.rows && y.cols == out.cols && has_valid_stride(y) && has_valid_stride(out),
+      "mask", "y and out in one shape", y, out);
   do_mask(mask, y, out);
 }
 

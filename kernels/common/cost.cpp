@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost kernels' door: shapes are checked here, once for all devices.
-#include "norn/kernels/cost.h"
+#include "kernels/cost.h"
 
 #include "kernels/softmax_target.h"
 #include "norn/base/error.h"
@@ -23,8 +23,8 @@ void require_target(const TargetView& target, Index rows, Index first_unit, Inde
           "cost: example weights must be empty or one a row");
 }
 
-void require_rounded(MatrixView<Bfloat16> rounded, MatrixView<float> delta) {
-  require(rounded.data == nullptr || (rounded.rows == delta.rows && rounded.cols == delta.cols),
+void require_bf16(MatrixView<Bfloat16> bf16, MatrixView<float> delta) {
+  require(bf16.data == nullptr || (bf16.rows == delta.rows && bf16.cols == delta.cols),
           "cost: the rounded deltas must be none or in the shape of the deltas");
 }
 
@@ -36,10 +36,10 @@ void require_rows(const SoftMaxRows& rows, Index count) {
 }  // namespace
 
 void CostKernels::delta(const UnitCost& rule, const TargetView& target, Index first_unit,
-                        MatrixView<float> z_to_delta, double* cost, MatrixView<Bfloat16> rounded) {
+                        MatrixView<float> z_to_delta, double* cost, MatrixView<Bfloat16> bf16) {
   require_target(target, z_to_delta.rows, first_unit, z_to_delta.cols);
-  require_rounded(rounded, z_to_delta);
-  do_delta(rule, target, first_unit, z_to_delta, cost, rounded);
+  require_bf16(bf16, z_to_delta);
+  do_delta(rule, target, first_unit, z_to_delta, cost, bf16);
 }
 
 void CostKernels::softmax_statistics(MatrixView<const float> z, VectorView<float> maximum,
@@ -94,13 +94,13 @@ void CostKernels::softmax_coupling(const SoftMaxCost& rule, const TargetView& ta
 
 void CostKernels::softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                                 const SoftMaxRows& rows, MatrixView<float> z_to_delta, double* cost,
-                                MatrixView<Bfloat16> rounded) {
+                                MatrixView<Bfloat16> bf16) {
   require_target(target, z_to_delta.rows, first_unit, z_to_delta.cols);
-  require_rounded(rounded, z_to_delta);
+  require_bf16(bf16, z_to_delta);
   require_rows(rows, z_to_delta.rows);
   require(rows.coupling.size == z_to_delta.rows,
           "softmax_delta: coupling must hold one number a row");
-  do_softmax_delta(rule, target, first_unit, rows, z_to_delta, cost, rounded);
+  do_softmax_delta(rule, target, first_unit, rows, z_to_delta, cost, bf16);
 }
 
 void CostKernels::softmax_values(const SoftMaxRows& rows, MatrixView<float> z_to_y) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a GPU wants its blocks, for builds without CUDA too: they plan runs on GPUs.
-#include "norn/kernels/cuda.h"
+#include "kernels/cuda.h"
 
 namespace norn {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The dense kernels' door: shapes are checked here, once for all devices.
 
-#include "norn/kernels/dense.h"
+#include "kernels/dense.h"
 
 #include "kernels/common/shape_text.h"
 
@@ -18,7 +18,7 @@ bool fit_blocks(const DenseOperand& delta, const DenseOperand& w, Index block,
   for (std::size_t i = 0; i < dx.size(); ++i) {
     const MatrixView<float>& part = dx[i];
     if (part.rows != delta.rows() || part.cols != w.cols() || part.stride != dx[0].stride ||
-        !has_room(part))
+        !has_valid_stride(part))
       return false;
     if (i == 0 || part.empty()) continue;
     const Index apart = part.data - dx[i - 1].data;
@@ -33,7 +33,7 @@ bool fit_blocks(const DenseOperand& delta, const DenseOperand& w, Index block,
 void DenseProducts::multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
                                         Existing existing, Index block) {
   require_fit(x.cols() == w.cols() && z.rows == x.rows() && z.cols == w.rows() && fits(x) &&
-                  fits(w) && has_room(z) && block >= 0,
+                  fits(w) && has_valid_stride(z) && block >= 0,
               "dense multiply_transposed", "x [B x N], w [M x N], z [B x M]", x.values, w.values,
               z);
   do_multiply_transposed(x, w, z, existing, block);
@@ -42,7 +42,7 @@ void DenseProducts::multiply_transposed(DenseOperand x, DenseOperand w, MatrixVi
 void DenseProducts::affine(DenseOperand x, DenseOperand w, VectorView<const float> bias,
                            MatrixView<float> z, Index block) {
   require_fit(x.cols() == w.cols() && z.rows == x.rows() && z.cols == w.rows() &&
-                  bias.size == z.cols && fits(x) && fits(w) && has_room(z) && block >= 0,
+                  bias.size == z.cols && fits(x) && fits(w) && has_valid_stride(z) && block >= 0,
               "dense affine", "x [B x N], w [M x N], bias [M], z [B x M]", x.values, w.values, bias,
               z);
   do_affine(x, w, bias, z, block);
@@ -50,7 +50,7 @@ void DenseProducts::affine(DenseOperand x, DenseOperand w, VectorView<const floa
 
 void DenseProducts::multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) {
   require_fit(delta.cols() == w.rows() && dx.rows == delta.rows() && dx.cols == w.cols() &&
-                  fits(delta) && fits(w) && has_room(dx),
+                  fits(delta) && fits(w) && has_valid_stride(dx),
               "dense multiply", "delta [B x M], w [M x N], dx [B x N]", delta.values, w.values, dx);
   do_multiply(delta, w, dx);
 }
@@ -68,15 +68,16 @@ void DenseKernels::multiply_each(DenseOperand delta, DenseOperand w, Index block
 void DenseKernels::gradient(DenseOperand delta, DenseOperand x, float scale, MatrixView<float> g,
                             Existing existing, Index block) {
   require_fit(delta.rows() == x.rows() && g.rows == delta.cols() && g.cols == x.cols() &&
-                  fits(delta) && fits(x) && has_room(g) && block >= 0,
+                  fits(delta) && fits(x) && has_valid_stride(g) && block >= 0,
               "dense gradient", "delta [B x M], x [B x N], g [M x N]", delta.values, x.values, g);
   do_gradient(delta, x, scale, g, existing, block);
 }
 
-void DenseKernels::turn(MatrixView<const float> x, MatrixView<float> turned) {
-  require_fit(turned.rows == x.cols && turned.cols >= x.rows && has_room(x) && has_room(turned),
-              "dense turn", "x [B x N], turned [N x at least B]", x, turned);
-  do_turn(x, turned);
+void DenseKernels::transpose(MatrixView<const float> x, MatrixView<float> transposed) {
+  require_fit(transposed.rows == x.cols && transposed.cols >= x.rows && has_valid_stride(x) &&
+                  has_valid_stride(transposed),
+              "dense transpose", "x [B x N], transposed [N x at least B]", x, transposed);
+  do_transpose(x, transposed);
 }
 
 }  // namespace norn

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVML, found at run time. Its header is not in the CUDA toolkit's minimal packages, so the few
 // functions that are called are declared here, by the library's documented interface.
-#include "norn/kernels/gpu_driver.h"
+#include "kernels/gpu_driver.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <array>
 #include <utility>
@@ -16,7 +16,7 @@ namespace {
 
 using Gpu = void*;
 constexpr int kSuccess = 0;
-constexpr int kTooLittleRoom = 7;
+constexpr int kInsufficientSize = 7;
 constexpr int kDriverNotLoaded = 9;
 constexpr int kMismatch = 18;
 constexpr unsigned kMostLinks = 18;
@@ -213,7 +213,7 @@ class NvmlDriver final : public GpuDriver {
     unsigned pages = 0;
     unsigned long long* nowhere = nullptr;
     const int status = nvml_.call("nvmlDeviceGetRetiredPages", gpu, 1U, &pages, nowhere);
-    if (status == kSuccess || status == kTooLittleRoom) facts.pages_retired = pages;
+    if (status == kSuccess || status == kInsufficientSize) facts.pages_retired = pages;
   }
 
   std::optional<std::vector<GpuProcess>> processes_of(Gpu gpu) const {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the kernels are computed with.
 #include "kernels/common/cuda_version.h"
-#include "norn/base/library_version.h"
+#include "src/base/library_version.h"
 
 #include <string_view>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The normalisation kernels' door: shapes are checked here, once for all devices.
-#include "norn/kernels/normalization.h"
+#include "kernels/normalization.h"
 
 #include "norn/base/error.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters of maths values in words.
-#include "norn/kernels/parameter.h"
+#include "kernels/parameter.h"
 
 #include <algorithm>
 

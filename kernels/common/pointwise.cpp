@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pointwise kernels' door: shapes are checked here, once for all devices.
-#include "norn/kernels/pointwise.h"
+#include "kernels/pointwise.h"
 
 #include "norn/base/error.h"
 
@@ -32,9 +32,9 @@ void PointwiseKernels::scale(float factor, MatrixView<float> z) {
   do_scale(factor, z);
 }
 
-void PointwiseKernels::round(MatrixView<const float> x, MatrixView<Bfloat16> rounded) {
-  require(x.rows == rounded.rows && x.cols == rounded.cols, "round: x and rounded differ in shape");
-  do_round(x, rounded);
+void PointwiseKernels::cast_to_bf16(MatrixView<const float> x, MatrixView<Bfloat16> bf16) {
+  require(x.rows == bf16.rows && x.cols == bf16.cols, "round: x and rounded differ in shape");
+  do_cast_to_bf16(x, bf16);
 }
 
 void PointwiseKernels::activate(const Activation& f, MatrixView<float> z_to_y) {
@@ -46,11 +46,11 @@ void PointwiseKernels::activate(const Activation& f, const DropoutMask& dropout,
   const auto fits = [&](const auto& m) {
     return m.data == nullptr || (m.rows == z_to_y.rows && m.cols == z_to_y.cols);
   };
-  require(fits(copies.before_dropout) && fits(copies.rounded) && fits(copies.z),
+  require(fits(copies.before_dropout) && fits(copies.bf16) && fits(copies.z),
           "activate: results differ in shape from z");
-  require(copies.turned.data == nullptr ||
-              (copies.turned.rows == z_to_y.cols && copies.turned.cols >= z_to_y.rows),
-          "activate: the turned outputs do not fit those of z");
+  require(copies.transposed.data == nullptr ||
+              (copies.transposed.rows == z_to_y.cols && copies.transposed.cols >= z_to_y.rows),
+          "activate: the transposed outputs do not fit those of z");
   require(copies.z.data == nullptr || slope_from(f) == SlopeFrom::z,
           "activate: z is kept for slopes that are written in it alone");
   do_activate_layer(f, dropout, z_to_y, copies);
@@ -77,7 +77,7 @@ void PointwiseKernels::sum_columns(std::span<const ColumnSum> sums) {
 void PointwiseKernels::sum_columns(MatrixView<const Bfloat16> delta, float scale,
                                    VectorView<float> sum) {
   require(sum.size == delta.cols, "sum_columns: sum must hold one number a column");
-  do_sum_rounded_columns(delta, scale, sum);
+  do_sum_bf16_columns(delta, scale, sum);
 }
 
 void PointwiseKernels::softmax_rows(MatrixView<float> z_to_y) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of the precisions of a GPU's products.
-#include "norn/kernels/cuda.h"
+#include "kernels/cuda.h"
 
 namespace norn {
 

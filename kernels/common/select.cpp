@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The selection kernels' door: shapes are checked here, once for all devices.
-#include "norn/kernels/select.h"
+#include "kernels/select.h"
 
 #include "norn/base/error.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/dense.h"
 #include "norn/base/error.h"
-#include "norn/kernels/dense.h"
 #include "norn/tensor/views.h"
 
 #include <array>
@@ -46,19 +46,19 @@ void require_fit(bool fits, std::string_view operation, std::string_view expecte
 
 /// Whether the rows of a matrix do not overlap.
 template <typename T>
-bool has_room(const MatrixView<T>& m) {
+bool has_valid_stride(const MatrixView<T>& m) {
   return m.rows >= 0 && m.cols >= 0 && (m.stride >= m.cols || m.rows <= 1);
 }
 
-/// Whether an operand's views have the same shape, and the turned one that of the transpose.
+/// Whether an operand's views have the same shape, and the transposed one that of the transpose.
 inline bool fits(const DenseOperand& operand) {
-  const bool same = operand.rounded.data == nullptr || (operand.rounded.rows == operand.rows() &&
-                                                        operand.rounded.cols == operand.cols());
-  const bool is_turned =
-      operand.turned.data == nullptr || (operand.turned.rows == operand.cols() &&
-                                         operand.turned.cols >= (operand.rows() + 3) / 4 * 4);
-  return same && is_turned && has_room(operand.values) && has_room(operand.rounded) &&
-         has_room(operand.turned);
+  const bool same = operand.bf16.data == nullptr ||
+                    (operand.bf16.rows == operand.rows() && operand.bf16.cols == operand.cols());
+  const bool is_transposed = operand.transposed.data == nullptr ||
+                             (operand.transposed.rows == operand.cols() &&
+                              operand.transposed.cols >= (operand.rows() + 3) / 4 * 4);
+  return same && is_transposed && has_valid_stride(operand.values) &&
+         has_valid_stride(operand.bf16) && has_valid_stride(operand.transposed);
 }
 
 }  // namespace norn

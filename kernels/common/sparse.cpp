@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sparse kernels' door: shapes are checked here, once for all devices.
 
-#include "norn/kernels/sparse.h"
+#include "kernels/sparse.h"
 
 #include "kernels/common/shape_text.h"
 
@@ -11,10 +11,10 @@ namespace norn {
 namespace {
 
 void require_rows(std::string_view operation, const UpdateRule& rule, const RowState& rows) {
-  bool fits = has_room(rows.w) && rows.steps_done.size == rows.w.rows;
+  bool fits = has_valid_stride(rows.w) && rows.steps_done.size == rows.w.rows;
   for (int i = 0; i < slots_of(rule); ++i) {
     const MatrixView<float>& slot = rows.slot[std::size_t(i)];
-    fits = fits && slot.rows == rows.w.rows && slot.cols == rows.w.cols && has_room(slot);
+    fits = fits && slot.rows == rows.w.rows && slot.cols == rows.w.cols && has_valid_stride(slot);
   }
   require_fit(fits, operation,
               "w [N x M], steps_done [N] and as many slots [N x M] as the rule has", rows.w,
@@ -24,9 +24,9 @@ void require_rows(std::string_view operation, const UpdateRule& rule, const RowS
 }  // namespace
 
 void SparseKernels::multiply(CsrView x, MatrixView<const float> w, MatrixView<float> z) {
-  require_fit(
-      x.cols == w.rows && z.rows == x.rows && z.cols == w.cols && has_room(w) && has_room(z),
-      "sparse multiply", "x [B x N], w [N x M], z [B x M]", x, w, z);
+  require_fit(x.cols == w.rows && z.rows == x.rows && z.cols == w.cols && has_valid_stride(w) &&
+                  has_valid_stride(z),
+              "sparse multiply", "x [B x N], w [N x M], z [B x M]", x, w, z);
   if (z.empty()) return;
   do_multiply(x, w, {}, z);
 }
@@ -34,7 +34,7 @@ void SparseKernels::multiply(CsrView x, MatrixView<const float> w, MatrixView<fl
 void SparseKernels::affine(CsrView x, MatrixView<const float> w, VectorView<const float> bias,
                            MatrixView<float> z) {
   require_fit(x.cols == w.rows && z.rows == x.rows && z.cols == w.cols && bias.size == w.cols &&
-                  has_room(w) && has_room(z),
+                  has_valid_stride(w) && has_valid_stride(z),
               "sparse affine", "x [B x N], w [N x M], bias [M], z [B x M]", x, w, bias, z);
   if (z.empty()) return;
   do_multiply(x, w, bias, z);
@@ -50,7 +50,7 @@ void SparseKernels::transpose(CsrView x, TransposedBatch& transposed) {
 
 void SparseKernels::gradient(const TransposedBatch& xt, DenseOperand delta, float scale,
                              MatrixView<float> g) {
-  require_fit(g.rows == xt.cols && g.cols == delta.cols() && fits(delta) && has_room(g),
+  require_fit(g.rows == xt.cols && g.cols == delta.cols() && fits(delta) && has_valid_stride(g),
               "sparse gradient", "delta [B x M], g [N x M] with N as in the batch", delta.values,
               g);
   if (g.empty()) return;

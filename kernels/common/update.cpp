@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // The update kernels' door: shapes are checked here, once for all devices.
 
-#include "norn/kernels/update.h"
+#include "kernels/update.h"
 
 #include "kernels/common/shape_text.h"
 
 namespace norn {
 
 void UpdateKernels::update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                           MatrixView<const float> g, SlotViews slot,
-                           MatrixView<Bfloat16> rounded) {
-  bool fits = g.rows == w.rows && g.cols == w.cols && has_room(w) && has_room(g);
+                           MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16) {
+  bool fits = g.rows == w.rows && g.cols == w.cols && has_valid_stride(w) && has_valid_stride(g);
   for (int i = 0; i < slots_of(rule); ++i) {
     const MatrixView<float>& s = slot[std::size_t(i)];
-    fits = fits && s.rows == w.rows && s.cols == w.cols && has_room(s);
+    fits = fits && s.rows == w.rows && s.cols == w.cols && has_valid_stride(s);
   }
   require_fit(fits, "update", "w, g and as many slots as the rule has in one shape", w, g, slot);
-  require_fit(rounded.data == nullptr ||
-                  (rounded.rows == w.rows && rounded.cols == w.cols && has_room(rounded)),
-              "update", "rounded weights none or in the shape of w", w, rounded);
+  require_fit(bf16.data == nullptr ||
+                  (bf16.rows == w.rows && bf16.cols == w.cols && has_valid_stride(bf16)),
+              "update", "rounded weights none or in the shape of w", w, bf16);
   if (w.empty()) return;
-  do_update(rule, step, w, g, slot, rounded);
+  do_update(rule, step, w, g, slot, bf16);
 }
 
 void UpdateKernels::update_vectors(const UpdateRule& rule, const UpdateStep& step,
@@ -44,52 +43,52 @@ void UpdateKernels::initialise(const Initializer& initializer, Philox random,
     throw ShapeError(fmt::format(
         "initialise: weights up to source {} and destination {} are not within a matrix of {} x {}",
         sources, destinations, place.sources, place.destinations));
-  require_fit(has_room(w), "initialise", "rows that do not overlap", w);
+  require_fit(has_valid_stride(w), "initialise", "rows that do not overlap", w);
   if (w.empty()) return;
   do_initialise(initializer, random, place, w);
 }
 
 void UpdateKernels::clip_row_norms(float limit, MatrixView<float> w) {
-  require_fit(has_room(w), "clip_row_norms", "rows that do not overlap", w);
+  require_fit(has_valid_stride(w), "clip_row_norms", "rows that do not overlap", w);
   if (w.empty()) return;
   do_clip_row_norms(limit, w);
 }
 
 void UpdateKernels::clip_column_norms(float limit, MatrixView<float> w) {
-  require_fit(has_room(w), "clip_column_norms", "rows that do not overlap", w);
+  require_fit(has_valid_stride(w), "clip_column_norms", "rows that do not overlap", w);
   if (w.empty()) return;
   do_clip_column_norms(limit, w);
 }
 
 void UpdateKernels::add_row_squares(MatrixView<const float> w, VectorView<double> squares) {
-  require_fit(has_room(w) && squares.size == w.rows, "add_row_squares", "a sum for each row", w,
-              squares);
+  require_fit(has_valid_stride(w) && squares.size == w.rows, "add_row_squares",
+              "a sum for each row", w, squares);
   if (!w.empty()) do_add_row_squares(w, squares);
 }
 
 void UpdateKernels::add_column_squares(MatrixView<const float> w, VectorView<double> squares) {
-  require_fit(has_room(w) && squares.size == w.cols, "add_column_squares", "a sum for each column",
-              w, squares);
+  require_fit(has_valid_stride(w) && squares.size == w.cols, "add_column_squares",
+              "a sum for each column", w, squares);
   if (!w.empty()) do_add_column_squares(w, squares);
 }
 
 void UpdateKernels::scale_rows(float limit, VectorView<const double> squares, MatrixView<float> w) {
-  require_fit(has_room(w) && squares.size == w.rows, "scale_rows", "a sum for each row", w,
+  require_fit(has_valid_stride(w) && squares.size == w.rows, "scale_rows", "a sum for each row", w,
               squares);
   if (!w.empty()) do_scale_rows(limit, squares, w);
 }
 
 void UpdateKernels::scale_columns(float limit, VectorView<const double> squares,
                                   MatrixView<float> w) {
-  require_fit(has_room(w) && squares.size == w.cols, "scale_columns", "a sum for each column", w,
-              squares);
+  require_fit(has_valid_stride(w) && squares.size == w.cols, "scale_columns",
+              "a sum for each column", w, squares);
   if (!w.empty()) do_scale_columns(limit, squares, w);
 }
 
 void UpdateKernels::norms(MatrixView<const float> w, double* squares, double* magnitudes) {
   require(squares != nullptr && magnitudes != nullptr,
           "norms: squares and magnitudes must be given");
-  require_fit(has_room(w), "norms", "rows that do not overlap", w);
+  require_fit(has_valid_stride(w), "norms", "rows that do not overlap", w);
   do_norms(w, squares, magnitudes);
 }
 

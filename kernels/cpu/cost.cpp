@@ -10,21 +10,21 @@
 namespace norn {
 namespace {
 
-/// One activation judged by one loss, over parts of a row.
+/// One activation with one loss, over parts of a row.
 template <typename F, typename L>
-struct UnitJudge {
+struct UnitLoss {
   F f;
   L loss;
   DeltaBoost boost;
 
   /// z becomes factor * delta for target 0; returns the cost.
-  double judge_zeros(float factor, float* z, Index n) const {
+  double evaluate_zeros(float factor, float* z, Index n) const {
     const F activation = f;  // copies that stores to z cannot alias
-    const L judged = loss;
+    const L local_loss = loss;
     return strips::sum_of_strips(n, [&](Index first, Index count, float* cost) {
       float* strip = z + first;
       for (Index c = 0; c < count; ++c) {
-        const ElementCost<float> e = element_cost(activation, judged, strip[c], 0.0f);
+        const ElementCost<float> e = element_cost(activation, local_loss, strip[c], 0.0f);
         cost[c] = e.cost;
         strip[c] = factor * e.delta;
       }
@@ -32,14 +32,14 @@ struct UnitJudge {
   }
 
   /// z becomes factor * delta for the targets t; returns the cost.
-  double judge_dense(float factor, const float* t, float* z, Index n) const {
+  double evaluate_dense(float factor, const float* t, float* z, Index n) const {
     const F activation = f;
-    const L judged = loss;
+    const L local_loss = loss;
     return strips::sum_of_strips(n, [&](Index first, Index count, float* cost) {
       float* strip = z + first;
       const float* targets = t + first;
       for (Index c = 0; c < count; ++c) {
-        const ElementCost<float> e = element_cost(activation, judged, strip[c], targets[c]);
+        const ElementCost<float> e = element_cost(activation, local_loss, strip[c], targets[c]);
         cost[c] = e.cost;
         strip[c] = factor * e.delta;
       }
@@ -47,13 +47,13 @@ struct UnitJudge {
   }
 
   /// A row with stored targets: every unit as target 0, then the stored ones put right.
-  double judge_sparse(const RowTargets& row, AbsentEntries absent, Index first_unit, float* z,
-                      Index n, std::vector<float>& saved) const {
+  double evaluate_sparse(const RowTargets& row, AbsentEntries absent, Index first_unit, float* z,
+                         Index n, std::vector<float>& saved) const {
     const bool counts_absent = absent == AbsentEntries::count_as_zero;
     save_stored(row, first_unit, z, saved);
     double cost = 0;
     if (counts_absent)
-      cost = judge_zeros(row.weight * boost.zero, z, n);
+      cost = evaluate_zeros(row.weight * boost.zero, z, n);
     else
       std::fill(z, z + n, 0.0f);
     const float factor = row.weight * boost.one;
@@ -70,8 +70,9 @@ struct UnitJudge {
 };
 
 template <typename F, typename L>
-double judge_block(Executor& executor, const UnitJudge<F, L>& judge, const TargetView& target,
-                   Index first_unit, MatrixView<float> z, MatrixView<Bfloat16> rounded) {
+double evaluate_block(Executor& executor, const UnitLoss<F, L>& loss_function,
+                      const TargetView& target, Index first_unit, MatrixView<float> z,
+                      MatrixView<Bfloat16> bf16) {
   const AbsentEntries absent = absent_entries(target);
   std::vector<double> row_cost(std::size_t(z.rows));
   executor.for_ranges(
@@ -81,14 +82,14 @@ double judge_block(Executor& executor, const UnitJudge<F, L>& judge, const Targe
           const RowTargets row = row_targets(target, r, first_unit, z.cols);
           double cost = 0;
           if (target.is_sparse) {
-            cost = judge.judge_sparse(row, absent, first_unit, z.row(r), z.cols, saved);
+            cost = loss_function.evaluate_sparse(row, absent, first_unit, z.row(r), z.cols, saved);
           } else {
-            cost = judge.judge_dense(row.weight, row.dense, z.row(r), row.dense_count);
-            cost +=
-                judge.judge_zeros(row.weight, z.row(r) + row.dense_count, z.cols - row.dense_count);
+            cost = loss_function.evaluate_dense(row.weight, row.dense, z.row(r), row.dense_count);
+            cost += loss_function.evaluate_zeros(row.weight, z.row(r) + row.dense_count,
+                                                 z.cols - row.dense_count);
           }
           row_cost[std::size_t(r)] = double(row.weight) * cost;
-          round_row(z, r, rounded);
+          cast_row(z, r, bf16);
         }
       });
   return sum_in_order(row_cost);
@@ -98,13 +99,13 @@ double judge_block(Executor& executor, const UnitJudge<F, L>& judge, const Targe
 
 void CpuCostKernels::do_delta(const UnitCost& rule, const TargetView& target, Index first_unit,
                               MatrixView<float> z_to_delta, double* cost,
-                              MatrixView<Bfloat16> rounded) {
+                              MatrixView<Bfloat16> bf16) {
   *cost = std::visit(
       [&](const auto& f, const auto& loss) {
         using F = std::remove_cvref_t<decltype(f)>;
         using L = std::remove_cvref_t<decltype(loss)>;
-        const UnitJudge<F, L> judge{f, loss, boost_of(rule, target.is_sparse)};
-        return judge_block(executor_, judge, target, first_unit, z_to_delta, rounded);
+        const UnitLoss<F, L> loss_function{f, loss, boost_of(rule, target.is_sparse)};
+        return evaluate_block(executor_, loss_function, target, first_unit, z_to_delta, bf16);
       },
       rule.activation, rule.loss);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/cost.h"
-#include "norn/tensor/executor.h"
+#include "kernels/cost.h"
+#include "src/tensor/executor.h"
 
 #include <algorithm>
 #include <vector>
@@ -16,7 +16,7 @@ class CpuCostKernels final : public CostKernels {
 
  private:
   void do_delta(const UnitCost& rule, const TargetView& target, Index first_unit,
-                MatrixView<float> z_to_delta, double* cost, MatrixView<Bfloat16> rounded) override;
+                MatrixView<float> z_to_delta, double* cost, MatrixView<Bfloat16> bf16) override;
   void do_softmax_statistics(MatrixView<const float> z, VectorView<float> maximum,
                              VectorView<float> sum) override;
   void do_softmax_maximum(MatrixView<const float> block_maximum,
@@ -31,7 +31,7 @@ class CpuCostKernels final : public CostKernels {
                          VectorView<std::int64_t> coupling, std::int64_t* out_of_range) override;
   void do_softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                         const SoftMaxRows& rows, MatrixView<float> z_to_delta, double* cost,
-                        MatrixView<Bfloat16> rounded) override;
+                        MatrixView<Bfloat16> bf16) override;
   void do_softmax_values(const SoftMaxRows& rows, MatrixView<float> z_to_y) override;
 
   Executor& executor_;
@@ -82,10 +82,10 @@ inline void save_stored(const RowTargets& row, Index first_unit, const float* z,
     saved[std::size_t(i)] = z[Index(row.column[i]) - first_unit];
 }
 
-/// Row r of the deltas, rounded, where that is wanted.
-inline void round_row(MatrixView<const float> delta, Index r, MatrixView<Bfloat16> rounded) {
-  if (rounded.data == nullptr) return;
-  for (Index c = 0; c < delta.cols; ++c) rounded(r, c) = Bfloat16::rounded(delta(r, c));
+/// Row r of the deltas, cast to bf16, where that is wanted.
+inline void cast_row(MatrixView<const float> delta, Index r, MatrixView<Bfloat16> bf16) {
+  if (bf16.data == nullptr) return;
+  for (Index c = 0; c < delta.cols; ++c) bf16(r, c) = Bfloat16::rounded(delta(r, c));
 }
 
 /// The sum of the rows' costs, in row order.

@@ -4,7 +4,7 @@
 #include "kernels/common/shape_text.h"
 #include "kernels/cpu/dense_rows.h"
 #include "kernels/cpu/families.h"
-#include "norn/tensor/block_partition.h"
+#include "src/tensor/block_partition.h"
 
 #include <algorithm>
 #include <limits>
@@ -165,12 +165,12 @@ class CpuDense final : public DenseKernels {
     });
   }
 
-  void do_turn(MatrixView<const float> x, MatrixView<float> turned) override {
-    executor_.for_ranges(turned.rows, 16, [&](Index begin, Index end, int) {
+  void do_transpose(MatrixView<const float> x, MatrixView<float> transposed) override {
+    executor_.for_ranges(transposed.rows, 16, [&](Index begin, Index end, int) {
       for (Index c = begin; c < end; ++c) {
-        float* row = turned.row(c);
+        float* row = transposed.row(c);
         for (Index r = 0; r < x.rows; ++r) row[r] = x(r, c);
-        std::fill(row + x.rows, row + turned.cols, 0.0f);
+        std::fill(row + x.rows, row + transposed.cols, 0.0f);
       }
     });
   }

@@ -4,7 +4,7 @@
 // neighbours nor threads nor the kind of processor have a say.
 #include "kernels/cpu/dense_rows.h"
 
-#include "norn/tensor/block_partition.h"
+#include "src/tensor/block_partition.h"
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/cpu/row_product.h"
-#include "norn/kernels/dense.h"
-#include "norn/tensor/executor.h"
+#include "kernels/dense.h"
+#include "src/tensor/executor.h"
 
 #include <memory>
 #include <vector>

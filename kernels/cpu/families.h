@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/kernels.h"
+#include "kernels/kernels.h"
 
 /// The CPU's kernel families: each function makes one and is defined beside its class. The executor
 /// must outlive what they return.

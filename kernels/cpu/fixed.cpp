@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fixed-point sums on the CPU.
-#include "norn/kernels/fixed.h"
+#include "kernels/fixed.h"
 
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/mask_row.h"
@@ -33,12 +33,12 @@ bool all_below(float limit, const float* x, Index n) {
 /// fine += round(term * scale) for one strip, halves to even. The product is exact: scale is a
 /// power of two. Two loops, because compilers vectorise each but not both in one.
 void add_fine(double scale, const float* term, std::int64_t* fine, Index n) {
-  double rounded[strips::kWidth];
-  for (Index c = 0; c < n; ++c) rounded[c] = std::nearbyint(double(term[c]) * scale);
-  for (Index c = 0; c < n; ++c) fine[c] += std::int64_t(rounded[c]);
+  double nearest[strips::kWidth];
+  for (Index c = 0; c < n; ++c) nearest[c] = std::nearbyint(double(term[c]) * scale);
+  for (Index c = 0; c < n; ++c) fine[c] += std::int64_t(nearest[c]);
 }
 
-/// A strip in which some terms belong to the coarse words, or nowhere.
+/// A strip in which some partial sums belong to the coarse accumulators, or nowhere.
 void add_mixed(const FixedFormat& format, const float* term, std::int64_t* fine,
                std::int64_t* coarse, Index n, const FixedMatrixView& sum) {
   for (Index c = 0; c < n; ++c) {
@@ -59,7 +59,8 @@ class CpuFixedKernels final : public FixedKernels {
   explicit CpuFixedKernels(Executor& executor) : executor_(executor) {}
 
  private:
-  void do_add(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
+  void do_add(const FixedFormat* format, const PartialSums& partial_sums,
+              FixedMatrixView sum) override {
     if (sum.fine.empty()) return;
     const Index rows_per_group = std::max<Index>(1, kGroupElements / sum.fine.cols);
     const Index groups = (sum.fine.rows + rows_per_group - 1) / rows_per_group;
@@ -71,25 +72,26 @@ class CpuFixedKernels final : public FixedKernels {
       const Index begin = group * rows_per_group;
       const Index end = std::min(sum.fine.rows, begin + rows_per_group);
       const std::lock_guard lock(mutex_of(sum, group));
-      for (Index r = begin; r < end; ++r) add_row(*format, terms, sum, r, r);
+      for (Index r = begin; r < end; ++r) add_row(*format, partial_sums, sum, r, r);
     });
   }
 
-  void do_set(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
+  void do_set(const FixedFormat* format, const PartialSums& partial_sums,
+              FixedMatrixView sum) override {
     for_rows(sum.fine.rows, sum.fine.cols, [&](Index r) {
       std::fill_n(sum.fine.row(r), sum.fine.cols, 0);
-      add_row(*format, terms, sum, r, r);
+      add_row(*format, partial_sums, sum, r, r);
     });
   }
 
-  /// Adds row r of the terms to row `to` of the sum.
-  static void add_row(const FixedFormat& format, const FixedTerms& terms,
+  /// Adds row r of the partial sums to row `to` of the sum.
+  static void add_row(const FixedFormat& format, const PartialSums& partial_sums,
                       const FixedMatrixView& sum, Index r, Index to) {
     const float limit = float(format.fine_limit());
     const double scale = format.fine_scale();
-    for (int t = 0; t < terms.count; ++t)
+    for (int t = 0; t < partial_sums.count; ++t)
       strips::for_each_strip(sum.fine.cols, [&](Index first, Index count) {
-        const float* x = terms.of[t].row(r) + first;
+        const float* x = partial_sums.of[t].row(r) + first;
         std::int64_t* fine = sum.fine.row(to) + first;
         if (all_below(limit, x, count))
           add_fine(scale, x, fine, count);
@@ -98,20 +100,20 @@ class CpuFixedKernels final : public FixedKernels {
       });
   }
 
-  void do_to_float(const FixedFormat* format, FixedMatrixView sum, const FixedTerms& terms,
+  void do_to_float(const FixedFormat* format, FixedMatrixView sum, const PartialSums& partial_sums,
                    MatrixView<float> value, float* maximum) override {
     std::vector<float> row_maximum(std::size_t(value.rows), 0.0f);
     for_rows(value.rows, value.cols, [&](Index r) {
-      row_to_float(*format, sum, terms, r, value.cols, value.row(r));
+      row_to_float(*format, sum, partial_sums, r, value.cols, value.row(r));
       row_maximum[std::size_t(r)] = largest_magnitude(value.row(r), value.cols);
     });
     *maximum = 0.0f;
     for (float row : row_maximum) *maximum = std::max(*maximum, row);
   }
 
-  void do_to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
-                   const FixedTerms& terms, const OutputSlope& slope, MatrixView<float> delta,
-                   MatrixView<Bfloat16> rounded, float* maximum) override {
+  void do_to_delta(FixedFormat* format, std::int64_t adapt_count, FixedMatrixView sum,
+                   const PartialSums& partial_sums, const OutputSlope& slope,
+                   MatrixView<float> delta, MatrixView<Bfloat16> bf16, float* maximum) override {
     std::vector<float> row_maximum(std::size_t(delta.rows), 0.0f);
     const Index cols = delta.cols;
     std::visit(
@@ -119,7 +121,7 @@ class CpuFixedKernels final : public FixedKernels {
           for_rows(delta.rows, cols, [&](Index r) {
             const auto f = function;  // a copy that stores to the row cannot alias
             float* row = delta.row(r);
-            row_to_float(*format, sum, terms, r, cols, row);
+            row_to_float(*format, sum, partial_sums, r, cols, row);
             row_maximum[std::size_t(r)] = largest_magnitude(row, cols);
             if (slope.dropout.drops())
               mask_row(slope.dropout, r, cols, row, row);
@@ -127,14 +129,14 @@ class CpuFixedKernels final : public FixedKernels {
               for (Index c = 0; c < cols; ++c) row[c] *= slope.dropout.a;
             const float* y = slope.y.row(r);
             for (Index c = 0; c < cols; ++c) row[c] *= f.slope(y[c]);
-            if (rounded.data == nullptr) return;
-            for (Index c = 0; c < cols; ++c) rounded(r, c) = Bfloat16::rounded(row[c]);
+            if (bf16.data == nullptr) return;
+            for (Index c = 0; c < cols; ++c) bf16(r, c) = Bfloat16::rounded(row[c]);
           });
         },
         slope.f);
     *maximum = 0.0f;
     for (float row : row_maximum) *maximum = std::max(*maximum, row);
-    if (adapt_terms > 0) do_adapt(maximum, adapt_terms, format);
+    if (adapt_count > 0) do_adapt(maximum, adapt_count, format);
   }
 
   /// Calls body(row) for every row of a matrix with `cols` columns.
@@ -147,21 +149,23 @@ class CpuFixedKernels final : public FixedKernels {
   }
 
   static void row_to_float(const FixedFormat& format, const FixedMatrixView& sum,
-                           const FixedTerms& terms, Index r, Index n, float* out) {
-    if (terms.count == 0) {
-      words_to_float(format, sum, r, n, out);
+                           const PartialSums& partial_sums, Index r, Index n, float* out) {
+    if (partial_sums.count == 0) {
+      accumulators_to_float(format, sum, r, n, out);
       return;
     }
-    std::vector<std::int64_t> words(std::size_t(2 * n), 0);
+    std::vector<std::int64_t> accumulators(std::size_t(2 * n), 0);
     std::int64_t coarse_used = 0;
-    const FixedMatrixView row{
-        {words.data(), 1, n, n}, {words.data() + n, 1, n, n}, &coarse_used, sum.out_of_range};
-    add_row(format, terms, row, r, 0);
-    words_to_float(format, row, 0, n, out);
+    const FixedMatrixView row{{accumulators.data(), 1, n, n},
+                              {accumulators.data() + n, 1, n, n},
+                              &coarse_used,
+                              sum.out_of_range};
+    add_row(format, partial_sums, row, r, 0);
+    accumulators_to_float(format, row, 0, n, out);
   }
 
-  static void words_to_float(const FixedFormat& format, const FixedMatrixView& sum, Index r,
-                             Index n, float* out) {
+  static void accumulators_to_float(const FixedFormat& format, const FixedMatrixView& sum, Index r,
+                                    Index n, float* out) {
     const double fine_unit = 1.0 / format.fine_scale();
     const std::int64_t* fine = sum.fine.row(r);
     if (*sum.coarse_used == 0) {
@@ -176,9 +180,9 @@ class CpuFixedKernels final : public FixedKernels {
     }
   }
 
-  void do_adapt(const float* maximum, std::int64_t terms, FixedFormat* format) override {
+  void do_adapt(const float* maximum, std::int64_t partial_sums, FixedFormat* format) override {
     if (*maximum > 0.0f && std::isfinite(*maximum))
-      *format = FixedFormat::for_maximum(double(*maximum), terms);
+      *format = FixedFormat::for_maximum(double(*maximum), partial_sums);
   }
 
   /// As integers: magnitudes of floats are in the order of their bits.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cpu/philox_lanes.h"
-#include "norn/kernels/dropout_mask.h"
+#include "kernels/dropout_mask.h"
 
 #include <algorithm>
 

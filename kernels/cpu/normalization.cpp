@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Statistics over a batch on the CPU: float64 sums in row order, vectorised across columns.
-#include "norn/kernels/normalization.h"
+#include "kernels/normalization.h"
 
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/strips.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/base/philox.h"
+#include "src/base/philox.h"
 
 /// Philox for many counters at a time.
 namespace norn {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise work on the CPU.
-#include "norn/kernels/pointwise.h"
+#include "kernels/pointwise.h"
 
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/mask_row.h"
 #include "kernels/cpu/strips.h"
-#include "norn/base/checksum.h"
+#include "src/base/checksum.h"
 
 #include <algorithm>
 #include <array>
@@ -51,9 +51,9 @@ class CpuPointwiseKernels final : public PointwiseKernels {
     });
   }
 
-  void do_round(MatrixView<const float> x, MatrixView<Bfloat16> rounded) override {
+  void do_cast_to_bf16(MatrixView<const float> x, MatrixView<Bfloat16> bf16) override {
     for_rows(x.rows, x.cols, [&](Index r) {
-      for (Index c = 0; c < x.cols; ++c) rounded(r, c) = Bfloat16::rounded(x(r, c));
+      for (Index c = 0; c < x.cols; ++c) bf16(r, c) = Bfloat16::rounded(x(r, c));
     });
   }
 
@@ -83,16 +83,16 @@ class CpuPointwiseKernels final : public PointwiseKernels {
             if (copies.before_dropout.data != nullptr)
               std::copy_n(row, cols, copies.before_dropout.row(r));
             if (dropout.drops()) mask_row(dropout, r, cols, row, row);
-            if (copies.rounded.data == nullptr) return;
-            for (Index c = 0; c < cols; ++c) copies.rounded(r, c) = Bfloat16::rounded(row[c]);
+            if (copies.bf16.data == nullptr) return;
+            for (Index c = 0; c < cols; ++c) copies.bf16(r, c) = Bfloat16::rounded(row[c]);
           });
         },
         f);
-    const MatrixView<float> turned = copies.turned;
-    if (turned.data == nullptr) return;
-    for_rows(turned.rows, turned.cols, [&](Index c) {
-      float* row = turned.row(c);
-      for (Index r = 0; r < turned.cols; ++r) row[r] = r < z_to_y.rows ? z_to_y(r, c) : 0.0f;
+    const MatrixView<float> transposed = copies.transposed;
+    if (transposed.data == nullptr) return;
+    for_rows(transposed.rows, transposed.cols, [&](Index c) {
+      float* row = transposed.row(c);
+      for (Index r = 0; r < transposed.cols; ++r) row[r] = r < z_to_y.rows ? z_to_y(r, c) : 0.0f;
     });
   }
 
@@ -130,8 +130,8 @@ class CpuPointwiseKernels final : public PointwiseKernels {
                          });
   }
 
-  void do_sum_rounded_columns(MatrixView<const Bfloat16> delta, float scale,
-                              VectorView<float> sum) override {
+  void do_sum_bf16_columns(MatrixView<const Bfloat16> delta, float scale,
+                           VectorView<float> sum) override {
     executor_.for_ranges(delta.cols, strips::columns_per_task(delta.rows),
                          [&](Index begin, Index end, int) {
                            for (Index c = begin; c < end; ++c) {

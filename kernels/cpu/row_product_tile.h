@@ -100,12 +100,12 @@ void add(const RowPanel& panel) {
   }
 }
 
-/// Turned over in registers and used up there.
+/// Transposed in registers and used up there.
 template <typename V, int kRows>
 void add_few_rows(const FewRows& p) {
   for (Index u = 0; u < p.units; u += V::kWidth) {
     // Weights come from memory here; the processor does not see so many rows coming by itself.
-    const Index ahead = u + V::kWidth < p.units ? V::kWidth * p.w_stride : 0;
+    const Index prefetch_offset = u + V::kWidth < p.units ? V::kWidth * p.w_stride : 0;
     typename V::Type sum[kRows];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) sum[r] = V::load(p.z + r * p.z_stride + u);
@@ -115,7 +115,7 @@ void add_few_rows(const FewRows& p) {
       for (int i = 0; i < V::kWidth; ++i) {
         const float* row = p.w + (u + i) * p.w_stride + k;
         square[i] = V::load(row);
-        __builtin_prefetch(row + ahead);
+        __builtin_prefetch(row + prefetch_offset);
       }
       V::transpose(square);
 #pragma GCC unroll 16

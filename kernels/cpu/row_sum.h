@@ -22,13 +22,13 @@ struct RowList {
   const Int* index = nullptr;
   const float* factor = nullptr;
   Index count = 0;
-  Index readable = 0;  ///< indices from `index` on that may be read: how far to look ahead
+  Index readable = 0;  ///< indices from `index` on that may be read: how far to prefetch
 };
 
 namespace row_sum {
 
-/// Rows ahead of the one being added that are fetched.
-inline constexpr Index kAhead = 8;
+/// Rows behind the one being added that are prefetched.
+inline constexpr Index kPrefetchRows = 8;
 
 using Lanes [[gnu::vector_size(64)]] = float;
 inline constexpr Index kLanes = 16;
@@ -39,10 +39,10 @@ void add_vectors(const RowList<Int>& rows, MatrixView<const float> source, Index
   Lanes sum[kVectors];
   std::memcpy(&sum, total, sizeof sum);
   const float* base = source.data + first;
-  const Index fetchable = rows.readable - kAhead;
+  const Index fetchable = rows.readable - kPrefetchRows;
   for (Index i = 0; i < rows.count; ++i) {
     if (i < fetchable) {
-      const float* next = base + Index(rows.index[i + kAhead]) * source.stride;
+      const float* next = base + Index(rows.index[i + kPrefetchRows]) * source.stride;
       for (int v = 0; v < kVectors; ++v) __builtin_prefetch(next + v * kLanes);
     }
     const float* row = base + Index(rows.index[i]) * source.stride;

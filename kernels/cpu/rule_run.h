@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/update.h"
+#include "kernels/update.h"
 
 #include <array>
 #include <tuple>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The best K units of every example on the CPU.
-#include "norn/kernels/select.h"
+#include "kernels/select.h"
 
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/strips.h"

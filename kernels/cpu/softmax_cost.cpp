@@ -65,7 +65,7 @@ void scaled_exponentials(float maximum, float factor, float* z, Index n) {
 }
 
 /// The cross entropies: cost = tau * -ln y for the targets, so delta = -coupling * y - tau.
-struct CrossEntropyJudge {
+struct CrossEntropyLoss {
   SoftMaxTargetRule rule;
 
   double coupling(const RowTargets& row, float unit, const RowScale& scale, Index first_unit,
@@ -83,9 +83,9 @@ struct CrossEntropyJudge {
     return -sum;
   }
 
-  double judge_sparse(const RowTargets& row, float unit, const RowScale& scale,
-                      AbsentEntries absent, DeltaBoost boost, Index first_unit, float* z, Index n,
-                      std::vector<float>& saved) const {
+  double evaluate_sparse(const RowTargets& row, float unit, const RowScale& scale,
+                         AbsentEntries absent, DeltaBoost boost, Index first_unit, float* z,
+                         Index n, std::vector<float>& saved) const {
     save_stored(row, first_unit, z, saved);
     const float factor = float(-scale.coupling) * scale.inverse_total;
     if (absent == AbsentEntries::ignore)
@@ -103,7 +103,7 @@ struct CrossEntropyJudge {
     return cost;
   }
 
-  double judge_dense(RowTargets row, float unit, RowScale scale, float* z, Index n) const {
+  double evaluate_dense(RowTargets row, float unit, RowScale scale, float* z, Index n) const {
     const SoftMaxTargetRule targets = rule;
     const float factor = float(-scale.coupling) * scale.inverse_total;
     const float log_total = float(scale.log_total);
@@ -125,7 +125,7 @@ struct CrossEntropyJudge {
 
 /// Any other loss: delta = y * (g - coupling) with g = weight * d cost / d y.
 template <typename L>
-struct JacobianJudge {
+struct JacobianLoss {
   L loss;
 
   float stored_target(const RowTargets& row, Index i) const {
@@ -160,41 +160,41 @@ struct JacobianJudge {
     return sum;
   }
 
-  double judge_zeros(float weight, float boost, RowScale scale, float* z, Index n) const {
-    const L judged = loss;
+  double evaluate_zeros(float weight, float boost, RowScale scale, float* z, Index n) const {
+    const L local_loss = loss;
     const float coupling = float(scale.coupling);
     return strips::sum_of_strips(n, [&](Index first, Index count, float* cost) {
       for (Index c = 0; c < count; ++c) {
         const float y = scale.probability(z[first + c]);
-        cost[c] = judged.cost(y, 0.0f);
-        z[first + c] = boost * (y * (weight * judged.slope(y, 0.0f) - coupling));
+        cost[c] = local_loss.cost(y, 0.0f);
+        z[first + c] = boost * (y * (weight * local_loss.slope(y, 0.0f) - coupling));
       }
     });
   }
 
-  double judge_dense(RowTargets row, RowScale scale, float* z, Index n) const {
-    const L judged = loss;
+  double evaluate_dense(RowTargets row, RowScale scale, float* z, Index n) const {
+    const L local_loss = loss;
     const float coupling = float(scale.coupling);
     const double cost =
         strips::sum_of_strips(row.dense_count, [&](Index first, Index count, float* terms) {
           for (Index c = 0; c < count; ++c) {
             const float y = scale.probability(z[first + c]);
             const float t = row.dense[first + c];
-            terms[c] = judged.cost(y, t);
-            z[first + c] = y * (row.weight * judged.slope(y, t) - coupling);
+            terms[c] = local_loss.cost(y, t);
+            z[first + c] = y * (row.weight * local_loss.slope(y, t) - coupling);
           }
         });
-    return cost + judge_zeros(row.weight, 1.0f, scale, z + row.dense_count, n - row.dense_count);
+    return cost + evaluate_zeros(row.weight, 1.0f, scale, z + row.dense_count, n - row.dense_count);
   }
 
-  double judge_sparse(const RowTargets& row, const RowScale& scale, AbsentEntries absent,
-                      DeltaBoost boost, Index first_unit, float* z, Index n,
-                      std::vector<float>& saved) const {
+  double evaluate_sparse(const RowTargets& row, const RowScale& scale, AbsentEntries absent,
+                         DeltaBoost boost, Index first_unit, float* z, Index n,
+                         std::vector<float>& saved) const {
     const bool counts_absent = absent == AbsentEntries::count_as_zero;
     save_stored(row, first_unit, z, saved);
     double cost = 0;
     if (counts_absent)
-      cost = judge_zeros(row.weight, boost.zero, scale, z, n);
+      cost = evaluate_zeros(row.weight, boost.zero, scale, z, n);
     else
       std::fill(z, z + n, 0.0f);
     const float coupling = float(scale.coupling);
@@ -290,17 +290,17 @@ void CpuCostKernels::do_block_coupling(const SoftMaxCost& rule, const TargetView
   };
   if (const std::optional<SoftMaxTargetRule> targets = softmax_target_rule(rule.loss)) {
     for_each_row([&](Index r, const RowTargets& row, const RowScale& scale) {
-      return CrossEntropyJudge{*targets}.coupling(row, targets->unit(rule, target, r), scale,
-                                                  first_unit, z.row(r));
+      return CrossEntropyLoss{*targets}.coupling(row, targets->unit(rule, target, r), scale,
+                                                 first_unit, z.row(r));
     });
     return;
   }
   std::visit(
       [&](const auto& loss) {
-        const JacobianJudge<std::remove_cvref_t<decltype(loss)>> judge{loss};
+        const JacobianLoss<std::remove_cvref_t<decltype(loss)>> loss_function{loss};
         for_each_row([&](Index r, const RowTargets& row, const RowScale& scale) {
           return double(row.weight) *
-                 judge.coupling(row, scale, absent, first_unit, z.row(r), z.cols);
+                 loss_function.coupling(row, scale, absent, first_unit, z.row(r), z.cols);
         });
       },
       rule.loss);
@@ -309,43 +309,44 @@ void CpuCostKernels::do_block_coupling(const SoftMaxCost& rule, const TargetView
 void CpuCostKernels::do_softmax_delta(const SoftMaxCost& rule, const TargetView& target,
                                       Index first_unit, const SoftMaxRows& rows,
                                       MatrixView<float> z, double* cost,
-                                      MatrixView<Bfloat16> rounded) {
+                                      MatrixView<Bfloat16> bf16) {
   const AbsentEntries absent = absent_entries(target);
   const DeltaBoost boost = boost_of(rule, target.is_sparse);
   std::vector<double> row_cost(std::size_t(z.rows));
-  const auto for_each_row = [&](const auto& judge_row) {
+  const auto for_each_row = [&](const auto& evaluate_row) {
     executor_.for_ranges(
         z.rows, strips::rows_per_task(z.cols), [&](Index begin, Index end, int /*lane*/) {
           std::vector<float> saved;
           for (Index r = begin; r < end; ++r) {
-            row_cost[std::size_t(r)] = judge_row(r, row_targets(target, r, first_unit, z.cols),
-                                                 RowScale(rows, r, rows.coupling), saved);
-            round_row(z, r, rounded);
+            row_cost[std::size_t(r)] = evaluate_row(r, row_targets(target, r, first_unit, z.cols),
+                                                    RowScale(rows, r, rows.coupling), saved);
+            cast_row(z, r, bf16);
           }
         });
     *cost = sum_in_order(row_cost);
   };
   if (const std::optional<SoftMaxTargetRule> targets = softmax_target_rule(rule.loss)) {
-    const CrossEntropyJudge judge{*targets};
-    for_each_row(
-        [&](Index r, const RowTargets& row, const RowScale& scale, std::vector<float>& saved) {
-          const float unit = targets->unit(rule, target, r);
-          return target.is_sparse ? judge.judge_sparse(row, unit, scale, absent, boost, first_unit,
-                                                       z.row(r), z.cols, saved)
-                                  : judge.judge_dense(row, unit, scale, z.row(r), z.cols);
-        });
+    const CrossEntropyLoss loss_function{*targets};
+    for_each_row([&](Index r, const RowTargets& row, const RowScale& scale,
+                     std::vector<float>& saved) {
+      const float unit = targets->unit(rule, target, r);
+      return target.is_sparse ? loss_function.evaluate_sparse(row, unit, scale, absent, boost,
+                                                              first_unit, z.row(r), z.cols, saved)
+                              : loss_function.evaluate_dense(row, unit, scale, z.row(r), z.cols);
+    });
     return;
   }
   std::visit(
       [&](const auto& loss) {
-        const JacobianJudge<std::remove_cvref_t<decltype(loss)>> judge{loss};
-        for_each_row([&](Index r, const RowTargets& row, const RowScale& scale,
-                         std::vector<float>& saved) {
-          return double(row.weight) * (target.is_sparse
-                                           ? judge.judge_sparse(row, scale, absent, boost,
-                                                                first_unit, z.row(r), z.cols, saved)
-                                           : judge.judge_dense(row, scale, z.row(r), z.cols));
-        });
+        const JacobianLoss<std::remove_cvref_t<decltype(loss)>> loss_function{loss};
+        for_each_row(
+            [&](Index r, const RowTargets& row, const RowScale& scale, std::vector<float>& saved) {
+              return double(row.weight) *
+                     (target.is_sparse
+                          ? loss_function.evaluate_sparse(row, scale, absent, boost, first_unit,
+                                                          z.row(r), z.cols, saved)
+                          : loss_function.evaluate_dense(row, scale, z.row(r), z.cols));
+            });
       },
       rule.loss);
 }

@@ -3,8 +3,8 @@
 
 #include "kernels/cpu/row_sum.h"
 #include "kernels/cpu/step_table.h"
-#include "norn/kernels/sparse.h"
-#include "norn/tensor/executor.h"
+#include "kernels/sparse.h"
+#include "src/tensor/executor.h"
 
 #include <functional>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a sparse batch over by a stable radix sort of its entries by column.
+// Transposes a sparse batch by a stable radix sort of its entries by column.
 
 #include "kernels/cpu/sparse_parts.h"
 #include "norn/base/error.h"
@@ -98,8 +98,8 @@ void transpose_batch(Executor& executor, CsrView x, TransposedBatch& transposed)
   if (count == 0) return;
 
   // Two arrays of keys, then the example of every entry when there are values.
-  grow(transposed.scratch, 2 * count + (count + 1) / 2);
-  Key* key = transposed.scratch.data();
+  grow(transposed.workspace, 2 * count + (count + 1) / 2);
+  Key* key = transposed.workspace.data();
   auto* example_of = reinterpret_cast<std::int32_t*>(key + 2 * count);
   write_keys(executor, x, key, example_of);
   const Key* sorted = sort_keys(executor, key, key + count, count, x.cols);

@@ -16,7 +16,7 @@ namespace norn {
 namespace {
 
 /// Touched rows between the one that is fetched and the one that is updated.
-constexpr Index kFetchAhead = 4;
+constexpr Index kPrefetchDistance = 4;
 
 /// Weights that are put through missed steps at a time: what stays in registers.
 constexpr Index kReplayRun = 64;
@@ -107,7 +107,8 @@ struct TouchedRows {
   void update(Index begin, Index end) const {
     for (Index t = begin; t < end; ++t) {
       const Index row = Index(xt.unit.data()[t]);
-      const Index next = t + kFetchAhead < end ? Index(xt.unit.data()[t + kFetchAhead]) : row;
+      const Index next =
+          t + kPrefetchDistance < end ? Index(xt.unit.data()[t + kPrefetchDistance]) : row;
       const std::int64_t done = rows.steps_done[row];
       if (done > step)
         throw ShapeError(

@@ -8,9 +8,9 @@
 namespace norn {
 namespace {
 
-constexpr std::int64_t kBack = 16384;   // rows that lag further are rare
-constexpr std::int64_t kAhead = 256;    // a table serves this many steps before the next is made
-constexpr std::size_t kSchedules = 16;  // layers rarely have schedules of their own
+constexpr std::int64_t kBack = 16384;      // rows that lag further are rare
+constexpr std::int64_t kTableSteps = 256;  // a table serves this many steps before the next is made
+constexpr std::size_t kSchedules = 16;     // layers rarely have schedules of their own
 
 }  // namespace
 
@@ -30,8 +30,8 @@ std::shared_ptr<const StepTable> StepTables::up_to(const UpdateRule& rule,
   table->first = first;
   const StepTable none{rule, schedule, 0, {}};
   const StepTable& known = found != tables_.end() ? **found : none;
-  table->settings.reserve(std::size_t(step + kAhead - first));
-  for (std::int64_t t = first; t < step + kAhead; ++t) table->settings.push_back(known.at(t));
+  table->settings.reserve(std::size_t(step + kTableSteps - first));
+  for (std::int64_t t = first; t < step + kTableSteps; ++t) table->settings.push_back(known.at(t));
   if (found != tables_.end())
     tables_.erase(found);
   else if (tables_.size() == kSchedules)

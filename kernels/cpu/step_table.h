@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/update_rule.h"
+#include "kernels/update_rule.h"
 
 #include <cstdint>
 #include <memory>

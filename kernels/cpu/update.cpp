@@ -56,16 +56,16 @@ class CpuUpdate final : public UpdateKernels {
 
  private:
   void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> rounded) override {
+                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16) override {
     std::visit(
         [&](const auto& r) {
           using Rule = std::remove_cvref_t<decltype(r)>;
           for_each_run(executor_, w.rows, w.cols, [&](Index row, Index first, Index count) {
             step_run(r, step, count, w.row(row) + first, g.row(row) + first,
                      slots_at<Rule>(slot, row, first));
-            if (rounded.data != nullptr)
+            if (bf16.data != nullptr)
               for (Index c = first; c < first + count; ++c)
-                rounded(row, c) = Bfloat16::rounded(w(row, c));
+                bf16(row, c) = Bfloat16::rounded(w(row, c));
           });
         },
         rule);

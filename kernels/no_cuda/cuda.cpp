@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What norn/kernels/cuda.h says in a build without CUDA.
-#include "norn/kernels/cuda.h"
+// What kernels/cuda.h says in a build without CUDA.
+#include "kernels/cuda.h"
 
 #include "norn/base/error.h"
 

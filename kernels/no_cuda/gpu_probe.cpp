@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What norn/kernels/gpu_probe.h says in a build without CUDA.
-#include "norn/kernels/gpu_probe.h"
+// What kernels/gpu_probe.h says in a build without CUDA.
+#include "kernels/gpu_probe.h"
 
 #include "norn/base/error.h"
 

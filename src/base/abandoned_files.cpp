@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the temporary files of processes that were killed.
 
-#include "norn/base/atomic_file.h"
-#include "norn/base/files.h"
-#include "norn/base/host.h"
-#include "norn/base/text.h"
+#include "src/base/atomic_file.h"
+#include "src/base/files.h"
+#include "src/base/host.h"
 #include "src/base/temporary_name.h"
+#include "src/base/text.h"
 
 #include <chrono>
 #include <ctime>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Output files that are complete or absent.
 
-#include "norn/base/atomic_file.h"
+#include "src/base/atomic_file.h"
 
 #include "norn/base/error.h"
-#include "norn/base/host.h"
+#include "src/base/host.h"
 #include "src/base/temporary_name.h"
 
 #include <atomic>

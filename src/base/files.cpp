@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file system's answers, as our errors.
 
-#include "norn/base/files.h"
+#include "src/base/files.h"
 
 #include "norn/base/error.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // This machine and its processes.
-#include "norn/base/host.h"
+#include "src/base/host.h"
 
 #include <cerrno>
 #include <climits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words for what is wrong with options.
-#include "norn/base/option_faults.h"
+#include "src/base/option_faults.h"
 
 namespace norn {
 

@@ -2,7 +2,7 @@
 // Errors in parts.
 #include "norn/base/problem.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SHA-256 as FIPS 180-4 has it.
-#include "norn/base/sha256.h"
+#include "src/base/sha256.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words, numbers and sizes as people write and read them.
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include "src/base/utf8.h"
 

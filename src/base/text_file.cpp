@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small text files.
 
-#include "norn/base/text_file.h"
+#include "src/base/text_file.h"
 
 #include "norn/base/error.h"
-#include "norn/base/files.h"
-#include "norn/base/text.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <fstream>

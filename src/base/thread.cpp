@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads that may be refused.
 
-#include "norn/base/thread.h"
+#include "src/base/thread.h"
 
 #include "norn/base/error.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches read ahead of their use by one background thread.
+// Batches prefetched by one background thread.
 
-#include "norn/data/batch_loader.h"
+#include "src/data/batch_loader.h"
 
 #include "dataset_items.h"
 #include "norn/base/error.h"
-#include "norn/base/thread.h"
+#include "src/base/thread.h"
 
 #include <algorithm>
 #include <condition_variable>

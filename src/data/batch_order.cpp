@@ -2,8 +2,8 @@
 // The order in which an epoch visits the examples.
 
 #include "norn/base/error.h"
-#include "norn/base/philox.h"
-#include "norn/data/batch_loader.h"
+#include "src/base/philox.h"
+#include "src/data/batch_loader.h"
 
 #include <numeric>
 #include <utility>

@@ -2,8 +2,8 @@
 // CSV and TSV text with one entry a line: example, feature and perhaps a value in columns.
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
 #include "row_parser.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <array>

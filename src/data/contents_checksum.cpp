@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checksums of data sets and of files, a part at a time.
-#include "norn/data/contents_checksum.h"
+#include "src/data/contents_checksum.h"
 
-#include "norn/base/checksum.h"
 #include "norn/base/error.h"
-#include "norn/base/files.h"
+#include "src/base/checksum.h"
+#include "src/base/files.h"
 
 #include <algorithm>
 #include <cerrno>

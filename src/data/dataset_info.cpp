@@ -3,7 +3,7 @@
 
 #include "dataset_items.h"
 #include "norn/base/error.h"
-#include "norn/data/label_check.h"
+#include "src/data/label_check.h"
 
 #include <array>
 #include <initializer_list>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files of data sets, written in one pass.
 
-#include "norn/data/dataset_writer.h"
+#include "src/data/dataset_writer.h"
 
 #include "dataset_items.h"
-#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
+#include "src/base/atomic_file.h"
 
 #include <array>
 #include <limits>

@@ -57,10 +57,10 @@ class DenseDataset final : public StoredDataset {
       extents.push_back({rows[i] * width, (rows[i] + 1) * width, i});
     }
     for (const ReadRun& run : plan_reads(extents, 0, kLongestRead)) {
-      scratch_.resize(std::size_t(run.end - run.begin));
-      read(run.begin, scratch_);
+      workspace_.resize(std::size_t(run.end - run.begin));
+      read(run.begin, workspace_);
       for (std::size_t i = run.first_row; i < run.last_row; ++i) {
-        std::copy_n(scratch_.data() + (extents[i].begin - run.begin), width,
+        std::copy_n(workspace_.data() + (extents[i].begin - run.begin), width,
                     target.row(Index(extents[i].position)));
       }
     }
@@ -84,7 +84,7 @@ class DenseDataset final : public StoredDataset {
   Buffer<float> values_;  // [stored rows x width] when in memory
   std::unique_ptr<NetcdfFile> file_;
   std::optional<StoredValues> source_;
-  std::vector<float> scratch_;
+  std::vector<float> workspace_;
 };
 
 }  // namespace

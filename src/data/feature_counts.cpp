@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Counting features row by row.
-#include "norn/data/feature_counts.h"
+#include "src/data/feature_counts.h"
 
 #include "norn/base/error.h"
 

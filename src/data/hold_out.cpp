@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Holding back examples or entries, drawn with counter-based random numbers.
 
-#include "norn/data/hold_out.h"
+#include "src/data/hold_out.h"
 
 #include "norn/base/error.h"
-#include "norn/base/philox.h"
+#include "src/base/philox.h"
 #include "stored_dataset.h"
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 #include "import_ingest.h"
 
 #include "norn/base/error.h"
-#include "norn/base/files.h"
-#include "norn/base/text.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
 
 #include <limits>
 

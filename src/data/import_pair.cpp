@@ -2,8 +2,8 @@
 // Imports an input and a target set, joined by example label, and splits them.
 #include "import_writer.h"
 #include "norn/base/error.h"
-#include "norn/base/text.h"
 #include "split.h"
+#include "src/base/text.h"
 
 #include <optional>
 #include <utility>

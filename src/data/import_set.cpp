@@ -2,8 +2,8 @@
 // Imports one data set with index files that several runs share, as DSSTNE's generateNetCDF does.
 #include "import_writer.h"
 #include "norn/base/error.h"
-#include "norn/base/files.h"
-#include "norn/base/text.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
 
 #include <utility>
 

@@ -3,7 +3,7 @@
 
 #include "import_ingest.h"
 #include "label_index_writer.h"
-#include "norn/data/dataset_writer.h"
+#include "src/data/dataset_writer.h"
 
 #include <filesystem>
 #include <memory>

@@ -104,8 +104,7 @@ Index LabelIndex::insert(std::string_view label, std::uint64_t hash) {
 
 /// Hashes a group of labels and begins to fetch what their look-up needs. It waits for its slot,
 /// then for the label's position, then for its bytes: three rounds.
-void LabelIndex::fetch_ahead(std::span<const std::string_view> labels,
-                             std::uint64_t* hashes) const {
+void LabelIndex::prefetch(std::span<const std::string_view> labels, std::uint64_t* hashes) const {
   std::array<std::uint32_t, kGroup> guess;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     hashes[i] = hash_of(labels[i]);
@@ -129,7 +128,7 @@ void LabelIndex::number_all(std::span<const std::string_view> labels, Absent abs
   std::array<std::uint64_t, kGroup> hash;
   for (std::size_t first = 0; first < labels.size(); first += kGroup) {
     const auto group = labels.subspan(first, std::min(kGroup, labels.size() - first));
-    fetch_ahead(group, hash.data());
+    prefetch(group, hash.data());
     for (std::size_t i = 0; i < group.size(); ++i)
       found[first + i] = Column(insert(group[i], hash[i]));
   }
@@ -140,7 +139,7 @@ void LabelIndex::find_all(std::span<const std::string_view> labels,
   std::array<std::uint64_t, kGroup> hash;
   for (std::size_t first = 0; first < labels.size(); first += kGroup) {
     const auto group = labels.subspan(first, std::min(kGroup, labels.size() - first));
-    fetch_ahead(group, hash.data());
+    prefetch(group, hash.data());
     for (std::size_t i = 0; i < group.size(); ++i) {
       const Slot& slot = slots_[slot_of(group[i], hash[i])];
       numbers[first + i] = slot.number_plus_one == 0 ? kUnknown : slot.number_plus_one - 1;

@@ -3,10 +3,10 @@
 
 #include "label_index_writer.h"
 #include "norn/base/error.h"
-#include "norn/base/files.h"
-#include "norn/base/text.h"
 #include "norn/data/label_index.h"
 #include "row_parser.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
 #include "text_lines.h"
 
 #include <cerrno>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/base/atomic_file.h"
 #include "norn/base/types.h"
+#include "src/base/atomic_file.h"
 
 #include <cstdio>
 #include <filesystem>

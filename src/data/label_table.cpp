@@ -4,10 +4,10 @@
 #include "norn/data/label_table.h"
 
 #include "norn/base/error.h"
-#include "norn/base/sha256.h"
-#include "norn/base/text.h"
-#include "norn/data/label_check.h"
 #include "row_parser.h"
+#include "src/base/sha256.h"
+#include "src/base/text.h"
+#include "src/data/label_check.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What data sets are read with.
 #include "netcdf_thread.h"
-#include "norn/base/library_version.h"
+#include "src/base/library_version.h"
 
 #include <fmt/format.h>
 #include <hdf5.h>

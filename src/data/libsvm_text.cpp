@@ -120,7 +120,7 @@ bool is_libsvm(std::string_view line, std::string_view ahead) {
   try {
     if (parser.take_header(line, {})) return true;
   } catch (const Malformed&) {
-    return true;  // a header, whose numbers are judged when it is read
+    return true;  // a header, whose numbers are checked when it is read
   }
   try {
     TextRow row;

@@ -3,8 +3,8 @@
 #include "norn/data/memory_set.h"
 
 #include "norn/base/error.h"
-#include "norn/data/dataset_place.h"
 #include "sparse_rows.h"
+#include "src/data/dataset_place.h"
 #include "stored_dataset.h"
 #include "stored_values.h"
 
@@ -88,7 +88,7 @@ class MemorySparse final : public StoredDataset {
 
   void enter(const UnitMatch& match) {
     auto rows = std::make_shared<MatchedRows>();
-    SortScratch scratch;
+    SortWorkspace workspace;
     for (Index row = 0; row < info_.unique_examples; ++row) {
       const Range range = entries(row);
       for (auto i = std::size_t(range.begin); i < std::size_t(range.end); ++i) {
@@ -100,7 +100,7 @@ class MemorySparse final : public StoredDataset {
       const auto first = std::size_t(rows->begin.back());
       sort_row(rows->columns.data() + first,
                set_.values.empty() ? nullptr : rows->values.data() + first,
-               Index(rows->columns.size() - first), scratch);
+               Index(rows->columns.size() - first), workspace);
       rows->begin.push_back(RowOffset(rows->columns.size()));
     }
     info_.extent = {match.units.size(), 1, 1};
@@ -252,12 +252,12 @@ std::unique_ptr<Dataset> make_sparse_dataset(std::string name, Index width,
   set.values = owned->values;
   set.owner = owned;
   describe(set);
-  SortScratch scratch;
+  SortWorkspace workspace;
   for (std::size_t row = 0; row + 1 < owned->row_begin.size(); ++row) {
     const RowOffset first = owned->row_begin[row];
     sort_row(owned->columns.data() + first,
              owned->values.empty() ? nullptr : owned->values.data() + first,
-             owned->row_begin[row + 1] - first, scratch);
+             owned->row_begin[row + 1] - first, workspace);
   }
   return open_memory_set(set, Role::input);
 }

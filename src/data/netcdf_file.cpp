@@ -7,9 +7,9 @@
 #include "netcdf_calls.h"
 #include "netcdf_thread.h"
 #include "norn/base/error.h"
-#include "norn/base/files.h"
 #include "opened_netcdf.h"
 #include "opened_size.h"
+#include "src/base/files.h"
 #include "variable_checksum.h"
 
 #include <limits>

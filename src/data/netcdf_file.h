@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/base/types.h"
-#include "norn/data/tensor_file.h"
+#include "src/data/tensor_file.h"
 
 #include <filesystem>
 #include <memory>

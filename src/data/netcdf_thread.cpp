@@ -3,7 +3,7 @@
 
 #include "netcdf_thread.h"
 
-#include "norn/base/thread.h"
+#include "src/base/thread.h"
 
 #include <condition_variable>
 #include <deque>

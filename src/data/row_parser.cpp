@@ -3,8 +3,8 @@
 
 #include "row_parser.h"
 
-#include "norn/base/text.h"
 #include "norn/data/label_index.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <charconv>

@@ -97,10 +97,10 @@ bool RowSpill::ensure(std::size_t words) {
   at_ = 0;
   std::size_t have = buffer_.size() * sizeof(std::uint32_t);
   buffer_.resize(std::max(words, kBufferWords));
-  const std::size_t room = buffer_.size() * sizeof(std::uint32_t);
+  const std::size_t capacity = buffer_.size() * sizeof(std::uint32_t);
   char* const bytes = reinterpret_cast<char*>(buffer_.data());
-  while (have < room) {
-    const ssize_t got = ::pread(descriptor_, bytes + have, room - have, read_position_);
+  while (have < capacity) {
+    const ssize_t got = ::pread(descriptor_, bytes + have, capacity - have, read_position_);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(folder_, "read");
     if (got == 0) break;

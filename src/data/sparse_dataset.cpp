@@ -248,7 +248,7 @@ class SparseDataset final : public StoredDataset {
   }
 
   void finish_row(Index row, Column* columns, float* values, Index count) {
-    sort_row(columns, values, count, sort_scratch_);
+    sort_row(columns, values, count, sort_workspace_);
     if (role_ != Role::target) return;
     const Column* const twice = std::adjacent_find(columns, columns + count);
     if (twice == columns + count) return;
@@ -270,7 +270,7 @@ class SparseDataset final : public StoredDataset {
   std::optional<StoredValues> source_;
   std::vector<Column> read_columns_;
   std::vector<float> read_values_;
-  SortScratch sort_scratch_;
+  SortWorkspace sort_workspace_;
 };
 
 }  // namespace

@@ -70,19 +70,19 @@ std::optional<Index> RowOffsets::row_of_entry(Index entry) const {
   return std::nullopt;
 }
 
-void sort_row(Column* columns, float* values, Index count, SortScratch& scratch) {
+void sort_row(Column* columns, float* values, Index count, SortWorkspace& workspace) {
   if (std::is_sorted(columns, columns + count)) return;
   if (!values) {
     std::sort(columns, columns + count);
     return;
   }
-  scratch.clear();
-  for (Index i = 0; i < count; ++i) scratch.emplace_back(columns[i], values[i]);
-  std::stable_sort(scratch.begin(), scratch.end(),
+  workspace.clear();
+  for (Index i = 0; i < count; ++i) workspace.emplace_back(columns[i], values[i]);
+  std::stable_sort(workspace.begin(), workspace.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (Index i = 0; i < count; ++i) {
-    columns[i] = scratch[std::size_t(i)].first;
-    values[i] = scratch[std::size_t(i)].second;
+    columns[i] = workspace[std::size_t(i)].first;
+    values[i] = workspace[std::size_t(i)].second;
   }
 }
 

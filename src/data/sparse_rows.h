@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/data/dataset.h"
-#include "norn/tensor/block_partition.h"
+#include "src/data/dataset.h"
+#include "src/tensor/block_partition.h"
 
 #include <optional>
 #include <utility>
@@ -38,10 +38,10 @@ class RowOffsets {
   std::vector<RowOffset> end_;    // empty when each row ends where the next begins
 };
 
-using SortScratch = std::vector<std::pair<Column, float>>;
+using SortWorkspace = std::vector<std::pair<Column, float>>;
 
 /// Puts a row's entries in ascending order of columns; entries of one column keep their order.
 /// `values` may be null.
-void sort_row(Column* columns, float* values, Index count, SortScratch& scratch);
+void sort_row(Column* columns, float* values, Index count, SortWorkspace& workspace);
 
 }  // namespace norn

@@ -3,7 +3,7 @@
 #include "split.h"
 
 #include "norn/base/error.h"
-#include "norn/base/philox.h"
+#include "src/base/philox.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "netcdf_file.h"
-#include "norn/data/dataset.h"
+#include "src/data/dataset.h"
 
 #include <cstdint>
 #include <memory>

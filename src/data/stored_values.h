@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/data/dataset.h"
+#include "src/data/dataset.h"
 
 #include <optional>
 #include <span>

@@ -3,7 +3,7 @@
 
 #include "netcdf_file.h"
 #include "norn/base/error.h"
-#include "norn/data/tensor_file.h"
+#include "src/data/tensor_file.h"
 #include "variable_checksum.h"
 
 #include <algorithm>

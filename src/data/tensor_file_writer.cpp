@@ -2,9 +2,9 @@
 // Model and checkpoint files, written with a checksum for every variable.
 
 #include "netcdf_file.h"
-#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
-#include "norn/data/tensor_file.h"
+#include "src/base/atomic_file.h"
+#include "src/data/tensor_file.h"
 
 #include <map>
 #include <utility>

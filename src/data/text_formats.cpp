@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of text formats.
 #include "norn/base/error.h"
-#include "norn/base/text.h"
 #include "norn/data/text_format.h"
+#include "src/base/text.h"
 
 #include <fmt/format.h>
 

@@ -4,9 +4,9 @@
 #include "text_lines.h"
 
 #include "norn/base/error.h"
-#include "norn/base/files.h"
-#include "norn/base/thread.h"
 #include "packed_file.h"
+#include "src/base/files.h"
+#include "src/base/thread.h"
 
 #include <algorithm>
 #include <atomic>

@@ -3,8 +3,8 @@
 #include "norn/data/text_reader.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
 #include "row_parser.h"
+#include "src/base/text.h"
 #include "text_lines.h"
 
 #include <algorithm>

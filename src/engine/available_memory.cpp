@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much memory this process may still take, on Linux.
-#include "norn/base/text.h"
-#include "norn/engine/memory_plan.h"
+#include "src/base/text.h"
+#include "src/engine/memory_plan.h"
 
 #include <algorithm>
 #include <fstream>

@@ -2,11 +2,11 @@
 // Names, search and removal of checkpoint files.
 #include "src/engine/checkpoints.h"
 
-#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
-#include "norn/base/files.h"
-#include "norn/base/text.h"
-#include "norn/engine/trainer.h"
+#include "src/base/atomic_file.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
+#include "src/engine/trainer.h"
 
 #include <algorithm>
 #include <limits>

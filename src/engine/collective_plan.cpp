@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of a training step, and what each takes.
-#include "norn/engine/step_plan.h"
 #include "src/engine/plan_settings.h"
+#include "src/engine/step_plan.h"
 #include "src/step/program.h"
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a run computes on.
-#include "norn/engine/context.h"
+#include "src/engine/context.h"
 
-#include "norn/base/host.h"
-#include "norn/base/text.h"
-#include "norn/engine/memory_plan.h"
+#include "src/base/host.h"
+#include "src/base/text.h"
+#include "src/engine/memory_plan.h"
 
 #include <algorithm>
 #include <span>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets bound to layers by name.
-#include "norn/engine/data_binding.h"
+#include "src/engine/data_binding.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/data/dataset_place.h"
+#include "src/base/text.h"
+#include "src/data/dataset_place.h"
 #include "src/engine/device_dataset.h"
 #include "src/engine/listed_sets.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets found by what they are for.
-#include "norn/engine/data_names.h"
+#include "src/engine/data_names.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/data/dataset_place.h"
+#include "src/base/text.h"
 #include "src/base/utf8.h"
+#include "src/data/dataset_place.h"
 #include "src/engine/listed_sets.h"
 
 #include <algorithm>

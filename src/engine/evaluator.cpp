@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Evaluation: a pass over held-out data, ranking every example's units.
-#include "norn/engine/evaluator.h"
+#include "src/engine/evaluator.h"
 
 #include "norn/base/error.h"
-#include "norn/data/dataset_place.h"
-#include "norn/engine/metrics.h"
-#include "norn/engine/predictor.h"
+#include "src/data/dataset_place.h"
+#include "src/engine/metrics.h"
+#include "src/engine/predictor.h"
 
 #include <algorithm>
 #include <numeric>

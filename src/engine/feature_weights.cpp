@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From counts of features to the weights that an input layer multiplies them by.
-#include "norn/engine/feature_weights.h"
+#include "src/engine/feature_weights.h"
 
-#include "norn/data/feature_counts.h"
+#include "src/data/feature_counts.h"
 
 namespace norn {
 

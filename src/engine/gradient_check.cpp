@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients beside differences of the cost.
-#include "norn/engine/gradient_check.h"
+#include "src/engine/gradient_check.h"
 
 #include "norn/base/error.h"
-#include "norn/base/philox.h"
+#include "src/base/philox.h"
 
 #include <algorithm>
 #include <cmath>

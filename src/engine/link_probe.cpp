@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast the ranks of this run exchange data, from a few collectives.
-#include "norn/engine/step_probe.h"
+#include "src/engine/step_probe.h"
 
 #include <algorithm>
 #include <array>
@@ -45,15 +45,15 @@ Exchange exchange(const Context& context, Index columns) {
   std::vector<Range> shares;
   for (Index r = 0; r < ranks; ++r) shares.push_back({r * columns, (r + 1) * columns});
   Matrix<float> values = Matrix<float>::zeros(kRows, ranks * columns, context.compute.memory);
-  Matrix<std::int64_t> words =
+  Matrix<std::int64_t> accumulators =
       Matrix<std::int64_t>::zeros(kRows, ranks * columns, context.compute.memory);
   Exchange result;
-  const std::array wholes{words.view()};
+  const std::array wholes{accumulators.view()};
   result.seconds =
       least_seconds(context,
                     [&] { context.collectives->all_gather_columns(values.view(), shares); }) +
       least_seconds(context, [&] { context.collectives->reduce_scatter_columns(wholes, shares); });
-  result.bytes = double(values.bytes() + words.bytes()) * double(ranks - 1) / double(ranks);
+  result.bytes = double(values.bytes() + accumulators.bytes()) * double(ranks - 1) / double(ranks);
   return result;
 }
 

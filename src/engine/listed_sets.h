@@ -2,7 +2,7 @@
 // The data sets in the files of a run.
 #pragma once
 
-#include "norn/engine/data_binding.h"
+#include "src/engine/data_binding.h"
 
 #include <string>
 #include <vector>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a plan fits into the memory that there is.
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/engine/memory_plan.h"
+#include "src/base/text.h"
+#include "src/engine/memory_plan.h"
 
 #include <fmt/format.h>
 
@@ -17,8 +17,8 @@ void set_device(PlanSettings& settings, const Compute& compute) {
   settings.lanes = compute.executor.lanes();
   settings.block_rule = compute.kernels.block_rule;
   settings.on_gpu = !compute.memory.is_host();
-  settings.rounds_operands = compute.kernels.rounds_operands;
-  settings.turns_operands = compute.kernels.turns_operands;
+  settings.casts_operands = compute.kernels.casts_operands;
+  settings.transposes_operands = compute.kernels.transposes_operands;
 }
 
 bool choose_data_on_gpu(const Graph& graph, PlanSettings settings, DataOnGpu wish,

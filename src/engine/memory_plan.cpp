@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of a run from the sizes of its layers: the arrays of a step, as a network allocates them,
 // and what data, validations and devices take beside them.
-#include "norn/engine/memory_plan.h"
+#include "src/engine/memory_plan.h"
 
-#include "norn/engine/predictor.h"
-#include "norn/kernels/named_variant.h"
-#include "norn/kernels/recommend.h"
-#include "norn/parallel/collectives.h"
+#include "kernels/named_variant.h"
+#include "kernels/recommend.h"
 #include "src/engine/plan_settings.h"
+#include "src/engine/predictor.h"
+#include "src/parallel/collectives.h"
 #include "src/step/block_group.h"
 #include "src/step/tensors.h"
 
@@ -17,11 +17,11 @@ namespace norn {
 namespace {
 
 constexpr Index kFloat = Index(sizeof(float));
-constexpr Index kRounded = Index(sizeof(Bfloat16));
-constexpr Index kBatchesHeld = 4;                  // two read ahead, one in use, one being filled
+constexpr Index kBf16 = Index(sizeof(Bfloat16));
+constexpr Index kBatchesHeld = 4;                  // two prefetched, one in use, one being filled
 constexpr Index kBatchesOnGpu = 2;                 // one in use, one being copied and prepared
-constexpr Index kKeyBytes = 10;                    // 8, and what scratch buffers have to spare
-constexpr Index kPeerRoom = Index(6) << 20;        // of ranks' flags and small sums
+constexpr Index kKeyBytes = 10;                    // 8, and what workspaces have to spare
+constexpr Index kPeerWorkspace = Index(6) << 20;   // of ranks' flags and small sums
 constexpr Index kGpuWorkspace = Index(128) << 20;  // cuBLASLt's, for plain and for fused products
 
 std::string activation_name(const LayerDescriptor& layer) {
@@ -45,7 +45,7 @@ class Planner {
                   tensor.bytes());
     });
     add_workspaces();
-    add_joining();
+    add_exchange_workspace();
     add_data();
     if (settings_.keeps_state)
       count_working("copy of weights and state", plan_.parameter_bytes + plan_.state_bytes);
@@ -111,12 +111,12 @@ class Planner {
             bytes_of_statistics(facts_.partition(layer), facts_.units(layer), facts_.batch()));
   }
 
-  // GPUs of several ranks send and receive packed columns: in the largest room for NCCL, or in
-  // rooms of the machine's GPUs, of which smaller ones stay (PeerExchange).
-  void add_joining() {
+  // GPUs of several ranks send and receive packed columns: in the largest workspace for NCCL, or in
+  // workspaces of the machine's GPUs, of which smaller ones stay (PeerExchange).
+  void add_exchange_workspace() {
     if (!settings_.on_gpu || facts_.ranks() == 1) return;
-    Index room = 0;
-    Index peers = kPeerRoom;
+    Index workspace = 0;
+    Index peers = kPeerWorkspace;
     Index last = 0;
     const auto grow = [&](Index bytes) {
       if (bytes > last) peers += 2 * bytes;
@@ -125,37 +125,37 @@ class Planner {
     std::vector<Index> exchanges;
     for (int number : facts_.order()) {
       if (facts_.is_input(number)) continue;
-      const JoiningRoom of = joining_room(number);
-      room = std::max({room, of.words, of.gathered, of.exchanged});
+      const ExchangeWorkspace of = exchange_workspace(number);
+      workspace = std::max({workspace, of.accumulators, of.gathered, of.exchanged});
       grow(facts_.batch() * facts_.layer(number).units() * of.element);
-      exchanges.push_back(std::max(of.exchanged, of.words));
+      exchanges.push_back(std::max(of.exchanged, of.accumulators));
     }
     for (auto bytes = exchanges.rbegin(); bytes != exchanges.rend(); ++bytes) grow(*bytes);
-    count_working("columns for other ranks", std::max(room, peers));
+    count_working("columns for other ranks", std::max(workspace, peers));
   }
-  struct JoiningRoom {
-    Index words = 0, gathered = 0, exchanged = 0;
+  struct ExchangeWorkspace {
+    Index accumulators = 0, gathered = 0, exchanged = 0;
     Index element = 0;  // bytes of what is gathered
   };
-  JoiningRoom joining_room(int number) const {
+  ExchangeWorkspace exchange_workspace(int number) const {
     const std::vector<Range>& shares = facts_.shares(number);
     const Index batch = facts_.batch();
-    JoiningRoom room;
+    ExchangeWorkspace workspace;
     if (facts_.sums_over_sources(number)) {
-      room.words = nccl_room(batch, shares, 0, 2);
-      room.element = kFloat;
+      workspace.accumulators = nccl_workspace(batch, shares, 0, 2);
+      workspace.element = kFloat;
     }
-    if (facts_.is_hidden(number) && facts_.joins(number)) {
-      const bool rounded =
-          settings_.rounds_operands && facts_.training() && !facts_.is_softmax(number);
-      room.element = std::max(room.element, rounded ? kRounded : kFloat);
-      if (facts_.wants_delta(number) && facts_.exchanges_terms(number))
-        room.exchanged = nccl_exchange_room(batch, facts_.terms_by_rank(number), shares);
+    if (facts_.is_hidden(number) && facts_.gathers(number)) {
+      const bool bf16 = settings_.casts_operands && facts_.training() && !facts_.is_softmax(number);
+      workspace.element = std::max(workspace.element, bf16 ? kBf16 : kFloat);
+      if (facts_.wants_delta(number) && facts_.exchanges_partial_sums(number))
+        workspace.exchanged =
+            nccl_exchange_workspace(batch, facts_.partial_sums_by_rank(number), shares);
       else if (facts_.wants_delta(number))
-        room.words = nccl_room(batch, shares, 0, 2);
+        workspace.accumulators = nccl_workspace(batch, shares, 0, 2);
     }
-    room.gathered = nccl_room(batch, shares, room.element, 0);
-    return room;
+    workspace.gathered = nccl_workspace(batch, shares, workspace.element, 0);
+    return workspace;
   }
 
   // Of an example: as it is stored.
@@ -165,7 +165,7 @@ class Planner {
                                       : double(set.width()) * double(kFloat);
   }
 
-  // Of an example in a batch: read ahead; prepared with values, and turned over.
+  // Of an example in a batch: prefetched; prepared with values, and transposed.
   struct BatchBytes {
     double read = 0.0;
     double prepared = 0.0;
@@ -186,11 +186,11 @@ class Planner {
     for (const DatasetInfo& other : settings_.validation.sets) {
       if (other.name != set.name) continue;
       const double examples = std::min(batch, double(other.examples));
-      const BatchBytes judged = batch_bytes(other);
-      const bool is_beside = settings_.data_on_gpu && !plan_.data_streamed;
-      all.read = is_beside ? all.read + examples * judged.read
-                           : std::max(all.read, examples * judged.read);
-      all.prepared = std::max(all.prepared, examples * judged.prepared);
+      const BatchBytes validated = batch_bytes(other);
+      const bool is_resident = settings_.data_on_gpu && !plan_.data_streamed;
+      all.read = is_resident ? all.read + examples * validated.read
+                             : std::max(all.read, examples * validated.read);
+      all.prepared = std::max(all.prepared, examples * validated.prepared);
     }
     return all.read + all.prepared;
   }
@@ -209,7 +209,7 @@ class Planner {
 
   static Index merge_keys(Index examples, Index k) {
     if (k <= SortedLists::kLongestMerged) return 0;
-    return SortedLists::rows_at_once(examples, k) * SortedLists::room(k);
+    return SortedLists::rows_at_once(examples, k) * SortedLists::capacity(k);
   }
 
   // What no training step has: data sets of its own, units that are known already, and the lists of
@@ -240,8 +240,8 @@ class Planner {
       bytes += Index(double(examples) * (known * sizeof(Column) + 8.0));
     }
     const Index searched = Predictor::searched_units(longest);
-    if (settings_.on_gpu && settings_.rounds_operands && searched <= SearchSize::kLongest) {
-      bytes += list(searched) + kKeyBytes * examples * SearchSize::room(searched);
+    if (settings_.on_gpu && settings_.casts_operands && searched <= SearchSize::kLongest) {
+      bytes += list(searched) + kKeyBytes * examples * SearchSize::capacity(searched);
       longest = searched;
     }
     if (settings_.ranks > 1) bytes += list(longest);

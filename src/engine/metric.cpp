@@ -2,7 +2,7 @@
 // The list of metrics, for those who cannot read C++.
 #include "norn/engine/metric.h"
 
-#include "norn/nn/json_value.h"
+#include "src/nn/json_value.h"
 
 namespace norn {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranking metrics of many examples.
-#include "norn/engine/metrics.h"
+#include "src/engine/metrics.h"
 
 #include "norn/base/error.h"
 

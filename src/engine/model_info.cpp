@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptive part of a model file: attributes to descriptor.
 #include "norn/base/error.h"
-#include "norn/engine/model_file.h"
-#include "norn/nn/descriptor_json.h"
-#include "norn/nn/graph.h"
+#include "src/engine/model_file.h"
 #include "src/engine/model_labels.h"
 #include "src/engine/model_numbers.h"
+#include "src/nn/descriptor_json.h"
+#include "src/nn/graph.h"
 
 #include <limits>
 
@@ -165,8 +165,8 @@ void read_search(const TensorFileReader& file, TrainingState& state) {
 }
 
 void read_plateau(const TensorFileReader& file, PlateauState& plateau) {
-  plateau.judged = file.integer_or("norn_plateau_judged", 0);
-  if (plateau.judged == 0) return;
+  plateau.evaluated = file.integer_or("norn_plateau_judged", 0);
+  if (plateau.evaluated == 0) return;
   plateau.factor = file.number("norn_plateau_factor");
   plateau.since_better = file.integer("norn_plateau_since_better");
   plateau.best_cost = file.number("norn_plateau_best_cost");

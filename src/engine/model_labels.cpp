@@ -3,7 +3,7 @@
 #include "src/engine/model_labels.h"
 
 #include "norn/base/error.h"
-#include "norn/data/label_check.h"
+#include "src/data/label_check.h"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "norn/data/label_table.h"
-#include "norn/data/tensor_file.h"
-#include "norn/nn/descriptor.h"
+#include "src/data/tensor_file.h"
+#include "src/nn/descriptor.h"
 
 #include <vector>
 

@@ -2,7 +2,7 @@
 // Reading the parameters of model files, ours and DSSTNE's.
 #include "norn/base/error.h"
 #include "norn/base/fixed_point.h"
-#include "norn/engine/model_file.h"
+#include "src/engine/model_file.h"
 #include "src/engine/model_parts.h"
 
 #include <algorithm>

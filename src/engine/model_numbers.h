@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/nn/descriptor.h"
+#include "src/nn/descriptor.h"
 
 #include <cstdint>
 #include <string>

@@ -156,7 +156,7 @@ void scatter_rows(Network& network, int edge, int part,
     copy_own(weights.shape(), own.host(), rows.row_range(here.begin - first, here.count()), false);
     own.write();
   });
-  weights.round(network.context().compute);
+  weights.cast_to_bf16(network.context().compute);
 }
 
 }  // namespace norn

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing model files: DSSTNE's items, then ours.
 #include "norn/base/error.h"
-#include "norn/engine/model_file.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/engine/model_file.h"
 #include "src/engine/model_labels.h"
 #include "src/engine/model_numbers.h"
 #include "src/engine/model_parts.h"
+#include "src/nn/descriptor_json.h"
 
 #include <algorithm>
 #include <cmath>
@@ -210,10 +210,10 @@ class ModelWriter {
 
   void describe_plateau(TensorFileWriter& file) const {
     const PlateauState& plateau = state_->plateau;
-    if (plateau.judged == 0) return;
+    if (plateau.evaluated == 0) return;
     file.attribute("norn_plateau_factor", plateau.factor);
     file.attribute("norn_plateau_since_better", plateau.since_better);
-    file.attribute("norn_plateau_judged", plateau.judged);
+    file.attribute("norn_plateau_judged", plateau.evaluated);
     file.attribute("norn_plateau_best_cost", plateau.best_cost);
   }
 

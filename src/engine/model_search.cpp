@@ -3,7 +3,7 @@
 #include "src/engine/model_search.h"
 
 #include "norn/base/error.h"
-#include "norn/base/files.h"
+#include "src/base/files.h"
 #include "src/engine/rate_schedule.h"
 
 #include <algorithm>
@@ -14,36 +14,36 @@ namespace norn {
 namespace {
 
 // What a validation counts, and what decides which model is the best.
-struct Judgement {
+struct Criterion {
   std::vector<Index> ks;  // none: targets that are dense have no ranking
   WatchedMetric watched;
 };
 
-Judgement judgement_of(const NetworkDescriptor& network, const Validation& validation) {
+Criterion criterion_of(const NetworkDescriptor& network, const Validation& validation) {
   const ValidationDescriptor& asked = network.training.validation;
   const LayerDescriptor& layer = network.layers[std::size_t(validation.output_layer)];
-  Judgement judgement;
+  Criterion criterion;
   bool ranks = false;
   for (const Dataset* set : validation.data->data->sets())
     if (set->info().name == layer.dataset) ranks = set->info().gives_sparse_batches();
-  if (ranks) judgement.ks = parse_metrics_at(asked.metrics_at);
+  if (ranks) criterion.ks = parse_metrics_at(asked.metrics_at);
   const std::string& wish = asked.early_stop.empty() ? asked.keep_best : asked.early_stop;
   if (!asked.early_stop.empty() && !asked.keep_best.empty() &&
       parse_watched_metric(asked.early_stop).name != parse_watched_metric(asked.keep_best).name)
     throw UsageError(fmt::format(
         "the run is to stop early by \"{}\" but to keep the best model by \"{}\"; name one metric",
         asked.early_stop, asked.keep_best));
-  const std::string standard = ranks ? fmt::format("ndcg@{}", judgement.ks.front()) : "loss";
-  judgement.watched = parse_watched_metric(wish.empty() ? standard : wish);
-  if (judgement.watched.is_loss()) return judgement;
+  const std::string standard = ranks ? fmt::format("ndcg@{}", criterion.ks.front()) : "loss";
+  criterion.watched = parse_watched_metric(wish.empty() ? standard : wish);
+  if (criterion.watched.is_loss()) return criterion;
   if (!ranks)
     throw UsageError(
         fmt::format("layer \"{}\": its targets are dense, so there is no \"{}\" to watch; watch "
                     "the loss",
-                    layer.name, judgement.watched.name));
-  if (std::ranges::find(judgement.ks, judgement.watched.k) == judgement.ks.end())
-    judgement.ks.push_back(judgement.watched.k);
-  return judgement;
+                    layer.name, criterion.watched.name));
+  if (std::ranges::find(criterion.ks, criterion.watched.k) == criterion.ks.end())
+    criterion.ks.push_back(criterion.watched.k);
+  return criterion;
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ ValidationPlan plan_validation(const NetworkDescriptor& network, const Validatio
   if (!validation.data || !validation.data->data) return plan;
   for (const Dataset* set : validation.data->data->sets()) plan.sets.push_back(set->info());
   for (const auto& set : validation.data->seen) plan.seen.push_back(set->info());
-  for (const Index k : judgement_of(network, validation).ks)
+  for (const Index k : criterion_of(network, validation).ks)
     plan.longest_list =
         std::max(plan.longest_list,
                  std::min(k, network.layers[std::size_t(validation.output_layer)].units()));
@@ -72,9 +72,9 @@ ModelSearch::ModelSearch(Network& network, const Validation& validation,
   const ValidationDescriptor& asked = training_.validation;
   keeps_best_ = !asked.early_stop.empty() || !asked.keep_best.empty();
   require(!keeps_best_ || !model_.empty(), "train: the best model needs a path to be kept at");
-  Judgement judgement = judgement_of(network.descriptor(), validation);
-  ks_ = std::move(judgement.ks);
-  watched_ = std::move(judgement.watched);
+  Criterion criterion = criterion_of(network.descriptor(), validation);
+  ks_ = std::move(criterion.ks);
+  watched_ = std::move(criterion.watched);
   continue_search();
   if (keeps_best_) secure_best();
 }
@@ -181,7 +181,7 @@ ValidationReport ModelSearch::validate(const std::function<void()>& poll) {
   search.validated_epoch = state_.epoch;
   search.since_best = report.best ? 0 : search.since_best + 1;
   report.since_best = search.since_best;
-  judge_plateau(training_.schedule, report.best, state_.plateau);
+  update_plateau(training_.schedule, report.best, state_.plateau);
   if (!report.best) return report;
   search.best = report.value;
   search.best_epoch = state_.epoch;

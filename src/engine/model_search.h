@@ -2,9 +2,9 @@
 #pragma once
 
 #include "norn/base/error.h"
-#include "norn/engine/evaluator.h"
-#include "norn/engine/trainer.h"
-#include "norn/engine/watched_metric.h"
+#include "src/engine/evaluator.h"
+#include "src/engine/trainer.h"
+#include "src/engine/watched_metric.h"
 
 #include <optional>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network on this rank: its parts, its parameters, and what is asked of it beside steps.
-#include "norn/engine/network.h"
+#include "src/engine/network.h"
 
 #include "norn/base/error.h"
 #include "src/engine/network_parts.h"
@@ -125,7 +125,7 @@ void Network::initialise(std::uint64_t seed) {
     compute.kernels.update->initialise(
         parts_->facts.layer(parts_->facts.edge(e).destination).init.scheme,
         Philox::stream(seed, RandomPurpose::weights, std::uint32_t(e)), place, weights->values());
-    weights->round(compute);
+    weights->cast_to_bf16(compute);
   }
 }
 

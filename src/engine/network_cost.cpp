@@ -58,7 +58,7 @@ FixedSum Network::read_cost(std::span<const std::int64_t> words) {
         trouble[at] += 1;
     }
   }
-  const FixedSum all = join_outcome(trouble, cost);
+  const FixedSum all = all_reduce_outcome(trouble, cost);
   for (int layer : facts.order())
     if (trouble[std::size_t(layer)] != 0 || (facts.is_output(layer) && !all.is_finite()))
       throw DivergenceError(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/network.h"
+#include "src/engine/network.h"
 #include "src/step/program.h"
 
 #include <deque>

@@ -46,7 +46,7 @@ MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden
           "Network::activations: the layer is no Hidden layer of this network");
   parts_->require_planned(batch, "activations");
   step::Program program = parts_->to_activations;
-  if (!layer->settings().is_joined) program.push_back(step::GatherRest{hidden_layer});
+  if (!layer->settings().is_gathered) program.push_back(step::GatherRest{hidden_layer});
   parts_->pass(program, batch, nullptr);
   require_sums_in_range();
   const MatrixView<float> values = layer->whole(batch.examples);

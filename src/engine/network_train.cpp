@@ -92,7 +92,7 @@ FixedSum Network::finish_step() {
         trouble[at] += 1;
     }
   }
-  const FixedSum all = join_outcome(trouble, cost);
+  const FixedSum all = all_reduce_outcome(trouble, cost);
   const auto divergence = [&](int layer, const char* what) {
     return DivergenceError(fmt::format(
         "layer \"{}\": {} at step {} (epoch {}); lower the learning rate",
@@ -118,7 +118,7 @@ FixedSum Network::finish_step() {
 }
 
 // In one collective, for it is made at every step.
-FixedSum Network::join_outcome(std::vector<std::int64_t>& trouble, const FixedSum& cost) {
+FixedSum Network::all_reduce_outcome(std::vector<std::int64_t>& trouble, const FixedSum& cost) {
   if (context().communicator.size() == 1) return cost;
   for (std::int64_t word : {cost.high(), cost.low(), cost.magnitude()}) trouble.push_back(word);
   context().communicator.all_reduce_sum(trouble);

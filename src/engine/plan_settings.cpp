@@ -21,8 +21,8 @@ StepSettings step_settings(const Graph& graph, const PlanSettings& settings) {
   step.ranks = settings.ranks;
   step.lanes = settings.lanes;
   step.purpose = settings.purpose;
-  step.device = {settings.block_rule, !settings.on_gpu, settings.rounds_operands,
-                 settings.turns_operands, settings.on_gpu};
+  step.device = {settings.block_rule, !settings.on_gpu, settings.casts_operands,
+                 settings.transposes_operands, settings.on_gpu};
   step.exchanges = settings.on_gpu;
   for (const LayerDescriptor& layer : graph.network.layers) {
     const DatasetInfo* set = set_of(settings, layer);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/memory_plan.h"
+#include "src/engine/memory_plan.h"
 #include "src/step/facts.h"
 
 /// What plans of memory, work, time and collectives are made from.

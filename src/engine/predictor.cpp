@@ -2,7 +2,7 @@
 // The best K outputs of every example: lanes gather their own lists, which are merged over lanes
 // and ranks. The result does not depend on who saw which block, because a better score or a lower
 // unit wins wherever two lists meet.
-#include "norn/engine/predictor.h"
+#include "src/engine/predictor.h"
 
 #include "norn/base/error.h"
 #include "src/step/upload.h"
@@ -86,7 +86,7 @@ const TopK& Predictor::predict(const BoundBatch& batch, const ScoreFilter& filte
     return host_best_;
   }
   merge_blocks(batch, where, cost);
-  join_ranks(lanes_[0], k_, batch.examples);
+  merge_ranks(lanes_[0], k_, batch.examples);
   if (!network_.context().compute.memory.is_host()) return read_best(batch.examples);
   return lanes_[0];
 }
@@ -100,7 +100,7 @@ bool Predictor::find_best(const BoundBatch& batch, const ScoreFilter& where) {
   const Candidates candidates{where.excluded, where.allowed};
   const Network::BestSearch search{units_, candidates, found_, gave_up_};
   network_.find_best(batch, layer_, search);
-  join_ranks(found_, found_k_, batch.examples);
+  merge_ranks(found_, found_k_, batch.examples);
   network_.score_best(layer_, batch.examples, search, lanes_[0]);
   std::int64_t word = 1;
   gave_up_.read(&word, 1);
@@ -122,9 +122,9 @@ void Predictor::merge_blocks(const BoundBatch& batch, const ScoreFilter& where, 
     y = y.columns(0, count);
     MatrixView<float> scaled;
     if (where.factors.rows > 0) {
-      Buffer<float>& scratch = scaled_[std::size_t(lane)];
-      if (scratch.size() < y.size()) scratch = Buffer<float>(y.size(), compute.memory);
-      scaled = {scratch.data(), y.rows, y.cols, y.cols};
+      Buffer<float>& workspace = scaled_[std::size_t(lane)];
+      if (workspace.size() < y.size()) workspace = Buffer<float>(y.size(), compute.memory);
+      scaled = {workspace.data(), y.rows, y.cols, y.cols};
       compute.kernels.pointwise->copy(y, scaled);
       select.multiply(where.factors, units.begin, scaled);
       y = scaled;
@@ -175,7 +175,7 @@ const TopK& Predictor::read_best(Index examples) {
 }
 
 // The lists of all ranks become one, the same on each.
-void Predictor::join_ranks(TopK& list, Index k, Index examples) {
+void Predictor::merge_ranks(TopK& list, Index k, Index examples) {
   const Context& context = network_.context();
   if (context.communicator.size() == 1) return;
   context.collectives->wait_for_all(*context.compute.kernels.queue);

@@ -51,9 +51,9 @@ std::int64_t earliest_stop(const TrainingDescriptor& training) {
   return std::int64_t(std::ceil(epochs));
 }
 
-void judge_plateau(const RateSchedule& schedule, bool is_better, PlateauState& plateau) {
+void update_plateau(const RateSchedule& schedule, bool is_better, PlateauState& plateau) {
   if (schedule.kind != RateKind::plateau) return;
-  plateau.judged += 1;
+  plateau.evaluated += 1;
   plateau.since_better = is_better ? 0 : plateau.since_better + 1;
   if (plateau.since_better < schedule.patience) return;
   const double lower = plateau.factor * double(schedule.multiplier);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/model_file.h"
+#include "src/engine/model_file.h"
 
 /// The learning rate from epoch to epoch. Within an epoch only warm-up and Decay change it
 /// (UpdateSchedule), so that rows that lag behind can be put through the steps that they missed.
@@ -18,6 +18,6 @@ std::int64_t warm_up_steps(const RateSchedule& schedule, std::int64_t steps_of_e
 std::int64_t earliest_stop(const TrainingDescriptor& training);
 
 /// After a validation, or an epoch: whether it was better than all before.
-void judge_plateau(const RateSchedule& schedule, bool is_better, PlateauState& plateau);
+void update_plateau(const RateSchedule& schedule, bool is_better, PlateauState& plateau);
 
 }  // namespace norn

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time of a step on one rank of a machine that is described: its ops' work by the description's
 // rates.
-#include "norn/engine/step_plan.h"
+#include "src/engine/step_plan.h"
 
-#include "norn/kernels/cuda.h"
+#include "kernels/cuda.h"
 #include "src/engine/plan_settings.h"
 #include "src/step/program.h"
 
@@ -13,9 +13,9 @@ namespace norn {
 namespace {
 
 Precision precision_of(const PlanSettings& settings) {
-  return settings.rounds_operands  ? Precision::bf16
-         : settings.turns_operands ? Precision::tf32
-                                   : Precision::fp32;
+  return settings.casts_operands        ? Precision::bf16
+         : settings.transposes_operands ? Precision::tf32
+                                        : Precision::fp32;
 }
 
 // Adds to the stage of that name.
@@ -41,7 +41,7 @@ class StepTimes {
     const StagePlan part{work.stage, work.flops, work.bytes, seconds, false};
     add(op.stages, part);
     add(plan.stages, part);
-    plan.later_seconds += work.late * seconds;
+    plan.overlappable_seconds += work.late * seconds;
   }
 
   // Seconds of it that may go beside computation.
@@ -52,7 +52,7 @@ class StepTimes {
     add(op.stages, part);
     add(plan.stages, part);
     plan.communication_seconds += seconds;
-    return collective.beside ? seconds : 0.0;
+    return collective.overlaps ? seconds : 0.0;
   }
 
  private:
@@ -65,14 +65,14 @@ class StepTimes {
   double seconds_of(const step::Work& work) const {
     using enum step::Work::Kind;
     const double moving = 1e-9 * work.bytes / device_.gigabytes;
-    const double judging = 1e-9 * work.judged / device_.giga_outputs;
+    const double evaluating = 1e-9 * work.evaluated / device_.giga_outputs;
     const double calls = 1e-6 * work.calls;
     switch (work.kind) {
       case product:
         return std::max(flop_seconds(work.flops, rates_.product_share), moving) +
                calls * device_.calls.product_microseconds;
-      case judged_product:
-        return std::max(flop_seconds(work.flops, rates_.output_share), moving) + judging +
+      case loss_product:
+        return std::max(flop_seconds(work.flops, rates_.output_share), moving) + evaluating +
                calls * device_.calls.output_microseconds;
       case update:
         return flop_seconds(work.flops, rates_.update_share) + moving +
@@ -82,7 +82,7 @@ class StepTimes {
         break;
     }
     const double rows_too = work.kind == rows ? moving / device_.row_share : moving;
-    return rows_too + 1e-9 * work.gathered / device_.cache_gigabytes + judging +
+    return rows_too + 1e-9 * work.gathered / device_.cache_gigabytes + evaluating +
            calls * device_.calls.other_microseconds;
   }
 
@@ -117,11 +117,11 @@ StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
       times.add_work(plan, plan.ops[i],
                      {.stage = "columns packed", .bytes = of.packed, .calls = of.packings});
   for (const StagePlan& stage : plan.stages) plan.compute_seconds += stage.seconds;
-  double beside = 0.0;
+  double overlapping = 0.0;
   for (std::size_t i = 0; i < costs.size(); ++i)
     for (const CollectivePlan& of : costs[i].traffic)
-      beside += times.add_traffic(plan, plan.ops[i], of);
-  plan.overlapped_seconds = std::min(machine.overlap * beside, plan.later_seconds);
+      overlapping += times.add_traffic(plan, plan.ops[i], of);
+  plan.overlapped_seconds = std::min(machine.overlap * overlapping, plan.overlappable_seconds);
   return plan;
 }
 
@@ -178,8 +178,8 @@ void take_measured(StepPlan& plan, double compute_seconds) {
   take(plan.stages);
   for (OpPlan& op : plan.ops) take(op.stages);
   plan.compute_seconds = compute_seconds;
-  plan.later_seconds *= factor;
-  plan.overlapped_seconds = std::min(plan.overlapped_seconds, plan.later_seconds);
+  plan.overlappable_seconds *= factor;
+  plan.overlapped_seconds = std::min(plan.overlapped_seconds, plan.overlappable_seconds);
 }
 
 // Arrays are gone through as fast as an update goes through weights and their state; a sparse
@@ -203,8 +203,8 @@ PlanSettings settings_on(const MachineDescription& machine, Precision precision,
   settings.on_gpu = device.is_gpu;
   settings.lanes = device.is_gpu ? 1 : device.threads;
   settings.block_rule = device.is_gpu ? cuda_block_rule() : BlockRule{};
-  settings.rounds_operands = precision == Precision::bf16;
-  settings.turns_operands = precision == Precision::tf32;
+  settings.casts_operands = precision == Precision::bf16;
+  settings.transposes_operands = precision == Precision::tf32;
   return settings;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The time of a step on a GPU from steps of a narrower network.
-#include "norn/engine/step_probe.h"
+#include "src/engine/step_probe.h"
 
-#include "norn/base/philox.h"
-#include "norn/engine/network.h"
+#include "src/base/philox.h"
+#include "src/engine/network.h"
 
 #include <algorithm>
 #include <chrono>
@@ -171,7 +171,7 @@ class Steps {
   void make(int count) {
     for (int i = 0; i < count; ++i) {
       network_->begin_step(bound_, {number_++, 0, 1});
-      finish(network_->steps_ahead());
+      finish(network_->max_steps_in_flight());
     }
     finish(0);
   }
@@ -231,12 +231,12 @@ DeviceRates measure_device(const Compute& compute) {
   compute.kernels.update->initialise(UniformInit{}, Philox::stream(1, RandomPurpose::test), place,
                                      x.view());
   Matrix<float> z = Matrix<float>::zeros(kSide, kSide, compute.memory);
-  Matrix<Bfloat16> rounded;
+  Matrix<Bfloat16> bf16;
   DenseOperand operand(x.view());
-  if (compute.kernels.rounds_operands) {
-    rounded = Matrix<Bfloat16>(kSide, kSide, compute.memory);
-    compute.kernels.pointwise->round(x.view(), rounded.view());
-    operand.rounded = rounded.view();
+  if (compute.kernels.casts_operands) {
+    bf16 = Matrix<Bfloat16>(kSide, kSide, compute.memory);
+    compute.kernels.pointwise->cast_to_bf16(x.view(), bf16.view());
+    operand.bf16 = bf16.view();
   }
   DeviceRates rates;
   rates.dense_flops =

@@ -3,8 +3,8 @@
 #include "src/engine/step_verifier.h"
 
 #include "norn/base/error.h"
-#include "norn/base/host.h"
-#include "norn/base/text.h"
+#include "src/base/host.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training: the loop over epochs and steps, checkpoints, stopping.
-#include "norn/engine/trainer.h"
+#include "src/engine/trainer.h"
 
 #include "norn/base/error.h"
 #include "src/engine/checkpoints.h"
@@ -133,12 +133,12 @@ class Training {
   }
 
   // Where nothing is validated the plateau is one of the cost of training.
-  void judge_cost(double cost) {
+  void update_plateau_by_cost(double cost) {
     PlateauState& plateau = state_.plateau;
     const bool is_better =
-        plateau.judged == 0 || cost < plateau.best_cost - double(settings_.validation.min_delta);
+        plateau.evaluated == 0 || cost < plateau.best_cost - double(settings_.validation.min_delta);
     if (is_better) plateau.best_cost = cost;
-    judge_plateau(settings_.schedule, is_better, plateau);
+    update_plateau(settings_.schedule, is_better, plateau);
   }
 
   void set_place_of_step() {
@@ -159,7 +159,7 @@ class Training {
     }
     network_.begin_step(bound, position);
     step_begun(bound);
-    finish_steps(network_.steps_ahead());
+    finish_steps(network_.max_steps_in_flight());
   }
 
   void step_begun(const BoundBatch& bound) {
@@ -223,7 +223,7 @@ class Training {
       require_finite(report.regularization_cost, "the regularisation", state_.step);
     }
     report.seconds = seconds_since(epoch_start_);
-    if (!search_) judge_cost(report.training_cost);
+    if (!search_) update_plateau_by_cost(report.training_cost);
     state_.epoch += 1;
     state_.batch = 0;
     state_.epoch_cost = FixedSum();

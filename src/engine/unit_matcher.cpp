@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Features of data sets and units of layers, brought together by their labels.
-#include "norn/engine/unit_matcher.h"
+#include "src/engine/unit_matcher.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/data/dataset_place.h"
+#include "src/base/text.h"
+#include "src/data/dataset_place.h"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of metrics.
-#include "norn/engine/watched_metric.h"
+#include "src/engine/watched_metric.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What this machine does in a second, for the predicted time of a step.
-#include "norn/engine/memory_plan.h"
+#include "src/engine/memory_plan.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading DSSTNE's command files, by the table of keys.
 #include "norn/base/error.h"
-#include "norn/base/text_file.h"
-#include "norn/nn/command_file.h"
+#include "src/base/text_file.h"
+#include "src/nn/command_file.h"
 #include "src/nn/key_check.h"
 #include "src/nn/key_reader.h"
 

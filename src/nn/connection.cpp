@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weight matrices: storage, and the products that a connection makes with them.
-#include "norn/nn/connection.h"
+#include "src/nn/connection.h"
 
 #include <algorithm>
 
@@ -26,8 +26,8 @@ Index gradient_units(const BlockRule& rule, Index block, Index units, Index sour
 
 DeviceTraits traits_of(const Compute& compute) {
   const Kernels& kernels = compute.kernels;
-  return {kernels.block_rule, compute.memory.is_host(), kernels.rounds_operands,
-          kernels.turns_operands, kernels.fused != nullptr};
+  return {kernels.block_rule, compute.memory.is_host(), kernels.casts_operands,
+          kernels.transposes_operands, kernels.fused != nullptr};
 }
 
 Weights::Weights(const WeightShape& shape, int slots, bool trainable, const DeviceTraits& device)
@@ -45,8 +45,8 @@ Weights::Weights(const WeightShape& shape, int slots, bool trainable, const Devi
     slot_[std::size_t(s)] = {"optimizer state", Purpose::state, rows, cols, layout};
   if (trainable && !rows_are_mine)
     steps_done_ = {"steps of the rows", Purpose::state, shape.sources, 1, Layout::whole};
-  if (rows_are_mine && device.rounds_operands)
-    rounded_ = {"weights, rounded", Purpose::state, rounded_rows(rows), cols, layout};
+  if (rows_are_mine && device.casts_operands)
+    bf16_ = {"weights, rounded", Purpose::state, bf16_rows(rows), cols, layout};
 }
 
 template <typename T>
@@ -60,12 +60,12 @@ MatrixView<float> Weights::values_of(Range units) {
   return cut(values_.view(), units);
 }
 
-MatrixView<Bfloat16> Weights::rounded_of(Range units) {
-  return rounded_.empty() ? MatrixView<Bfloat16>{} : cut(rounded(), units);
+MatrixView<Bfloat16> Weights::bf16_of(Range units) {
+  return bf16_.empty() ? MatrixView<Bfloat16>{} : cut(bf16(), units);
 }
 
-void Weights::round(const Compute& compute) {
-  if (!rounded_.empty()) compute.kernels.pointwise->round(values_.view(), rounded());
+void Weights::cast_to_bf16(const Compute& compute) {
+  if (!bf16_.empty()) compute.kernels.pointwise->cast_to_bf16(values_.view(), bf16());
 }
 
 SlotViews Weights::slots_of(Range units) {
@@ -99,8 +99,8 @@ MatrixView<T> Connection::view(MatrixView<T> stored, Range units) const {
 
 DenseOperand Connection::operand(Range units) const {
   const MatrixView<const float> values = view(weights_->values(), units);
-  if (weights_->rounded().empty()) return values;
-  DenseOperand w{values, view(weights_->rounded(), units)};
+  if (weights_->bf16().empty()) return values;
+  DenseOperand w{values, view(weights_->bf16(), units)};
   if (rows_are_destinations() && units.end == weights_->shape().mine.end)
     w.zero_rows = weights_->zero_rows();
   return w;
@@ -150,7 +150,7 @@ void Connection::input_delta(const Compute& compute, const DenseOperand& delta, 
 
 void Connection::update(const Compute& compute, const WeightStep& step, const LayerOutput& x,
                         const DenseOperand& delta, Range units, Index block,
-                        Scratch& scratch) const {
+                        Workspace& workspace) const {
   if (x.is_sparse) {
     compute.kernels.sparse->update_rows(step.rule, step.schedule, step.step, *x.transposed, delta,
                                         step.scale, weights_->row_state(units));
@@ -160,7 +160,7 @@ void Connection::update(const Compute& compute, const WeightStep& step, const La
   if (compute.kernels.fused &&
       compute.kernels.fused->update(step.rule, now, delta, x.dense, step.scale,
                                     weights_->values_of(units), weights_->slots_of(units),
-                                    weights_->rounded_of(units), block))
+                                    weights_->bf16_of(units), block))
     return;
   const Index n = x.dense.cols();
   const Index together = gradient_units(compute.kernels.block_rule, block, units.count(), n);
@@ -169,11 +169,11 @@ void Connection::update(const Compute& compute, const WeightStep& step, const La
   for_blocks(units.count(), std::max(block, together), [&](Index begin, Index length) {
     for_blocks(length, together, [&](Index first, Index count) {
       const Range part{units.begin + begin + first, units.begin + begin + first + count};
-      const MatrixView<float> g{scratch.gradient.data(), count, n, n};
+      const MatrixView<float> g{workspace.gradient.data(), count, n, n};
       compute.kernels.dense->gradient(delta.columns(begin + first, count), x.dense, step.scale, g,
                                       Existing::overwrite, whole ? block : 0);
       compute.kernels.update->update(step.rule, now, weights_->values_of(part), g,
-                                     weights_->slots_of(part), weights_->rounded_of(part));
+                                     weights_->slots_of(part), weights_->bf16_of(part));
     });
   });
 }
@@ -202,8 +202,8 @@ void Connection::source_delta(const Compute& compute, const DenseOperand& delta,
 // Rows of the weights are source units here, so activations and deltas change their parts.
 void Connection::update_by_source(const Compute& compute, const WeightStep& step,
                                   const DenseOperand& x, const DenseOperand& delta, Range units,
-                                  Scratch& scratch) const {
-  update(compute, step, {false, delta, {}, nullptr}, x, units, 0, scratch);
+                                  Workspace& workspace) const {
+  update(compute, step, {false, delta, {}, nullptr}, x, units, 0, workspace);
 }
 
 UnitParameters::UnitParameters(Index units, int state_arrays)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The references of descriptors and of machines in Markdown, from the tables of keys.
-#include "norn/base/text.h"
-#include "norn/nn/descriptor_json.h"
 #include "norn/nn/machine.h"
+#include "src/base/text.h"
+#include "src/nn/descriptor_json.h"
 #include "src/nn/key_check.h"
 
 #include <fmt/format.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading a network descriptor from JSON, by the table of keys.
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/base/text_file.h"
-#include "norn/kernels/named_variant.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/base/text.h"
+#include "src/base/text_file.h"
+#include "src/nn/descriptor_json.h"
 #include "src/nn/graph_parts.h"
 #include "src/nn/key_check.h"
 #include "src/nn/key_reader.h"

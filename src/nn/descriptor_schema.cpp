@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The JSON schemas (draft 7) of descriptors and machines, from the tables of keys.
-#include "norn/nn/descriptor_json.h"
 #include "norn/nn/machine.h"
+#include "src/nn/descriptor_json.h"
 #include "src/nn/key_check.h"
 
 #include <cctype>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing a network descriptor as JSON, by the table of keys and in its order.
-#include "norn/nn/descriptor_json.h"
+#include "src/nn/descriptor_json.h"
 #include "src/nn/key.h"
 
 #include <string_view>

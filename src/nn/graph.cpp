@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resolving a descriptor: names, order, edges and sizes.
-#include "norn/nn/graph.h"
+#include "src/nn/graph.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
+#include "src/base/text.h"
 #include "src/nn/graph_parts.h"
 #include "src/nn/key_check.h"
 #include "src/nn/naming.h"

@@ -2,7 +2,7 @@
 // Data sets, skips and shared weights of a graph.
 #include "src/nn/graph_parts.h"
 
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
 #include "src/nn/naming.h"
 
 #include <algorithm>
@@ -79,9 +79,9 @@ void share(Graph& graph, const LayerNumbers& numbers, const LayerDescriptor& lay
   const Index source_rows = layer_at(graph, source.source).units();
   const Index source_columns = layer_at(graph, source.destination).units();
   const bool straight = rows == source_rows && columns == source_columns;
-  const bool turned = rows == source_columns && columns == source_rows;
-  if (!(shared.transposed ? turned : straight)) {
-    const bool other_way = shared.transposed ? straight : turned;
+  const bool transposed = rows == source_columns && columns == source_rows;
+  if (!(shared.transposed ? transposed : straight)) {
+    const bool other_way = shared.transposed ? straight : transposed;
     return fail(fmt::format(
         "{} cannot use the weights of {}{}; {}", edge_text(graph, edge), edge_text(graph, source),
         shared.transposed ? " transposed" : "",
@@ -212,7 +212,7 @@ void check_shared_weights(const Graph& graph, const std::vector<DatasetShape>& d
     const DatasetShape* dataset = find_dataset(datasets, layer_at(graph, layer).dataset);
     return dataset && dataset->gives_sparse_batches;
   };
-  std::vector<std::optional<bool>> turned(
+  std::vector<std::optional<bool>> transposed(
       graph.edges.size());  // by owner: as sparse inputs want it
   for (std::size_t e = 0; e < graph.edges.size(); ++e) {
     const Edge& edge = graph.edges[e];
@@ -222,11 +222,11 @@ void check_shared_weights(const Graph& graph, const std::vector<DatasetShape>& d
       faults.add(layer, "SharedWeights",
                  "SharedWeights name a connection of a layer that leads to no Output");
     if (!is_sparse(edge.source)) continue;
-    if (turned[owner].value_or(edge.transposed) != edge.transposed)
+    if (transposed[owner].value_or(edge.transposed) != edge.transposed)
       faults.add(layer, "SharedWeights",
                  "SharedWeights: a sparse input cannot use the same matrix both ways round; remove "
                  "one of the two");
-    turned[owner] = edge.transposed;
+    transposed[owner] = edge.transposed;
   }
 }
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "norn/base/problem.h"
-#include "norn/base/text.h"
-#include "norn/nn/graph.h"
+#include "src/base/text.h"
+#include "src/nn/graph.h"
 
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights of features from their counts.
-#include "norn/nn/input_weighting.h"
+#include "src/nn/input_weighting.h"
 
 #include <algorithm>
 #include <cmath>

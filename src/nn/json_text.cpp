@@ -3,7 +3,7 @@
 #include "src/nn/json_text.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <cstdio>

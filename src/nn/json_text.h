@@ -3,7 +3,7 @@
 #pragma once
 
 #include "norn/base/problem.h"
-#include "norn/nn/descriptor.h"
+#include "src/nn/descriptor.h"
 
 #include <functional>
 #include <string>

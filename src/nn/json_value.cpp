@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON values: jsoncpp parses them and writes their texts.
-#include "norn/nn/json_value.h"
+#include "src/nn/json_value.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text_file.h"
+#include "src/base/text_file.h"
 #include "src/base/utf8.h"
 #include "src/nn/json_text.h"
 

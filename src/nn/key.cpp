@@ -3,8 +3,8 @@
 #include "src/nn/key.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/base/text.h"
+#include "src/nn/descriptor_json.h"
 #include "src/nn/key_builders.h"
 
 #include <algorithm>

@@ -3,9 +3,9 @@
 // schema need to know of a key.
 #pragma once
 
-#include "norn/nn/command_file.h"
-#include "norn/nn/descriptor.h"
 #include "norn/nn/machine.h"
+#include "src/nn/command_file.h"
+#include "src/nn/descriptor.h"
 
 #include <functional>
 #include <map>

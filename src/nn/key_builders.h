@@ -3,7 +3,7 @@
 // member of a draft: [](auto& d) -> auto& { return d.network.decay; }.
 #pragma once
 
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
 #include "src/nn/key.h"
 
 #include <type_traits>

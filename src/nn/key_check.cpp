@@ -2,7 +2,7 @@
 // Checks of JSON values against the table of keys.
 #include "src/nn/key_check.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <cmath>

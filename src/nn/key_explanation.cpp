@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The documentation of single keys, from the tables of keys.
-#include "norn/base/text.h"
-#include "norn/nn/explain.h"
+#include "src/base/text.h"
+#include "src/nn/explain.h"
 #include "src/nn/key_check.h"
 
 #include <algorithm>

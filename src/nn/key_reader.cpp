@@ -2,7 +2,7 @@
 // Reading the members of JSON objects by a table of keys.
 #include "src/nn/key_reader.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 #include "src/nn/key_check.h"
 
 #include <algorithm>

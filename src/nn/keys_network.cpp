@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of keys: the network level.
-#include "norn/nn/recipe.h"
 #include "src/nn/key_builders.h"
+#include "src/nn/recipe.h"
 
 namespace norn::keys {
 namespace {

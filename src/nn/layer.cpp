@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One layer at work: forward and backward on its own units.
-#include "norn/nn/layer.h"
+#include "src/nn/layer.h"
 
 #include <vector>
 
@@ -33,16 +33,16 @@ void fill(Buffer<float>& buffer, float value) {
   buffer.write(host.data(), buffer.size());
 }
 
-// Rows of what is turned over begin where tensor cores can read them.
+// Rows of what is transposed begin where tensor cores can read them.
 Index rounded_up(Index examples) {
   return (examples + 7) / 8 * 8;
 }
 
 // What DeltaSum is told of a layer's sum.
 DeltaSum::Shape sum_shape(const UnitLayer::Settings& settings) {
-  DeltaSum::Shape shape{settings.batch, settings.partition.width(), settings.terms,
-                        settings.joins_terms};
-  if (!settings.is_joined) {
+  DeltaSum::Shape shape{settings.batch, settings.partition.width(), settings.partial_sums,
+                        settings.reduces_delta};
+  if (!settings.is_gathered) {
     shape.units = settings.mine.count();
     shape.first = settings.mine.begin;
   }
@@ -94,12 +94,12 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
     gradient2 = {"gradients of scales", working, units};
   if (is_output()) return;
   activations = {"activations", working, batch, width, Layout::whole};
-  if (device.rounds_operands)
-    rounded_activations = {"activations, rounded", working, batch, width, Layout::whole};
+  if (device.casts_operands)
+    bf16_activations = {"activations, rounded", working, batch, width, Layout::whole};
   if (!settings.trainable) return;
-  if (device.turns_operands)
-    turned_activations = {"activations, turned over", working, width, rounded_up(batch),
-                          Layout::whole};
+  if (device.transposes_operands)
+    transposed_activations = {"activations, transposed", working, width, rounded_up(batch),
+                              Layout::whole};
   if (keeps_outputs_before_dropout(layer, settings.sparseness))
     before_dropout = {"before dropout", working, batch, units};
   if (keeps_pre_activations(layer)) pre_activations = {"pre-activations", working, batch, units};
@@ -108,9 +108,8 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
     inverse_deviation = {"normalised", working, units};
   }
   deltas = {"deltas", working, batch, delta_stride(units)};
-  if (device.rounds_operands)
-    rounded_deltas = {"deltas, rounded", working, batch, delta_stride(units)};
-  if (settings.terms > 0) delta_sum = DeltaSum(sum_shape(settings), device.is_host);
+  if (device.casts_operands) bf16_deltas = {"deltas, rounded", working, batch, delta_stride(units)};
+  if (settings.partial_sums > 0) delta_sum = DeltaSum(sum_shape(settings), device.is_host);
 }
 
 void UnitLayer::initialise(Memory& memory) {
@@ -123,31 +122,31 @@ void UnitLayer::initialise(Memory& memory) {
 
 LayerOutput UnitLayer::output(Index examples) {
   DenseOperand dense(whole(examples));
-  if (!rounded_activations.empty()) dense.rounded = rounded_activations.first_rows(examples);
-  if (!turned_activations.empty()) dense.turned = turned_output(examples);
+  if (!bf16_activations.empty()) dense.bf16 = bf16_activations.first_rows(examples);
+  if (!transposed_activations.empty()) dense.transposed = transposed_output(examples);
   return {false, dense, {}, nullptr};
 }
 
-MatrixView<float> UnitLayer::turned_output(Index examples) {
-  return turned_activations.view().columns(0, rounded_up(examples));
+MatrixView<float> UnitLayer::transposed_output(Index examples) {
+  return transposed_activations.view().columns(0, rounded_up(examples));
 }
 
 void UnitLayer::round_output(const Compute& compute, Index examples) {
-  if (!rounded_activations.empty() && !finishes_output())  // or finish_forward() has rounded them
-    compute.kernels.pointwise->round(whole(examples), rounded(examples));
+  if (!bf16_activations.empty() && !finishes_output())  // or finish_forward() has cast them
+    compute.kernels.pointwise->cast_to_bf16(whole(examples), bf16(examples));
 }
 
-void UnitLayer::turn_output(const Compute& compute, Index examples) {
-  if (!turned_activations.empty() &&
-      !finishes_output())  // or finish_forward() has turned them over
-    compute.kernels.dense->turn(whole(examples), turned_output(examples));
+void UnitLayer::transpose_output(const Compute& compute, Index examples) {
+  if (!transposed_activations.empty() &&
+      !finishes_output())  // or finish_forward() has transposed them
+    compute.kernels.dense->transpose(whole(examples), transposed_output(examples));
 }
 
 DenseOperand UnitLayer::delta_operand(const Compute& compute, Index examples) {
-  if (rounded_deltas.empty()) return delta(examples);
-  const MatrixView<Bfloat16> rounded = rounded_delta(examples);
-  if (!takes_all_at_once()) compute.kernels.pointwise->round(delta(examples), rounded);
-  return {delta(examples), rounded};
+  if (bf16_deltas.empty()) return delta(examples);
+  const MatrixView<Bfloat16> bf16 = bf16_delta(examples);
+  if (!takes_all_at_once()) compute.kernels.pointwise->cast_to_bf16(delta(examples), bf16);
+  return {delta(examples), bf16};
 }
 
 void UnitLayer::begin_forward(const Compute& compute, Index examples) {
@@ -181,13 +180,13 @@ void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass
     if (!pre_activations.empty()) kept.z = pre_activations.first_rows(examples);
   }
   MatrixView<Bfloat16> of_own;
-  if (!rounded_activations.empty() && (finishes_output() || gives_rounded(pass)))
-    of_own = rounded(examples).columns(mine().begin, mine().count());
-  MatrixView<float> turned;
-  if (!turned_activations.empty() && finishes_output() && pass == Pass::training)
-    turned = turned_output(examples).row_range(mine().begin, mine().count());
-  kept.rounded = of_own;
-  kept.turned = turned;
+  if (!bf16_activations.empty() && (finishes_output() || gives_bf16(pass)))
+    of_own = bf16(examples).columns(mine().begin, mine().count());
+  MatrixView<float> transposed;
+  if (!transposed_activations.empty() && finishes_output() && pass == Pass::training)
+    transposed = transposed_output(examples).row_range(mine().begin, mine().count());
+  kept.bf16 = of_own;
+  kept.transposed = transposed;
   compute.kernels.pointwise->activate(f, dropout, z, kept);
 }
 
@@ -235,9 +234,9 @@ void UnitLayer::take_delta(const Compute& compute, Index examples, const StepPos
   if (descriptor().dropout > 0.0f) slope.dropout = dropout_mask(position).slope();
   // Where a factor of 0 stands already, only the other one remains to be undone.
   if (is_flat_after_dropout(slope.f)) slope.dropout.p = 0.0f;
-  MatrixView<Bfloat16> rounded;
-  if (takes_all_at_once() && !rounded_deltas.empty()) rounded = rounded_delta(examples);
-  delta_sum.take_delta(compute, mine().begin, slope, d, rounded, alone);
+  MatrixView<Bfloat16> bf16;
+  if (takes_all_at_once() && !bf16_deltas.empty()) bf16 = bf16_delta(examples);
+  delta_sum.take_delta(compute, mine().begin, slope, d, bf16, alone);
 }
 
 void UnitLayer::backward(const Compute& compute, Index examples, const StepPosition& position,
@@ -261,7 +260,7 @@ void UnitLayer::backward(const Compute& compute, Index examples, const StepPosit
 void UnitLayer::sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,
                                   const DenseOperand& delta) {
   if (delta.values.data == nullptr)
-    compute.kernels.pointwise->sum_columns(delta.rounded, step.scale, bias_gradient(units));
+    compute.kernels.pointwise->sum_columns(delta.bf16, step.scale, bias_gradient(units));
   else
     compute.kernels.pointwise->sum_columns(delta.values, step.scale, bias_gradient(units));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What descriptors are read with.
-#include "norn/base/library_version.h"
+#include "src/base/library_version.h"
 
 #include <json/version.h>
 

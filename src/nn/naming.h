@@ -2,7 +2,7 @@
 // Names, sources and sizes that a descriptor may leave out.
 #pragma once
 
-#include "norn/nn/descriptor.h"
+#include "src/nn/descriptor.h"
 
 #include <string>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of recipes; docs/user/recipes.md says what each is worth.
-#include "norn/nn/recipe.h"
+#include "src/nn/recipe.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <cmath>

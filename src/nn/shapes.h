@@ -2,7 +2,7 @@
 // Sizes that follow from sources and windows.
 #pragma once
 
-#include "norn/nn/descriptor.h"
+#include "src/nn/descriptor.h"
 
 #include <string>
 #include <vector>

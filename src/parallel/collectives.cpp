@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all collectives of devices share, and those of devices that compute in main memory.
 
-#include "norn/parallel/collectives.h"
+#include "src/parallel/collectives.h"
 
 #include "norn/base/error.h"
 #include "shares.h"
@@ -61,12 +61,12 @@ void Collectives::all_reduce_max(std::span<float> values) {
   if (size() > 1) do_all_reduce_max(values);
 }
 
-void Collectives::beside(const std::function<void()>& enqueue) {
-  goes_beside() ? do_beside(enqueue) : enqueue();
+void Collectives::overlap(const std::function<void()>& enqueue) {
+  overlaps() ? do_overlap(enqueue) : enqueue();
 }
 
-void Collectives::join() {
-  if (goes_beside()) do_join();
+void Collectives::wait_for_overlapped() {
+  if (overlaps()) do_wait_for_overlapped();
 }
 
 void Collectives::wait(WorkQueue& queue, WorkQueue::Mark mark) {
@@ -79,7 +79,7 @@ void Collectives::wait(WorkQueue& queue, WorkQueue::Mark mark) {
   }
 }
 
-Index nccl_room(Index rows, std::span<const Range> shares, Index gathered, Index reduced) {
+Index nccl_workspace(Index rows, std::span<const Range> shares, Index gathered, Index reduced) {
   Index largest = 0;
   int owners = 0;
   for (const Range& share : shares) {
@@ -91,7 +91,8 @@ Index nccl_room(Index rows, std::span<const Range> shares, Index gathered, Index
   return elements * std::max(gather, reduced * Index(sizeof(std::int64_t)));
 }
 
-Index nccl_exchange_room(Index rows, std::span<const Index> counts, std::span<const Range> shares) {
+Index nccl_exchange_workspace(Index rows, std::span<const Index> counts,
+                              std::span<const Range> shares) {
   Index columns = 0;
   for (std::size_t r = 1; r < shares.size(); ++r)
     columns += counts[0] * shares[r].count() + counts[r] * shares[0].count();

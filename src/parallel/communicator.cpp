@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives that are made of the others, the same for every kind of communicator.
 
-#include "norn/parallel/communicator.h"
+#include "src/parallel/communicator.h"
 
-#include "norn/base/checksum.h"
-#include "norn/base/host.h"
 #include "shares.h"
+#include "src/base/checksum.h"
+#include "src/base/host.h"
 
 #include <array>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks are joined by.
-#include "norn/base/library_version.h"
-#include "norn/parallel/join_facts.h"
+#include "src/base/library_version.h"
 #include "src/parallel/nccl_version.h"
+#include "src/parallel/rank_facts.h"
 
 namespace norn {
 

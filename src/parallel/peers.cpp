@@ -2,8 +2,8 @@
 // Looking at the processes of other ranks.
 #include "peers.h"
 
-#include "norn/base/host.h"
-#include "norn/base/text.h"
+#include "src/base/host.h"
+#include "src/base/text.h"
 
 #include <fstream>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "norn/base/error.h"
-#include "norn/tensor/block_partition.h"
+#include "src/tensor/block_partition.h"
 
 #include <bit>
 #include <cstdint>

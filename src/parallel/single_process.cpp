@@ -2,7 +2,7 @@
 // The communicator of one rank: what it has is already complete.
 
 #include "norn/base/error.h"
-#include "norn/parallel/communicator.h"
+#include "src/parallel/communicator.h"
 
 #include <thread>
 

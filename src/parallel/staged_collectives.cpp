@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives of devices through main memory: for ranks that share a GPU, and builds without NCCL.
 
-#include "norn/parallel/collectives.h"
+#include "src/parallel/collectives.h"
 
 #include <algorithm>
 #include <vector>
@@ -20,16 +20,16 @@ class StagedCollectives final : public Collectives {
   static std::size_t bytes_of(Index elements) {
     return std::size_t(elements) * sizeof(T);
   }
-  /// Room for a copy of a matrix, without gaps between its rows.
+  /// Workspace for a copy of a matrix, without gaps between its rows.
   template <typename T>
   MatrixView<T> staged(MatrixView<T> whole) {
     const std::size_t bytes = bytes_of<T>(whole.size());
-    if (bytes > room_bytes_) {
+    if (bytes > workspace_bytes_) {
       // The queue keeps what it has given: few, growing pieces.
-      room_bytes_ = std::max(bytes, 2 * room_bytes_);
-      room_ = queue_.staging(room_bytes_);
+      workspace_bytes_ = std::max(bytes, 2 * workspace_bytes_);
+      workspace_ = queue_.staging(workspace_bytes_);
     }
-    return {static_cast<T*>(room_), whole.rows, whole.cols, whole.cols};
+    return {static_cast<T*>(workspace_), whole.rows, whole.cols, whole.cols};
   }
   template <typename T>
   void read(MatrixView<T> from, MatrixView<T> to) const {
@@ -88,8 +88,8 @@ class StagedCollectives final : public Collectives {
 
   Memory& memory_;
   WorkQueue& queue_;
-  void* room_ = nullptr;  // page-locked
-  std::size_t room_bytes_ = 0;
+  void* workspace_ = nullptr;  // page-locked
+  std::size_t workspace_bytes_ = 0;
 };
 
 }  // namespace

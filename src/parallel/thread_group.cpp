@@ -2,8 +2,8 @@
 // Ranks as threads of one process: collectives read each other's memory between two meetings.
 
 #include "norn/base/error.h"
-#include "norn/parallel/communicator.h"
 #include "shares.h"
+#include "src/parallel/communicator.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -33,7 +33,7 @@ bool same_shape(const Call& a, const Call& b) {
          std::ranges::equal(a.shares, b.shares);
 }
 
-/// The meeting point of all ranks. It breaks when a rank ends, because then no meeting can be
+/// The barrier of all ranks. It breaks when a rank ends, because then no barrier can be
 /// complete any more.
 class Group {
  public:
@@ -42,17 +42,17 @@ class Group {
   int size() const { return ranks_; }
 
   /// Returns when all ranks are here. Throws CommunicationError when one of them has ended.
-  void meet(const Communicator& rank, const char* operation) {
+  void barrier(const Communicator& rank, const char* operation) {
     std::unique_lock lock(mutex_);
-    const long meeting = meeting_;
+    const long generation = generation_;
     if (ended_.empty() && ++present_ == ranks_) {
       present_ = 0;
-      ++meeting_;
+      ++generation_;
       all_here_.notify_all();
       return;
     }
-    all_here_.wait(lock, [&] { return meeting_ != meeting || !ended_.empty(); });
-    if (meeting_ == meeting) fail(rank, operation);
+    all_here_.wait(lock, [&] { return generation_ != generation || !ended_.empty(); });
+    if (generation_ == generation) fail(rank, operation);
   }
 
   /// Throws CommunicationError when a rank has ended with an error.
@@ -73,7 +73,7 @@ class Group {
 
   std::exception_ptr error() const { return error_; }
 
-  std::vector<Call> calls;  ///< by rank; written before a meeting, read after it
+  std::vector<Call> calls;  ///< by rank; written before a barrier, read after it
 
  private:
   [[noreturn]] void fail(const Communicator& rank, const char* operation) const {
@@ -85,8 +85,8 @@ class Group {
   std::mutex mutex_;
   std::condition_variable all_here_;
   int present_ = 0;
-  long meeting_ = 0;
-  std::string ended_;  // why no meeting can be complete; empty while it can
+  long generation_ = 0;
+  std::string ended_;  // why no barrier can be complete; empty while it can
   std::exception_ptr error_;
 };
 
@@ -218,12 +218,12 @@ class ThreadRank final : public Communicator {
   template <typename Read>
   void collective(const Call& call, const Read& read) {
     group_.calls[std::size_t(rank_)] = call;
-    group_.meet(*this, call.operation);
+    group_.barrier(*this, call.operation);
     for (int other = 0; other < size(); ++other) check_same(call, other);
     for (int other = 0; other < size(); ++other) {
       if (other != rank_) read(other);
     }
-    group_.meet(*this, call.operation);
+    group_.barrier(*this, call.operation);
   }
 
   Group& group_;

@@ -3,10 +3,10 @@
 #include "norn/run/evaluate.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
 #include "norn/data/label_index.h"
-#include "norn/engine/evaluator.h"
-#include "norn/engine/metrics.h"
+#include "src/base/text.h"
+#include "src/engine/evaluator.h"
+#include "src/engine/metrics.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
 

@@ -2,11 +2,11 @@
 // Models in memory.
 #include "norn/run/model.h"
 
-#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/base/atomic_file.h"
+#include "src/base/text.h"
 #include "src/engine/model_parts.h"
+#include "src/nn/descriptor_json.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
 #include "src/run/preparation.h"

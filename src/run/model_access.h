@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/model_file.h"
-#include "norn/engine/unit_matcher.h"
 #include "norn/run/model.h"
+#include "src/engine/model_file.h"
+#include "src/engine/unit_matcher.h"
 #include "src/run/scratch_folder.h"
 
 namespace norn::run {

@@ -3,8 +3,8 @@
 #include "src/run/model_session.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/engine/memory_plan.h"
+#include "src/base/text.h"
+#include "src/engine/memory_plan.h"
 #include "src/run/ranks.h"
 
 #include <algorithm>

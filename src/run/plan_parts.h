@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/step_plan.h"
 #include "norn/run/plan.h"
+#include "src/engine/step_plan.h"
 
 /// Plans in full, for those who print them.
 namespace norn::run {

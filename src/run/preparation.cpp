@@ -3,7 +3,7 @@
 #include "src/run/preparation.h"
 
 #include "norn/base/error.h"
-#include "norn/nn/graph.h"
+#include "src/nn/graph.h"
 #include "src/run/model_session.h"
 #include "src/run/ranks.h"
 #include "src/run/repeated_run.h"

@@ -2,7 +2,7 @@
 // The launcher's environment; waiting for rank 0.
 #include "src/run/ranks.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <chrono>

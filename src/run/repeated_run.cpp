@@ -3,10 +3,10 @@
 #include "src/run/repeated_run.h"
 
 #include "norn/base/error.h"
-#include "norn/base/files.h"
-#include "norn/base/text.h"
-#include "norn/data/contents_checksum.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
+#include "src/data/contents_checksum.h"
+#include "src/nn/descriptor_json.h"
 #include "src/run/model_session.h"
 #include "src/run/ranks.h"
 

@@ -3,10 +3,10 @@
 #include "src/run/resumed_run.h"
 
 #include "norn/base/error.h"
-#include "norn/base/files.h"
-#include "norn/data/contents_checksum.h"
-#include "norn/nn/descriptor_json.h"
-#include "norn/nn/json_value.h"
+#include "src/base/files.h"
+#include "src/data/contents_checksum.h"
+#include "src/nn/descriptor_json.h"
+#include "src/nn/json_value.h"
 
 #include <algorithm>
 #include <map>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/trainer.h"
-#include "norn/nn/json_value.h"
+#include "src/engine/trainer.h"
+#include "src/nn/json_value.h"
 
 #include <string>
 

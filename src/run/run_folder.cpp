@@ -2,9 +2,9 @@
 // The folder of a run: its log.
 #include "src/run/run_folder.h"
 
-#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
-#include "norn/base/files.h"
+#include "src/base/atomic_file.h"
+#include "src/base/files.h"
 #include "src/run/repeated_run.h"
 
 #include <system_error>

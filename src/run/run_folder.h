@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/parallel/communicator.h"
 #include "norn/run/train.h"
+#include "src/parallel/communicator.h"
 #include "src/run/appended_file.h"
 #include "src/run/recorder.h"
 #include "src/run/run_record.h"

@@ -3,7 +3,7 @@
 #include "src/run/run_lock.h"
 
 #include "norn/base/error.h"
-#include "norn/base/host.h"
+#include "src/base/host.h"
 
 #include <array>
 #include <cerrno>

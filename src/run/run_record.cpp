@@ -3,7 +3,7 @@
 #include "src/run/run_record.h"
 
 #include "norn/base/error.h"
-#include "norn/data/contents_checksum.h"
+#include "src/data/contents_checksum.h"
 
 #include <array>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Settings of a run: what none can have, and how they change a descriptor.
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/base/option_faults.h"
-#include "norn/base/text.h"
-#include "norn/engine/watched_metric.h"
-#include "norn/kernels/named_variant.h"
-#include "norn/nn/recipe.h"
 #include "norn/run/train.h"
+#include "src/base/option_faults.h"
+#include "src/base/text.h"
+#include "src/engine/watched_metric.h"
+#include "src/nn/recipe.h"
 
 #include <utility>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/tensor/buffer.h"
+#include "src/tensor/buffer.h"
 
 #include <span>
 #include <utility>

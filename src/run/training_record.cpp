@@ -2,8 +2,8 @@
 // The record of a training run.
 #include "src/run/training_record.h"
 
-#include "norn/data/contents_checksum.h"
-#include "norn/engine/step_probe.h"
+#include "src/data/contents_checksum.h"
+#include "src/engine/step_probe.h"
 
 namespace norn::run {
 namespace {

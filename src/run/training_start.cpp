@@ -2,14 +2,14 @@
 // Where the trainer starts from: a descriptor, a model, or a checkpoint.
 #include "src/run/training_start.h"
 
-#include "norn/base/atomic_file.h"
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/base/files.h"
-#include "norn/base/text.h"
-#include "norn/engine/data_names.h"
-#include "norn/kernels/named_variant.h"
-#include "norn/nn/descriptor_json.h"
-#include "norn/nn/graph.h"
+#include "src/base/atomic_file.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
+#include "src/engine/data_names.h"
+#include "src/nn/descriptor_json.h"
+#include "src/nn/graph.h"
 #include "src/run/model_session.h"
 #include "src/run/ranks.h"
 

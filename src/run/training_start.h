@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/data_binding.h"
-#include "norn/engine/trainer.h"
 #include "norn/run/train.h"
+#include "src/engine/data_binding.h"
+#include "src/engine/trainer.h"
 #include "src/run/run_lock.h"
 
 #include <filesystem>

@@ -3,7 +3,7 @@
 #include "src/run/validation_data.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
+#include "src/base/text.h"
 #include "src/run/training_start.h"
 
 #include <algorithm>
@@ -23,10 +23,10 @@ int layer_to_rank(const NetworkDescriptor& network) {
     if (chosen < 0 || layer.name == "Output") chosen = int(i);
   }
   if (names.size() > 1 && network.layers[std::size_t(chosen)].name != "Output")
-    throw UsageError(
-        fmt::format("validation judges one output layer, and the network has {}: {}; name the one "
-                    "that counts \"Output\"",
-                    names.size(), join(names)));
+    throw UsageError(fmt::format(
+        "validation evaluates one output layer, and the network has {}: {}; name the one "
+        "that counts \"Output\"",
+        names.size(), join(names)));
   return chosen;
 }
 

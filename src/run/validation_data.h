@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/trainer.h"
 #include "norn/run/train.h"
+#include "src/engine/trainer.h"
 
 /// What a run validates with.
 namespace norn::run {

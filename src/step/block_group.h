@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/column_runs.h"
-#include "norn/tensor/block_partition.h"
+#include "kernels/column_runs.h"
+#include "src/tensor/block_partition.h"
 
 #include <algorithm>
 
@@ -28,7 +28,7 @@ constexpr Index round_up_to_eight(Index cols) {
 }
 
 /// Columns of the pre-activations of a SoftMax layer that stay between its passes, of `blocks`
-/// blocks with `units` units. In predictions rows lie as they do in a lane's scratch memory: which
+/// blocks with `units` units. In predictions rows lie as they do in a lane's workspace: which
 /// of the two takes them follows from the batch, and products may go by how rows lie.
 inline Index kept_columns(const BlockPartition& partition, Index blocks, Index units,
                           bool training) {

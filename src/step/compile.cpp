@@ -57,7 +57,7 @@ class Compiler {
   Program outputs(int layer) {
     add(BeginForward{});
     forward(false);
-    if (facts_.is_softmax(layer)) add(JoinSoftMaxRows{layer, false, false});
+    if (facts_.is_softmax(layer)) add(ReduceSoftMaxRows{layer, false, false});
     add(OutputValues{layer});
     return finished();
   }
@@ -65,7 +65,7 @@ class Compiler {
   Program search(int layer) {
     add(BeginForward{});
     forward(false);
-    if (facts_.is_softmax(layer)) add(JoinSoftMaxRows{layer, false, false});
+    if (facts_.is_softmax(layer)) add(ReduceSoftMaxRows{layer, false, false});
     return finished();
   }
 
@@ -74,7 +74,7 @@ class Compiler {
     forward(false);
     for (int layer : facts_.order()) {
       if (!facts_.is_output(layer)) continue;
-      if (facts_.is_softmax(layer)) add(JoinSoftMaxRows{layer, true, false});
+      if (facts_.is_softmax(layer)) add(ReduceSoftMaxRows{layer, true, false});
       add(CostBlocks{layer, layer == visited});
     }
     return finished();
@@ -110,7 +110,7 @@ class Compiler {
   }
 
   void output(int layer) {
-    if (facts_.is_softmax(layer)) add(JoinSoftMaxRows{layer, true, false});
+    if (facts_.is_softmax(layer)) add(ReduceSoftMaxRows{layer, true, false});
     if (facts_.layer(layer).delta_norm > 0.0f) add(DeltaNorms{layer});
     add(OutputBlocks{layer, false, backward_edges(facts_, layer)});
     finish_backward(layer);

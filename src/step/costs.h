@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/cost.h"
-#include "norn/nn/descriptor.h"
+#include "kernels/cost.h"
+#include "src/nn/descriptor.h"
 
-/// What output layers are judged by, as the kernels want it.
+/// The losses of output layers, as the kernels want it.
 namespace norn {
 
 inline UnitCost unit_cost(const NetworkDescriptor& network, const LayerDescriptor& layer) {

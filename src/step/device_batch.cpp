@@ -49,7 +49,7 @@ void DeviceBatch::upload_contents(const Context& context, const HostBatch& batch
 BatchView DeviceBatch::view(const Compute& compute) {
   if (!stored_) return view_;
   const Kernels& kernels = compute.kernels;
-  BatchKernels& batch = kernels.batch_ahead ? *kernels.batch_ahead : *kernels.batch;
+  BatchKernels& batch = kernels.prefetch_batch ? *kernels.prefetch_batch : *kernels.batch;
   if (view_.is_sparse) {
     batch.gather(stored_->sparse, row_, entries_, copy_->gathered);
     view_.sparse = copy_->gathered.view();
@@ -58,7 +58,7 @@ BatchView DeviceBatch::view(const Compute& compute) {
   Matrix<float>& dense = copy_->gathered_dense;
   if (dense.rows() < view_.examples)
     dense = Matrix<float>(view_.examples, view_.width,
-                          kernels.memory_ahead ? *kernels.memory_ahead : compute.memory);
+                          kernels.prefetch_memory ? *kernels.prefetch_memory : compute.memory);
   const MatrixView<float> x = dense.first_rows(view_.examples);
   batch.gather(stored_->dense, row_, x);
   view_.dense = x;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/data/dataset.h"
-#include "norn/nn/connection.h"
-#include "norn/step/context.h"
+#include "src/data/dataset.h"
+#include "src/nn/connection.h"
+#include "src/step/context.h"
 
 #include <array>
 
@@ -21,7 +21,7 @@ struct BatchView {
   VectorView<const Index> example;  ///< [examples] numbers in the data set
 };
 
-/// Copies batches to the device beside its work on earlier ones: two copies are kept, so that one
+/// Copies batches to the device during its work on earlier ones: two copies are kept, so that one
 /// can be filled while the other is read. On the CPU batches stay where they are. Of a data set
 /// that stands on the device only the rows' numbers are copied; the rows follow there.
 class DeviceBatch {

@@ -110,42 +110,43 @@ bool StepFacts::sums_over_sources(int layer) const {
 DeltaSum::Shape StepFacts::source_sum(int layer) const {
   DeltaSum::Shape shape{batch(), this->layer(layer).units()};
   for (int edge : sources(layer))
-    if (by_source(edge)) shape.terms += partition(this->edge(edge).source).blocks();
-  shape.joins = ranks() > 1;
-  shape.format = FixedFormat::of_any_step(shape.terms);
+    if (by_source(edge)) shape.partial_sums += partition(this->edge(edge).source).blocks();
+  shape.is_reduced = ranks() > 1;
+  shape.format = FixedFormat::of_any_step(shape.partial_sums);
   return shape;
 }
 
 bool StepFacts::wants_delta(int layer) const {
-  return training() && is_hidden(layer) && delta_terms(layer) > 0;
+  return training() && is_hidden(layer) && delta_partial_sums(layer) > 0;
 }
 
-Index StepFacts::delta_terms(int layer) const {
-  Index terms = 0;
+Index StepFacts::delta_partial_sums(int layer) const {
+  Index partial_sums = 0;
   for (int edge : graph_.destinations[std::size_t(layer)])
     if (edge_takes_part(edge))
-      terms += by_source(edge) ? 1 : partition(this->edge(edge).destination).blocks();
-  return terms + Index(graph_.skip_destinations[std::size_t(layer)].size());
+      partial_sums += by_source(edge) ? 1 : partition(this->edge(edge).destination).blocks();
+  return partial_sums + Index(graph_.skip_destinations[std::size_t(layer)].size());
 }
 
-Index StepFacts::terms_of_rank(int layer, int rank) const {
-  Index terms = 0;
+Index StepFacts::partial_sums_of_rank(int layer, int rank) const {
+  Index partial_sums = 0;
   for (int edge : graph_.destinations[std::size_t(layer)])
     if (edge_takes_part(edge))
-      terms += partition(this->edge(edge).destination).blocks_of(rank, ranks()).count();
-  return terms;
+      partial_sums += partition(this->edge(edge).destination).blocks_of(rank, ranks()).count();
+  return partial_sums;
 }
 
-std::vector<Index> StepFacts::terms_by_rank(int layer) const {
-  std::vector<Index> terms;
-  for (int r = 0; r < ranks(); ++r) terms.push_back(terms_of_rank(layer, r));
-  return terms;
+std::vector<Index> StepFacts::partial_sums_by_rank(int layer) const {
+  std::vector<Index> partial_sums;
+  for (int r = 0; r < ranks(); ++r) partial_sums.push_back(partial_sums_of_rank(layer, r));
+  return partial_sums;
 }
 
-bool StepFacts::exchanges_terms(int layer) const {
-  const std::vector<Index> terms = terms_by_rank(layer);
+bool StepFacts::exchanges_partial_sums(int layer) const {
+  const std::vector<Index> partial_sums = partial_sums_by_rank(layer);
   return settings_.exchanges &&
-         std::accumulate(terms.begin(), terms.end(), Index(0)) <= FixedTerms::kMost &&
+         std::accumulate(partial_sums.begin(), partial_sums.end(), Index(0)) <=
+             PartialSums::kMost &&
          graph_.skip_destinations[std::size_t(layer)].empty();
 }
 
@@ -154,7 +155,7 @@ bool StepFacts::decide_fusing(int layer) const {
   const std::vector<int>& edges = sources(layer);
   if (!training() || !is_output(layer) || !device.fuses || edges.size() != 1) return false;
   const bool from_targets = CostKernels::coupling_from_targets(softmax_cost(graph_.network));
-  return (device.rounds_operands || device.turns_operands) && begins_with_bias(edges[0]) &&
+  return (device.casts_operands || device.transposes_operands) && begins_with_bias(edges[0]) &&
          skips(layer).empty() && this->layer(layer).delta_norm == 0.0f &&
          (!is_softmax(layer) || (sparse_input(layer) && from_targets));
 }
@@ -179,10 +180,10 @@ UnitLayer::Settings StepFacts::layer_settings(int layer) const {
   settings.mine = mine(layer);
   settings.batch = batch();
   settings.trainable = training();
-  settings.terms = delta_terms(layer);
-  settings.is_joined = joins(layer);
-  settings.joins_terms = !graph_.skip_destinations[std::size_t(layer)].empty() ||
-                         (ranks() > 1 && joins(layer) && !exchanges_terms(layer));
+  settings.partial_sums = delta_partial_sums(layer);
+  settings.is_gathered = gathers(layer);
+  settings.reduces_delta = !graph_.skip_destinations[std::size_t(layer)].empty() ||
+                           (ranks() > 1 && gathers(layer) && !exchanges_partial_sums(layer));
   settings.sparseness = sparseness_of(graph_.network, this->layer(layer));
   return settings;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/nn/layer.h"
+#include "src/nn/layer.h"
 #include "src/step/numbered.h"
 #include "src/step/sharding.h"
 
@@ -82,21 +82,22 @@ class StepFacts {
   WeightShape weight_shape(int owner_edge) const;
 
   /// docs/user/parallel.md: whether the ranks share out an edge by source units, and whether they
-  /// join what they know of a layer.
+  /// gather a layer's activations and reduce its delta.
   bool by_source(int edge) const { return sharding_.by_source[std::size_t(edge)]; }
-  bool joins(int layer) const { return sharding_.joins[std::size_t(layer)]; }
+  bool gathers(int layer) const { return sharding_.gathered[std::size_t(layer)]; }
   /// Whether a layer's pre-activations are sums over blocks of its sources, and that sum.
   bool sums_over_sources(int layer) const;
   DeltaSum::Shape source_sum(int layer) const;
 
-  /// Whether a hidden layer needs the delta of its activations, of how many terms that is a sum:
-  /// blocks of all destinations, one for an edge by source, and skips; and how many a rank gives.
+  /// Whether a hidden layer needs the delta of its activations, of how many partial sums it is the
+  /// sum: blocks of all destinations, one for an edge by source, and skips; and how many a rank
+  /// gives.
   bool wants_delta(int layer) const;
-  Index delta_terms(int layer) const;
-  Index terms_of_rank(int layer, int rank) const;
-  std::vector<Index> terms_by_rank(int layer) const;
-  /// Whether ranks send each other their terms as they are: the same on all ranks.
-  bool exchanges_terms(int layer) const;
+  Index delta_partial_sums(int layer) const;
+  Index partial_sums_of_rank(int layer, int rank) const;
+  std::vector<Index> partial_sums_by_rank(int layer) const;
+  /// Whether ranks send each other their partial sums as they are: the same on all ranks.
+  bool exchanges_partial_sums(int layer) const;
 
   /// Whether the shape of an output layer allows its product, cost and delta to be one kernel in
   /// training.
@@ -111,7 +112,7 @@ class StepFacts {
   }
   UnitLayer::Settings layer_settings(int layer) const;
 
-  /// What the host learns of a step, as words: two flags a layer (of its delta sum; of an output
+  /// What the host learns of a step, as integers: two flags a layer (of its delta sum; of an output
   /// layer, the second is SoftMax's), a cost for each own output block, then two flags for each sum
   /// over sources.
   Index outcome_words() const { return first_sum_flag_ + sum_flags_; }

@@ -8,11 +8,11 @@ namespace norn {
 namespace {
 
 BatchKernels& batch_kernels(const Kernels& kernels) {
-  return kernels.batch_ahead ? *kernels.batch_ahead : *kernels.batch;
+  return kernels.prefetch_batch ? *kernels.prefetch_batch : *kernels.batch;
 }
 
 SparseKernels& sparse_kernels(const Kernels& kernels) {
-  return kernels.sparse_ahead ? *kernels.sparse_ahead : *kernels.sparse;
+  return kernels.prefetch_sparse ? *kernels.prefetch_sparse : *kernels.sparse;
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ std::vector<float> InputLayer::feature_weights() const {
 void InputLayer::prepare(const Compute& compute, const BatchView& batch, Index batch_capacity,
                          Pass pass, bool transpose, const StepPosition& position) {
   Copy& copy = copies_[turn_];
-  if (compute.kernels.memory_ahead) turn_ = (turn_ + 1) % copies_.size();
+  if (compute.kernels.prefetch_memory) turn_ = (turn_ + 1) % copies_.size();
   if (sparse_)
     prepare_sparse(compute, batch, pass, transpose, position, copy);
   else
@@ -85,7 +85,8 @@ void InputLayer::prepare_dense(const Compute& compute, const BatchView& batch, I
     output_ = {false, data, {}, nullptr};
     return;
   }
-  Memory& memory = compute.kernels.memory_ahead ? *compute.kernels.memory_ahead : compute.memory;
+  Memory& memory =
+      compute.kernels.prefetch_memory ? *compute.kernels.prefetch_memory : compute.memory;
   if (copy.dense.empty()) copy.dense = Matrix<float>(batch_capacity, units, memory);
   const MatrixView<float> x = copy.dense.first_rows(batch.examples);
   BatchKernels& kernels = batch_kernels(compute.kernels);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/nn/layer.h"
+#include "src/nn/layer.h"
 #include "src/step/device_batch.h"
 
 #include <array>
@@ -20,7 +20,7 @@ class InputLayer {
   void set_feature_weights(const std::vector<float>& weights);
   std::vector<float> feature_weights() const;
 
-  /// Weights, normalises and (in training) corrupts the batch. `transpose`: also turn it over for
+  /// Weights, normalises and (in training) corrupts the batch. `transpose`: also transpose it for
   /// the gradients. Within WorkQueue::prepare; output() is for the next run.
   void prepare(const Compute& compute, const BatchView& batch, Index batch_capacity, Pass pass,
                bool transpose, const StepPosition& position);
@@ -43,7 +43,7 @@ class InputLayer {
   float denoising_;
   Buffer<float>& feature_weight_;
   bool has_feature_weights_ = false;
-  std::array<Copy, 2> copies_;  // where batches are prepared ahead: one is read meanwhile
+  std::array<Copy, 2> copies_;  // where batches are prefetched: one is read meanwhile
   std::size_t turn_ = 0;
   LayerOutput output_;
 };

@@ -43,7 +43,7 @@ std::size_t first_of_output(const Program& program, std::size_t blocks) {
   const int layer = std::get<OutputBlocks>(program[blocks]).layer;
   const auto is_of_layer = [&](const Op& op) {
     const auto* sums = std::get_if<SumSources>(&op);
-    const auto* rows = std::get_if<JoinSoftMaxRows>(&op);
+    const auto* rows = std::get_if<ReduceSoftMaxRows>(&op);
     const auto* norms = std::get_if<DeltaNorms>(&op);
     return (sums && sums->layer == layer) || (rows && rows->layer == layer) ||
            (norms && norms->layer == layer);
@@ -59,7 +59,7 @@ std::size_t first_of_output(const Program& program, std::size_t blocks) {
 // when their activations are there, and their deltas reduced before they are used.
 void share_out(Program& program, const StepFacts& facts) {
   const bool alone = facts.ranks() == 1;
-  const bool joins_maxima =
+  const bool reduces_maxima =
       !alone && std::any_of(facts.order().begin(), facts.order().end(),
                             [&](int layer) { return facts.wants_delta(layer); });
   std::set<int> summed;
@@ -69,16 +69,16 @@ void share_out(Program& program, const StepFacts& facts) {
     if (made >= 0 && facts.sums_over_sources(made) && summed.insert(made).second)
       shared.push_back(SumSources{made});
     const auto* delta = std::get_if<HiddenDelta>(&op);
-    if (delta && !alone && facts.joins(delta->layer)) {
+    if (delta && !alone && facts.gathers(delta->layer)) {
       shared.push_back(BeginReduce{delta->layer});
       shared.push_back(FinishReduce{delta->layer});
     }
-    if (joins_maxima && std::holds_alternative<UpdateBiases>(op)) shared.push_back(BeginMaxima{});
-    if (joins_maxima && std::holds_alternative<EndStep>(op)) shared.push_back(FinishMaxima{});
+    if (reduces_maxima && std::holds_alternative<UpdateBiases>(op)) shared.push_back(BeginMaxima{});
+    if (reduces_maxima && std::holds_alternative<EndStep>(op)) shared.push_back(FinishMaxima{});
     if (std::vector<EdgeBackward>* edges = edges_of(op))
       std::erase_if(*edges, [&](const EdgeBackward& edge) { return facts.by_source(edge.edge); });
     shared.push_back(op);
-    if (std::holds_alternative<HiddenForward>(op) && !alone && facts.joins(made))
+    if (std::holds_alternative<HiddenForward>(op) && !alone && facts.gathers(made))
       shared.push_back(GatherActivations{made});
     if (edges_of(op) && facts.sums_over_sources(layer_of_blocks(op)))
       shared.push_back(SendBySource{layer_of_blocks(op)});
@@ -93,14 +93,14 @@ void fuse_outputs(Program& program, const StepFacts& facts) {
     if (!blocks || !facts.may_fuse_delta(blocks->layer)) continue;
     blocks->fuses = true;
     for (Op& other : program)
-      if (auto* rows = std::get_if<JoinSoftMaxRows>(&other); rows && rows->layer == blocks->layer)
+      if (auto* rows = std::get_if<ReduceSoftMaxRows>(&other); rows && rows->layer == blocks->layer)
         rows->fuses = true;
   }
 }
 
-// Products read copies of activations that are complete: rounded, or turned over for gradients.
+// Products read copies of activations that are complete: rounded, or transposed for gradients.
 void copy_operands(Program& program, const StepFacts& facts) {
-  if (!facts.device().rounds_operands && !facts.device().turns_operands) return;
+  if (!facts.device().casts_operands && !facts.device().transposes_operands) return;
   Program copied;
   for (std::size_t i = 0; i < program.size(); ++i) {
     copied.push_back(program[i]);

@@ -22,7 +22,7 @@ namespace norn::step {
 
 using Op = std::variant<BeginStep, BeginForward, CatchUpRows, SumSources, HiddenForward,
                         GatherActivations, HiddenSoftMax, CopyActivations, GatherRest, BeginOutputs,
-                        JoinSoftMaxRows, DeltaNorms, OutputBlocks, SendBySource, FinishRows,
+                        ReduceSoftMaxRows, DeltaNorms, OutputBlocks, SendBySource, FinishRows,
                         AddSharedGradients, BeginReduce, LateUpdates, FinishReduce, HiddenDelta,
                         HiddenBlocks, UpdateRows, BeginMaxima, UpdateBiases, UpdateShared,
                         BoundWeights, FinishMaxima, EndStep, CostBlocks, OutputValues>;

@@ -30,7 +30,7 @@ class Chooser {
       destinations += layer_of(destination).units();
     }
     return destinations > 0 && source.units() >= kClearlyWider * destinations &&
-           source.units() >= (rule.joined_elements + batch - 1) / batch;
+           source.units() >= (rule.gathered_elements + batch - 1) / batch;
   }
 
  private:
@@ -51,7 +51,7 @@ Sharding choose_sharding(const Graph& graph, const std::vector<bool>& takes_part
   sharding.by_source.assign(graph.edges.size(), false);
   for (std::size_t layer = 0; layer < graph.network.layers.size(); ++layer) {
     const bool by_source = chooser.by_source(int(layer), batch, rule);
-    sharding.joins.push_back(!by_source);
+    sharding.gathered.push_back(!by_source);
     if (!by_source) continue;
     for (int edge : graph.destinations[layer])
       sharding.by_source[std::size_t(edge)] =

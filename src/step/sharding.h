@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/nn/graph.h"
-#include "norn/tensor/block_partition.h"
+#include "src/nn/graph.h"
+#include "src/tensor/block_partition.h"
 
 #include <vector>
 
@@ -14,27 +14,29 @@ namespace norn {
 /// its delta is gathered. docs/user/parallel.md shows both.
 struct Sharding {
   std::vector<bool> by_source;  ///< by edge; the others are shared out by destination
-  /// By layer: whether ranks join what they know of it. If not, all edges from it are shared out by
-  /// source: no rank reads another's activations, and the delta of a unit is summed where it is.
-  std::vector<bool> joins;
+  /// By layer: whether ranks gather its activations and reduce its delta. If not, all edges from it
+  /// are shared out by source: no rank reads another's activations, and the delta of a unit is
+  /// summed where it is.
+  std::vector<bool> gathered;
 };
 
 /// What moves fewer bytes, from widths and batch alone: the choice fixes the order of sums, so
 /// ranks, free memory and data must not have a say. `takes_part`: by layer.
 ///
-/// In a step an element of a joined layer costs the ranks 4 bytes forward (a float to gather) and 8
-/// backward (a word to add up), an element of the destination of an edge by source 8 forward and 4
-/// backward. A source is joined as a whole, so all of its edges are by source or none is: where the
-/// layer is of a size that counts and at least four times as wide as all its destinations together.
+/// In a step an element of a gathered layer costs the ranks 4 bytes forward (a float to gather) and
+/// 8 backward (an accumulator to add up), an element of the destination of an edge by source 8
+/// forward and 4 backward. A source is gathered as a whole, so all of its edges are by source or
+/// none is: where the layer is of a size that counts and at least four times as wide as all its
+/// destinations together.
 ///
 /// Always by destination:
 /// - edges from an input layer. Every rank reads the whole batch, and no delta goes back: by
 ///   destination nothing moves at all.
-/// - from a hidden SoftMax layer, whose rows are joined anyway.
+/// - from a hidden SoftMax layer, whose rows are gathered anyway.
 /// - with SharedWeights, which every rank holds whole.
 /// - into a layer with WeightNorm, whose rows of weights, one for each destination unit, must
 ///   stand on one rank.
-/// Skips join nothing: they lead from unit i to unit i, which are on one rank.
+/// Skips exchange nothing: they lead from unit i to unit i, which are on one rank.
 Sharding choose_sharding(const Graph& graph, const std::vector<bool>& takes_part, Index batch,
                          const BlockRule& rule);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/step/context.h"
+#include "src/step/context.h"
 #include "src/step/device_batch.h"
 #include "src/step/facts.h"
 #include "src/step/input_layer.h"

@@ -36,20 +36,20 @@ Index TargetRuns::planned_numbers() const {
 
 void TargetRuns::begin(const Compute& compute, const CsrView& targets) {
   const Kernels& kernels = compute.kernels;
-  Buffer<int>& room = room_[turn_];
-  if (room.empty())
-    room = Buffer<int>(ColumnRuns::size(batch_, units_at_once()), *kernels.memory_ahead);
+  Buffer<int>& workspace = workspace_[turn_];
+  if (workspace.empty())
+    workspace = Buffer<int>(ColumnRuns::size(batch_, units_at_once()), *kernels.prefetch_memory);
   targets_ = targets;
   runs_ = {};
   if (!fits_at_once()) return;
   turn_ = 1 - turn_;
-  runs_ = kernels.batch_ahead->find_runs(targets, units_, room.view());
+  runs_ = kernels.prefetch_batch->find_runs(targets, units_, workspace.view());
 }
 
 const ColumnRuns& TargetRuns::find(const Compute& compute, Range block) {
   if (!runs_.cover(block)) {
     const Range units{block.begin, std::min(units_.end, block.begin + units_at_once())};
-    runs_ = compute.kernels.batch->find_runs(targets_, units, room_[turn_].view());
+    runs_ = compute.kernels.batch->find_runs(targets_, units, workspace_[turn_].view());
   }
   return runs_;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/nn/connection.h"
+#include "src/nn/connection.h"
 
 #include <array>
 
@@ -31,7 +31,7 @@ class TargetRuns {
   Range units_;
   Index block_width_ = 0;
   Index batch_ = 0;
-  std::array<Buffer<int>, 2> room_;  // what is filled ahead must not be what is read
+  std::array<Buffer<int>, 2> workspace_;  // what is prefetched must not be what is read
   std::size_t turn_ = 0;
   CsrView targets_;
   ColumnRuns runs_;

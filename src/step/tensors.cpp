@@ -2,8 +2,8 @@
 // The arrays of a network from the facts of its step.
 #include "src/step/tensors.h"
 
+#include "src/step/bf16_rows.h"
 #include "src/step/block_group.h"
-#include "src/step/rounded_rows.h"
 
 #include <algorithm>
 
@@ -80,8 +80,8 @@ void StepTensors::add_layer(const StepFacts& facts, int layer) {
   sum->parts = DeltaSum(facts.source_sum(layer), !facts.on_gpu(), "sums over sources");
   sum->z = {"sums over sources", kWorking, batch, facts.units(layer)};
   if (facts.training()) sum->delta = {of_all, kWorking, batch, descriptor.units(), Layout::whole};
-  if (facts.training() && facts.device().rounds_operands)
-    sum->rounded_delta = {of_all, kWorking, batch, descriptor.units(), Layout::whole};
+  if (facts.training() && facts.device().casts_operands)
+    sum->bf16_delta = {of_all, kWorking, batch, descriptor.units(), Layout::whole};
   source_sums[layer] = std::move(sum);
 }
 
@@ -153,23 +153,24 @@ void StepTensors::add_lanes(const StepFacts& facts) {
     const Index at_once = facts.units_at_once(layer);
     widest_delta = std::max(widest_delta, at_once);
     if (!facts.keeps_z(layer))
-      widest_z = std::max(
-          widest_z, facts.device().turns_operands ? at_once : facts.partition(layer).block_width());
+      widest_z = std::max(widest_z, facts.device().transposes_operands
+                                        ? at_once
+                                        : facts.partition(layer).block_width());
   }
   const Index batch = facts.batch();
-  scratch.resize(std::size_t(facts.settings().lanes));
-  for (Scratch& lane : scratch) {
+  workspace.resize(std::size_t(facts.settings().lanes));
+  for (Workspace& lane : workspace) {
     lane.z = {"pre-activations of a block", kWorking, batch, round_up_to_eight(widest_z)};
     if (!facts.on_gpu())
       lane.dx = {"input deltas of a block", kWorking, batch,
                  facts.training() ? std::max(widest_source, widest_part) : widest_part};
     if (!facts.training()) continue;
     lane.gradient = {"gradient of a tile", kWorking, gradient};
-    if (facts.device().rounds_operands)
-      lane.delta = {"deltas of a block, rounded", kWorking, batch, rounded_stride(widest_delta)};
-    if (facts.device().turns_operands)
-      lane.turned = {"deltas of a block, turned over", kWorking, widest_delta,
-                     round_up_to_eight(batch)};
+    if (facts.device().casts_operands)
+      lane.delta = {"deltas of a block, rounded", kWorking, batch, bf16_stride(widest_delta)};
+    if (facts.device().transposes_operands)
+      lane.transposed = {"deltas of a block, transposed", kWorking, widest_delta,
+                         round_up_to_eight(batch)};
   }
 }
 

@@ -32,7 +32,7 @@ struct OutputTensors {
   HeldBuffer<float> maximum;              ///< [B]
   HeldBuffer<std::int64_t> total;         ///< [B]
   HeldBuffer<std::int64_t> coupling;      ///< [B]
-  std::optional<TargetRuns> target_runs;  ///< where blocks may be judged in their product
+  std::optional<TargetRuns> target_runs;  ///< where blocks may compute their loss in their product
   OutsideTensor target_places;            ///< what those take
 
   SoftMaxRows rows(Index examples) const {
@@ -46,18 +46,19 @@ struct OutputTensors {
   }
 };
 
-/// What joins a layer to sources whose weights are shared out by source units.
+/// What connects a layer to sources whose weights are shared out by source units.
 struct SourceSum {
-  DeltaSum parts;       ///< [B x all units] of pre-activations, one term for each block of a source
-  HeldMatrix<float> z;  ///< [B x own units] their sum
-  HeldMatrix<float> delta;             ///< [B x all units], in training
-  HeldMatrix<Bfloat16> rounded_delta;  ///< [B x all units], where products read it
+  DeltaSum
+      parts;  ///< [B x all units] of pre-activations, one partial sum for each block of a source
+  HeldMatrix<float> z;              ///< [B x own units] their sum
+  HeldMatrix<float> delta;          ///< [B x all units], in training
+  HeldMatrix<Bfloat16> bf16_delta;  ///< [B x all units], where products read it
   template <typename Visit>
   void for_each_tensor(const Visit& visit) {
     parts.for_each_tensor(visit);
     visit(z);
     visit(delta);
-    visit(rounded_delta);
+    visit(bf16_delta);
   }
 };
 
@@ -81,10 +82,10 @@ struct StepTensors {
   Numbered<std::unique_ptr<Weights>> weights;  ///< of those that own theirs
   Numbered<std::unique_ptr<SharedGradient>> shared;
   // Of all.
-  std::vector<Scratch> scratch;      ///< by lane
+  std::vector<Workspace> workspace;  ///< by lane
   HeldBuffer<FixedSum> row_squares;  ///< [lanes x B], with DeltaNorm
   std::array<HeldBuffer<std::int64_t>, 2>
-      outcomes;                               ///< in turn: one is downloaded beside the next step
+      outcomes;                               ///< in turn: one is downloaded during the next step
   HeldBuffer<std::int64_t> prediction_flags;  ///< of sums over sources
   HeldBuffer<float> maxima;                   ///< of hidden layers with a delta, last layers first
 
@@ -123,7 +124,7 @@ void StepTensors::for_each(const StepFacts& facts, const Visit& visit) {
     one(shared[edge]->sum);
   }
   name.clear();
-  for (Scratch& lane : scratch) lane.for_each_tensor(one);
+  for (Workspace& lane : workspace) lane.for_each_tensor(one);
   one(row_squares);
   for (auto& words : outcomes) one(words);
   one(prediction_flags);

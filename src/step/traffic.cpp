@@ -29,19 +29,19 @@ void TrafficList::gather_columns(const char* stage, int layer, double element) {
   pack(layer, element, 1.0);
 }
 
-// CPUs look first whether coarse words were used; a GPU adds up both.
-void TrafficList::words(const char* stage, int layer) {
+// CPUs look first whether coarse accumulators were used; a GPU adds up both.
+void TrafficList::accumulators(const char* stage, int layer) {
   const double bytes = elements(layer) * kWord * (facts_.on_gpu() ? 2.0 : 1.0);
   if (!facts_.on_gpu()) all_reduce(stage, 2.0 * kWord);
   add({stage, Kind::reduce_scatter, bytes, bytes * double(facts_.ranks()) * largest_share(layer)});
   pack(layer, kWord, 2.0);
 }
 
-// Each rank sends its terms to the owners of their columns; rank 0 has the most of both.
-void TrafficList::terms(const char* stage, int layer) {
+// Each rank sends its partial sums to the owners of their columns; rank 0 has the most of both.
+void TrafficList::partial_sums(const char* stage, int layer) {
   const double own = largest_share(layer);
-  const auto mine = double(facts_.terms_of_rank(layer, 0));
-  const auto all = double(facts_.delta_terms(layer));
+  const auto mine = double(facts_.partial_sums_of_rank(layer, 0));
+  const auto all = double(facts_.delta_partial_sums(layer));
   const double term = elements(layer) * kFloat;
   const double busiest = term * std::max(mine * (1.0 - own), (all - mine) * own);
   const auto ranks = double(facts_.ranks());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/step/collective_plan.h"
+#include "src/step/collective_plan.h"
 #include "src/step/facts.h"
 
 #include <vector>
@@ -24,11 +24,11 @@ class TrafficList {
     add({stage, Kind::all_reduce, bytes, bytes, false, count});
   }
   /// Sums in fixed point [B x units], of which each rank gets its share.
-  void words(const char* stage, int layer);
-  /// Terms of such sums as they are.
-  void terms(const char* stage, int layer);
-  /// What was added last goes on beside other work.
-  void beside() { list_.back().beside = facts_.on_gpu(); }
+  void accumulators(const char* stage, int layer);
+  /// Partial sums of such sums as they are.
+  void partial_sums(const char* stage, int layer);
+  /// What was added last overlaps with other work.
+  void mark_overlapping() { list_.back().overlaps = facts_.on_gpu(); }
 
  private:
   double elements(int layer) const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/step/context.h"
-#include "norn/tensor/buffer.h"
+#include "src/step/context.h"
+#include "src/tensor/buffer.h"
 
 namespace norn {
 

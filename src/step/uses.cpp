@@ -6,7 +6,7 @@ namespace norn::step {
 
 void TensorUses::reads_activations(int layer) {
   if (UnitLayer* unit = tensors.units[layer].get())
-    reads(unit->activations, unit->rounded_activations, unit->turned_activations);
+    reads(unit->activations, unit->bf16_activations, unit->transposed_activations);
 }
 
 void TensorUses::reads_weights(int edge) {
@@ -47,7 +47,7 @@ void TensorUses::reads_sources(int layer) {
 }
 
 void TensorUses::writes_lanes() {
-  for (Scratch& lane : tensors.scratch) writes_all(lane);
+  for (Workspace& lane : tensors.workspace) writes_all(lane);
 }
 
 Lifetime lifetime_of(const Tensor& tensor, const std::vector<TensorUses>& uses) {

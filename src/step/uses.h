@@ -42,7 +42,7 @@ class TensorUses {
   }
 
   // What several ops have in common.
-  /// Of a hidden layer, for products forward; a gradient's reads them turned over, too.
+  /// Of a hidden layer, for products forward; a gradient's reads them transposed, too.
   void reads_activations(int layer);
   void reads_weights(int edge);
   /// The weights, their state and copies.

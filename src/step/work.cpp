@@ -30,7 +30,7 @@ double WorkList::own_weights(int edge) const {
 }
 
 double WorkList::operand_bytes() const {
-  return facts_.device().rounds_operands ? kRounded : kFloat;
+  return facts_.device().casts_operands ? kBf16 : kFloat;
 }
 
 double WorkList::update_bytes() const {
@@ -65,10 +65,10 @@ void WorkList::product(const char* stage, int edge, double calls) {
        .edge = edge});
 }
 
-void WorkList::judged_product(const char* stage, int layer, double calls) {
+void WorkList::loss_product(const char* stage, int layer, double calls) {
   product(stage, facts_.sources(layer)[0], calls);
-  list_.back().kind = Work::Kind::judged_product;
-  list_.back().judged = rows_of(layer);
+  list_.back().kind = Work::Kind::loss_product;
+  list_.back().evaluated = rows_of(layer);
 }
 
 void WorkList::pre_activations(const char* stage, int layer) {
@@ -97,10 +97,10 @@ void WorkList::catch_up_rows(int edge) {
        .edge = edge});
 }
 
-void WorkList::terms(double elements, double terms) {
-  const double at_once = facts_.on_gpu() ? double(FixedTerms::kMost) : 1.0;
-  const double sums = std::ceil(terms / at_once);
-  pass("fixed point", elements * (terms * kFloat + sums * 2.0 * kWord), sums);
+void WorkList::partial_sums(double elements, double partial_sums) {
+  const double at_once = facts_.on_gpu() ? double(PartialSums::kMost) : 1.0;
+  const double sums = std::ceil(partial_sums / at_once);
+  pass("fixed point", elements * (partial_sums * kFloat + sums * 2.0 * kWord), sums);
 }
 
 void WorkList::input_delta(const char* stage, int edge) {
@@ -108,10 +108,10 @@ void WorkList::input_delta(const char* stage, int edge) {
   if (facts_.is_input(e.source)) return;
   product(stage, edge, calls_of(edge));
   if (facts_.by_source(edge))
-    terms(rows_of(e.source), 1.0);
+    partial_sums(rows_of(e.source), 1.0);
   else
-    terms(batch() * double(facts_.layer(e.source).units()),
-          double(facts_.own_blocks(e.destination).count()));
+    partial_sums(batch() * double(facts_.layer(e.source).units()),
+                 double(facts_.own_blocks(e.destination).count()));
 }
 
 void WorkList::update_rows(int edge) {
@@ -134,12 +134,12 @@ void WorkList::update(const char* stage, int edge) {
   const int layer = facts_.edge(edge).destination;
   const double weights = own_weights(edge);
   const bool shared = facts_.is_shared(edge);
-  const double rounded = facts_.device().rounds_operands ? kRounded : 0.0;
+  const double bf16 = facts_.device().casts_operands ? kBf16 : 0.0;
   const double last = facts_.is_output(layer) ? 1.0 / output_calls(layer) : 1.0;
   add({.kind = Work::Kind::update,
        .stage = stage,
        .flops = 2.0 * batch() * weights,
-       .bytes = weights * (shared ? kFloat : update_bytes() + rounded),  // shared: the gradient
+       .bytes = weights * (shared ? kFloat : update_bytes() + bf16),  // shared: the gradient
        .calls = calls_of(edge),
        .edge = edge,
        .updated = shared ? 0.0 : weights,

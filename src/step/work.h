@@ -9,24 +9,24 @@
 namespace norn::step {
 
 inline constexpr double kFloat = sizeof(float);
-inline constexpr double kRounded = sizeof(Bfloat16);
+inline constexpr double kBf16 = sizeof(Bfloat16);
 inline constexpr double kWord = sizeof(std::int64_t);
 
 /// Work of one kind. Bytes are those of memory that is read and written.
 struct Work {
   enum class Kind {
-    product,         ///< reads its weights once
-    judged_product,  ///< one whose result is used up in the kernel that makes it
-    update,          ///< a weight gradient and the update by it
-    pass,            ///< over whole arrays, element by element
-    rows             ///< over rows here and there
+    product,       ///< reads its weights once
+    loss_product,  ///< one whose result is used up in the kernel that makes it
+    update,        ///< a weight gradient and the update by it
+    pass,          ///< over whole arrays, element by element
+    rows           ///< over rows here and there
   };
   Kind kind = Kind::pass;
   const char* stage = "";
   double flops = 0.0;
   double bytes = 0.0;
-  double gathered = 0.0;  ///< bytes that are read more than once and mostly stand in a cache
-  double judged = 0.0;    ///< outputs whose cost and delta are formed
+  double gathered = 0.0;   ///< bytes that are read more than once and mostly stand in a cache
+  double evaluated = 0.0;  ///< outputs whose cost and delta are formed
   double calls = 1.0;
   int edge = -1;         ///< whose weights it reads or writes, if it does
   double updated = 0.0;  ///< weights that are updated
@@ -45,11 +45,11 @@ class WorkList {
   /// Of the batch with the own weights of an edge.
   void product(const char* stage, int edge, double calls);
   /// With the weights of the only edge into an output layer.
-  void judged_product(const char* stage, int layer, double calls);
+  void loss_product(const char* stage, int layer, double calls);
   /// The own pre-activations of a layer, but for edges by source.
   void pre_activations(const char* stage, int layer);
-  /// Sums in fixed point: a GPU adds a few terms at a time.
-  void terms(double elements, double terms);
+  /// Sums in fixed point: a GPU adds a few partial sums at a time.
+  void partial_sums(double elements, double partial_sums);
   /// The parts of a source's delta from the own blocks of `layer`, or of the source where the edge
   /// is by source, and their sum.
   void input_delta(const char* stage, int edge);
@@ -67,7 +67,7 @@ class WorkList {
   double update_bytes() const;
   /// Of the own blocks of a layer; a GPU takes a hidden layer's together.
   double calls_for(int layer) const;
-  /// Of an output layer whose blocks may be judged in their product.
+  /// Of an output layer whose blocks may compute their loss in their product.
   double output_calls(int layer) const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cuts a layer's units into canonical blocks and deals the blocks to ranks.
 
-#include "norn/tensor/block_partition.h"
+#include "src/tensor/block_partition.h"
 
 #include "norn/base/error.h"
 

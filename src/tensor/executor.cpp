@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A pool of persistent threads that take numbered tasks from one counter.
 
-#include "norn/tensor/executor.h"
+#include "src/tensor/executor.h"
 
 #include "norn/base/error.h"
 

@@ -2,8 +2,8 @@
 // Main memory, aligned to cache lines, with a count of the bytes in use.
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/tensor/buffer.h"
+#include "src/base/text.h"
+#include "src/tensor/buffer.h"
 
 #include <cstring>
 #include <limits>

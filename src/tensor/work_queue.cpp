@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a queue does where nothing is asynchronous.
-#include "norn/tensor/work_queue.h"
+#include "src/tensor/work_queue.h"
 
 #include <cstring>
 

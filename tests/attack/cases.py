@@ -81,7 +81,7 @@ class Case:
             shutil.copyfile(base / name, self.path(name))
 
     def run(self, program, *arguments, ranks=0, env=None, says_json=False):
-        """Runs it and judges what may never be; further checks are the caller's. `says_json`: errors are no lines."""
+        """Runs it and checks what may never be; further checks are the caller's. `says_json`: errors are no lines."""
         prefix = mpirun(ranks) if ranks > 0 else ()
         command = [*prefix, str(BIN / program), *[a if isinstance(a, bytes) else str(a) for a in arguments]]
         began = time.monotonic()
@@ -95,10 +95,10 @@ class Case:
             process.communicate()
             raise Finding(f"hangs: {command}") from None
         done = Done([program, *arguments], process.returncode, out, err, time.monotonic() - began)
-        self.judge(program, done, ranks, says_json)
+        self.check_end(program, done, ranks, says_json)
         return done
 
-    def judge(self, program, done, ranks, says_json):
+    def check_end(self, program, done, ranks, says_json):
         said = done.err.decode(errors="replace")
         if SANITIZED and TOO_LARGE.search(said):
             done.code = 4

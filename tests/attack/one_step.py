@@ -151,9 +151,9 @@ def check_updates(step, off, parameters, after, settings, layers):
     noise = {key: GRADIENT_NOISE * step.magnitudes[key] + 10 * sum(abs(other.gradients[key] - g) for other in off)
              for key, g in step.gradients.items()}
     ends = [updated(before, {key: g + side * noise[key] for key, g in step.gradients.items()}, settings) for side in (-1, 0, 1)]
-    room = {key: UPDATE_TOLERANCE * abs(ends[1][key] - value) + WEIGHT_ROUNDING * abs(value) + 1e-9 for key, value in before.items()}
-    low = {key: np.minimum.reduce([end[key] for end in ends]) - room[key] for key in before}
-    high = {key: np.maximum.reduce([end[key] for end in ends]) + room[key] for key in before}
+    margin = {key: UPDATE_TOLERANCE * abs(ends[1][key] - value) + WEIGHT_ROUNDING * abs(value) + 1e-9 for key, value in before.items()}
+    low = {key: np.minimum.reduce([end[key] for end in ends]) - margin[key] for key in before}
+    high = {key: np.maximum.reduce([end[key] for end in ends]) + margin[key] for key in before}
     bound_weights(low, high, layers)
     for key, value in after.items():
         rounding = WEIGHT_ROUNDING * abs(value)

@@ -100,7 +100,7 @@ class Output:
         p = np.where(self.present, 1.0 if stored_are_ones else self.target, 0.0)
         return p if loss == "DataScaledMarginalCrossEntropy" else p * self.weights
 
-    def judge(self, network, activation, z, y):
+    def loss(self, network, activation, z, y):
         """(cost of every element, delta, magnitude of the delta's terms, what the cost changes by per share of y)."""
         loss = network["ErrorFunction"]
         margins = network.get(loss)
@@ -173,7 +173,7 @@ class Step:
                 continue
             z, y = self.z[name], self.y[name]
             if layer["Kind"] == "Output":
-                cost, delta, size, shake = self.outputs[name].judge(self.network, layer["Activation"], z, y)
+                cost, delta, size, shake = self.outputs[name].loss(self.network, layer["Activation"], z, y)
                 self.cost += cost.sum()
                 self.shake += (shake * shake).sum()
                 self.cost_terms += np.abs(cost).sum()

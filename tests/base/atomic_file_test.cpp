@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Output files are complete or absent, and trouble is told before the work.
 
-#include "norn/base/atomic_file.h"
+#include "src/base/atomic_file.h"
 
 #include "norn/base/error.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "norn/base/files.h"
+#include "src/base/files.h"
 
 #include "norn/base/error.h"
 #include "tests/data/support.h"

@@ -175,7 +175,7 @@ TEST(FixedFormat, OfAnyStepTakesWhatPreActivationsAre) {
     EXPECT_GE(format.coarse_limit(), 0x1p34) << terms;
     EXPECT_EQ(format.coarse_limit(), format.fine_limit() * 0x1p24) << terms;
     EXPECT_GE(format.fine_bits, terms <= 256 ? 44 : 34) << terms;
-    // Bits of a term that is just too large for the fine words.
+    // Bits of a term that is just too large for the fine accumulators.
     EXPECT_GE(std::log2(format.fine_limit() * format.coarse_scale()), terms <= 256 ? 24 : 20);
   }
   EXPECT_GE(std::log2(1e-6 * FixedFormat::of_any_step(256).fine_scale()), 24);

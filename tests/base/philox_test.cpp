@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random numbers: the published values of Philox4x32-10, and streams that look uniform and apart.
 
-#include "norn/base/philox.h"
+#include "src/base/philox.h"
 
 #include <array>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SHA-256 against the examples of FIPS 180-2, and in pieces.
 
-#include "norn/base/sha256.h"
+#include "src/base/sha256.h"
 
 #include <random>
 

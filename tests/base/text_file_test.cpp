@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small text files, and what has no end.
 
-#include "norn/base/text_file.h"
+#include "src/base/text_file.h"
 
 #include "norn/base/error.h"
 

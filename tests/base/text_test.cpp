@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words, numbers and sizes.
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <limits>
 #include <random>

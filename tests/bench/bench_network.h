@@ -2,9 +2,9 @@
 #pragma once
 
 #include "norn/base/error.h"
-#include "norn/data/feature_counts.h"
-#include "norn/engine/context.h"
-#include "norn/engine/network.h"
+#include "src/data/feature_counts.h"
+#include "src/engine/context.h"
+#include "src/engine/network.h"
 #include "tests/bench/synthetic.h"
 #include "tests/support/reference_maths.h"
 
@@ -89,7 +89,7 @@ class BenchNetwork {
     for (Index i = 0; i < count; ++i) {
       const std::int64_t number = number_++;
       network_->begin_step(bound(number % batches_), {number, number / batches_, 1});
-      finish(network_->steps_ahead());
+      finish(network_->max_steps_in_flight());
     }
     finish(0);
   }

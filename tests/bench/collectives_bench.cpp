@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long the collectives of a step take on several GPUs: mpirun -n 4 collectives_bench.
 // --nccl measures NCCL alone.
-#include "norn/engine/context.h"
 #include "norn/parallel/mpi_session.h"
+#include "src/engine/context.h"
 
 #include <algorithm>
 #include <array>
@@ -48,13 +48,13 @@ class CollectivesBench {
                   (long long)options_.units);
     const double others = double(elements) * double(world_.size() - 1) / double(world_.size());
 
-    auto rounded = Buffer<Bfloat16>::zeros(elements, memory);
+    auto bf16 = Buffer<Bfloat16>::zeros(elements, memory);
     measure("gather, bf16", 2 * others, [&] {
       collectives.all_gather_columns(
-          MatrixView<Bfloat16>{rounded.data(), rows, options_.units, options_.units}, shares_);
+          MatrixView<Bfloat16>{bf16.data(), rows, options_.units, options_.units}, shares_);
     });
-    auto terms = Buffer<float>::zeros(elements, memory);
-    const MatrixView<float> whole{terms.data(), rows, options_.units, options_.units};
+    auto partial_sums = Buffer<float>::zeros(elements, memory);
+    const MatrixView<float> whole{partial_sums.data(), rows, options_.units, options_.units};
     measure("gather, float", 4 * others, [&] { collectives.all_gather_columns(whole, shares_); });
     if (collectives.exchanges()) {
       const std::array<MatrixView<const float>, 1> mine{whole};
@@ -62,15 +62,17 @@ class CollectivesBench {
       measure("exchange of a term", 4 * others,
               [&] { collectives.exchange_columns(mine, rows, counts, shares_); });
     }
-    auto words = Buffer<std::int64_t>::zeros(elements, memory);
+    auto accumulators = Buffer<std::int64_t>::zeros(elements, memory);
     const std::array all{
-        MatrixView<std::int64_t>{words.data(), rows, options_.units, options_.units}};
+        MatrixView<std::int64_t>{accumulators.data(), rows, options_.units, options_.units}};
     measure("reduce-scatter of words", 8 * others,
             [&] { collectives.reduce_scatter_columns(all, shares_); });
     const auto small = std::size_t(3 * rows);
-    measure("sum of 3 words a row", 0, [&] { collectives.all_reduce_sum({words.data(), small}); });
-    measure("sum of 4 words", 0, [&] { collectives.all_reduce_sum({words.data(), 4}); });
-    measure("maximum of one", 0, [&] { collectives.all_reduce_max({terms.data(), 1}); });
+    measure("sum of 3 words a row", 0, [&] {
+      collectives.all_reduce_sum({accumulators.data(), small});
+    });
+    measure("sum of 4 words", 0, [&] { collectives.all_reduce_sum({accumulators.data(), 4}); });
+    measure("maximum of one", 0, [&] { collectives.all_reduce_max({partial_sums.data(), 1}); });
   }
 
  private:

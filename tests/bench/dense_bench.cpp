@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of dense products. Some elements are compared with float64 sums before anything is timed.
 
-#include "norn/kernels/kernels.h"
+#include "kernels/kernels.h"
 
 #include <cmath>
 

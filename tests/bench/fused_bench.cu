@@ -3,12 +3,12 @@
 // the costs. Operands rotate, so that weights come from memory.
 //
 //   fused_bench [output]      only the output layer's
+#include "kernels/cost.h"
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "norn/kernels/cost.h"
-#include "norn/kernels/dense.h"
-#include "norn/kernels/fused.h"
-#include "norn/kernels/update.h"
+#include "kernels/dense.h"
+#include "kernels/fused.h"
+#include "kernels/update.h"
 
 #include <algorithm>
 #include <cmath>
@@ -40,14 +40,14 @@ constexpr Shape kShapes[] = {
     {"ml20m", 1024, 27272, 1536, 144}, {"popular", 1024, 6912, 1536, 140, 8.0},
     {"hidden", 1024, 1536, 1536, 0}};
 
-__global__ void fill(float* values, Bfloat16* rounded, Index size, float scale, float offset) {
+__global__ void fill(float* values, Bfloat16* bf16, Index size, float scale, float offset) {
   const Index step = Index(gridDim.x) * blockDim.x;
   for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
     std::uint64_t x = (std::uint64_t(i) + std::uint64_t(size)) * 0x9E3779B97F4A7C15ull;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
     const float value = offset + scale * (float(int(x >> 40 & 0xFFFF)) - 32768.0f) / 32768.0f;
     if (values != nullptr) values[i] = value;
-    if (rounded != nullptr) rounded[i] = Bfloat16::rounded(value);
+    if (bf16 != nullptr) bf16[i] = Bfloat16::rounded(value);
   }
 }
 
@@ -57,20 +57,20 @@ struct Both {
       : rows(all_rows),
         cols(all_cols),
         values(rows * cols * copies, memory),
-        rounded(rows * cols * copies, memory) {
-    fill<<<2048, 256>>>(values.data(), rounded.data(), values.size(), scale, offset);
+        bf16(rows * cols * copies, memory) {
+    fill<<<2048, 256>>>(values.data(), bf16.data(), values.size(), scale, offset);
     cuda::check_launch("fill");
   }
   MatrixView<float> view(int copy = 0) {
     return {values.data() + copy * rows * cols, rows, cols, cols};
   }
-  MatrixView<Bfloat16> rounded_view(int copy = 0) {
-    return {rounded.data() + copy * rows * cols, rows, cols, cols};
+  MatrixView<Bfloat16> bf16_view(int copy = 0) {
+    return {bf16.data() + copy * rows * cols, rows, cols, cols};
   }
-  DenseOperand operand(int copy = 0) { return {view(copy), rounded_view(copy)}; }
+  DenseOperand operand(int copy = 0) { return {view(copy), bf16_view(copy)}; }
   Index rows, cols;
   Buffer<float> values;
-  Buffer<Bfloat16> rounded;
+  Buffer<Bfloat16> bf16;
 };
 
 /// Median seconds of work(copy).
@@ -139,12 +139,12 @@ void time_update(Device& gpu, const Shape& shape, const UpdateRule& rule, const 
   bool done = true;
   const double fused = seconds([&](int i) {
     done = gpu.fused->update(rule, step, delta.operand(), x.operand(), scale, w.view(i),
-                             {slot0.view(i), slot1.view(i)}, w.rounded_view(i)) &&
+                             {slot0.view(i), slot1.view(i)}, w.bf16_view(i)) &&
            done;
   });
   const double separate = seconds([&](int i) {
     gpu.dense->gradient(delta.operand(), x.operand(), scale, g);
-    gpu.update->update(rule, step, w.view(i), g, {slot0.view(i), slot1.view(i)}, w.rounded_view(i));
+    gpu.update->update(rule, step, w.view(i), g, {slot0.view(i), slot1.view(i)}, w.bf16_view(i));
   });
   const double per_weight = 10.0 + 8.0 * slots_of(rule);
   const double bytes =
@@ -186,7 +186,7 @@ void time_output(Device& gpu, const Shape& shape) {
   block.target.sparse = {gpu_begin.data(), gpu_column.data(), nullptr,
                          shape.examples,   shape.units,       gpu_column.size()};
   block.delta = delta.view();
-  block.rounded_delta = delta.rounded_view();
+  block.bf16_delta = delta.bf16_view();
   block.cost = cost.data();
   Buffer<float> bias_gradient(shape.units, gpu.memory);
   block.bias_gradient = bias_gradient.view();
@@ -200,7 +200,7 @@ void time_output(Device& gpu, const Shape& shape) {
   cost.read(&fused_cost, 1);
   const double separate = seconds([&](int i) {
     gpu.dense->multiply_transposed(x.operand(), w.operand(i), delta.view(), Existing::overwrite);
-    gpu.cost->delta(rule, block.target, 0, delta.view(), cost.data(), delta.rounded_view());
+    gpu.cost->delta(rule, block.target, 0, delta.view(), cost.data(), delta.bf16_view());
   });
   const double bytes =
       2.0 * double(shape.examples * (shape.width + shape.units) + shape.units * shape.width);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Import of DSSTNE text and CSV: entries a second and peak memory. NORN_IMPORT_ENTRIES sets the
 // number of entries (default 5 million), NORN_IMPORT_FOLDER where the files go.
-#include "norn/base/philox.h"
-#include "norn/data/dataset.h"
 #include "norn/data/importer.h"
+#include "src/base/philox.h"
+#include "src/data/dataset.h"
 
 #include <algorithm>
 #include <cmath>

@@ -11,26 +11,26 @@ namespace {
 
 using namespace norn::cuda;
 
-/// The floats that stand where a sum's fine words would: one row after the other, each at the
-/// beginning of its row of words.
+/// The floats that stand where a sum's fine accumulators would: one row after the other, each at
+/// the beginning of its row of accumulators.
 MatrixView<float> floats_of(const FixedMatrixView& sum) {
   return {reinterpret_cast<float*>(sum.fine.data), sum.fine.rows, sum.fine.cols,
           2 * sum.fine.stride};
 }
 
 template <int n>
-__device__ __forceinline__ void add_terms(const FixedTerms& terms, Index r, Index c,
+__device__ __forceinline__ void add_terms(const PartialSums& partial_sums, Index r, Index c,
                                           Pack<float, n>& sum) {
 #pragma unroll
-  for (int t = 0; t < FixedTerms::kMost; ++t) {
-    if (t >= terms.count) break;
-    const Pack<float, n> term = load<n>(terms.of[t].row(r) + c);
+  for (int t = 0; t < PartialSums::kMost; ++t) {
+    if (t >= partial_sums.count) break;
+    const Pack<float, n> term = load<n>(partial_sums.of[t].row(r) + c);
 #pragma unroll
     for (int i = 0; i < n; ++i) sum.value[i] += term.value[i];
   }
 }
 
-/// sum (+)= terms, without dropout; or the delta that follows from the sum.
+/// sum (+)= partial_sums, without dropout; or the delta that follows from the sum.
 template <typename Function>
 struct PlainPass {
   template <int n>
@@ -38,20 +38,20 @@ struct PlainPass {
     Pack<float, n> sum;
     Pack<float, n> y;
   };
-  MatrixView<float> sum;  // empty: the terms are all
-  FixedTerms terms;
+  MatrixView<float> sum;  // empty: the partial sums are all
+  PartialSums partial_sums;
   bool overwrites;  // what stood in the sum
   Function f;
   DropoutMask dropout;
-  MatrixView<const float> y;     // empty: the sum itself is wanted
-  MatrixView<float> result;      // may be `sum`
-  MatrixView<Bfloat16> rounded;  // or empty
+  MatrixView<const float> y;  // empty: the sum itself is wanted
+  MatrixView<float> result;   // may be `sum`
+  MatrixView<Bfloat16> bf16;  // or empty
 
   template <int n>
   __device__ Loaded<n> load(Index r, Index c) const {
     Loaded<n> loaded{};
     if (!overwrites) loaded.sum = cuda::load<n>(sum.row(r) + c);
-    add_terms(terms, r, c, loaded.sum);
+    add_terms(partial_sums, r, c, loaded.sum);
     if (y.data != nullptr) loaded.y = cuda::load<n>(y.row(r) + c);
     return loaded;
   }
@@ -67,7 +67,7 @@ struct PlainPass {
       }
     }
     store<n>(result.row(r) + c, x);
-    if (rounded.data != nullptr) store_rounded<n, 1>(rounded.row(r) + c, x);
+    if (bf16.data != nullptr) store_bf16<n, 1>(bf16.row(r) + c, x);
   }
 };
 
@@ -85,39 +85,39 @@ class PlainSums final : public FixedKernels {
   void start(const PlainPass<Function>& pass) const {
     bool packed = pass.dropout.first_unit % 4 == 0 && is_packable<4>(pass.sum) &&
                   is_packable<4>(pass.y) && is_packable<4>(pass.result) &&
-                  is_packable<4>(pass.rounded);
-    for (const MatrixView<const float>& term : pass.terms.of)
+                  is_packable<4>(pass.bf16);
+    for (const MatrixView<const float>& term : pass.partial_sums.of)
       packed = packed && is_packable<4>(term);
     const Launch l = unit_launch<2>(stream_, pass.dropout, pass.result.rows, pass.result.cols);
     auto* kernel = packed ? plain_sums_kernel<true, Function> : plain_sums_kernel<false, Function>;
     kernel<<<l.grid, l.block, 0, stream_.stream>>>(pass);
     check_launch("plain sums");
   }
-  void sum_up(const FixedMatrixView& sum, const FixedTerms& terms, bool overwrites,
+  void sum_up(const FixedMatrixView& sum, const PartialSums& partial_sums, bool overwrites,
               MatrixView<float> result) const {
-    start(PlainPass<Linear>{floats_of(sum), terms, overwrites, {}, {}, {}, result, {}});
+    start(PlainPass<Linear>{floats_of(sum), partial_sums, overwrites, {}, {}, {}, result, {}});
   }
 
-  void do_add(const FixedFormat*, const FixedTerms& terms, FixedMatrixView sum) override {
-    sum_up(sum, terms, false, floats_of(sum));
+  void do_add(const FixedFormat*, const PartialSums& partial_sums, FixedMatrixView sum) override {
+    sum_up(sum, partial_sums, false, floats_of(sum));
   }
-  void do_set(const FixedFormat*, const FixedTerms& terms, FixedMatrixView sum) override {
-    sum_up(sum, terms, true, floats_of(sum));
+  void do_set(const FixedFormat*, const PartialSums& partial_sums, FixedMatrixView sum) override {
+    sum_up(sum, partial_sums, true, floats_of(sum));
   }
-  void do_to_float(const FixedFormat*, FixedMatrixView sum, const FixedTerms& terms,
+  void do_to_float(const FixedFormat*, FixedMatrixView sum, const PartialSums& partial_sums,
                    MatrixView<float> value, float*) override {
-    if (!value.empty()) sum_up(sum, terms, terms.count > 0, value);
+    if (!value.empty()) sum_up(sum, partial_sums, partial_sums.count > 0, value);
   }
-  void do_to_delta(FixedFormat*, std::int64_t, FixedMatrixView sum, const FixedTerms& terms,
-                   const OutputSlope& slope, MatrixView<float> delta, MatrixView<Bfloat16> rounded,
+  void do_to_delta(FixedFormat*, std::int64_t, FixedMatrixView sum, const PartialSums& partial_sums,
+                   const OutputSlope& slope, MatrixView<float> delta, MatrixView<Bfloat16> bf16,
                    float*) override {
     if (delta.empty()) return;
     DropoutMask mask = slope.dropout;
     if (!mask.drops()) mask.first_unit = 0;
     std::visit(
         [&](const auto& f) {
-          start(PlainPass<std::remove_cvref_t<decltype(f)>>{floats_of(sum), terms, terms.count > 0,
-                                                            f, mask, slope.y, delta, rounded});
+          start(PlainPass<std::remove_cvref_t<decltype(f)>>{
+              floats_of(sum), partial_sums, partial_sums.count > 0, f, mask, slope.y, delta, bf16});
         },
         slope.f);
   }

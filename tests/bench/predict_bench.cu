@@ -7,7 +7,7 @@
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/select/top_k_product.h"
-#include "norn/kernels/select.h"
+#include "kernels/select.h"
 
 #include <algorithm>
 #include <cmath>
@@ -104,7 +104,7 @@ struct Seen {
   }
 };
 
-/// Scores of one user in float64, from the same rounded operands.
+/// Scores of one user in float64, from the same bf16 operands.
 std::vector<float> exact_scores(const Setup& setup, int batch, Index r) {
   std::vector<double> x(std::size_t(setup.width));
   for (Index i = 0; i < setup.width; ++i)

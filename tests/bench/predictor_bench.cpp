@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recommendations a second by Predictor itself, with the forward pass, the upload of requests and
 // filters and the lists' way back, beside predict_bench's kernel alone. Random weights.
-#include "norn/base/text.h"
-#include "norn/engine/context.h"
-#include "norn/engine/predictor.h"
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
+#include "src/base/text.h"
+#include "src/engine/context.h"
+#include "src/engine/predictor.h"
 #include "tests/bench/training_shape.h"
 
 #include <algorithm>

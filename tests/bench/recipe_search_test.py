@@ -20,8 +20,8 @@ NETWORK = {"Training": {"Alpha": 0.01, "Epochs": 40, "Batch": 32}, "Denoising": 
 class Trainings:
     """In place of the programs: the more epochs, the better; so many batches come to no end, or to no validation."""
 
-    def __init__(self, failing=(), unjudged=()):
-        self.failing, self.unjudged, self.folders = failing, unjudged, []
+    def __init__(self, failing=(), unevaluated=()):
+        self.failing, self.unevaluated, self.folders = failing, unevaluated, []
 
     def import_parts(self, _, out, *parts):
         out.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ class Trainings:
             raise recipe_runs.ProgramFailed("trainer failed:\ntrainer: error: the cost is not finite")
         (folder / "run").mkdir(parents=True)
         events = [{"event": "epoch", "cost": 1.0}]
-        if batch not in self.unjudged:
+        if batch not in self.unevaluated:
             events.append({"event": "eval", "metrics": [{"recall": epochs / 1000, "ndcg": 0.1}]})
         (folder / "run/log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
         return folder / "model.nc", 0.1
@@ -63,7 +63,7 @@ class RecipeSearch(unittest.TestCase):
         self.assertEqual(len(set(trainings.folders)), len(trainings.folders))
 
     def test_trainings_that_fail_are_told_and_left_out(self):
-        trainings = Trainings(failing=(16,), unjudged=(64,))
+        trainings = Trainings(failing=(16,), unevaluated=(64,))
         said, results = self.search(trainings, candidates=14)
         searched = results["searched"]["set"]
         self.assertIn("batch x 0.5        FAILED, left out: trainer: error: the cost is not finite", said)

@@ -84,7 +84,7 @@ def known_sets():
         "packages_2000": lambda data: part_of(data["debian_packages"], some(2000)),
         "gowalla_1000": lambda data: part_of(data["gowalla"], some(1000)),
         "gowalla_4000": lambda data: part_of(data["gowalla"], some(4000)),
-        # By these the rule for few rows was found; what it is worth is judged on those above.
+        # By these the rule for few rows was found; what it is worth is measured on those above.
         "gowalla_500": lambda data: part_of(data["gowalla"], some(500, 5000515)),
         "gowalla_other_1000": lambda data: part_of(data["gowalla"], some(1000, 6001018)),
         "gowalla_2000": lambda data: part_of(data["gowalla"], some(2000, 7002021)),

@@ -4,7 +4,7 @@
 //   bytes/s counts what the algorithm must move: entries, the weight rows that they name (again for
 //   every entry), results; FLOP/s counts one multiplication and one addition for each.
 
-#include "norn/kernels/kernels.h"
+#include "kernels/kernels.h"
 
 #include <algorithm>
 #include <cmath>

@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "norn/kernels/sparse.h"
+#include "kernels/sparse.h"
 
 #include <algorithm>
 #include <cmath>

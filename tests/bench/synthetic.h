@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/base/philox.h"
-#include "norn/data/dataset.h"
+#include "src/base/philox.h"
+#include "src/data/dataset.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,9 +2,9 @@
 // Training steps of whole networks on synthetic power-law data, on the CPU or a GPU: samples a
 // second, share of the floor, memory, and on a GPU where the time goes. The cost of a batch is
 // checked in float64 before anything is timed. Under mpirun: one network on all ranks.
-#include "norn/base/text.h"
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
 #include "norn/parallel/mpi_session.h"
+#include "src/base/text.h"
 #include "src/engine/device_dataset.h"
 #include "tests/bench/bench_network.h"
 #include "tests/bench/plain_sums.h"
@@ -76,7 +76,7 @@ struct Result {
   double fastest_seconds = 0.0;
   double slowest_seconds = 0.0;
   double floor_seconds = 0.0;
-  double first_cost = 0.0;  // of kFirst steps, the same whatever goes on beside what
+  double first_cost = 0.0;  // of kFirst steps, the same whatever overlaps with what
   double working_megabytes = 0.0;
   double peak_gigabytes = 0.0;
   std::vector<Stage> stages;
@@ -146,7 +146,7 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
   result.optimizer = name_of(network.training.optimizer);
   result.batch = network.training.batch;
   const Context context = runtime.context(ranks);
-  context.collectives->let_go_beside(!options.waits);
+  context.collectives->allow_overlap(!options.waits);
   Memory& memory = context.compute.memory;
   DataSets sets = make_data(network, result.batch * options.batches, options.per_example);
   result.error = check(network, context, sets);
@@ -159,7 +159,7 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
   time_steps(bench, options, ranks, result);
 
   const auto work = stage_work(network, double(result.batch), entries, touched,
-                               context.compute.kernels.rounds_operands);
+                               context.compute.kernels.casts_operands);
   double flop_seconds = 0.0;
   double byte_seconds = 0.0;
   for (const auto& [stage, needs] : work) {

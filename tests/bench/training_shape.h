@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/network.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/engine/network.h"
+#include "src/nn/descriptor_json.h"
 #include "tests/bench/synthetic.h"
 
 #include <map>

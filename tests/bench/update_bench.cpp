@@ -2,8 +2,8 @@
 // Speed of dense updates, initial weights and dropout, in bytes of weights, gradients and state
 // moved. Results are checked before anything is timed.
 
-#include "norn/kernels/kernels.h"
-#include "norn/kernels/named_variant.h"
+#include "kernels/kernels.h"
+#include "kernels/named_variant.h"
 
 #include <cmath>
 #include <cstring>

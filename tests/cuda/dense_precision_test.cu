@@ -3,8 +3,8 @@
 // terms are exact; widths leave edges that are no whole runs of 16 bytes; padding is NaN.
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "norn/kernels/dense.h"
-#include "norn/kernels/pointwise.h"
+#include "kernels/dense.h"
+#include "kernels/pointwise.h"
 
 #include <cmath>
 #include <cstring>
@@ -71,7 +71,7 @@ class DensePrecisionTest : public ::testing::TestWithParam<Precision> {
     for (Index r = 0; r < result.rows; ++r)
       for (Index c = result.cols; c < result.stride; ++c) ASSERT_TRUE(std::isnan(result(r, c)));
   }
-  /// Rounded copy of a matrix, on the GPU: zeros behind its rows and columns, NaN behind those.
+  /// Bf16 copy of a matrix, on the GPU: zeros behind its rows and columns, NaN behind those.
   Buffer<Bfloat16> with_zeros(Matrix& m, Index zero_rows, Index zero_cols, Index stride) {
     std::vector<Bfloat16> host(std::size_t((m.rows + zero_rows) * stride), Bfloat16{0x7FC1});
     for (Index r = 0; r < m.rows + zero_rows; ++r)
@@ -122,10 +122,10 @@ TEST_P(DensePrecisionTest, EdgesThatAreNoWholeRunsAreProductsToo) {
     dense->gradient(delta.view(), x.view(), 0.25f, g.view(), Existing::add);
     expect_product(g, before, b, 0.25, 1.0, gradient);
     const std::vector<float> one = g.host;
-    Matrix turned = make(n, (b + 3) / 4 * 4);
-    dense->turn(x.view(), turned.view());
+    Matrix transposed = make(n, (b + 3) / 4 * 4);
+    dense->transpose(x.view(), transposed.view());
     DenseOperand both(x.view());
-    both.turned = turned.view();
+    both.transposed = transposed.view();
     g.gpu.write(before.data(), g.gpu.size());
     dense->gradient(delta.view(), both, 0.25f, g.view(), Existing::add);
     g.fetch();
@@ -178,13 +178,13 @@ class DenseBlocksTest : public DensePrecisionTest {
   }
   struct Operand {
     Operand(Matrix& m, PointwiseKernels& pointwise, bool rounds, Memory& memory)
-        : rounded(rounds ? m.rows * m.stride : 0, memory), view(m.view()) {
+        : bf16(rounds ? m.rows * m.stride : 0, memory), view(m.view()) {
       if (!rounds) return;
-      const MatrixView<Bfloat16> to{rounded.data(), m.rows, m.cols, m.stride};
-      pointwise.round(m.view(), to);
-      view.rounded = to;
+      const MatrixView<Bfloat16> to{bf16.data(), m.rows, m.cols, m.stride};
+      pointwise.cast_to_bf16(m.view(), to);
+      view.bf16 = to;
     }
-    Buffer<Bfloat16> rounded;
+    Buffer<Bfloat16> bf16;
     DenseOperand view;
   };
   /// `runs`: how many blocks each rank owns.

@@ -4,7 +4,7 @@
 #include "kernels/cuda/device/driver_entry.h"
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/hopper/tensor_map.h"
-#include "norn/kernels/gpu_probe.h"
+#include "kernels/gpu_probe.h"
 #include "tests/support/message_of.h"
 
 #include <regex>

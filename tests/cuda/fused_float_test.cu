@@ -3,7 +3,7 @@
 // exact; rows have padding of NaN, which must not be read into results nor be written.
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "norn/kernels/fused.h"
+#include "kernels/fused.h"
 
 #include <cmath>
 #include <cstring>
@@ -55,7 +55,7 @@ struct Padded {
 };
 
 struct Problem {
-  Padded x, w, delta, turned;
+  Padded x, w, delta, transposed;
   std::vector<float> bias, weight, value, gradient;
   std::vector<RowOffset> row_begin{0};
   std::vector<Column> column;
@@ -89,7 +89,7 @@ class FusedFloatTest : public ::testing::Test {
     p.x = random_matrix(shape.examples, shape.width, 1.0f);
     p.w = random_matrix(shape.units, shape.width, 2.0f / std::sqrt(float(shape.width)));
     p.delta = Padded(shape.examples, shape.units, memory_);
-    p.turned = Padded(shape.units, (shape.examples + 3) / 4 * 4, memory_);
+    p.transposed = Padded(shape.units, (shape.examples + 3) / 4 * 4, memory_);
     std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
     for (Index i = 0; i < shape.units; ++i) p.bias.push_back(uniform(random_));
     for (Index b = 0; b < shape.examples; ++b) {
@@ -112,7 +112,7 @@ class FusedFloatTest : public ::testing::Test {
     Buffer<double> cost(1, memory_);
     Buffer<float> gradient(p.w.rows, memory_);
     p.delta.send();
-    p.turned.send();
+    p.transposed.send();
     OutputBlock block;
     block.x = p.x.view();
     block.w = p.w.view();
@@ -120,7 +120,7 @@ class FusedFloatTest : public ::testing::Test {
     block.rule = rule;
     block.first_unit = p.first_unit;
     block.delta = p.delta.view();
-    block.turned_delta = p.turned.view();
+    block.transposed_delta = p.transposed.view();
     block.cost = cost.data();
     block.bias_gradient = gradient.view();
     block.bias_scale = kBiasScale;
@@ -135,7 +135,7 @@ class FusedFloatTest : public ::testing::Test {
     p.gradient.resize(std::size_t(p.w.rows));
     gradient.read(p.gradient.data(), gradient.size());
     p.delta.fetch();
-    p.turned.fetch();
+    p.transposed.fetch();
     return sum;
   }
   /// The stored targets of one row, NaN where there is none.
@@ -168,23 +168,23 @@ class FusedFloatTest : public ::testing::Test {
       }
     }
     EXPECT_NEAR(cost, expected_cost, 3e-6 * expected_cost);
-    expect_turned(p);
+    expect_transposed(p);
   }
-  /// What follows from the deltas: the same turned over, and the biases' gradient.
-  static void expect_turned(Problem& p) {
+  /// What follows from the deltas: the same transposed, and the biases' gradient.
+  static void expect_transposed(Problem& p) {
     for (Index u = 0; u < p.w.rows; ++u) {
       double sum = 0;
       double magnitude = 0;
-      for (Index b = 0; b < p.turned.cols; ++b) {
+      for (Index b = 0; b < p.transposed.cols; ++b) {
         const float delta = b < p.x.rows ? p.delta(b, u) : 0.0f;
-        ASSERT_EQ(p.turned(u, b), delta) << b << ", " << u;
+        ASSERT_EQ(p.transposed(u, b), delta) << b << ", " << u;
         sum += double(delta);
         magnitude += std::abs(double(delta));
       }
       ASSERT_NEAR(p.gradient[std::size_t(u)], kBiasScale * sum, 4e-6 * kBiasScale * magnitude)
           << "unit " << u;
     }
-    EXPECT_TRUE(p.delta.padding_is_intact() && p.turned.padding_is_intact());
+    EXPECT_TRUE(p.delta.padding_is_intact() && p.transposed.padding_is_intact());
   }
 
   cuda::DeviceMemory memory_{nullptr, true};
@@ -224,12 +224,12 @@ TEST_F(FusedFloatTest, RunsHaveTheSameBits) {
   const double cost = run(rule, p);
   const std::vector<float> delta = p.delta.host;
   const std::vector<float> gradient = p.gradient;
-  expect_turned(p);
+  expect_transposed(p);
   for (int i = 0; i < 5; ++i) {
     EXPECT_EQ(run(rule, p), cost);
     EXPECT_EQ(p.gradient, gradient);
     EXPECT_EQ(std::memcmp(delta.data(), p.delta.host.data(), delta.size() * sizeof(float)), 0);
-    expect_turned(p);
+    expect_transposed(p);
   }
 }
 
@@ -240,7 +240,7 @@ TEST_F(FusedFloatTest, UnalignedRowsAreLeftAlone) {
   block.w = p.w.view().columns(1, 64);
   block.rule = UnitCost{Sigmoid{}, CrossEntropy{}, 1.0f, 1.0f};
   block.delta = p.delta.view();
-  block.turned_delta = p.turned.view();
+  block.transposed_delta = p.transposed.view();
   EXPECT_FALSE(kernels_->output_delta(block));
 }
 

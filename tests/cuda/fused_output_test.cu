@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused output layers against float64 sums of the same bfloat16 operands.
-#include "norn/kernels/batch.h"
+#include "kernels/batch.h"
 #include "tests/cuda/fused_support.h"
 
 #include <algorithm>
@@ -67,7 +67,7 @@ class FusedOutputTest : public FusedTest {
                       .rule = rule,
                       .target = {},
                       .delta = {},
-                      .rounded_delta = {},
+                      .bf16_delta = {},
                       .bias_gradient = {},
                       .bias_scale = kBiasScale};
     block.target.sparse = {row_begin.data(),
@@ -88,7 +88,7 @@ class FusedOutputTest : public FusedTest {
       block.w = {{nullptr, count, p.w.cols, p.w.cols}, p.w.view().row_range(first, count)};
       block.bias = bias.view().range(first, count);
       block.first_unit = p.first_unit + first;
-      block.rounded_delta = p.delta.view().columns(first, count);
+      block.bf16_delta = p.delta.view().columns(first, count);
       block.cost = cost.data() + first / part;
       block.bias_gradient = gradient.view().range(first, count);
       EXPECT_TRUE(kernels.output_delta(block));

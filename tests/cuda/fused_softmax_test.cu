@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both passes over a SoftMax layer inside its product, in bfloat16 and in tf32, against float64
 // sums of the same operands, whose values both formats hold.
-#include "norn/kernels/cost.h"
-#include "norn/tensor/buffer.h"
+#include "kernels/cost.h"
+#include "src/tensor/buffer.h"
 #include "tests/cuda/fused_support.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ Index round_up(Index value, Index multiple) {
 
 struct LayerProblem {
   Shape shape;
-  Padded<float> x, w, delta, turned;
-  Padded<Bfloat16> rounded_x, rounded_w, rounded_delta;
+  Padded<float> x, w, delta, transposed;
+  Padded<Bfloat16> bf16_x, bf16_w, bf16_delta;
   std::vector<float> bias, weight, value;
   std::vector<RowOffset> row_begin{0};
   std::vector<Column> column;
@@ -32,12 +32,12 @@ struct LayerProblem {
 };
 
 /// What comes of it.
-struct Judged {
+struct Evaluated {
   std::vector<float> maximum, sum;  ///< [blocks x B]
   std::vector<double> costs;        ///< of the blocks
   std::vector<float> gradient;      ///< of the biases
   std::vector<float> delta;         ///< [B x W]
-  bool operator==(const Judged&) const = default;
+  bool operator==(const Evaluated&) const = default;
 };
 
 class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<Precision> {
@@ -46,27 +46,27 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
 
   bool rounds() const { return GetParam() == Precision::bf16; }
 
-  void fill(Padded<float>& values, Padded<Bfloat16>& rounded, Index rows, Index cols,
+  void fill(Padded<float>& values, Padded<Bfloat16>& bf16, Index rows, Index cols,
             float deviation) {
     values = Padded<float>(rows, round_up(cols, 8), memory_);
-    rounded = Padded<Bfloat16>(rows, round_up(cols, 8), memory_);
+    bf16 = Padded<Bfloat16>(rows, round_up(cols, 8), memory_);
     std::normal_distribution<float> normal(0.0f, deviation);
     for (Index r = 0; r < rows; ++r)
       for (Index c = 0; c < cols; ++c) {
-        rounded(r, c) = Bfloat16::rounded(normal(random_));
-        values(r, c) = rounded(r, c).value();
+        bf16(r, c) = Bfloat16::rounded(normal(random_));
+        values(r, c) = bf16(r, c).value();
       }
     values.send();
-    rounded.send();
+    bf16.send();
   }
   LayerProblem draw(const Shape& shape, int stored, float deviation = 2.0f) {
     LayerProblem p;
     p.shape = shape;
-    fill(p.x, p.rounded_x, shape.examples, shape.width, 1.0f);
-    fill(p.w, p.rounded_w, shape.units, shape.width, deviation / std::sqrt(float(shape.width)));
+    fill(p.x, p.bf16_x, shape.examples, shape.width, 1.0f);
+    fill(p.w, p.bf16_w, shape.units, shape.width, deviation / std::sqrt(float(shape.width)));
     p.delta = Padded<float>(shape.examples, round_up(shape.units, 8), memory_);
-    p.turned = Padded<float>(shape.units, round_up(shape.examples, 8), memory_);
-    p.rounded_delta = Padded<Bfloat16>(shape.examples, round_up(shape.units, 8), memory_);
+    p.transposed = Padded<float>(shape.units, round_up(shape.examples, 8), memory_);
+    p.bf16_delta = Padded<Bfloat16>(shape.examples, round_up(shape.units, 8), memory_);
     std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
     for (Index i = 0; i < shape.units; ++i) p.bias.push_back(uniform(random_));
     for (Index b = 0; b < shape.examples; ++b) {
@@ -119,28 +119,28 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
                        Index(p.column.size())};
     if (p.is_weighted) d.target.weight = d.weight.view();
     p.delta.send();
-    p.turned.send();
-    p.rounded_delta.send();
+    p.transposed.send();
+    p.bf16_delta.send();
     return d;
   }
   OutputBlock block_of(OnDevice& d, Index first, Index count) const {
     LayerProblem& p = d.p;
     const Index depth = p.shape.width;
     OutputBlock block;
-    block.x = {p.x.view().columns(0, depth), p.rounded_x.view().columns(0, depth)};
+    block.x = {p.x.view().columns(0, depth), p.bf16_x.view().columns(0, depth)};
     block.w = {p.w.view().row_range(first, count).columns(0, depth),
-               p.rounded_w.view().row_range(first, count).columns(0, depth)};
+               p.bf16_w.view().row_range(first, count).columns(0, depth)};
     block.bias = d.bias.view().range(first, count);
     block.rule = d.rule;
     block.target = d.target;
     block.first_unit = p.first_unit + first;
     if (count > d.width) block.block_width = d.width;
     if (rounds()) {
-      block.rounded_delta = p.rounded_delta.view().columns(first, count);
+      block.bf16_delta = p.bf16_delta.view().columns(first, count);
     } else {
       block.delta = p.delta.view().columns(first, count);
-      block.turned_delta =
-          p.turned.view().row_range(first, count).columns(0, round_up(p.shape.examples, 4));
+      block.transposed_delta =
+          p.transposed.view().row_range(first, count).columns(0, round_up(p.shape.examples, 4));
     }
     block.cost = d.costs.data() + first / d.width;
     block.bias_gradient = d.gradient.view().range(first, count);
@@ -148,7 +148,7 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
     return block;
   }
   /// Both passes, in calls of `at_once` blocks of `width` units.
-  Judged run(const SoftMaxCost& rule, LayerProblem& p, Index width, Index at_once) {
+  Evaluated run(const SoftMaxCost& rule, LayerProblem& p, Index width, Index at_once) {
     OnDevice d = send(rule, p, width);
     const Index batch = p.shape.examples;
     const auto for_calls = [&](const auto& body) {
@@ -173,35 +173,36 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
     kernels_->add_totals();
     return fetch(d);
   }
-  Judged fetch(OnDevice& d) const {
+  Evaluated fetch(OnDevice& d) const {
     LayerProblem& p = d.p;
-    Judged judged;
+    Evaluated evaluated;
     const auto numbers = std::size_t(d.blocks() * p.shape.examples);
-    judged.maximum.resize(numbers);
-    judged.sum.resize(numbers);
-    judged.costs.resize(std::size_t(d.blocks()));
-    judged.gradient.resize(std::size_t(p.shape.units));
-    d.costs.read(judged.costs.data(), d.costs.size());
-    d.gradient.read(judged.gradient.data(), d.gradient.size());
-    cuda::check(cudaMemcpy(judged.maximum.data(), d.maxima.view().data, numbers * sizeof(float),
+    evaluated.maximum.resize(numbers);
+    evaluated.sum.resize(numbers);
+    evaluated.costs.resize(std::size_t(d.blocks()));
+    evaluated.gradient.resize(std::size_t(p.shape.units));
+    d.costs.read(evaluated.costs.data(), d.costs.size());
+    d.gradient.read(evaluated.gradient.data(), d.gradient.size());
+    cuda::check(cudaMemcpy(evaluated.maximum.data(), d.maxima.view().data, numbers * sizeof(float),
                            cudaMemcpyDeviceToHost),
                 "cudaMemcpy");
-    cuda::check(cudaMemcpy(judged.sum.data(), d.sums.view().data, numbers * sizeof(float),
+    cuda::check(cudaMemcpy(evaluated.sum.data(), d.sums.view().data, numbers * sizeof(float),
                            cudaMemcpyDeviceToHost),
                 "cudaMemcpy");
     p.delta.fetch();
-    p.turned.fetch();
-    p.rounded_delta.fetch();
+    p.transposed.fetch();
+    p.bf16_delta.fetch();
     for (Index b = 0; b < p.shape.examples; ++b)
       for (Index u = 0; u < p.shape.units; ++u) {
-        judged.delta.push_back(rounds() ? p.rounded_delta(b, u).value() : p.delta(b, u));
+        evaluated.delta.push_back(rounds() ? p.bf16_delta(b, u).value() : p.delta(b, u));
         const float delta = p.delta(b, u);
-        const float turned = p.turned(u, b);
-        EXPECT_TRUE(rounds() || turned == delta || (std::isnan(turned) && std::isnan(delta)));
+        const float transposed = p.transposed(u, b);
+        EXPECT_TRUE(rounds() || transposed == delta ||
+                    (std::isnan(transposed) && std::isnan(delta)));
       }
-    EXPECT_TRUE(p.delta.padding_is_intact() && p.turned.padding_is_intact() &&
-                p.rounded_delta.padding_is_intact());
-    return judged;
+    EXPECT_TRUE(p.delta.padding_is_intact() && p.transposed.padding_is_intact() &&
+                p.bf16_delta.padding_is_intact());
+    return evaluated;
   }
 
   static std::vector<std::vector<double>> pre_activations(LayerProblem& p) {
@@ -229,23 +230,24 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
     return p.has_values ? weight * value : shared;
   }
 
-  void expect_statistics(const std::vector<std::vector<double>>& z, const Judged& judged,
+  void expect_statistics(const std::vector<std::vector<double>>& z, const Evaluated& evaluated,
                          Index width) {
     const Index batch = Index(z.size());
-    for (std::size_t i = 0; i < judged.maximum.size(); ++i) {
+    for (std::size_t i = 0; i < evaluated.maximum.size(); ++i) {
       const std::vector<double>& row = z[i % std::size_t(batch)];
       const Index first = Index(i) / batch * width;
       const auto begin = row.begin() + first;
       const auto end = row.begin() + std::min(Index(row.size()), first + width);
-      ASSERT_NEAR(judged.maximum[i], *std::max_element(begin, end), 1e-4);
+      ASSERT_NEAR(evaluated.maximum[i], *std::max_element(begin, end), 1e-4);
       double sum = 0;
-      for (auto at = begin; at != end; ++at) sum += std::exp(*at - double(judged.maximum[i]));
-      ASSERT_NEAR(judged.sum[i], sum, 2e-5 * sum) << "block " << Index(i) / batch;
+      for (auto at = begin; at != end; ++at) sum += std::exp(*at - double(evaluated.maximum[i]));
+      ASSERT_NEAR(evaluated.sum[i], sum, 2e-5 * sum) << "block " << Index(i) / batch;
     }
   }
-  void expect_deltas(const SoftMaxCost& rule, LayerProblem& p, const Judged& judged, Index width) {
+  void expect_deltas(const SoftMaxCost& rule, LayerProblem& p, const Evaluated& evaluated,
+                     Index width) {
     const std::vector<std::vector<double>> z = pre_activations(p);
-    expect_statistics(z, judged, width);
+    expect_statistics(z, evaluated, width);
     double cost = 0;
     std::vector<double> gradient(std::size_t(p.shape.units), 0.0);
     std::vector<double> magnitude(std::size_t(p.shape.units), 0.0);
@@ -265,7 +267,7 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
         if (is_stored) cost += target[u] * (std::log(total) - z[b][u]);
         const double delta = is_stored ? double(rule.boost_one) * (y * coupling - target[u])
                                        : double(rule.boost_zero) * y * coupling;
-        const double actual = double(judged.delta[b * z[b].size() + u]);
+        const double actual = double(evaluated.delta[b * z[b].size() + u]);
         const double relative = rounds() ? 0.0041 : 2e-5;
         // A target is subtracted, which may leave little.
         const double subtracted =
@@ -276,10 +278,10 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
         magnitude[u] += std::abs(actual);
       }
     }
-    EXPECT_NEAR(std::accumulate(judged.costs.begin(), judged.costs.end(), 0.0), cost,
+    EXPECT_NEAR(std::accumulate(evaluated.costs.begin(), evaluated.costs.end(), 0.0), cost,
                 5e-6 * std::abs(cost));
     for (std::size_t u = 0; u < gradient.size(); ++u)
-      ASSERT_NEAR(judged.gradient[u], kBiasScale * gradient[u], 4e-6 * kBiasScale * magnitude[u])
+      ASSERT_NEAR(evaluated.gradient[u], kBiasScale * gradient[u], 4e-6 * kBiasScale * magnitude[u])
           << "unit " << u;
   }
 
@@ -329,24 +331,24 @@ TEST_P(FusedSoftMaxTest, PreActivationsMayBeFarApart) {
     if (u >= 512) p.bias[u] = -1000.0f;  // a block whose terms are nothing beside the others'
   }
   const SoftMaxCost rule{CrossEntropy{}, TargetWeight::one};
-  const Judged judged = run(rule, p, 256, 2);
+  const Evaluated evaluated = run(rule, p, 256, 2);
   const std::vector<std::vector<double>> z = pre_activations(p);
   for (std::size_t b = 0; b < z.size(); ++b) {
     double sum = 0;
     for (std::size_t u = 0; u < z[b].size(); ++u) {
-      ASSERT_TRUE(std::isfinite(judged.delta[b * z[b].size() + u]));
-      sum += double(judged.delta[b * z[b].size() + u]);
+      ASSERT_TRUE(std::isfinite(evaluated.delta[b * z[b].size() + u]));
+      sum += double(evaluated.delta[b * z[b].size() + u]);
     }
     EXPECT_TRUE(std::isfinite(sum));
   }
-  for (double cost : judged.costs) EXPECT_TRUE(std::isfinite(cost));
+  for (double cost : evaluated.costs) EXPECT_TRUE(std::isfinite(cost));
 }
 
 TEST_P(FusedSoftMaxTest, OfABlockTheBitsAreTheSameWhateverComesWithIt) {
   for (const Shape& shape : {Shape{200, 1000, 72}, Shape{64, 650, 130}, Shape{129, 2058, 64}}) {
     LayerProblem p = draw(shape, 30);
     const SoftMaxCost rule = random_rule();
-    const Judged alone = run(rule, p, 256, 1);
+    const Evaluated alone = run(rule, p, 256, 1);
     for (const Index at_once : {2, 3, 8})
       EXPECT_TRUE(run(rule, p, 256, at_once) == alone) << shape.units << ", " << at_once;
   }
@@ -355,28 +357,28 @@ TEST_P(FusedSoftMaxTest, OfABlockTheBitsAreTheSameWhateverComesWithIt) {
 TEST_P(FusedSoftMaxTest, RunsHaveTheSameBits) {
   LayerProblem p = draw({1030, 6000, 128}, 50);
   const SoftMaxCost rule{CrossEntropy{}, TargetWeight::one};
-  const Judged first = run(rule, p, 1024, 8);
+  const Evaluated first = run(rule, p, 1024, 8);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(run(rule, p, 1024, 8) == first);
 }
 
 TEST_P(FusedSoftMaxTest, NanReachesEveryDeltaOfItsRowAndNoOther) {
   LayerProblem p = draw({100, 300, 64}, 5);
-  p.rounded_x(7, 3) = Padded<Bfloat16>::poison();
+  p.bf16_x(7, 3) = Padded<Bfloat16>::poison();
   p.x(7, 3) = std::numeric_limits<float>::quiet_NaN();
   p.x.send();
-  p.rounded_x.send();
-  const Judged judged = run({CrossEntropy{}, TargetWeight::one}, p, 128, 2);
+  p.bf16_x.send();
+  const Evaluated evaluated = run({CrossEntropy{}, TargetWeight::one}, p, 128, 2);
   for (Index b = 0; b < 100; ++b)
     for (Index u = 0; u < 300; ++u)
-      ASSERT_EQ(std::isnan(judged.delta[std::size_t(b * 300 + u)]), b == 7) << b << ", " << u;
+      ASSERT_EQ(std::isnan(evaluated.delta[std::size_t(b * 300 + u)]), b == 7) << b << ", " << u;
 }
 
 TEST_P(FusedSoftMaxTest, LossesThatNeedTheJacobianAreLeftAlone) {
   LayerProblem p = draw({100, 300, 64}, 5);
   for (const Loss& loss : {Loss(SquaredError{}), Loss(ScaledMarginalCrossEntropy{})}) {
     OutputBlock block;
-    block.x = {p.x.view().columns(0, 64), p.rounded_x.view().columns(0, 64)};
-    block.w = {p.w.view().columns(0, 64), p.rounded_w.view().columns(0, 64)};
+    block.x = {p.x.view().columns(0, 64), p.bf16_x.view().columns(0, 64)};
+    block.w = {p.w.view().columns(0, 64), p.bf16_w.view().columns(0, 64)};
     block.rule = SoftMaxCost{loss};
     Matrix<float> statistics(2, 100, memory_);
     EXPECT_FALSE(kernels_->softmax_statistics(block, statistics.view().row_range(0, 1),

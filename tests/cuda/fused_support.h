@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "norn/kernels/fused.h"
+#include "kernels/fused.h"
 
 #include <cstring>
 #include <limits>

@@ -9,7 +9,7 @@ namespace norn {
 namespace {
 
 struct UpdateProblem {
-  Padded<Bfloat16> delta, x, rounded;
+  Padded<Bfloat16> delta, x, bf16;
   Padded<float> w;
   std::array<Padded<float>, std::size_t(kMostSlots)> slot;
   float scale;
@@ -21,7 +21,7 @@ class FusedUpdateTest : public FusedTest {
     UpdateProblem p;
     p.delta = random_bfloat16(shape.examples, shape.units, 1.0f);
     p.x = random_bfloat16(shape.examples, shape.width, 1.0f);
-    p.rounded = Padded<Bfloat16>(shape.units, shape.width, memory_);
+    p.bf16 = Padded<Bfloat16>(shape.units, shape.width, memory_);
     p.w = random_float(shape.units, shape.width, -1.0f, 1.0f);
     for (auto& slot : p.slot) slot = random_float(shape.units, shape.width, 0.1f, 0.3f);
     p.scale = 1.0f / float(shape.examples);
@@ -36,15 +36,15 @@ class FusedUpdateTest : public FusedTest {
       slots[s] = p.slot[s].view().row_range(first, count);
     }
     p.w.send();
-    p.rounded.send();
+    p.bf16.send();
     const DenseOperand delta({nullptr, p.delta.rows, p.delta.cols, p.delta.cols}, p.delta.view());
     const DenseOperand x({nullptr, p.x.rows, p.x.cols, p.x.cols}, p.x.view());
     const bool done = kernels.update(rule, step_, delta.columns(first, count), x, p.scale,
                                      p.w.view().row_range(first, count), slots,
-                                     p.rounded.view().row_range(first, count));
+                                     p.bf16.view().row_range(first, count));
     p.w.fetch();
     for (auto& slot : p.slot) slot.fetch();
-    p.rounded.fetch();
+    p.bf16.fetch();
     return done;
   }
   static double gradient(UpdateProblem& p, Index unit, Index source) {
@@ -65,9 +65,9 @@ class FusedUpdateTest : public FusedTest {
         ASSERT_NEAR(after.w(r, c), w, 4e-6) << Rule::name << " at " << r << ", " << c;
         for (std::size_t s = 0; s < after.slot.size(); ++s)
           ASSERT_NEAR(after.slot[s](r, c), slot[s], 4e-6) << Rule::name << " at " << r << ", " << c;
-        ASSERT_EQ(after.rounded(r, c).bits, Bfloat16::rounded(after.w(r, c)).bits);
+        ASSERT_EQ(after.bf16(r, c).bits, Bfloat16::rounded(after.w(r, c)).bits);
       }
-    EXPECT_TRUE(after.w.padding_is_intact() && after.rounded.padding_is_intact());
+    EXPECT_TRUE(after.w.padding_is_intact() && after.bf16.padding_is_intact());
     for (auto& slot : after.slot) EXPECT_TRUE(slot.padding_is_intact());
   }
   static UpdateProblem copy(UpdateProblem& p, Memory& memory) {
@@ -80,7 +80,7 @@ class FusedUpdateTest : public FusedTest {
     };
     c.delta = of(p.delta);
     c.x = of(p.x);
-    c.rounded = of(p.rounded);
+    c.bf16 = of(p.bf16);
     c.w = of(p.w);
     for (std::size_t s = 0; s < c.slot.size(); ++s) c.slot[s] = of(p.slot[s]);
     c.scale = p.scale;
@@ -126,7 +126,7 @@ TEST_F(FusedUpdateTest, RunsAndPartsOfTheUnitsHaveTheSameBits) {
       ASSERT_TRUE(run(*kernels, rule, parts, shape.units - 8, 8));
       EXPECT_TRUE(whole.w.same_bits(again.w) && whole.slot[1].same_bits(again.slot[1]));
       EXPECT_TRUE(whole.w.same_bits(parts.w) && whole.slot[0].same_bits(parts.slot[0]) &&
-                  whole.rounded.same_bits(parts.rounded));
+                  whole.bf16.same_bits(parts.bf16));
     }
 }
 
@@ -144,7 +144,7 @@ TEST_F(FusedUpdateTest, SeveralTilesHaveTheSameBitsEachTime) {
       UpdateProblem again = copy(before, memory_);
       ASSERT_TRUE(run(*kernels, Adam{}, again, 0, shape.units));
       ASSERT_TRUE(first.w.same_bits(again.w) && first.slot[0].same_bits(again.slot[0]) &&
-                  first.slot[1].same_bits(again.slot[1]) && first.rounded.same_bits(again.rounded))
+                  first.slot[1].same_bits(again.slot[1]) && first.bf16.same_bits(again.bf16))
           << shape.units << " units, repeat " << i;
     }
   }

@@ -2,10 +2,10 @@
 // The maths values and Philox give the same numbers on the GPU as on the CPU: one header serves
 // both.
 #include "kernels/cuda/device/check.h"
-#include "norn/base/philox.h"
-#include "norn/kernels/initializer.h"
-#include "norn/kernels/loss.h"
-#include "norn/kernels/update_rule.h"
+#include "kernels/initializer.h"
+#include "kernels/loss.h"
+#include "kernels/update_rule.h"
+#include "src/base/philox.h"
 
 #include <cmath>
 #include <random>

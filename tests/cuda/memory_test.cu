@@ -17,7 +17,7 @@ __global__ void copy_words(const std::uint32_t* from, std::uint32_t* to, int cou
   for (int i = int(threadIdx.x); i < count; i += int(blockDim.x)) to[i] = from[i] + 1;
 }
 
-/// As a kernel family does whose scratch memory grows in the middle of a step.
+/// As a kernel family does whose workspace grows in the middle of a step.
 bool is_allocated(const void* data) {
   cudaPointerAttributes attributes{};
   const cudaError_t status = cudaPointerGetAttributes(&attributes, data);

@@ -3,10 +3,10 @@
 // that dies ends a wait. Arguments: collectives | dead-rank | dead-rank-verified | one-gpu. Prints
 // "passed" as its last line.
 
-#include "norn/engine/context.h"
-#include "norn/kernels/cuda.h"
-#include "norn/parallel/collectives.h"
+#include "kernels/cuda.h"
 #include "norn/parallel/mpi_session.h"
+#include "src/engine/context.h"
+#include "src/parallel/collectives.h"
 #include "tests/parallel/collectives_checks.h"
 
 #include <csignal>
@@ -38,12 +38,13 @@ void check_collectives(Communicator& world, bool peer_memory) {
   if (world.rank() == 0)
     std::printf("%s, seed %llu\n", context.collectives->describe().c_str(),
                 static_cast<unsigned long long>(seed));
-  checks::expect(context.collectives->goes_beside(), world, "collectives go beside other work");
-  for (const bool beside : {false, true}) {
-    checks::ThroughCollectives through(world, *context.collectives, context.compute.memory, beside);
+  checks::expect(context.collectives->overlaps(), world, "collectives go beside other work");
+  for (const bool overlaps : {false, true}) {
+    checks::ThroughCollectives through(world, *context.collectives, context.compute.memory,
+                                       overlaps);
     for (const checks::Check& check : checks::kChecks) {
       check.run(through, seed);
-      if (world.rank() == 0) std::printf("%s%s\n", check.name, beside ? ", beside" : "");
+      if (world.rank() == 0) std::printf("%s%s\n", check.name, overlaps ? ", beside" : "");
     }
   }
 }
@@ -95,9 +96,9 @@ void check_dead_rank(MpiSession& session, Communicator& world, bool verified) {
   }
   try {
     queue.run([&] {
-      context.collectives->beside([&] { context.collectives->all_reduce_sum({word.data(), 1}); });
+      context.collectives->overlap([&] { context.collectives->all_reduce_sum({word.data(), 1}); });
       own.fill_zero();
-      context.collectives->join();
+      context.collectives->wait_for_overlapped();
       context.collectives->all_reduce_sum({word.data(), 1});
     });
     context.collectives->wait_for_all(queue);

@@ -66,10 +66,10 @@ class OddSizes(unittest.TestCase):
             self.assertEqual(len(costs[precision]), 2)
             for cost, expected in zip(costs[precision], costs["fp32"]):
                 self.assertAlmostEqual(cost / expected, 1.0, delta=COST[precision], msg=f"{precision} {costs}")
-            judge = ["--model", model, "--data", data, "--top", 20, "--format", "json", "--keep-seen"]
-            expected = self.metrics(*judge, "--device", "cpu")
+            evaluate = ["--model", model, "--data", data, "--top", 20, "--format", "json", "--keep-seen"]
+            expected = self.metrics(*evaluate, "--device", "cpu")
             for batch in batches:
-                found = self.metrics(*judge, *on_gpu, "-b", batch)
+                found = self.metrics(*evaluate, *on_gpu, "-b", batch)
                 for name in ("Recall", "NDCG"):
                     self.assertAlmostEqual(found[name], expected[name], delta=METRIC[precision], msg=f"{precision}, batch {batch}")
         print(f"{examples} x {width}, {hidden} hidden: costs {costs}")

@@ -3,11 +3,11 @@
 // epochs whose last batch is smaller, layers in whole blocks and a narrower one. Operands are
 // integers up to 127 over 64: they are exact in every precision, and so are their sums in float32,
 // whatever the order. A result that differs from the float64 sum at all lacks a term.
+#include "kernels/cuda.h"
 #include "kernels/cuda/device/check.h"
-#include "norn/base/philox.h"
-#include "norn/kernels/cuda.h"
-#include "norn/tensor/buffer.h"
-#include "norn/tensor/work_queue.h"
+#include "src/base/philox.h"
+#include "src/tensor/buffer.h"
+#include "src/tensor/work_queue.h"
 
 #include <algorithm>
 #include <chrono>
@@ -30,8 +30,8 @@ using cuda::check_launch;
 constexpr Index kMostExamples = 2100;
 constexpr Index kMostUnits = 6200;
 constexpr Index kMostWidth = 2100;
-constexpr Index kRoom = kMostUnits * (kMostWidth + 16);
-static_assert(kRoom >= kMostExamples * (kMostUnits + 16));
+constexpr Index kCapacity = kMostUnits * (kMostWidth + 16);
+static_assert(kCapacity >= kMostExamples * (kMostUnits + 16));
 constexpr int kSamples = 1024;
 
 int products_wanted() {
@@ -66,27 +66,27 @@ __device__ float before(Index place) {
   return float(int(place % 251) - 125) / 64.0f;
 }
 
-__global__ void fill_kernel(float* room, Index size, MatrixView<float> result, bool keep) {
-  const Index first = result.data - room;
+__global__ void fill_kernel(float* storage, Index size, MatrixView<float> result, bool keep) {
+  const Index first = result.data - storage;
   for (Index i = blockIdx.x * Index(blockDim.x) + threadIdx.x; i < size;
        i += Index(gridDim.x) * blockDim.x) {
     const Index at = i - first;
     const bool inside =
         at >= 0 && at / result.stride < result.rows && at % result.stride < result.cols;
-    room[i] = keep && inside ? before(at) : nanf("");
+    storage[i] = keep && inside ? before(at) : nanf("");
   }
 }
 
-__global__ void count_kernel(const float* room, Index size, MatrixView<float> result,
+__global__ void count_kernel(const float* storage, Index size, MatrixView<float> result,
                              Findings* found) {
-  const Index first = result.data - room;
+  const Index first = result.data - storage;
   for (Index i = blockIdx.x * Index(blockDim.x) + threadIdx.x; i < size;
        i += Index(gridDim.x) * blockDim.x) {
     const Index at = i - first;
     const bool inside =
         at >= 0 && at / result.stride < result.rows && at % result.stride < result.cols;
-    if (inside && isnan(room[i])) atomicAdd(&found->unwritten, 1ull);
-    if (!inside && !isnan(room[i])) atomicAdd(&found->outside, 1ull);
+    if (inside && isnan(storage[i])) atomicAdd(&found->unwritten, 1ull);
+    if (!inside && !isnan(storage[i])) atomicAdd(&found->outside, 1ull);
   }
 }
 
@@ -127,16 +127,16 @@ class RandomProductsTest : public ::testing::TestWithParam<Precision> {
     kernels_ = device_->make_kernels();
     stream_ = static_cast<cudaStream_t>(kernels_.queue->native_stream());
     Memory& memory = device_->memory();
-    std::vector<float> values(static_cast<std::size_t>(kRoom));
+    std::vector<float> values(static_cast<std::size_t>(kCapacity));
     for (Buffer<float>* operand : {&x_, &w_, &delta_}) {
-      *operand = Buffer<float>(kRoom, memory);
+      *operand = Buffer<float>(kCapacity, memory);
       for (float& value : values) value = float(int(random_() % 255) - 127) / 64.0f;
-      operand->write(values.data(), kRoom);
+      operand->write(values.data(), kCapacity);
     }
     bias_ = Buffer<float>(kMostUnits, memory);
     bias_.write(values.data(), kMostUnits);
-    for (Buffer<float>* result : {&z_, &dx_, &g_}) *result = Buffer<float>(kRoom, memory);
-    turned_ = Buffer<float>(kMostWidth * (kMostExamples + 4), memory);
+    for (Buffer<float>* result : {&z_, &dx_, &g_}) *result = Buffer<float>(kCapacity, memory);
+    transposed_ = Buffer<float>(kMostWidth * (kMostExamples + 4), memory);
     found_ = Buffer<Findings>(1, memory);
     check(cudaEventCreate(&done_), "cudaEventCreate");
     std::printf("seed %u\n", seed_);
@@ -165,11 +165,11 @@ class RandomProductsTest : public ::testing::TestWithParam<Precision> {
     return layer;
   }
 
-  static MatrixView<float> view(Buffer<float>& room, Index rows, Index cols, Index stride) {
-    return {room.data(), rows, cols, stride};
+  static MatrixView<float> view(Buffer<float>& storage, Index rows, Index cols, Index stride) {
+    return {storage.data(), rows, cols, stride};
   }
-  void fill(const MatrixView<float>& result, Buffer<float>& room, bool keep) {
-    fill_kernel<<<512, 256, 0, stream_>>>(room.data(), kRoom, result, keep);
+  void fill(const MatrixView<float>& result, Buffer<float>& storage, bool keep) {
+    fill_kernel<<<512, 256, 0, stream_>>>(storage.data(), kCapacity, result, keep);
     check_launch("fill_kernel");
   }
 
@@ -188,10 +188,11 @@ class RandomProductsTest : public ::testing::TestWithParam<Precision> {
     std::_Exit(1);  // nothing can be done with this device any more
   }
 
-  void expect(const Expected& expected, Buffer<float>& room, const std::string& what) {
+  void expect(const Expected& expected, Buffer<float>& storage, const std::string& what) {
     Findings none{};
     found_.write(&none, 1);
-    count_kernel<<<512, 256, 0, stream_>>>(room.data(), kRoom, expected.result, found_.data());
+    count_kernel<<<512, 256, 0, stream_>>>(storage.data(), kCapacity, expected.result,
+                                           found_.data());
     check_launch("count_kernel");
     compare_kernel<<<kSamples, 128, 0, stream_>>>(expected, random_(), found_.data());
     check_launch("compare_kernel");
@@ -214,7 +215,7 @@ class RandomProductsTest : public ::testing::TestWithParam<Precision> {
     const MatrixView<float> dx = view(dx_, examples, width, x_stride);
     const MatrixView<float> g = view(g_, units, width, w_stride);
     const bool with_bias = from_to(0, 1) == 1, adds = from_to(0, 1) == 1,
-               turns = from_to(0, 2) == 0;
+               transposes = from_to(0, 2) == 0;
     const Existing existing = adds ? Existing::add : Existing::overwrite;
     fill(z, z_, adds && !with_bias);
     fill(dx, dx_, false);
@@ -228,10 +229,10 @@ class RandomProductsTest : public ::testing::TestWithParam<Precision> {
         dense.multiply_transposed(x, w, z, existing, block);
       dense.multiply(delta, w, dx);
       DenseOperand both{MatrixView<const float>(x)};
-      if (turns) {
-        const MatrixView<float> turned = view(turned_, width, depth, depth);
-        dense.turn(x, turned);
-        both.turned = turned;
+      if (transposes) {
+        const MatrixView<float> transposed = view(transposed_, width, depth, depth);
+        dense.transpose(x, transposed);
+        both.transposed = transposed;
       }
       dense.gradient(delta, both, 0.5f, g, existing, block);
     });
@@ -259,7 +260,7 @@ class RandomProductsTest : public ::testing::TestWithParam<Precision> {
   Kernels kernels_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t done_ = nullptr;
-  Buffer<float> x_, w_, delta_, bias_, z_, dx_, g_, turned_;
+  Buffer<float> x_, w_, delta_, bias_, z_, dx_, g_, transposed_;
   Buffer<Findings> found_;
   int products_ = 0;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/cuda.h"
+#include "kernels/cuda.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -75,10 +75,10 @@ class RepeatsTest : public ::testing::Test {
   }
   DenseOperand operand(Index rows, Index cols) {
     const std::vector<float> values = numbers(rows * cols);
-    std::vector<Bfloat16> rounded;
-    for (float value : values) rounded.push_back(Bfloat16::rounded(value));
+    std::vector<Bfloat16> bf16;
+    for (float value : values) bf16.push_back(Bfloat16::rounded(value));
     return {MatrixView<const float>{constant(values), rows, cols, cols},
-            MatrixView<const Bfloat16>{constant(rounded), rows, cols, cols}};
+            MatrixView<const Bfloat16>{constant(bf16), rows, cols, cols}};
   }
   /// Rows whose columns ascend; the first columns are in most of them.
   CsrView sparse(Index rows, Index cols, Index wanted, bool values) {

@@ -80,7 +80,7 @@ TEST_F(RepeatsTest, Sparse) {
   }
 }
 
-// Turning a batch over, seen through the gradient that follows from it.
+// Transposing a batch, seen through the gradient that follows from it.
 TEST_F(RepeatsTest, Transpose) {
   Kernels& kernels = use(Precision::fp32);
   const CsrView x = sparse(300, 1200, 60, true);
@@ -148,37 +148,38 @@ TEST_F(RepeatsTest, Pointwise) {
   check("softmax_rows_backward",
         [&](auto, auto x, auto z) { pointwise.softmax_rows_backward(x, z); });
   const MatrixView<const float> x = constant_matrix(1500, 333);
-  const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(1500, 333);
+  const MatrixView<Bfloat16> bf16 = empty_matrix<Bfloat16>(1500, 333);
   const VectorView<float> sum = zeros<float>(333);
-  const VectorView<float> rounded_sum = zeros<float>(333);
+  const VectorView<float> bf16_sum = zeros<float>(333);
   expect_one_hash("round and sum_columns", [&] {
-    pointwise.round(x, rounded);
+    pointwise.cast_to_bf16(x, bf16);
     pointwise.sum_columns(x, 0.5f, sum);
-    pointwise.sum_columns(rounded, 0.5f, rounded_sum);
+    pointwise.sum_columns(bf16, 0.5f, bf16_sum);
   });
 }
 
 TEST_F(RepeatsTest, Fixed) {
   Kernels& kernels = use(Precision::fp32);
-  FixedTerms terms;
-  for (; terms.count < FixedTerms::kMost; ++terms.count)
-    terms.of[terms.count] = constant_matrix(400, 333);
+  PartialSums partial_sums;
+  for (; partial_sums.count < PartialSums::kMost; ++partial_sums.count)
+    partial_sums.of[partial_sums.count] = constant_matrix(400, 333);
   FixedMatrixView sum;
   sum.fine = empty_matrix<std::int64_t>(400, 333);
   sum.coarse = empty_matrix<std::int64_t>(400, 333);
   sum.coarse_used = zeros<std::int64_t>(1).data;
   sum.out_of_range = zeros<std::int64_t>(1).data;
-  FixedMatrixView no_words;
-  no_words.out_of_range = sum.out_of_range;
+  FixedMatrixView no_accumulators;
+  no_accumulators.out_of_range = sum.out_of_range;
   FixedFormat* format = array(std::vector<FixedFormat>{FixedFormat::for_maximum(1e-5, 8)});
   const MatrixView<float> value = empty_matrix<float>(400, 333);
-  const MatrixView<float> value_of_terms = empty_matrix<float>(400, 333);
+  const MatrixView<float> value_of_partial_sums = empty_matrix<float>(400, 333);
   float* maximum = zeros<float>(2).data;
   expect_one_hash("add, to_float, adapt", [&] {
-    kernels.fixed->add(format, terms.of[0], sum);
-    kernels.fixed->add(format, terms, sum);
+    kernels.fixed->add(format, partial_sums.of[0], sum);
+    kernels.fixed->add(format, partial_sums, sum);
     kernels.fixed->to_float(format, sum, value, maximum);
-    kernels.fixed->to_float(format, no_words, terms, value_of_terms, maximum + 1);
+    kernels.fixed->to_float(format, no_accumulators, partial_sums, value_of_partial_sums,
+                            maximum + 1);
     kernels.fixed->adapt(maximum, 8, format);
   });
 }
@@ -221,10 +222,10 @@ TEST_F(RepeatsTest, Cost) {
     TargetView target;
     target.sparse = sparse(examples, units, 50, true);
     const MatrixView<float> z = matrix(examples, units, -6.0f, 6.0f);
-    const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(examples, units);
+    const MatrixView<Bfloat16> bf16 = empty_matrix<Bfloat16>(examples, units);
     double* cost = zeros<double>(1).data;
     expect_one_hash("delta", [&] {
-      kernels.cost->delta({Sigmoid{}, loss}, target, 0, z, cost, rounded);
+      kernels.cost->delta({Sigmoid{}, loss}, target, 0, z, cost, bf16);
     });
   }
 }
@@ -238,7 +239,7 @@ TEST_F(RepeatsTest, SoftMaxCost) {
     target.sparse = sparse(examples, units, 50, false);
     const MatrixView<float> z = matrix(examples, units, -6.0f, 6.0f);
     const MatrixView<float> y = matrix(examples, units, -6.0f, 6.0f);
-    const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(examples, units);
+    const MatrixView<Bfloat16> bf16 = empty_matrix<Bfloat16>(examples, units);
     const MatrixView<float> maxima = empty_matrix<float>(1, examples);
     const MatrixView<float> sums = empty_matrix<float>(1, examples);
     const VectorView<float> maximum = zeros<float>(examples);
@@ -256,7 +257,7 @@ TEST_F(RepeatsTest, SoftMaxCost) {
         cost.softmax_coupling(rule, target, coupling, out_of_range);
       else
         cost.softmax_coupling(rule, target, 0, z, rows, coupling, out_of_range);
-      cost.softmax_delta(rule, target, 0, rows, z, of_block, rounded);
+      cost.softmax_delta(rule, target, 0, rows, z, of_block, bf16);
       cost.softmax_values(rows, y);
     });
   }
@@ -276,8 +277,8 @@ TEST_F(RepeatsTest, Update) {
     const MatrixView<const float> g = constant_matrix(500, 264);
     SlotViews slots;
     for (MatrixView<float>& slot : slots) slot = matrix(500, 264, 0.1f, 1.0f);
-    const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(500, 264);
-    expect_one_hash("update", [&] { kernels.update->update(rule, step, w, g, slots, rounded); });
+    const MatrixView<Bfloat16> bf16 = empty_matrix<Bfloat16>(500, 264);
+    expect_one_hash("update", [&] { kernels.update->update(rule, step, w, g, slots, bf16); });
   }
   const MatrixView<float> w = matrix(500, 264);
   expect_one_hash("initialise", [&] {
@@ -327,7 +328,7 @@ TEST_F(RepeatsTest, FusedOutput) {
   block.rule = UnitCost{Sigmoid{}, ScaledMarginalCrossEntropy{}};
   block.target.sparse = sparse(examples, units, 50, false);
   block.delta = {nullptr, examples, units, units};
-  block.rounded_delta = empty_matrix<Bfloat16>(examples, units);
+  block.bf16_delta = empty_matrix<Bfloat16>(examples, units);
   block.cost = zeros<double>(1).data;
   expect_one_hash("output_delta", [&] {
     ASSERT_TRUE(kernels.fused->output_delta(block));
@@ -346,7 +347,7 @@ TEST_F(RepeatsTest, FusedSoftMax) {
   block.rule = rule;
   block.target.sparse = sparse(examples, units, 50, false);
   block.delta = {nullptr, examples, units, units};
-  block.rounded_delta = empty_matrix<Bfloat16>(examples, units);
+  block.bf16_delta = empty_matrix<Bfloat16>(examples, units);
   block.cost = zeros<double>(1).data;
   const MatrixView<float> maxima = empty_matrix<float>(1, examples);
   const MatrixView<float> sums = empty_matrix<float>(1, examples);
@@ -373,10 +374,10 @@ TEST_F(RepeatsTest, FusedUpdate) {
     const DenseOperand x = operand(700, 264);
     const MatrixView<float> w = matrix(1032, 264);
     const SlotViews slots{matrix(1032, 264), matrix(1032, 264, 0.1f, 1.0f)};
-    const MatrixView<Bfloat16> rounded = empty_matrix<Bfloat16>(1032, 264);
+    const MatrixView<Bfloat16> bf16 = empty_matrix<Bfloat16>(1032, 264);
     const UpdateStep step{0.01f, 0.0f, 0.0f, 1.5f, 2.0f};
     expect_one_hash("update", [&] {
-      ASSERT_TRUE(kernels.fused->update(rule, step, delta, x, 1e-3f, w, slots, rounded));
+      ASSERT_TRUE(kernels.fused->update(rule, step, delta, x, 1e-3f, w, slots, bf16));
     });
   }
 }

@@ -6,9 +6,9 @@
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/select/row_scores.h"
 #include "kernels/cuda/select/top_k_product.h"
-#include "norn/kernels/dense.h"
-#include "norn/kernels/pointwise.h"
-#include "norn/kernels/select.h"
+#include "kernels/dense.h"
+#include "kernels/pointwise.h"
+#include "kernels/select.h"
 
 #include <algorithm>
 #include <array>
@@ -37,12 +37,12 @@ class RowProductsTest : public ::testing::TestWithParam<Precision> {
     Index rows, cols, stride;
     std::vector<float> host;
     Buffer<float> gpu;
-    Buffer<Bfloat16> rounded;
+    Buffer<Bfloat16> bf16;
     float* row(Index r) { return host.data() + r * stride; }
     MatrixView<float> view() { return {gpu.data(), rows, cols, stride}; }
     DenseOperand operand() {
       DenseOperand all(view());
-      if (!rounded.empty()) all.rounded = {rounded.data(), rows, cols, stride};
+      if (!bf16.empty()) all.bf16 = {bf16.data(), rows, cols, stride};
       return all;
     }
   };
@@ -54,8 +54,8 @@ class RowProductsTest : public ::testing::TestWithParam<Precision> {
   void upload(Matrix& m, bool with_copy) {
     m.gpu.write(m.host.data(), m.gpu.size());
     if (!with_copy || GetParam() != Precision::bf16) return;
-    m.rounded = Buffer<Bfloat16>(m.gpu.size(), memory_);
-    pointwise_->round(m.view(), {m.rounded.data(), m.rows, m.cols, m.stride});
+    m.bf16 = Buffer<Bfloat16>(m.gpu.size(), memory_);
+    pointwise_->cast_to_bf16(m.view(), {m.bf16.data(), m.rows, m.cols, m.stride});
   }
   Matrix random(Index rows, Index cols, Index stride, bool with_copy) {
     Matrix m = empty(rows, cols, stride);
@@ -167,9 +167,9 @@ TEST_P(RowProductsTest, ScoresThatAreComparedAreThoseThatAreWritten) {
     select->begin(examples, kListed, written);
     Buffer<std::int64_t> gave_up = Buffer<std::int64_t>::zeros(1, memory_);
     cuda::TopKProduct product(stream_);
-    ASSERT_TRUE(cuda::TopKProduct::fits(x.operand().rounded, w.operand().rounded, kListed));
-    ASSERT_TRUE(cuda::fits_row_scores(x.operand().rounded, w.operand().rounded));
-    product.find(x.operand().rounded, w.operand().rounded, {bias.gpu.data(), units}, 0, {}, found,
+    ASSERT_TRUE(cuda::TopKProduct::fits(x.operand().bf16, w.operand().bf16, kListed));
+    ASSERT_TRUE(cuda::fits_row_scores(x.operand().bf16, w.operand().bf16));
+    product.find(x.operand().bf16, w.operand().bf16, {bias.gpu.data(), units}, 0, {}, found,
                  gave_up.data());
     select->merge(z.view(), 0, {}, written);
     cuda::check(cudaDeviceSynchronize(), "search");

@@ -4,7 +4,7 @@
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/select/top_k_product.h"
-#include "norn/kernels/select.h"
+#include "kernels/select.h"
 
 #include <algorithm>
 #include <memory>

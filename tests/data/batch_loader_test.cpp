@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of examples, and batches read ahead.
+// The order of examples, and prefetched batches.
 
-#include "norn/data/batch_loader.h"
+#include "src/data/batch_loader.h"
 
 #include "support.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checksums of data: the same for the same contents, others for others.
-#include "norn/data/contents_checksum.h"
+#include "src/data/contents_checksum.h"
 
 #include "support.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is said of data sets that cannot be read or written, word for word.
 
-#include "norn/data/batch_loader.h"
-#include "norn/data/dataset_writer.h"
-#include "norn/data/hold_out.h"
+#include "src/data/batch_loader.h"
+#include "src/data/dataset_writer.h"
+#include "src/data/hold_out.h"
 #include "support.h"
 
 #include <fmt/format.h>

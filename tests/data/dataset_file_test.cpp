@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets of every kind, written by ncgen from CDL text: an independent reading of the format.
 
-#include "norn/data/dataset.h"
+#include "src/data/dataset.h"
 #include "support.h"
 
 #include <gmock/gmock.h>

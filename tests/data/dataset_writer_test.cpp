@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets that we write are read back the same, whatever their kind and however they are read.
 
-#include "norn/data/dataset_writer.h"
+#include "src/data/dataset_writer.h"
 
 #include "support.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // In how many examples each feature is stored, against loops over gathered batches.
-#include "norn/data/feature_counts.h"
+#include "src/data/feature_counts.h"
 
-#include "norn/data/hold_out.h"
+#include "src/data/hold_out.h"
 #include "support.h"
 
 #include <memory>

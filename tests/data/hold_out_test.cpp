@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is held back is never trained on, everything else is, and only the rule decides which is
 // which.
-#include "norn/data/hold_out.h"
+#include "src/data/hold_out.h"
 
-#include "norn/data/batch_loader.h"
+#include "src/data/batch_loader.h"
 #include "tests/data/support.h"
 
 #include <algorithm>

@@ -2,9 +2,9 @@
 // Imports that are stopped, that would write without end, or that find what was left of killed
 // ones.
 
-#include "norn/base/host.h"
 #include "norn/data/importer.h"
 #include "norn/data/label_index.h"
+#include "src/base/host.h"
 #include "support.h"
 
 #include <set>

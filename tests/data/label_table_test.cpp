@@ -3,9 +3,9 @@
 
 #include "norn/data/label_table.h"
 
-#include "norn/base/sha256.h"
-#include "norn/data/dataset_writer.h"
 #include "norn/data/importer.h"
+#include "src/base/sha256.h"
+#include "src/data/dataset_writer.h"
 #include "support.h"
 
 #include <algorithm>

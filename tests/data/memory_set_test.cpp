@@ -2,7 +2,7 @@
 // Data sets of arrays that a program keeps: read in place, kept alive, checked like those of files.
 #include "norn/data/memory_set.h"
 
-#include "norn/data/hold_out.h"
+#include "src/data/hold_out.h"
 #include "tests/data/support.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/base/error.h"
-#include "norn/data/dataset.h"
+#include "src/data/dataset.h"
 #include "tests/support/message_of.h"
 
 #include <csignal>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model file containers: round trips, foreign files, damage.
 
-#include "norn/data/tensor_file.h"
+#include "src/data/tensor_file.h"
 
 #include "data/file_seal.h"
 #include "support.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of text formats: names, endings, and what a text is taken for.
 
-#include "norn/base/text.h"
 #include "norn/data/text_reader.h"
+#include "src/base/text.h"
 #include "support.h"
 
 #include <regex>

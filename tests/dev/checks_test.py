@@ -34,8 +34,8 @@ class Tree(unittest.TestCase):
 
 class Layers(Tree):
     def test_downward_includes_and_homes_pass(self):
-        self.plant("src/engine/a.cpp", '#include "norn/data/dataset.h"\n#include <fmt/format.h>\n#include "b.h"\n')
-        self.plant("src/engine/b.h", '#include "norn/nn/graph.h"\n#include "nn/keys.h"\n')
+        self.plant("src/engine/a.cpp", '#include "src/data/dataset.h"\n#include <fmt/format.h>\n#include "b.h"\n')
+        self.plant("src/engine/b.h", '#include "src/nn/graph.h"\n#include "nn/keys.h"\n')
         self.plant("src/data/c.cpp", "#include <netcdf>\n#include <zlib.h>\n")
         self.plant("kernels/cuda/d.cu", "#include <cublasLt.h>\n#include <cuda_runtime.h>\n")
         self.plant("tools/e.cpp", "#include <CLI/CLI.hpp>\nvoid f() { std::cout << 1; }\n")
@@ -43,8 +43,9 @@ class Layers(Tree):
         self.assertEqual(self.layers(), [])
 
     def test_upward_include_is_found(self):
-        for name, header in [("src/base/a.cpp", "norn/tensor/views.h"), ("include/norn/nn/a.h", "norn/data/dataset.h"),
-                             ("kernels/cuda/a.cuh", "norn/nn/graph.h"), ("src/data/a.cpp", "kernels/cpu/families.h"),
+        for name, header in [("src/base/a.cpp", "norn/tensor/views.h"), ("src/nn/a.h", "src/data/dataset.h"),
+                             ("include/norn/nn/a.h", "src/base/text.h"),
+                             ("kernels/cuda/a.cuh", "src/nn/graph.h"), ("src/data/a.cpp", "kernels/cpu/families.h"),
                              ("src/engine/a.cpp", "tools/common/progress.h")]:
             with self.subTest(name):
                 self.plant(name, f'#include "{header}"\n')

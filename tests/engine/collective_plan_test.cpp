@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of a plan against those that training really calls.
-#include "norn/engine/step_plan.h"
+#include "src/engine/step_plan.h"
 #include "tests/support/passing_communicator.h"
 #include "tests/support/recipes.h"
 
@@ -54,7 +54,7 @@ class CountingCommunicator final : public test::PassingCommunicator {
 
 TEST(CollectivePlan, IsWhatTrainingExchanges) {
   constexpr int kRanks = 3;
-  constexpr std::int64_t kSteps = 3;  // the first may need coarse words, too
+  constexpr std::int64_t kSteps = 3;  // the first may need coarse accumulators, too
   for (const Recipe& recipe : all_recipes()) {
     std::map<Kind, double> bytes;
     std::map<Kind, int> calls;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // "DataSet": "auto": which data sets are meant, and what recipes are told of them.
-#include "norn/engine/data_names.h"
+#include "src/engine/data_names.h"
 
 #include "norn/base/error.h"
-#include "norn/data/dataset_writer.h"
+#include "src/data/dataset_writer.h"
 #include "tests/data/support.h"
 
 #include <gmock/gmock.h>

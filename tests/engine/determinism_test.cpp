@@ -78,11 +78,11 @@ TEST(DeterminismOfLongRuns, OfRanksThatShareHiddenLayersOnly) {
     EXPECT_TRUE(same_bits(run(recipe, 6, 1, 1), run(recipe, 6, 3, 1)));
   }
 }
-TEST(DeterminismOfLongRuns, OfRanksThatJudgeOutputsInTheirProducts) {
+TEST(DeterminismOfLongRuns, OfRanksThatComputeLossesInTheirProducts) {
   for (const LayerActivation& output :
        {LayerActivation(SoftMax{}), LayerActivation(Activation(Sigmoid{}))})
     for (const bool is_valued : {false, true}) {
-      Recipe recipe = judged_recipe(output);
+      Recipe recipe = fused_recipe(output);
       recipe.targets.valued = recipe.targets.weighted = is_valued;
       const Outcome alone = run(recipe, 10, 1, 1);
       for (const int ranks : {2, 3, 5})

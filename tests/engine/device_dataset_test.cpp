@@ -3,8 +3,8 @@
 // brought there batch by batch. On the CPU the copy stands in main memory.
 #include "src/engine/device_dataset.h"
 
-#include "norn/data/dataset_writer.h"
-#include "norn/engine/trainer.h"
+#include "src/data/dataset_writer.h"
+#include "src/engine/trainer.h"
 #include "src/step/device_batch.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"

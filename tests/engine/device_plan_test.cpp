@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of a run on a GPU against the bytes that steps really take there.
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/data/dataset_writer.h"
-#include "norn/engine/data_binding.h"
-#include "norn/engine/memory_plan.h"
-#include "norn/engine/step_probe.h"
-#include "norn/engine/trainer.h"
-#include "norn/kernels/named_variant.h"
+#include "src/base/text.h"
+#include "src/data/dataset_writer.h"
+#include "src/engine/data_binding.h"
+#include "src/engine/memory_plan.h"
+#include "src/engine/step_probe.h"
+#include "src/engine/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/test_runtime.h"
 #include "tests/support/training_recipe.h"
@@ -70,8 +70,8 @@ PlanSettings settings_of(const Recipe& recipe, const DataBinding& data, const Co
   settings.batch = recipe.network.training.batch;
   settings.block_rule = context.compute.kernels.block_rule;
   settings.on_gpu = true;
-  settings.rounds_operands = context.compute.kernels.rounds_operands;
-  settings.turns_operands = context.compute.kernels.turns_operands;
+  settings.casts_operands = context.compute.kernels.casts_operands;
+  settings.transposes_operands = context.compute.kernels.transposes_operands;
   for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
   settings.data_memory_bytes = std::int64_t(1) << 32;
   return settings;
@@ -117,7 +117,7 @@ void expect_planned_bytes(const Recipe& recipe, const std::filesystem::path& fil
   TrainingState state;
   train(network, data, {}, false, {}, state, {}, validation);
   std::int64_t taken = context.compute.memory.peak_bytes();
-  if (const Memory* ahead = context.compute.kernels.memory_ahead) taken += ahead->peak_bytes();
+  if (const Memory* ahead = context.compute.kernels.prefetch_memory) taken += ahead->peak_bytes();
   EXPECT_NEAR(double(plan.total_bytes()) / double(taken), 1.0, 0.02)
       << plan.total_bytes() << " bytes are planned, " << taken
       << " were taken; data on the GPU: " << on_gpu << ", validated: " << is_validated;

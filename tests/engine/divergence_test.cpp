@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs whose numbers stop being finite: costs, and what would be saved.
 #include "norn/base/error.h"
-#include "norn/engine/evaluator.h"
-#include "norn/engine/model_file.h"
-#include "norn/engine/trainer.h"
+#include "src/engine/evaluator.h"
+#include "src/engine/model_file.h"
+#include "src/engine/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/message_of.h"
 #include "tests/support/recipes.h"
@@ -135,7 +135,7 @@ TEST(Divergence, IsACostOfAnEpochBeyondTheSumsRange) {
       EXPECT_EQ(message,
                 "the cost of the epoch is beyond 2^62 after step 4 (epoch 1); lower the learning "
                 "rate");
-    std::vector<std::string> judged_said = divergences(ranks, [&](Communicator& communicator) {
+    std::vector<std::string> fused_said = divergences(ranks, [&](Communicator& communicator) {
       Trained trained(recipe, communicator);
       trained.set_biases("Out", kHalfWay);
       const DataBinding data(recipe.network, sources, DataBinding::Layers::inputs_and_outputs);
@@ -144,7 +144,7 @@ TEST(Divergence, IsACostOfAnEpochBeyondTheSumsRange) {
       settings.with_cost = true;
       evaluate(trained.network, data, settings);
     });
-    for (const std::string& message : judged_said)
+    for (const std::string& message : fused_said)
       EXPECT_EQ(message,
                 "the cost of all 159 examples is beyond 2^62; the network has diverged: lower the "
                 "learning rate, or the examples are far from those that it is trained on");

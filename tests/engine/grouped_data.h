@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/data/dataset_writer.h"
+#include "src/data/dataset_writer.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of sparse inputs that lag behind and are caught up later have the bits of the dense rule.
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
 #include "tests/support/recipes.h"
 
 namespace norn::test {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of a run against what a network really allocates.
-#include "norn/engine/memory_plan.h"
+#include "src/engine/memory_plan.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/engine/predictor.h"
-#include "norn/engine/trainer.h"
+#include "src/base/text.h"
+#include "src/engine/predictor.h"
 #include "src/engine/step_verifier.h"
+#include "src/engine/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 
@@ -74,8 +74,8 @@ std::int64_t allocated_by_rank_0(const Recipe& recipe, const PlanSettings& setti
     Executor executor(settings.lanes);
     Kernels kernels = make_cpu_kernels(executor);
     kernels.block_rule = recipe.blocks;
-    kernels.rounds_operands = settings.rounds_operands;
-    kernels.turns_operands = settings.turns_operands;
+    kernels.casts_operands = settings.casts_operands;
+    kernels.transposes_operands = settings.transposes_operands;
     CountingMemory memory;
     const Context context{Compute{executor, kernels, memory}, communicator,
                           make_host_collectives(communicator), Log()};
@@ -101,8 +101,8 @@ TEST_P(MemoryPlanTest, IsWhatANetworkAllocates) {
       for (int lanes : {1, 4}) {
         PlanSettings settings = settings_of(recipe_, ranks, lanes, purpose);
         // As GPUs in bfloat16 and in tf32, which have one lane.
-        settings.rounds_operands = lanes == 1 && ranks == 1;
-        settings.turns_operands = lanes == 1 && ranks == 3;
+        settings.casts_operands = lanes == 1 && ranks == 1;
+        settings.transposes_operands = lanes == 1 && ranks == 3;
         settings.keeps_state = lanes == 4 && purpose == Pass::training;
         const MemoryPlan plan = plan_memory(graph, settings);
         std::int64_t in_buffers = 0;

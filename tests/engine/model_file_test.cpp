@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model files: everything comes back, on any number of ranks, and models that DSSTNE wrote are
 // read.
-#include "norn/engine/model_file.h"
+#include "src/engine/model_file.h"
 
 #include "norn/base/error.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/nn/descriptor_json.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"

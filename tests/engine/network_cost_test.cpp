@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost of examples that a network is not trained on.
 #include "norn/base/error.h"
-#include "norn/engine/predictor.h"
+#include "src/engine/predictor.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
@@ -16,8 +16,8 @@ namespace {
 // Without noise a step's cost is that of the weights before it.
 TEST(Cost, OfABatchIsTheOneThatAStepReports) {
   std::vector<Recipe> recipes = all_recipes();
-  recipes.push_back(judged_recipe(SoftMax{}));
-  recipes.push_back(judged_recipe(Activation(Sigmoid{})));
+  recipes.push_back(fused_recipe(SoftMax{}));
+  recipes.push_back(fused_recipe(Activation(Sigmoid{})));
   for (Recipe recipe : recipes) {
     SCOPED_TRACE(recipe.name);
     recipe.network.denoising = 0.0f;
@@ -64,9 +64,9 @@ TEST(Cost, ComesWithTheOutputsInOnePass) {
           Predictor alone(network, layer, 9), together(network, layer, 9);
           const FixedSum cost = network.cost(batch);
           const TopK& expected = alone.predict(batch, {});
-          FixedSum joined;
-          const TopK& best = together.predict_with_cost(batch, {}, joined);
-          EXPECT_EQ(joined.value(), cost.value());
+          FixedSum reduced;
+          const TopK& best = together.predict_with_cost(batch, {}, reduced);
+          EXPECT_EQ(reduced.value(), cost.value());
           for (Index r = 0; r < batch.examples; ++r)
             for (Index i = 0; i < best.k; ++i) {
               ASSERT_EQ(best.unit.view()(r, i), expected.unit.view()(r, i));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps and predictions of whole networks: against the float64 reference, and what they refuse.
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/kernels/named_variant.h"
 #include "tests/data/support.h"
 #include "tests/support/gradient_check.h"
 #include "tests/support/test_runtime.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives that go on beside other work end as late as they may: at join(). The bits are those
-// of collectives that are done at once.
-#include "norn/engine/context.h"
+// Collectives that overlap with other work end as late as they may: at wait_for_overlapped(). The
+// bits are those of collectives that are done at once.
+#include "src/engine/context.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
 
@@ -12,7 +12,8 @@
 namespace norn::test {
 namespace {
 
-/// Does what beside() is given at join(), and by then everything that was enqueued in between.
+/// Does what overlap() is given at wait_for_overlapped(), and by then everything that was enqueued
+/// in between.
 class LateCollectives final : public Collectives {
  public:
   LateCollectives(Communicator& ranks, std::shared_ptr<Collectives> inner)
@@ -38,12 +39,12 @@ class LateCollectives final : public Collectives {
     inner_->all_reduce_sum(values);
   }
   void do_all_reduce_max(std::span<float> values) override { inner_->all_reduce_max(values); }
-  bool can_go_beside() const override { return true; }
-  void do_beside(const std::function<void()>& enqueue) override {
-    do_join();
+  bool can_overlap() const override { return true; }
+  void do_overlap(const std::function<void()>& enqueue) override {
+    do_wait_for_overlapped();
     waiting_ = enqueue;
   }
-  void do_join() override {
+  void do_wait_for_overlapped() override {
     if (!waiting_) return;
     std::exchange(waiting_, {})();
     ++late_;
@@ -68,7 +69,7 @@ LateRun run_late(const Recipe& recipe, int ranks, bool may) {
     const std::unique_ptr<Runtime> runtime = make_test_runtime(1);
     Context context = runtime->context(communicator);
     const auto late = std::make_shared<LateCollectives>(communicator, context.collectives);
-    late->let_go_beside(may);
+    late->allow_overlap(may);
     context.collectives = late;
     context.compute.kernels.block_rule = recipe.blocks;
     Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),

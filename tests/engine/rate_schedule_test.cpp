@@ -3,8 +3,8 @@
 // their time.
 #include "src/engine/rate_schedule.h"
 
-#include "norn/engine/trainer.h"
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
+#include "src/engine/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 
@@ -71,7 +71,7 @@ TEST(RateSchedule, PlateauWaitsForItsPatienceAndEndsAtTheMinimum) {
   PlateauState plateau;
   std::vector<float> rates;
   for (const bool better : {true, false, true, false, false, false, false, false, false, false}) {
-    judge_plateau(training.schedule, better, plateau);
+    update_plateau(training.schedule, better, plateau);
     rates.push_back(rate_of_epoch(training, 0, plateau));
   }
   EXPECT_EQ(rates,

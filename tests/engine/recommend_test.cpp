@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The best of many units, against scores in float64 made from what the products read: on a GPU in
 // bfloat16 these scores are compared inside the product and never written.
-#include "norn/engine/predictor.h"
 #include "src/engine/model_parts.h"
+#include "src/engine/predictor.h"
 #include "tests/support/problem.h"
 #include "tests/support/test_runtime.h"
 
@@ -60,7 +60,7 @@ class RecommendTest : public testing::Test {
     network().initialise(seed_);
     softmax_ = std::holds_alternative<SoftMax>(output);
     bias_ = bias;
-    rounds_ = network().context().compute.kernels.rounds_operands;
+    rounds_ = network().context().compute.kernels.casts_operands;
     weights_.assign(std::size_t(96 * kUnits), 0.0f);
     gather_rows(network(), 1, 0, [&](Index first, MatrixView<const float> rows) {
       std::copy_n(rows.data, rows.size(), weights_.data() + first * kUnits);

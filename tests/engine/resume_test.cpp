@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training that was stopped and resumed is training that was never stopped, bit by bit; checkpoints
 // are complete or refused.
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/engine/feature_weights.h"
-#include "norn/engine/trainer.h"
-#include "norn/kernels/named_variant.h"
+#include "src/engine/feature_weights.h"
+#include "src/engine/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Edges by source: the same bits on any number of ranks, the numbers of edges by destination, and
 // no number that is out of range.
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/kernels/named_variant.h"
 #include "tests/data/support.h"
 #include "tests/support/device_like_memory.h"
 #include "tests/support/passing_communicator.h"
@@ -31,7 +31,7 @@ Recipe recipe_of(const UpdateRule& optimizer) {
 
 // The same network, all of it by destination.
 Recipe by_destination(Recipe recipe) {
-  recipe.blocks.joined_elements = Index(1) << 40;
+  recipe.blocks.gathered_elements = Index(1) << 40;
   return recipe;
 }
 
@@ -101,9 +101,9 @@ Outcome run_in(Memory& memory, const Recipe& recipe, int ranks) {
     Executor executor(1);
     Kernels kernels = make_cpu_kernels(executor);
     kernels.block_rule = recipe.blocks;
-    // Made, though nothing reads them. Rounded ones would be all that ranks send each other.
-    kernels.turns_operands = !memory.is_host();
-    kernels.rounds_operands = !memory.is_host() && communicator.size() == 1;
+    // Made, though nothing reads them. Bf16 ones would be all that ranks send each other.
+    kernels.transposes_operands = !memory.is_host();
+    kernels.casts_operands = !memory.is_host() && communicator.size() == 1;
     const Context context{Compute{executor, kernels, memory}, communicator,
                           make_staged_collectives(communicator, memory, *kernels.queue), Log()};
     Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
@@ -118,7 +118,7 @@ Outcome run_in(Memory& memory, const Recipe& recipe, int ranks) {
   return outcome;
 }
 
-TEST(SourceEdges, GiveTheSameBitsWhereTermsWait) {
+TEST(SourceEdges, GiveTheSameBitsWherePartialSumsAreKept) {
   DeviceLikeMemory memory;
   for (Recipe recipe : {recipe_of(Adam{}), by_source_recipe_with_penalties()}) {
     SCOPED_TRACE(recipe.name);
@@ -127,8 +127,8 @@ TEST(SourceEdges, GiveTheSameBitsWhereTermsWait) {
       SCOPED_TRACE(fmt::format("{} ranks", ranks));
       EXPECT_TRUE(same_bits(alone, run_in(memory, recipe, ranks)));
     }
-    recipe.blocks = BlockRule{};  // few blocks: sums are never words
-    recipe.blocks.joined_elements = 1;
+    recipe.blocks = BlockRule{};  // few blocks: sums are never accumulators
+    recipe.blocks.gathered_elements = 1;
     recipe.blocks.minimum_width = 256;
     alone = run_in(host_memory(), recipe, 1);
     for (int ranks : {1, 3}) EXPECT_TRUE(same_bits(alone, run_in(memory, recipe, ranks)));
@@ -159,7 +159,7 @@ std::vector<float> predictions(const Recipe& recipe, int ranks, Pass purpose) {
   return all;
 }
 
-// Notes how wide the matrices are that ranks join.
+// Notes how wide the matrices are that ranks exchange.
 class WidthsNoted final : public PassingCommunicator {
  public:
   using PassingCommunicator::PassingCommunicator;
@@ -182,7 +182,7 @@ class WidthsNoted final : public PassingCommunicator {
   Index widest_ = 0;
 };
 
-Index widest_joined(const Recipe& recipe) {
+Index widest_exchanged(const Recipe& recipe) {
   Index widest = 0;
   run_thread_group(2, [&](Communicator& communicator) {
     WidthsNoted noted(communicator);
@@ -201,8 +201,8 @@ Index widest_joined(const Recipe& recipe) {
 }
 
 TEST(SourceEdges, MoveNothingOfTheWideLayers) {
-  EXPECT_EQ(widest_joined(by_destination(recipe_of(Sgd{}))), 407);
-  EXPECT_EQ(widest_joined(recipe_of(Sgd{})), 101);
+  EXPECT_EQ(widest_exchanged(by_destination(recipe_of(Sgd{}))), 407);
+  EXPECT_EQ(widest_exchanged(recipe_of(Sgd{})), 101);
 }
 
 TEST(SourceEdges, GiveTheSameBitsOnAnyNumberOfRanksWithEveryOptimizer) {
@@ -220,7 +220,7 @@ TEST(SourceEdges, GiveTheSameBitsOnAnyNumberOfRanksWithEveryOptimizer) {
 TEST(SourceEdges, GiveTheSameBitsOnMoreRanksThanBlocks) {
   Recipe recipe = recipe_of(Adam{});
   recipe.blocks = BlockRule{};  // narrow layers have one block, wide ones five
-  recipe.blocks.joined_elements = 1;
+  recipe.blocks.gathered_elements = 1;
   const Outcome alone = run(recipe, 6, 1, 1);
   for (int ranks : {3, 5, 7}) {
     SCOPED_TRACE(fmt::format("{} ranks", ranks));
@@ -244,7 +244,7 @@ void scale_weights(Network& network, float factor) {
   for (std::size_t e = 0; e < network.graph().edges.size(); ++e) {
     if (network.graph().edges[e].destination != kNarrow) continue;
     network.context().compute.kernels.pointwise->scale(factor, network.weights(int(e))->values());
-    network.weights(int(e))->round(network.context().compute);
+    network.weights(int(e))->cast_to_bf16(network.context().compute);
   }
 }
 
@@ -295,7 +295,7 @@ TEST(SourceEdges, OfPreActivationsOutOfRangeEndTheStepOnAllRanks) {
     }
 }
 
-// What one prediction left in the coarse words is not part of the next.
+// What one prediction left in the coarse accumulators is not part of the next.
 TEST(SourceEdges, ForgetTheLargePreActivationsOfTheStepBefore) {
   const Recipe recipe = recipe_of(Sgd{});
   with_network(recipe, 3, [&](Network& network, RecipeData& data, Communicator&) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Predictions of steps on machines that are described: near what was measured where something was,
 // and sensible elsewhere.
-#include "norn/engine/step_plan.h"
+#include "src/engine/step_plan.h"
 
 #include "norn/base/error.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/nn/descriptor_json.h"
 #include "tests/support/recipes.h"
 
 #include <filesystem>
@@ -91,7 +91,7 @@ const StagePlan* stage_of(const StepPlan& plan, const std::string& name) {
 
 constexpr double kNear = 0.15;
 
-TEST(StepPlan, JudgesSoftMaxOutputsInTheirProductWhichIsMadeTwice) {
+TEST(StepPlan, ComputesSoftMaxLossesInTheirProductWhichIsMadeTwice) {
   const MachineDescription h200 = machine("h200.json");
   Shape shape = shop(500'000, 128, "Adam");
   shape.loss = "CrossEntropy";
@@ -206,8 +206,8 @@ TEST(StepPlan, ExchangesWhatTheNetworkDoes) {
   ASSERT_NE(stage_of(plan, "gather activations"), nullptr);
   EXPECT_EQ(stage_of(plan, "gather activations")->bytes, 3 * 1024.0 * 1536 * 2);
   ASSERT_NE(stage_of(plan, "reduce deltas"), nullptr);
-  // Between the hidden layers a few terms as they are; shop500k's 32 are added up in two words
-  // each.
+  // Between the hidden layers a few terms as they are; shop500k's 32 are added up in two
+  // accumulators each.
   EXPECT_GT(stage_of(plan, "reduce deltas")->bytes, 3 * 1024.0 * 1536 * 4);
   const StepPlan shop500k = step_of(shop(500'000, 1024, "Adam"), h200, Precision::bf16, 4);
   EXPECT_EQ(stage_of(shop500k, "reduce deltas")->bytes, 1024.0 * 1024 * 16);
@@ -240,19 +240,19 @@ TEST(StepPlan, TakesTheRankWithTheMostBlocks) {
   EXPECT_DOUBLE_EQ(output(64), output(4));
 }
 
-TEST(StepPlan, OverlapHidesTheJoiningOfDeltas) {
+TEST(StepPlan, OverlapHidesTheReductionOfDeltas) {
   MachineDescription h200 = machine("h200.json");
   h200.overlap = 0.0;
   const StepPlan waits = step_of(ml20m("Adam"), h200, Precision::bf16, 4);
   h200.overlap = 0.5;
   const StepPlan overlaps = step_of(ml20m("Adam"), h200, Precision::bf16, 4);
-  const double beside =
+  const double overlapping =
       stage_of(waits, "reduce deltas")->seconds + stage_of(waits, "formats of deltas")->seconds;
   EXPECT_EQ(waits.overlapped_seconds, 0.0);
-  EXPECT_DOUBLE_EQ(overlaps.seconds(), waits.seconds() - 0.5 * beside);
+  EXPECT_DOUBLE_EQ(overlaps.seconds(), waits.seconds() - 0.5 * overlapping);
 }
 
-// Many narrow layers between few weights: there is not enough to do beside what ranks exchange.
+// Many narrow layers between few weights: there is not enough to overlap with what ranks exchange.
 TEST(StepPlan, OverlapEndsWithTheUpdatesThatAreLeft) {
   MachineDescription h200 = machine("h200.json");
   h200.overlap = 1.0;
@@ -261,7 +261,7 @@ TEST(StepPlan, OverlapEndsWithTheUpdatesThatAreLeft) {
     layers += fmt::format(R"({{"Name": "H{}", "N": 64, "Activation": "Relu"}},)", i);
   const StepPlan plan = step_of({layers, 2'000, 4096, 20, "SGD"}, h200, Precision::bf16, 4);
   EXPECT_GT(plan.overlapped_seconds, 0.0);
-  EXPECT_DOUBLE_EQ(plan.overlapped_seconds, plan.later_seconds);
+  EXPECT_DOUBLE_EQ(plan.overlapped_seconds, plan.overlappable_seconds);
   EXPECT_LT(plan.overlapped_seconds, stage_of(plan, "reduce deltas")->seconds);
 }
 
@@ -289,7 +289,7 @@ TEST(StepPlan, SaysWhereMoreRanksStopPaying) {
     EXPECT_EQ(plans.front().step.ranks, 1);
     EXPECT_EQ(plans.back().step.ranks, 256);
     EXPECT_EQ(plans.back().step.nodes, 32);
-    // Two ranks have words for what they join where one has none.
+    // Two ranks have accumulators for what they reduce where one has none.
     for (std::size_t i = 1; i < plans.size(); ++i)
       EXPECT_LE(plans[i].memory_bytes, std::int64_t(1.2 * double(plans[i - 1].memory_bytes)));
     return ranks_that_pay(plans);
@@ -304,7 +304,7 @@ TEST(StepPlan, OfAHundredMillionOutputsOnACpuCluster) {
   const MachineDescription cluster = machine("cpu_cluster.json");
   const Planned planned = plan_of(shop(100'000'000, 128, "Adam"), cluster, Precision::bf16, 64);
   EXPECT_FALSE(planned.settings.on_gpu);
-  EXPECT_FALSE(planned.settings.rounds_operands);  // a CPU computes in fp32
+  EXPECT_FALSE(planned.settings.casts_operands);  // a CPU computes in fp32
   EXPECT_EQ(planned.settings.lanes, 64);
   const StepPlan plan = plan_step(planned.graph, planned.settings, cluster, 64);
   EXPECT_GT(plan.seconds(), 0.1);

@@ -4,8 +4,8 @@
 #include "src/engine/step_verifier.h"
 
 #include "norn/base/error.h"
-#include "norn/base/host.h"
-#include "norn/engine/trainer.h"
+#include "src/base/host.h"
+#include "src/engine/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 
@@ -41,8 +41,8 @@ class FaultyUpdate final : public UpdateKernels {
 
  private:
   void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> rounded) override {
-    sound_->update(rule, step, w, g, slot, rounded);
+                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16) override {
+    sound_->update(rule, step, w, g, slot, bf16);
   }
   void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
                          std::span<const VectorUpdate> vectors) override {
@@ -86,24 +86,26 @@ class FaultyFixed final : public FixedKernels {
       : sound_(std::move(sound)), fault_(fault) {}
 
  private:
-  void do_add(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
-    sound_->add(format, terms, sum);
+  void do_add(const FixedFormat* format, const PartialSums& partial_sums,
+              FixedMatrixView sum) override {
+    sound_->add(format, partial_sums, sum);
     fault_.strike(sum.fine.data);
   }
-  void do_set(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
-    sound_->set(format, terms, sum);
+  void do_set(const FixedFormat* format, const PartialSums& partial_sums,
+              FixedMatrixView sum) override {
+    sound_->set(format, partial_sums, sum);
   }
-  void do_to_float(const FixedFormat* format, FixedMatrixView sum, const FixedTerms& terms,
+  void do_to_float(const FixedFormat* format, FixedMatrixView sum, const PartialSums& partial_sums,
                    MatrixView<float> value, float* maximum) override {
-    sound_->to_float(format, sum, terms, value, maximum);
+    sound_->to_float(format, sum, partial_sums, value, maximum);
   }
-  void do_to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
-                   const FixedTerms& terms, const OutputSlope& slope, MatrixView<float> delta,
-                   MatrixView<Bfloat16> rounded, float* maximum) override {
-    sound_->to_delta(format, adapt_terms, sum, terms, slope, delta, rounded, maximum);
+  void do_to_delta(FixedFormat* format, std::int64_t adapt_count, FixedMatrixView sum,
+                   const PartialSums& partial_sums, const OutputSlope& slope,
+                   MatrixView<float> delta, MatrixView<Bfloat16> bf16, float* maximum) override {
+    sound_->to_delta(format, adapt_count, sum, partial_sums, slope, delta, bf16, maximum);
   }
-  void do_adapt(const float* maximum, std::int64_t terms, FixedFormat* format) override {
-    sound_->adapt(maximum, terms, format);
+  void do_adapt(const float* maximum, std::int64_t partial_sums, FixedFormat* format) override {
+    sound_->adapt(maximum, partial_sums, format);
   }
   std::unique_ptr<FixedKernels> sound_;
   Fault& fault_;

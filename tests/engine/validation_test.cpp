@@ -2,8 +2,8 @@
 // Validating while training: it changes no bit of what is trained, says the same on any number of
 // ranks and after any interruption, and the best model is the one that is kept.
 #include "norn/base/error.h"
-#include "norn/engine/evaluator.h"
-#include "norn/engine/trainer.h"
+#include "src/engine/evaluator.h"
+#include "src/engine/trainer.h"
 #include "tests/data/support.h"
 #include "tests/engine/grouped_data.h"
 #include "tests/support/recipes.h"
@@ -189,7 +189,7 @@ TEST_F(Validating, OfEdgesBySourceChangesNothingEither) {
                      hidden_layer("Wide", 407, {"In"}, Activation(Relu{})),
                      output_layer("Out", kUnits, {"Narrow"}), hidden_layer("Narrow", 61, {"Wide"})};
   network_.layers[1].batch_normalization = true;
-  blocks_.joined_elements = 1;
+  blocks_.gathered_elements = 1;
   network_.training.epochs = 3;
   const Result without = live({.ranks = 2, .validates = false});
   const Result with = live({.ranks = 3});

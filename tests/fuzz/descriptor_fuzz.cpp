@@ -2,8 +2,8 @@
 // libFuzzer target: any text is either a network that is written back and resolved, or a
 // UsageError.
 #include "norn/base/error.h"
-#include "norn/nn/descriptor_json.h"
-#include "norn/nn/graph.h"
+#include "src/nn/descriptor_json.h"
+#include "src/nn/graph.h"
 
 #include <cstdint>
 #include <cstdio>

@@ -2,9 +2,9 @@
 // libFuzzer target: DSSTNE's command files, descriptions of machines, and the JSON of records. The
 // first byte of the input chooses. Whatever the text, it is read or a UsageError.
 #include "norn/base/error.h"
-#include "norn/nn/command_file.h"
-#include "norn/nn/json_value.h"
 #include "norn/nn/machine.h"
+#include "src/nn/command_file.h"
+#include "src/nn/json_value.h"
 
 #include <cstdint>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
 #include "tests/support/gradient_check.h"
 
 #include <string>

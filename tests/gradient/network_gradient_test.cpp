@@ -304,7 +304,7 @@ TEST(NetworkGradient, WithDeltaBoost) {
       }
 }
 
-// One step that is boosted goes elsewhere than one that is not, whatever judges the outputs.
+// One step that is boosted goes elsewhere than one that is not, whatever the loss of the outputs.
 TEST(NetworkGradient, DeltaBoostCountsForEveryLossAndActivation) {
   const auto weights_after_a_step = [](Problem problem, float one, float zero) {
     problem.network.boost_one = one;

@@ -76,9 +76,9 @@ class WhatDsstneWrote(unittest.TestCase):
         """Norn's data sets have the index' width, DSSTNE's layers that of a multiple of 128: the same units all the same."""
         text = SOURCE / "tests" / "data" / "debian_packages" / "train.txt.gz"
         self.succeed("importer", "--input", text, "--target", text, "--name", "deb", "--features", "features", "--output", "own.nc")
-        judge = ("evaluator", "--model", "deb.nc", "--keep-seen", "--top", "10")
-        own = self.succeed(*judge, "--data", "own.nc").stdout
-        theirs = self.succeed(*judge, "--data", "deb_input.nc", "--data", "deb_output.nc").stdout
+        evaluate = ("evaluator", "--model", "deb.nc", "--keep-seen", "--top", "10")
+        own = self.succeed(*evaluate, "--data", "own.nc").stdout
+        theirs = self.succeed(*evaluate, "--data", "deb_input.nc", "--data", "deb_output.nc").stdout
         line = re.compile(r"^model( +[0-9.]+){7}", re.MULTILINE)  # not the coverage, which counts the padding
         self.assertEqual(line.search(own)[0], line.search(theirs)[0])
 

@@ -13,11 +13,11 @@ from norn_files import write_text
 from programs import BIN, ProgramTest
 
 PATIENCE_SECONDS = 60
-ROOM = 6 << 30  # of addresses: what needs more is a size that was believed
+ADDRESS_SPACE = 6 << 30  # of addresses: what needs more is a size that was believed
 
 
 def little_memory():
-    resource.setrlimit(resource.RLIMIT_AS, (ROOM, ROOM))
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
 
 
 def copy_netcdf(source, target, attributes=(), left_out=(), sizes=(), variables=()):

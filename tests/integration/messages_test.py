@@ -103,7 +103,7 @@ IMPORTING = (
 )
 TRAINING = (
     ("trainer", ("-c", "two.json", "-i", "train.nc", "-n", "new.nc", "--validation-split", "0.1"), 2,
-     "validation judges one output layer, and the network has 2: First, Second; name the one that counts "
+     "validation evaluates one output layer, and the network has 2: First, Second; name the one that counts "
      '"Output"'),
     ("trainer", ("-c", "net.json", "-i", "dense_input.nc", "-n", "new.nc"), 3,
      'dense_input.nc: data set "gl_input": example 0: unit 0 is nan, expected a finite number; correct '

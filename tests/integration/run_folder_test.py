@@ -61,14 +61,14 @@ class Log(RunFolder):
         done = self.record("-e", "40", "--validation-split", "0.2", "--metrics-at", "5,10", "--validate-every", "2", "--early-stop",
                            "recall@5", "--early-stop-from", "0", "--patience", "2", "-alpha", "0.1")
         events = self.events()
-        judged = [event for event in events if event["event"] == "eval"]
-        self.assertEqual([event["epoch"] for event in judged], list(range(2, 2 * len(judged) + 1, 2)))
-        for event in judged:
+        evaluated = [event for event in events if event["event"] == "eval"]
+        self.assertEqual([event["epoch"] for event in evaluated], list(range(2, 2 * len(evaluated) + 1, 2)))
+        for event in evaluated:
             self.assertEqual([at["k"] for at in event["metrics"]], [5, 10])
             self.assertEqual((event["watched"], event["value"]), ("recall@5", event["metrics"][0]["recall"]))
-        self.assertTrue(judged[0]["best"])
+        self.assertTrue(evaluated[0]["best"])
         self.assertEqual(events[-1]["reason"], "early_stop", done.stderr)
-        self.assertEqual((events[-1]["epochs"], judged[-1]["since_best"]), (judged[-1]["epoch"], 2))
+        self.assertEqual((events[-1]["epochs"], evaluated[-1]["since_best"]), (evaluated[-1]["epoch"], 2))
 
     def test_its_schema_refuses_wrong_lines(self):
         self.record("--checkpoint-epochs", "1", "--validation-split", "0.2")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activations as values: names, slopes against central differences, NaN.
-#include "norn/kernels/activation.h"
+#include "kernels/activation.h"
 
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
 
 #include <cmath>
 #include <limits>

@@ -190,9 +190,9 @@ TEST_F(BatchTest, RunsSayWhereEntriesBegin) {
                   x.column.begin() + x.row_begin[std::size_t(r) + 1]);
       for (const Range columns :
            {Range{0, cols}, Range{cols / 3, cols}, Range{cols / 4, cols / 2}, Range{cols, cols}}) {
-        std::vector<int> room(std::size_t(ColumnRuns::size(rows, columns.count())), -1);
+        std::vector<int> workspace(std::size_t(ColumnRuns::size(rows, columns.count())), -1);
         const ColumnRuns runs =
-            kernels->find_runs(x.view(), columns, {room.data(), Index(room.size())});
+            kernels->find_runs(x.view(), columns, {workspace.data(), Index(workspace.size())});
         EXPECT_EQ(runs.columns, columns);
         ASSERT_GE(runs.stride, rows);
         for (Index i = 0; i <= ColumnRuns::runs_of(columns.count()); ++i)
@@ -203,7 +203,7 @@ TEST_F(BatchTest, RunsSayWhereEntriesBegin) {
               for (auto e = std::size_t(x.row_begin[std::size_t(r)]);
                    e < std::size_t(x.row_begin[std::size_t(r) + 1]); ++e)
                 before += Index(x.column[e]) < first ? 1 : 0;
-            ASSERT_EQ(room[std::size_t(i * runs.stride + r)], before) << i << ' ' << r;
+            ASSERT_EQ(workspace[std::size_t(i * runs.stride + r)], before) << i << ' ' << r;
           }
       }
       std::vector<int> small(std::size_t(ColumnRuns::size(rows, cols)), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The number of BLAS's threads belongs to the program around the library.
-#include "norn/kernels/kernels.h"
+#include "kernels/kernels.h"
 #include "tests/kernels/samples.h"
 
 #include <random>

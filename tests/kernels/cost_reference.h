@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/cost.h"
-#include "norn/kernels/named_variant.h"
+#include "kernels/cost.h"
+#include "kernels/named_variant.h"
 #include "tests/kernels/samples.h"
 
 #include <cmath>

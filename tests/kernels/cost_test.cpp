@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Costs and deltas of independent units: every activation x loss x kind of target against float64.
-#include "norn/kernels/cost.h"
+#include "kernels/cost.h"
 
 #include "norn/base/error.h"
 #include "tests/kernels/cost_reference.h"
@@ -151,7 +151,7 @@ TEST_F(Cost, BlocksCutAnywhereGiveTheSameDeltas) {
   }
 }
 
-TEST_F(Cost, RoundedDeltasAreTheDeltasRounded) {
+TEST_F(Cost, Bf16DeltasAreTheDeltasRounded) {
   for (Index width : {Index(1), Index(30), Index(257), Index(5000), Index(8192)})
     for (Kind kind : kKinds)
       for (Index padding : {Index(0), Index(5)}) {
@@ -162,19 +162,18 @@ TEST_F(Cost, RoundedDeltasAreTheDeltasRounded) {
           for (Index c = 0; c < width; ++c) z(r, c) = uniform(-6, 6);
         PaddedMatrix<float> alone = z;
         const Index stride = width + padding;
-        std::vector<Bfloat16> rounded(std::size_t(4 * stride), Bfloat16::rounded(7.0f));
+        std::vector<Bfloat16> bf16(std::size_t(4 * stride), Bfloat16::rounded(7.0f));
         double cost = 0;
         double cost_alone = 0;
         const UnitCost rule = rule_of(Sigmoid{}, CrossEntropy{});
         kernels_->delta(rule, targets.view(), 0, alone.view(), &cost_alone);
-        kernels_->delta(rule, targets.view(), 0, z.view(), &cost,
-                        {rounded.data(), 4, width, stride});
+        kernels_->delta(rule, targets.view(), 0, z.view(), &cost, {bf16.data(), 4, width, stride});
         EXPECT_EQ(cost, cost_alone);
         EXPECT_TRUE(z.same_bits(alone));
         for (Index r = 0; r < 4; ++r)
           for (Index c = 0; c < stride; ++c) {
             const float expected = c < width ? z(r, c) : 7.0f;
-            ASSERT_EQ(rounded[std::size_t(r * stride + c)].bits, Bfloat16::rounded(expected).bits)
+            ASSERT_EQ(bf16[std::size_t(r * stride + c)].bits, Bfloat16::rounded(expected).bits)
                 << "row " << r << ", unit " << c;
           }
       }

@@ -194,7 +194,7 @@ TEST_F(DenseTest, ABlockHasTheSameBitsWhateverOthersAreInTheCall) {
   }
 }
 
-TEST_F(DenseTest, TurnsMatricesOverWithZerosBehind) {
+TEST_F(DenseTest, TransposesMatricesWithZerosBehind) {
   Executor executor(2);
   const auto kernels = samples::make_dense(executor);
   for (const auto& [rows, cols] : std::vector<std::pair<Index, Index>>{
@@ -202,12 +202,12 @@ TEST_F(DenseTest, TurnsMatricesOverWithZerosBehind) {
     for (const Index behind : {0, 1, 40}) {
       SCOPED_TRACE(fmt::format("[{} x {}] and {}", rows, cols, behind));
       auto x = random_matrix(rows, cols);
-      PaddedMatrix<float> turned(cols, rows + behind);
-      kernels->turn(x.view(), turned.view());
+      PaddedMatrix<float> transposed(cols, rows + behind);
+      kernels->transpose(x.view(), transposed.view());
       for (Index c = 0; c < cols; ++c)
         for (Index r = 0; r < rows + behind; ++r)
-          ASSERT_EQ(turned(c, r), r < rows ? x(r, c) : 0.0f);
-      EXPECT_TRUE(turned.padding_is_intact());
+          ASSERT_EQ(transposed(c, r), r < rows ? x(r, c) : 0.0f);
+      EXPECT_TRUE(transposed.padding_is_intact());
     }
 }
 
@@ -250,7 +250,7 @@ TEST_F(DenseTest, ShapesThatDoNotFitAreRefused) {
                ShapeError);
   EXPECT_THROW(kernels->multiply(c.view(), b.view(), wrong.view()), ShapeError);
   EXPECT_THROW(kernels->gradient(c.view(), a.view(), 1.0f, wrong.view()), ShapeError);
-  EXPECT_THROW(kernels->turn(a.view(), c.view()), ShapeError);
+  EXPECT_THROW(kernels->transpose(a.view(), c.view()), ShapeError);
   PaddedMatrix<float> parts(9, 4);
   const auto part = [&](Index row) { return parts.view().row_range(row, 3); };
   for (const std::vector<MatrixView<float>>& dx : {std::vector<MatrixView<float>>{part(0), part(3)},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/kernels.h"
+#include "kernels/kernels.h"
 
 #include <memory>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/tensor/executor.h"
+#include "src/tensor/executor.h"
 #include "tests/kernels/samples.h"
 
 #include <cstring>

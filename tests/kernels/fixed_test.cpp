@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fixed-point sums: the same words for any order and any lanes, coarse words, range, accuracy.
-#include "norn/kernels/fixed.h"
+// Fixed-point sums: the same accumulators for any order and any lanes, coarse accumulators, range,
+// accuracy.
+#include "kernels/fixed.h"
 
+#include "kernels/batch.h"
+#include "kernels/named_variant.h"
+#include "kernels/pointwise.h"
 #include "norn/base/error.h"
-#include "norn/kernels/batch.h"
-#include "norn/kernels/named_variant.h"
-#include "norn/kernels/pointwise.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
 
@@ -26,7 +27,7 @@ struct Sum {
       for (Index c = 0; c < cols; ++c) fine(r, c) = coarse(r, c) = 0;
   }
   FixedMatrixView view() { return {fine.view(), coarse.view(), &coarse_used, &out_of_range}; }
-  bool same_words(const Sum& other) const {
+  bool same_accumulators(const Sum& other) const {
     return fine.same_bits(other.fine) && coarse.same_bits(other.coarse) &&
            coarse_used == other.coarse_used && out_of_range == other.out_of_range;
   }
@@ -38,31 +39,31 @@ struct Sum {
 
 class Fixed : public samples::RandomTest {
  protected:
-  PaddedMatrix<float> random_terms(Index rows, Index cols, float scale) {
+  PaddedMatrix<float> random_partial_sums(Index rows, Index cols, float scale) {
     PaddedMatrix<float> x(rows, cols);
     for (Index r = 0; r < rows; ++r)
       for (Index c = 0; c < cols; ++c) x(r, c) = uniform(-scale, scale);
     return x;
   }
-  /// Terms of which some belong to the coarse words.
-  std::vector<PaddedMatrix<float>> mixed_terms(Index count, Index rows, Index cols) {
-    std::vector<PaddedMatrix<float>> terms;
+  /// Partial sums of which some belong to the coarse accumulators.
+  std::vector<PaddedMatrix<float>> mixed_partial_sums(Index count, Index rows, Index cols) {
+    std::vector<PaddedMatrix<float>> partial_sums;
     for (Index i = 0; i < count; ++i) {
-      terms.push_back(random_terms(rows, cols, 1.0f));
+      partial_sums.push_back(random_partial_sums(rows, cols, 1.0f));
       for (int large = 0; large < 5; ++large)
-        terms.back()(below(rows), below(cols)) = uniform(-1e5f, 1e5f);
+        partial_sums.back()(below(rows), below(cols)) = uniform(-1e5f, 1e5f);
     }
-    return terms;
+    return partial_sums;
   }
 
   Executor executor_{1};
   std::unique_ptr<FixedKernels> kernels_ = samples::make_fixed(executor_);
 };
 
-TEST_F(Fixed, WordsAreTheTermsRoundedHalfToEven) {
+TEST_F(Fixed, AccumulatorsAreThePartialSumsRoundedHalfToEven) {
   for (Index width : samples::edge_widths()) {
     const FixedFormat format{.fine_bits = 20, .term_bits = 12};
-    PaddedMatrix<float> x = random_terms(3, width, 1000.0f);
+    PaddedMatrix<float> x = random_partial_sums(3, width, 1000.0f);
     x(0, 0) = 1.5f / 1048576.0f;  // halves
     x(1, 0) = -0.5f / 1048576.0f;
     x(2, width - 1) = 2.5f / 1048576.0f;
@@ -83,85 +84,85 @@ TEST_F(Fixed, WordsAreTheTermsRoundedHalfToEven) {
 TEST_F(Fixed, SettingASumForgetsWhatItHeld) {
   const FixedFormat format{.fine_bits = 40, .term_bits = 8};
   for (Index width : samples::edge_widths()) {
-    PaddedMatrix<float> term = mixed_terms(1, 6, width).front();
+    PaddedMatrix<float> term = mixed_partial_sums(1, 6, width).front();
     Sum set(6, width), added(6, width);
     for (Index r = 0; r < 6; ++r)
       for (Index c = 0; c < width; ++c) set.fine(r, c) = 17 + r + c;
     kernels_->set(&format, term.view(), set.view());
     kernels_->add(&format, term.view(), added.view());
-    EXPECT_TRUE(set.same_words(added)) << width;
+    EXPECT_TRUE(set.same_accumulators(added)) << width;
   }
 }
 
-TEST_F(Fixed, TermsAddedAtOnceAreTermsAddedOneByOne) {
+TEST_F(Fixed, PartialSumsAddedAtOnceAreThoseAddedOneByOne) {
   const FixedFormat format{.fine_bits = 40, .term_bits = 8};
   for (Index width : samples::edge_widths())
-    for (int count = 1; count <= FixedTerms::kMost; ++count) {
-      std::vector<PaddedMatrix<float>> terms = mixed_terms(count, 6, width);
+    for (int count = 1; count <= PartialSums::kMost; ++count) {
+      std::vector<PaddedMatrix<float>> partial_sums = mixed_partial_sums(count, 6, width);
       Sum one_by_one(6, width), at_once(6, width), set(6, width);
       for (Index r = 0; r < 6; ++r)
         for (Index c = 0; c < width; ++c) set.fine(r, c) = 17 + r + c;
-      FixedTerms all;
-      for (PaddedMatrix<float>& term : terms) {
+      PartialSums all;
+      for (PaddedMatrix<float>& term : partial_sums) {
         kernels_->add(&format, term.view(), one_by_one.view());
         all.of[all.count++] = term.view();
       }
       kernels_->add(&format, all, at_once.view());
       kernels_->set(&format, all, set.view());
-      EXPECT_TRUE(at_once.same_words(one_by_one)) << width << ' ' << count;
-      EXPECT_TRUE(set.same_words(one_by_one)) << width << ' ' << count;
+      EXPECT_TRUE(at_once.same_accumulators(one_by_one)) << width << ' ' << count;
+      EXPECT_TRUE(set.same_accumulators(one_by_one)) << width << ' ' << count;
       EXPECT_TRUE(at_once.fine.padding_is_intact() && set.fine.padding_is_intact());
     }
 }
 
-TEST_F(Fixed, ASumOfTermsHasTheBitsOfTheirWords) {
+TEST_F(Fixed, PartialSumsHaveTheBitsOfTheirAccumulators) {
   const Philox random_numbers = Philox::stream(seed_, RandomPurpose::test);
   for (Index cols : {1, 64, 133, 512})
     for (Index padding : {0, 3, 4})
-      for (int count = 1; count <= FixedTerms::kMost; ++count)
+      for (int count = 1; count <= PartialSums::kMost; ++count)
         for (bool is_bad : {false, true}) {
           SCOPED_TRACE(std::to_string(cols) + " + " + std::to_string(padding) + " terms " +
                        std::to_string(count));
           const FixedFormat format{.fine_bits = 40, .term_bits = 8};
-          std::vector<PaddedMatrix<float>> terms;
-          FixedTerms all;
-          Sum words(19, cols), none(0, 0);
-          for (int t = 0; t < count; ++t) terms.emplace_back(19, cols, padding);
-          for (PaddedMatrix<float>& term : terms) {
+          std::vector<PaddedMatrix<float>> partial_sums;
+          PartialSums all;
+          Sum accumulators(19, cols), none(0, 0);
+          for (int t = 0; t < count; ++t) partial_sums.emplace_back(19, cols, padding);
+          for (PaddedMatrix<float>& term : partial_sums) {
             for (Index r = 0; r < 19; ++r)
               for (Index c = 0; c < cols; ++c)
                 term(r, c) = below(50) == 0 ? uniform(-1e5f, 1e5f) : uniform(-1e-3f, 1e-3f);
             if (is_bad) term(below(19), below(cols)) = std::numeric_limits<float>::infinity();
-            kernels_->add(&format, term.view(), words.view());
+            kernels_->add(&format, term.view(), accumulators.view());
             all.of[all.count++] = term.view();
           }
-          FixedMatrixView no_words;
-          no_words.out_of_range = &none.out_of_range;
-          PaddedMatrix<std::int64_t> coarse = words.coarse;
+          FixedMatrixView no_accumulators;
+          no_accumulators.out_of_range = &none.out_of_range;
+          PaddedMatrix<std::int64_t> coarse = accumulators.coarse;
           PaddedMatrix<float> expected(19, cols, padding), value(19, cols, padding);
           float maximum = -1.0f, expected_maximum = -1.0f;
-          kernels_->to_float(&format, words.view(), expected.view(), &expected_maximum);
-          kernels_->to_float(&format, no_words, all, value.view(), &maximum);
+          kernels_->to_float(&format, accumulators.view(), expected.view(), &expected_maximum);
+          kernels_->to_float(&format, no_accumulators, all, value.view(), &maximum);
           EXPECT_TRUE(value.same_bits(expected));
           EXPECT_EQ(maximum, expected_maximum);
-          EXPECT_EQ(none.out_of_range, words.out_of_range);
-          EXPECT_EQ(words.out_of_range, is_bad ? 1 : 0);
-          words.coarse = coarse;
+          EXPECT_EQ(none.out_of_range, accumulators.out_of_range);
+          EXPECT_EQ(accumulators.out_of_range, is_bad ? 1 : 0);
+          accumulators.coarse = coarse;
           const DropoutMask mask = DropoutMask::inverted(0.4f, random_numbers, 5, 8).slope();
-          const OutputSlope slope{Tanh{}, mask, terms.front().view()};
+          const OutputSlope slope{Tanh{}, mask, partial_sums.front().view()};
           FixedFormat adapted = format, expected_format = format;
-          kernels_->to_delta(&expected_format, 7, words.view(), {}, slope, expected.view(), {},
-                             &expected_maximum);
-          PaddedMatrix<Bfloat16> rounded(19, cols, padding);
-          kernels_->to_delta(&adapted, 7, no_words, all, slope, value.view(), rounded.view(),
+          kernels_->to_delta(&expected_format, 7, accumulators.view(), {}, slope, expected.view(),
+                             {}, &expected_maximum);
+          PaddedMatrix<Bfloat16> bf16(19, cols, padding);
+          kernels_->to_delta(&adapted, 7, no_accumulators, all, slope, value.view(), bf16.view(),
                              &maximum);
           EXPECT_TRUE(value.same_bits(expected));
           EXPECT_EQ(maximum, expected_maximum);
           EXPECT_EQ(adapted, expected_format);
           for (Index r = 0; r < 19; ++r)
             for (Index c = 0; c < cols; ++c)
-              ASSERT_EQ(rounded(r, c).bits, Bfloat16::rounded(value(r, c)).bits);
-          EXPECT_TRUE(value.padding_is_intact() && rounded.padding_is_intact());
+              ASSERT_EQ(bf16(r, c).bits, Bfloat16::rounded(value(r, c)).bits);
+          EXPECT_TRUE(value.padding_is_intact() && bf16.padding_is_intact());
         }
 }
 
@@ -194,14 +195,13 @@ TEST_F(Fixed, ADeltaIsThatOfItsStepsOneByOne) {
             for (int i = 0; i < 2; ++i) kernels_->add(&format, term.view(), sum);
             PaddedMatrix<std::int64_t> kept_coarse = coarse;
             PaddedMatrix<float> delta(19, cols, padding);
-            PaddedMatrix<Bfloat16> rounded(19, cols, padding);
-            for (std::int64_t adapt_terms : {0, 9}) {
+            PaddedMatrix<Bfloat16> bf16(19, cols, padding);
+            for (std::int64_t adapt_count : {0, 9}) {
               coarse = kept_coarse;
               FixedFormat adapted = format;
               float maximum = -1.0f, expected_maximum = -1.0f;
-              kernels_->to_delta(&adapted, adapt_terms, sum, {}, {f, mask, y.view()}, delta.view(),
-                                 adapt_terms > 0 ? rounded.view() : MatrixView<Bfloat16>{},
-                                 &maximum);
+              kernels_->to_delta(&adapted, adapt_count, sum, {}, {f, mask, y.view()}, delta.view(),
+                                 adapt_count > 0 ? bf16.view() : MatrixView<Bfloat16>{}, &maximum);
               for (Index r = 0; r < 19; ++r)
                 for (Index c = 0; c < cols; ++c) ASSERT_EQ(coarse(r, c), 0);
               coarse = kept_coarse;
@@ -209,69 +209,73 @@ TEST_F(Fixed, ADeltaIsThatOfItsStepsOneByOne) {
               if (p > 0) batch->mask(mask, expected.view(), expected.view());
               pointwise->multiply_slope(f, y.view(), expected.view());
               EXPECT_EQ(maximum, expected_maximum);
-              EXPECT_EQ(adapted, adapt_terms > 0
-                                     ? FixedFormat::for_maximum(double(maximum), adapt_terms)
+              EXPECT_EQ(adapted, adapt_count > 0
+                                     ? FixedFormat::for_maximum(double(maximum), adapt_count)
                                      : format);
               for (Index r = 0; r < 19; ++r)
                 for (Index c = 0; c < cols; ++c) {
                   ASSERT_EQ(delta(r, c), expected(r, c)) << r << ' ' << c;
-                  if (adapt_terms > 0) {
-                    ASSERT_EQ(rounded(r, c).bits, Bfloat16::rounded(expected(r, c)).bits);
+                  if (adapt_count > 0) {
+                    ASSERT_EQ(bf16(r, c).bits, Bfloat16::rounded(expected(r, c)).bits);
                   }
                 }
-              EXPECT_TRUE(delta.padding_is_intact() && rounded.padding_is_intact());
+              EXPECT_TRUE(delta.padding_is_intact() && bf16.padding_is_intact());
             }
           }
 }
 
-TEST_F(Fixed, OrderOfTheTermsDoesNotChangeAWord) {
+TEST_F(Fixed, OrderOfPartialSumsDoesNotChangeAnAccumulator) {
   constexpr Index kRows = 40;
   constexpr Index kCols = 300;
   const FixedFormat format{.fine_bits = 40, .term_bits = 8};
-  std::vector<PaddedMatrix<float>> terms = mixed_terms(20, kRows, kCols);
+  std::vector<PaddedMatrix<float>> partial_sums = mixed_partial_sums(20, kRows, kCols);
   Sum forward(kRows, kCols);
-  for (PaddedMatrix<float>& term : terms) kernels_->add(&format, term.view(), forward.view());
+  for (PaddedMatrix<float>& term : partial_sums)
+    kernels_->add(&format, term.view(), forward.view());
   EXPECT_EQ(forward.coarse_used, 1);
   EXPECT_EQ(forward.out_of_range, 0);
-  std::shuffle(terms.begin(), terms.end(), random_);
+  std::shuffle(partial_sums.begin(), partial_sums.end(), random_);
   Sum shuffled(kRows, kCols);
-  for (PaddedMatrix<float>& term : terms) kernels_->add(&format, term.view(), shuffled.view());
-  EXPECT_TRUE(shuffled.same_words(forward));
+  for (PaddedMatrix<float>& term : partial_sums)
+    kernels_->add(&format, term.view(), shuffled.view());
+  EXPECT_TRUE(shuffled.same_accumulators(forward));
 }
 
-TEST_F(Fixed, LanesThatAddAtTheSameTimeGiveTheSameWords) {
+TEST_F(Fixed, LanesThatAddAtTheSameTimeGiveTheSameAccumulators) {
   constexpr Index kRows = 200;
   constexpr Index kCols = 128;
-  constexpr Index kTerms = 48;
+  constexpr Index kPartialSums = 48;
   const FixedFormat format{.fine_bits = 40, .term_bits = 8};
-  std::vector<PaddedMatrix<float>> terms = mixed_terms(kTerms, kRows, kCols);
+  std::vector<PaddedMatrix<float>> partial_sums = mixed_partial_sums(kPartialSums, kRows, kCols);
   Sum expected(kRows, kCols);
-  for (PaddedMatrix<float>& term : terms) kernels_->add(&format, term.view(), expected.view());
+  for (PaddedMatrix<float>& term : partial_sums)
+    kernels_->add(&format, term.view(), expected.view());
   for (int lanes : {1, 2, 7}) {
     Executor executor(lanes);
     const std::unique_ptr<FixedKernels> kernels = samples::make_fixed(executor);
     Sum from_tasks(kRows, kCols);
-    executor.for_each(kTerms, [&](Index i, int) {
-      kernels->add(&format, terms[std::size_t(i)].view(), from_tasks.view());
+    executor.for_each(kPartialSums, [&](Index i, int) {
+      kernels->add(&format, partial_sums[std::size_t(i)].view(), from_tasks.view());
     });
-    EXPECT_TRUE(from_tasks.same_words(expected)) << lanes;
+    EXPECT_TRUE(from_tasks.same_accumulators(expected)) << lanes;
     Sum from_outside(kRows, kCols);
-    for (PaddedMatrix<float>& term : terms) kernels->add(&format, term.view(), from_outside.view());
-    EXPECT_TRUE(from_outside.same_words(expected)) << lanes;
+    for (PaddedMatrix<float>& term : partial_sums)
+      kernels->add(&format, term.view(), from_outside.view());
+    EXPECT_TRUE(from_outside.same_accumulators(expected)) << lanes;
   }
 }
 
-TEST_F(Fixed, SumsAreAccurateWithAndWithoutCoarseWords) {
+TEST_F(Fixed, SumsAreAccurateWithAndWithoutCoarseAccumulators) {
   for (bool has_large : {false, true}) {
     constexpr Index kRows = 5;
     constexpr Index kCols = 70;
     const FixedFormat format{.fine_bits = 40, .term_bits = 8};
     Sum sum(kRows, kCols);
     std::vector<double> expected(kRows * kCols, 0.0);
-    std::vector<PaddedMatrix<float>> terms = mixed_terms(30, kRows, kCols);
+    std::vector<PaddedMatrix<float>> partial_sums = mixed_partial_sums(30, kRows, kCols);
     if (!has_large)
-      for (PaddedMatrix<float>& term : terms) term = random_terms(kRows, kCols, 1.0f);
-    for (PaddedMatrix<float>& term : terms) {
+      for (PaddedMatrix<float>& term : partial_sums) term = random_partial_sums(kRows, kCols, 1.0f);
+    for (PaddedMatrix<float>& term : partial_sums) {
       kernels_->add(&format, term.view(), sum.view());
       for (Index r = 0; r < kRows; ++r)
         for (Index c = 0; c < kCols; ++c)
@@ -286,7 +290,7 @@ TEST_F(Fixed, SumsAreAccurateWithAndWithoutCoarseWords) {
       for (Index c = 0; c < kCols; ++c) {
         const double truth = expected[std::size_t(r * kCols + c)];
         largest = std::max(largest, std::abs(truth));
-        // Half a float's last place, and half a unit of the coarse word a large term.
+        // Half a float's last place, and half a unit of the coarse accumulator a large partial sum.
         EXPECT_NEAR(double(value(r, c)), truth, 6e-8 * std::abs(truth) + 30 * 0x1p-17);
         if (!has_large) {
           EXPECT_NEAR(double(value(r, c)), truth, 6e-8 * std::abs(truth) + 1e-10);
@@ -299,12 +303,12 @@ TEST_F(Fixed, SumsAreAccurateWithAndWithoutCoarseWords) {
   }
 }
 
-TEST_F(Fixed, TermsBeyondEveryLimitAreReported) {
+TEST_F(Fixed, PartialSumsBeyondEveryLimitAreReported) {
   const FixedFormat format{.fine_bits = 40, .term_bits = 12};
   const float beyond = float(format.coarse_limit());
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                     -std::numeric_limits<float>::infinity(), beyond, -beyond}) {
-    PaddedMatrix<float> x = random_terms(4, 90, 1.0f);
+    PaddedMatrix<float> x = random_partial_sums(4, 90, 1.0f);
     x(below(4), below(90)) = bad;
     Sum sum(4, 90);
     kernels_->add(&format, x.view(), sum.view());
@@ -333,7 +337,7 @@ TEST_F(Fixed, LimitsBelongToTheNextWord) {
 TEST_F(Fixed, FormatsFarFromOneWork) {
   for (int fine_bits : {-60, 0, 90, 160}) {
     const FixedFormat format{.fine_bits = fine_bits, .term_bits = 4};
-    PaddedMatrix<float> x = random_terms(2, 40, float(std::ldexp(1.0, 45 - fine_bits)));
+    PaddedMatrix<float> x = random_partial_sums(2, 40, float(std::ldexp(1.0, 45 - fine_bits)));
     Sum sum(2, 40);
     kernels_->add(&format, x.view(), sum.view());
     EXPECT_EQ(sum.out_of_range, 0);
@@ -373,10 +377,10 @@ TEST_F(Fixed, SumsWithoutPaddingAreOneRun) {
 
 TEST_F(Fixed, AFormatIsAdaptedToTheMaximum) {
   for (float maximum : {1e-40f, 3e-9f, 0.25f, 0.3f, 1.0f, 1.5f, 7e4f, 3e38f})
-    for (std::int64_t terms : {1, 2, 3, 4096, 4097, 10'000'000}) {
+    for (std::int64_t partial_sums : {1, 2, 3, 4096, 4097, 10'000'000}) {
       FixedFormat format;
-      kernels_->adapt(&maximum, terms, &format);
-      EXPECT_EQ(format, FixedFormat::for_maximum(double(maximum), terms)) << maximum;
+      kernels_->adapt(&maximum, partial_sums, &format);
+      EXPECT_EQ(format, FixedFormat::for_maximum(double(maximum), partial_sums)) << maximum;
     }
   const FixedFormat before{.fine_bits = 17, .term_bits = 5};
   for (float maximum : {0.0f, -1.0f, std::numeric_limits<float>::infinity(),
@@ -407,9 +411,10 @@ TEST_F(Fixed, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW(kernels_->to_float(&format, sum.view(), y.view(), value.view(), &maximum),
                ShapeError)
       << "words and terms";
-  FixedMatrixView no_words;
-  no_words.out_of_range = &sum.out_of_range;
-  EXPECT_THROW(kernels_->to_float(&format, no_words, x.view(), value.view(), &maximum), ShapeError);
+  FixedMatrixView no_accumulators;
+  no_accumulators.out_of_range = &sum.out_of_range;
+  EXPECT_THROW(kernels_->to_float(&format, no_accumulators, x.view(), value.view(), &maximum),
+               ShapeError);
   EXPECT_THROW(kernels_->set(&format, {}, sum.view()), ShapeError);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Initial weights: their distributions, and that every rank draws its part of the same matrix.
 
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/kernels/named_variant.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Losses as values: names, slopes against central differences, closed forms, NaN.
-#include "norn/kernels/loss.h"
+#include "kernels/loss.h"
 
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
 
 #include <cmath>
 #include <limits>

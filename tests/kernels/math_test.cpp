@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accuracy of the float functions of kernels, over their whole range, against float64.
-#include "norn/kernels/math.h"
+#include "kernels/math.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is said where there is no GPU, or not that one.
+#include "kernels/cuda.h"
+#include "kernels/gpu_probe.h"
 #include "norn/base/error.h"
-#include "norn/kernels/cuda.h"
-#include "norn/kernels/gpu_probe.h"
 #include "tests/support/message_of.h"
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch statistics against float64 loops and central differences.
-#include "norn/kernels/normalization.h"
+#include "kernels/normalization.h"
 
 #include "norn/base/error.h"
 #include "tests/kernels/device.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise kernels against float64 loops at the edge shapes.
-#include "norn/kernels/pointwise.h"
+#include "kernels/pointwise.h"
 
-#include "norn/base/checksum.h"
+#include "kernels/batch.h"
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/kernels/batch.h"
-#include "norn/kernels/named_variant.h"
+#include "src/base/checksum.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
 
@@ -55,18 +55,18 @@ TEST_F(Pointwise, MatricesAreCopiedScaledAndRounded) {
         PaddedMatrix<float> x = random(rows, width);
         if (rows > 0) x(0, 0) = std::numeric_limits<float>::quiet_NaN();
         PaddedMatrix<float> z(rows, width, padding);
-        PaddedMatrix<Bfloat16> rounded(rows, width, padding);
+        PaddedMatrix<Bfloat16> bf16(rows, width, padding);
         kernels_->copy(x.view(), z.view());
-        kernels_->round(z.view(), rounded.view());
+        kernels_->cast_to_bf16(z.view(), bf16.view());
         for (Index r = 0; r < rows; ++r)
           for (Index c = 0; c < width; ++c) {
             ASSERT_EQ(std::memcmp(&z(r, c), &x(r, c), sizeof(float)), 0) << r << ' ' << c;
-            ASSERT_EQ(rounded(r, c).bits, Bfloat16::rounded(x(r, c)).bits) << r << ' ' << c;
+            ASSERT_EQ(bf16(r, c).bits, Bfloat16::rounded(x(r, c)).bits) << r << ' ' << c;
           }
         kernels_->scale(-0.3f, z.view());
         for (Index r = 0; r < rows; ++r)
           for (Index c = r == 0 ? 1 : 0; c < width; ++c) ASSERT_EQ(z(r, c), -0.3f * x(r, c));
-        EXPECT_TRUE(z.padding_is_intact() && rounded.padding_is_intact());
+        EXPECT_TRUE(z.padding_is_intact() && bf16.padding_is_intact());
       }
 }
 
@@ -134,15 +134,15 @@ TEST_F(Pointwise, ALayersOutputsAreThoseOfItsStepsOneByOne) {
             PaddedMatrix<float> y(17, cols, padding), before(17, cols, 3);
             for (Index r = 0; r < 17; ++r)
               for (Index c = 0; c < cols; ++c) y(r, c) = uniform(-4, 4);
-            PaddedMatrix<Bfloat16> rounded(17, cols, padding);
-            PaddedMatrix<float> turned(cols, 17 + padding, padding);
+            PaddedMatrix<Bfloat16> bf16(17, cols, padding);
+            PaddedMatrix<float> transposed(cols, 17 + padding, padding);
             PaddedMatrix<float> alone = y, expected = y, expected_before(17, cols, 3);
-            PaddedMatrix<Bfloat16> expected_rounded(17, cols, padding);
+            PaddedMatrix<Bfloat16> expected_bf16(17, cols, padding);
             const PaddedMatrix<float> z = y;
             PaddedMatrix<float> kept(17, cols, padding);
             const bool keeps = slope_from(f) == SlopeFrom::z;
             kernels_->activate(f, mask, y.view(),
-                               {before.view(), rounded.view(), turned.view(),
+                               {before.view(), bf16.view(), transposed.view(),
                                 keeps ? kept.view() : MatrixView<float>{}});
             kernels_->activate(f, mask, alone.view(), {});
             if (keeps) {
@@ -151,14 +151,14 @@ TEST_F(Pointwise, ALayersOutputsAreThoseOfItsStepsOneByOne) {
             kernels_->activate(f, expected.view());
             kernels_->copy(expected.view(), expected_before.view());
             if (p > 0) batch->mask(mask, expected_before.view(), expected.view());
-            kernels_->round(expected.view(), expected_rounded.view());
+            kernels_->cast_to_bf16(expected.view(), expected_bf16.view());
             EXPECT_TRUE(y.same_bits(expected) && alone.same_bits(expected));
             EXPECT_TRUE(before.same_bits(expected_before));
-            EXPECT_TRUE(rounded.same_bits(expected_rounded));
+            EXPECT_TRUE(bf16.same_bits(expected_bf16));
             for (Index c = 0; c < cols; ++c)
-              for (Index r = 0; r < turned.cols(); ++r)
-                ASSERT_EQ(turned(c, r), r < 17 ? y(r, c) : 0.0f);
-            EXPECT_TRUE(turned.padding_is_intact());
+              for (Index r = 0; r < transposed.cols(); ++r)
+                ASSERT_EQ(transposed(c, r), r < 17 ? y(r, c) : 0.0f);
+            EXPECT_TRUE(transposed.padding_is_intact());
           }
 }
 
@@ -215,18 +215,17 @@ TEST_F(Pointwise, ColumnSumsDoNotDependOnWhatIsSummedWithThem) {
   }
 }
 
-TEST_F(Pointwise, RoundedColumnsAreSummed) {
+TEST_F(Pointwise, Bf16ColumnsAreSummed) {
   for (Index rows : {0, 1, 33, 1000})
     for (Index width : samples::edge_widths()) {
       PaddedMatrix<float> delta = random(rows, width);
-      PaddedMatrix<Bfloat16> rounded(rows, width);
-      kernels_->round(delta.view(), rounded.view());
+      PaddedMatrix<Bfloat16> bf16(rows, width);
+      kernels_->cast_to_bf16(delta.view(), bf16.view());
       std::vector<float> sum(std::size_t(width), -1.0f);
-      kernels_->sum_columns(MatrixView<const Bfloat16>(rounded.view()), 0.125f,
-                            samples::view_of(sum));
+      kernels_->sum_columns(MatrixView<const Bfloat16>(bf16.view()), 0.125f, samples::view_of(sum));
       for (Index c = 0; c < width; ++c) {
         double expected = 0;
-        for (Index r = 0; r < rows; ++r) expected += double(rounded(r, c).value());
+        for (Index r = 0; r < rows; ++r) expected += double(bf16(r, c).value());
         ASSERT_NEAR(double(sum[std::size_t(c)]), 0.125 * expected,
                     1e-7 * std::max(1.0, std::abs(expected)))
             << rows << ' ' << width;
@@ -313,11 +312,11 @@ TEST_F(Pointwise, ShapesThatDoNotFitAreRefused) {
   PaddedMatrix<float> b(4, 3);
   EXPECT_THROW(kernels_->add(a.view(), b.view()), ShapeError);
   EXPECT_THROW(kernels_->copy(a.view(), b.view()), ShapeError);
-  EXPECT_THROW(kernels_->round(a.view(), PaddedMatrix<Bfloat16>(4, 3).view()), ShapeError);
+  EXPECT_THROW(kernels_->cast_to_bf16(a.view(), PaddedMatrix<Bfloat16>(4, 3).view()), ShapeError);
   EXPECT_THROW(kernels_->multiply_slope(Linear{}, a.view(), b.view()), ShapeError);
   EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), {.before_dropout = b.view()}),
                ShapeError);
-  EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), {.turned = a.view()}), ShapeError);
+  EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), {.transposed = a.view()}), ShapeError);
   EXPECT_THROW(kernels_->sum_columns(a.view(), 1.0f, {nullptr, 3}), ShapeError);
   const ColumnSum wrong{a.view(), 1.0f, {nullptr, 3}};
   EXPECT_THROW(kernels_->sum_columns({&wrong, 1}), ShapeError);

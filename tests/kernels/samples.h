@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/base/bfloat16.h"
-#include "norn/tensor/executor.h"
 #include "norn/tensor/views.h"
+#include "src/base/bfloat16.h"
+#include "src/tensor/executor.h"
 
 #include <cmath>
 #include <cstdint>

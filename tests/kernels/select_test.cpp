@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The best K units against a full sort, on scores with many ties.
-#include "norn/kernels/select.h"
+#include "kernels/select.h"
 
 #include "norn/base/error.h"
 #include "tests/kernels/device.h"

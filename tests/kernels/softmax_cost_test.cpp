@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SoftMax layers cut into blocks, against the float64 derivative of the whole row's cost.
+#include "kernels/cost.h"
 #include "norn/base/error.h"
-#include "norn/kernels/cost.h"
 #include "tests/kernels/cost_reference.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
@@ -17,7 +17,7 @@ using samples::PaddedMatrix;
 
 constexpr Kind kKinds[] = {Kind::boolean, Kind::valued, Kind::dense};
 
-/// One layer of B rows, judged block by block as the engine does it.
+/// One layer of B rows, evaluated block by block as the engine does it.
 struct Pipeline {
   Pipeline(CostKernels& kernels_, const SoftMaxCost& rule_, const Targets& targets_,
            const std::vector<Index>& cuts_)
@@ -31,7 +31,7 @@ struct Pipeline {
     return {samples::view_of(maximum), samples::view_of(total), samples::view_of(coupling)};
   }
 
-  void join_statistics(PaddedMatrix<float>& z) {
+  void combine_statistics(PaddedMatrix<float>& z) {
     const Index batch = z.rows();
     PaddedMatrix<float> block_maximum(blocks(), batch);
     PaddedMatrix<float> block_sum(blocks(), batch);
@@ -48,8 +48,8 @@ struct Pipeline {
   }
 
   /// z becomes delta; returns the cost.
-  double judge(PaddedMatrix<float>& z) {
-    join_statistics(z);
+  double evaluate(PaddedMatrix<float>& z) {
+    combine_statistics(z);
     const TargetView view = targets.view();
     if (CostKernels::coupling_from_targets(rule))
       kernels.softmax_coupling(rule, view, samples::view_of(coupling), &out_of_range);
@@ -165,7 +165,7 @@ class SoftMaxCostTest : public samples::RandomTest {
       cost += row_cost(rule, targets, r, row);
       rows.push_back(row);
     }
-    const double actual = Pipeline(*kernels_, rule, targets, random_cuts(width)).judge(z);
+    const double actual = Pipeline(*kernels_, rule, targets, random_cuts(width)).evaluate(z);
     EXPECT_LT(samples::relative_error(actual, cost, 1.0), 2e-6);
     constexpr double h = 1e-5;
     int kinks = 0;
@@ -245,7 +245,7 @@ TEST_F(SoftMaxCostTest, ClosedFormOfCrossEntropyHoldsAtEdgeWidths) {
         if (tau > 0) cost -= tau * std::log(y_c);
       }
     }
-    const double actual = Pipeline(*kernels_, rule, targets, random_cuts(width)).judge(z);
+    const double actual = Pipeline(*kernels_, rule, targets, random_cuts(width)).evaluate(z);
     EXPECT_LT(samples::relative_error(actual, cost, 1.0), 1e-6);
     for (Index r = 0; r < 4; ++r)
       for (Index c = 0; c < width; ++c)
@@ -253,7 +253,7 @@ TEST_F(SoftMaxCostTest, ClosedFormOfCrossEntropyHoldsAtEdgeWidths) {
   }
 }
 
-TEST_F(SoftMaxCostTest, RoundedDeltasAreTheDeltasRounded) {
+TEST_F(SoftMaxCostTest, Bf16DeltasAreTheDeltasRounded) {
   constexpr Index kWidth = 5001;
   for (Kind kind : kKinds)
     for (const Loss& loss : {Loss(CrossEntropy{}), Loss(SquaredError{})}) {
@@ -262,16 +262,16 @@ TEST_F(SoftMaxCostTest, RoundedDeltasAreTheDeltasRounded) {
       PaddedMatrix<float> z = random_z(4, kWidth, -3, 3);
       PaddedMatrix<float> alone = z;
       Pipeline pipeline(*kernels_, rule, targets, {0, kWidth});
-      const double cost = pipeline.judge(alone);
+      const double cost = pipeline.evaluate(alone);
       double cost_again = 0;
-      std::vector<Bfloat16> rounded(std::size_t(4 * kWidth));
+      std::vector<Bfloat16> bf16(std::size_t(4 * kWidth));
       kernels_->softmax_delta(rule, targets.view(), 0, pipeline.rows(), z.view(), &cost_again,
-                              {rounded.data(), 4, kWidth, kWidth});
+                              {bf16.data(), 4, kWidth, kWidth});
       EXPECT_EQ(cost_again, cost);
       EXPECT_TRUE(z.same_bits(alone));
       for (Index r = 0; r < 4; ++r)
         for (Index c = 0; c < kWidth; ++c)
-          ASSERT_EQ(rounded[std::size_t(r * kWidth + c)].bits, Bfloat16::rounded(z(r, c)).bits);
+          ASSERT_EQ(bf16[std::size_t(r * kWidth + c)].bits, Bfloat16::rounded(z(r, c)).bits);
     }
 }
 
@@ -281,7 +281,7 @@ TEST_F(SoftMaxCostTest, ValuesSumToOneWhateverTheCuts) {
   const SoftMaxCost rule{CrossEntropy{}, TargetWeight::one};
   PaddedMatrix<float> z = random_z(3, kWidth, -50, 50);
   Pipeline pipeline(*kernels_, rule, targets, random_cuts(kWidth));
-  pipeline.join_statistics(z);
+  pipeline.combine_statistics(z);
   for (Index b = 0; b < pipeline.blocks(); ++b)
     kernels_->softmax_values(pipeline.rows(), pipeline.block(z, b));
   for (Index r = 0; r < 3; ++r) {
@@ -318,12 +318,12 @@ TEST_F(SoftMaxCostTest, LanesDoNotChangeTheBits) {
   for (const Loss& loss : {Loss(CrossEntropy{}), Loss(SquaredError{})}) {
     const SoftMaxCost rule{loss, TargetWeight::inverse_count};
     PaddedMatrix<float> expected = z;
-    const double expected_cost = Pipeline(*kernels_, rule, targets, cuts).judge(expected);
+    const double expected_cost = Pipeline(*kernels_, rule, targets, cuts).evaluate(expected);
     for (int lanes : {1, 2, 7}) {
       Executor executor(lanes);
       const std::unique_ptr<CostKernels> kernels = samples::make_cost(executor);
       PaddedMatrix<float> actual = z;
-      EXPECT_EQ(Pipeline(*kernels, rule, targets, cuts).judge(actual), expected_cost) << lanes;
+      EXPECT_EQ(Pipeline(*kernels, rule, targets, cuts).evaluate(actual), expected_cost) << lanes;
       EXPECT_TRUE(actual.same_bits(expected)) << lanes;
     }
   }
@@ -350,7 +350,7 @@ TEST_F(SoftMaxCostTest, NanReachesEveryDeltaOfItsRowAndNoOther) {
     PaddedMatrix<float> z = random_z(4, kWidth, -3, 3);
     z(2, below(kWidth)) = std::numeric_limits<float>::quiet_NaN();
     const SoftMaxCost rule{loss, TargetWeight::one};
-    EXPECT_TRUE(std::isnan(Pipeline(*kernels_, rule, targets, random_cuts(kWidth)).judge(z)));
+    EXPECT_TRUE(std::isnan(Pipeline(*kernels_, rule, targets, random_cuts(kWidth)).evaluate(z)));
     for (Index c = 0; c < kWidth; ++c) {
       EXPECT_TRUE(std::isnan(z(2, c)));
       EXPECT_FALSE(std::isnan(z(1, c)));

@@ -232,8 +232,8 @@ TEST_F(SparseTest, GradientOfColumnBlocksIsThatOfTheWhole) {
   EXPECT_TRUE(whole.same_bits(parts));
 }
 
-// Rounded deltas: a GPU's gradients are those of the rounded values, the CPU's of the others.
-TEST_F(SparseTest, GradientsOfRoundedDeltas) {
+// Bf16 deltas: a GPU's gradients are those of the bf16 values, the CPU's of the others.
+TEST_F(SparseTest, GradientsOfBf16Deltas) {
   Executor executor(2);
   const auto kernels = samples::make_sparse(executor);
   constexpr Index kExamples = 300, kUnits = 50, kWidth = 208, kPadding = 4;
@@ -241,17 +241,17 @@ TEST_F(SparseTest, GradientsOfRoundedDeltas) {
   PaddedMatrix<float> delta(kExamples, kWidth, kPadding), w(kUnits, kWidth, kPadding);
   samples::fill_normal(delta.view(), random_);
   samples::fill_normal(w.view(), random_);
-  PaddedMatrix<Bfloat16> rounded(kExamples, kWidth, kPadding);
+  PaddedMatrix<Bfloat16> bf16(kExamples, kWidth, kPadding);
   PaddedMatrix<float> read = delta, expected = w, g = w, updated = w;
   for (Index r = 0; r < kExamples; ++r)
     for (Index c = 0; c < kWidth; ++c) {
-      rounded(r, c) = Bfloat16::rounded(delta(r, c));
-      if (!samples::sums_like_the_cpu()) read(r, c) = rounded(r, c).value();
+      bf16(r, c) = Bfloat16::rounded(delta(r, c));
+      if (!samples::sums_like_the_cpu()) read(r, c) = bf16(r, c).value();
     }
   TransposedBatch xt;
   kernels->transpose(x.view(), xt);
   kernels->gradient(xt, read.view(), 0.25f, expected.view());
-  const DenseOperand operand(delta.view(), rounded.view());
+  const DenseOperand operand(delta.view(), bf16.view());
   for (const auto& [first, count] :
        std::vector<std::pair<Index, Index>>{{0, 64}, {64, 1}, {65, 3}, {68, 140}})
     kernels->gradient(xt, operand.columns(first, count), 0.25f, g.view().columns(first, count));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Row-wise updates must have the bits of dense updates of all rows at every step.
 
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/kernels/named_variant.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 

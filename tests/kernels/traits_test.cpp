@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What activations, losses and update rules say of themselves, against what they compute: one loop
 // over all of them for each kind.
+#include "kernels/named_variant.h"
 #include "kernels/softmax_target.h"
-#include "norn/kernels/named_variant.h"
-#include "norn/kernels/update_rule.h"
+#include "kernels/update_rule.h"
 #include "tests/kernels/samples.h"
 
 #include <algorithm>

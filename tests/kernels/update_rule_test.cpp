@@ -2,7 +2,7 @@
 // Update rules against float64 implementations written from their papers, in DSSTNE's form: there
 // the gradient is the negative mean and updates add.
 
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Norms, their limits, and that dense updates do not depend on lanes.
 
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/kernels/named_variant.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 
@@ -102,7 +102,7 @@ TEST_F(UpdateTest, LongRowsAndColumnsAreScaledDownToTheLimit) {
   }
 }
 
-// Two matrices with the same number of rows, of which one is turned over.
+// Two matrices with the same number of rows, of which one is transposed.
 TEST_F(UpdateTest, NormsOverSeveralMatricesAreScaledDownToTheLimit) {
   Executor executor(2);
   const auto kernels = samples::make_update(executor);
@@ -205,7 +205,7 @@ TEST_F(UpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
         samples::fill_normal(g.view(), random_);
         PaddedMatrix<float> expected = w;
         State state(g), expected_state(g);
-        PaddedMatrix<Bfloat16> rounded(rows, cols, padding);
+        PaddedMatrix<Bfloat16> bf16(rows, cols, padding);
         std::visit(
             [&](const auto& rule_value) {
               for (Index r = 0; r < rows; ++r)
@@ -219,12 +219,12 @@ TEST_F(UpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
                 }
             },
             rule);
-        kernels->update(rule, step, w.view(), g.view(), state.views(), rounded.view());
+        kernels->update(rule, step, w.view(), g.view(), state.views(), bf16.view());
         EXPECT_TRUE(w.same_bits(expected) && state.same_bits(expected_state));
         for (Index r = 0; r < rows; ++r)
           for (Index c = 0; c < cols; ++c)
-            ASSERT_EQ(rounded(r, c).bits, Bfloat16::rounded(expected(r, c)).bits);
-        EXPECT_TRUE(rounded.padding_is_intact());
+            ASSERT_EQ(bf16(r, c).bits, Bfloat16::rounded(expected(r, c)).bits);
+        EXPECT_TRUE(bf16.padding_is_intact());
       }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // DSSTNE's command files: what is read, its defaults, and what is refused.
-#include "norn/nn/command_file.h"
+#include "src/nn/command_file.h"
 
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/kernels/named_variant.h"
 
 #include <filesystem>
 #include <vector>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The networks in configs/: what they are, and that each of their keys is refused when it is wrong.
 #include "norn/base/error.h"
-#include "norn/nn/descriptor_json.h"
-#include "norn/nn/graph.h"
+#include "src/nn/descriptor_json.h"
+#include "src/nn/graph.h"
 
 #include <algorithm>
 #include <filesystem>

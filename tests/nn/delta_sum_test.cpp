@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of deltas: the same bits wherever the terms wait and however they come.
-#include "norn/nn/delta_sum.h"
+// Sums of deltas: the same bits wherever the partial sums are kept and however they come.
+#include "src/nn/delta_sum.h"
 
 #include "tests/support/device_like_memory.h"
 
@@ -20,14 +20,14 @@ constexpr Index kUnits = 7;
 
 class DeltaSumTest : public testing::Test {
  protected:
-  std::vector<Matrix<float>> random_terms(Index count) {
-    std::vector<Matrix<float>> terms;
+  std::vector<Matrix<float>> random_partial_sums(Index count) {
+    std::vector<Matrix<float>> partial_sums;
     for (Index i = 0; i < count; ++i) {
-      terms.emplace_back(kExamples, kUnits);
-      for (Index e = 0; e < terms.back().view().size(); ++e)
-        terms.back().view().data[e] = std::normal_distribution<float>(0.0f, 1.0f)(random_);
+      partial_sums.emplace_back(kExamples, kUnits);
+      for (Index e = 0; e < partial_sums.back().view().size(); ++e)
+        partial_sums.back().view().data[e] = std::normal_distribution<float>(0.0f, 1.0f)(random_);
     }
-    return terms;
+    return partial_sums;
   }
   static DeltaSum sum_in(Memory& memory, const DeltaSum::Shape& shape) {
     DeltaSum sum(shape, memory.is_host());
@@ -35,23 +35,23 @@ class DeltaSumTest : public testing::Test {
     sum.initialise(memory);
     return sum;
   }
-  /// Takes the sum of the terms, which come `at_once` at a time.
-  std::vector<float> sum(DeltaSum& sum, std::vector<Matrix<float>>& terms, Index at_once) {
+  /// Takes the sum of the partial sums, which come `at_once` at a time.
+  std::vector<float> sum(DeltaSum& sum, std::vector<Matrix<float>>& partial_sums, Index at_once) {
     std::int64_t flags[2] = {0, 0};
     sum.begin(kExamples, flags);
-    for (Index i = 0; i < Index(terms.size());) {
-      const Index wanted = std::min(at_once, Index(terms.size()) - i);
-      const DeltaSum::Places places = sum.next_terms(compute_, wanted);
-      EXPECT_LE(places.count, wanted);
-      for (const MatrixView<float>& place : places.all()) {
-        EXPECT_EQ(place.data - places.of[0].data,
-                  (&place - places.all().data()) * kExamples * place.stride);
+    for (Index i = 0; i < Index(partial_sums.size());) {
+      const Index wanted = std::min(at_once, Index(partial_sums.size()) - i);
+      const DeltaSum::Slots slots = sum.next_slots(compute_, wanted);
+      EXPECT_LE(slots.count, wanted);
+      for (const MatrixView<float>& slot : slots.all()) {
+        EXPECT_EQ(slot.data - slots.of[0].data,
+                  (&slot - slots.all().data()) * kExamples * slot.stride);
         for (Index r = 0; r < kExamples; ++r)
-          std::copy_n(terms[std::size_t(i)].view().row(r), kUnits, place.row(r));
+          std::copy_n(partial_sums[std::size_t(i)].view().row(r), kUnits, slot.row(r));
         ++i;
       }
-      for (const MatrixView<float>& place : places.all()) sum.add(compute_, 0, place);
-      if (places.count == 0) sum.add(compute_, 0, terms[std::size_t(i++)].view());
+      for (const MatrixView<float>& slot : slots.all()) sum.add(compute_, 0, slot);
+      if (slots.count == 0) sum.add(compute_, 0, partial_sums[std::size_t(i++)].view());
     }
     Matrix<float> result(kExamples, kUnits);
     sum.take(compute_, 0, result.view());
@@ -66,41 +66,41 @@ class DeltaSumTest : public testing::Test {
   Compute compute_{executor_, kernels_, device_};
 };
 
-TEST_F(DeltaSumTest, HasTheSameBitsHoweverTermsCome) {
+TEST_F(DeltaSumTest, HasTheSameBitsHoweverPartialSumsCome) {
   for (Index count : {1, 3, 4, 5, 9}) {
     SCOPED_TRACE(count);
-    std::vector<Matrix<float>> terms = random_terms(count);
+    std::vector<Matrix<float>> partial_sums = random_partial_sums(count);
     DeltaSum on_host = sum_in(host_memory(), {kExamples, kUnits, count, false});
-    const std::vector<float> expected = sum(on_host, terms, 1);
+    const std::vector<float> expected = sum(on_host, partial_sums, 1);
     for (Index e = 0; e < kExamples * kUnits; ++e) {
       double exact = 0.0;
-      for (Matrix<float>& term : terms) exact += double(term.view().data[e]);
+      for (Matrix<float>& term : partial_sums) exact += double(term.view().data[e]);
       ASSERT_NEAR(expected[std::size_t(e)], exact, 1e-6);
     }
-    for (bool joins : {false, true})
+    for (bool is_reduced : {false, true})
       for (Index at_once : {1, 2, 3, 4, 9}) {
-        DeltaSum on_device = sum_in(device_, {kExamples, kUnits, count, joins});
+        DeltaSum on_device = sum_in(device_, {kExamples, kUnits, count, is_reduced});
         for (int step = 0; step < 2; ++step)
-          EXPECT_EQ(sum(on_device, terms, at_once), expected) << at_once;
+          EXPECT_EQ(sum(on_device, partial_sums, at_once), expected) << at_once;
       }
   }
 }
 
-TEST_F(DeltaSumTest, NeedsNoWordsForFourTermsOfOneRank) {
-  const Index words = 2 * kExamples * kUnits * Index(sizeof(std::int64_t));
-  const auto bytes = [&](Index terms, bool joins) {
-    const DeltaSum::Shape shape{kExamples, kUnits, terms, joins};
+TEST_F(DeltaSumTest, NeedsNoAccumulatorsForFourPartialSumsOfOneRank) {
+  const Index accumulators = 2 * kExamples * kUnits * Index(sizeof(std::int64_t));
+  const auto bytes = [&](Index partial_sums, bool is_reduced) {
+    const DeltaSum::Shape shape{kExamples, kUnits, partial_sums, is_reduced};
     Index all = 0;
     DeltaSum(shape, false).for_each_tensor([&](auto& array) {
       if (array.tensor().rows > 1) all += array.tensor().bytes();
     });
     return all;
   };
-  const Index place = bytes(1, false);
-  EXPECT_LT(place, words);
-  EXPECT_EQ(bytes(4, false), 4 * place);
-  EXPECT_EQ(bytes(4, true), 4 * place + words);
-  EXPECT_EQ(bytes(5, false), 4 * place + words);
+  const Index slot = bytes(1, false);
+  EXPECT_LT(slot, accumulators);
+  EXPECT_EQ(bytes(4, false), 4 * slot);
+  EXPECT_EQ(bytes(4, true), 4 * slot + accumulators);
+  EXPECT_EQ(bytes(5, false), 4 * slot + accumulators);
 }
 
 }  // namespace

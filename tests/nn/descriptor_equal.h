@@ -2,7 +2,7 @@
 // Compares descriptors member by member; the maths values in them have no operator==.
 #pragma once
 
-#include "norn/nn/descriptor.h"
+#include "src/nn/descriptor.h"
 
 #include <list>
 #include <type_traits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the keys of a descriptor mean: values, defaults, spellings.
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
 #include "tests/nn/descriptor_equal.h"
 #include "tests/nn/descriptor_text.h"
 

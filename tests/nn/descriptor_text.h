@@ -3,7 +3,7 @@
 #pragma once
 
 #include "norn/base/error.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/nn/descriptor_json.h"
 
 #include <string>
 #include <vector>

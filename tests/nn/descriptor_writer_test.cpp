@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What to_json() writes reads back to the same descriptor.
-#include "norn/nn/descriptor_json.h"
-#include "norn/nn/graph.h"
+#include "src/nn/descriptor_json.h"
+#include "src/nn/graph.h"
 #include "tests/nn/descriptor_equal.h"
 
 #include <filesystem>

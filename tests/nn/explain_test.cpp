@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The documentation of single keys, and that its examples can be written down.
-#include "norn/nn/explain.h"
+#include "src/nn/explain.h"
 
 #include "norn/base/error.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/nn/descriptor_json.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files that are made from the table of keys: up to date, and a schema that tells right from
 // wrong.
-#include "norn/nn/descriptor_json.h"
 #include "norn/nn/machine.h"
+#include "src/nn/descriptor_json.h"
 
 #include <array>
 #include <cstdio>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resolving descriptors: order, edges, sizes from data, shared weights, and what is refused.
-#include "norn/nn/graph.h"
+#include "src/nn/graph.h"
 
 #include "norn/base/problem.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/nn/descriptor_json.h"
 
 #include <random>
 
@@ -220,7 +220,7 @@ TEST(Graph, SharedWeightsAreResolved) {
          {"Name": "O", "N": 2})";
   const Graph graph = graph_of(chain);
   EXPECT_EQ(graph.edges[2].shared_with, 0);  // B -> C uses A -> B, which uses I -> A
-  EXPECT_FALSE(graph.edges[2].transposed);   // turned twice
+  EXPECT_FALSE(graph.edges[2].transposed);   // transposed twice
 }
 
 TEST(Graph, SharedWeightsThatDoNotFitAreErrors) {

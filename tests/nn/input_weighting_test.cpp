@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights of features against numbers that were worked out by hand, or by scikit-learn's formula.
-#include "norn/nn/input_weighting.h"
+#include "src/nn/input_weighting.h"
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON values: what is written is read again as it was.
-#include "norn/nn/json_value.h"
+#include "src/nn/json_value.h"
 
 #include "norn/base/error.h"
 

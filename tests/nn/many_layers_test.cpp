@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Networks of very many layers: work and messages that would grow with the square of their number.
 #include "norn/base/problem.h"
-#include "norn/nn/descriptor_json.h"
-#include "norn/nn/graph.h"
+#include "src/nn/descriptor_json.h"
+#include "src/nn/graph.h"
 
 #include <gmock/gmock.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recipes: what follows from the data, on data of any shape, and what a text may change.
 #include "norn/base/error.h"
-#include "norn/nn/descriptor_json.h"
-#include "norn/nn/graph.h"
+#include "src/nn/descriptor_json.h"
+#include "src/nn/graph.h"
 #include "tests/nn/descriptor_equal.h"
 
 #include <cmath>

@@ -3,7 +3,7 @@
 // the device, through the collective, and back.
 #pragma once
 
-#include "norn/parallel/collectives.h"
+#include "src/parallel/collectives.h"
 #include "tests/parallel/communicator_checks.h"
 
 #include <array>
@@ -13,12 +13,12 @@
 
 namespace norn::checks {
 
-/// `beside`: collectives that may go on beside other work, and are joined at once.
+/// `overlaps`: collectives that may overlap with other work, and are waited for at once.
 class ThroughCollectives final : public Communicator {
  public:
   ThroughCollectives(Communicator& ranks, Collectives& collectives, Memory& memory,
-                     bool beside = false)
-      : ranks_(ranks), collectives_(collectives), memory_(memory), beside_(beside) {}
+                     bool overlaps = false)
+      : ranks_(ranks), collectives_(collectives), memory_(memory), overlaps_(overlaps) {}
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
   std::string describe() const override { return collectives_.describe(); }
@@ -57,9 +57,9 @@ class ThroughCollectives final : public Communicator {
     copy.bring_back();
   }
   void call(const std::function<void()>& collective) {
-    if (!beside_) return collective();
-    collectives_.beside(collective);
-    collectives_.join();
+    if (!overlaps_) return collective();
+    collectives_.overlap(collective);
+    collectives_.wait_for_overlapped();
   }
 
   void do_all_gather_columns(MatrixView<float> whole, std::span<const Range> shares) override {
@@ -152,7 +152,7 @@ class ThroughCollectives final : public Communicator {
   Communicator& ranks_;
   Collectives& collectives_;
   Memory& memory_;
-  bool beside_;
+  bool overlaps_;
 };
 
 }  // namespace norn::checks

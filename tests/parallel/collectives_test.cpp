@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives of devices, as far as main memory can stand for a device's: the common checks.
 
-#include "norn/parallel/collectives.h"
+#include "src/parallel/collectives.h"
 
 #include "collectives_checks.h"
 
@@ -95,15 +95,15 @@ TEST(Collectives, OfNcclNeedABuildWithIt) {
   }
 }
 
-// Room for rank 0 of two, of 8 rows: shares of 10 and 6 units.
-TEST(Collectives, RoomForPackedColumns) {
+// Workspace of rank 0 of two, of 8 rows: shares of 10 and 6 units.
+TEST(Collectives, WorkspaceForPackedColumns) {
   const std::vector<Range> shares{{0, 10}, {10, 16}};
-  EXPECT_EQ(nccl_room(8, shares, 4, 0), 2 * 8 * 10 * 4);
-  EXPECT_EQ(nccl_room(8, shares, 2, 2), 2 * 8 * 10 * 16);
+  EXPECT_EQ(nccl_workspace(8, shares, 4, 0), 2 * 8 * 10 * 4);
+  EXPECT_EQ(nccl_workspace(8, shares, 2, 2), 2 * 8 * 10 * 16);
   const std::vector<Range> one_owner{{0, 16}, {16, 16}};
-  EXPECT_EQ(nccl_room(8, one_owner, 4, 0), 0);
+  EXPECT_EQ(nccl_workspace(8, one_owner, 4, 0), 0);
   const std::vector<Index> counts{3, 1};
-  EXPECT_EQ(nccl_exchange_room(8, counts, shares), 8 * (3 * 6 + 1 * 10) * 4);
+  EXPECT_EQ(nccl_exchange_workspace(8, counts, shares), 8 * (3 * 6 + 1 * 10) * 4);
 }
 
 }  // namespace

@@ -3,11 +3,11 @@
 // same seed, and throws when a rank sees something else than the expected values.
 #pragma once
 
-#include "norn/base/bfloat16.h"
 #include "norn/base/error.h"
-#include "norn/base/philox.h"
-#include "norn/parallel/communicator.h"
-#include "norn/tensor/buffer.h"
+#include "src/base/bfloat16.h"
+#include "src/base/philox.h"
+#include "src/parallel/communicator.h"
+#include "src/tensor/buffer.h"
 
 #include <algorithm>
 #include <array>
@@ -102,7 +102,7 @@ inline void all_gather_columns(Communicator& ranks, std::uint64_t seed) {
   gather(ranks, seed, Axis::columns);
 }
 
-inline void all_gather_rounded_columns(Communicator& ranks, std::uint64_t) {
+inline void all_gather_bf16_columns(Communicator& ranks, std::uint64_t) {
   const auto value = [](Index r, Index c) { return Bfloat16{std::uint16_t(1000 * r + c)}; };
   for (const Shape& shape : kShapes) {
     for (const auto& shares : cuts(ranks.size(), shape.cols, 5)) {
@@ -267,17 +267,16 @@ inline void PrintTo(const Check& check, std::ostream* out) {
   *out << check.name;
 }
 
-inline constexpr std::array kChecks = {
-    Check{"all_gather_columns", all_gather_columns},
-    Check{"all_gather_rounded_columns", all_gather_rounded_columns},
-    Check{"all_gather_rows", all_gather_rows},
-    Check{"reduce_scatter_columns", reduce_scatter_columns},
-    Check{"all_reduce_sum", all_reduce_sum},
-    Check{"all_reduce_max", all_reduce_max},
-    Check{"gather_to_all", gather_to_all},
-    Check{"broadcast", broadcast},
-    Check{"barriers_and_any", barriers_and_any},
-    Check{"fixed_sums", fixed_sums},
-    Check{"wrong_shares_are_refused", wrong_shares_are_refused}};
+inline constexpr std::array kChecks = {Check{"all_gather_columns", all_gather_columns},
+                                       Check{"all_gather_bf16_columns", all_gather_bf16_columns},
+                                       Check{"all_gather_rows", all_gather_rows},
+                                       Check{"reduce_scatter_columns", reduce_scatter_columns},
+                                       Check{"all_reduce_sum", all_reduce_sum},
+                                       Check{"all_reduce_max", all_reduce_max},
+                                       Check{"gather_to_all", gather_to_all},
+                                       Check{"broadcast", broadcast},
+                                       Check{"barriers_and_any", barriers_and_any},
+                                       Check{"fixed_sums", fixed_sums},
+                                       Check{"wrong_shares_are_refused", wrong_shares_are_refused}};
 
 }  // namespace norn::checks

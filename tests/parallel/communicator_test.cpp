@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators of one process and of threads: the common checks, and ranks that fail.
 
-#include "norn/parallel/communicator.h"
+#include "src/parallel/communicator.h"
 
 #include "communicator_checks.h"
 #include "norn/parallel/mpi_session.h"

@@ -6,9 +6,9 @@
 #include "communicator_checks.h"
 #include "mpi_c_api.h"
 #include "mpi_communicator.h"
-#include "norn/base/host.h"
-#include "norn/parallel/communicator.h"
 #include "norn/parallel/mpi_session.h"
+#include "src/base/host.h"
+#include "src/parallel/communicator.h"
 
 #include <chrono>
 #include <csignal>

@@ -93,9 +93,9 @@ void call(Dice& dice) {
   ASSERT_EQ(best.units.size(), std::size_t(best.examples * best.k));
   EXPECT_TRUE(
       std::ranges::all_of(best.units, [&](Index u) { return u >= -1 && u < arrays.width; }));
-  EvaluateOptions judged{.sets = {input, output}, .top = {1 + dice.below(9)}};
-  judged.seen = dice.once_in(2) ? SeenUnits::keep : SeenUnits::leave_out;
-  evaluate(*model, judged);
+  EvaluateOptions evaluated{.sets = {input, output}, .top = {1 + dice.below(9)}};
+  evaluated.seen = dice.once_in(2) ? SeenUnits::keep : SeenUnits::leave_out;
+  evaluate(*model, evaluated);
 }
 
 TEST(DoorAtRandom, EndsWithAResultOrSaysWhatIsWrong) {

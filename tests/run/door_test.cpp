@@ -3,11 +3,11 @@
 // memory and without a console.
 #include "norn/base/problem.h"
 #include "norn/nn/machine.h"
-#include "norn/parallel/communicator.h"
 #include "norn/run/evaluate.h"
 #include "norn/run/plan.h"
 #include "norn/run/recommend.h"
 #include "norn/run/train.h"
+#include "src/parallel/communicator.h"
 #include "src/run/recorder.h"
 #include "tests/data/support.h"
 #include "tests/support/message_of.h"

@@ -2,7 +2,7 @@
 // Steps as lists of ops, of every recipe.
 #include "src/step/program.h"
 
-#include "norn/engine/network.h"
+#include "src/engine/network.h"
 #include "tests/support/recipes.h"
 
 #include <mutex>

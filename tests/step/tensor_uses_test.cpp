@@ -224,7 +224,7 @@ TEST(TensorUses, AreTrueOfAllRecipes) {
 Recipe random_recipe(std::mt19937& random) {
   const auto below = [&](int limit) { return int(random() % unsigned(limit)); };
   Recipe recipe = norn::test::recipe_base("random", Adam{}, 0.001f);
-  if (below(2) == 0) recipe.blocks.joined_elements = 1;
+  if (below(2) == 0) recipe.blocks.gathered_elements = 1;
   const std::vector<LayerActivation> kinds{Activation(Tanh{}),    Activation(Relu{}),
                                            Activation(Selu{}),    Activation(Gelu{}),
                                            Activation(Sigmoid{}), SoftMax{}};
@@ -294,8 +294,8 @@ TEST(TensorUses, LiveFromAWriteToARead) {
         StepSettings settings = settings_of(recipe, graph, 0, ranks, 1);
         settings.device.is_host = device == 0;
         settings.device.fuses = settings.exchanges = device > 0;
-        settings.device.rounds_operands = device == 1;
-        settings.device.turns_operands = device == 2;
+        settings.device.casts_operands = device == 1;
+        settings.device.transposes_operands = device == 2;
         const StepFacts facts(graph, settings);
         StepTensors tensors(facts);
         const Program program = compile_training(facts);

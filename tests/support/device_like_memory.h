@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/tensor/buffer.h"
+#include "src/tensor/buffer.h"
 
 namespace norn::test {
 
-/// Main memory that passes for a device's: terms of sums wait in it as they do on a GPU.
+/// Main memory that passes for a device's: partial sums are kept in it as they do on a GPU.
 class DeviceLikeMemory final : public Memory {
  public:
   void* allocate(std::size_t bytes) override { return host_memory().allocate(bytes); }

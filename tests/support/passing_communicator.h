@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/parallel/communicator.h"
+#include "src/parallel/communicator.h"
 
 namespace norn::test {
 

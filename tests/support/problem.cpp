@@ -186,7 +186,7 @@ void for_each_parameter(reference::Parameters& p, norn::Network& network, const 
           move(p.weight[e][std::size_t(i * shape.destinations + j)],
                shape.by_destination ? w(j, i) : w(i, j));
     });
-    weights->round(compute);
+    weights->cast_to_bf16(compute);
   }
   const auto move_row = [&](reference::Row& row, Buffer<float>& buffer) {
     row.resize(std::size_t(buffer.size()));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/context.h"
-#include "norn/engine/network.h"
+#include "src/engine/context.h"
+#include "src/engine/network.h"
 #include "tests/support/reference_network.h"
 #include "tests/support/test_runtime.h"
 
@@ -20,7 +20,7 @@ inline constexpr BlockRule kSmallBlocks = {.delta_elements = 1 << 19,
                                            .maximum_width = 4096,
                                            .multiple = 1,
                                            .wanted_blocks = 4,
-                                           .joined_elements = 1};
+                                           .gathered_elements = 1};
 
 /// How a set of random examples looks.
 struct DataKind {

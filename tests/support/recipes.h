@@ -37,10 +37,10 @@ inline Recipe deep_recipe(std::string name, const UpdateRule& optimizer, float r
   return recipe;
 }
 
-/// Batches and widths that a GPU judges inside the products of its output layer, but for the last
-/// batch of an epoch; blocks are several a call there, and the last one is narrow.
-inline Recipe judged_recipe(const LayerActivation& output) {
-  Recipe recipe = recipe_base("judged in the product", Adam{}, 0.003f);
+/// Batches and widths for which a GPU computes the loss inside the products of its output layer,
+/// but for the last batch of an epoch; blocks are several a call there, and the last one is narrow.
+inline Recipe fused_recipe(const LayerActivation& output) {
+  Recipe recipe = recipe_base("fused with the loss", Adam{}, 0.003f);
   recipe.network.layers = {input_layer("In", 333), hidden_layer("Hidden", 72, {"In"}),
                            output_layer("Out", 1290, {"Hidden"}, output)};
   recipe.network.training.batch = 100;
@@ -66,7 +66,7 @@ inline Recipe by_source_recipe(std::string name, const UpdateRule& optimizer, fl
   recipe.network.layers[1].dropout = 0.2f;
   recipe.network.layers[2].batch_normalization = true;
   recipe.network.layers[4].skips = {"Wide"};
-  recipe.blocks.joined_elements = 1;
+  recipe.blocks.gathered_elements = 1;
   return recipe;
 }
 

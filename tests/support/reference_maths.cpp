@@ -2,7 +2,7 @@
 // The formulas of docs/user/numerics.md in float64.
 #include "tests/support/reference_maths.h"
 
-#include "norn/kernels/named_variant.h"
+#include "kernels/named_variant.h"
 
 #include <algorithm>
 #include <cmath>

@@ -20,10 +20,10 @@ Precision test_precision() {
 
 }  // namespace
 
-std::unique_ptr<Runtime> make_test_runtime(int, int steps_ahead) {
+std::unique_ptr<Runtime> make_test_runtime(int, int max_steps_in_flight) {
   CudaOptions options;
   options.precision = test_precision();
-  options.steps_ahead = steps_ahead;
+  options.max_steps_in_flight = max_steps_in_flight;
   options.memory_pool = word_of("NORN_CUDA_POOL", "on") != "off";
   options.graphs = word_of("NORN_CUDA_GRAPHS", "on") != "off";
   return std::make_unique<CudaRuntime>(options);

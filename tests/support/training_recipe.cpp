@@ -2,7 +2,7 @@
 // Training runs on random data, on any number of ranks and threads.
 #include "tests/support/training_recipe.h"
 
-#include "norn/data/dataset_writer.h"
+#include "src/data/dataset_writer.h"
 #include "src/engine/model_parts.h"
 #include "tests/support/test_runtime.h"
 

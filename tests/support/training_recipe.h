@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/data/batch_loader.h"
+#include "src/data/batch_loader.h"
 #include "tests/support/problem.h"
 
 #include <filesystem>

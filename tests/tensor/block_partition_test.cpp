@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Canonical blocks cover a layer once, and ranks share them without changing them.
 
-#include "norn/tensor/block_partition.h"
+#include "src/tensor/block_partition.h"
 
 #include "norn/base/error.h"
 

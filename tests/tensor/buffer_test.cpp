@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owners of memory: alignment, moves, counts, and refusals with the size.
 
-#include "norn/tensor/buffer.h"
+#include "src/tensor/buffer.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads: every task once, on a lane of its own, whatever else happens.
 
-#include "norn/tensor/executor.h"
+#include "src/tensor/executor.h"
 
 #include "norn/base/error.h"
 #include "tests/support/no_threads.h"

@@ -3,9 +3,9 @@
 #include "tools/common/command_line.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
 #include "norn/engine/metric.h"
-#include "norn/nn/descriptor_json.h"
+#include "src/base/text.h"
+#include "src/nn/descriptor_json.h"
 #include "tools/common/setting_names.h"
 #include "tools/evaluation/evaluation_run.h"
 #include "tools/prediction/predictor_options.h"
@@ -274,7 +274,7 @@ TEST(TrainerOptions, TakeDsstnesCommandLine) {
   EXPECT_NO_THROW(options.check());
 }
 
-TEST(TrainerOptions, AreAllJudgedAtOnce) {
+TEST(TrainerOptions, AreAllCheckedAtOnce) {
   TrainerOptions options;
   const CommandLine line = trainer_command_line(options);
   EXPECT_EQ(

@@ -27,7 +27,7 @@ Gpu gpus[2] = {{"Fake GPU A", "00000000:17:00.0"}, {"Fake GPU B", "00000000:65:0
 
 constexpr int kSuccess = 0;
 constexpr int kNotSupported = 3;
-constexpr int kTooLittleRoom = 7;
+constexpr int kInsufficientSize = 7;
 
 }  // namespace
 
@@ -158,7 +158,7 @@ int nvmlDeviceGetRemappedRows(void* gpu, unsigned* corrected, unsigned* uncorrec
 int nvmlDeviceGetRetiredPages(void* gpu, unsigned, unsigned* count, unsigned long long*) {
   if (gpu == &gpus[0]) return kNotSupported;
   *count = 12;
-  return kTooLittleRoom;
+  return kInsufficientSize;
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, ProcessInfo* infos) {
   infos[0] = {4711, 1ULL << 30, 0, 0};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is read from the driver's management library, by a library that answers in its place.
-#include "norn/kernels/gpu_driver.h"
+#include "kernels/gpu_driver.h"
 
 #include <cstdlib>
 

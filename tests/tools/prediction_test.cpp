@@ -2,7 +2,7 @@
 // What the predictor reads and writes around the network: score formats, sparse rows, filters,
 // files of recommendations.
 #include "norn/base/error.h"
-#include "norn/data/dataset.h"
+#include "src/data/dataset.h"
 #include "tests/data/support.h"
 #include "tools/prediction/prediction_lines.h"
 #include "tools/prediction/prediction_writer.h"

@@ -2,8 +2,8 @@
 // From command files to options.
 #include "tools/cdl/command_file_options.h"
 
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/kernels/named_variant.h"
 #include "tools/prediction/predictor_options.h"
 #include "tools/training/trainer_options.h"
 

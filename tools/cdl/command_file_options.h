@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/nn/command_file.h"
-#include "norn/nn/descriptor.h"
+#include "src/nn/command_file.h"
+#include "src/nn/descriptor.h"
 
 #include <filesystem>
 #include <functional>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Command Predict of DSSTNE's command files: how well a model ranks, in DSSTNE's ten lines.
-#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
-#include "norn/engine/evaluator.h"
+#include "src/base/atomic_file.h"
+#include "src/engine/evaluator.h"
 #include "src/run/model_session.h"
 #include "src/run/preparation.h"
 #include "tools/common/progress.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Command Validate of DSSTNE's command files: gradients beside differences of the cost.
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/data/batch_loader.h"
-#include "norn/engine/feature_weights.h"
-#include "norn/engine/gradient_check.h"
+#include "src/base/text.h"
+#include "src/data/batch_loader.h"
+#include "src/engine/feature_weights.h"
+#include "src/engine/gradient_check.h"
 #include "src/run/preparation.h"
 #include "tools/training/training_run.h"
 

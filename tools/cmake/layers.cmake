@@ -10,8 +10,8 @@ function(norn_layer name)
   add_library(norn_${name} STATIC ${sources})
   add_library(norn::${name} ALIAS norn_${name})
   target_include_directories(norn_${name}
-    PUBLIC $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-    PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/src/${name})
+    PUBLIC ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/include
+    PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src/${name})
   target_link_libraries(norn_${name} PUBLIC ${ARG_DEPENDS}
     PRIVATE $<BUILD_INTERFACE:norn_flags> ${ARG_PRIVATE_DEPENDS})
   target_compile_features(norn_${name} PUBLIC cxx_std_20)

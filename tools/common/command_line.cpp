@@ -4,7 +4,7 @@
 #include "tools/common/command_line.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
+#include "src/base/text.h"
 #include "tools/common/command_line_pages.h"
 #include "tools/common/setting_names.h"
 #include "tools/common/version.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/base/library_version.h"
-#include "norn/base/option_faults.h"
 #include "norn/base/problem.h"
 #include "norn/base/types.h"
+#include "src/base/library_version.h"
+#include "src/base/option_faults.h"
 
 #include <filesystem>
 #include <functional>

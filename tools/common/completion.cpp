@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Completion of command lines by bash, zsh and fish, from the table of options.
-#include "norn/base/text.h"
-#include "norn/nn/explain.h"
+#include "src/base/text.h"
+#include "src/nn/explain.h"
 #include "tools/common/command_line_pages.h"
 
 #include <fmt/format.h>

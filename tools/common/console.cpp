@@ -2,7 +2,7 @@
 // Messages and the changing line of a terminal, on stderr.
 #include "tools/common/console.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 #include "tools/common/setting_names.h"
 
 #include <algorithm>

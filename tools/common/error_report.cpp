@@ -2,8 +2,8 @@
 // Errors as lines and as JSON.
 #include "tools/common/error_report.h"
 
-#include "norn/base/text.h"
-#include "norn/nn/json_value.h"
+#include "src/base/text.h"
+#include "src/nn/json_value.h"
 #include "tools/common/command_line_pages.h"
 #include "tools/common/setting_names.h"
 #include "tools/common/stop_signals.h"

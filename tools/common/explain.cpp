@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers to --explain, and what exit codes mean.
-#include "norn/nn/explain.h"
+#include "src/nn/explain.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
+#include "src/base/text.h"
 #include "tools/common/command_line_pages.h"
 #include "tools/common/setting_names.h"
 

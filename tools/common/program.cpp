@@ -2,9 +2,9 @@
 // The frame of the programs.
 #include "tools/common/program.h"
 
-#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
-#include "norn/base/host.h"
+#include "src/base/atomic_file.h"
+#include "src/base/host.h"
 #include "tools/common/error_report.h"
 
 #include <chrono>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/parallel/communicator.h"
 #include "norn/parallel/mpi_session.h"
+#include "src/parallel/communicator.h"
 #include "tools/common/command_line.h"
 #include "tools/common/console.h"
 

@@ -2,7 +2,7 @@
 // Progress lines.
 #include "tools/common/progress.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <fmt/format.h>
 

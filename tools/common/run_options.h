@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/context.h"
-#include "norn/parallel/communicator.h"
 #include "norn/parallel/mpi_session.h"
+#include "src/engine/context.h"
+#include "src/parallel/communicator.h"
 #include "tools/common/command_line.h"
 
 #include <optional>

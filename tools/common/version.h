@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/base/library_version.h"
+#include "src/base/library_version.h"
 
 #include <string>
 #include <vector>

@@ -96,8 +96,8 @@ library='nvjet_|cublas|cutlass|xmma_gemm|splitKreduce'
 # reports LOG: the lines of a sanitizer's log that name the kernel of a report.
 reports() { grep -E '^=+ +(at |Error: Race reported|Warning: Race reported)' "$1" || true; }
 
-# judge TOOL STATUS LOG: what a run has come to, in words; "ok" when there is nothing to say against it.
-judge() {
+# outcome TOOL STATUS LOG: what a run has come to, in words; "ok" when there is nothing to say against it.
+outcome() {
   local failed skipped disabled words=()
   failed=$(number '^\[  FAILED  \] \([0-9]*\) tests\{0,1\}, listed below.*' "$3")
   skipped=$(number '^\[  SKIPPED \] \([0-9]*\) tests\{0,1\}, listed below.*' "$3")
@@ -119,7 +119,7 @@ judge() {
       words+=("$(sed -n 's/^=* *[A-Z]* SUMMARY: //p' "$3" | tail -n 1)")
     fi
   fi
-  # 99 is the sanitizer's, for reports that were judged above.
+  # 99 is the sanitizer's, for reports that were looked at above.
   [ "${#words[@]}" -gt 0 ] || [ "$2" -eq 0 ] || { [ "$1" != plain ] && [ "$2" -eq 99 ]; } || words+=("exit code $2")
   local text
   text=$(printf ', %s' "${words[@]:-ok}")
@@ -147,7 +147,7 @@ check() {
     # Every call's result is checked by the program itself, which expects some to fail: updates of graphs.
     local options=(--tool "$3" --error-exitcode 99 --report-api-errors no)
     case $3 in
-      # All reports without their stacks, so that judge sees the kernel of each.
+      # All reports without their stacks, so that outcome sees the kernel of each.
       racecheck | initcheck) options+=(--print-limit 0 --show-backtrace no) ;;
       *) options+=(--print-limit 20) ;;
     esac
@@ -158,7 +158,7 @@ check() {
     [ -z "$shard" ] || environment+=("GTEST_SHARD_INDEX=${shard%/*}" "GTEST_TOTAL_SHARDS=${shard#*/}")
   fi
   env -u GTEST_FILTER "${environment[@]}" timeout -k 10 "$limit" "${command[@]}" > "$log" 2>&1 || status=$?
-  result=$(judge "$3" "$status" "$log")
+  result=$(outcome "$3" "$status" "$log")
   note "$1" "$3" "$(number '^\[==========\] \([0-9]*\) tests\{0,1\} from .* ran\..*' "$log")" $((SECONDS - started)) "$result"
   [ "$result" = ok ] || { grep -E '^\[  (FAILED|SKIPPED) |^=========' "$log" || tail "$log"; } | head -n 25 | sed 's/^/    /'
 }

@@ -2,8 +2,8 @@
 // Prints the references of descriptors and machines, as Markdown or as JSON schema, from the tables
 // of keys, and the list of metrics.
 #include "norn/engine/metric.h"
-#include "norn/nn/descriptor_json.h"
 #include "norn/nn/machine.h"
+#include "src/nn/descriptor_json.h"
 
 #include <cstdio>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What makers say of their cards: NVIDIA's data sheets, products without sparsity, float32 sums.
-#include "norn/base/text.h"
+#include "src/base/text.h"
 #include "tools/doctor/doctor.h"
 
 #include <array>

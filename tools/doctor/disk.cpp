@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's checks of the folder where the model goes.
-#include "norn/base/text.h"
+#include "src/base/text.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/files.h"
 

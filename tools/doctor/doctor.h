@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/gpu_driver.h"
-#include "norn/kernels/gpu_probe.h"
+#include "kernels/gpu_driver.h"
+#include "kernels/gpu_probe.h"
 #include "norn/nn/machine.h"
-#include "norn/parallel/join_facts.h"
+#include "src/parallel/rank_facts.h"
 
 #include <cstdint>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's checks of NVIDIA's driver: versions, and parameters of its kernel module.
-#include "norn/base/files.h"
-#include "norn/base/text.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/files.h"
 

@@ -2,7 +2,7 @@
 // Reading /proc and /sys.
 #include "tools/doctor/files.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <fstream>
 #include <iterator>

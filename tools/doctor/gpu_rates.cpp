@@ -18,7 +18,7 @@ bool lacks(const ExaminedGpu& gpu, Findings& findings) {
 }
 
 // Times: fine up to `good`, a problem from `bad` on.
-void judge_time(Findings& findings, double microseconds, double good, double bad,
+void check_time(Findings& findings, double microseconds, double good, double bad,
                 const char* advice) {
   const std::string value = fmt::format("{:.1f} us", microseconds);
   const std::string expected = fmt::format("at most {:g} us", good);
@@ -29,21 +29,21 @@ void judge_time(Findings& findings, double microseconds, double good, double bad
 
 void check_launch(const ExaminedGpu& gpu, const Examination&, Findings& findings) {
   if (lacks(gpu, findings)) return;
-  judge_time(findings, gpu.rates->launch_microseconds, 6.0, 25.0,
+  check_time(findings, gpu.rates->launch_microseconds, 6.0, 25.0,
              "small steps are slow then: the core is slow or shared, or the driver traps into a "
              "hypervisor (see driver parameters); keep graphs on");
 }
 
 void check_graph(const ExaminedGpu& gpu, const Examination&, Findings& findings) {
   if (lacks(gpu, findings)) return;
-  judge_time(findings, gpu.rates->graph_microseconds, 3.0, 10.0,
+  check_time(findings, gpu.rates->graph_microseconds, 3.0, 10.0,
              "a training step is one graph of some dozen kernels: other programs may use the GPU, "
              "or its clock is low");
 }
 
 void check_round_trip(const ExaminedGpu& gpu, const Examination&, Findings& findings) {
   if (lacks(gpu, findings)) return;
-  judge_time(findings, gpu.rates->round_trip_microseconds, 25.0, 200.0,
+  check_time(findings, gpu.rates->round_trip_microseconds, 25.0, 200.0,
              "the core is slow or shared with other programs: give the process cores of its own");
 }
 
@@ -90,7 +90,7 @@ std::string by_maker(const Card& card) {
 }
 
 // Rates: a share of the card's.
-void judge_rate(Findings& findings, double rate, double most, double good, double bad,
+void check_rate(Findings& findings, double rate, double most, double good, double bad,
                 const char* unit, const Card& card, const char* advice) {
   const std::string value = fmt::format("{:.0f} {}, {:.0f} %", rate, unit, 100.0 * rate / most);
   const std::string expected =
@@ -105,7 +105,7 @@ void check_memory(const ExaminedGpu& gpu, const Examination&, Findings& findings
   if (lacks(gpu, findings)) return;
   const Card card = card_of(gpu.shape);
   if (card.memory <= 0.0) return findings.not_checked("the card's rate is not known");
-  judge_rate(findings, gpu.rates->memory, card.memory, 0.75, 0.4, "GB/s", card,
+  check_rate(findings, gpu.rates->memory, card.memory, 0.75, 0.4, "GB/s", card,
              "look at clocks and other processes above; a partition (MIG) has a part of it");
 }
 
@@ -114,7 +114,7 @@ void check_products(const ExaminedGpu& gpu, double rate, double most, const Card
   if (rate <= 0.0)
     return findings.not_checked(gpu.error.empty() ? "it was not measured" : gpu.error);
   if (most <= 0.0) return findings.not_checked("the card has no such products");
-  judge_rate(findings, rate, most, 0.55, 0.25, "TFLOP/s", card,
+  check_rate(findings, rate, most, 0.55, 0.25, "TFLOP/s", card,
              "look at clocks, temperature, power limit and other processes above");
 }
 

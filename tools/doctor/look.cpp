@@ -2,13 +2,13 @@
 // What the doctor reads and measures on this host.
 #include "tools/doctor/look.h"
 
-#include "norn/base/atomic_file.h"
+#include "kernels/cuda.h"
+#include "kernels/kernels.h"
 #include "norn/base/error.h"
-#include "norn/base/philox.h"
-#include "norn/engine/memory_plan.h"
-#include "norn/kernels/cuda.h"
-#include "norn/kernels/kernels.h"
-#include "norn/tensor/buffer.h"
+#include "src/base/atomic_file.h"
+#include "src/base/philox.h"
+#include "src/engine/memory_plan.h"
+#include "src/tensor/buffer.h"
 #include "tools/doctor/files.h"
 
 #include <algorithm>
@@ -149,13 +149,13 @@ double measure_products(int device, Precision precision,
   const Index side = gpu.free_bytes() > (std::int64_t(4) << 30) ? 8192 : 2048;
   Matrix<float> x(side, side, gpu.memory());
   Matrix<float> z(side, side, gpu.memory());
-  Matrix<Bfloat16> rounded;
+  Matrix<Bfloat16> bf16;
   fill(*kernels.update, x.view());
   DenseOperand operand(x.view());
-  if (kernels.rounds_operands) {
-    rounded = Matrix<Bfloat16>(side, side, gpu.memory());
-    kernels.pointwise->round(x.view(), rounded.view());
-    operand.rounded = rounded.view();
+  if (kernels.casts_operands) {
+    bf16 = Matrix<Bfloat16>(side, side, gpu.memory());
+    kernels.pointwise->cast_to_bf16(x.view(), bf16.view());
+    operand.bf16 = bf16.view();
   }
   const auto work = [&](int count) {
     for (int i = 0; i < count; ++i)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's checks of the ranks of a run.
-#include "norn/base/text.h"
+#include "src/base/text.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/files.h"
 

@@ -4,9 +4,9 @@
 #include "tools/doctor/run.h"
 
 #include "norn/base/error.h"
-#include "norn/base/host.h"
-#include "norn/base/text.h"
-#include "norn/engine/step_probe.h"
+#include "src/base/host.h"
+#include "src/base/text.h"
+#include "src/engine/step_probe.h"
 #include "tools/common/console.h"
 #include "tools/common/version.h"
 #include "tools/doctor/files.h"

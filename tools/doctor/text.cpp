@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The doctor's report, for people and for scripts.
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
-#include "norn/nn/json_value.h"
+#include "src/nn/json_value.h"
 #include "tools/common/command_line.h"
 #include "tools/common/version.h"
 #include "tools/doctor/doctor.h"

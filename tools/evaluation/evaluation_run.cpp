@@ -3,8 +3,8 @@
 #include "tools/evaluation/evaluation_run.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
 #include "norn/run/evaluate.h"
+#include "src/base/text.h"
 #include "tools/common/progress.h"
 #include "tools/common/stop_signals.h"
 #include "tools/training/trainer_options.h"

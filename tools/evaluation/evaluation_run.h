@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/evaluator.h"
+#include "src/engine/evaluator.h"
 #include "tools/common/program.h"
 #include "tools/common/run_options.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metrics as a table and as JSON.
-#include "norn/base/text.h"
+#include "src/base/text.h"
 #include "tools/evaluation/evaluation_run.h"
 
 #include <algorithm>

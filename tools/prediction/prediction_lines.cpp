@@ -3,7 +3,7 @@
 #include "tools/prediction/prediction_lines.h"
 
 #include "norn/base/error.h"
-#include "norn/nn/json_value.h"
+#include "src/nn/json_value.h"
 
 #include <cmath>
 #include <iterator>

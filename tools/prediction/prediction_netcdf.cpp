@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Predictions as a NetCDF data set.
 #include "norn/base/error.h"
-#include "norn/data/dataset_writer.h"
+#include "src/data/dataset_writer.h"
 #include "tools/prediction/prediction_writer.h"
 #include "tools/prediction/spool.h"
 

@@ -2,10 +2,10 @@
 // The predictor: requests in, batch by batch, predictions out.
 #include "tools/prediction/prediction_run.h"
 
-#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/engine/predictor.h"
+#include "src/base/atomic_file.h"
+#include "src/base/text.h"
+#include "src/engine/predictor.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
 #include "src/run/preparation.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Predictions as text.
-#include "norn/base/atomic_file.h"
 #include "norn/base/error.h"
+#include "src/base/atomic_file.h"
 #include "tools/prediction/prediction_lines.h"
 #include "tools/prediction/prediction_writer.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/select.h"
 #include "norn/data/label_table.h"
-#include "norn/kernels/select.h"
 
 #include <filesystem>
 #include <memory>

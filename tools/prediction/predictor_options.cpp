@@ -2,8 +2,8 @@
 // The predictor's options.
 #include "tools/prediction/predictor_options.h"
 
-#include "norn/base/text.h"
 #include "norn/data/text_format.h"
+#include "src/base/text.h"
 #include "src/run/model_session.h"
 #include "tools/cdl/command_file_options.h"
 #include "tools/prediction/prediction_writer.h"

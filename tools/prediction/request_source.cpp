@@ -3,7 +3,7 @@
 #include "tools/prediction/request_source.h"
 
 #include "norn/base/error.h"
-#include "norn/base/text.h"
+#include "src/base/text.h"
 #include "tools/prediction/request_text.h"
 
 #include <fmt/format.h>

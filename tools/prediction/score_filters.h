@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/data/label_index.h"
-#include "norn/engine/predictor.h"
+#include "src/engine/predictor.h"
 #include "tools/common/console.h"
 #include "tools/prediction/request_source.h"
 

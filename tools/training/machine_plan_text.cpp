@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans on machines as a table and as JSON.
-#include "norn/base/text.h"
-#include "norn/nn/json_value.h"
+#include "src/base/text.h"
+#include "src/nn/json_value.h"
 #include "tools/training/plan_text.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // Layers, memory and time of a run in columns.
 #include "tools/training/plan_text.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/network.h"
-#include "norn/engine/step_probe.h"
+#include "src/engine/network.h"
+#include "src/engine/step_probe.h"
 #include "src/run/plan_parts.h"
 
 #include <string>

@@ -2,7 +2,7 @@
 // Options for rate schedules and clipping.
 #include "tools/training/rate_options.h"
 
-#include "norn/nn/descriptor.h"
+#include "src/nn/descriptor.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 // TensorBoard's events: protobuf messages in framed records.
 #include "tools/training/tensorboard.h"
 
-#include "norn/base/host.h"
+#include "src/base/host.h"
 
 #include <array>
 #include <chrono>

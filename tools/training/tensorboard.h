@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/nn/json_value.h"
+#include "src/nn/json_value.h"
 #include "src/run/appended_file.h"
 
 #include <cstdint>

@@ -2,10 +2,10 @@
 // The trainer's options and how they change a descriptor.
 #include "tools/training/trainer_options.h"
 
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/kernels/named_variant.h"
-#include "norn/nn/recipe.h"
+#include "src/base/text.h"
+#include "src/nn/recipe.h"
 
 #include <cmath>
 

@@ -2,7 +2,7 @@
 // The trainer's reports to its user.
 #include "tools/training/training_reports.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <cerrno>
 #include <cstdio>

@@ -2,9 +2,9 @@
 // Options for validating.
 #include "tools/training/validation_options.h"
 
-#include "norn/base/text.h"
 #include "norn/engine/metric.h"
-#include "norn/nn/descriptor.h"
+#include "src/base/text.h"
+#include "src/nn/descriptor.h"
 
 #include <fmt/format.h>
 

@@ -40,10 +40,10 @@ class FixedSum {
     return double(high_ + (low_ >> 52)) + double(fraction) * 0x1p-52;
   }
 
-  /// The three words, for a collective that adds them over at most 2^10 ranks: from_words takes
-  /// their sums, and sums that were added up in place, word by word, have the right value too. The
-  /// value is high + low * 2^-52; magnitude is sum |term| in units of 2^16, by which a sum beyond
-  /// its range shows.
+  /// The three accumulators, for a collective that adds them over at most 2^10 ranks: from_words
+  /// takes their sums, and sums that were added up in place, word by word, have the right value
+  /// too. The value is high + low * 2^-52; magnitude is sum |term| in units of 2^16, by which a sum
+  /// beyond its range shows.
   static constexpr std::size_t kWords = 3;
   NORN_HD std::int64_t high() const { return high_; }
   NORN_HD std::int64_t low() const { return low_; }
@@ -81,16 +81,16 @@ class FixedSum {
 
 static_assert(sizeof(FixedSum) == FixedSum::kWords * sizeof(std::int64_t));
 
-/// The format of one tensor of sums of floats: two 64-bit words an element, a fine and a coarse
-/// one.
+/// The format of one tensor of sums of floats: two int64 accumulators an element, a fine and a
+/// coarse one.
 ///
-/// A term smaller than fine_limit() goes to the fine word, in units of 2^-fine_bits; a larger one
-/// to the coarse word, in units 2^24 times as large; one that is larger than coarse_limit() or not
-/// finite is reported by the adder. Which word a term takes depends on the term alone, so the sums
-/// do not depend on the order of the terms.
+/// A term smaller than fine_limit() goes to the fine accumulator, in units of 2^-fine_bits; a
+/// larger one to the coarse accumulator, in units 2^24 times as large; one that is larger than
+/// coarse_limit() or not finite is reported by the adder. Which accumulator a term takes depends on
+/// the term alone, so the sums do not depend on the order of the terms.
 ///
 /// `fine_bits` comes from the largest sum of the step before (for_maximum): it has 2^16 of headroom
-/// before the coarse word is used at all, and 2^40 before a sum counts as divergence.
+/// before the coarse accumulator is used at all, and 2^40 before a sum counts as divergence.
 struct FixedFormat {
   int fine_bits = 40;
   int term_bits = 12;  ///< log2 of the largest number of terms in one sum
@@ -112,7 +112,7 @@ struct FixedFormat {
   NORN_HD static FixedFormat of_any_step(std::int64_t terms) {
     FixedFormat format;
     format.term_bits = bits_of(terms);
-    // Fine words hold terms up to 2^10 at least, coarse ones up to 2^34.
+    // Fine accumulators hold terms up to 2^10 at least, coarse ones up to 2^34.
     const int bits = kWordBits - format.term_bits - 10;
     format.fine_bits = bits > 44 ? 44 : bits;
     return format;

@@ -49,7 +49,7 @@ class LabelIndex {
     std::uint32_t number_plus_one = 0;  // 0: free
   };
   std::size_t slot_of(std::string_view label, std::uint64_t hash) const;
-  void fetch_ahead(std::span<const std::string_view> labels, std::uint64_t* hashes) const;
+  void prefetch(std::span<const std::string_view> labels, std::uint64_t* hashes) const;
   const char* bytes_of(std::uint64_t position) const;
   Index insert(std::string_view label, std::uint64_t hash);
   void grow(std::size_t slots);

@@ -25,7 +25,7 @@
 ///   of_example(example)  its value for one example; the metric is the mean over the examples
 ///   Total                what is gathered over all examples, where it is no mean: made for a
 ///                        number of units, add(example), value(examples), which is NaN where the
-///                        metric is not judged
+///                        metric is not computed
 namespace norn {
 
 enum class Better { larger, smaller };
@@ -242,7 +242,7 @@ inline constexpr std::span<const MetricInfo> kMetrics = RankingMetricsList::info
 /// The metrics of the examples, for one K.
 struct MetricsAtK {
   Index k = 0;
-  std::array<double, kMetrics.size()> values = {};  ///< in the order of kMetrics; NaN: not judged
+  std::array<double, kMetrics.size()> values = {};  ///< in the order of kMetrics; NaN: not computed
 
   template <typename Metric>
   double of() const {

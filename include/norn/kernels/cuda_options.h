@@ -17,7 +17,7 @@ struct CudaOptions {
   /// Whether ranks of one machine may write into each other's memory. Off: all is left to NCCL.
   bool peer_memory = true;
   /// Steps that a run may begin before it waits for the first of them.
-  int steps_ahead = 4;
+  int max_steps_in_flight = 4;
 };
 
 }  // namespace norn

@@ -16,7 +16,7 @@ namespace norn {
 struct ProductRates {
   Precision precision = Precision::fp32;
   double teraflops = 0.0;      ///< of the largest products, a second
-  double output_share = 1.0;   ///< of them: products whose results are judged where they are made
+  double output_share = 1.0;   ///< of them: products in which the loss of their results is computed
   double product_share = 1.0;  ///< of them: products with nothing more
   double update_share = 1.0;   ///< of them: gradients of weights, beside the bytes of the update
   bool operator==(const ProductRates&) const = default;
@@ -47,7 +47,7 @@ struct DeviceDescription {
   double gigabytes = 0.0;        ///< of memory, read and written, a second
   double cache_gigabytes = 0.0;  ///< of rows that several examples read, a second
   double row_share = 1.0;        ///< of `gigabytes`, where rows far from each other are updated
-  double giga_outputs = 0.0;     ///< output units of examples that are judged, 10^9 a second
+  double giga_outputs = 0.0;     ///< output units of examples whose loss is computed, 10^9 a second
   CallTimes calls;
   std::vector<ProductRates> products;
   bool operator==(const DeviceDescription&) const = default;
@@ -59,7 +59,7 @@ struct MachineDescription {
   DeviceDescription device;
   std::vector<LinkWay> inside_node;    ///< the fastest one is taken
   std::vector<LinkWay> between_nodes;  ///< for one rank of each node
-  double overlap = 0.0;                ///< share of what may go on beside computation that does
+  double overlap = 0.0;                ///< share of what may overlap with computation that does
 
   /// Throws UsageError naming those that there are.
   const ProductRates& products_in(Precision precision) const;

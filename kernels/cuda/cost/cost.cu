@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Costs and deltas of independent output units on the GPU.
+#include "kernels/cost.h"
 #include "kernels/cuda/cost/cost_kernels.h"
 #include "kernels/cuda/cost/cost_pieces.h"
 #include "kernels/cuda/families.h"
-#include "norn/kernels/cost.h"
 
 namespace norn::cuda {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 template <typename F, typename L>
 constexpr bool kIsFrequent = F::has_cost_kernels&& L::has_cost_kernels;
 
-/// One activation judged by one loss.
+/// One activation with one loss.
 template <typename F, typename L>
 struct PairCost {
   F f;
@@ -39,12 +39,12 @@ __device__ __noinline__ ElementCost<float> cost_of_any(const Activation& f, cons
       if constexpr (F::slope_from == SlopeFrom::y)
         return element_cost(a, l, z, t);
       else
-        return {};  // AnyLoss judges these
+        return {};  // AnyLoss evaluates these
     });
   });
 }
 
-/// Any activation whose slope is written in y, judged by any loss.
+/// Any activation whose slope is written in y, with any loss.
 struct AnyCost {
   Activation f;
   Loss loss;
@@ -62,7 +62,7 @@ __device__ __noinline__ ElementCost<float> cost_by_any(const F& f, const Loss& l
   return visit_on_device(loss, [&](const auto& l) { return element_cost(f, l, z, t); });
 }
 
-/// One activation judged by any loss: functions whose slope is written in z are long, and would
+/// One activation with any loss: functions whose slope is written in z are long, and would
 /// cost the others of AnyCost registers.
 template <typename F>
 struct AnyLoss {
@@ -77,9 +77,9 @@ struct AnyLoss {
 };
 
 template <typename Cost>
-struct UnitJudge {
+struct UnitLoss {
   static constexpr bool kWrites = true;
-  static constexpr bool kJudgesAbsent = true;
+  static constexpr bool kEvaluatesAbsent = true;
   Cost cost;
   DeltaBoost boost;
 
@@ -129,24 +129,24 @@ void CudaCostKernels::sum_pieces(MatrixView<const float> z, double* cost) {
 }
 
 void CudaCostKernels::do_delta(const UnitCost& rule, const TargetView& target, Index first_unit,
-                               MatrixView<float> z, double* cost, MatrixView<Bfloat16> rounded) {
+                               MatrixView<float> z, double* cost, MatrixView<Bfloat16> bf16) {
   double* partial = reserve_partial(z);
   std::visit(
       [&](const auto& f, const auto& loss) {
         using F = std::remove_cvref_t<decltype(f)>;
         using L = std::remove_cvref_t<decltype(loss)>;
         const DeltaBoost boost = boost_of(rule, target.is_sparse);
-        const auto judge = [&](const auto& element) {
+        const auto evaluate = [&](const auto& element) {
           using Cost = std::remove_cvref_t<decltype(element)>;
-          judge_pieces(stream_, UnitJudge<Cost>{element, boost}, target, first_unit, z, rounded,
-                       partial);
+          evaluate_pieces(stream_, UnitLoss<Cost>{element, boost}, target, first_unit, z, bf16,
+                          partial);
         };
         if constexpr (kIsFrequent<F, L>)
-          judge(PairCost<F, L>{f, loss});
+          evaluate(PairCost<F, L>{f, loss});
         else if constexpr (F::slope_from == SlopeFrom::z)
-          judge(AnyLoss<F>{f, rule.loss});
+          evaluate(AnyLoss<F>{f, rule.loss});
         else
-          judge(AnyCost{rule.activation, rule.loss});
+          evaluate(AnyCost{rule.activation, rule.loss});
       },
       rule.activation, rule.loss);
   sum_pieces(z, cost);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/cost.h"
 #include "kernels/cuda/device/stream.h"
-#include "norn/kernels/cost.h"
 
 /// The GPU's cost kernels: independent units in cost.cu, SoftMax in cost_softmax.cu.
 namespace norn::cuda {
@@ -14,7 +14,7 @@ class CudaCostKernels final : public CostKernels {
 
  private:
   void do_delta(const UnitCost& rule, const TargetView& target, Index first_unit,
-                MatrixView<float> z_to_delta, double* cost, MatrixView<Bfloat16> rounded) override;
+                MatrixView<float> z_to_delta, double* cost, MatrixView<Bfloat16> bf16) override;
   void do_softmax_statistics(MatrixView<const float> z, VectorView<float> maximum,
                              VectorView<float> sum) override;
   void do_softmax_maximum(MatrixView<const float> block_maximum,
@@ -29,17 +29,17 @@ class CudaCostKernels final : public CostKernels {
                          VectorView<std::int64_t> coupling, std::int64_t* out_of_range) override;
   void do_softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                         const SoftMaxRows& rows, MatrixView<float> z_to_delta, double* cost,
-                        MatrixView<Bfloat16> rounded) override;
+                        MatrixView<Bfloat16> bf16) override;
   void do_softmax_values(const SoftMaxRows& rows, MatrixView<float> z_to_y) override;
 
-  /// Room for the costs of a block's pieces.
+  /// Workspace for the costs of a block's pieces.
   double* reserve_partial(MatrixView<const float> z);
   /// *cost = the sum of the pieces' costs, in a fixed order.
   void sum_pieces(MatrixView<const float> z, double* cost);
 
   Stream stream_;
-  Scratch<double> partial_;
-  Scratch<double> statistics_;
+  Workspace<double> partial_;
+  Workspace<double> statistics_;
 };
 
 }  // namespace norn::cuda

@@ -23,7 +23,7 @@ __device__ std::int64_t to_fixed(double x, std::int64_t* out_of_range) {
 }
 
 /// The larger one; NaN when either is.
-__device__ float joined_maximum(float a, float b) {
+__device__ float combined_maximum(float a, float b) {
   return b > a || b != b ? b : a;
 }
 
@@ -40,9 +40,9 @@ struct RowScale {
 };
 
 /// The cross entropies: cost = tau * -ln y for the targets, so delta = -coupling * y - tau.
-struct CrossEntropyJudge {
+struct CrossEntropyLoss {
   static constexpr bool kWrites = true;
-  static constexpr bool kJudgesAbsent = true;
+  static constexpr bool kEvaluatesAbsent = true;
   SoftMaxCost cost;
   SoftMaxTargetRule rule;
   SoftMaxRows rows;
@@ -88,7 +88,7 @@ struct CrossEntropyJudge {
 /// The sum of a row's targets that their margin does not let go of, negative.
 struct CrossEntropyCoupling {
   static constexpr bool kWrites = false;
-  static constexpr bool kJudgesAbsent = false;
+  static constexpr bool kEvaluatesAbsent = false;
   SoftMaxCost cost;
   SoftMaxTargetRule rule;
   SoftMaxRows rows;
@@ -112,9 +112,9 @@ struct CrossEntropyCoupling {
 
 /// Any other loss: delta = y * (g - coupling) with g = weight * d cost / d y.
 template <typename L>
-struct JacobianJudge {
+struct JacobianLoss {
   static constexpr bool kWrites = true;
-  static constexpr bool kJudgesAbsent = true;
+  static constexpr bool kEvaluatesAbsent = true;
   L loss;
   SoftMaxCost rule;
   SoftMaxRows rows;
@@ -150,7 +150,7 @@ struct JacobianJudge {
 template <typename L>
 struct JacobianCoupling {
   static constexpr bool kWrites = false;
-  static constexpr bool kJudgesAbsent = true;
+  static constexpr bool kEvaluatesAbsent = true;
   L loss;
   SoftMaxRows rows;
 
@@ -175,7 +175,7 @@ struct JacobianCoupling {
 };
 
 /// The probabilities themselves in place of the delta.
-struct ValuesJudge {
+struct ValuesLoss {
   static constexpr bool kWrites = true;
   SoftMaxRows rows;
 
@@ -199,13 +199,13 @@ __device__ float piece_maximum(const float (&x)[kPieceGroups][4]) {
 #pragma unroll
   for (int g = 0; g < kPieceGroups; ++g)
 #pragma unroll
-    for (int j = 0; j < 4; ++j) top = joined_maximum(top, x[g][j]);  // -inf beyond the piece
+    for (int j = 0; j < 4; ++j) top = combined_maximum(top, x[g][j]);  // -inf beyond the piece
 #pragma unroll
   for (int step = 16; step > 0; step /= 2)
-    top = joined_maximum(top, __shfl_xor_sync(kWholeWarp, top, step));
+    top = combined_maximum(top, __shfl_xor_sync(kWholeWarp, top, step));
   if (threadIdx.x % 32 == 0) warp_maximum[threadIdx.x / 32] = top;
   __syncthreads();
-  for (int w = 0; w < kPieceThreads / 32; ++w) top = joined_maximum(top, warp_maximum[w]);
+  for (int w = 0; w < kPieceThreads / 32; ++w) top = combined_maximum(top, warp_maximum[w]);
   return top;
 }
 
@@ -237,13 +237,13 @@ __global__ void __launch_bounds__(kPieceThreads)
   sum[blockIdx.x] = terms;
 }
 
-__global__ void join_statistics(const double* piece_maximum, const double* piece_sum, Index chunks,
-                                VectorView<float> maximum, VectorView<float> sum) {
+__global__ void combine_statistics(const double* piece_maximum, const double* piece_sum,
+                                   Index chunks, VectorView<float> maximum, VectorView<float> sum) {
   const Index r = Index(blockIdx.x) * kRowThreads + threadIdx.x;
   if (r >= maximum.size) return;
   float top = -std::numeric_limits<float>::infinity();
   for (Index i = 0; i < chunks; ++i)
-    top = joined_maximum(top, float(piece_maximum[r * chunks + i]));
+    top = combined_maximum(top, float(piece_maximum[r * chunks + i]));
   double total = 0;
   for (Index i = 0; i < chunks; ++i)
     total += piece_sum[r * chunks + i] * exp(piece_maximum[r * chunks + i] - double(top));
@@ -251,18 +251,18 @@ __global__ void join_statistics(const double* piece_maximum, const double* piece
   sum[r] = float(total);
 }
 
-__global__ void join_maxima(MatrixView<const float> block_maximum, VectorView<float> maximum) {
+__global__ void combine_maxima(MatrixView<const float> block_maximum, VectorView<float> maximum) {
   const Index b = Index(blockIdx.x) * kRowThreads + threadIdx.x;
   if (b >= maximum.size) return;
   float top = -std::numeric_limits<float>::infinity();
   for (Index block = 0; block < block_maximum.rows; ++block)
-    top = joined_maximum(top, block_maximum(block, b));
+    top = combined_maximum(top, block_maximum(block, b));
   maximum[b] = top;
 }
 
-__global__ void join_totals(MatrixView<const float> block_maximum,
-                            MatrixView<const float> block_sum, VectorView<const float> maximum,
-                            VectorView<std::int64_t> total, std::int64_t* out_of_range) {
+__global__ void combine_totals(MatrixView<const float> block_maximum,
+                               MatrixView<const float> block_sum, VectorView<const float> maximum,
+                               VectorView<std::int64_t> total, std::int64_t* out_of_range) {
   const Index b = Index(blockIdx.x) * kRowThreads + threadIdx.x;
   if (b >= total.size) return;
   std::int64_t sum = total[b];
@@ -295,8 +295,8 @@ __global__ void couple_targets(SoftMaxCost cost, SoftMaxTargetRule rule, TargetV
 }
 
 /// coupling[r] += the sum of the row's pieces.
-__global__ void join_couplings(const double* partial, Index chunks,
-                               VectorView<std::int64_t> coupling, std::int64_t* out_of_range) {
+__global__ void combine_couplings(const double* partial, Index chunks,
+                                  VectorView<std::int64_t> coupling, std::int64_t* out_of_range) {
   const Index r = Index(blockIdx.x) * kRowThreads + threadIdx.x;
   if (r >= coupling.size) return;
   double sum = 0;
@@ -332,17 +332,17 @@ void CudaCostKernels::do_softmax_statistics(MatrixView<const float> z, VectorVie
         z, unsigned(chunks), access_width(z), top, terms);
     check_launch("statistics_of_pieces");
   }
-  join_statistics<<<blocks_of_rows(z.rows), kRowThreads, 0, stream_.stream>>>(top, terms, chunks,
-                                                                              maximum, sum);
-  check_launch("join_statistics");
+  combine_statistics<<<blocks_of_rows(z.rows), kRowThreads, 0, stream_.stream>>>(top, terms, chunks,
+                                                                                 maximum, sum);
+  check_launch("combine_statistics");
 }
 
 void CudaCostKernels::do_softmax_maximum(MatrixView<const float> block_maximum,
                                          VectorView<float> maximum) {
   if (maximum.empty()) return;
-  join_maxima<<<blocks_of_rows(maximum.size), kRowThreads, 0, stream_.stream>>>(block_maximum,
-                                                                                maximum);
-  check_launch("join_maxima");
+  combine_maxima<<<blocks_of_rows(maximum.size), kRowThreads, 0, stream_.stream>>>(block_maximum,
+                                                                                   maximum);
+  check_launch("combine_maxima");
 }
 
 void CudaCostKernels::do_softmax_total(MatrixView<const float> block_maximum,
@@ -350,9 +350,9 @@ void CudaCostKernels::do_softmax_total(MatrixView<const float> block_maximum,
                                        VectorView<const float> maximum,
                                        VectorView<std::int64_t> total, std::int64_t* out_of_range) {
   if (total.empty()) return;
-  join_totals<<<blocks_of_rows(total.size), kRowThreads, 0, stream_.stream>>>(
+  combine_totals<<<blocks_of_rows(total.size), kRowThreads, 0, stream_.stream>>>(
       block_maximum, block_sum, maximum, total, out_of_range);
-  check_launch("join_totals");
+  check_launch("combine_totals");
 }
 
 void CudaCostKernels::do_target_coupling(const SoftMaxCost& rule, const TargetView& target,
@@ -370,40 +370,40 @@ void CudaCostKernels::do_block_coupling(const SoftMaxCost& rule, const TargetVie
                                         std::int64_t* out_of_range) {
   if (z.empty()) return;
   double* partial = reserve_partial(z);
-  const auto judge = [&](const auto& by) {  // none of these writes
-    judge_pieces(stream_, by, target, first_unit,
-                 {const_cast<float*>(z.data), z.rows, z.cols, z.stride}, {}, partial);
+  const auto evaluate = [&](const auto& by) {  // none of these writes
+    evaluate_pieces(stream_, by, target, first_unit,
+                    {const_cast<float*>(z.data), z.rows, z.cols, z.stride}, {}, partial);
   };
   if (const std::optional<SoftMaxTargetRule> targets = softmax_target_rule(rule.loss))
-    judge(CrossEntropyCoupling{rule, *targets, rows});
+    evaluate(CrossEntropyCoupling{rule, *targets, rows});
   else
     visit_other(rule.loss, [&](const auto& loss) {
-      judge(JacobianCoupling<std::remove_cvref_t<decltype(loss)>>{loss, rows});
+      evaluate(JacobianCoupling<std::remove_cvref_t<decltype(loss)>>{loss, rows});
     });
-  join_couplings<<<blocks_of_rows(z.rows), kRowThreads, 0, stream_.stream>>>(
+  combine_couplings<<<blocks_of_rows(z.rows), kRowThreads, 0, stream_.stream>>>(
       partial, chunks_of(z.cols), coupling, out_of_range);
-  check_launch("join_couplings");
+  check_launch("combine_couplings");
 }
 
 void CudaCostKernels::do_softmax_delta(const SoftMaxCost& rule, const TargetView& target,
                                        Index first_unit, const SoftMaxRows& rows,
                                        MatrixView<float> z, double* cost,
-                                       MatrixView<Bfloat16> rounded) {
+                                       MatrixView<Bfloat16> bf16) {
   double* partial = reserve_partial(z);
-  const auto judge = [&](const auto& by) {
-    judge_pieces(stream_, by, target, first_unit, z, rounded, partial);
+  const auto evaluate = [&](const auto& by) {
+    evaluate_pieces(stream_, by, target, first_unit, z, bf16, partial);
   };
   if (const std::optional<SoftMaxTargetRule> targets = softmax_target_rule(rule.loss))
-    judge(CrossEntropyJudge{rule, *targets, rows});
+    evaluate(CrossEntropyLoss{rule, *targets, rows});
   else
     visit_other(rule.loss, [&](const auto& loss) {
-      judge(JacobianJudge<std::remove_cvref_t<decltype(loss)>>{loss, rule, rows});
+      evaluate(JacobianLoss<std::remove_cvref_t<decltype(loss)>>{loss, rule, rows});
     });
   sum_pieces(z, cost);
 }
 
 void CudaCostKernels::do_softmax_values(const SoftMaxRows& rows, MatrixView<float> z) {
-  judge_without_targets(stream_, ValuesJudge{rows}, z);
+  evaluate_without_targets(stream_, ValuesLoss{rows}, z);
 }
 
 }  // namespace norn::cuda

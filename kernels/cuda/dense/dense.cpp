@@ -2,13 +2,13 @@
 // Dense products by cuBLASLt. Tensor cores want rows of 16 bytes: edges that are none are products
 // of their own. Equal blocks are one call. Where rows stand alone, nothing is chosen by how many
 // there are.
-#include "norn/kernels/dense.h"
+#include "kernels/dense.h"
 
 #include "kernels/cuda/dense/dense_plan.h"
-#include "kernels/cuda/dense/turn.h"
+#include "kernels/cuda/dense/transpose.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/select/row_scores.h"
-#include "norn/kernels/pointwise.h"
+#include "kernels/pointwise.h"
 
 #include <optional>
 
@@ -68,8 +68,8 @@ class CudaDense final : public DenseKernels {
         pointwise_(make_pointwise(stream)),
         first_(stream.memory),
         second_(stream.memory),
-        first_turned_(stream.memory),
-        second_turned_(stream.memory),
+        first_transposed_(stream.memory),
+        second_transposed_(stream.memory),
         shared_plans_(std::move(plans)),
         plans_(*shared_plans_),
         by_row_(by_row) {}
@@ -79,18 +79,18 @@ class CudaDense final : public DenseKernels {
     return double(by_row_ ? kPlannedRows : result.rows);
   }
 
-  Side side_of(const DenseOperand& operand, bool transposed, Scratch<Bfloat16>& scratch) {
+  Side side_of(const DenseOperand& operand, bool transposed, Workspace<Bfloat16>& workspace) {
     if (!plans_.rounds()) {
       const MatrixView<const float>& m = operand.values;
       return {m.data, m.cols, m.rows, m.stride, alignment_of(m.data, m.stride), transposed};
     }
-    MatrixView<const Bfloat16> m = operand.rounded;
+    MatrixView<const Bfloat16> m = operand.bf16;
     if (m.data == nullptr) {
       // Rows of a copy are padded so that they stay aligned.
       const Index stride = round_up(operand.cols(), 8);
-      const MatrixView<Bfloat16> copy{scratch.reserve(operand.rows() * stride), operand.rows(),
+      const MatrixView<Bfloat16> copy{workspace.reserve(operand.rows() * stride), operand.rows(),
                                       operand.cols(), stride};
-      pointwise_->round(operand.values, copy);
+      pointwise_->cast_to_bf16(operand.values, copy);
       m = copy;
     }
     return {m.data, m.cols, m.rows, m.stride, alignment_of(m.data, m.stride), transposed};
@@ -144,10 +144,11 @@ class CudaDense final : public DenseKernels {
                              Index depth, bool begins) {
       if (columns == 0 || rows == 0 || depth == 0) return;
       const Index bytes = plans_.element_bytes();
-      const bool a_turned = task.a.transposed, b_turned = task.b.transposed;
+      const bool a_transposed = task.a.transposed, b_transposed = task.b.transposed;
       DensePlans::Task part = task;
-      part.a = task.a.part(!a_turned, column, columns, bytes).part(a_turned, k, depth, bytes);
-      part.b = task.b.part(b_turned, row, rows, bytes).part(!b_turned, k, depth, bytes);
+      part.a =
+          task.a.part(!a_transposed, column, columns, bytes).part(a_transposed, k, depth, bytes);
+      part.b = task.b.part(b_transposed, row, rows, bytes).part(!b_transposed, k, depth, bytes);
       part.result = result.row_range(row, rows).columns(column, columns);
       if (!begins) part.keep = 1.0f;
       part.bias = begins && task.bias != nullptr ? task.bias + column : nullptr;
@@ -192,8 +193,8 @@ class CudaDense final : public DenseKernels {
   void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias, MatrixView<float> z,
                  Index block) override {
     if (z.empty()) return;
-    if (by_row_ && x.rounded.data && w.rounded.data && fits_row_scores(x.rounded, w.rounded)) {
-      write_row_scores(stream_, x.rounded, w.rounded, bias, z);
+    if (by_row_ && x.bf16.data && w.bf16.data && fits_row_scores(x.bf16, w.bf16)) {
+      write_row_scores(stream_, x.bf16, w.bf16, bias, z);
       return;
     }
     if (x.cols() > 0 && alignment_of(bias.data, block > 0 ? block : 4) == 16) {
@@ -245,17 +246,19 @@ class CudaDense final : public DenseKernels {
                    Existing existing, Index block) override {
     if (g.empty()) return;
     const float keep = existing == Existing::add ? 1.0f : 0.0f;
-    std::optional<Side> a[2], b[2];  // as they lie, and turned over
+    std::optional<Side> a[2], b[2];  // as they lie, and transposed
     for_runs(g.rows, block, g.rows, double(delta.rows()) * double(g.cols), [&](const Run& run) {
-      const bool turns =
-          delta.turned.data != nullptr ||
-          pays_to_turn(delta.rows(), double(run.in_blocks ? kMostBlocks * block : run.units),
-                       double(g.cols));
-      if (!a[turns]) {
-        a[turns] = turns ? turned_side(x, true, second_turned_) : side_of(x, false, second_);
-        b[turns] = turns ? turned_side(delta, false, first_turned_) : side_of(delta, true, first_);
+      const bool transposes =
+          delta.transposed.data != nullptr ||
+          pays_to_transpose(delta.rows(), double(run.in_blocks ? kMostBlocks * block : run.units),
+                            double(g.cols));
+      if (!a[transposes]) {
+        a[transposes] =
+            transposes ? transposed_side(x, true, second_transposed_) : side_of(x, false, second_);
+        b[transposes] = transposes ? transposed_side(delta, false, first_transposed_)
+                                   : side_of(delta, true, first_);
       }
-      product({*a[turns], units_of(*b[turns], !turns, run, block, run.units),
+      product({*a[transposes], units_of(*b[transposes], !transposes, run, block, run.units),
                g.row_range(run.first, run.units), scale, keep, nullptr, run.along(Along::rows),
                block});
     });
@@ -263,36 +266,36 @@ class CudaDense final : public DenseKernels {
 
   // In tf32 tensor cores read operands along k alone: where they lie across, products are half as
   // fast.
-  bool pays_to_turn(Index depth, double rows, double cols) const {
-    constexpr double kLeast = 500.0;  // multiplications for each element that is turned
+  bool pays_to_transpose(Index depth, double rows, double cols) const {
+    constexpr double kLeast = 500.0;  // multiplications for each element that is transposed
     return stream_.precision == Precision::tf32 && depth >= 256 &&
            rows * cols >= kLeast * (rows + cols);
   }
 
-  // An operand turned over. Rows have zeros behind them up to whole runs of 16 bytes.
-  Side turned_side(const DenseOperand& operand, bool transposed, Scratch<float>& scratch) {
-    MatrixView<const float> m = operand.turned;
+  // A transposed operand. Rows have zeros behind them up to whole runs of 16 bytes.
+  Side transposed_side(const DenseOperand& operand, bool transposed, Workspace<float>& workspace) {
+    MatrixView<const float> m = operand.transposed;
     if (m.data == nullptr) {
       const Index depth = round_up(operand.rows(), 4);
-      const MatrixView<float> copy{scratch.reserve(operand.cols() * depth), operand.cols(), depth,
+      const MatrixView<float> copy{workspace.reserve(operand.cols() * depth), operand.cols(), depth,
                                    depth};
-      cuda::turn(stream_, operand.values, copy);
+      cuda::transpose(stream_, operand.values, copy);
       m = copy;
     }
     return {m.data,   round_up(operand.rows(), 4),    m.rows,
             m.stride, alignment_of(m.data, m.stride), transposed};
   }
 
-  void do_turn(MatrixView<const float> x, MatrixView<float> turned) override {
-    cuda::turn(stream_, x, turned);
+  void do_transpose(MatrixView<const float> x, MatrixView<float> transposed) override {
+    cuda::transpose(stream_, x, transposed);
   }
 
   Stream stream_;
   std::unique_ptr<PointwiseKernels> pointwise_;
-  Scratch<Bfloat16> first_;
-  Scratch<Bfloat16> second_;
-  Scratch<float> first_turned_;
-  Scratch<float> second_turned_;
+  Workspace<Bfloat16> first_;
+  Workspace<Bfloat16> second_;
+  Workspace<float> first_transposed_;
+  Workspace<float> second_transposed_;
   std::shared_ptr<DensePlans> shared_plans_;
   DensePlans& plans_;
   bool by_row_;

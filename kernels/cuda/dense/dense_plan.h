@@ -2,8 +2,8 @@
 #pragma once
 
 #include "kernels/cuda/device/stream.h"
-#include "norn/base/bfloat16.h"
 #include "norn/tensor/views.h"
+#include "src/base/bfloat16.h"
 
 #include <array>
 #include <map>

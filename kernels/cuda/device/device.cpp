@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One GPU: opening it, and putting its kernel families together.
+#include "kernels/cuda.h"
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/queue.h"
 #include "kernels/cuda/families.h"
-#include "norn/base/text.h"
-#include "norn/kernels/cuda.h"
+#include "src/base/text.h"
 
 #include <fmt/format.h>
 
@@ -56,7 +56,7 @@ struct CudaDevice::State {
           options.device, properties.name, properties.major, properties.minor, properties.major,
           properties.minor));
     main.open(options, properties.multiProcessorCount);
-    ahead.open(options, properties.multiProcessorCount);
+    prefetch.open(options, properties.multiProcessorCount);
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -64,7 +64,7 @@ struct CudaDevice::State {
   CudaOptions options;
   cudaDeviceProp properties{};
   Lane main;
-  Lane ahead;  // what prepares batches
+  Lane prefetch;  // what prepares batches
 };
 
 int cuda_device_count() {
@@ -98,14 +98,14 @@ Kernels CudaDevice::make_kernels() {
   kernels.select = cuda::make_select(stream);
   kernels.fused = cuda::make_fused(stream);
   kernels.recommend = cuda::make_recommend(stream);
-  kernels.batch_ahead = cuda::make_batch(*state_->ahead.stream);
-  kernels.sparse_ahead = cuda::make_sparse(*state_->ahead.stream);
-  kernels.memory_ahead = state_->ahead.memory.get();
+  kernels.prefetch_batch = cuda::make_batch(*state_->prefetch.stream);
+  kernels.prefetch_sparse = cuda::make_sparse(*state_->prefetch.stream);
+  kernels.prefetch_memory = state_->prefetch.memory.get();
   kernels.queue = std::make_unique<cuda::DeviceQueue>(
-      state_->main.handle, state_->ahead.handle, &state_->main.left_free, state_->options.graphs,
-      state_->options.steps_ahead);
-  kernels.rounds_operands = state_->options.precision == Precision::bf16;
-  kernels.turns_operands = state_->options.precision == Precision::tf32;
+      state_->main.handle, state_->prefetch.handle, &state_->main.left_free, state_->options.graphs,
+      state_->options.max_steps_in_flight);
+  kernels.casts_operands = state_->options.precision == Precision::bf16;
+  kernels.transposes_operands = state_->options.precision == Precision::tf32;
   kernels.block_rule = cuda_block_rule();
   return kernels;
 }

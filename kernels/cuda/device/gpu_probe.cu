@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures what a GPU does outside of kernels: launches, copies, its memory.
 #include "kernels/cuda/families.h"
+#include "kernels/gpu_driver.h"
+#include "kernels/gpu_probe.h"
 #include "norn/base/error.h"
-#include "norn/base/text.h"
-#include "norn/kernels/gpu_driver.h"
-#include "norn/kernels/gpu_probe.h"
+#include "src/base/text.h"
 
 #include <algorithm>
 #include <array>

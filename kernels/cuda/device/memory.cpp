@@ -2,7 +2,7 @@
 // A GPU's memory: a pool by size over cudaMalloc, and copies from and to main memory.
 #include "kernels/cuda/device/memory.h"
 
-#include "norn/base/text.h"
+#include "src/base/text.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/device/check.h"
-#include "norn/tensor/buffer.h"
+#include "src/tensor/buffer.h"
 
 #include <cstddef>
 #include <map>

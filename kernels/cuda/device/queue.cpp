@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of a GPU's work: graphs that are brought up to date from step to step, uploads beside
+// The order of a GPU's work: graphs that are brought up to date from step to step, uploads during
 // them, marks to wait for.
 #include "kernels/cuda/device/queue.h"
 
@@ -17,9 +17,9 @@ cudaEvent_t make_event() {
 
 }  // namespace
 
-DeviceQueue::DeviceQueue(cudaStream_t stream, cudaStream_t ahead, int* left_free, bool graphs,
+DeviceQueue::DeviceQueue(cudaStream_t stream, cudaStream_t prefetch, int* left_free, bool graphs,
                          int depth)
-    : stream_(stream), ahead_(ahead), left_free_(left_free), graphs_(graphs), depth_(depth) {
+    : stream_(stream), prefetch_(prefetch), left_free_(left_free), graphs_(graphs), depth_(depth) {
   for (cudaStream_t* own : {&copies_, &back_})
     check(cudaStreamCreateWithFlags(own, cudaStreamNonBlocking), "cudaStreamCreate");
   ready_ = make_event();
@@ -30,7 +30,7 @@ DeviceQueue::DeviceQueue(cudaStream_t stream, cudaStream_t ahead, int* left_free
 }
 
 DeviceQueue::~DeviceQueue() {
-  for (cudaStream_t used : {copies_, ahead_, stream_, back_}) cudaStreamSynchronize(used);
+  for (cudaStream_t used : {copies_, prefetch_, stream_, back_}) cudaStreamSynchronize(used);
   cudaEventDestroy(ready_);
   drop_graphs();
   for (Piece& piece : pieces_) {
@@ -97,7 +97,7 @@ void DeviceQueue::launch(cudaGraph_t graph) {
     kept_.pop_back();
   }
   cudaGraphExec_t fresh = nullptr;
-  // What goes on beside the rest comes first where both could begin.
+  // What overlaps with the rest comes first where both could begin.
   check(cudaGraphInstantiate(&fresh, graph, cudaGraphInstantiateFlagUseNodePriority),
         "cudaGraphInstantiate");
   kept_.insert(kept_.begin(), {fresh, std::move(clusters)});
@@ -149,10 +149,10 @@ void DeviceQueue::wait_for_last_run(cudaStream_t stream) {
 }
 
 void DeviceQueue::prepare(const std::function<void()>& enqueue) {
-  wait_for_run_before_last(ahead_);
-  if (copied_) check(cudaStreamWaitEvent(ahead_, last_sent()), "cudaStreamWaitEvent");
+  wait_for_run_before_last(prefetch_);
+  if (copied_) check(cudaStreamWaitEvent(prefetch_, last_sent()), "cudaStreamWaitEvent");
   enqueue();
-  check(cudaEventRecord(ready_, ahead_), "cudaEventRecord");
+  check(cudaEventRecord(ready_, prefetch_), "cudaEventRecord");
   prepared_ = true;
 }
 
@@ -218,7 +218,7 @@ void DeviceQueue::wait(Mark mark) {
 }
 
 void DeviceQueue::wait_for_all() {
-  for (cudaStream_t stream : {copies_, ahead_, stream_, back_})
+  for (cudaStream_t stream : {copies_, prefetch_, stream_, back_})
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 

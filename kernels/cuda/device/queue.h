@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/device/check.h"
 #include "kernels/cuda/device/graph_clusters.h"
-#include "norn/tensor/work_queue.h"
+#include "src/tensor/work_queue.h"
 
 #include <array>
 #include <memory>
@@ -17,7 +17,7 @@ namespace norn::cuda {
 class DeviceQueue final : public WorkQueue {
  public:
   /// `left_free`: what leave_free() sets.
-  DeviceQueue(cudaStream_t stream, cudaStream_t ahead, int* left_free, bool graphs, int depth);
+  DeviceQueue(cudaStream_t stream, cudaStream_t prefetch, int* left_free, bool graphs, int depth);
   ~DeviceQueue() override;
 
   void run(const std::function<void()>& enqueue) override;
@@ -60,7 +60,7 @@ class DeviceQueue final : public WorkQueue {
   void wait_for_last_run(cudaStream_t stream);
 
   cudaStream_t stream_;
-  cudaStream_t ahead_;
+  cudaStream_t prefetch_;
   cudaStream_t copies_ = nullptr;
   cudaStream_t back_ = nullptr;  // downloads
   int* left_free_;

@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/device/check.h"
 #include "norn/kernels/precision.h"
-#include "norn/tensor/buffer.h"
+#include "src/tensor/buffer.h"
 
 #include <algorithm>
 
@@ -21,9 +21,9 @@ struct Stream {
 /// A buffer of the device that only grows, for what a family needs between its kernels. Contents
 /// are lost when it grows; work that is enqueued on the old one is still in order.
 template <typename T>
-class Scratch {
+class Workspace {
  public:
-  explicit Scratch(Memory& memory) : memory_(&memory) {}
+  explicit Workspace(Memory& memory) : memory_(&memory) {}
   T* reserve(Index size) {
     if (buffer_.size() < size) buffer_ = Buffer<T>(size + size / 4, *memory_);
     return buffer_.data();

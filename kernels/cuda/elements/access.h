@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/base/bfloat16.h"
 #include "norn/tensor/views.h"
+#include "src/base/bfloat16.h"
 
 #include <cstdint>
 
@@ -50,15 +50,15 @@ __device__ inline void store_four(const float (&x)[4], int at, int count, int wi
 }
 
 /// Two floats as bfloat16, rounded to nearest, the first in the lower half.
-__device__ inline std::uint32_t rounded_pair(float low, float high) {
+__device__ inline std::uint32_t bf16_pair(float low, float high) {
   std::uint32_t pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
 
-__device__ inline void store_four_rounded(const float (&x)[4], int at, int count, int width,
-                                          Bfloat16* row) {
-  const std::uint32_t low = rounded_pair(x[0], x[1]), high = rounded_pair(x[2], x[3]);
+__device__ inline void store_four_bf16(const float (&x)[4], int at, int count, int width,
+                                       Bfloat16* row) {
+  const std::uint32_t low = bf16_pair(x[0], x[1]), high = bf16_pair(x[2], x[3]);
   if (width == 4 && at + 4 <= count) {
     *reinterpret_cast<uint2*>(row + at) = make_uint2(low, high);
   } else if (width == 2 && at + 4 <= count) {

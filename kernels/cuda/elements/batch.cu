@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preparation of batches, and dropout masks, on the GPU.
+#include "kernels/batch.h"
 #include "kernels/cuda/elements/dropout.cuh"
 #include "kernels/cuda/elements/row_group.cuh"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/sparse/column_runs.h"
-#include "norn/kernels/batch.h"
 
 namespace norn::cuda {
 namespace {

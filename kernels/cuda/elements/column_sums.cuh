@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kElementThreads)
 /// All matrices of a list, of which the first `count` are given: `slice` to `partial` are filled in
 /// here.
 template <typename Term, typename Finish, int kMost>
-void sum_over_columns(const Stream& stream, Scratch<double>& scratch, const char* name,
+void sum_over_columns(const Stream& stream, Workspace<double>& workspace, const char* name,
                       ColumnSumsList<Term, Finish, kMost>& list, int count) {
   Index cols = 0, slices = 1, partials = 0;
   bool packed = true;
@@ -117,7 +117,7 @@ void sum_over_columns(const Stream& stream, Scratch<double>& scratch, const char
     packed = packed && task.packed;
   }
   if (cols == 0) return;
-  double* partial = partials == 0 ? nullptr : scratch.reserve(partials);
+  double* partial = partials == 0 ? nullptr : workspace.reserve(partials);
   for (int i = 0; i < count; ++i) {
     ColumnSums<Term, Finish>& task = list.of[i];
     if (task.slices == 1) continue;
@@ -140,10 +140,10 @@ void sum_over_columns(const Stream& stream, Scratch<double>& scratch, const char
 
 /// finish(c, {sums of the terms over the rows}) for every column.
 template <typename Term, typename Finish>
-void sum_over_columns(const Stream& stream, Scratch<double>& scratch, const char* name, Index rows,
-                      Index cols, bool packed, const Term& term, const Finish& finish) {
+void sum_over_columns(const Stream& stream, Workspace<double>& workspace, const char* name,
+                      Index rows, Index cols, bool packed, const Term& term, const Finish& finish) {
   ColumnSumsList<Term, Finish, 1> list{{{term, finish, rows, cols, packed}}};
-  sum_over_columns(stream, scratch, name, list, 1);
+  sum_over_columns(stream, workspace, name, list, 1);
 }
 
 /// The sum of x.
@@ -158,8 +158,8 @@ struct ValueTerm {
   }
 };
 
-/// The sum of rounded x.
-struct RoundedTerm {
+/// The sum of x in bf16.
+struct Bf16Term {
   static constexpr int kSums = 1;
   MatrixView<const Bfloat16> x;
   template <bool kPacked>

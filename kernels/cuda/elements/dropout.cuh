@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/elements/elements.cuh"
-#include "norn/kernels/dropout_mask.h"
+#include "kernels/dropout_mask.h"
 
 namespace norn::cuda {
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "kernels/cuda/device/stream.h"
-#include "norn/base/bfloat16.h"
 #include "norn/tensor/views.h"
+#include "src/base/bfloat16.h"
 
 #include <cstdint>
 #include <limits>
@@ -45,7 +45,7 @@ __device__ __forceinline__ void store(T* to, const Pack<T, n>& pack) {
 /// The same for bfloat16, from floats; whole words are written, which the compiler does not find by
 /// itself.
 template <int n, int kStep>
-__device__ __forceinline__ void store_rounded(Bfloat16* to, const Pack<float, n>& pack) {
+__device__ __forceinline__ void store_bf16(Bfloat16* to, const Pack<float, n>& pack) {
   if constexpr (kStep == 1 && n > 1) {
     Pack<std::uint32_t, n / 2> words;
 #pragma unroll

@@ -3,7 +3,7 @@
 #include "kernels/cuda/elements/column_sums.cuh"
 #include "kernels/cuda/elements/row_group.cuh"
 #include "kernels/cuda/families.h"
-#include "norn/kernels/normalization.h"
+#include "kernels/normalization.h"
 
 namespace norn::cuda {
 namespace {
@@ -307,9 +307,9 @@ class CudaNormalization final : public NormalizationKernels {
   }
 
   Stream stream_;
-  Scratch<double> partial_;
-  Scratch<double> mean_;
-  Scratch<float> unit_;
+  Workspace<double> partial_;
+  Workspace<double> mean_;
+  Workspace<float> unit_;
 };
 
 }  // namespace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pointwise work on the GPU.
-#include "kernels/cuda/dense/turn.h"
+#include "kernels/cuda/dense/transpose.h"
 #include "kernels/cuda/elements/column_sums.cuh"
 #include "kernels/cuda/elements/dropout.cuh"
 #include "kernels/cuda/elements/row_group.cuh"
 #include "kernels/cuda/families.h"
-#include "norn/base/checksum.h"
-#include "norn/kernels/pointwise.h"
+#include "kernels/pointwise.h"
+#include "src/base/checksum.h"
 
 namespace norn::cuda {
 namespace {
@@ -69,12 +69,12 @@ struct ScaleWork {
   }
 };
 
-struct RoundWork {
+struct CastWork {
   MatrixView<const float> x;
-  MatrixView<Bfloat16> rounded;
+  MatrixView<Bfloat16> bf16;
   template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    store_rounded<n, kStep>(rounded.row(r) + c, load<n, kStep>(x.row(r) + c));
+    store_bf16<n, kStep>(bf16.row(r) + c, load<n, kStep>(x.row(r) + c));
   }
 };
 
@@ -100,7 +100,7 @@ struct ActivateLayerWork {
   DropoutMask dropout;
   MatrixView<float> y;
   MatrixView<float> before_dropout;
-  MatrixView<Bfloat16> rounded;
+  MatrixView<Bfloat16> bf16;
   MatrixView<float> z;  // of those whose slope is written in it
   template <int n>
   __device__ Pack<float, n> load(Index r, Index c) const {
@@ -119,7 +119,7 @@ struct ActivateLayerWork {
       for (int i = 0; i < n; ++i) x.value[i] = dropout.value(chance.value[i], x.value[i]);
     }
     store<n>(y.row(r) + c, x);
-    if (rounded.data != nullptr) store_rounded<n, 1>(rounded.row(r) + c, x);
+    if (bf16.data != nullptr) store_bf16<n, 1>(bf16.row(r) + c, x);
     return x;
   }
 };
@@ -129,19 +129,19 @@ __global__ void __launch_bounds__(kElementThreads) activate_layer_kernel(const W
   for_units<kPacked, kActivatedRows>(work.dropout, work.y.rows, work.y.cols, work);
 }
 
-constexpr int kSide = 32;  // of the tiles that are turned over, one to a block at a time
+constexpr int kSide = 32;  // of the tiles that are transposed, one to a block at a time
 constexpr Index kMaximumTiles = 65535;
 
-/// The same, where fours may be accessed at once, and the outputs turned over.
+/// The same, where fours may be accessed at once, and the outputs transposed.
 template <typename Work>
 __global__ void __launch_bounds__(kElementThreads)
-    activate_and_turn_kernel(const Work work, const MatrixView<float> turned) {
+    activate_and_transpose_kernel(const Work work, const MatrixView<float> transposed) {
   __shared__ float tile[kSide][kSide + 1];
   const int x = 4 * int(threadIdx.x);
   const int y = int(threadIdx.y);
   const Index c = Index(blockIdx.x) * kSide + x;
   const Index to_row = Index(blockIdx.x) * kSide + y;
-  for (Index first = Index(blockIdx.y) * kSide; first < turned.cols;
+  for (Index first = Index(blockIdx.y) * kSide; first < transposed.cols;
        first += Index(gridDim.y) * kSide) {
     const Index r = first + y;
     Pack<float, 4> out{};
@@ -162,10 +162,10 @@ __global__ void __launch_bounds__(kElementThreads)
 #pragma unroll
     for (int k = 0; k < 4; ++k) tile[x + k][y] = out.value[k];
     __syncthreads();
-    if (to_row < turned.rows) {
+    if (to_row < transposed.rows) {
 #pragma unroll
       for (int k = 0; k < 4; ++k) out.value[k] = tile[y][x + k];
-      store_four<true>(turned.row(to_row), first + x, turned.cols, out);
+      store_four<true>(transposed.row(to_row), first + x, transposed.cols, out);
     }
     __syncthreads();
   }
@@ -302,10 +302,10 @@ __global__ void __launch_bounds__(kThreads* rows_of_block(kThreads))
 constexpr int kOctets = 8;     // of columns, of a block
 constexpr int kSumLanes = 64;  // lane l sums rows l, l + 64, ...
 
-/// Sums of rounded columns, eight to a thread, which reads 16 bytes at a time.
+/// Sums of bf16 columns, eight to a thread, which reads 16 bytes at a time.
 __global__ void __launch_bounds__(kOctets* kSumLanes)
-    sum_rounded_columns_kernel(const MatrixView<const Bfloat16> delta, const double scale,
-                               float* sum) {
+    sum_bf16_columns_kernel(const MatrixView<const Bfloat16> delta, const double scale,
+                            float* sum) {
   constexpr int kWarps = kOctets * kSumLanes / 32;
   __shared__ double part[kWarps][kOctets * 8];
   const Index first = (Index(blockIdx.x) * kOctets + threadIdx.x) * 8;
@@ -357,8 +357,8 @@ class CudaPointwise final : public PointwiseKernels {
   void do_scale(float factor, MatrixView<float> z) override {
     run_elements<4>(stream_, "scale", elements_of<4>(z), ScaleWork{factor, z});
   }
-  void do_round(MatrixView<const float> x, MatrixView<Bfloat16> rounded) override {
-    run_elements<8>(stream_, "round", elements_of<8>(x, rounded), RoundWork{x, rounded});
+  void do_cast_to_bf16(MatrixView<const float> x, MatrixView<Bfloat16> bf16) override {
+    run_elements<8>(stream_, "round", elements_of<8>(x, bf16), CastWork{x, bf16});
   }
   void do_activate(const Activation& f, MatrixView<float> z_to_y) override {
     std::visit(
@@ -372,23 +372,24 @@ class CudaPointwise final : public PointwiseKernels {
   }
   void do_activate_layer(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
                          const ActivationCopies& copies) override {
-    const MatrixView<float> turned = copies.turned;
-    if (z_to_y.empty()) return turn(stream_, z_to_y, turned);
+    const MatrixView<float> transposed = copies.transposed;
+    if (z_to_y.empty()) return transpose(stream_, z_to_y, transposed);
     const DropoutMask mask = dropout.drops() ? dropout : DropoutMask{};
     const Launch l = unit_launch<kActivatedRows>(stream_, mask, z_to_y.rows, z_to_y.cols);
     const bool packed = mask.first_unit % 4 == 0 && is_packable<4>(z_to_y) &&
-                        is_packable<4>(copies.before_dropout) && is_packable<4>(copies.rounded) &&
+                        is_packable<4>(copies.before_dropout) && is_packable<4>(copies.bf16) &&
                         is_packable<4>(copies.z);
-    const bool turns = !turned.empty() && packed && is_packable<4>(turned);
+    const bool transposes = !transposed.empty() && packed && is_packable<4>(transposed);
     const Launch tiles{dim3(blocks_for(z_to_y.cols, kSide, z_to_y.cols),
-                            blocks_for(turned.cols, kSide, kMaximumTiles)),
+                            blocks_for(transposed.cols, kSide, kMaximumTiles)),
                        dim3(kSide / 4, kSide)};
     std::visit(
         [&](const auto& function) {
           using Work = ActivateLayerWork<std::remove_cvref_t<decltype(function)>>;
-          const Work work{function, mask, z_to_y, copies.before_dropout, copies.rounded, copies.z};
-          if (turns)
-            activate_and_turn_kernel<<<tiles.grid, tiles.block, 0, stream_.stream>>>(work, turned);
+          const Work work{function, mask, z_to_y, copies.before_dropout, copies.bf16, copies.z};
+          if (transposes)
+            activate_and_transpose_kernel<<<tiles.grid, tiles.block, 0, stream_.stream>>>(
+                work, transposed);
           else if (packed)
             activate_layer_kernel<true><<<l.grid, l.block, 0, stream_.stream>>>(work);
           else
@@ -396,7 +397,7 @@ class CudaPointwise final : public PointwiseKernels {
         },
         f);
     check_launch("activate_layer");
-    if (!turns) turn(stream_, z_to_y, turned);
+    if (!transposes) transpose(stream_, z_to_y, transposed);
   }
   void do_multiply_slope(const Activation& f, MatrixView<const float> x,
                          MatrixView<float> delta) override {
@@ -422,17 +423,17 @@ class CudaPointwise final : public PointwiseKernels {
       sum_over_columns(stream_, partial_, "sum_columns", list, count);
     }
   }
-  void do_sum_rounded_columns(MatrixView<const Bfloat16> delta, float scale,
-                              VectorView<float> sum) override {
+  void do_sum_bf16_columns(MatrixView<const Bfloat16> delta, float scale,
+                           VectorView<float> sum) override {
     if (is_packable<8>(delta) && delta.cols % 8 == 0 && delta.cols > 0) {
       const Index blocks = (delta.cols + kOctets * 8 - 1) / (kOctets * 8);
-      sum_rounded_columns_kernel<<<unsigned(blocks), dim3(kOctets, kSumLanes), 0, stream_.stream>>>(
+      sum_bf16_columns_kernel<<<unsigned(blocks), dim3(kOctets, kSumLanes), 0, stream_.stream>>>(
           delta, double(scale), sum.data);
-      check_launch("sum_rounded_columns");
+      check_launch("sum_bf16_columns");
       return;
     }
     sum_over_columns(stream_, partial_, "sum_columns", delta.rows, delta.cols,
-                     is_packable<4>(delta), RoundedTerm{delta}, ScaledSum{double(scale), sum.data});
+                     is_packable<4>(delta), Bf16Term{delta}, ScaledSum{double(scale), sum.data});
   }
   void do_softmax_rows(MatrixView<float> z_to_y) override {
     if (z_to_y.empty()) return;
@@ -476,7 +477,7 @@ class CudaPointwise final : public PointwiseKernels {
   }
 
   Stream stream_;
-  Scratch<double> partial_;
+  Workspace<double> partial_;
 };
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/fused/fused.h"
 #include "kernels/cuda/fused/tile_totals.h"
-#include "norn/kernels/dense.h"
-#include "norn/kernels/fused.h"
+#include "kernels/dense.h"
+#include "kernels/fused.h"
 
 namespace norn::cuda {
 namespace {
@@ -28,32 +28,32 @@ class CudaFused final : public FusedKernels {
       : stream_(stream),
         dense_(make_dense(stream)),
         usable_(stream.precision != Precision::fp32 && device_has_wgmma()),
-        output_scratch_(stream.memory) {}
+        output_workspace_(stream.memory) {}
 
   bool softmax_statistics(const OutputBlock& block, MatrixView<float> maximum,
                           MatrixView<float> sum) override {
-    return usable_ && cuda::softmax_statistics(stream_, output_scratch_, block, maximum, sum);
+    return usable_ && cuda::softmax_statistics(stream_, output_workspace_, block, maximum, sum);
   }
   void softmax_rows(const SoftMaxCost& rule, const TargetView& target,
                     const SoftMaxRows& rows) override {
-    if (usable_) cuda::softmax_rows(stream_, output_scratch_, rule, target, rows);
+    if (usable_) cuda::softmax_rows(stream_, output_workspace_, rule, target, rows);
   }
   bool output_delta(const OutputBlock& block) override {
     if (!usable_) return false;
     return stream_.precision == Precision::bf16
-               ? output_delta_bfloat16(stream_, output_scratch_, block)
-               : output_delta_float(stream_, output_scratch_, block);
+               ? output_delta_bfloat16(stream_, output_workspace_, block)
+               : output_delta_float(stream_, output_workspace_, block);
   }
-  void begin_totals() override { output_scratch_.pending.clear(); }
-  void add_totals() override { cuda::add_totals(stream_, output_scratch_); }
+  void begin_totals() override { output_workspace_.pending.clear(); }
+  void add_totals() override { cuda::add_totals(stream_, output_workspace_); }
   bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta, DenseOperand x,
-              float scale, MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> rounded,
+              float scale, MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> bf16,
               Index block) override {
     if (stream_.precision != Precision::bf16)
       return update_in_product(rule, step, delta, x, scale, w, block);
     // The tiles of our own kernel do not know of each other, whatever blocks they are of.
     return usable_ &&
-           update_bfloat16(stream_, rule, step, delta.rounded, x.rounded, scale, w, slot, rounded);
+           update_bfloat16(stream_, rule, step, delta.bf16, x.bf16, scale, w, slot, bf16);
   }
 
  private:
@@ -71,7 +71,7 @@ class CudaFused final : public FusedKernels {
   Stream stream_;
   std::unique_ptr<DenseKernels> dense_;
   bool usable_;
-  OutputScratch output_scratch_;
+  OutputWorkspace output_workspace_;
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/device/stream.h"
-#include "norn/kernels/fused.h"
+#include "kernels/fused.h"
 
 #include <vector>
 
@@ -13,7 +13,7 @@ namespace norn::cuda {
 /// FusedKernels::update in bfloat16.
 bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateStep& step,
                      MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x, float scale,
-                     MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> rounded);
+                     MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> bf16);
 
 /// What the units of a row of a SoftMax layer have in common.
 struct alignas(16) SoftMaxTileRow {
@@ -37,29 +37,29 @@ struct TileTotals {
 };
 
 /// What output_delta keeps from one kernel to another.
-struct OutputScratch {
+struct OutputWorkspace {
   static constexpr int kMostTotals = 8;
   struct Tiles {
     explicit Tiles(Memory& memory) : cost(memory), gradient(memory) {}
-    Scratch<double> cost;
-    Scratch<float> gradient;
+    Workspace<double> cost;
+    Workspace<float> gradient;
   };
-  explicit OutputScratch(Memory& memory)
+  explicit OutputWorkspace(Memory& memory)
       : target_offset(memory), statistics(memory), softmax_row(memory) {
     for (int i = 0; i < kMostTotals; ++i) tiles.emplace_back(memory);
   }
 
-  Scratch<int> target_offset;
-  Scratch<float2> statistics;           ///< of tiles of a SoftMax layer
-  Scratch<SoftMaxTileRow> softmax_row;  ///< of the SoftMax layer that is judged
-  std::vector<Tiles> tiles;             ///< of the blocks to come before the next totals
-  std::vector<TileTotals> pending;      ///< of the blocks since the last totals
+  Workspace<int> target_offset;
+  Workspace<float2> statistics;           ///< of tiles of a SoftMax layer
+  Workspace<SoftMaxTileRow> softmax_row;  ///< of the SoftMax layer whose loss is computed
+  std::vector<Tiles> tiles;               ///< of the blocks to come before the next totals
+  std::vector<TileTotals> pending;        ///< of the blocks since the last totals
 };
 
 /// FusedKernels::softmax_statistics and softmax_rows.
-bool softmax_statistics(const Stream& stream, OutputScratch& scratch, const OutputBlock& block,
+bool softmax_statistics(const Stream& stream, OutputWorkspace& workspace, const OutputBlock& block,
                         MatrixView<float> maximum, MatrixView<float> sum);
-void softmax_rows(const Stream& stream, OutputScratch& scratch, const SoftMaxCost& rule,
+void softmax_rows(const Stream& stream, OutputWorkspace& workspace, const SoftMaxCost& rule,
                   const TargetView& target, const SoftMaxRows& rows);
 
 /// Whether the precision's kernels can take a block's product and its targets together.
@@ -67,8 +67,9 @@ bool takes_product_bfloat16(const OutputBlock& block);
 bool takes_product_float(const OutputBlock& block);
 
 /// FusedKernels::output_delta in bfloat16.
-bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const OutputBlock& block);
+bool output_delta_bfloat16(const Stream& stream, OutputWorkspace& workspace,
+                           const OutputBlock& block);
 /// FusedKernels::output_delta in tf32.
-bool output_delta_float(const Stream& stream, OutputScratch& scratch, const OutputBlock& block);
+bool output_delta_float(const Stream& stream, OutputWorkspace& workspace, const OutputBlock& block);
 
 }  // namespace norn::cuda

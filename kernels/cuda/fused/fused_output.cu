@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output units judged in the product that makes them: pre-activations never leave the
+// Loss and delta of output units in the product that makes them: pre-activations never leave the
 // multiprocessor, deltas leave it rounded.
 #include "kernels/cuda/fused/output_tile.cuh"
 #include "kernels/cuda/fused/tile_sums.cuh"
@@ -13,7 +13,7 @@ namespace {
 
 using Pipeline = OutputPipeline<Bfloat16>;
 constexpr int kWarps = kConsumerThreads / 32;  // of a consumer
-constexpr int kListed = 64;                    // stored targets that a warp judges at a time
+constexpr int kListed = 64;                    // stored targets that a warp evaluates at a time
 
 /// A stored target whose pre-activation was handed over.
 struct ListedUnit {
@@ -44,15 +44,15 @@ struct SharedMemory {
 };
 
 /// A consumer's finished tile, by each of its threads.
-template <class Judge>
-class TileJudge : public OutputTile<Judge> {
+template <class LossFunction>
+class Bfloat16Tile : public OutputTile<LossFunction> {
  public:
   static constexpr int kFinderRegisters = 56;
   static constexpr int kConsumerRegisters = 224;
 
-  __device__ TileJudge(const OutputTask<Judge>& task, const TileTargets& targets, int consumer,
-                       SharedMemory& shared)
-      : OutputTile<Judge>(task, targets, consumer, shared.own[consumer].warp_cost),
+  __device__ Bfloat16Tile(const OutputTask<LossFunction>& task, const TileTargets& targets,
+                          int consumer, SharedMemory& shared)
+      : OutputTile<LossFunction>(task, targets, consumer, shared.own[consumer].warp_cost),
         delta_(shared.delta[consumer]),
         own_(shared.own[consumer]),
         warp_(__shfl_sync(0xFFFFFFFFu, thread_ / 32, 0)),
@@ -65,8 +65,8 @@ class TileJudge : public OutputTile<Judge> {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int first = first_row_ + 64 * half;
-      judge_absent(sum[half], first);
-      if (targets_.count[first / 64] > 0) judge_stored(sum[half], first);
+      evaluate_absent(sum[half], first);
+      if (targets_.count[first / 64] > 0) evaluate_stored(sum[half], first);
     }
     Base::share_cost();
     if (task_.tile_gradient != nullptr) {
@@ -80,7 +80,7 @@ class TileJudge : public OutputTile<Judge> {
   }
 
  private:
-  using Base = OutputTile<Judge>;
+  using Base = OutputTile<LossFunction>;
   using Base::col_;
   using Base::cost_;
   using Base::place_;
@@ -89,43 +89,42 @@ class TileJudge : public OutputTile<Judge> {
   using Base::thread_;
 
   /// 16 rows from `first` on, by a warp.
-  __device__ void judge_absent(const float (&sum)[64], int first) {
-    typename Judge::Cost cost[2];
+  __device__ void evaluate_absent(const float (&sum)[64], int first) {
+    typename LossFunction::Cost cost[2];
     const int mine = first + thread_ % 32 / 4;
 #pragma unroll
     for (int upper = 0; upper < 2; ++upper) {
       const int row = first + 8 * upper;
-      const auto shared = task_.judge.row(targets_, mine + 8 * upper, task_.boost_zero);
+      const auto shared = task_.loss_function.row(targets_, mine + 8 * upper, task_.boost_zero);
       const unsigned char* to = delta_ + tile_place(row + thread_ % 8, thread_ % 32 / 8 * 8);
-      cost[upper] = judge_row<false>(sum + 2 * upper, shared, to);
+      cost[upper] = evaluate_row<false>(sum + 2 * upper, shared, to);
       if (__any_sync(kAll, !cost[upper].fits()))
-        cost[upper] = judge_row<true>(sum + 2 * upper, shared, to);
+        cost[upper] = evaluate_row<true>(sum + 2 * upper, shared, to);
     }
-    if (!Judge::kCostsAbsent) return;
+    if (!LossFunction::kCostsAbsent) return;
     const float weight[2] = {targets_.weight[mine], targets_.weight[mine + 8]};
     if (weight[0] == weight[1]) {
-      cost[0].join(cost[1]);
-      cost_ += double(weight[0] * task_.judge.scale) * double(cost[0].total());
+      cost[0].combine(cost[1]);
+      cost_ += double(weight[0] * task_.loss_function.scale) * double(cost[0].total());
     } else {
-      cost_ += double(weight[0] * task_.judge.scale) * double(cost[0].total()) +
-               double(weight[1] * task_.judge.scale) * double(cost[1].total());
+      cost_ += double(weight[0] * task_.loss_function.scale) * double(cost[0].total()) +
+               double(weight[1] * task_.loss_function.scale) * double(cost[1].total());
     }
   }
   /// The thread's 32 units of a row; the warp writes 8 rows. `to` is the lane's place in the first
   /// four octets of columns.
   template <bool kSafe>
-  __device__ __forceinline__ typename Judge::Cost judge_row(const float* z,
-                                                            const typename Judge::Row& row,
-                                                            const unsigned char* to) const {
+  __device__ __forceinline__ typename LossFunction::Cost evaluate_row(
+      const float* z, const typename LossFunction::Row& row, const unsigned char* to) const {
     const std::uint32_t place = hopper::shared_address(to);
-    typename Judge::Cost cost;
+    typename LossFunction::Cost cost;
 #pragma unroll
     for (int j = 0; j < kTile / 8; j += 4) {
       std::uint32_t pair[4];
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
         const float* two = z + 4 * (j + q);
-        const float2 delta = task_.judge.template absent<kSafe>(two[0], two[1], row, cost);
+        const float2 delta = task_.loss_function.template absent<kSafe>(two[0], two[1], row, cost);
         const __nv_bfloat162 both = __floats2bfloat162_rn(delta.x, delta.y);
         pair[q] = *reinterpret_cast<const std::uint32_t*>(&both);
       }
@@ -137,8 +136,8 @@ class TileJudge : public OutputTile<Judge> {
   }
 
   /// The stored targets of 16 rows from `first` on, by a warp: those who hold their pre-activations
-  /// hand them over, so that each lane has one to judge.
-  __device__ void judge_stored(const float (&sum)[64], int first) {
+  /// hand them over, so that each lane has one to evaluate.
+  __device__ void evaluate_stored(const float (&sum)[64], int first) {
     const int row = first + thread_ % 32 / 4;
     ListedUnit* list = own_.warp[warp_].list;
     int listed = 0;
@@ -149,7 +148,7 @@ class TileJudge : public OutputTile<Judge> {
                       (targets_.mask[row + 8][w] >> col_ & 0x03030303u) << 2;
       while (const unsigned some = __ballot_sync(kAll, left != 0)) {
         if (listed > kListed - 32) {
-          judge_listed(listed);
+          evaluate_listed(listed);
           listed = 0;
         }
         if (left != 0) {
@@ -162,14 +161,14 @@ class TileJudge : public OutputTile<Judge> {
         listed += __popc(some);
       }
     }
-    judge_listed(listed);
+    evaluate_listed(listed);
   }
-  __device__ __forceinline__ void judge_listed(int count) {
+  __device__ __forceinline__ void evaluate_listed(int count) {
     __syncwarp();
     for (int i = thread_ % 32; i < count; i += 32) {
       const ListedUnit unit = own_.warp[warp_].list[i];
       *reinterpret_cast<__nv_bfloat16*>(delta_ + tile_place(unit.row, unit.col)) =
-          __float2bfloat16_rn(Base::judge_one(unit.z, unit.row, unit.col));
+          __float2bfloat16_rn(Base::evaluate_one(unit.z, unit.row, unit.col));
     }
     __syncwarp();
   }
@@ -203,64 +202,65 @@ class TileJudge : public OutputTile<Judge> {
                    ///< and 8 more
 };
 
-template <class Judge>
+template <class LossFunction>
 __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThreads, 1)
-    output_delta_kernel(const __grid_constant__ OutputTask<Judge> task) {
+    output_delta_kernel(const __grid_constant__ OutputTask<LossFunction> task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
-  run_tiles<TileJudge<Judge>, Bfloat16>(task, *reinterpret_cast<SharedMemory*>(bytes));
+  run_tiles<Bfloat16Tile<LossFunction>, Bfloat16>(task, *reinterpret_cast<SharedMemory*>(bytes));
 #endif
 }
 
 /// Units beyond the layer have no delta: theirs are the zeros behind the others.
 CUtensorMap map_delta(const OutputBlock& block) {
-  MatrixView<const Bfloat16> delta = block.rounded_delta;
+  MatrixView<const Bfloat16> delta = block.bf16_delta;
   const Index padded = (delta.cols + 7) / 8 * 8;
   if (padded <= delta.stride) delta.cols = padded;
   return map_boxes(delta);
 }
 
-template <class Judge>
-void launch(const Stream& stream, const OutputTask<Judge>& task) {
-  static const int resident = resident_clusters(output_delta_kernel<Judge>, kTileThreads,
+template <class LossFunction>
+void launch(const Stream& stream, const OutputTask<LossFunction>& task) {
+  static const int resident = resident_clusters(output_delta_kernel<LossFunction>, kTileThreads,
                                                 Pipeline::kBlocks, int(sizeof(SharedMemory)));
   const Index clusters = std::min<Index>(resident, task.operands.order.count());
-  output_delta_kernel<Judge><<<unsigned(clusters * Pipeline::kBlocks), kTileThreads,
-                               sizeof(SharedMemory), stream.stream>>>(task);
+  output_delta_kernel<LossFunction><<<unsigned(clusters * Pipeline::kBlocks), kTileThreads,
+                                      sizeof(SharedMemory), stream.stream>>>(task);
   check_launch("output_delta_kernel");
 }
 
 }  // namespace
 
 bool takes_product_bfloat16(const OutputBlock& block) {
-  return takes_product(block, block.x.rounded, block.w.rounded);
+  return takes_product(block, block.x.bf16, block.w.bf16);
 }
 
-bool output_delta_bfloat16(const Stream& stream, OutputScratch& scratch, const OutputBlock& block) {
-  const std::optional<UnitJudge> judge = judge_of(block);
-  if (!judge || !takes_product_bfloat16(block) || !can_map(block.rounded_delta) ||
+bool output_delta_bfloat16(const Stream& stream, OutputWorkspace& workspace,
+                           const OutputBlock& block) {
+  const std::optional<UnitLoss> loss_function = unit_loss_of(block);
+  if (!loss_function || !takes_product_bfloat16(block) || !can_map(block.bf16_delta) ||
       !has_whole_tiles(block))
     return false;
-  const Index rows = block.x.rounded.rows;
+  const Index rows = block.x.bf16.rows;
   const Index row_tiles = (rows + kTile - 1) / kTile;
-  const TargetSource targets = find_targets(stream, scratch, block);
-  const TileTotals totals = totals_of(stream, scratch, block, row_tiles, targets.tiles);
+  const TargetSource targets = find_targets(stream, workspace, block);
+  const TileTotals totals = totals_of(stream, workspace, block, row_tiles, targets.tiles);
   const DeltaBoost boost = boost_of(block);
   std::visit(
       [&](const auto& j) {
-        using Judge = std::remove_cvref_t<decltype(j)>;
-        launch(stream, OutputTask<Judge>{product_operands(block.x.rounded, block.w.rounded),
-                                         map_delta(block),
-                                         {},
-                                         j,
-                                         targets,
-                                         block.target.sparse.value,
-                                         boost.one,
-                                         boost.zero,
-                                         totals.tile_cost,
-                                         totals.tile_gradient});
+        using LossFunction = std::remove_cvref_t<decltype(j)>;
+        launch(stream, OutputTask<LossFunction>{product_operands(block.x.bf16, block.w.bf16),
+                                                map_delta(block),
+                                                {},
+                                                j,
+                                                targets,
+                                                block.target.sparse.value,
+                                                boost.one,
+                                                boost.zero,
+                                                totals.tile_cost,
+                                                totals.tile_gradient});
       },
-      *judge);
+      *loss_function);
   return true;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output units judged in the product that makes them, in tf32: pre-activations never leave the
-// multiprocessor. Deltas leave it twice, as they are for the sources' deltas and turned over for
-// the weights' gradient, and so do the sums of their columns.
+// Loss and delta of output units in the product that makes them, in tf32: pre-activations never
+// leave the multiprocessor. Deltas leave it twice, as they are for the sources' deltas and
+// transposed for the weights' gradient, and so do the sums of their columns.
 #include "kernels/cuda/fused/output_tile.cuh"
 #include "kernels/cuda/hopper/persistent.h"
 #include "kernels/cuda/hopper/tensor_map.h"
@@ -17,7 +17,7 @@ constexpr int kQuarterBytes = 2 * kPieceBytes;  // two pieces of 32 columns
 struct SharedMemory {
   unsigned char stages[Pipeline::kStagesBytes];
   unsigned char delta[kConsumers][kQuarterBytes];
-  unsigned char turned[kConsumers][kQuarterBytes];
+  unsigned char transposed[kConsumers][kQuarterBytes];
   TileTargets targets[kTargetSlots];
   double warp_cost[kConsumers][4];
   Pipeline::Barriers barriers;
@@ -31,17 +31,17 @@ __device__ inline float* quarter_place(unsigned char* quarter, int row, int col)
 }
 
 /// One warpgroup's finished tile.
-template <class Judge>
-class FloatTile : public OutputTile<Judge> {
+template <class LossFunction>
+class FloatTile : public OutputTile<LossFunction> {
  public:
   static constexpr int kFinderRegisters = 56;
   static constexpr int kConsumerRegisters = 224;
 
-  __device__ FloatTile(const OutputTask<Judge>& task, const TileTargets& targets, int consumer,
-                       SharedMemory& shared)
-      : OutputTile<Judge>(task, targets, consumer, shared.warp_cost[consumer]),
+  __device__ FloatTile(const OutputTask<LossFunction>& task, const TileTargets& targets,
+                       int consumer, SharedMemory& shared)
+      : OutputTile<LossFunction>(task, targets, consumer, shared.warp_cost[consumer]),
         delta_(shared.delta[consumer]),
-        turned_(shared.turned[consumer]) {}
+        transposed_(shared.transposed[consumer]) {}
 
   __device__ void finish(const float (&sum)[2][64]) {
     quarter<0, 0>(sum[0]);
@@ -52,7 +52,7 @@ class FloatTile : public OutputTile<Judge> {
   }
 
  private:
-  using Base = OutputTile<Judge>;
+  using Base = OutputTile<LossFunction>;
   using Base::col_;
   using Base::cost_;
   using Base::place_;
@@ -66,11 +66,11 @@ class FloatTile : public OutputTile<Judge> {
   __device__ void quarter(const float (&sum)[64]) {
     if (thread_ == 0) hopper::wait_for_store_reads();
     Base::sync();
-    judge_absent<kHalf, kSide>(sum);
-    Base::template judge_stored<kHalf, 2 * kSide, 2 * kSide + 2>(
+    evaluate_absent<kHalf, kSide>(sum);
+    Base::template evaluate_stored<kHalf, 2 * kSide, 2 * kSide + 2>(
         sum, [&](int row, int col, float delta) {
           *quarter_place(delta_, row, col - kQuarter * kSide) = delta;
-          *quarter_place(turned_, col - kQuarter * kSide, row) = delta;
+          *quarter_place(transposed_, col - kQuarter * kSide, row) = delta;
         });
     if (kHalf == 1 && kSide == 1) Base::share_cost();
     hopper::fence_async();
@@ -80,32 +80,33 @@ class FloatTile : public OutputTile<Judge> {
   }
 
   template <int kHalf, int kSide>
-  __device__ void judge_absent(const float (&sum)[64]) {
+  __device__ void evaluate_absent(const float (&sum)[64]) {
 #pragma unroll
     for (int upper = 0; upper < 2; ++upper) {
       const int row = row_ + 8 * upper;
-      const auto shared = task_.judge.row(targets_, kQuarter * kHalf + row, task_.boost_zero);
+      const auto shared =
+          task_.loss_function.row(targets_, kQuarter * kHalf + row, task_.boost_zero);
       const float* z = sum + 4 * (kQuarter / 8 * kSide) + 2 * upper;
-      typename Judge::Cost cost = judge_row<false>(z, shared, row);
-      if (__any_sync(0xFFFFFFFFu, !cost.fits())) cost = judge_row<true>(z, shared, row);
-      if (!Judge::kCostsAbsent) continue;
+      typename LossFunction::Cost cost = evaluate_row<false>(z, shared, row);
+      if (__any_sync(0xFFFFFFFFu, !cost.fits())) cost = evaluate_row<true>(z, shared, row);
+      if (!LossFunction::kCostsAbsent) continue;
       const float weight = targets_.weight[kQuarter * kHalf + row];
-      cost_ += double(weight * task_.judge.scale) * double(cost.total());
+      cost_ += double(weight * task_.loss_function.scale) * double(cost.total());
     }
   }
   /// The thread's 16 units of a row.
   template <bool kSafe>
-  __device__ __forceinline__ typename Judge::Cost judge_row(const float* z,
-                                                            const typename Judge::Row& shared,
-                                                            int row) const {
-    typename Judge::Cost cost;
+  __device__ __forceinline__ typename LossFunction::Cost evaluate_row(
+      const float* z, const typename LossFunction::Row& shared, int row) const {
+    typename LossFunction::Cost cost;
 #pragma unroll
     for (int j = 0; j < kQuarter / 8; ++j) {
-      const float2 two = task_.judge.template absent<kSafe>(z[4 * j], z[4 * j + 1], shared, cost);
+      const float2 two =
+          task_.loss_function.template absent<kSafe>(z[4 * j], z[4 * j + 1], shared, cost);
       const int col = 8 * j + col_;
       *reinterpret_cast<float2*>(quarter_place(delta_, row, col)) = two;
-      *quarter_place(turned_, col, row) = two.x;
-      *quarter_place(turned_, col + 1, row) = two.y;
+      *quarter_place(transposed_, col, row) = two.x;
+      *quarter_place(transposed_, col + 1, row) = two.y;
     }
     return cost;
   }
@@ -116,7 +117,7 @@ class FloatTile : public OutputTile<Judge> {
     for (int piece = 0; piece < 2; ++piece) {
       hopper::store_box(task_.delta, hopper::shared_address(delta_) + piece * kPieceBytes,
                         col + 32 * piece, row);
-      hopper::store_box(task_.turned, hopper::shared_address(turned_) + piece * kPieceBytes,
+      hopper::store_box(task_.transposed, hopper::shared_address(transposed_) + piece * kPieceBytes,
                         row + 32 * piece, col);
     }
     hopper::commit_stores();
@@ -132,7 +133,7 @@ class FloatTile : public OutputTile<Judge> {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int row = 32 * piece + 4 * (i ^ 4 * piece);
-      const float4 four = *reinterpret_cast<const float4*>(quarter_place(turned_, col, row));
+      const float4 four = *reinterpret_cast<const float4*>(quarter_place(transposed_, col, row));
       total.x += four.x;
       total.y += four.y;
       total.z += four.z;
@@ -152,26 +153,27 @@ class FloatTile : public OutputTile<Judge> {
   }
 
   unsigned char* delta_;
-  unsigned char* turned_;
+  unsigned char* transposed_;
   float gradient_[2] = {0.0f, 0.0f};
 };
 
-template <class Judge>
+template <class LossFunction>
 __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThreads, 1)
-    output_delta_float_kernel(const __grid_constant__ OutputTask<Judge> task) {
+    output_delta_float_kernel(const __grid_constant__ OutputTask<LossFunction> task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
-  run_tiles<FloatTile<Judge>, float>(task, *reinterpret_cast<SharedMemory*>(bytes));
+  run_tiles<FloatTile<LossFunction>, float>(task, *reinterpret_cast<SharedMemory*>(bytes));
 #endif
 }
 
-template <class Judge>
-void launch(const Stream& stream, const OutputTask<Judge>& task) {
-  static const int resident = resident_clusters(output_delta_float_kernel<Judge>, kTileThreads,
-                                                Pipeline::kBlocks, int(sizeof(SharedMemory)));
+template <class LossFunction>
+void launch(const Stream& stream, const OutputTask<LossFunction>& task) {
+  static const int resident =
+      resident_clusters(output_delta_float_kernel<LossFunction>, kTileThreads, Pipeline::kBlocks,
+                        int(sizeof(SharedMemory)));
   const Index clusters = std::min<Index>(resident, task.operands.order.count());
-  output_delta_float_kernel<Judge><<<unsigned(clusters * Pipeline::kBlocks), kTileThreads,
-                                     sizeof(SharedMemory), stream.stream>>>(task);
+  output_delta_float_kernel<LossFunction><<<unsigned(clusters * Pipeline::kBlocks), kTileThreads,
+                                            sizeof(SharedMemory), stream.stream>>>(task);
   check_launch("output_delta_float_kernel");
 }
 
@@ -181,26 +183,27 @@ bool takes_product_float(const OutputBlock& block) {
   return takes_product(block, block.x.values, block.w.values);
 }
 
-bool output_delta_float(const Stream& stream, OutputScratch& scratch, const OutputBlock& block) {
-  const std::optional<UnitJudge> judge = judge_of(block);
-  if (!judge || !takes_product_float(block) || !has_whole_tiles(block) ||
+bool output_delta_float(const Stream& stream, OutputWorkspace& workspace,
+                        const OutputBlock& block) {
+  const std::optional<UnitLoss> loss_function = unit_loss_of(block);
+  if (!loss_function || !takes_product_float(block) || !has_whole_tiles(block) ||
       !can_map(MatrixView<const float>(block.delta)) ||
-      !can_map(MatrixView<const float>(block.turned_delta)))
+      !can_map(MatrixView<const float>(block.transposed_delta)))
     return false;
   const Index row_tiles = (block.x.values.rows + kTile - 1) / kTile;
-  const TargetSource targets = find_targets(stream, scratch, block);
-  const TileTotals totals = totals_of(stream, scratch, block, row_tiles, targets.tiles);
+  const TargetSource targets = find_targets(stream, workspace, block);
+  const TileTotals totals = totals_of(stream, workspace, block, row_tiles, targets.tiles);
   const DeltaBoost boost = boost_of(block);
   std::visit(
       [&](const auto& j) {
-        using Judge = std::remove_cvref_t<decltype(j)>;
-        launch(stream, OutputTask<Judge>{product_operands(block.x.values, block.w.values),
-                                         map_result_boxes(block.delta),
-                                         map_result_boxes(block.turned_delta), j, targets,
-                                         block.target.sparse.value, boost.one, boost.zero,
-                                         totals.tile_cost, totals.tile_gradient});
+        using LossFunction = std::remove_cvref_t<decltype(j)>;
+        launch(stream,
+               OutputTask<LossFunction>{
+                   product_operands(block.x.values, block.w.values), map_result_boxes(block.delta),
+                   map_result_boxes(block.transposed_delta), j, targets, block.target.sparse.value,
+                   boost.one, boost.zero, totals.tile_cost, totals.tile_gradient});
       },
-      *judge);
+      *loss_function);
   return true;
 }
 

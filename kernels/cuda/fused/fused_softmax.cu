@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first pass over a SoftMax layer: maximum and sum of every row of every tile, in the registers
-// of the product that makes it. The second pass makes the product again and judges it, as for other
-// layers; pre-activations never go through memory.
+// of the product that makes it. The second pass makes the product again and computes its loss, as
+// for other layers; pre-activations never go through memory.
 #include "kernels/cuda/fused/output_tile.cuh"
 #include "kernels/cuda/hopper/persistent.h"
 
@@ -113,12 +113,12 @@ __global__ void __cluster_dims__(OutputPipeline<T>::kBlocks) __launch_bounds__(k
 }
 
 /// Blocks: 32 rows x blocks of the layer. A block's tiles are shared out to kSlices threads, whose
-/// parts are joined in order: what comes of it depends on this block alone.
+/// parts are combined in order: what comes of it depends on this block alone.
 constexpr int kRowsAtOnce = 32;
 constexpr int kSlices = 8;
 __global__ void __launch_bounds__(kRowsAtOnce* kSlices)
-    join_tiles_kernel(const StatisticsTask task, int tiles, int block_tiles,
-                      MatrixView<float> maximum, MatrixView<float> sum) {
+    combine_tiles_kernel(const StatisticsTask task, int tiles, int block_tiles,
+                         MatrixView<float> maximum, MatrixView<float> sum) {
   __shared__ float tops[kSlices][kRowsAtOnce];
   __shared__ double sums[kSlices][kRowsAtOnce];
   const int lane = int(threadIdx.x % kRowsAtOnce);
@@ -183,38 +183,38 @@ __global__ void __launch_bounds__(kRowThreads)
 
 }  // namespace
 
-bool softmax_statistics(const Stream& stream, OutputScratch& scratch, const OutputBlock& block,
+bool softmax_statistics(const Stream& stream, OutputWorkspace& workspace, const OutputBlock& block,
                         MatrixView<float> maximum, MatrixView<float> sum) {
   const bool rounds = stream.precision == Precision::bf16;
   const bool whole_tiles = block.block_width == 0 || block.block_width % kTile == 0;
-  if (!judge_of(block) || !whole_tiles ||
+  if (!unit_loss_of(block) || !whole_tiles ||
       !(rounds ? takes_product_bfloat16(block) : takes_product_float(block)))
     return false;
   StatisticsTask task;
-  task.operands = rounds ? product_operands(block.x.rounded, block.w.rounded)
+  task.operands = rounds ? product_operands(block.x.bf16, block.w.bf16)
                          : product_operands(block.x.values, block.w.values);
   task.targets = {.rows = block.x.rows(), .cols = block.w.rows(), .bias = block.bias};
   task.targets.stride = ColumnRuns::stride_of(task.targets.rows);
   const int tiles = int(ColumnRuns::runs_of(task.targets.cols));
-  task.statistics = scratch.statistics.reserve(tiles * task.targets.stride);
+  task.statistics = workspace.statistics.reserve(tiles * task.targets.stride);
   rounds ? launch<Bfloat16>(stream, task) : launch<float>(stream, task);
   const int block_tiles = block.block_width == 0 ? tiles : int(block.block_width / kTile);
   const dim3 grid(unsigned((task.targets.rows + kRowsAtOnce - 1) / kRowsAtOnce),
                   unsigned((tiles + block_tiles - 1) / block_tiles));
-  join_tiles_kernel<<<grid, kRowsAtOnce * kSlices, 0, stream.stream>>>(task, tiles, block_tiles,
-                                                                       maximum, sum);
-  check_launch("join_tiles_kernel");
+  combine_tiles_kernel<<<grid, kRowsAtOnce * kSlices, 0, stream.stream>>>(task, tiles, block_tiles,
+                                                                          maximum, sum);
+  check_launch("combine_tiles_kernel");
   return true;
 }
 
-void softmax_rows(const Stream& stream, OutputScratch& scratch, const SoftMaxCost& rule,
+void softmax_rows(const Stream& stream, OutputWorkspace& workspace, const SoftMaxCost& rule,
                   const TargetView& target, const SoftMaxRows& rows) {
   const std::optional<SoftMaxTargetRule> targets = softmax_target_rule(rule.loss);
   if (!targets || rows.maximum.empty()) return;
   const Index count = rows.maximum.size;
   softmax_rows_kernel<<<unsigned((count + kRowThreads - 1) / kRowThreads), kRowThreads, 0,
                         stream.stream>>>(rule, *targets, target, rows,
-                                         scratch.softmax_row.reserve(count));
+                                         workspace.softmax_row.reserve(count));
   check_launch("softmax_rows_kernel");
 }
 

@@ -32,15 +32,15 @@ constexpr int kBlocks = 2;
 constexpr Index kSmallest = 64;  // columns of weights, examples
 
 // A part of a consumer's sums, 8 rows of each warp, in shared memory.
-constexpr int kSlabRows = 4 * kBatchRows;
-constexpr int kSlabStride = kTile + 8;  // floats; 8 more: rows begin in different banks
+constexpr int kStagedRows = 4 * kBatchRows;
+constexpr int kStagedStride = kTile + 8;  // floats; 8 more: rows begin in different banks
 
 template <class Rule>
 struct UpdateTask {
   TileOperands operands;
   WeightMaps maps;
   MatrixView<float> weights[1 + kMostSlots];  ///< and their state
-  MatrixView<Bfloat16> rounded;
+  MatrixView<Bfloat16> bf16;
   float scale;
   UpdateStep step;
   Rule rule;
@@ -48,7 +48,7 @@ struct UpdateTask {
 
 /// Shared memory: the less state there is to bring, the more of the operands.
 template <class Tile, class Rule>
-struct Room {
+struct SharedMemory {
   static constexpr bool kIsSmall = Tile::kRows == 64;
   static constexpr int kStages = (Rule::slots == 0 ? 5 : 4) + (kIsSmall ? 1 : 0);
   // For each consumer.
@@ -58,14 +58,14 @@ struct Room {
   using Ring = WeightRing<Tile::kRows, Rule::slots, kRingBytes>;
   unsigned char stages[Pipeline::kStagesBytes];
   unsigned char ring[kConsumers][Ring::kBytes];
-  float slab[kConsumers][kSlabRows * kSlabStride];
+  float staged[kConsumers][kStagedRows * kStagedStride];
   typename Pipeline::Barriers pipeline;
   typename Ring::Barriers weights[kConsumers];
 };
 template <class Tile, class Rule>
-using PipelineOf = typename Room<Tile, Rule>::Pipeline;
+using PipelineOf = typename SharedMemory<Tile, Rule>::Pipeline;
 template <class Tile, class Rule>
-using RingOf = typename Room<Tile, Rule>::Ring;
+using RingOf = typename SharedMemory<Tile, Rule>::Ring;
 
 /// Four columns of a tile's rows in one of the arrays.
 template <typename T>
@@ -98,15 +98,15 @@ class WarpUpdate {
                   ? int(min(task.weights[0].rows - place.row, Index(Tile::kRows)))
                   : 0),
         w_(task.weights[0], place),
-        rounded_(task.rounded, place) {
+        bf16_(task.bf16, place) {
 #pragma unroll
     for (int s = 0; s < Rule::slots; ++s) slot_[s] = LaneRows<float>(task.weights[1 + s], place);
   }
 
   /// Two rows of the ring's next batch, which is the tile's `batch`-th.
-  __device__ void apply(int batch, Ring& ring, const float* slab) const {
+  __device__ void apply(int batch, Ring& ring, const float* staged) const {
     const int first = 2 * (int(threadIdx.x / 32) % 4);
-    const float* gradients = slab + (batch % 4 * kBatchRows + first) * kSlabStride;
+    const float* gradients = staged + (batch % 4 * kBatchRows + first) * kStagedStride;
     float w[8], g[8], state[kHeldSlots<Rule>][8] = {};
     ring.wait();
 #pragma unroll
@@ -114,7 +114,7 @@ class WarpUpdate {
       unpack(ring.read(0, first + i), w + 4 * i);
 #pragma unroll
       for (int s = 0; s < Rule::slots; ++s) unpack(ring.read(1 + s, first + i), state[s] + 4 * i);
-      unpack(reinterpret_cast<const float4*>(gradients + i * kSlabStride)[threadIdx.x % 32],
+      unpack(reinterpret_cast<const float4*>(gradients + i * kStagedStride)[threadIdx.x % 32],
              g + 4 * i);
     }
     ring.release();
@@ -144,26 +144,26 @@ class WarpUpdate {
     w_.store(row, packed(w));
 #pragma unroll
     for (int s = 0; s < Rule::slots; ++s) slot_[s].store(row, packed(state[s] + from));
-    if (task_.rounded.data == nullptr) return;
+    if (task_.bf16.data == nullptr) return;
     const __nv_bfloat162 low = __floats2bfloat162_rn(w[0], w[1]);
     const __nv_bfloat162 high = __floats2bfloat162_rn(w[2], w[3]);
-    rounded_.store(row, uint2{*reinterpret_cast<const unsigned*>(&low),
-                              *reinterpret_cast<const unsigned*>(&high)});
+    bf16_.store(row, uint2{*reinterpret_cast<const unsigned*>(&low),
+                           *reinterpret_cast<const unsigned*>(&high)});
   }
 
   const UpdateTask<Rule>& task_;
   int rows_;  ///< of the tile that are inside the matrix where this lane's columns are
   LaneRows<float> w_;
   LaneRows<float> slot_[kHeldSlots<Rule>];
-  LaneRows<Bfloat16> rounded_;
+  LaneRows<Bfloat16> bf16_;
 };
 
 /// The warp's rows of part kPart of the sums: 8 * (kPart % 2) and 7 more of half kPart / 2.
 template <int kPart, int kHalves>
-__device__ void write_slab(const float (&sum)[kHalves][64], float* slab) {
+__device__ void write_staged(const float (&sum)[kHalves][64], float* staged) {
   const int lane = int(threadIdx.x % 32);
   const int row = int(threadIdx.x / 32) % 4 * kBatchRows + lane / 4;
-  float2* to = reinterpret_cast<float2*>(slab + row * kSlabStride + lane % 4 * 2);
+  float2* to = reinterpret_cast<float2*>(staged + row * kStagedStride + lane % 4 * 2);
 #pragma unroll
   for (int j = 0; j < kTile / 8; ++j)
     to[4 * j] = {sum[kPart / 2][4 * j + 2 * (kPart % 2)],
@@ -172,18 +172,18 @@ __device__ void write_slab(const float (&sum)[kHalves][64], float* slab) {
 
 /// A part that is known at run time only: sums are in registers, which cannot be indexed.
 template <int kHalves>
-__device__ void write_slab(int part, const float (&sum)[kHalves][64], float* slab) {
-  if (part == 0) write_slab<0>(sum, slab);
-  if (part == 1) write_slab<1>(sum, slab);
+__device__ void write_staged(int part, const float (&sum)[kHalves][64], float* staged) {
+  if (part == 0) write_staged<0>(sum, staged);
+  if (part == 1) write_staged<1>(sum, staged);
   if constexpr (kHalves == 2) {
-    if (part == 2) write_slab<2>(sum, slab);
-    if (part == 3) write_slab<3>(sum, slab);
+    if (part == 2) write_staged<2>(sum, staged);
+    if (part == 3) write_staged<3>(sum, staged);
   }
 }
 
 template <class Tile, class Rule>
 __device__ void consume(const UpdateTask<Rule>& task, PipelineOf<Tile, Rule>& pipeline,
-                        RingOf<Tile, Rule>& ring, int consumer, float* slab) {
+                        RingOf<Tile, Rule>& ring, int consumer, float* staged) {
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
        tile += pipeline.stride(), ++number) {
@@ -193,12 +193,12 @@ __device__ void consume(const UpdateTask<Rule>& task, PipelineOf<Tile, Rule>& pi
     pipeline.multiply(number, consumer, sum);
     pipeline.finish(sum);
 #pragma unroll 1
-    for (int part = 0; part < Tile::kRows / kSlabRows; ++part) {
+    for (int part = 0; part < Tile::kRows / kStagedRows; ++part) {
       hopper::named_sync(kConsumerBarrier + consumer, kConsumerThreads);
-      write_slab(part, sum, slab);
+      write_staged(part, sum, staged);
       hopper::named_sync(kConsumerBarrier + consumer, kConsumerThreads);
 #pragma unroll 1
-      for (int batch = 4 * part; batch < 4 * part + 4; ++batch) update.apply(batch, ring, slab);
+      for (int batch = 4 * part; batch < 4 * part + 4; ++batch) update.apply(batch, ring, staged);
     }
   }
 }
@@ -217,12 +217,12 @@ __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kTileThreads, 1)
     fused_update_kernel(const __grid_constant__ UpdateTask<Rule> task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char shared[];
-  auto& room = *reinterpret_cast<Room<Tile, Rule>*>(shared);
-  PipelineOf<Tile, Rule> pipeline(task.operands, room.pipeline,
-                                  hopper::shared_address(room.stages));
+  auto& memory = *reinterpret_cast<SharedMemory<Tile, Rule>*>(shared);
+  PipelineOf<Tile, Rule> pipeline(task.operands, memory.pipeline,
+                                  hopper::shared_address(memory.stages));
   using Ring = RingOf<Tile, Rule>;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kConsumers; ++i) Ring(room.weights[i], room.ring[i]).init();
+    for (int i = 0; i < kConsumers; ++i) Ring(memory.weights[i], memory.ring[i]).init();
     pipeline.init();
   }
   __syncthreads();
@@ -234,15 +234,15 @@ __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kTileThreads, 1)
     if (warp == 0) {
       pipeline.produce();
     } else if (warp <= kConsumers) {
-      Ring ring(room.weights[warp - 1], room.ring[warp - 1]);
+      Ring ring(memory.weights[warp - 1], memory.ring[warp - 1]);
       bring_weights<Tile>(task, pipeline, ring, warp - 1);
     }
   } else {
     hopper::take_registers<232>();
     const int consumer = group - 1;
     if (consumer == 1) pipeline.let_first_begin();
-    Ring ring(room.weights[consumer], room.ring[consumer]);
-    consume<Tile>(task, pipeline, ring, consumer, room.slab[consumer]);
+    Ring ring(memory.weights[consumer], memory.ring[consumer]);
+    consume<Tile>(task, pipeline, ring, consumer, memory.staged[consumer]);
   }
   hopper::cluster_sync();  // others may still copy into this block or arrive at its barriers
 #endif
@@ -259,8 +259,7 @@ template <class Rule>
 bool supports(const UpdateTask<Rule>& task) {
   for (int i = 0; i <= Rule::slots; ++i)
     if (!can_map(task.weights[i]) || !suits_fours(task.weights[i])) return false;
-  return task.weights[0].cols % 4 == 0 &&
-         (task.rounded.data == nullptr || suits_fours(task.rounded));
+  return task.weights[0].cols % 4 == 0 && (task.bf16.data == nullptr || suits_fours(task.bf16));
 }
 
 template <class Tile>
@@ -275,7 +274,7 @@ TileOrder order_of(const MatrixView<float>& w) {
 template <class Tile, class Rule>
 int resident() {
   static const int clusters = resident_clusters(fused_update_kernel<Tile, Rule>, kTileThreads,
-                                                kBlocks, int(sizeof(Room<Tile, Rule>)));
+                                                kBlocks, int(sizeof(SharedMemory<Tile, Rule>)));
   return clusters;
 }
 
@@ -287,7 +286,7 @@ void launch(const Stream& stream, UpdateTask<Rule> task) {
   const std::int64_t clusters = std::min<std::int64_t>(
       std::max(1, resident<Tile, Rule>() - free / kBlocks), task.operands.order.count());
   fused_update_kernel<Tile, Rule><<<unsigned(clusters * kBlocks), kTileThreads,
-                                    int(sizeof(Room<Tile, Rule>)), stream.stream>>>(task);
+                                    int(sizeof(SharedMemory<Tile, Rule>)), stream.stream>>>(task);
   check_launch("fused_update_kernel");
 }
 
@@ -318,7 +317,7 @@ bool launch(const Stream& stream, UpdateTask<Rule> task) {
 
 bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateStep& step,
                      MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x, float scale,
-                     MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> rounded) {
+                     MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> bf16) {
   if (w.cols < kSmallest || x.rows < kSmallest) return false;  // any units: a rank may own few
   if (!can_map(delta) || !can_map(x)) return false;
   TileOperands operands;
@@ -327,8 +326,7 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
   operands.steps = int((x.rows + kTileDepth - 1) / kTileDepth);
   return std::visit(
       [&](const auto& r) {
-        UpdateTask<std::remove_cvref_t<decltype(r)>> task{operands, {},   {w}, rounded,
-                                                          scale,    step, r};
+        UpdateTask<std::remove_cvref_t<decltype(r)>> task{operands, {}, {w}, bf16, scale, step, r};
         std::ranges::copy(slot, task.weights + 1);
         return launch(stream, task);
       },

@@ -4,20 +4,20 @@
 #include "kernels/cuda/fused/fused.h"
 #include "kernels/cuda/fused/tile_targets.cuh"
 #include "kernels/cuda/fused/tile_totals.h"
-#include "kernels/cuda/fused/unit_judge.cuh"
+#include "kernels/cuda/fused/unit_loss.cuh"
 #include "kernels/cuda/hopper/tensor_map.h"
 #include "kernels/cuda/hopper/tile_product.cuh"
 
-/// Tiles of an output layer that are judged where they are made: what does not depend on the format
-/// of the deltas.
+/// Tiles of an output layer whose loss is computed where they are made: what does not depend on the
+/// format of the deltas.
 namespace norn::cuda {
 
-template <class Judge>
+template <class LossFunction>
 struct OutputTask {
   TileOperands operands;
   CUtensorMap delta;
-  CUtensorMap turned;  ///< deltas turned over, where they are wanted
-  Judge judge;
+  CUtensorMap transposed;  ///< deltas transposed, where they are wanted
+  LossFunction loss_function;
   TargetSource targets;
   const float* target_value;  ///< or null: all 1
   float boost_one;
@@ -68,8 +68,8 @@ bool takes_product(const OutputBlock& block, MatrixView<const T> x, MatrixView<c
          x.cols >= kSmallest && can_map(x) && can_map(w);
 }
 
-inline std::optional<UnitJudge> judge_of(const OutputBlock& block) {
-  return std::visit([](const auto& rule) { return unit_judge(rule); }, block.rule);
+inline std::optional<UnitLoss> unit_loss_of(const OutputBlock& block) {
+  return std::visit([](const auto& rule) { return unit_loss(rule); }, block.rule);
 }
 
 inline DeltaBoost boost_of(const OutputBlock& block) {
@@ -114,22 +114,22 @@ class ProductTile {
   int col_;  ///< of this column of 8 and 1 more
 };
 
-/// One that is judged.
-template <class Judge>
+/// One whose loss is computed.
+template <class LossFunction>
 class OutputTile : public ProductTile {
  public:
-  static constexpr float padding = Judge::padding;
+  static constexpr float padding = LossFunction::padding;
 
   /// `warp_cost` [4]: shared memory of the warpgroup's own.
-  __device__ OutputTile(const OutputTask<Judge>& task, const TileTargets& targets, int consumer,
-                        double* warp_cost)
+  __device__ OutputTile(const OutputTask<LossFunction>& task, const TileTargets& targets,
+                        int consumer, double* warp_cost)
       : ProductTile(targets, consumer), task_(task), warp_cost_(warp_cost) {}
 
  protected:
   /// Calls write(row, column, delta) for those of the thread's units of the half in words [kFirst,
   /// kLast) of 32 columns that have a stored target, and corrects the cost.
   template <int kHalf, int kFirst, int kLast, typename Write>
-  __device__ void judge_stored(const float (&sum)[64], const Write& write) {
+  __device__ void evaluate_stored(const float (&sum)[64], const Write& write) {
     if (targets_.count[kHalf] == 0) return;
     const int row = 64 * kHalf + row_;
     const unsigned* mask[2] = {targets_.mask[row], targets_.mask[row + 8]};
@@ -142,7 +142,7 @@ class OutputTile : public ProductTile {
         left &= left - 1;
         const int upper = bit >> 1 & 1;
         const int col = 32 * w + (bit & ~7) + col_ + (bit & 1);
-        write(row_ + 8 * upper, col, judge_one(choose(sum + 16 * w, bit), row + 8 * upper, col));
+        write(row_ + 8 * upper, col, evaluate_one(choose(sum + 16 * w, bit), row + 8 * upper, col));
       }
     }
   }
@@ -161,14 +161,14 @@ class OutputTile : public ProductTile {
         (cost[0] + cost[1]) + (cost[2] + cost[3]);
   }
 
-  const OutputTask<Judge>& task_;
+  const OutputTask<LossFunction>& task_;
   double* warp_cost_;
   double cost_ = 0.0;
 
   /// The delta of a unit that has a stored target.
-  __device__ float judge_one(float z, int row, int col) {
+  __device__ float evaluate_one(float z, int row, int col) {
     const StoredUnit unit =
-        task_.judge.stored(z, stored_value(row, col), targets_, row, task_.boost_one);
+        task_.loss_function.stored(z, stored_value(row, col), targets_, row, task_.boost_one);
     cost_ += unit.cost;
     return unit.delta;
   }

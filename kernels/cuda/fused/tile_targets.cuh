@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/cost.h"
 #include "kernels/cuda/fused/fused.h"
 #include "kernels/cuda/hopper/hopper.cuh"
 #include "kernels/cuda/hopper/tile_product.cuh"
-#include "norn/kernels/cost.h"
 
-/// The stored targets of the tiles of an output layer, and what else it takes to judge a tile.
+/// The stored targets of the tiles of an output layer, and what else the loss of a tile takes.
 /// ColumnRuns say where each row's entries of each tile begin; two warps of a block look tiles up
 /// while others multiply.
 namespace norn::cuda {
 
 constexpr int kTargetWarps = 2;  // each finds the targets of 64 rows
 constexpr int kTargetRows = kTile / kTargetWarps;
-constexpr int kTargetSlots = 2 * kConsumers;  // tiles that are looked up ahead
+constexpr int kTargetSlots = 2 * kConsumers;  // tiles that are prefetched
 
 /// Where a tile's targets are looked up.
 struct TargetSource {
@@ -208,7 +208,7 @@ class TargetFinder {
   TileTargets& to_;
 };
 
-/// The number-th tile's slot among what is looked up ahead, and its barriers' parity.
+/// The number-th tile's slot among what is prefetched, and its barriers' parity.
 struct TargetSlot {
   __device__ explicit TargetSlot(std::int64_t number)
       : slot(int(number % kTargetSlots)), parity(std::uint32_t(number / kTargetSlots) & 1) {}

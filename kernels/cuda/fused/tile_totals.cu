@@ -7,7 +7,7 @@ namespace norn::cuda {
 namespace {
 
 struct TotalsList {
-  TileTotals of[OutputScratch::kMostTotals];
+  TileTotals of[OutputWorkspace::kMostTotals];
 };
 
 /// Blocks: parts of a list's entry x entries. The first part adds the costs, the others a column
@@ -40,7 +40,8 @@ __global__ void __launch_bounds__(kTotalThreads) total_kernel(const TotalsList l
 
 }  // namespace
 
-TargetSource find_targets(const Stream& stream, OutputScratch& scratch, const OutputBlock& block) {
+TargetSource find_targets(const Stream& stream, OutputWorkspace& workspace,
+                          const OutputBlock& block) {
   static_assert(ColumnRuns::kWidth == kTile);
   const CsrView& sparse = block.target.sparse;
   const Index rows = block.x.rows();
@@ -48,7 +49,7 @@ TargetSource find_targets(const Stream& stream, OutputScratch& scratch, const Ou
   const Range units{block.first_unit, block.first_unit + cols};
   ColumnRuns runs = block.target_runs;
   if (!runs.cover(units)) {
-    int* begin = scratch.target_offset.reserve(ColumnRuns::size(rows, cols));
+    int* begin = workspace.target_offset.reserve(ColumnRuns::size(rows, cols));
     runs = {begin, ColumnRuns::stride_of(rows), units};
     find_column_runs(stream, sparse, runs, begin);
   }
@@ -62,22 +63,22 @@ TargetSource find_targets(const Stream& stream, OutputScratch& scratch, const Ou
           .tiles = int(ColumnRuns::runs_of(cols)),
           .bias = block.bias,
           .weight = block.target.weight,
-          .row = std::holds_alternative<SoftMaxCost>(block.rule) ? scratch.softmax_row.data()
+          .row = std::holds_alternative<SoftMaxCost>(block.rule) ? workspace.softmax_row.data()
                                                                  : nullptr};
 }
 
 bool has_whole_tiles(const OutputBlock& block) {
   return block.block_width == 0 ||
          (block.block_width % kTile == 0 &&
-          block.w.rows() <= OutputScratch::kMostTotals * block.block_width);
+          block.w.rows() <= OutputWorkspace::kMostTotals * block.block_width);
 }
 
-TileTotals totals_of(const Stream& stream, OutputScratch& scratch, const OutputBlock& block,
+TileTotals totals_of(const Stream& stream, OutputWorkspace& workspace, const OutputBlock& block,
                      Index row_tiles, Index col_tiles) {
   const Index block_tiles = block.block_width > 0 ? block.block_width / kTile : col_tiles;
   const auto blocks = std::size_t((col_tiles + block_tiles - 1) / block_tiles);
-  if (scratch.pending.size() + blocks > scratch.tiles.size()) add_totals(stream, scratch);
-  OutputScratch::Tiles& room = scratch.tiles[scratch.pending.size()];
+  if (workspace.pending.size() + blocks > workspace.tiles.size()) add_totals(stream, workspace);
+  OutputWorkspace::Tiles& room = workspace.tiles[workspace.pending.size()];
   TileTotals totals;
   totals.tile_stride = col_tiles;
   totals.col_tiles = std::min(block_tiles, col_tiles);
@@ -90,7 +91,7 @@ TileTotals totals_of(const Stream& stream, OutputScratch& scratch, const OutputB
     totals.scale = double(block.bias_scale);
     totals.gradient = block.bias_gradient.data;
   }
-  scratch.pending.push_back(totals);
+  workspace.pending.push_back(totals);
   for (Index i = 1; i < Index(blocks); ++i) {
     TileTotals next;
     next.tile_cost = totals.tile_cost + i * block_tiles;
@@ -98,24 +99,24 @@ TileTotals totals_of(const Stream& stream, OutputScratch& scratch, const OutputB
     next.col_tiles = std::min(block_tiles, col_tiles - i * block_tiles);
     next.cost = block.cost + i;
     next.row_tiles = row_tiles;
-    scratch.pending.push_back(next);
+    workspace.pending.push_back(next);
   }
   return totals;
 }
 
-void add_totals(const Stream& stream, OutputScratch& scratch) {
-  if (scratch.pending.empty()) return;
+void add_totals(const Stream& stream, OutputWorkspace& workspace) {
+  if (workspace.pending.empty()) return;
   TotalsList list{};
   Index cols = 0;
-  for (std::size_t i = 0; i < scratch.pending.size(); ++i) {
-    list.of[i] = scratch.pending[i];
+  for (std::size_t i = 0; i < workspace.pending.size(); ++i) {
+    list.of[i] = workspace.pending[i];
     if (list.of[i].tile_gradient != nullptr) cols = std::max(cols, list.of[i].cols);
   }
   const unsigned column_blocks = cols == 0 ? 0 : blocks_for(cols, kTotalThreads, cols);
-  const dim3 grid(1 + column_blocks, unsigned(scratch.pending.size()));
+  const dim3 grid(1 + column_blocks, unsigned(workspace.pending.size()));
   total_kernel<<<grid, kTotalThreads, 0, stream.stream>>>(list);
   check_launch("total_kernel");
-  scratch.pending.clear();
+  workspace.pending.clear();
 }
 
 }  // namespace norn::cuda

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/hopper/tile_product.cuh"
-#include "norn/kernels/update_rule.h"
+#include "kernels/update_rule.h"
 
 /// Weights and their state on the way to the warps that update them: a warp lets the copy engine
 /// bring the rows of a consumer's tiles to a ring in shared memory well before their turn.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/base/bfloat16.h"
 #include "norn/tensor/views.h"
+#include "src/base/bfloat16.h"
 
 #include <cuda.h>
 

@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/hopper/hopper.cuh"
 #include "kernels/cuda/hopper/hopper_float.cuh"
-#include "norn/base/bfloat16.h"
+#include "src/base/bfloat16.h"
 
 #include <algorithm>
 #include <cstdint>

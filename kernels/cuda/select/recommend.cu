@@ -2,7 +2,7 @@
 // Recommendations whose scores are never written: the wide layer's product behind its family.
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/select/top_k_product.h"
-#include "norn/kernels/recommend.h"
+#include "kernels/recommend.h"
 
 namespace norn::cuda {
 namespace {
@@ -29,14 +29,13 @@ class CudaRecommend final : public RecommendKernels {
       : stream_(stream), product_(stream), usable_(stream.precision == Precision::bf16) {}
 
   bool fits(const DenseOperand& x, const DenseOperand& w, Index units, Index k) const override {
-    return usable_ && units >= kFewestUnits && x.rounded.data != nullptr &&
-           TopKProduct::fits(x.rounded, w.rounded, k);
+    return usable_ && units >= kFewestUnits && x.bf16.data != nullptr &&
+           TopKProduct::fits(x.bf16, w.bf16, k);
   }
 
   void find(const ScoredUnits& units, const Candidates& candidates, TopK& best,
             std::int64_t* gave_up) override {
-    product_.find(units.x.rounded, units.w.rounded, units.bias, units.first, candidates, best,
-                  gave_up);
+    product_.find(units.x.bf16, units.w.bf16, units.bias, units.first, candidates, best, gave_up);
   }
 
   void check_lead(const TopK& found, const TopK& best, std::int64_t* gave_up) override {

@@ -2,12 +2,12 @@
 // The best K units of every example on the GPU.
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/select/select_merge.h"
-#include "norn/kernels/select.h"
+#include "kernels/select.h"
 
 namespace norn::cuda {
 namespace {
 
-static_assert(SortedLists::kLongestMerged == kCandidateRoom / 2 && sizeof(Key) == 8);
+static_assert(SortedLists::kLongestMerged == kCandidateCapacity / 2 && sizeof(Key) == 8);
 
 /// A warp a row.
 __global__ void multiply_listed(CsrView factors, Index first_unit, MatrixView<float> score) {
@@ -67,19 +67,19 @@ class CudaSelectKernels final : public SelectKernels {
       check_launch("merge_small");
       return;
     }
-    const Index room = SortedLists::room(best.k);
+    const Index capacity = SortedLists::capacity(best.k);
     const Index at_once = SortedLists::rows_at_once(rows, best.k);
-    Key* sorted = sorted_.reserve(room * at_once);
+    Key* sorted = sorted_.reserve(capacity * at_once);
     for (Index first = 0; first < rows; first += at_once) {
       const Index count = std::min(at_once, rows - first);
       merge_large<<<unsigned(count), kLargeThreads, 0, stream_.stream>>>(source, list, first,
-                                                                         sorted, room);
+                                                                         sorted, capacity);
       check_launch("merge_large");
     }
   }
 
   Stream stream_;
-  Scratch<Key> sorted_;
+  Workspace<Key> sorted_;
 };
 
 }  // namespace

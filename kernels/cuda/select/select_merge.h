@@ -4,7 +4,7 @@
 #include "kernels/cuda/elements/access.h"
 #include "kernels/cuda/elements/search.h"
 #include "kernels/cuda/select/select_key.h"
-#include "norn/kernels/select.h"
+#include "kernels/select.h"
 
 #include <limits>
 
@@ -19,7 +19,7 @@ namespace norn::cuda {
 inline constexpr int kMergeThreads = 256;
 inline constexpr int kMergeGroups = 4;  ///< of four scores that a thread reads at a time
 inline constexpr int kGroupWidth = kMergeThreads * 4;
-inline constexpr int kCandidateRoom = 2048;  ///< a list and one group of candidates
+inline constexpr int kCandidateCapacity = 2048;  ///< a list and one group of candidates
 inline constexpr int kLargeThreads = 1024;
 
 /// The lists in the device's memory.
@@ -89,7 +89,7 @@ __device__ void sort_keys(Key* keys, Int n) {
 
 /// The candidates of a row that are still in the running, in shared memory.
 struct Running {
-  Key key[kCandidateRoom];
+  Key key[kCandidateCapacity];
   int count;
 
   /// Sorts them and keeps the best k. Returns the last of these, or kNoKey when there are fewer.
@@ -109,12 +109,12 @@ struct Running {
   __device__ bool add(Key candidate) {
     const int place = atomicAdd(&count, 1);
     key[place] = candidate;
-    return place >= kCandidateRoom - kGroupWidth;
+    return place >= kCandidateCapacity - kGroupWidth;
   }
 };
 
-/// Merges in shared memory, for k <= kCandidateRoom - kGroupWidth. Reads the scores once; most of
-/// them fall to the score of the last unit in the list.
+/// Merges in shared memory, for k <= kCandidateCapacity - kGroupWidth. Reads the scores once; most
+/// of them fall to the score of the last unit in the list.
 template <typename Source>
 __global__ void __launch_bounds__(kMergeThreads) merge_small(Source source, BestView best) {
   __shared__ Running running;
@@ -221,22 +221,22 @@ __device__ Key find_last_kept(const Source& source, const BestView& best, Index 
   return prefix;
 }
 
-/// Merges by selection in global memory, for any k. sorted [rows of the grid x room], room a power
-/// of two and at least k.
+/// Merges by selection in global memory, for any k. sorted [rows of the grid x capacity], capacity
+/// a power of two and at least k.
 template <typename Source>
 __global__ void __launch_bounds__(kLargeThreads)
-    merge_large(Source source, BestView best, Index first_row, Key* sorted, Index room) {
+    merge_large(Source source, BestView best, Index first_row, Key* sorted, Index capacity) {
   __shared__ unsigned long long filled;
   const Index r = first_row + blockIdx.x;
   const Index k = best.score.cols;
-  Key* kept = sorted + Index(blockIdx.x) * room;
+  Key* kept = sorted + Index(blockIdx.x) * capacity;
   const Key last = find_last_kept(source, best, r, k);
   if (threadIdx.x == 0) filled = 0;
   __syncthreads();
   for_each_key(source, best, r, [&](Key key) {
     if (key < last) return;
     const Index place = Index(atomicAdd(&filled, 1ull));
-    if (place < room) kept[place] = key;
+    if (place < capacity) kept[place] = key;
   });
   __syncthreads();
   const Index count = min(Index(filled), k);

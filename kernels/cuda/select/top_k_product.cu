@@ -9,7 +9,7 @@
 #include "kernels/cuda/select/row_scores.h"
 #include "kernels/cuda/select/select_merge.h"
 #include "kernels/cuda/select/top_k_product.h"
-#include "norn/kernels/recommend.h"
+#include "kernels/recommend.h"
 
 namespace norn::cuda {
 namespace {
@@ -38,7 +38,7 @@ struct ChunkWork {
   CUtensorMap w;
   const float* bias;  ///< of the chunk's first unit, or null
   BestView best;
-  Key* candidates;  ///< [examples x room]
+  Key* candidates;  ///< [examples x capacity]
   int* counts;      ///< [examples]
   std::int64_t* gave_up;
   Index examples;
@@ -47,7 +47,7 @@ struct ChunkWork {
   Index units;
   float* z;  ///< [examples x units] of what is written
   Index z_stride;
-  int room;
+  int capacity;
   int boxes;   ///< along k
   int stages;  ///< tiles of w in shared memory
   int groups;  ///< of kExamples examples
@@ -150,8 +150,8 @@ __device__ void list_candidates(const ChunkWork& work, const ScorePart& part, In
     const Index example = first_example + waiting[i].place / 2;
     const Index unit = part.unit + waiting[i].place % 2 * 8;
     const int place = atomicAdd(&work.counts[example], 1);
-    if (place < work.room)
-      work.candidates[example * work.room + place] =
+    if (place < work.capacity)
+      work.candidates[example * work.capacity + place] =
           key_of(waiting[i].score, work.first_name + unit);
     else
       *work.gave_up = 1;
@@ -192,7 +192,7 @@ __device__ void list_all(const ChunkWork& work, const ScorePart& part, Index fir
     const Index example = first_example + part.example + i / 4 * 8 + i % 2;
     const Index unit = part.unit + i % 4 / 2 * 8;
     if (example < work.examples && unit < work.units)
-      work.candidates[example * work.room + unit] =
+      work.candidates[example * work.capacity + unit] =
           score[i] != score[i] ? kNoKey : key_of(score[i], work.first_name + unit);
   }
 }
@@ -300,38 +300,40 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
 
 /// Candidates as a source of merge_small.
 struct ListOfKeys {
-  const Key* keys;    ///< [examples x room]
+  const Key* keys;    ///< [examples x capacity]
   const int* counts;  ///< [examples], or null: `all` of each
   int all;
-  int room;
+  int capacity;
   Candidates candidates;
 
-  __device__ Index size(Index r) const { return counts == nullptr ? all : min(counts[r], room); }
+  __device__ Index size(Index r) const {
+    return counts == nullptr ? all : min(counts[r], capacity);
+  }
   __device__ void load_four(Index r, Index at, float (&x)[4]) const {
     const Index left = size(r) - at;
     for (int j = 0; j < 4; ++j) {
-      const Key key = j < left ? keys[r * room + at + j] : kNoKey;
+      const Key key = j < left ? keys[r * capacity + at + j] : kNoKey;
       x[j] = key == kNoKey ? std::numeric_limits<float>::quiet_NaN() : score_of(key);
     }
   }
   __device__ Key key(Index r, Index i, float) const {
-    const Key key = keys[r * room + i];
+    const Key key = keys[r * capacity + i];
     return is_forbidden(candidates, r, unit_of(key)) ? kNoKey : key;
   }
 };
 
 /// Candidates that a row has room for: the first chunk, and several times what one expects of the
 /// others, (kGrowth - 1) * k.
-static_assert(SearchSize::kLongest == kCandidateRoom - kGroupWidth && sizeof(Key) == 8);
+static_assert(SearchSize::kLongest == kCandidateCapacity - kGroupWidth && sizeof(Key) == 8);
 
 /// Units of the chunk that begins at `first`.
-Index chunk_after(Index first, Index units, int room) {
-  return std::min(first == 0 ? Index(room) : (kGrowth - 1) * first, units - first);
+Index chunk_after(Index first, Index units, int capacity) {
+  return std::min(first == 0 ? Index(capacity) : (kGrowth - 1) * first, units - first);
 }
 
-Index chunks_of(Index units, int room) {
+Index chunks_of(Index units, int capacity) {
   Index count = 0;
-  for (Index first = 0; first < units; first += chunk_after(first, units, room)) ++count;
+  for (Index first = 0; first < units; first += chunk_after(first, units, capacity)) ++count;
   return count;
 }
 
@@ -399,27 +401,27 @@ bool TopKProduct::fits(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> 
 void TopKProduct::find(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w,
                        VectorView<const float> bias, Index first_unit, const Candidates& candidates,
                        TopK& best, std::int64_t* gave_up) {
-  const int room = int(SearchSize::room(best.k));
+  const int capacity = int(SearchSize::capacity(best.k));
   ChunkWork work = work_on(x, w);
   work.best = {best.score.view(), best.unit.view(), best.count.data()};
-  work.candidates = candidates_.reserve(x.rows * room);
+  work.candidates = candidates_.reserve(x.rows * capacity);
   work.gave_up = gave_up;
-  work.room = room;
-  const Index counts = x.rows * chunks_of(w.rows, room);
+  work.capacity = capacity;
+  const Index counts = x.rows * chunks_of(w.rows, capacity);
   work.counts = counts_.reserve(counts);
   check(cudaMemsetAsync(work.counts, 0, std::size_t(counts) * sizeof(int), stream_.stream),
         "cudaMemsetAsync");
   for (Index first = 0; first < w.rows; first += work.units, work.counts += x.rows) {
     work.first = first;
     work.first_name = first_unit + first;
-    work.units = chunk_after(first, w.rows, room);
+    work.units = chunk_after(first, w.rows, capacity);
     work.bias = bias.empty() ? nullptr : bias.data + first;
     if (first == 0)
       launch<Scores::listed>(stream_, work);
     else
       launch<Scores::compared>(stream_, work);
     const ListOfKeys keys{work.candidates, first == 0 ? nullptr : work.counts, int(work.units),
-                          room, candidates};
+                          capacity, candidates};
     merge_small<<<unsigned(x.rows), kMergeThreads, 0, stream_.stream>>>(keys, work.best);
     check_launch("merge_small");
   }

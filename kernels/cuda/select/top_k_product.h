@@ -3,8 +3,8 @@
 
 #include "kernels/cuda/device/stream.h"
 #include "kernels/cuda/select/select_key.h"
-#include "norn/base/bfloat16.h"
-#include "norn/kernels/select.h"
+#include "kernels/select.h"
+#include "src/base/bfloat16.h"
 
 /// The best units of a wide last layer, whose scores are compared where they are made and never
 /// written.
@@ -32,8 +32,8 @@ class TopKProduct {
 
  private:
   Stream stream_;
-  Scratch<Key> candidates_;
-  Scratch<int> counts_;
+  Workspace<Key> candidates_;
+  Workspace<int> counts_;
 };
 
 }  // namespace norn::cuda

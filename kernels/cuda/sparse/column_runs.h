@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/column_runs.h"
 #include "kernels/cuda/device/stream.h"
-#include "norn/kernels/column_runs.h"
 
 namespace norn::cuda {
 

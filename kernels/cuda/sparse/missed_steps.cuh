@@ -4,7 +4,7 @@
 #include "kernels/cuda/sparse/row_lanes.cuh"
 #include "kernels/cuda/update/rule_step.cuh"
 #include "kernels/cuda/update/rule_times.h"
-#include "norn/kernels/update.h"
+#include "kernels/update.h"
 
 /// Rows that lag behind: a warp puts its columns through the steps that they missed, with the bits
 /// of steps that were done in their time.

@@ -10,13 +10,13 @@
 namespace norn::cuda {
 
 /// Rows of a warp that are on their way.
-inline constexpr int kRowsAhead = 12;
+inline constexpr int kPrefetchedRows = 12;
 
-/// Room for the rows of a block's warps: with 12 rows of 512 bytes, four blocks of a
+/// Workspace for the rows of a block's warps: with 12 rows of 512 bytes, four blocks of a
 /// multiprocessor.
 template <int kWidth>
 struct RowStage {
-  Lane<kWidth> lane[kRowWarps][kRowsAhead][kWarp];
+  Lane<kWidth> lane[kRowWarps][kPrefetchedRows][kWarp];
 };
 
 /// sum += the listed rows, in the list's order. `source` stands at the lane's column. A lane reads
@@ -40,18 +40,18 @@ __device__ void add_streamed_rows(const ListedRows<Int>& list, const float* sour
       const Int number = __shfl_sync(kAllLanes, fetched.row, int(next % kWarp));
       __pipeline_memcpy_async(&rows[to][lane], source + Index(number) * stride,
                               sizeof(Lane<kWidth>));
-      to = to + 1 == kRowsAhead ? 0 : to + 1;
+      to = to + 1 == kPrefetchedRows ? 0 : to + 1;
       ++next;
     }
     __pipeline_commit();
   };
-  for (int i = 0; i < kRowsAhead; ++i) fetch_next();
+  for (int i = 0; i < kPrefetchedRows; ++i) fetch_next();
   for (Index i = 0; i < list.count; ++i) {
-    __pipeline_wait_prior(kRowsAhead - 1);
+    __pipeline_wait_prior(kPrefetchedRows - 1);
     const Lane<kWidth> row = rows[from][lane];
     const float factor = list.factor ? list.factor[i] : 1.0f;
     for (int j = 0; j < kWidth; ++j) sum.v[j] += factor * row.v[j];
-    from = from + 1 == kRowsAhead ? 0 : from + 1;
+    from = from + 1 == kPrefetchedRows ? 0 : from + 1;
     fetch_next();
   }
 }

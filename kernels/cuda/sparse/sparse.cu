@@ -3,7 +3,7 @@
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/sparse/row_stream.cuh"
 #include "kernels/cuda/sparse/sparse_slices.cuh"
-#include "norn/kernels/sparse.h"
+#include "kernels/sparse.h"
 
 namespace norn::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/device/stream.h"
 #include "kernels/cuda/update/rule_times.h"
-#include "norn/kernels/sparse.h"
+#include "kernels/sparse.h"
 
 #include <cstddef>
 
@@ -18,11 +18,11 @@ struct SparseWorkspace {
         taken(stream.memory),
         segments(stream.memory),
         times(stream) {}
-  Scratch<std::byte> sort;          ///< of CUB
-  Scratch<float> partial;           ///< sums of segments of popular units
-  Scratch<std::uint32_t> taken;     ///< units of each slice of columns that warps have
-  Scratch<std::uint32_t> segments;  ///< listed, for batches that come without
-  RuleTimes times;                  ///< of the rule
+  Workspace<std::byte> sort;          ///< of CUB
+  Workspace<float> partial;           ///< sums of segments of popular units
+  Workspace<std::uint32_t> taken;     ///< units of each slice of columns that warps have
+  Workspace<std::uint32_t> segments;  ///< listed, for batches that come without
+  RuleTimes times;                    ///< of the rule
 };
 
 /// A transposed batch in the device's memory. Unit t occurs when its range is not empty; those that

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns a sparse batch over by a stable radix sort of its entries by column. The host knows only a
+// Transposes a sparse batch by a stable radix sort of its entries by column. The host knows only a
 // limit of the entries: the keys are filled up to it, and the filling sorts last.
 #include "kernels/cuda/sparse/sparse_parts.h"
 
@@ -107,8 +107,8 @@ void grow(Buffer<T>& buffer, Index size, Memory& memory) {
 }
 
 SortArrays arrays_in(TransposedBatch& transposed, Index limit, bool values, Memory& memory) {
-  grow(transposed.scratch, 3 * limit, memory);
-  auto* at = reinterpret_cast<std::uint32_t*>(transposed.scratch.data());
+  grow(transposed.workspace, 3 * limit, memory);
+  auto* at = reinterpret_cast<std::uint32_t*>(transposed.workspace.data());
   SortArrays arrays;
   arrays.key = at;
   arrays.sorted_key = at + limit;
@@ -120,7 +120,7 @@ SortArrays arrays_in(TransposedBatch& transposed, Index limit, bool values, Memo
   return arrays;
 }
 
-/// Calls CUB's sort and scan with room from the workspace, or to learn how much they need.
+/// Calls CUB's sort and scan with memory of the workspace, or to learn how much they need.
 struct SortCalls {
   const Stream& stream;
   const SortArrays& arrays;
@@ -148,15 +148,15 @@ void sort_entries(const Stream& stream, SparseWorkspace& workspace, CsrView x, I
   const int bits = int(std::bit_width(std::uint64_t(std::max<Index>(x.cols - 1, 1))));
   const SortCalls calls{stream, arrays, std::uint32_t(limit), bits};
   const unsigned blocks = blocks_for(limit, kThreads, kMostBlocks);
-  // Room for both at once: in a graph, the sort's must not be given away before it has run.
+  // Workspace for both at once: in a graph, the sort's must not be given away before it has run.
   const std::size_t bytes = std::max(calls.sort(nullptr, 0), calls.sum_ranks(nullptr, 0));
-  std::byte* room = workspace.sort.reserve(Index(bytes));
+  std::byte* storage = workspace.sort.reserve(Index(bytes));
   write_keys<<<blocks, kThreads, 0, stream.stream>>>(x, limit, arrays);
   check_launch("write_keys");
-  calls.sort(room, bytes);
+  calls.sort(storage, bytes);
   mark_starts<<<blocks, kThreads, 0, stream.stream>>>(x, limit, arrays);
   check_launch("mark_starts");
-  calls.sum_ranks(room, bytes);
+  calls.sum_ranks(storage, bytes);
 }
 
 }  // namespace

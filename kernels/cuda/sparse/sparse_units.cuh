@@ -38,11 +38,11 @@ __device__ inline ListedRows<std::int32_t> segment(const UnitLists& lists, const
           Index(count < kSegment ? count : kSegment)};
 }
 
-/// Calls body with the deltas that a GPU reads: the rounded ones where they are given.
+/// Calls body with the deltas that a GPU reads: the bf16 ones where they are given.
 template <class Body>
 void with_rows_of(const DenseOperand& delta, const Body& body) {
-  if (delta.rounded.data != nullptr)
-    body(delta.rounded);
+  if (delta.bf16.data != nullptr)
+    body(delta.bf16);
   else
     body(delta.values);
 }
@@ -74,8 +74,8 @@ struct UnitTurn {
 ///   sink.load(row, column)                         the row as it is before the sum,
 ///   sink.progress(row)                             how far the row has come,
 ///   sink.store(state, sum, row, progress, at)      with the sum of the unit's rows of delta.
-/// What a unit needs is fetched two turns ahead: three loads that wait for each other would cost
-/// more than the sum.
+/// What a unit needs is prefetched two turns before: three loads that wait for each other would
+/// cost more than the sum.
 template <int kWidth, class Sink, typename T>
 __global__ void __launch_bounds__(kRowWarps* kWarp)
     sum_units(UnitLists lists, MatrixView<const T> delta, SegmentSums segments, Index slices,

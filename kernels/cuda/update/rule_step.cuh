@@ -3,7 +3,7 @@
 // same bits.
 #pragma once
 
-#include "norn/kernels/update_rule.h"
+#include "kernels/update_rule.h"
 
 #include <cstdint>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/device/stream.h"
-#include "norn/kernels/update_rule.h"
+#include "kernels/update_rule.h"
 
 #include <array>
 #include <cstdint>

@@ -4,14 +4,14 @@
 #include "kernels/cuda/elements/row_group.cuh"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/update/rule_step.cuh"
-#include "norn/kernels/update.h"
+#include "kernels/update.h"
 
 #include <algorithm>
 
 namespace norn::cuda {
 namespace {
 
-/// Bytes a weight: 12 and 8 a slot, 2 for the rounded copy.
+/// Bytes a weight: 12 and 8 a slot, 2 for the bf16 copy.
 template <typename Rule>
 struct UpdateWork {
   Rule rule;
@@ -19,7 +19,7 @@ struct UpdateWork {
   MatrixView<float> w;
   MatrixView<const float> g;
   MatrixView<float> slot[kHeldSlots<Rule>];
-  MatrixView<Bfloat16> rounded;
+  MatrixView<Bfloat16> bf16;
   template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
     Pack<float, n> weight = load<n, kStep>(w.row(r) + c);
@@ -41,7 +41,7 @@ struct UpdateWork {
       for (int i = 0; i < n; ++i) pack.value[i] = state[s][i];
       store<n, kStep>(slot[s].row(r) + c, pack);
     }
-    if (rounded.data != nullptr) store_rounded<n, kStep>(rounded.row(r) + c, weight);
+    if (bf16.data != nullptr) store_bf16<n, kStep>(bf16.row(r) + c, weight);
   }
 };
 
@@ -232,14 +232,14 @@ class CudaUpdate final : public UpdateKernels {
 
  private:
   void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> rounded) override {
+                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16) override {
     std::fill(slot.begin() + slots_of(rule), slot.end(), MatrixView<float>{});
     const Elements elements =
-        std::apply([&](const auto&... s) { return elements_of<4>(w, g, s..., rounded); }, slot);
+        std::apply([&](const auto&... s) { return elements_of<4>(w, g, s..., bf16); }, slot);
     std::visit(
         [&](const auto& r) {
           using Rule = std::remove_cvref_t<decltype(r)>;
-          UpdateWork<Rule> work{r, step, w, g, {}, rounded};
+          UpdateWork<Rule> work{r, step, w, g, {}, bf16};
           std::copy_n(slot.begin(), kHeldSlots<Rule>, work.slot);
           run_elements<4>(stream_, "update", elements, work);
         },
@@ -362,8 +362,8 @@ class CudaUpdate final : public UpdateKernels {
   }
 
   Stream stream_;
-  Scratch<double> partial_;
-  Scratch<float> factor_;
+  Workspace<double> partial_;
+  Workspace<float> factor_;
 };
 
 }  // namespace

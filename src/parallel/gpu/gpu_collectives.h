@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/parallel/collectives.h"
+#include "src/parallel/collectives.h"
 #include "src/parallel/gpu/side_stream.h"
 #include "src/parallel/gpu/transport.h"
 
@@ -36,9 +36,9 @@ class GpuCollectives final : public Collectives {
       std::span<const Range> shares) override;
   void do_all_reduce_sum(std::span<std::int64_t> values) override;
   void do_all_reduce_max(std::span<float> values) override;
-  bool can_go_beside() const override { return true; }
-  void do_beside(const std::function<void()>& enqueue) override { streams_->beside(enqueue); }
-  void do_join() override { streams_->join(); }
+  bool can_overlap() const override { return true; }
+  void do_overlap(const std::function<void()>& enqueue) override { streams_->overlap(enqueue); }
+  void do_wait_for_overlapped() override { streams_->wait_for_overlapped(); }
   bool reached(WorkQueue& queue, WorkQueue::Mark mark) override;
   void give_up() override;
 

@@ -19,16 +19,16 @@ __device__ std::uint64_t load_acquire(const std::uint64_t* place) {
 
 /// Blocks of one number on all ranks: none goes on before all are here and what they wrote can be
 /// read.
-__device__ void meet(const PeerBoard& board) {
+__device__ void barrier(const PeerBoard& board) {
   __syncthreads();
   const int peer = int(threadIdx.x);
   if (peer < board.ranks && peer != board.rank) {
     const int row = int(blockIdx.x) * kMostPeers;
     __threadfence_system();
-    store_release(board.flags[peer] + row + board.rank, board.turn);
+    store_release(board.flags[peer] + row + board.rank, board.sequence);
     const std::uint64_t* theirs = board.flags[board.rank] + row + peer;
     const volatile int* given_up = board.given_up;
-    for (int i = 1; load_acquire(theirs) < board.turn; ++i)
+    for (int i = 1; load_acquire(theirs) < board.sequence; ++i)
       if (i % 256 == 0 && *given_up != 0) break;
   }
   __syncthreads();
@@ -69,7 +69,7 @@ __device__ void send_to_all(const PeerBoard& board, const PeerSend& send) {
           [&](std::uint32_t i, const Word& word) { to[i] = word; });
     }
   }
-  meet(board);
+  barrier(board);
 }
 
 template <typename Word>
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kThreads) gather_words(PeerBoard board, PeerGa
         for (int away = 1; away < board.ranks; ++away)
           reinterpret_cast<Word*>(gather.to[(board.rank + away) % board.ranks])[i] = word;
       });
-  meet(board);
+  barrier(board);
   for (int away = 1; away < board.ranks; ++away) {
     const int peer = (board.rank + away) % board.ranks;
     const Word* const from = reinterpret_cast<const Word*>(gather.from[peer]);
@@ -146,35 +146,37 @@ struct Largest {
   }
 };
 
-struct Rooms {
+struct Workspaces {
   std::byte* of[kMostPeers];
 };
 
-template <typename T, typename Join>
+template <typename T, typename Combine>
 __global__ void __launch_bounds__(kThreads)
-    join_values(PeerBoard board, T* values, std::int64_t count, Rooms rooms) {
+    all_reduce_values(PeerBoard board, T* values, std::int64_t count, Workspaces workspaces) {
   const std::int64_t step = std::int64_t(gridDim.x) * kThreads;
   const std::int64_t first = std::int64_t(blockIdx.x) * kThreads + threadIdx.x;
   for (std::int64_t i = first; i < count; i += step)
     for (int away = 1; away < board.ranks; ++away)
-      reinterpret_cast<T*>(rooms.of[(board.rank + away) % board.ranks])[board.rank * count + i] =
-          values[i];
-  meet(board);
-  const T* const brought = reinterpret_cast<const T*>(rooms.of[board.rank]);
+      reinterpret_cast<T*>(
+          workspaces.of[(board.rank + away) % board.ranks])[board.rank * count + i] = values[i];
+  barrier(board);
+  const T* const brought = reinterpret_cast<const T*>(workspaces.of[board.rank]);
   for (std::int64_t i = first; i < count; i += step) {
-    T joined = values[i];
+    T combined = values[i];
     for (int away = 1; away < board.ranks; ++away)
-      joined = Join()(joined, __ldcg(brought + (board.rank + away) % board.ranks * count + i));
-    values[i] = joined;
+      combined =
+          Combine()(combined, __ldcg(brought + (board.rank + away) % board.ranks * count + i));
+    values[i] = combined;
   }
 }
 
-template <typename T, typename Join>
-cudaError_t launch_join(const PeerBoard& board, T* values, std::int64_t count,
-                        const PeerRooms& room, int blocks, cudaStream_t stream) {
-  Rooms rooms{};
-  for (int r = 0; r < board.ranks; ++r) rooms.of[r] = room[std::size_t(r)];
-  join_values<T, Join><<<unsigned(blocks), kThreads, 0, stream>>>(board, values, count, rooms);
+template <typename T, typename Combine>
+cudaError_t launch_all_reduce(const PeerBoard& board, T* values, std::int64_t count,
+                              const PeerWorkspaces& workspace, int blocks, cudaStream_t stream) {
+  Workspaces workspaces{};
+  for (int r = 0; r < board.ranks; ++r) workspaces.of[r] = workspace[std::size_t(r)];
+  all_reduce_values<T, Combine>
+      <<<unsigned(blocks), kThreads, 0, stream>>>(board, values, count, workspaces);
   return cudaGetLastError();
 }
 
@@ -214,13 +216,13 @@ cudaError_t peer_gather(const PeerBoard& board, const PeerGather& gather, cudaSt
 }
 
 cudaError_t peer_sum(const PeerBoard& board, std::int64_t* values, std::int64_t count,
-                     const PeerRooms& room, int blocks, cudaStream_t stream) {
-  return launch_join<std::int64_t, Sum>(board, values, count, room, blocks, stream);
+                     const PeerWorkspaces& workspace, int blocks, cudaStream_t stream) {
+  return launch_all_reduce<std::int64_t, Sum>(board, values, count, workspace, blocks, stream);
 }
 
 cudaError_t peer_max(const PeerBoard& board, std::int32_t* values, std::int64_t count,
-                     const PeerRooms& room, int blocks, cudaStream_t stream) {
-  return launch_join<std::int32_t, Largest>(board, values, count, room, blocks, stream);
+                     const PeerWorkspaces& workspace, int blocks, cudaStream_t stream) {
+  return launch_all_reduce<std::int32_t, Largest>(board, values, count, workspace, blocks, stream);
 }
 
 }  // namespace norn

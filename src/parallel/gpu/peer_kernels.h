@@ -20,7 +20,7 @@ constexpr int kMostPeerBlocks = 64;
 struct PeerBoard {
   int rank = 0;
   int ranks = 0;
-  std::uint64_t turn = 0;
+  std::uint64_t sequence = 0;
   std::uint64_t* flags[kMostPeers] = {};  ///< of every rank: [kMostPeerBlocks x kMostPeers]
   const int* given_up = nullptr;          ///< of the host: nobody waits when it is not 0
 };
@@ -60,8 +60,8 @@ struct PeerGather {
 };
 cudaError_t peer_gather(const PeerBoard& board, const PeerGather& gather, cudaStream_t stream);
 
-/// Columns begin[rank] of the matrices become the sums over all ranks, of 64-bit words: what the
-/// others bring stands packed from from[r] on, as `sent` says of what this rank sends.
+/// Columns begin[rank] of the matrices become the sums over all ranks, of int64 accumulators: what
+/// the others bring stands packed from from[r] on, as `sent` says of what this rank sends.
 struct PeerReduce {
   PeerSend sent;
   const std::byte* from[kMostPeers] = {};
@@ -69,13 +69,13 @@ struct PeerReduce {
 cudaError_t peer_reduce(const PeerBoard& board, const PeerReduce& reduce, cudaStream_t stream);
 
 /// A place of every rank.
-using PeerRooms = std::array<std::byte*, std::size_t(kMostPeers)>;
+using PeerWorkspaces = std::array<std::byte*, std::size_t(kMostPeers)>;
 
 /// `values` become the sums, or the largest, of all ranks: `count` each, sent to places of
-/// `room[r]` of every rank, which has ranks x count of them.
+/// `workspace[r]` of every rank, which has ranks x count of them.
 cudaError_t peer_sum(const PeerBoard& board, std::int64_t* values, std::int64_t count,
-                     const PeerRooms& room, int blocks, cudaStream_t stream);
+                     const PeerWorkspaces& workspace, int blocks, cudaStream_t stream);
 cudaError_t peer_max(const PeerBoard& board, std::int32_t* values, std::int64_t count,
-                     const PeerRooms& room, int blocks, cudaStream_t stream);
+                     const PeerWorkspaces& workspace, int blocks, cudaStream_t stream);
 
 }  // namespace norn

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that the ranks of a machine share, and what they send each other through it.
 //
-// A room has two halves, which sends use in turn. A rank writes into a half of another's again two
-// sends later; it has met all ranks at the send between, where none comes before it is done with
-// what the send before brought. So nobody waits before he writes.
+// A workspace has two halves, which sends use in turn. A rank writes into a half of another's again
+// two sends later; it has met all ranks at the send between, where none comes before it is done
+// with what the send before brought. So nobody waits before he writes.
 #include "src/parallel/gpu/peer_transport.h"
 
 #include "norn/base/error.h"
-#include "norn/base/host.h"
+#include "src/base/host.h"
 #include "src/parallel/gpu/gpu_error.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ bool PeerTransport::prepare() {
 PeerTransport::~PeerTransport() {
   // After an error the others may still write here; the end of the process frees it.
   if (given_up_ && *given_up_ != 0) return;
-  for (const Shared& room : rooms_) release(room);
+  for (const Shared& workspace : workspaces_) release(workspace);
   release(small_);
   release(flags_);
   if (given_up_) cudaFreeHost(given_up_);
@@ -143,33 +143,33 @@ void PeerTransport::release(const Shared& shared) const {
   }
 }
 
-// The half for a send in which ranks get at most `bytes`. Smaller rooms stay: steps that were
+// The half for a send in which ranks get at most `bytes`. Smaller workspaces stay: steps that were
 // captured use them.
-const PeerTransport::Places* PeerTransport::room(std::int64_t bytes) {
-  if (rooms_.empty() || rooms_.back().bytes < 2 * bytes) {
+const PeerTransport::Places* PeerTransport::workspace(std::int64_t bytes) {
+  if (workspaces_.empty() || workspaces_.back().bytes < 2 * bytes) {
     if (full_) return nullptr;
     const std::optional<Shared> shared = share(2 * bytes);
     full_ = !shared;
     if (full_) return nullptr;
-    rooms_.push_back(*shared);
+    workspaces_.push_back(*shared);
   }
-  const Shared& room = rooms_.back();
-  const std::int64_t half = room.bytes / 2 / 16 * 16;
+  const Shared& workspace = workspaces_.back();
+  const std::int64_t half = workspace.bytes / 2 / 16 * 16;
   for (int r = 0; r < board_.ranks; ++r)
-    at_[std::size_t(r)] = room.of[std::size_t(r)] + (sends_ % 2 == 0 ? 0 : half);
+    at_[std::size_t(r)] = workspace.of[std::size_t(r)] + (sends_ % 2 == 0 ? 0 : half);
   ++sends_;
   return &at_;
 }
 
-PeerBoard PeerTransport::next_turn() {
-  ++board_.turn;
+PeerBoard PeerTransport::next_sequence() {
+  ++board_.sequence;
   return board_;
 }
 
 // launch(board, stream), with the number that it has among the kernels of all ranks.
 template <typename Launch>
 Transfer PeerTransport::launched(const Launch& launch) {
-  return {[this, launch, board = next_turn()](cudaStream_t stream) {
+  return {[this, launch, board = next_sequence()](cudaStream_t stream) {
             check_gpu(ranks_, launch(board, stream), "peer memory");
           },
           {}};
@@ -192,7 +192,7 @@ std::optional<Transfer> PeerTransport::gather_columns(const ByteMatrix& whole,
   require(reinterpret_cast<std::uintptr_t>(whole.data) % 16 == 0,
           "collectives: a matrix that is gathered must begin at a multiple of 16 bytes");
   if (all / 2 > kMostWords) return std::nullopt;
-  const Places* const places = room(all);
+  const Places* const places = workspace(all);
   if (!places) return std::nullopt;
   const auto me = std::size_t(board_.rank);
   for (std::size_t r = 0; r < shares.size(); ++r) {
@@ -214,7 +214,7 @@ std::optional<PeerReduce> PeerTransport::places(std::span<const MatrixView<T>> m
   for (const Index count : counts)
     if (count > kMostPeerMatrices) return std::nullopt;
   const auto me = std::size_t(board_.rank);
-  // Where what rank `from` sends to rank `to` stands in that one's room.
+  // Where what rank `from` sends to rank `to` stands in that one's workspace.
   const auto place = [&](std::size_t from, std::size_t to) {
     std::int64_t at = 0;
     for (std::size_t r = 0; r < from; ++r)
@@ -224,8 +224,8 @@ std::optional<PeerReduce> PeerTransport::places(std::span<const MatrixView<T>> m
   std::int64_t most = 0;
   for (std::size_t r = 0; r < shares.size(); ++r) most = std::max(most, place(shares.size(), r));
   if (most / 4 > kMostWords) return std::nullopt;
-  const Places* const rooms = room(most);
-  if (!rooms) return std::nullopt;
+  const Places* const workspaces = workspace(most);
+  if (!workspaces) return std::nullopt;
   PeerReduce reduce;
   PeerSend& send = reduce.sent;
   send.columns.rows = rows;
@@ -237,8 +237,8 @@ std::optional<PeerReduce> PeerTransport::places(std::span<const MatrixView<T>> m
   for (std::size_t r = 0; r < shares.size(); ++r) {
     send.columns.begin[r] = shares[r].begin;
     send.columns.bytes[r] = shares[r].count();
-    send.to[r] = (*rooms)[r] + place(me, r);
-    if (r != me) reduce.from[r] = (*rooms)[me] + place(r, me);
+    send.to[r] = (*workspaces)[r] + place(me, r);
+    if (r != me) reduce.from[r] = (*workspaces)[me] + place(r, me);
   }
   send.blocks = blocks_for(most);
   return reduce;
@@ -271,32 +271,32 @@ std::optional<Transfer> PeerTransport::reduce_scatter_columns(
   });
 }
 
-// The ranks' values go to one half of the small room, and those of the next sum to the other.
+// The ranks' values go to one half of the small workspace, and those of the next sum to the other.
 template <typename T, typename Launch>
 std::optional<Transfer> PeerTransport::reduce_all(std::span<T> values, const Launch& launch) {
   const auto bytes = std::int64_t(values.size_bytes());
   if (bytes > kSmallBytes) return std::nullopt;
   const std::int64_t half = sums_ % 2 == 0 ? 0 : board_.ranks * kSmallBytes;
   ++sums_;
-  Places room = {};
-  for (std::size_t r = 0; r < std::size_t(board_.ranks); ++r) room[r] = small_.of[r] + half;
+  Places workspace = {};
+  for (std::size_t r = 0; r < std::size_t(board_.ranks); ++r) workspace[r] = small_.of[r] + half;
   return launched([=, blocks = blocks_for(bytes * 8)](const PeerBoard& board, cudaStream_t stream) {
-    return launch(board, room, blocks, stream);
+    return launch(board, workspace, blocks, stream);
   });
 }
 
 std::optional<Transfer> PeerTransport::all_reduce_sum(std::span<std::int64_t> values) {
-  return reduce_all(values, [values](const PeerBoard& board, const Places& room, int blocks,
+  return reduce_all(values, [values](const PeerBoard& board, const Places& workspace, int blocks,
                                      cudaStream_t stream) {
-    return peer_sum(board, values.data(), std::int64_t(values.size()), room, blocks, stream);
+    return peer_sum(board, values.data(), std::int64_t(values.size()), workspace, blocks, stream);
   });
 }
 
 std::optional<Transfer> PeerTransport::all_reduce_max(std::span<float> values) {
-  return reduce_all(values, [values](const PeerBoard& board, const Places& room, int blocks,
+  return reduce_all(values, [values](const PeerBoard& board, const Places& workspace, int blocks,
                                      cudaStream_t stream) {
     return peer_max(board, reinterpret_cast<std::int32_t*>(values.data()),
-                    std::int64_t(values.size()), room, blocks, stream);
+                    std::int64_t(values.size()), workspace, blocks, stream);
   });
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/parallel/communicator.h"
+#include "src/parallel/communicator.h"
 #include "src/parallel/gpu/peer_kernels.h"
 #include "src/parallel/gpu/transport.h"
 
@@ -14,8 +14,8 @@
 namespace norn {
 
 /// For GPUs of one machine that reach each other's memory: what a library sends in several steps,
-/// one kernel writes where it is wanted. It leaves to others what is too large for the room that
-/// they have. docs/developer/decisions/0013-peer-memory.md.
+/// one kernel writes where it is wanted. It leaves to others what is too large for the workspace
+/// that they have. docs/developer/decisions/0013-peer-memory.md.
 class PeerTransport final : public Transport {
  public:
   /// Null where ranks stand on several machines, are more than kMostPeers, one of them is not
@@ -28,7 +28,8 @@ class PeerTransport final : public Transport {
                                          std::span<const Range> shares) override;
   std::optional<Transfer> reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
                                                  std::span<const Range> shares) override;
-  /// What is received stands packed in this rank's room: for work before the next call but one.
+  /// What is received stands packed in this rank's workspace: for work before the next call but
+  /// one.
   std::optional<Transfer> exchange_columns(std::span<const MatrixView<const float>> mine,
                                            std::int64_t rows, std::span<const Index> counts,
                                            std::span<const Range> shares,
@@ -38,7 +39,7 @@ class PeerTransport final : public Transport {
   void give_up() override { *given_up_ = 1; }
 
  private:
-  using Places = PeerRooms;
+  using Places = PeerWorkspaces;
   /// Memory of which every rank has as much, and reaches that of the others.
   struct Shared {
     Places of = {};
@@ -49,8 +50,8 @@ class PeerTransport final : public Transport {
   bool prepare();
   std::optional<Shared> share(std::int64_t bytes);
   void release(const Shared& shared) const;
-  const Places* room(std::int64_t bytes);
-  PeerBoard next_turn();
+  const Places* workspace(std::int64_t bytes);
+  PeerBoard next_sequence();
   template <typename Launch>
   Transfer launched(const Launch& launch);
   template <typename T>
@@ -63,8 +64,8 @@ class PeerTransport final : public Transport {
   int* given_up_ = nullptr;
   PeerBoard board_;
   Shared flags_;
-  Shared small_;               // of all_reduce: two rooms
-  std::vector<Shared> rooms_;  // the last one is used, the others may be in graphs
+  Shared small_;                    // of all_reduce: two workspaces
+  std::vector<Shared> workspaces_;  // the last one is used, the others may be in graphs
   Places at_ = {};
   bool full_ = false;  // a rank had no more memory
   std::uint32_t sums_ = 0;

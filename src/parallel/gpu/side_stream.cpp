@@ -7,8 +7,8 @@
 namespace norn {
 namespace {
 
-/// What kernels beside it leave to a collective: 0 and 8 are alike, 16 and more slower.
-constexpr int kMultiprocessorsBeside = 8;
+/// What kernels that overlap with it leave to a collective: 0 and 8 are alike, 16 and more slower.
+constexpr int kMultiprocessorsLeftFree = 8;
 
 }  // namespace
 
@@ -32,8 +32,8 @@ SideStream::~SideStream() {
   if (side_) cudaStreamDestroy(side_);
 }
 
-void SideStream::beside(const std::function<void()>& enqueue) {
-  join();
+void SideStream::overlap(const std::function<void()>& enqueue) {
+  wait_for_overlapped();
   forks_ = true;
   try {
     enqueue();
@@ -45,7 +45,7 @@ void SideStream::beside(const std::function<void()>& enqueue) {
 }
 
 void SideStream::begin() {
-  if (!forks_ || goes_on_) join();
+  if (!forks_ || goes_on_) wait_for_overlapped();
 }
 
 void SideStream::send(const std::function<void(cudaStream_t)>& send) {
@@ -55,7 +55,7 @@ void SideStream::send(const std::function<void(cudaStream_t)>& send) {
   send(side_);
   check_(cudaEventRecord(done_, side_), "cudaEventRecord");
   goes_on_ = true;
-  queue_.leave_free(kMultiprocessorsBeside);
+  queue_.leave_free(kMultiprocessorsLeftFree);
 }
 
 void SideStream::afterwards(std::vector<std::function<void()>> work) {
@@ -65,7 +65,7 @@ void SideStream::afterwards(std::vector<std::function<void()>> work) {
     for (const std::function<void()>& part : work) part();
 }
 
-void SideStream::join() {
+void SideStream::wait_for_overlapped() {
   if (goes_on_) {
     check_(cudaStreamWaitEvent(main_, done_), "cudaStreamWaitEvent");
     queue_.leave_free(0);

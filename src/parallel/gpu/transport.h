@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/parallel/communicator.h"
 #include "norn/tensor/views.h"
+#include "src/parallel/communicator.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -28,7 +28,7 @@ struct ByteMatrix {
 
 /// A collective that waits for nothing but its stream: what it packs has been packed.
 struct Transfer {
-  std::function<void(cudaStream_t)> send;     ///< may go on beside other work of the GPU
+  std::function<void(cudaStream_t)> send;     ///< may overlap with other work of the GPU
   std::vector<std::function<void()>> unpack;  ///< work of the GPU's own stream, behind `send`
 };
 

@@ -2,7 +2,7 @@
 // How the MPI session makes its communicator.
 #pragma once
 
-#include "norn/parallel/communicator.h"
+#include "src/parallel/communicator.h"
 
 #include <cstddef>
 #include <memory>

@@ -2,7 +2,7 @@
 // What the MPI library says of itself; it need not be begun for that.
 
 #include "mpi_c_api.h"
-#include "norn/parallel/join_facts.h"
+#include "src/parallel/rank_facts.h"
 
 #include <array>
 #include <string_view>

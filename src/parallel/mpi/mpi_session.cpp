@@ -6,10 +6,10 @@
 #include "mpi_c_api.h"
 #include "mpi_communicator.h"
 #include "norn/base/error.h"
-#include "norn/parallel/communicator.h"
-#include "norn/parallel/join_facts.h"
 #include "norn/parallel/mpi_session.h"
+#include "src/parallel/communicator.h"
 #include "src/parallel/launcher.h"
+#include "src/parallel/rank_facts.h"
 
 #include <chrono>
 #include <cstdlib>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tries NCCL on one GPU.
 
-#include "norn/parallel/join_facts.h"
 #include "src/parallel/nccl/nccl_settings.h"
+#include "src/parallel/rank_facts.h"
 
 #include <vector>
 

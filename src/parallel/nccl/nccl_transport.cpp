@@ -107,7 +107,7 @@ void NcclTransport::check(ncclResult_t result, const char* call) const {
   fail_gpu(ranks_, call, fmt::format("{} ({})", ncclGetErrorString(result), detail ? detail : ""));
 }
 
-std::byte* NcclTransport::room(Index bytes) {
+std::byte* NcclTransport::workspace(Index bytes) {
   if (packed_.size() < bytes) packed_ = Buffer<std::byte>(bytes, memory_);
   return packed_.data();
 }
@@ -131,7 +131,7 @@ std::optional<Transfer> NcclTransport::gather_columns(const ByteMatrix& whole,
                     {}};
   }
   const Index bytes = whole.rows * largest(shares);  // of a rank
-  std::byte* const all = room(bytes * Index(shares.size()));
+  std::byte* const all = workspace(bytes * Index(shares.size()));
   const auto packed = [&](std::size_t r) {
     return packed_at(all + Index(r) * bytes, whole.rows, shares[r]);
   };
@@ -172,7 +172,7 @@ std::optional<Transfer> NcclTransport::reduce_scatter_columns(
   const Index rows = wholes[0].rows;
   const Index matrix_bytes = rows * largest(shares);
   const Index bytes = Index(wholes.size()) * matrix_bytes;  // of a rank
-  std::byte* const all = room(bytes * Index(shares.size()));
+  std::byte* const all = workspace(bytes * Index(shares.size()));
   const auto packed = [&](std::size_t r, std::size_t m) {
     return packed_at(all + Index(r) * bytes + Index(m) * matrix_bytes, rows, shares[r]);
   };
@@ -203,7 +203,7 @@ std::optional<Transfer> NcclTransport::exchange_columns(
   Index all = 0;
   for (std::size_t r = 0; r < shares.size(); ++r)
     if (r != me) all += bytes(me, r) + bytes(r, me);
-  std::byte* at = room(all);
+  std::byte* at = workspace(all);
   const Index width = shares[me].count() / Index(sizeof(float));
   std::vector<Message> messages;
   for (std::size_t r = 0; r < shares.size(); ++r) {

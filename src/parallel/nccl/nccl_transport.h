@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/tensor/buffer.h"
-#include "norn/tensor/work_queue.h"
 #include "src/parallel/gpu/transport.h"
+#include "src/tensor/buffer.h"
+#include "src/tensor/work_queue.h"
 
 #include <string>
 
@@ -12,7 +12,7 @@
 namespace norn {
 
 /// For GPUs of any machines, each of one rank: takes every collective. Shares of columns are packed
-/// in one room, sent whole, and unpacked.
+/// in one workspace, sent whole, and unpacked.
 class NcclTransport final : public Transport {
  public:
   /// Packs in `memory`, as work of `queue`. All ranks call it together. Throws CommunicationError
@@ -37,7 +37,7 @@ class NcclTransport final : public Transport {
 
  private:
   void check(ncclResult_t result, const char* call) const;
-  std::byte* room(Index bytes);
+  std::byte* workspace(Index bytes);
   void copy(const ByteMatrix& from, const ByteMatrix& to) const;
   std::size_t rank() const { return std::size_t(ranks_.rank()); }
 

@@ -3,7 +3,7 @@
 #include "norn/parallel/mpi_session.h"
 
 #include "norn/base/error.h"
-#include "norn/parallel/communicator.h"
+#include "src/parallel/communicator.h"
 #include "src/parallel/launcher.h"
 
 #include <cstdlib>

@@ -2,7 +2,7 @@
 // A build without NCCL: GPUs are combined through main memory.
 
 #include "norn/base/error.h"
-#include "norn/parallel/collectives.h"
+#include "src/parallel/collectives.h"
 
 namespace norn {
 

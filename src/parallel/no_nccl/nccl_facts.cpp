@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A build without NCCL has nothing to try.
-#include "norn/parallel/join_facts.h"
+#include "src/parallel/rank_facts.h"
 
 namespace norn {
 

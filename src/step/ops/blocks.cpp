@@ -32,10 +32,10 @@ void send_delta(State& state, const UnitLayer& unit, const Connection& connectio
   const Index width = unit.partition().block_width();
   for (Index first = units.begin; first < units.end;) {
     state.stage(input_delta_stage(unit.is_output()));
-    DeltaSum::Places dx =
-        source.delta_sum.next_terms(compute, (units.end - first + width - 1) / width);
+    DeltaSum::Slots dx =
+        source.delta_sum.next_slots(compute, (units.end - first + width - 1) / width);
     if (dx.count == 0) {
-      dx.of[0] = {state.scratch[std::size_t(lane)].dx.view().data, delta.rows(),
+      dx.of[0] = {state.workspace[std::size_t(lane)].dx.view().data, delta.rows(),
                   connection.sources(), connection.sources()};
       dx.count = 1;
     }
@@ -51,8 +51,8 @@ void send_delta(State& state, const UnitLayer& unit, const Connection& connectio
 void clip_weights(State& state, Weights& weights, Range units, float limit) {
   const Kernels& kernels = state.kernels();
   kernels.update->clip_row_norms(limit, weights.values_of(units));
-  if (const MatrixView<Bfloat16> rounded = weights.rounded_of(units); !rounded.empty())
-    kernels.pointwise->round(weights.values_of(units), rounded);
+  if (const MatrixView<Bfloat16> bf16 = weights.bf16_of(units); !bf16.empty())
+    kernels.pointwise->cast_to_bf16(weights.values_of(units), bf16);
 }
 
 // Where the source is sparse, all own units of an output block.
@@ -63,7 +63,7 @@ void update_weights(State& state, const LateUpdate& update, int lane) {
   state.stage(with.sparse_source() ? "sparse update" : update_stage(unit.is_output()));
   with.update(state.compute(), state.weight_step(),
               state.output_of(unit.source_layers[connection], update.delta.rows()), update.delta,
-              update.units, unit.block(), state.scratch[std::size_t(lane)]);
+              update.units, unit.block(), state.workspace[std::size_t(lane)]);
   const float limit = unit.descriptor().weight_norm;
   if (limit > 0.0f && !with.sparse_source() && !state.facts.bounds_sources_together(update.layer))
     clip_weights(state, with.weights(), update.units, limit);
@@ -95,7 +95,7 @@ void run_backward(State& state, int layer, std::span<const EdgeBackward> edges, 
     const LateUpdate update{layer, int(edge.connection), delta, units};
     if (edge.update == into_gradient)
       add_to_gradient(state, layer, edge.connection, delta, units);
-    else if (edge.update == may_wait && stays && state.collectives().goes_beside())
+    else if (edge.update == may_wait && stays && state.collectives().overlaps())
       state.late.push_back(update);
     else if (edge.update != none)
       update_weights(state, update, lane);
@@ -151,7 +151,7 @@ void list_backward(std::span<const EdgeBackward> edges, TensorUses& uses) {
 
 void HiddenBlocks::tensors(TensorUses& uses) const {
   UnitLayer& unit = *uses.tensors.units[layer];
-  uses.reads(unit.deltas, unit.rounded_deltas);
+  uses.reads(unit.deltas, unit.bf16_deltas);
   if (const auto& sum = uses.tensors.source_sums[layer]) uses.writes(sum->delta);
   list_backward(edges, uses);
 }
@@ -159,7 +159,7 @@ void HiddenBlocks::tensors(TensorUses& uses) const {
 void LateUpdates::tensors(TensorUses& uses) const {
   for (int edge : edges) {
     UnitLayer& unit = *uses.tensors.units[uses.facts.edge(edge).destination];
-    uses.reads(unit.deltas, unit.rounded_deltas);
+    uses.reads(unit.deltas, unit.bf16_deltas);
     uses.reads_activations(uses.facts.edge(edge).source);
     uses.updates_weights(edge);
   }

@@ -7,15 +7,16 @@
 namespace norn::step {
 namespace {
 
-void join_terms(State& state, int layer) {
+void reduce_delta(State& state, int layer) {
   DeltaSum& sum = state.units[layer]->delta_sum;
   const StepFacts& facts = state.facts;
-  if (!facts.exchanges_terms(layer)) return join_words(state, sum, facts.shares(layer));
+  if (!facts.exchanges_partial_sums(layer))
+    return reduce_accumulators(state, sum, facts.shares(layer));
   sum.receive(state.collectives().exchange_columns(
-      sum.waiting(), sum.examples(), facts.terms_by_rank(layer), facts.shares(layer)));
+      sum.partial_sums(), sum.examples(), facts.partial_sums_by_rank(layer), facts.shares(layer)));
 }
 
-// The Jacobian of SoftMax joins all units of a row: every rank forms the whole rows.
+// The Jacobian of SoftMax depends on all units of a row: every rank forms the whole rows.
 void softmax_backward(State& state, UnitLayer& unit) {
   const Index examples = state.examples();
   Matrix<float> rows(examples, unit.partition().width(), state.compute().memory);
@@ -52,9 +53,9 @@ void reduce_row_squares(State& state) {
   FixedSum* sums = state.row_squares.data();
   const Index examples = state.examples();
   // Several lanes, like several ranks, are the host's.
-  for (std::size_t lane = 1; lane < state.scratch.size(); ++lane)
+  for (std::size_t lane = 1; lane < state.workspace.size(); ++lane)
     for (Index b = 0; b < examples; ++b) sums[b].add(sums[Index(lane) * state.facts.batch() + b]);
-  // Their words may be added as they are.
+  // Their accumulators may be added as they are.
   if (!state.is_alone()) state.stage("sum norms of deltas");
   state.collectives().all_reduce_sum(
       {reinterpret_cast<std::int64_t*>(sums), FixedSum::kWords * std::size_t(examples)});
@@ -62,20 +63,20 @@ void reduce_row_squares(State& state) {
 
 void BeginReduce::run(State& state) const {
   state.stage("reduce deltas");
-  state.collectives().beside([&] { join_terms(state, layer); });
+  state.collectives().overlap([&] { reduce_delta(state, layer); });
 }
 
 void BeginReduce::traffic(const StepFacts& facts, TrafficList& list) const {
-  if (facts.exchanges_terms(layer))
-    list.terms("reduce deltas", layer);
+  if (facts.exchanges_partial_sums(layer))
+    list.partial_sums("reduce deltas", layer);
   else
-    list.words("reduce deltas", layer);
-  list.beside();
+    list.accumulators("reduce deltas", layer);
+  list.mark_overlapping();
 }
 
 void FinishReduce::run(State& state) const {
   state.stage("reduce deltas");
-  state.collectives().join();
+  state.collectives().wait_for_overlapped();
 }
 
 void HiddenDelta::run(State& state) const {
@@ -105,7 +106,7 @@ void HiddenDelta::run(State& state) const {
 void HiddenDelta::work(const StepFacts& facts, WorkList& list) const {
   const LayerDescriptor& descriptor = facts.layer(layer);
   double each = kWord + 3.0 * kFloat;
-  if (facts.device().rounds_operands) each += kRounded;
+  if (facts.device().casts_operands) each += kBf16;
   if (descriptor.batch_normalization) each += 6.0 * kFloat;
   if (descriptor.delta_norm > 0.0f) each += 3.0 * kFloat;
   each += (kFloat + 2.0 * kWord) * double(facts.skips(layer).size());
@@ -125,7 +126,7 @@ void HiddenDelta::tensors(TensorUses& uses) const {
   uses.reads(unit.activations, unit.before_dropout, unit.pre_activations, unit.normalised,
              unit.inverse_deviation);
   uses.adds_to_delta(layer);
-  uses.writes(unit.deltas, unit.rounded_deltas);
+  uses.writes(unit.deltas, unit.bf16_deltas);
   if (uses.facts.layer(layer).delta_norm > 0.0f) uses.writes(uses.tensors.row_squares);
   if (uses.facts.layer(layer).batch_normalization) {
     uses.writes(unit.gradient, unit.gradient2);

@@ -9,8 +9,8 @@
 /// What all destinations of a hidden layer, on all ranks, say about its activations.
 namespace norn::step {
 
-/// Ranks begin to exchange their parts of it: few terms as they are; more are added up to words,
-/// which are reduced.
+/// Ranks begin to exchange their parts of it: few partial sums as they are; more are added up to
+/// accumulators, which are reduced.
 struct BeginReduce {
   static constexpr const char* kName = "begin reduce";
   int layer = 0;
@@ -36,7 +36,7 @@ struct HiddenDelta {
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };
 
-/// Sums of squares of a row over all blocks and ranks, in fixed point: the lanes' sums, joined in
+/// Sums of squares of a row over all blocks and ranks, in fixed point: the lanes' sums, combined in
 /// the first lane's place.
 void reduce_row_squares(State& state);
 

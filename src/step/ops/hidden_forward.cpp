@@ -66,7 +66,7 @@ void HiddenForward::tensors(TensorUses& uses) const {
   uses.updates_all(unit.norm_scale);
   uses.updates_all(unit.norm_bias);
   uses.updates(unit.running_mean, unit.running_variance);
-  uses.writes(unit.activations, unit.rounded_activations, unit.turned_activations,
+  uses.writes(unit.activations, unit.bf16_activations, unit.transposed_activations,
               unit.before_dropout, unit.pre_activations, unit.normalised, unit.inverse_deviation);
 }
 
@@ -75,21 +75,20 @@ void GatherActivations::run(State& state) const {
   const Index examples = state.examples();
   const std::vector<Range>& shares = state.facts.shares(layer);
   state.stage("gather activations");
-  if (unit.gives_rounded(state.now.pass))
-    state.collectives().all_gather_columns(unit.rounded(examples), shares);
+  if (unit.gives_bf16(state.now.pass))
+    state.collectives().all_gather_columns(unit.bf16(examples), shares);
   else
     state.collectives().all_gather_columns(unit.whole(examples), shares);
 }
 
 void GatherActivations::traffic(const StepFacts& facts, TrafficList& list) const {
-  const bool rounded =
-      facts.device().rounds_operands && facts.training() && !facts.is_softmax(layer);
-  list.gather_columns("gather activations", layer, rounded ? kRounded : kFloat);
+  const bool bf16 = facts.device().casts_operands && facts.training() && !facts.is_softmax(layer);
+  list.gather_columns("gather activations", layer, bf16 ? kBf16 : kFloat);
 }
 
 void GatherActivations::tensors(TensorUses& uses) const {
   UnitLayer& unit = *uses.tensors.units[layer];
-  uses.updates(unit.activations, unit.rounded_activations);
+  uses.updates(unit.activations, unit.bf16_activations);
 }
 
 void HiddenSoftMax::run(State& state) const {
@@ -103,23 +102,23 @@ void HiddenSoftMax::work(const StepFacts& facts, WorkList& list) const {
 
 void CopyActivations::run(State& state) const {
   UnitLayer& unit = *state.units[layer];
-  if (unit.gives_rounded(state.now.pass)) return;  // they came so
+  if (unit.gives_bf16(state.now.pass)) return;  // they came so
   state.stage("activation");
   unit.round_output(state.compute(), state.examples());
-  if (state.now.pass == Pass::training) unit.turn_output(state.compute(), state.examples());
+  if (state.now.pass == Pass::training) unit.transpose_output(state.compute(), state.examples());
 }
 
 void CopyActivations::work(const StepFacts& facts, WorkList& list) const {
   double each = 0.0;
-  if (facts.device().rounds_operands) each += kFloat + kRounded;
-  if (facts.device().turns_operands) each += 2.0 * kFloat;
+  if (facts.device().casts_operands) each += kFloat + kBf16;
+  if (facts.device().transposes_operands) each += 2.0 * kFloat;
   list.pass("activation", list.batch() * double(facts.layer(layer).units()) * each);
 }
 
 void CopyActivations::tensors(TensorUses& uses) const {
   UnitLayer& unit = *uses.tensors.units[layer];
   uses.reads(unit.activations);
-  uses.writes(unit.rounded_activations, unit.turned_activations);
+  uses.writes(unit.bf16_activations, unit.transposed_activations);
 }
 
 void GatherRest::run(State& state) const {

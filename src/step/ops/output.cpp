@@ -3,11 +3,11 @@
 #include "src/step/ops/output.h"
 
 #include "norn/base/error.h"
+#include "src/step/bf16_rows.h"
 #include "src/step/block_group.h"
 #include "src/step/costs.h"
 #include "src/step/ops/hidden_delta.h"
 #include "src/step/ops/source_edges.h"
-#include "src/step/rounded_rows.h"
 
 namespace norn::step {
 void pre_activation(State& state, int layer, Range units, MatrixView<float> z, const char* stage) {
@@ -38,7 +38,7 @@ MatrixView<float> block_z(State& state, int layer, Range units, int lane) {
   OutputTensors& output = *state.outputs[layer];
   const Index examples = state.examples();
   if (output.kept_z.empty())
-    return {state.scratch[std::size_t(lane)].z.view().data, examples, units.count(),
+    return {state.workspace[std::size_t(lane)].z.view().data, examples, units.count(),
             round_up_to_eight(units.count())};
   const Index first = units.begin - state.facts.mine(layer).begin;
   if (state.facts.training())
@@ -52,16 +52,16 @@ MatrixView<float> block_z(State& state, int layer, Range units, int lane) {
 DenseOperand block_delta(State& state, int layer, const TargetView& target, Range units,
                          MatrixView<float> z, double* cost, int lane) {
   CostKernels& kernels = *state.kernels().cost;
-  MatrixView<Bfloat16> rounded;
-  if (Matrix<Bfloat16>& scratch = state.scratch[std::size_t(lane)].delta; !scratch.empty())
-    rounded = {scratch.view().data, z.rows, z.cols, rounded_stride(z.cols)};
+  MatrixView<Bfloat16> bf16;
+  if (Matrix<Bfloat16>& workspace = state.workspace[std::size_t(lane)].delta; !workspace.empty())
+    bf16 = {workspace.view().data, z.rows, z.cols, bf16_stride(z.cols)};
   if (state.facts.is_softmax(layer))
     kernels.softmax_delta(softmax_cost(state.network()), target, units.begin,
-                          state.outputs[layer]->rows(z.rows), z, cost, rounded);
+                          state.outputs[layer]->rows(z.rows), z, cost, bf16);
   else
     kernels.delta(unit_cost(state.network(), state.facts.layer(layer)), target, units.begin, z,
-                  cost, rounded);
-  return {z, rounded};
+                  cost, bf16);
+  return {z, bf16};
 }
 
 TargetView target_view(State& state, int layer) {
@@ -165,13 +165,13 @@ void OutputBlocks::run(State& state) const {
 void OutputBlocks::work(const StepFacts& facts, WorkList& list) const {
   const double outputs = list.rows_of(layer);
   if (fuses) {
-    list.judged_product("output forward", layer, list.output_calls(layer));
+    list.loss_product("output forward", layer, list.output_calls(layer));
   } else {
     if (!facts.keeps_z(layer)) list.pre_activations("output forward", layer);
-    const double rounded = facts.device().rounds_operands ? kRounded : 0.0;
+    const double bf16 = facts.device().casts_operands ? kBf16 : 0.0;
     list.add({.stage = "output delta",
-              .bytes = outputs * (2.0 * kFloat + rounded),
-              .judged = outputs,
+              .bytes = outputs * (2.0 * kFloat + bf16),
+              .evaluated = outputs,
               .calls = list.calls_for(layer)});
   }
   count_backward(layer, edges, facts, list);
@@ -212,7 +212,7 @@ void list_blocks(int layer, TensorUses& uses) {
   uses.reads(output.maximum, output.total, output.coupling);
   uses.updates(output.kept_z);
   uses.updates_flags();
-  for (Scratch& lane : uses.tensors.scratch) uses.writes(lane.z, lane.delta);
+  for (Workspace& lane : uses.tensors.workspace) uses.writes(lane.z, lane.delta);
 }
 
 }  // namespace

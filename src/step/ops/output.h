@@ -61,9 +61,9 @@ struct OutputValues {
 // What they consist of.
 /// `stage`: of products with dense sources.
 void pre_activation(State& state, int layer, Range units, MatrixView<float> z, const char* stage);
-/// Where a block's pre-activations go: their kept place, or the lane's scratch.
+/// Where a block's pre-activations go: their kept place, or the lane's workspace.
 MatrixView<float> block_z(State& state, int layer, Range units, int lane);
-/// Delta of a block in place of its pre-activations, rounded too where products read that.
+/// Delta of a block in place of its pre-activations, and its bf16 copy where products read that.
 DenseOperand block_delta(State& state, int layer, const TargetView& target, Range units,
                          MatrixView<float> z, double* cost, int lane);
 TargetView target_view(State& state, int layer);

@@ -40,7 +40,7 @@ void UpdateRows::run(State& state) const {
       connection.gradient(state.compute(), step.scale, x, delta, unit.mine(),
                           state.shared_gradient(layer, c).part.view());
     else
-      connection.update(state.compute(), step, x, delta, unit.mine(), 0, state.scratch[0]);
+      connection.update(state.compute(), step, x, delta, unit.mine(), 0, state.workspace[0]);
   }
 }
 
@@ -70,7 +70,7 @@ void FinishRows::run(State& state) const {
 
 void UpdateRows::tensors(TensorUses& uses) const {
   UnitLayer& unit = *uses.tensors.units[layer];
-  uses.reads(unit.deltas, unit.rounded_deltas);
+  uses.reads(unit.deltas, unit.bf16_deltas);
   for (int edge : uses.facts.sources(layer)) {
     if (!uses.facts.is_sparse_source(edge)) continue;
     if (uses.facts.is_shared(edge))

@@ -12,7 +12,7 @@ namespace norn::step {
 namespace {
 
 // The largest pre-activation of every row, of all ranks: each gives its own, and takes the largest.
-void join_maxima(State& state, OutputTensors& output, VectorView<float> maximum) {
+void reduce_maxima(State& state, OutputTensors& output, VectorView<float> maximum) {
   Collectives& collectives = state.collectives();
   const Index ranks = collectives.size();
   if (ranks == 1) return;
@@ -48,8 +48,8 @@ bool fused_statistics(State& state, int layer, MatrixView<float> maxima, MatrixV
 
 }  // namespace
 
-void JoinSoftMaxRows::find_statistics(State& state, MatrixView<float> maxima,
-                                      MatrixView<float> sums) const {
+void ReduceSoftMaxRows::find_statistics(State& state, MatrixView<float> maxima,
+                                        MatrixView<float> sums) const {
   if (fuses && fused_statistics(state, layer, maxima, sums)) return;
   for_own_blocks(state, layer, [&](Index b, Range units, int lane) {
     const MatrixView<float> z = block_z(state, layer, units, lane);
@@ -59,7 +59,7 @@ void JoinSoftMaxRows::find_statistics(State& state, MatrixView<float> maxima,
   });
 }
 
-void JoinSoftMaxRows::run(State& state) const {
+void ReduceSoftMaxRows::run(State& state) const {
   OutputTensors& output = *state.outputs[layer];
   CostKernels& kernels = *state.kernels().cost;
   const Index blocks = state.facts.own_blocks(layer).count();
@@ -72,7 +72,7 @@ void JoinSoftMaxRows::run(State& state) const {
   if (!state.is_alone()) state.stage("sum SoftMax rows");
   const VectorView<float> maximum = output.maximum.view().range(0, examples);
   kernels.softmax_maximum(maxima, maximum);
-  join_maxima(state, output, maximum);
+  reduce_maxima(state, output, maximum);
   output.total.fill_zero();
   kernels.softmax_total(maxima, sums, maximum, output.total.view().range(0, examples),
                         out_of_range(state, layer));
@@ -80,7 +80,7 @@ void JoinSoftMaxRows::run(State& state) const {
   if (has_targets) find_coupling(state);
 }
 
-void JoinSoftMaxRows::find_coupling(State& state) const {
+void ReduceSoftMaxRows::find_coupling(State& state) const {
   OutputTensors& output = *state.outputs[layer];
   CostKernels& kernels = *state.kernels().cost;
   const TargetView target = target_view(state, layer);
@@ -104,17 +104,17 @@ void JoinSoftMaxRows::find_coupling(State& state) const {
   state.collectives().all_reduce_sum({coupling.data, std::size_t(coupling.size)});
 }
 
-void JoinSoftMaxRows::work(const StepFacts& facts, WorkList& list) const {
+void ReduceSoftMaxRows::work(const StepFacts& facts, WorkList& list) const {
   if (fuses) {
     const Index at_once = blocks_of_statistics(facts.partition(layer), facts.batch());
-    list.judged_product("softmax rows", layer, std::ceil(list.calls_for(layer) / double(at_once)));
+    list.loss_product("softmax rows", layer, std::ceil(list.calls_for(layer) / double(at_once)));
     return;
   }
   list.pre_activations("softmax rows", layer);
   list.pass("softmax rows", 2.0 * list.rows_of(layer) * kFloat, list.calls_for(layer));
 }
 
-void JoinSoftMaxRows::traffic(const StepFacts& facts, TrafficList& list) const {
+void ReduceSoftMaxRows::traffic(const StepFacts& facts, TrafficList& list) const {
   const double rows = double(facts.batch());
   const double maxima = double(facts.ranks()) * rows * kFloat;
   const bool once = CostKernels::coupling_from_targets(softmax_cost(facts.graph().network));
@@ -122,11 +122,11 @@ void JoinSoftMaxRows::traffic(const StepFacts& facts, TrafficList& list) const {
   list.all_reduce("sum SoftMax rows", rows * kWord, once ? 1 : 2);
 }
 
-void JoinSoftMaxRows::tensors(TensorUses& uses) const {
+void ReduceSoftMaxRows::tensors(TensorUses& uses) const {
   uses.reads_sources(layer);
   uses.writes_all(*uses.tensors.outputs[layer]);
   uses.updates_flags();
-  for (Scratch& lane : uses.tensors.scratch) uses.writes(lane.z);
+  for (Workspace& lane : uses.tensors.workspace) uses.writes(lane.z);
 }
 
 }  // namespace norn::step

@@ -10,12 +10,12 @@
 namespace norn::step {
 
 /// Maximum and total of every row, and, for targets, the coupling of their deltas.
-struct JoinSoftMaxRows {
+struct ReduceSoftMaxRows {
   static constexpr bool kMakesPreActivations = true;
   static constexpr const char* kName = "softmax rows";
   int layer = 0;
   bool has_targets = false;
-  bool fuses = false;  ///< blocks are judged in their product next
+  bool fuses = false;  ///< blocks compute their loss in their product next
   void run(State& state) const;
   void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;

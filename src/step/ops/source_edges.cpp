@@ -4,12 +4,12 @@
 
 namespace norn::step {
 
-void join_words(State& state, DeltaSum& sum, std::span<const Range> shares) {
+void reduce_accumulators(State& state, DeltaSum& sum, std::span<const Range> shares) {
   Collectives& collectives = state.collectives();
-  sum.fill_words(state.compute());
-  sum.join(
-      [&](std::span<const MatrixView<std::int64_t>> words) {
-        collectives.reduce_scatter_columns(words, shares);
+  sum.fill_accumulators(state.compute());
+  sum.reduce(
+      [&](std::span<const MatrixView<std::int64_t>> accumulators) {
+        collectives.reduce_scatter_columns(accumulators, shares);
       },
       [&](std::span<std::int64_t> flags) { collectives.all_reduce_sum(flags); });
 }
@@ -30,16 +30,16 @@ void SumSources::run(State& state) const {
     const Range blocks = facts.own_blocks(source);
     compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
       const Range units = facts.partition(source).units(blocks.begin + b);
-      MatrixView<float> part = parts.next_term(compute);
+      MatrixView<float> part = parts.next_slot(compute);
       if (part.data == nullptr)
-        part = {state.scratch[std::size_t(lane)].dx.view().data, state.examples(), width, width};
+        part = {state.workspace[std::size_t(lane)].dx.view().data, state.examples(), width, width};
       connection.forward_part(compute, x.columns(units.begin, units.count()), units, part);
       parts.add(compute, 0, part);
     });
   }
   if (!state.is_alone()) {
     state.stage("sum over sources");
-    join_words(state, parts, facts.shares(layer));
+    reduce_accumulators(state, parts, facts.shares(layer));
   }
   state.stage("fixed point");
   parts.take(compute, unit.mine().begin, sum.z.first_rows(state.examples()));
@@ -48,14 +48,14 @@ void SumSources::run(State& state) const {
 void SumSources::work(const StepFacts& facts, WorkList& list) const {
   for (int edge : facts.sources(layer)) {
     if (!facts.by_source(edge)) continue;
-    const double terms = double(facts.own_blocks(facts.edge(edge).source).count());
-    list.product(facts.is_output(layer) ? "output forward" : "hidden forward", edge, terms);
-    list.terms(list.batch() * double(facts.layer(layer).units()), terms);
+    const double partial_sums = double(facts.own_blocks(facts.edge(edge).source).count());
+    list.product(facts.is_output(layer) ? "output forward" : "hidden forward", edge, partial_sums);
+    list.partial_sums(list.batch() * double(facts.layer(layer).units()), partial_sums);
   }
 }
 
 void SumSources::traffic(const StepFacts&, TrafficList& list) const {
-  list.words("sum over sources", layer);
+  list.accumulators("sum over sources", layer);
 }
 
 void add_source_sum(State& state, int layer, Range units, MatrixView<float> z) {
@@ -83,19 +83,19 @@ void send_to_source(State& state, const Connection& connection, int source_layer
   Compute& compute = state.compute();
   const WeightStep step = state.weight_step();
   const DenseOperand x = state.output_of(source_layer).dense;
-  const MatrixView<float> term = source.delta_sum.next_term(compute);
+  const MatrixView<float> term = source.delta_sum.next_slot(compute);
   const Range blocks = state.facts.own_blocks(source_layer);
   compute.executor.for_each(blocks.count(), [&](Index b, int lane) {
     const Range units = source.partition().units(blocks.begin + b);
-    Scratch& scratch = state.scratch[std::size_t(lane)];
-    MatrixView<float> dx{scratch.dx.view().data, delta.rows(), units.count(), units.count()};
+    Workspace& workspace = state.workspace[std::size_t(lane)];
+    MatrixView<float> dx{workspace.dx.view().data, delta.rows(), units.count(), units.count()};
     if (term.data != nullptr) dx = term.columns(units.begin - mine.begin, units.count());
     state.stage(of_output ? "output input delta" : "hidden input delta");
     connection.source_delta(compute, delta, units, dx);
     if (term.data == nullptr) source.delta_sum.add(compute, units.begin, dx);
     state.stage(of_output ? "output update" : "hidden update");
     connection.update_by_source(compute, step, x.columns(units.begin, units.count()), delta, units,
-                                scratch);
+                                workspace);
   });
   if (term.data != nullptr) source.delta_sum.add(compute, mine.begin, term);
 }
@@ -109,9 +109,9 @@ void SendBySource::run(State& state) const {
   if (!state.is_alone()) state.stage("gather deltas");
   state.collectives().all_gather_columns(whole, state.facts.shares(layer));
   DenseOperand delta(whole);
-  if (!sum.rounded_delta.empty()) {
-    delta.rounded = sum.rounded_delta.first_rows(state.examples());
-    state.kernels().pointwise->round(whole, sum.rounded_delta.first_rows(state.examples()));
+  if (!sum.bf16_delta.empty()) {
+    delta.bf16 = sum.bf16_delta.first_rows(state.examples());
+    state.kernels().pointwise->cast_to_bf16(whole, sum.bf16_delta.first_rows(state.examples()));
   }
   for (std::size_t c = 0; c < unit.connections.size(); ++c)
     if (unit.connections[c].by_source())
@@ -146,7 +146,7 @@ void SumSources::tensors(TensorUses& uses) const {
 void SendBySource::tensors(TensorUses& uses) const {
   SourceSum& sum = *uses.tensors.source_sums[layer];
   uses.updates(sum.delta);
-  uses.writes(sum.rounded_delta);
+  uses.writes(sum.bf16_delta);
   uses.writes_lanes();
   for (int edge : uses.facts.sources(layer)) {
     if (!uses.facts.by_source(edge)) continue;

@@ -37,7 +37,7 @@ struct SendBySource {
 void add_source_sum(State& state, int layer, Range units, MatrixView<float> z);
 /// Keeps the delta of these units of this rank for SendBySource.
 void keep_delta_by_source(State& state, int layer, Range units, MatrixView<const float> delta);
-/// Adds up the words of a sum over the ranks.
-void join_words(State& state, DeltaSum& sum, std::span<const Range> shares);
+/// Adds up the accumulators of a sum over the ranks.
+void reduce_accumulators(State& state, DeltaSum& sum, std::span<const Range> shares);
 
 }  // namespace norn::step

@@ -70,13 +70,13 @@ void UpdateShared::run(State& state) const {
   state.stage("shared weights");
   state.kernels().pointwise->scale(1.0f / float(weights.users), g);
   const SlotViews slots = weights.slots_of(weights.shape().mine);
-  kernels.update(step.rule, step.now(), weights.values(), g, slots, weights.rounded());
+  kernels.update(step.rule, step.now(), weights.values(), g, slots, weights.bf16());
   const float limit = state.facts.layer(state.facts.edge(edge).destination).weight_norm;
   if (limit > 0.0f && weights.shape().by_destination)
     kernels.clip_row_norms(limit, weights.values());
   else if (limit > 0.0f)
     kernels.clip_column_norms(limit, weights.values());
-  if (limit > 0.0f) weights.round(state.compute());
+  if (limit > 0.0f) weights.cast_to_bf16(state.compute());
   gradient.sum.fill_zero();
 }
 
@@ -112,13 +112,13 @@ void BoundWeights::run(State& state) const {
     Weights& weights = connection.weights();
     weights.shape().by_destination ? kernels.scale_rows(limit, squares, weights.values())
                                    : kernels.scale_columns(limit, squares, weights.values());
-    weights.round(state.compute());
+    weights.cast_to_bf16(state.compute());
   }
 }
 
 void BeginMaxima::run(State& state) const {
   state.stage("formats of deltas");
-  state.collectives().beside([&] {
+  state.collectives().overlap([&] {
     state.collectives().all_reduce_max({state.maxima.data(), std::size_t(state.maxima.size())});
   });
 }
@@ -127,12 +127,12 @@ void BeginMaxima::traffic(const StepFacts& facts, TrafficList& list) const {
   double deltas = 0.0;
   for (int layer : facts.order()) deltas += facts.wants_delta(layer) ? 1.0 : 0.0;
   list.all_reduce("formats of deltas", deltas * kFloat);
-  list.beside();
+  list.mark_overlapping();
 }
 
 void FinishMaxima::run(State& state) const {
   state.stage("formats of deltas");
-  state.collectives().join();
+  state.collectives().wait_for_overlapped();
   for (int layer : state.summed) state.units[layer]->delta_sum.adapt(state.compute());
 }
 

@@ -48,10 +48,10 @@ class StagedRows {
 class StagedCost final : public CostKernels {
  private:
   void do_delta(const UnitCost& rule, const TargetView& target, Index first_unit,
-                MatrixView<float> z, double* cost, MatrixView<Bfloat16> rounded) override {
+                MatrixView<float> z, double* cost, MatrixView<Bfloat16> bf16) override {
     StagedTarget targets(target);
     StagedMatrix block(z);
-    StagedMatrix low(rounded);
+    StagedMatrix low(bf16);
     StagedVector sum(cost, 1);
     kernels_->delta(rule, targets.view(), first_unit, block.view(), sum.data(), low.view());
     finish(block, low, sum);
@@ -100,10 +100,10 @@ class StagedCost final : public CostKernels {
   }
   void do_softmax_delta(const SoftMaxCost& rule, const TargetView& target, Index first_unit,
                         const SoftMaxRows& rows, MatrixView<float> z, double* cost,
-                        MatrixView<Bfloat16> rounded) override {
+                        MatrixView<Bfloat16> bf16) override {
     StagedTarget targets(target);
     StagedMatrix block(z);
-    StagedMatrix low(rounded);
+    StagedMatrix low(bf16);
     StagedRows numbers(rows);
     StagedVector sum(cost, 1);
     kernels_->softmax_delta(rule, targets.view(), first_unit, numbers.view(), block.view(),

@@ -80,10 +80,10 @@ class StagedDense final : public StagedProducts<DenseKernels> {
     TestDevice::get().finish();
     c.back();
   }
-  void do_turn(MatrixView<const float> x, MatrixView<float> turned) override {
+  void do_transpose(MatrixView<const float> x, MatrixView<float> transposed) override {
     StagedMatrix a(x);
-    StagedMatrix b(turned);
-    kernels_->turn(a.view(), b.view());
+    StagedMatrix b(transposed);
+    kernels_->transpose(a.view(), b.view());
     TestDevice::get().finish();
     b.back();
   }

@@ -36,79 +36,81 @@ class StagedSum {
   StagedVector<std::int64_t> out_of_range_;
 };
 
-class StagedTerms {
+class StagedPartialSums {
  public:
-  explicit StagedTerms(const FixedTerms& terms) {
-    view_.count = terms.count;
-    for (int i = 0; i < terms.count; ++i) {
-      staged_.push_back(std::make_unique<StagedMatrix<const float>>(terms.of[i]));
+  explicit StagedPartialSums(const PartialSums& partial_sums) {
+    view_.count = partial_sums.count;
+    for (int i = 0; i < partial_sums.count; ++i) {
+      staged_.push_back(std::make_unique<StagedMatrix<const float>>(partial_sums.of[i]));
       view_.of[i] = staged_.back()->view();
     }
   }
-  const FixedTerms& view() const { return view_; }
+  const PartialSums& view() const { return view_; }
 
  private:
   std::vector<std::unique_ptr<StagedMatrix<const float>>> staged_;
-  FixedTerms view_;
+  PartialSums view_;
 };
 
 class StagedFixed final : public FixedKernels {
  private:
-  void do_add(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
+  void do_add(const FixedFormat* format, const PartialSums& partial_sums,
+              FixedMatrixView sum) override {
     const std::lock_guard lock(mutex_);  // a sum is copied there and back: one caller at a time
     StagedVector staged_format(format, 1);
-    StagedTerms staged_terms(terms);
+    StagedPartialSums staged_partial_sums(partial_sums);
     StagedSum staged_sum(sum);
-    kernels_->add(staged_format.data(), staged_terms.view(), staged_sum.view());
+    kernels_->add(staged_format.data(), staged_partial_sums.view(), staged_sum.view());
     TestDevice::get().finish();
     staged_sum.back();
   }
-  void do_to_float(const FixedFormat* format, FixedMatrixView sum, const FixedTerms& terms,
+  void do_to_float(const FixedFormat* format, FixedMatrixView sum, const PartialSums& partial_sums,
                    MatrixView<float> value, float* maximum) override {
-    StagedTerms staged_terms(terms);
+    StagedPartialSums staged_partial_sums(partial_sums);
     StagedVector staged_format(format, 1);
     StagedSum staged_sum(sum);
     StagedMatrix staged_value(value);
     StagedVector staged_maximum(maximum, 1);
-    kernels_->to_float(staged_format.data(), staged_sum.view(), staged_terms.view(),
+    kernels_->to_float(staged_format.data(), staged_sum.view(), staged_partial_sums.view(),
                        staged_value.view(), staged_maximum.data());
     TestDevice::get().finish();
     staged_sum.back();
     staged_value.back();
     staged_maximum.back();
   }
-  void do_set(const FixedFormat* format, const FixedTerms& terms, FixedMatrixView sum) override {
+  void do_set(const FixedFormat* format, const PartialSums& partial_sums,
+              FixedMatrixView sum) override {
     StagedVector staged_format(format, 1);
-    StagedTerms staged_terms(terms);
+    StagedPartialSums staged_partial_sums(partial_sums);
     StagedSum staged_sum(sum);
-    kernels_->set(staged_format.data(), staged_terms.view(), staged_sum.view());
+    kernels_->set(staged_format.data(), staged_partial_sums.view(), staged_sum.view());
     TestDevice::get().finish();
     staged_sum.back();
   }
-  void do_to_delta(FixedFormat* format, std::int64_t adapt_terms, FixedMatrixView sum,
-                   const FixedTerms& terms, const OutputSlope& slope, MatrixView<float> delta,
-                   MatrixView<Bfloat16> rounded, float* maximum) override {
-    StagedTerms staged_terms(terms);
+  void do_to_delta(FixedFormat* format, std::int64_t adapt_count, FixedMatrixView sum,
+                   const PartialSums& partial_sums, const OutputSlope& slope,
+                   MatrixView<float> delta, MatrixView<Bfloat16> bf16, float* maximum) override {
+    StagedPartialSums staged_partial_sums(partial_sums);
     StagedVector staged_format(format, 1);
     StagedSum staged_sum(sum);
     StagedMatrix staged_y(slope.y);
     StagedMatrix staged_delta(delta);
-    StagedMatrix staged_rounded(rounded);
+    StagedMatrix staged_bf16(bf16);
     StagedVector staged_maximum(maximum, 1);
-    kernels_->to_delta(staged_format.data(), adapt_terms, staged_sum.view(), staged_terms.view(),
-                       {slope.f, slope.dropout, staged_y.view()}, staged_delta.view(),
-                       staged_rounded.view(), staged_maximum.data());
+    kernels_->to_delta(staged_format.data(), adapt_count, staged_sum.view(),
+                       staged_partial_sums.view(), {slope.f, slope.dropout, staged_y.view()},
+                       staged_delta.view(), staged_bf16.view(), staged_maximum.data());
     TestDevice::get().finish();
     staged_format.back();
     staged_sum.back();
     staged_delta.back();
-    staged_rounded.back();
+    staged_bf16.back();
     staged_maximum.back();
   }
-  void do_adapt(const float* maximum, std::int64_t terms, FixedFormat* format) override {
+  void do_adapt(const float* maximum, std::int64_t partial_sums, FixedFormat* format) override {
     StagedVector staged_maximum(maximum, 1);
     StagedVector staged_format(format, 1);
-    kernels_->adapt(staged_maximum.data(), terms, staged_format.data());
+    kernels_->adapt(staged_maximum.data(), partial_sums, staged_format.data());
     TestDevice::get().finish();
     staged_format.back();
   }

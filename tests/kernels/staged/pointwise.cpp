@@ -43,9 +43,9 @@ class StagedPointwise final : public PointwiseKernels {
   void do_scale(float factor, MatrixView<float> z) override {
     change(z, [&](auto to) { kernels_->scale(factor, to); });
   }
-  void do_round(MatrixView<const float> x, MatrixView<Bfloat16> rounded) override {
+  void do_cast_to_bf16(MatrixView<const float> x, MatrixView<Bfloat16> bf16) override {
     StagedMatrix from(x);
-    change(rounded, [&](auto to) { kernels_->round(from.view(), to); });
+    change(bf16, [&](auto to) { kernels_->cast_to_bf16(from.view(), to); });
   }
   void do_activate(const Activation& f, MatrixView<float> z_to_y) override {
     change(z_to_y, [&](auto to) { kernels_->activate(f, to); });
@@ -53,8 +53,8 @@ class StagedPointwise final : public PointwiseKernels {
   void do_activate_layer(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
                          const ActivationCopies& copies) override {
     StagedMatrix before(copies.before_dropout);
-    StagedMatrix copy(copies.rounded);
-    StagedMatrix over(copies.turned);
+    StagedMatrix copy(copies.bf16);
+    StagedMatrix over(copies.transposed);
     StagedMatrix kept(copies.z);
     change(z_to_y, [&](auto to) {
       kernels_->activate(f, dropout, to, {before.view(), copy.view(), over.view(), kept.view()});
@@ -82,8 +82,8 @@ class StagedPointwise final : public PointwiseKernels {
     TestDevice::get().finish();
     for (const auto& sum : to) sum->back();
   }
-  void do_sum_rounded_columns(MatrixView<const Bfloat16> delta, float scale,
-                              VectorView<float> sum) override {
+  void do_sum_bf16_columns(MatrixView<const Bfloat16> delta, float scale,
+                           VectorView<float> sum) override {
     StagedMatrix from(delta);
     StagedVector to(sum);
     kernels_->sum_columns(from.view(), scale, to.view());

@@ -69,12 +69,12 @@ void to_host(const TransposedBatch& device, TransposedBatch& host) {
 
 class StagedOperand {
  public:
-  explicit StagedOperand(const DenseOperand& host) : values_(host.values), rounded_(host.rounded) {}
-  DenseOperand view() { return {values_.view(), rounded_.view()}; }
+  explicit StagedOperand(const DenseOperand& host) : values_(host.values), bf16_(host.bf16) {}
+  DenseOperand view() { return {values_.view(), bf16_.view()}; }
 
  private:
   StagedMatrix<const float> values_;
-  StagedMatrix<const Bfloat16> rounded_;
+  StagedMatrix<const Bfloat16> bf16_;
 };
 
 class StagedRows {

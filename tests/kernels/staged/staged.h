@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "norn/tensor/buffer.h"
+#include "src/tensor/buffer.h"
 
 #include <cstdint>
 #include <memory>

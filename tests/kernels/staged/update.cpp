@@ -34,12 +34,12 @@ class StagedUpdate final : public UpdateKernels {
   }
 
   void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> rounded) override {
+                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16) override {
     StagedMatrix staged_g(g);
     std::deque<StagedMatrix<float>> state;
     SlotViews views;
     for (std::size_t s = 0; s < slot.size(); ++s) views[s] = state.emplace_back(slot[s]).view();
-    StagedMatrix upper(rounded);
+    StagedMatrix upper(bf16);
     change(w, [&](auto to) {
       kernels_->update(rule, step, to, staged_g.view(), views, upper.view());
     });

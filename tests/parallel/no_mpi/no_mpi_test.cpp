@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A build without MPI: one process, and no several that do not know of each other.
 #include "norn/base/error.h"
-#include "norn/parallel/communicator.h"
-#include "norn/parallel/join_facts.h"
 #include "norn/parallel/mpi_session.h"
+#include "src/parallel/communicator.h"
+#include "src/parallel/rank_facts.h"
 
 #include <cstdlib>
 

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/types.h"
+#include "src/base/philox.h"
+
+/// Which units dropout leaves out, and what becomes of all of them.
+namespace norn {
+
+/// out = a * (kept ? y : left_out) + b. Element (r, c) of a matrix is left out when
+/// random.uniform(first_row + r, first_unit + c) < p; callers give a stream of their own to every
+/// layer and put the step into `first_row` (step * batch).
+struct DropoutMask {
+  float p = 0.0f;
+  float a = 1.0f;
+  float b = 0.0f;
+  float left_out = 0.0f;
+  Philox random;
+  Index first_row = 0;
+  Index first_unit = 0;
+
+  /// Those that are kept are multiplied by 1 / (1 - p). Throws ShapeError unless 0 <= p < 1.
+  static DropoutMask inverted(float p, Philox random, Index first_row, Index first_unit);
+  /// For SELU: left-out elements become `saturation` = -lambda * alpha, then an affine map keeps
+  /// mean 0 and variance 1. Klambauer et al., NIPS 2017.
+  static DropoutMask alpha(float p, float saturation, Philox random, Index first_row,
+                           Index first_unit);
+  /// d out / d y of every element, as the mask that multiplies a delta by it.
+  DropoutMask slope() const {
+    DropoutMask mask = *this;
+    mask.b = mask.left_out = 0.0f;
+    return mask;
+  }
+
+  NORN_HD bool drops() const { return p > 0.0f; }
+  /// `chance`: the element's uniform number.
+  NORN_HD float value(float chance, float y) const { return a * (chance >= p ? y : left_out) + b; }
+};
+
+}  // namespace norn

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/data/dataset.h"
+
+#include <memory>
+#include <span>
+#include <vector>
+
+/// The order of examples, and prefetched batches.
+namespace norn {
+
+/// The order in which an epoch visits the examples: a function of (seed, epoch) only.
+class BatchOrder {
+ public:
+  BatchOrder(Index examples, Index batch, bool shuffle, std::uint64_t seed);
+  /// The permutation of an epoch; the identity without shuffling.
+  std::vector<Index> epoch(Index epoch) const;
+  Index examples() const { return examples_; }
+  Index batch() const { return batch_; }
+  /// Batches an epoch; the last one may be smaller.
+  Index batches() const { return (examples_ + batch_ - 1) / batch_; }
+
+ private:
+  Index examples_;
+  Index batch_;
+  bool shuffle_;
+  std::uint64_t seed_;
+};
+
+/// One step's examples from every data set.
+struct LoadedBatch {
+  Index epoch = 0;
+  Index number = 0;             ///< within the epoch
+  std::vector<HostBatch> sets;  ///< in the order of the data sets given
+};
+
+/// Prefetches batches on one background thread, which is the only one that touches the data sets
+/// (and so NetCDF).
+class BatchLoader {
+ public:
+  /// Starts at batch `first_batch` of epoch `first_epoch` and goes on to the end of epoch
+  /// `last_epoch` - 1.
+  BatchLoader(std::vector<Dataset*> sets, const BatchOrder& order, Index first_epoch,
+              Index first_batch, Index last_epoch, int depth = 2);
+  ~BatchLoader();
+  BatchLoader(const BatchLoader&) = delete;
+  BatchLoader& operator=(const BatchLoader&) = delete;
+  /// The next batch, or null after the last. The batch is the caller's until the next call. Errors
+  /// of the reading thread are thrown here.
+  const LoadedBatch* next();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace norn

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/problem.h"
+#include "src/nn/descriptor.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+/// A descriptor with its names resolved: who feeds whom, in which order, with which sizes.
+namespace norn {
+
+/// What a data set tells an input or output layer that is "N": "auto", and checks the others
+/// against.
+struct DatasetShape {
+  std::string name;
+  int dimensions = 1;
+  std::array<Index, 3> extent = {1, 1, 1};
+  bool gives_sparse_batches = false;
+};
+
+/// One weight matrix: all units of a source layer to all units of a destination layer.
+struct Edge {
+  int source = 0;
+  int destination = 0;
+  int shared_with = -1;     ///< edge whose weights these are, or -1
+  bool transposed = false;  ///< used the other way round than there
+};
+
+struct Graph {
+  NetworkDescriptor network;  ///< names, sizes and sources filled in
+  std::vector<int> order;   ///< layers, sources before destinations; ties in the order of the file
+  std::vector<Edge> edges;  ///< by destination in file order, then in the order of its sources
+  std::vector<std::vector<int>> sources;       ///< edges into each layer
+  std::vector<std::vector<int>> destinations;  ///< edges out of each layer
+  std::vector<std::vector<int>> skips;         ///< layers added to each layer's pre-activations
+  std::vector<std::vector<int>> skip_destinations;
+  std::vector<int> unused;  ///< layers that lead to no output; none when there is no output at all
+
+  int layer(const std::string& name) const;  ///< -1 when there is none
+};
+
+/// Resolves a descriptor. Names and sources that are left out take their defaults: <Kind><number>
+/// and the layer before. Throws UsageError, all errors at once, a line each, for values and keys
+/// that a text could not have said either, unknown or missing sources, cycles (named), `auto`
+/// without its data set, layers narrower than their data, windows that do not fit, skips of another
+/// size, shared weights that do not fit, that lead to no output or that a sparse input would use
+/// both ways round, layers of zero width, and networks without an input.
+/// `where` names the descriptor in messages, which give the line where a text was read. In the
+/// graph's descriptor every size is a number: "auto" is the data set's, and Convolutional and
+/// Pooling layers have those that follow from their sources and windows.
+Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& datasets,
+                 const std::string& where);
+
+/// The same checks as far as they need no data sets, before those are opened. Throws as
+/// make_graph().
+void check_network(const NetworkDescriptor& network, const std::string& where);
+
+/// What a network is asked to do.
+enum class Use { prediction, training };
+
+/// The reason why this build cannot use this network so, or nothing: convolution and pooling
+/// layers, output layers that feed others, layers of kind Target; to train it, dropout of Output
+/// and SoftMax layers.
+std::optional<std::string> why_not_runnable(const Graph& graph, Use use);
+/// Throws a UsageError with all such reasons, with their places.
+void require_runnable(const Graph& graph, Use use, const std::string& where);
+
+/// Something that is wrong with a layer: with its key, or with an empty one with the layer itself.
+/// At the line of `where` where a text was read.
+Problem problem_of(const NetworkDescriptor& network, std::size_t layer, const std::string& key,
+                   const std::string& message, const std::string& where);
+
+}  // namespace norn

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "norn/base/types.h"
+#include "src/tensor/buffer.h"
+
+#include <type_traits>
+
+/// Arrays that are declared before there is memory for them.
+namespace norn {
+
+/// What an array is for; a plan adds up each. Parameters and state are what a step leaves behind.
+enum class Purpose { parameter, state, working };
+
+/// What of an array a rank has: its units' part, or all units'.
+enum class Layout { by_unit, whole };
+
+/// What is known of an array that a network holds before it has memory.
+struct Tensor {
+  const char* use = "";  ///< "activations": behind the name of what it belongs to
+  Purpose purpose = Purpose::working;
+  Index rows = 0;
+  Index cols = 1;
+  Layout layout = Layout::by_unit;
+  const char* element = "float32";
+  Index element_bytes = 4;
+
+  bool empty() const { return rows == 0 || cols == 0; }
+  Index bytes() const { return rows * cols * element_bytes; }
+};
+
+template <typename T>
+constexpr const char* element_name() {
+  if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? "float32" : "float64";
+  if constexpr (std::is_integral_v<T>) return sizeof(T) == 4 ? "int32" : "int64";
+  return sizeof(T) == 2 ? "bfloat16" : "record";
+}
+
+/// A Buffer or a Matrix that is declared, and empty until it is given memory. Parameters and state
+/// are zeros then, working arrays are not initialised.
+template <template <typename> class Array, typename T>
+class Held : public Array<T> {
+ public:
+  Held() = default;
+  Held(const char* use, Purpose purpose, Index rows, Index cols = 1,
+       Layout layout = Layout::by_unit)
+      : tensor_{use, purpose, rows, cols, layout, element_name<T>(), Index(sizeof(T))} {}
+
+  const Tensor& tensor() const { return tensor_; }
+  void allocate(Memory& memory) {
+    if constexpr (std::is_same_v<Array<T>, Matrix<T>>)
+      Array<T>::operator=(Matrix<T>(tensor_.rows, tensor_.cols, memory));
+    else
+      Array<T>::operator=(Buffer<T>(tensor_.rows * tensor_.cols, memory));
+    if (tensor_.purpose != Purpose::working) this->fill_zero();
+  }
+  std::byte* address() { return reinterpret_cast<std::byte*>(this->view().data); }
+
+ private:
+  Tensor tensor_;
+};
+template <typename T>
+using HeldMatrix = Held<Matrix, T>;
+template <typename T>
+using HeldBuffer = Held<Buffer, T>;
+
+/// Gives memory to all that `owner.for_each_tensor()` lists.
+template <typename Owner>
+void allocate_tensors(Owner& owner, Memory& memory) {
+  owner.for_each_tensor([&](auto& array) { array.allocate(memory); });
+}
+
+}  // namespace norn
