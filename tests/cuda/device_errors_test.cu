@@ -75,7 +75,7 @@ TEST(DeviceErrors, OfTensorMapsNameTheDriversStatus) {
 TEST(DeviceErrors, OfAnOldDriverNameTheFunctionThatItLacks) {
   EXPECT_EQ(message_of<DeviceError>([] { cuda::driver_entry<void*>("cuNoSuchFunction", 12000); }),
             "the CUDA driver has no cuNoSuchFunction, which came with CUDA 12; update it, or use "
-            "--device cpu");
+            "`device` cpu");
 }
 
 TEST(DeviceErrors, OfProductsWithoutAnAlgorithmNameTheirShape) {

@@ -38,8 +38,8 @@ constexpr int kStagedStride = kTile + 8;  // floats; 8 more: rows begin in diffe
 template <class Rule>
 struct UpdateTask {
   TileOperands operands;
-  WeightMaps maps;
-  MatrixView<float> weights[1 + kMostSlots];  ///< and their state
+  WeightMaps<Rule::slots> maps;
+  MatrixView<float> weights[1 + Rule::slots];  ///< and their state
   MatrixView<Bfloat16> bf16;
   float scale;
   UpdateStep step;
@@ -327,7 +327,7 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
   return std::visit(
       [&](const auto& r) {
         UpdateTask<std::remove_cvref_t<decltype(r)>> task{operands, {}, {w}, bf16, scale, step, r};
-        std::ranges::copy(slot, task.weights + 1);
+        std::copy_n(slot.begin(), std::remove_cvref_t<decltype(r)>::slots, task.weights + 1);
         return launch(stream, task);
       },
       rule);

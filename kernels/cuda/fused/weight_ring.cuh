@@ -2,7 +2,6 @@
 #pragma once
 
 #include "kernels/cuda/hopper/tile_product.cuh"
-#include "kernels/update_rule.h"
 
 /// Weights and their state on the way to the warps that update them: a warp lets the copy engine
 /// bring the rows of a consumer's tiles to a ring in shared memory well before their turn.
@@ -17,8 +16,9 @@ __device__ inline int batch_row(int batch) {
 }
 
 /// Maps of the weights and as many arrays of state as the rule has, in boxes of a batch.
+template <int kSlots>
 struct WeightMaps {
-  CUtensorMap of[1 + kMostSlots];
+  CUtensorMap of[1 + kSlots];
 };
 
 template <int kTileRows, int kSlots, int kRingBytes>
@@ -48,7 +48,7 @@ class WeightRing {
   }
 
   /// By one warp: copies one tile's weights.
-  __device__ void produce(const WeightMaps& weights, TilePlace at) {
+  __device__ void produce(const WeightMaps<kSlots>& weights, TilePlace at) {
     const std::uint64_t policy = hopper::once_policy();
     for (int batch = 0; batch < kBatches; ++batch) {
       hopper::barrier_wait(empty_ + 8 * slot_, parity_ ^ 1);  // every slot is empty at first
