@@ -51,8 +51,8 @@ class FusedKernels {
                             const SoftMaxRows& rows) = 0;
   /// delta = the block's deltas (CostKernels::delta of x * w^T + bias, or softmax_delta). Where
   /// bf16_delta is given, only that is written; a device that computes in tf32 wants
-  /// transposed_delta. bias_gradient = bias_scale * sum over rows of the deltas, where there is a
-  /// bf16 copy of that; it and the cost are there once add_totals() is called, which takes the
+  /// transposed_delta. bias_gradient = bias_scale * sum over rows of the deltas, of the bf16 ones
+  /// where they are given; it and the cost are there once add_totals() is called, which takes the
   /// sums of many blocks at once. Returns false, and does nothing, for what it does not support.
   /// Nothing that becomes of a unit depends on how many others there are in the call.
   virtual bool output_delta(const OutputBlock& block) = 0;

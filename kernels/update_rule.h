@@ -16,14 +16,14 @@
 /// Weight update rules. Each is a small value type with
 ///   name, aliases           the words of JSON "Optimizer" and of --optimizer (matched without
 ///                           regard to case),
-///   slots                   how many state arrays of the weight's shape it keeps, zero at the
-///   start, rests_without_gradient  whether a step without gradient and regularisation changes
-///   nothing, idles_alike             whether such steps do the same whatever their rate and
-///   number, so that
-///                           after one that changes nothing all the others change nothing either,
-///   times                   how many numbers it computes for itself from the number of a step;
-///   then
-///                           times_at(t) gives those of step t. They come to 1 and stay there,
+///   slots                   how many state arrays of the weight's shape it keeps; they are zero
+///                           at first,
+///   rests_without_gradient  whether a step without gradient and regularisation changes nothing,
+///   idles_alike             whether such steps do the same whatever their rate and number: after
+///                           one that changes nothing all the others change nothing either,
+///   times                   how many numbers it computes for itself from the number of a step:
+///                           times_at(t) gives those of step t. In the course of a run they come
+///                           to 1 and stay there,
 ///   step(w, g, s, u)        one update of weight w with gradient g = d cost / d w (mean over the
 ///                           batch) and state s[0..slots). Another argument may replace how it
 ///                           divides and takes roots, by other ways to the same bits,

@@ -46,7 +46,7 @@ Weights::Weights(const WeightShape& shape, int slots, bool trainable, const Devi
   if (trainable && !rows_are_mine)
     steps_done_ = {"steps of the rows", Purpose::state, shape.sources, 1, Layout::whole};
   if (rows_are_mine && device.casts_operands)
-    bf16_ = {"weights, rounded", Purpose::state, bf16_rows(rows), cols, layout};
+    bf16_ = {"weights, bf16", Purpose::state, bf16_rows(rows), cols, layout};
 }
 
 template <typename T>

@@ -82,8 +82,8 @@ class Weights {
   /// out so (global numbers): rows or columns of values(), as stored.
   MatrixView<float> values_of(Range units);
   SlotViews slots_of(Range units);
-  /// The bf16 copy of the weights for products, [as values()], or an empty view. Updates keep them
-  /// in step; after anything else has changed values(), call round().
+  /// The bf16 copy of the weights for products, [as values()], or an empty view. Updates keep it
+  /// in step; after anything else has changed values(), call cast_to_bf16().
   MatrixView<Bfloat16> bf16() {
     return bf16_.empty() ? MatrixView<Bfloat16>{} : bf16_.view().row_range(0, values_.rows());
   }

@@ -95,7 +95,7 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   if (is_output()) return;
   activations = {"activations", working, batch, width, Layout::whole};
   if (device.casts_operands)
-    bf16_activations = {"activations, rounded", working, batch, width, Layout::whole};
+    bf16_activations = {"activations, bf16", working, batch, width, Layout::whole};
   if (!settings.trainable) return;
   if (device.transposes_operands)
     transposed_activations = {"activations, transposed", working, width, rounded_up(batch),
@@ -108,7 +108,7 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
     inverse_deviation = {"normalised", working, units};
   }
   deltas = {"deltas", working, batch, delta_stride(units)};
-  if (device.casts_operands) bf16_deltas = {"deltas, rounded", working, batch, delta_stride(units)};
+  if (device.casts_operands) bf16_deltas = {"deltas, bf16", working, batch, delta_stride(units)};
   if (settings.partial_sums > 0) delta_sum = DeltaSum(sum_shape(settings), device.is_host);
 }
 

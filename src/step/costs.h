@@ -4,7 +4,7 @@
 #include "kernels/cost.h"
 #include "src/nn/descriptor.h"
 
-/// The losses of output layers, as the kernels want it.
+/// The losses of output layers, as the kernels want them.
 namespace norn {
 
 inline UnitCost unit_cost(const NetworkDescriptor& network, const LayerDescriptor& layer) {

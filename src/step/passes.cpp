@@ -98,7 +98,7 @@ void fuse_outputs(Program& program, const StepFacts& facts) {
   }
 }
 
-// Products read copies of activations that are complete: rounded, or transposed for gradients.
+// Products read copies of activations that are complete: bf16 ones, or transposed for gradients.
 void copy_operands(Program& program, const StepFacts& facts) {
   if (!facts.device().casts_operands && !facts.device().transposes_operands) return;
   Program copied;

@@ -167,7 +167,7 @@ void StepTensors::add_lanes(const StepFacts& facts) {
     if (!facts.training()) continue;
     lane.gradient = {"gradient of a tile", kWorking, gradient};
     if (facts.device().casts_operands)
-      lane.delta = {"deltas of a block, rounded", kWorking, batch, bf16_stride(widest_delta)};
+      lane.delta = {"deltas of a block, bf16", kWorking, batch, bf16_stride(widest_delta)};
     if (facts.device().transposes_operands)
       lane.transposed = {"deltas of a block, transposed", kWorking, widest_delta,
                          round_up_to_eight(batch)};

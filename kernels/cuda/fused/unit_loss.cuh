@@ -18,8 +18,8 @@
 ///   kCostsAbsent  whether absent units cost anything at all,
 ///   scale     of costs,
 ///   absent()  the deltas of two pre-activations with target 0; a unit's does not depend on kSafe,
-///   stored()  delta and cost of a unit with a stored target, the cost beyond that of an absent
-///   one, padding   a pre-activation that has neither cost nor delta.
+///   stored()  delta of a unit with a stored target, and its cost beyond that of an absent one,
+///   padding   a pre-activation that has neither cost nor delta.
 namespace norn::cuda {
 
 __device__ inline float exp2_fast(float x) {

@@ -40,7 +40,7 @@ struct HiddenSoftMax {
   void tensors(TensorUses& uses) const { uses.updates(uses.tensors.units[layer]->activations); }
 };
 
-/// Activations rounded, or transposed for gradients, where products read that.
+/// Activations cast to bf16, or transposed for gradients, where products read that.
 struct CopyActivations {
   static constexpr const char* kName = "copy activations";
   int layer = 0;
