@@ -10,6 +10,7 @@
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
 #include "src/run/preparation.h"
+#include "src/run/ranks.h"
 
 #include <algorithm>
 #include <fstream>
@@ -53,8 +54,7 @@ std::unique_ptr<Model> Model::from_bytes(std::string_view bytes, ModelOptions op
   options.ranks = or_alone(std::move(options.ranks));
   auto scratch = std::make_unique<ScratchFolder>();
   const std::filesystem::path file = scratch->path(*options.ranks) / "model.nc";
-  if (options.ranks->rank() == 0) write_whole(file, bytes);
-  options.ranks->barrier();
+  rank_0_alone(*options.ranks, [&] { write_whole(file, bytes); });
   auto model = std::make_unique<Model>(file, std::move(options));
   model->state_->scratch = std::move(scratch);
   return model;
@@ -79,8 +79,8 @@ const LabelTable& Model::unit_labels(std::string_view layer) const {
 void Model::save(const std::filesystem::path& file) {
   if (state_->file.empty())
     save_model(file, *state_->network, state_->info.state);
-  else if (state_->ranks->rank() == 0)
-    write_whole(file, read_whole(state_->file));
+  else
+    rank_0_alone(*state_->ranks, [&] { write_whole(file, read_whole(state_->file)); });
 }
 
 std::string Model::bytes() {
@@ -88,7 +88,6 @@ std::string Model::bytes() {
   ScratchFolder scratch;
   const std::filesystem::path file = scratch.path(*state_->ranks) / "model.nc";
   save(file);
-  state_->ranks->barrier();
   std::string bytes = read_whole(file);
   state_->ranks->barrier();
   return bytes;

@@ -12,11 +12,13 @@
 #include "tests/data/support.h"
 #include "tests/support/message_of.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <map>
 #include <random>
 #include <set>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -317,6 +319,24 @@ TEST_F(Door, GivesTheSameParametersOnSeveralRanks) {
           ASSERT_EQ(shared[i].at(row, column), alone[i].at(row, column)) << alone[i].name;
         }
     }
+  });
+}
+
+TEST_F(Door, HasWrittenAModelWhenSaveReturnsOnAnyRank) {
+  TrainOptions asked = options();
+  asked.model = folder_ / "model.nc";
+  train(asked);
+  const std::string bytes = read_text(asked.model);
+  run_thread_group(2, [&](Communicator& communicator) {
+    ModelOptions opened = on_cpu();
+    opened.ranks = std::shared_ptr<Communicator>(&communicator, [](Communicator*) {});
+    Model model(asked.model, opened);
+    // The other rank is long there.
+    if (communicator.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    model.save(folder_ / "copy.nc");
+    EXPECT_EQ(read_text(folder_ / "copy.nc"), bytes) << "on rank " << communicator.rank();
+    EXPECT_EQ(model.bytes(), bytes);
+    EXPECT_EQ(Model::from_bytes(bytes, opened)->bytes(), bytes);
   });
 }
 

@@ -60,7 +60,7 @@ class Model {
   /// layer has.
   const LabelTable& unit_labels(std::string_view layer) const;
   /// Writes a file that train() can go on from and that every program reads; it is complete or
-  /// absent.
+  /// absent. It is there when the function returns, on every rank.
   void save(const std::filesystem::path& file);
   /// What save() would write.
   std::string bytes();
