@@ -29,6 +29,10 @@ double cosine_factor(const RateSchedule& schedule, std::int64_t epoch, std::int6
 
 }  // namespace
 
+bool falls_to_the_end(const RateSchedule& schedule) {
+  return schedule.kind == RateKind::cosine;
+}
+
 float rate_of_epoch(const TrainingDescriptor& training, std::int64_t epoch,
                     const PlateauState& plateau) {
   const RateSchedule& schedule = training.schedule;
@@ -44,8 +48,8 @@ std::int64_t warm_up_steps(const RateSchedule& schedule, std::int64_t steps_of_e
 }
 
 std::int64_t earliest_stop(const TrainingDescriptor& training) {
-  const bool falls_late = training.schedule.kind == RateKind::cosine;
-  const double share = double(training.validation.stop_from.value_or(falls_late ? 0.75f : 0.25f));
+  const float usual = falls_to_the_end(training.schedule) ? 0.75f : 0.25f;
+  const double share = double(training.validation.stop_from.value_or(usual));
   const double epochs =
       std::max(share * double(training.epochs), double(training.schedule.warm_up));
   return std::int64_t(std::ceil(epochs));

@@ -7,6 +7,9 @@
 /// (UpdateSchedule), so that rows that lag behind can be put through the steps that they missed.
 namespace norn {
 
+/// Whether the rate of an epoch depends on how many there will be: it falls until the last one.
+bool falls_to_the_end(const RateSchedule& schedule);
+
 /// The rate of an epoch, counted from 0, before warm-up and Decay.
 float rate_of_epoch(const TrainingDescriptor& training, std::int64_t epoch,
                     const PlateauState& plateau);

@@ -4,8 +4,8 @@
 
 #include "norn/base/error.h"
 #include "src/base/files.h"
-#include "src/base/text.h"
 #include "src/data/contents_checksum.h"
+#include "src/engine/rate_schedule.h"
 #include "src/nn/descriptor_json.h"
 #include "src/run/model_session.h"
 #include "src/run/ranks.h"
@@ -26,21 +26,12 @@ std::string without_threads(const std::string& device) {
   return says ? device.substr(0, device.rfind(',')) : device;
 }
 
-// Whether the rate of a step depends on how many epochs there will be.
-bool plans_ahead(const JsonValue& training) {
-  if (equal_ignoring_case(training.text_or(""), "Cosine")) return true;
-  return std::any_of(training.members().begin(), training.members().end(),
-                     [](const JsonValue::Member& member) { return plans_ahead(member.second); });
-}
-
 // Without the number of epochs, where it does not change what each of them does.
-std::string settings_of(const std::string& network) {
-  JsonValue root = parse_json(network, "network");
-  JsonValue training = root["Training"];
-  if (!training.is_object()) training = JsonValue::object();
-  if (!plans_ahead(training)) training.set("Epochs", JsonValue());
-  root.set("Training", training);
-  return root.line();
+std::string settings_of(const std::string& recorded) {
+  NetworkDescriptor network = parse_network_json(recorded, "network");
+  TrainingDescriptor& training = network.training;
+  if (!falls_to_the_end(training.schedule)) training.epochs = TrainingDescriptor().epochs;
+  return to_json(network);
 }
 
 bool same_sets(const std::vector<DataSetRecord>& a, const std::vector<DataSetRecord>& b) {

@@ -42,6 +42,24 @@ TEST(EarlyStop, ComesAfterAShareOfTheEpochsAndTheWarmUp) {
   EXPECT_EQ(earliest_stop(training), 41);
 }
 
+TEST(RateSchedule, SaysWhetherItDependsOnTheNumberOfEpochs) {
+  for (const RateKind kind :
+       {RateKind::constant, RateKind::step, RateKind::cosine, RateKind::plateau}) {
+    TrainingDescriptor training = training_of(kind);
+    training.schedule.interval = 2;
+    PlateauState plateau;
+    plateau.factor = 0.25;
+    bool depends = false;
+    for (int epoch = 0; epoch < 10; ++epoch) {
+      training.epochs = 10;
+      const float rate = rate_of_epoch(training, epoch, plateau);
+      training.epochs = 17;
+      depends |= rate_of_epoch(training, epoch, plateau) != rate;
+    }
+    EXPECT_EQ(falls_to_the_end(training.schedule), depends) << int(kind);
+  }
+}
+
 TEST(RateSchedule, StepMultipliesEveryInterval) {
   TrainingDescriptor training = training_of(RateKind::step);
   training.schedule.interval = 3;
