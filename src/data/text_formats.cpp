@@ -11,6 +11,10 @@ namespace norn {
 // Each is defined beside its parser.
 extern const TextFormatInfo kDsstneText, kLibsvmText, kCsvText, kTsvText, kListText;
 
+namespace {
+constexpr const char* kAutomatic = "auto";
+}
+
 std::span<const TextFormatInfo* const> text_formats() {
   static constexpr std::array kFormats = {&kDsstneText, &kLibsvmText, &kCsvText, &kTsvText,
                                           &kListText};
@@ -38,11 +42,17 @@ std::string text_formats_help() {
 }
 
 TextFormat TextFormat::named(std::string_view name) {
-  if (name == "auto" || name == "automatic") return {};
+  if (name == kAutomatic) return {};
   for (const TextFormatInfo* format : text_formats())
     if (name == format->name) return TextFormat(*format);
   throw UsageError(fmt::format("\"{}\" is no text format; take auto or one of {}", name,
                                join(text_format_names())));
+}
+
+std::vector<std::string> TextFormat::words() {
+  std::vector<std::string> words = text_format_names();
+  words.insert(words.begin(), kAutomatic);
+  return words;
 }
 
 }  // namespace norn

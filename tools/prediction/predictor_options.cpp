@@ -14,12 +14,6 @@
 namespace norn::tools {
 namespace {
 
-std::vector<std::string> format_words() {
-  std::vector<std::string> words = text_format_names();
-  words.insert(words.begin(), "automatic");
-  return words;
-}
-
 std::string columns_names() {
   return join(text_format_names(&TextFormatInfo::entry_a_line), " and ");
 }
@@ -41,7 +35,7 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
   line.option("--requests", "-r", "FILE", options.requests,
               "examples to predict for, as text: example<TAB>feature:feature:... or another "
               "--request-format; a file, a folder or .gz");
-  line.choice("--request-format", "", format_words(), options.request_format,
+  line.choice("--request-format", "", TextFormat::words(), options.request_format,
               "format of --requests; " + text_formats_help());
   line.choice(
       "--request-header", "", {"auto", "yes", "no"}, options.request_header,
@@ -81,7 +75,8 @@ void add_choice_options(PredictorOptions& options, CommandLine& line) {
   line.option("--filter", "-f", "FILE", options.filter,
               "units to leave out for each example: example<TAB>feature:feature:... or another "
               "--filter-format");
-  line.choice("--filter-format", "", format_words(), options.filter_format, "format of --filter");
+  line.choice("--filter-format", "", TextFormat::words(), options.filter_format,
+              "format of --filter");
   line.choice("--filter-header", "", {"auto", "yes", "no"}, options.filter_header,
               fmt::format("whether --filter of {} begins with a line of column names, as "
                           "--request-header",

@@ -18,7 +18,7 @@ struct PredictorOptions {
   std::string dataset;  ///< DSSTNE's -d: the input layer reads <dataset>_input
   std::filesystem::path requests;
   std::vector<std::filesystem::path> data;
-  std::string request_format = "automatic";
+  std::string request_format = "auto";
   std::string request_header = "auto";
   std::string values = "auto";
   Index skip_malformed = 0;
@@ -29,7 +29,7 @@ struct PredictorOptions {
   std::string layer;
   Index k = 100;
   std::filesystem::path filter;
-  std::string filter_format = "automatic";
+  std::string filter_format = "auto";
   std::string filter_header = "auto";
   std::string filter_mode = "exclude";
   bool exclude_seen = false;

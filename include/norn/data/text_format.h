@@ -41,8 +41,10 @@ std::string text_formats_help();
 class TextFormat {
  public:
   static const TextFormat automatic;
-  /// "csv", or "auto" or "automatic". Throws UsageError naming the formats that there are.
+  /// "csv", or "auto". Throws UsageError naming the formats that there are.
   static TextFormat named(std::string_view name);
+  /// What named() takes, "auto" first.
+  static std::vector<std::string> words();
 
   constexpr TextFormat() = default;
   explicit constexpr TextFormat(const TextFormatInfo& info) : info_(&info) {}
