@@ -31,7 +31,8 @@ struct Recorder {
                           const std::function<void(const std::string&)>& trouble)>
       open_sink;
   /// Not null: ops are measured, and every rank calls it when the steps of a run have been made.
-  std::function<void(Network& network, const PlanSettings& settings)> on_ops;
+  /// What it returns on rank 0 is recorded as `ops`, unless it is null.
+  std::function<JsonValue(Network& network, const PlanSettings& settings)> on_ops;
   /// Not null: set to what records a failure once there is a record, for a program of several ranks
   /// of which one tells. Null: a failure is recorded by the rank that it strikes.
   std::function<void(const std::string& message, int exit_code)>* record_failure = nullptr;

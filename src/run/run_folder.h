@@ -34,6 +34,8 @@ class RunFolder {
   void begin(RunRecord record, const TrainingState& state);
   /// Records what train() reports. Valid as long as this is.
   TrainingObserver observer();
+  /// What each op of a step took, for the record that end() writes.
+  void set_ops(JsonValue ops) { record_.ops = std::move(ops); }
   /// The run has ended, as in end_event(). `checksum`: of the model's file, or empty.
   void end(const std::string& reason, std::int64_t epochs, const std::filesystem::path& model,
            const std::string& checksum);

@@ -164,7 +164,9 @@ std::string run_record_json(const RunRecord& record) {
   value.set("validation_sets", list_of(record.validation_sets));
   value.set("trust_index", record.trust_index.value_or(false));
   value.set("network", JsonValue::verbatim(record.network));
-  value.set("plan", record.plan).set("result", record.result);
+  value.set("plan", record.plan);
+  if (!record.ops.is_null()) value.set("ops", record.ops);
+  value.set("result", record.result);
   return value.text();
 }
 
@@ -195,6 +197,7 @@ RunRecord read_run_record(const fs::path& file) {
   if (!root["network"].is_object()) reader.fail("network");
   record.network = root["network"].text();
   record.plan = root["plan"];
+  record.ops = root["ops"];
   record.result = root["result"];
   return record;
 }

@@ -56,6 +56,7 @@ struct RunRecord {
   std::vector<DataSetRecord> validation_sets;  ///< of files of their own
   std::string network;                         ///< effective descriptor, JSON
   JsonValue plan;
+  JsonValue ops;     ///< what each op of a step took beside its plan; null: not measured
   JsonValue result;  ///< null until the run has ended
 };
 

@@ -302,7 +302,7 @@ class TrainingRun {
                                verification, validation);
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
-    if (recorder_.on_ops) recorder_.on_ops(network, run.settings);
+    if (recorder_.on_ops) folder_.set_ops(recorder_.on_ops(network, run.settings));
     // The best model may be of an earlier epoch than the last.
     const SearchState& search = state_.search;
     const bool ended = search.ended_epoch != start.state.search.ended_epoch;

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import resource
+import subprocess
 import sys
 import unittest
 
@@ -150,13 +151,33 @@ class PlanTest(ProgramTest):
         took = dict(rows)
         self.assertGreater(took["output blocks: Output"], 0)
         self.assertAlmostEqual(sum(took[name] for name in ops), took["step"], delta=1e-4 * len(ops))
-        # To measure changes nothing.
+        # To measure and to record changes nothing.
         self.succeed("trainer", *arguments, "-n", "plain.nc")
         self.assertEqual(self.path("measured.nc").read_bytes(), self.path("plain.nc").read_bytes())
 
+    def test_the_record_of_a_run_has_what_its_ops_took(self):
+        self.succeed("trainer", "-c", "net.json", "-i", "train.nc", "-e", "20", "--threads", "2", "-n", "recorded.nc", "--ops",
+                     "--run-dir", "recorded")
+        ops = json.loads(self.path("recorded/run.json").read_text())["ops"]
+        planned = self.plan_json("--ranks", "1", "--machine", CPU, "--device", "cpu", "--ops")["ops"]
+        self.assertEqual([(op["name"], op["of"], [stage["name"] for stage in op["stages"]]) for op in ops],
+                         [(op["name"], op["of"], [stage["name"] for stage in op["stages"]]) for op in planned])
+        for op in ops:
+            self.assertGreaterEqual(op["took_seconds"], 0, op)
+            self.assertAlmostEqual(op["seconds"], sum(stage["seconds"] for stage in op["stages"]), delta=1e-9)
+        self.assertGreater(sum(op["took_seconds"] for op in ops if op["of"] == "Output"), 0)
+        page = subprocess.run(["/usr/bin/python3", "-B", str(SOURCE / "tools/report.py"), "recorded"], cwd=self.folder, text=True,
+                              capture_output=True, check=True)
+        self.assertIn("What each op took", self.path("recorded/report.html").read_text(), page.stderr)
+        # A run that is made again without --ops measures nothing.
+        self.succeed("trainer", "--repeat", "recorded/run.json", "--model", "again.nc", "--run-dir", "again")
+        self.assertNotIn("ops", json.loads(self.path("again/run.json").read_text()))
+
     def test_a_run_of_one_step_has_no_op_to_measure(self):
-        done = self.succeed("trainer", "-c", "net.json", "-i", "train.nc", "-n", "one.nc", "-e", "1", "-b", "160", "--ops")
+        done = self.succeed("trainer", "-c", "net.json", "-i", "train.nc", "-n", "one.nc", "-e", "1", "-b", "160", "--ops",
+                            "--run-dir", "one")
         self.assertIn("--ops measures from a run's second step on, and there was none", done.stderr)
+        self.assertNotIn("ops", json.loads(self.path("one/run.json").read_text()))
 
     def test_what_validations_take_is_planned(self):
         arguments = ("--machine", CPU, "--device", "cpu")

@@ -92,6 +92,21 @@ def box(layer, x, y, height):
             f'height="{height:.1f}" rx="9"/>', *texts, "</g>"]
 
 
+def ops_html(ops):
+    """What each op of a step took beside its plan: trainer --ops."""
+    took = sum(op["took_seconds"] for op in ops)
+    if not took:
+        return ""
+    rows = []
+    for op in ops:
+        name = f'{op["name"]}: {op["of"]}' if op["of"] else op["name"]
+        rows.append(f'<tr><td>{html.escape(name)}</td><td class="number">{seconds(op["took_seconds"])}</td>'
+                    f'<td class="number">{100 * op["took_seconds"] / took:.1f} %</td><td class="number">{seconds(op["seconds"])}</td></tr>')
+    return (f'<div class="card wide" id="ops"><div class="chart-head"><h3>What each op took: {seconds(took)} a step</h3></div>'
+            '<table><tr><th>op</th><th class="number">took</th><th class="number">share</th><th class="number">planned</th></tr>'
+            + "".join(rows) + "</table></div>")
+
+
 def floor_html(plan, step_seconds):
     """A step's measured time, and what of it the weights between two layers need at least."""
     parts = [(f'{e["source"]} → {e["destination"]}', e["floor_seconds"], e) for e in plan["edges"]]

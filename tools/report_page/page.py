@@ -4,7 +4,7 @@ import html
 import json
 import pathlib
 
-from report_page.drawing import count, floor_html, network_svg, seconds
+from report_page.drawing import count, floor_html, network_svg, ops_html, seconds
 from report_page.examples import SHOWN_ITEMS
 from report_page.runs import Curves
 
@@ -164,8 +164,8 @@ def single_run(run, examples):
     if plan.get("layers"):
         step = run.start["batch"] / run.speed() if run.speed() else 0.0
         parts.append(f'<h2>Network</h2><div class="card wide">{network_svg(plan)}</div>')
-        floor = floor_html(plan, step)
-        parts.append(f"<h2>Where a step's time goes</h2>{floor}" if floor else "")
+        times = floor_html(plan, step) + ops_html(run.record.get("ops") or [])
+        parts.append(f"<h2>Where a step's time goes</h2>{times}" if times else "")
     if examples:
         parts.append(people(examples))
     return "".join(parts)

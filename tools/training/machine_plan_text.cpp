@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans on machines as a table and as JSON.
 #include "src/base/text.h"
-#include "src/nn/json_value.h"
 #include "tools/training/plan_text.h"
 
 #include <algorithm>
@@ -164,11 +163,13 @@ std::string json_of(const StagePlan& stage) {
       json_text(stage.name), stage.communicates, stage.seconds, stage.flops, stage.bytes);
 }
 
-std::string json_of(const OpPlan& op) {
+// `took`: nothing, or what it was measured to take.
+std::string json_of(const OpPlan& op, const OpTime* took = nullptr) {
   std::vector<std::string> stages;
   for (const StagePlan& stage : op.stages) stages.push_back(json_of(stage));
-  return fmt::format("{{\"name\": {}, \"of\": {}, \"seconds\": {:.9g}, \"stages\": [{}]}}",
+  return fmt::format("{{\"name\": {}, \"of\": {}, \"seconds\": {:.9g}, {}\"stages\": [{}]}}",
                      json_text(op.name), json_text(op.place), op.seconds(),
+                     took ? fmt::format("\"took_seconds\": {:.9g}, ", took->seconds) : "",
                      fmt::join(stages, ", "));
 }
 
@@ -216,6 +217,13 @@ std::string ops_text(const StepPlan& step, const std::vector<TensorPlan>& tensor
   }
   return out + fmt::format("{:<44}  {:>12.4f}  {:>12}\n", "step", 1e3 * step.seconds(),
                            times.empty() ? "" : fmt::format("{:.4f}", 1e3 * took));
+}
+
+JsonValue ops_record(const StepPlan& step, const std::vector<OpTime>& times) {
+  JsonValue ops = JsonValue::array();
+  for (std::size_t i = 0; i < step.ops.size(); ++i)
+    ops.push(parse_json(json_of(step.ops[i], &times[i]), "ops"));
+  return ops;
 }
 
 std::string machine_plan_text(const MachinePlanParts& plan,

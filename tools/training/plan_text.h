@@ -3,6 +3,7 @@
 
 #include "src/engine/network.h"
 #include "src/engine/step_probe.h"
+#include "src/nn/json_value.h"
 #include "src/run/plan_parts.h"
 
 #include <string>
@@ -31,5 +32,7 @@ std::string program_text(const StepPlan& step, const std::vector<TensorPlan>& te
 /// Ops as they were planned, with their arrays and what each took where that is known.
 std::string ops_text(const StepPlan& step, const std::vector<TensorPlan>& tensors,
                      const std::vector<OpTime>& times);
+/// The same for run.json: as the ops of machine_plan_json(), each with what it took.
+JsonValue ops_record(const StepPlan& step, const std::vector<OpTime>& times);
 
 }  // namespace norn::tools

@@ -52,7 +52,7 @@ class TrainerRun {
     recorder->record_failure = &record_failure;
     if (options_.ops)
       recorder->on_ops = [this](Network& network, const PlanSettings& settings) {
-        print_ops(network, settings);
+        return tell_ops(network, settings);
       };
     options_.program = "trainer";
     options_.recorder = std::move(recorder);
@@ -197,16 +197,20 @@ class TrainerRun {
     return here;
   }
 
-  // What each op of a step took, beside its plan.
-  void print_ops(Network& network, const PlanSettings& settings) {
+  // What each op of a step took, beside its plan: on stdout and for the record.
+  JsonValue tell_ops(Network& network, const PlanSettings& settings) {
     const Context& context = network.context();
     const std::vector<OpTime> times = network.op_times();
     const Links links = links_of(context);
-    if (session_.rank() != 0) return;
-    if (times.empty())
-      return console_.warning("--ops measures from a run's second step on, and there was none");
+    if (session_.rank() != 0) return {};
+    if (times.empty()) {
+      console_.warning("--ops measures from a run's second step on, and there was none");
+      return {};
+    }
     const MachineDescription here = machine_here(network.graph(), settings, context, links);
-    print_results(ops_text(plan_step(network.graph(), settings, here, links.nodes), {}, times));
+    const StepPlan step = plan_step(network.graph(), settings, here, links.nodes);
+    print_results(ops_text(step, {}, times));
+    return ops_record(step, times);
   }
 
   int hosts() const {
