@@ -16,20 +16,8 @@
 namespace norn::tools {
 namespace {
 
-struct ImporterOptions {
-  std::filesystem::path input, target, output, features, target_features, samples, scratch;
-  std::string name;
-  std::string format = "auto", type = "auto", target_type = "indicator", header = "auto";
-  std::string libsvm_labels = "auto", duplicates = "error", empty_rows = "error";
-  std::string repeated = "auto", missing = "auto", split, split_by = "entry";
-  bool new_features = false, merge_features = false, separate_targets = false;
-  std::string feature_labels = "keep";
+struct ImporterOptions : run::ImportOptions {
   bool quiet = false;
-  std::uint64_t seed = 1;
-  TextOptions text;
-
-  /// One set with shared index files, as generateNetCDF makes it: what -s tells.
-  bool single_set() const { return !samples.empty(); }
 };
 
 void add_file_options(ImporterOptions& options, CommandLine& line) {
@@ -61,7 +49,7 @@ void add_file_options(ImporterOptions& options, CommandLine& line) {
   line.option("--samples", "-s", "FILE", options.samples,
               "as generateNetCDF: write one data set, whose rows follow this index of examples; it "
               "is read when it exists, and extended");
-  line.choice("--feature-labels", "", {"keep", "checksum"}, options.feature_labels,
+  line.choice("--feature-labels", "", run::import_words("feature_labels"), options.feature_labels,
               "what the files tell of the features' labels, and models that are trained on them: "
               "the labels, by which data of another index are put in the model's order, or only a "
               "checksum, by which they are refused");
@@ -72,42 +60,41 @@ void add_file_options(ImporterOptions& options, CommandLine& line) {
 
 void add_text_options(ImporterOptions& options, CommandLine& line) {
   line.section("Text");
-  std::vector<std::string> formats = text_format_names();
-  formats.insert(formats.begin(), "auto");
   const std::string columns = join(text_format_names(&TextFormatInfo::entry_a_line), " and ");
-  line.choice("--format", "", formats, options.format, text_formats_help());
-  line.choice("--type", "-t", {"auto", "indicator", "analog"}, options.type,
+  line.choice("--format", "", run::import_words("format"), options.format, text_formats_help());
+  line.choice("--type", "-t", run::import_words("type"), options.type,
               fmt::format("whether input features are present or absent, or have values; auto: "
                           "analog for {}, else indicator",
                           join(text_format_names(&TextFormatInfo::valued))));
-  line.choice("--target-type", "", {"indicator", "analog"}, options.target_type,
+  line.choice("--target-type", "", run::import_words("target_type"), options.target_type,
               "the same for targets");
-  line.choice("--header", "", {"auto", "yes", "no"}, options.header,
+  line.choice("--header", "", run::import_words("header"), options.header,
               fmt::format("whether {} begin with a line of column names; auto: when a column is "
                           "given by name, or when the first value is no number",
                           columns));
-  line.option("--example-column", "", "COLUMN", options.text.example_column,
+  line.option("--example-column", "", "COLUMN", options.example_column,
               fmt::format("of {}: number or name", columns));
-  line.option("--feature-column", "", "COLUMN", options.text.feature_column, "the same");
-  line.option("--value-column", "", "COLUMN", options.text.value_column,
-              "the same, with --type analog");
+  line.option("--feature-column", "", "COLUMN", options.feature_column, "the same");
+  line.option("--value-column", "", "COLUMN", options.value_column, "the same, with --type analog");
   line.choice(
-      "--libsvm-labels", "", {"auto", "numbers", "names"}, options.libsvm_labels,
+      "--libsvm-labels", "", run::import_words("libsvm_labels"), options.libsvm_labels,
       "labels of libsvm text are columns from 0, or names; auto: numbers when the text has a "
       "header line");
 }
 
 void add_rule_options(ImporterOptions& options, CommandLine& line) {
   line.section("What is not as expected");
-  line.option("--skip-malformed", "", "N", options.text.skip_malformed,
+  line.option("--skip-malformed", "", "N", options.skip_malformed,
               "pass over up to N malformed lines");
-  line.choice("--duplicates", "", {"error", "sum", "first"}, options.duplicates,
+  line.choice("--duplicates", "", run::import_words("duplicates"), options.duplicates,
               "a feature that an example names twice");
-  line.choice("--empty-rows", "", {"error", "drop", "keep"}, options.empty_rows,
+  line.choice("--empty-rows", "", run::import_words("empty_rows"), options.empty_rows,
               "an example without features, or without labels in libsvm text");
-  line.choice("--repeated-examples", "", {"auto", "error", "last", "merge"}, options.repeated,
+  line.choice("--repeated-examples", "", run::import_words("repeated_examples"),
+              options.repeated_examples,
               "an example on two lines of dsstne text; auto: error, with --samples last");
-  line.choice("--missing-examples", "", {"auto", "error", "empty", "drop"}, options.missing,
+  line.choice("--missing-examples", "", run::import_words("missing_examples"),
+              options.missing_examples,
               "an example that only one of --input and --target has, or that is not in --samples; "
               "auto: drop, with --samples error");
 }
@@ -117,96 +104,12 @@ void add_split_options(ImporterOptions& options, CommandLine& line) {
   line.option("--split", "", "RULE", options.split,
               "ratio:0.8/0.1/0.1 (train/validation/test), ratio:0.8/0.2 (train/test) or "
               "leave-one-out; writes OUTPUT.train.nc and so on");
-  line.choice("--split-by", "", {"entry", "example"}, options.split_by,
+  line.choice("--split-by", "", run::import_words("split_by"), options.split_by,
               "share out the entries of each example (inputs are then always its training "
               "entries), or whole examples");
   line.option("--seed", "", "N", options.seed, "of the split");
   line.section("Running");
   line.toggle("--quiet", "-q", options.quiet, "warnings and errors only, no progress");
-}
-
-/// The member of an enumeration whose words are listed in its order.
-template <typename E>
-E chosen(const std::string& word, std::initializer_list<const char*> words) {
-  int number = 0;
-  for (const char* known : words) {
-    if (word == known) return E(number);
-    ++number;
-  }
-  throw UsageError(fmt::format("\"{}\" is unknown", word));
-}
-
-SplitRule split_rule(const ImporterOptions& options) {
-  SplitRule rule;
-  rule.seed = options.seed;
-  rule.unit = chosen<SplitRule::Unit>(options.split_by, {"entry", "example"});
-  if (options.split.empty()) return rule;
-  const auto fail = [&] {
-    throw UsageError(
-        fmt::format("--split {}: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2 or "
-                    "leave-one-out",
-                    options.split));
-  };
-  if (options.split == "leave-one-out") {
-    rule.kind = SplitRule::Kind::leave_one_out;
-    return rule;
-  }
-  constexpr std::string_view kRatio = "ratio:";
-  std::string_view rest = options.split;
-  if (!rest.starts_with(kRatio)) fail();
-  rule.kind = SplitRule::Kind::ratio;
-  for (rest.remove_prefix(kRatio.size()); !rest.empty();) {
-    const std::size_t end = rest.find('/');
-    const auto share = parse_double(rest.substr(0, end));
-    if (!share) fail();
-    rule.ratios.push_back(*share);
-    rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
-  }
-  return rule;
-}
-
-ImportRules import_rules(const ImporterOptions& options) {
-  ImportRules rules;
-  rules.text = options.text;
-  rules.text.format = TextFormat::named(options.format);
-  rules.text.header = chosen<HeaderLine>(options.header, {"auto", "yes", "no"});
-  rules.duplicates = chosen<Duplicates>(options.duplicates, {"error", "sum", "first"});
-  rules.empty_rows = chosen<EmptyRows>(options.empty_rows, {"error", "drop", "keep"});
-  const bool single = options.single_set();
-  const std::string repeated = options.repeated != "auto" ? options.repeated
-                               : single                   ? "last"
-                                                          : "error";
-  const std::string missing = options.missing != "auto" ? options.missing
-                              : single                  ? "error"
-                                                        : "drop";
-  rules.repeated = chosen<RepeatedExamples>(repeated, {"error", "last", "merge"});
-  rules.missing = chosen<MissingExamples>(missing, {"error", "empty", "drop"});
-  rules.keep_labels = options.feature_labels == "keep";
-  rules.scratch = options.scratch;
-  return rules;
-}
-
-FeatureMode feature_mode(const ImporterOptions& options) {
-  if (options.new_features && options.merge_features) {
-    throw UsageError("-c starts a new index of features and -m adds to one; choose one of them");
-  }
-  if (options.new_features) return FeatureMode::fresh;
-  if (options.merge_features) return FeatureMode::merge;
-  return options.single_set() ? FeatureMode::existing : FeatureMode::automatic;
-}
-
-void check_options(const ImporterOptions& options, OptionFaults& faults) {
-  faults.require_at_least<Index>(0, "--skip-malformed", options.text.skip_malformed);
-  faults.attempt("--split", [&] { split_rule(options); });
-  faults.attempt("--new-features", [&] { feature_mode(options); });
-  if (!options.single_set()) return;
-  if (options.features.empty()) faults.fail("--samples needs --features (-f), too");
-  const bool pair_option = !options.target.empty() || !options.target_features.empty() ||
-                           options.separate_targets || !options.split.empty();
-  if (pair_option)
-    faults.fail(
-        "--samples writes one data set; --target, --target-features, --separate-targets "
-        "and --split are for two");
 }
 
 CommandLine importer_command_line(ImporterOptions& options) {
@@ -217,7 +120,7 @@ CommandLine importer_command_line(ImporterOptions& options) {
   add_text_options(options, line);
   add_rule_options(options, line);
   add_split_options(options, line);
-  line.checks([&options](OptionFaults& faults) { check_options(options, faults); });
+  line.checks([&options](OptionFaults& faults) { options.check(faults); });
   line.example(
       "importer --input train.txt --target held_out.txt --name shop --output test.nc "
       "--features shop.features",
@@ -232,37 +135,6 @@ CommandLine importer_command_line(ImporterOptions& options) {
   line.example("importer -d gl_input -i ratings.txt -o gl_input.nc -f features -s samples -c",
                "as generateNetCDF");
   return line;
-}
-
-ImportReport run_single(const ImporterOptions& options, ImportRules rules, const Log& log) {
-  SetImport import;
-  import.rules = std::move(rules);
-  import.input = options.input;
-  import.output = options.output;
-  import.features = options.features;
-  import.examples = options.samples;
-  import.feature_mode = feature_mode(options);
-  import.name = options.name;
-  import.kind = options.type == "analog" ? ValueKind::analog : ValueKind::indicator;
-  return run::import_text(import, log);
-}
-
-ImportReport run_pair(const ImporterOptions& options, ImportRules rules, const Log& log) {
-  PairImport import;
-  import.rules = std::move(rules);
-  import.input = options.input;
-  import.target = options.target;
-  import.output = options.output;
-  import.name = options.name;
-  import.input_kind = chosen<ValueKind>(options.type, {"auto", "indicator", "analog"});
-  import.target_kind = options.target_type == "analog" ? ValueKind::analog : ValueKind::indicator;
-  import.libsvm_labels = chosen<LibsvmLabels>(options.libsvm_labels, {"auto", "numbers", "names"});
-  import.features = options.features;
-  import.target_features = options.target_features;
-  import.feature_mode = feature_mode(options);
-  import.separate_targets = options.separate_targets;
-  import.split = split_rule(options);
-  return run::import_text(import, log);
 }
 
 std::string report_text(const ImportReport& report, bool pair, double seconds) {
@@ -309,14 +181,14 @@ std::string report_text(const ImportReport& report, bool pair, double seconds) {
   return text;
 }
 
-int run_importer(const ImporterOptions& options) {
+int run_importer(ImporterOptions& options) {
   Console console("importer", 0, options.quiet ? LogLevel::warning : LogLevel::info);
   const StopSignals signals;
-  ImportRules rules = import_rules(options);
   const Progress clock(console, 0, "");
   std::optional<Progress> progress;
   std::string_view stage;
-  rules.progress = [&](const ImportProgress& at) {
+  options.log = console.log();
+  options.on_progress = [&](const ImportProgress& at) {
     signals.throw_if_requested();
     if (stage != at.stage) {
       stage = at.stage;
@@ -325,11 +197,9 @@ int run_importer(const ImporterOptions& options) {
     progress->update(at.bytes_total > 0 ? at.bytes_done : at.entries,
                      fmt::format("{} {} entries", at.stage, with_thousands(at.entries)));
   };
-  const bool single = options.single_set();
-  const ImportReport report = single ? run_single(options, std::move(rules), console.log())
-                                     : run_pair(options, std::move(rules), console.log());
+  const ImportReport report = run::import_text(options);
   progress.reset();
-  if (!options.quiet) print_results(report_text(report, !single, clock.seconds()));
+  if (!options.quiet) print_results(report_text(report, options.samples.empty(), clock.seconds()));
   return 0;
 }
 

@@ -148,7 +148,7 @@ class SetImporter {
 }  // namespace
 
 ImportReport import_set(const SetImport& options, const Log& log) {
-  if (options.name.empty()) throw UsageError("-d is empty; name the data set");
+  if (options.name.empty()) throw UsageError("`name` is empty; name the data set");
   return SetImporter(options, log).run();
 }
 

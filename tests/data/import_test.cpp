@@ -461,7 +461,7 @@ TEST(Import, NeedsANameForItsDataSets) {
   EXPECT_EQ(message_of<UsageError>([&] { pair.run(); }), "`name` is empty; name the data sets");
   SetImport set;
   EXPECT_EQ(message_of<UsageError>([&] { import_set(set, Log()); }),
-            "-d is empty; name the data set");
+            "`name` is empty; name the data set");
 }
 
 TEST(RowCleaner, FindsDuplicatesOfSmallAndLargeNumbers) {

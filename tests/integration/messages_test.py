@@ -40,9 +40,9 @@ IMPORTING = (
     ("importer", (*IMPORT, "-i", "requests.txt", "--split", "leave-one-out", "--split-by", "example"), 2,
      "a leave-one-out split is by entry; drop --split-by example"),
     ("importer", (*IMPORT, "-i", "requests.txt", "-c", "-m"), 2,
-     "-c starts a new index of features and -m adds to one; choose one of them"),
+     "--new-features starts a new index of features and --merge-features adds to one; choose one of them"),
     ("importer", (*IMPORT, "-i", "requests.txt", "-s", "samples"), 2,
-     "--samples needs --features (-f), too"),
+     "--samples needs --features, too"),
     ("importer", (*IMPORT, "-i", "requests.txt", "-s", "samples", "-f", "f", "--target", "requests.txt"), 2,
      "--samples writes one data set; --target, --target-features, --separate-targets and --split are for "
      "two"),

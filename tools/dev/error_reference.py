@@ -79,7 +79,7 @@ def messages_in(tokens):
 
 def with_options(text):
     """The library's settings as the programs' options: `validation_split` is --validation-split."""
-    return re.sub(r"`([a-z][a-z0-9_]*)`", lambda found: "--" + found[1].replace("_", "-"), text)
+    return re.sub(r"`(\{\}|[a-z][a-z0-9_]*)`", lambda found: "--" + found[1].replace("_", "-"), text)
 
 
 def is_message(text):

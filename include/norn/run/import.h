@@ -3,18 +3,74 @@
 
 #include "norn/data/importer.h"
 
-/// Files of data sets from text.
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Files of data sets from text; docs/user/formats.md has the formats.
+namespace norn {
+class OptionFaults;
+}
+
 namespace norn::run {
 
-/// An input and a target set in one file, joined by the examples' labels; with a split several
-/// files. Files that exist stay as they were unless everything was written. Throws DataError and
+/// Messages name settings as `split_by` and `new_features`, in backquotes: the members below. Those
+/// with words take the words of import_words().
+struct ImportOptions {
+  // An input and a target set in one file, joined by the examples' labels.
+  std::filesystem::path input;     ///< text: a file, or a folder whose files are read in turn
+  std::filesystem::path target;    ///< empty: the input is its own target; LibSVM text has labels
+  std::filesystem::path output;    ///< NetCDF; with `split` output.train.nc and so on
+  std::string name;                ///< the sets are NAME_input and NAME_output
+  std::filesystem::path features;  ///< index of features; empty: a new one beside `output`
+  std::filesystem::path target_features;  ///< of targets with features of their own
+  bool separate_targets = false;          ///< targets have features of their own
+  bool new_features = false;              ///< starts new indexes where files exist
+  bool merge_features = false;            ///< adds new features to indexes that exist
+  /// Not empty: one set, called `name`, whose rows follow this index of examples, which is read
+  /// where it exists, and extended: what generateNetCDF does.
+  std::filesystem::path samples;
+  std::string feature_labels = "keep";  ///< or their checksum alone
+  std::filesystem::path scratch;        ///< folder for temporary files; empty: the output's
+
+  // The text.
+  std::string format = "auto";
+  std::string type = "auto";              ///< of the input's features; auto: as the format has them
+  std::string target_type = "indicator";  ///< of the target's
+  std::string header = "auto";            ///< auto: by the columns, or the first line's value
+  std::string example_column = "1";       ///< of CSV and TSV: number or name
+  std::string feature_column = "2";
+  std::string value_column = "3";
+  std::string libsvm_labels = "auto";  ///< columns from 0, or names; auto: by the header line
+
+  // What is not as expected.
+  Index skip_malformed = 0;                ///< so many malformed lines are passed over
+  std::string duplicates = "error";        ///< a feature that an example names twice
+  std::string empty_rows = "error";        ///< an example without features, or labels
+  std::string repeated_examples = "auto";  ///< auto: error, with `samples` last
+  std::string missing_examples = "auto";   ///< auto: drop, with `samples` error
+
+  std::string split;               ///< "ratio:0.8/0.1/0.1", "leave-one-out"; empty: one file
+  std::string split_by = "entry";  ///< entries of each example, or whole examples
+  std::uint64_t seed = 1;          ///< of the split
+
+  std::function<void(const ImportProgress&)> on_progress;  ///< may throw to end it
+  Log log;
+
+  /// Throws UsageError for settings that contradict each other or that none can have, all that is
+  /// wrong at once.
+  void check() const;
+  void check(OptionFaults& faults) const;
+};
+
+/// The words that a setting of ImportOptions is between: of "duplicates" error, sum, first.
+const std::vector<std::string>& import_words(std::string_view setting);
+
+/// Files that exist stay as they were unless everything was written. Throws DataError and
 /// UsageError.
-inline ImportReport import_text(const PairImport& options, const Log& log = {}) {
-  return import_pair(options, log);
-}
-/// One set in a file, with index files that several runs share.
-inline ImportReport import_text(const SetImport& options, const Log& log = {}) {
-  return import_set(options, log);
-}
+ImportReport import_text(const ImportOptions& options);
 
 }  // namespace norn::run

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Importing as a program asks for it: words become rules.
+#include "norn/run/import.h"
+
+#include "norn/base/error.h"
+#include "src/base/option_faults.h"
+#include "src/base/text.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace norn::run {
+namespace {
+
+// A setting that is one of some words. They stand in the order of the enumeration that they are
+// for, "auto" before it where the enumeration has no such member.
+struct Choice {
+  std::string_view setting;
+  std::string ImportOptions::*word;
+  std::vector<std::string> words;
+};
+
+const std::vector<Choice>& choices() {
+  using O = ImportOptions;
+  static const std::vector<Choice> all = {
+      {"format", &O::format, TextFormat::words()},
+      {"type", &O::type, {"auto", "indicator", "analog"}},
+      {"target_type", &O::target_type, {"indicator", "analog"}},
+      {"header", &O::header, {"auto", "yes", "no"}},
+      {"libsvm_labels", &O::libsvm_labels, {"auto", "numbers", "names"}},
+      {"duplicates", &O::duplicates, {"error", "sum", "first"}},
+      {"empty_rows", &O::empty_rows, {"error", "drop", "keep"}},
+      {"repeated_examples", &O::repeated_examples, {"auto", "error", "last", "merge"}},
+      {"missing_examples", &O::missing_examples, {"auto", "error", "empty", "drop"}},
+      {"feature_labels", &O::feature_labels, {"keep", "checksum"}},
+      {"split_by", &O::split_by, {"entry", "example"}}};
+  return all;
+}
+
+// Which of its words a setting has, as a member of the enumeration that they are for.
+template <typename E>
+E chosen(const ImportOptions& options, std::string ImportOptions::*word, int first = 0) {
+  const Choice& choice = *std::ranges::find(choices(), word, &Choice::word);
+  return E(std::ranges::find(choice.words, options.*word) - choice.words.begin() + first);
+}
+
+bool is_single(const ImportOptions& options) {
+  return !options.samples.empty();
+}
+
+std::vector<double> shares_of(std::string_view text) {
+  std::vector<double> shares;
+  while (!text.empty()) {
+    const std::size_t end = text.find('/');
+    const auto share = parse_double(text.substr(0, end));
+    if (!share) return {};
+    shares.push_back(*share);
+    text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
+  }
+  return shares;
+}
+
+SplitRule split_rule(const ImportOptions& options) {
+  constexpr std::string_view kRatio = "ratio:";
+  SplitRule rule;
+  rule.seed = options.seed;
+  rule.unit = chosen<SplitRule::Unit>(options, &ImportOptions::split_by);
+  if (options.split.empty()) return rule;
+  if (options.split == "leave-one-out") {
+    rule.kind = SplitRule::Kind::leave_one_out;
+    return rule;
+  }
+  rule.kind = SplitRule::Kind::ratio;
+  if (options.split.starts_with(kRatio))
+    rule.ratios = shares_of(std::string_view(options.split).substr(kRatio.size()));
+  if (rule.ratios.empty())
+    throw UsageError(fmt::format(
+        "`split` {}: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2 or leave-one-out", options.split));
+  return rule;
+}
+
+FeatureMode feature_mode(const ImportOptions& options) {
+  if (options.new_features) return FeatureMode::fresh;
+  if (options.merge_features) return FeatureMode::merge;
+  return is_single(options) ? FeatureMode::existing : FeatureMode::automatic;
+}
+
+ImportRules rules_of(const ImportOptions& options) {
+  using O = ImportOptions;
+  ImportRules rules;
+  rules.text.format = TextFormat::named(options.format);
+  rules.text.skip_malformed = options.skip_malformed;
+  rules.text.header = chosen<HeaderLine>(options, &O::header);
+  rules.text.example_column = options.example_column;
+  rules.text.feature_column = options.feature_column;
+  rules.text.value_column = options.value_column;
+  rules.duplicates = chosen<Duplicates>(options, &O::duplicates);
+  rules.empty_rows = chosen<EmptyRows>(options, &O::empty_rows);
+  rules.repeated = options.repeated_examples != "auto"
+                       ? chosen<RepeatedExamples>(options, &O::repeated_examples, -1)
+                   : is_single(options) ? RepeatedExamples::last
+                                        : RepeatedExamples::error;
+  rules.missing = options.missing_examples != "auto"
+                      ? chosen<MissingExamples>(options, &O::missing_examples, -1)
+                  : is_single(options) ? MissingExamples::error
+                                       : MissingExamples::drop;
+  rules.keep_labels = options.feature_labels == "keep";
+  rules.scratch = options.scratch;
+  rules.progress = options.on_progress;
+  return rules;
+}
+
+ImportReport import_single(const ImportOptions& options) {
+  SetImport import;
+  import.rules = rules_of(options);
+  import.input = options.input;
+  import.output = options.output;
+  import.features = options.features;
+  import.examples = options.samples;
+  import.feature_mode = feature_mode(options);
+  import.name = options.name;
+  import.kind = options.type == "analog" ? ValueKind::analog : ValueKind::indicator;
+  return import_set(import, options.log);
+}
+
+ImportReport import_both(const ImportOptions& options) {
+  using O = ImportOptions;
+  PairImport import;
+  import.rules = rules_of(options);
+  import.input = options.input;
+  import.target = options.target;
+  import.output = options.output;
+  import.name = options.name;
+  import.input_kind = chosen<ValueKind>(options, &O::type);
+  import.target_kind = chosen<ValueKind>(options, &O::target_type, 1);
+  import.libsvm_labels = chosen<LibsvmLabels>(options, &O::libsvm_labels);
+  import.features = options.features;
+  import.target_features = options.target_features;
+  import.feature_mode = feature_mode(options);
+  import.separate_targets = options.separate_targets;
+  import.split = split_rule(options);
+  return import_pair(import, options.log);
+}
+
+}  // namespace
+
+const std::vector<std::string>& import_words(std::string_view setting) {
+  const auto choice = std::ranges::find(choices(), setting, &Choice::setting);
+  if (choice == choices().end())
+    throw std::logic_error(fmt::format("`{}` is no setting that has words", setting));
+  return choice->words;
+}
+
+void ImportOptions::check() const {
+  OptionFaults faults;
+  check(faults);
+  faults.throw_any();
+}
+
+void ImportOptions::check(OptionFaults& faults) const {
+  for (const Choice& choice : choices())
+    if (std::ranges::find(choice.words, this->*choice.word) == choice.words.end())
+      faults.fail(fmt::format("`{}` {}: there is no such choice; choose of: {}", choice.setting,
+                              this->*choice.word, join(choice.words)));
+  faults.require_at_least<Index>(0, "`skip_malformed`", skip_malformed);
+  faults.attempt("`split`", [&] { split_rule(*this); });
+  if (new_features && merge_features)
+    faults.fail(
+        "`new_features` starts a new index of features and `merge_features` adds to one; choose "
+        "one of them");
+  if (!is_single(*this)) return;
+  if (features.empty()) faults.fail("`samples` needs `features`, too");
+  if (!target.empty() || !target_features.empty() || separate_targets || !split.empty())
+    faults.fail(
+        "`samples` writes one data set; `target`, `target_features`, `separate_targets` and "
+        "`split` are for two");
+}
+
+ImportReport import_text(const ImportOptions& options) {
+  options.check();
+  return is_single(options) ? import_single(options) : import_both(options);
+}
+
+}  // namespace norn::run
