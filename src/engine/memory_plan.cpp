@@ -7,8 +7,8 @@
 #include "kernels/recommend.h"
 #include "src/engine/plan_settings.h"
 #include "src/engine/predictor.h"
-#include "src/parallel/collectives.h"
 #include "src/step/block_group.h"
+#include "src/step/program.h"
 #include "src/step/tensors.h"
 
 #include <algorithm>
@@ -17,7 +17,6 @@ namespace norn {
 namespace {
 
 constexpr Index kFloat = Index(sizeof(float));
-constexpr Index kBf16 = Index(sizeof(Bfloat16));
 constexpr Index kBatchesHeld = 4;                  // two prefetched, one in use, one being filled
 constexpr Index kBatchesOnGpu = 2;                 // one in use, one being copied and prepared
 constexpr Index kKeyBytes = 10;                    // 8, and what workspaces have to spare
@@ -112,50 +111,20 @@ class Planner {
   }
 
   // GPUs of several ranks send and receive packed columns: in the largest workspace for NCCL, or in
-  // workspaces of the machine's GPUs, of which smaller ones stay (PeerExchange).
+  // workspaces of the machine's GPUs, of which smaller ones stay (PeerTransport).
   void add_exchange_workspace() {
     if (!settings_.on_gpu || facts_.ranks() == 1) return;
-    Index workspace = 0;
-    Index peers = kPeerWorkspace;
-    Index last = 0;
-    const auto grow = [&](Index bytes) {
-      if (bytes > last) peers += 2 * bytes;
-      last = std::max(last, bytes);
-    };
-    std::vector<Index> exchanges;
-    for (int number : facts_.order()) {
-      if (facts_.is_input(number)) continue;
-      const ExchangeWorkspace of = exchange_workspace(number);
-      workspace = std::max({workspace, of.accumulators, of.gathered, of.exchanged});
-      grow(facts_.batch() * facts_.layer(number).units() * of.element);
-      exchanges.push_back(std::max(of.exchanged, of.accumulators));
+    std::int64_t nccl = 0, last = 0;
+    std::int64_t peers = kPeerWorkspace;
+    const step::Program program =
+        facts_.training() ? step::compile_training(facts_) : step::compile_activations(facts_);
+    for (const CollectivePlan& collective : step::traffic_of(program, facts_)) {
+      nccl = std::max(nccl, collective.nccl_bytes);
+      if (collective.peer_bytes <= last) continue;
+      last = collective.peer_bytes;
+      peers += 2 * last;
     }
-    for (auto bytes = exchanges.rbegin(); bytes != exchanges.rend(); ++bytes) grow(*bytes);
-    count_working("columns for other ranks", std::max(workspace, peers));
-  }
-  struct ExchangeWorkspace {
-    Index accumulators = 0, gathered = 0, exchanged = 0;
-    Index element = 0;  // bytes of what is gathered
-  };
-  ExchangeWorkspace exchange_workspace(int number) const {
-    const std::vector<Range>& shares = facts_.shares(number);
-    const Index batch = facts_.batch();
-    ExchangeWorkspace workspace;
-    if (facts_.sums_over_sources(number)) {
-      workspace.accumulators = nccl_workspace(batch, shares, 0, 2);
-      workspace.element = kFloat;
-    }
-    if (facts_.is_hidden(number) && facts_.gathers(number)) {
-      const bool bf16 = settings_.casts_operands && facts_.training() && !facts_.is_softmax(number);
-      workspace.element = std::max(workspace.element, bf16 ? kBf16 : kFloat);
-      if (facts_.wants_delta(number) && facts_.exchanges_partial_sums(number))
-        workspace.exchanged =
-            nccl_exchange_workspace(batch, facts_.partial_sums_by_rank(number), shares);
-      else if (facts_.wants_delta(number))
-        workspace.accumulators = nccl_workspace(batch, shares, 0, 2);
-    }
-    workspace.gathered = nccl_workspace(batch, shares, workspace.element, 0);
-    return workspace;
+    count_working("columns for other ranks", std::max(nccl, peers));
   }
 
   // Of an example: as it is stored.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 /// What ranks exchange in a step.
@@ -24,6 +25,10 @@ struct CollectivePlan {
   /// GPUs of several machines send columns packed: bytes that are copied for that, and copies.
   double packed = 0.0;
   double packings = 0.0;
+  /// GPUs: bytes of a rank's memory where columns stand that are sent or received, through NCCL and
+  /// through the memory of the machine's GPUs.
+  std::int64_t nccl_bytes = 0;
+  std::int64_t peer_bytes = 0;
 };
 
 }  // namespace norn

@@ -2,6 +2,7 @@
 // Counts of collectives that several ops share, of the rank with the most units.
 #include "src/step/traffic.h"
 
+#include "src/parallel/collectives.h"
 #include "src/step/work.h"
 
 #include <algorithm>
@@ -25,8 +26,11 @@ void TrafficList::gather(const char* stage, int layer, double bytes) {
 }
 
 void TrafficList::gather_columns(const char* stage, int layer, double element) {
-  gather(stage, layer, elements(layer) * element);
+  const double bytes = elements(layer) * element;
+  gather(stage, layer, bytes);
   pack(layer, element, 1.0);
+  const Index nccl = nccl_workspace(facts_.batch(), facts_.shares(layer), Index(element), 0);
+  need_memory(nccl, Index(bytes));
 }
 
 // CPUs look first whether coarse accumulators were used; a GPU adds up both.
@@ -35,6 +39,8 @@ void TrafficList::accumulators(const char* stage, int layer) {
   if (!facts_.on_gpu()) all_reduce(stage, 2.0 * kWord);
   add({stage, Kind::reduce_scatter, bytes, bytes * double(facts_.ranks()) * largest_share(layer)});
   pack(layer, kWord, 2.0);
+  const Index received = nccl_workspace(facts_.batch(), facts_.shares(layer), 0, 2);
+  need_memory(received, received);
 }
 
 // Each rank sends its partial sums to the owners of their columns; rank 0 has the most of both.
@@ -47,6 +53,9 @@ void TrafficList::partial_sums(const char* stage, int layer) {
   const auto ranks = double(facts_.ranks());
   add({stage, Kind::exchange, term * all, busiest * ranks / (ranks - 1.0)});
   pack(layer, kFloat, mine);
+  const Index received = nccl_exchange_workspace(facts_.batch(), facts_.partial_sums_by_rank(layer),
+                                                 facts_.shares(layer));
+  need_memory(received, received);
 }
 
 }  // namespace norn::step

@@ -38,6 +38,11 @@ class TrafficList {
     return double(facts_.units(layer)) / double(facts_.layer(layer).units());
   }
   void pack(int layer, double element, double matrices);
+  // What was added last takes such workspaces.
+  void need_memory(std::int64_t nccl, std::int64_t peers) {
+    list_.back().nccl_bytes = nccl;
+    list_.back().peer_bytes = peers;
+  }
 
   const StepFacts& facts_;
   std::vector<CollectivePlan> list_;

@@ -5,11 +5,13 @@
 #include "norn/base/error.h"
 #include "src/base/text.h"
 #include "src/engine/predictor.h"
+#include "src/engine/step_plan.h"
 #include "src/engine/step_verifier.h"
 #include "src/engine/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -118,6 +120,32 @@ TEST_P(MemoryPlanTest, IsWhatANetworkAllocates) {
         else
           EXPECT_EQ(planned, allocated) << where;
       }
+}
+
+// Of what the collectives of a step are, and of nothing else.
+TEST_P(MemoryPlanTest, HasPlaceForWhatRanksSendEachOther) {
+  const Graph graph = make_graph(recipe_.network, recipe_.shapes(), "test");
+  for (const Pass purpose : {Pass::training, Pass::prediction})
+    for (const int ranks : {1, 2, 4}) {
+      PlanSettings settings = settings_of(recipe_, ranks, 1, purpose);
+      settings.on_gpu = settings.casts_operands = true;
+      std::int64_t place = 0;
+      for (const BufferPlan& buffer : plan_memory(graph, settings).buffers)
+        if (buffer.name == "columns for other ranks") place = buffer.bytes;
+      EXPECT_EQ(place > 0, ranks > 1);
+      if (ranks == 1 || purpose != Pass::training) continue;
+      std::int64_t largest = 0, peers = 0;
+      for (const CollectivePlan& collective : plan_collectives(graph, settings)) {
+        EXPECT_EQ(collective.packed > 0.0, collective.peer_bytes > 0) << collective.stage;
+        EXPECT_GE(double(collective.nccl_bytes), 0.0);
+        if (collective.kind == CollectivePlan::Kind::all_gather && collective.packed > 0.0)
+          EXPECT_EQ(double(collective.peer_bytes), collective.bytes) << collective.stage;
+        largest = std::max({largest, collective.nccl_bytes, 2 * collective.peer_bytes});
+        peers += 2 * collective.peer_bytes;
+      }
+      EXPECT_GE(place, largest) << ranks << " ranks";
+      EXPECT_LE(place, std::max(largest, peers + (6 << 20))) << ranks << " ranks";
+    }
 }
 
 TEST(MemoryPlan, CountsTheWeightsOfFeatures) {
