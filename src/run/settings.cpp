@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Settings of a run: what none can have, and how they change a descriptor.
-#include "kernels/named_variant.h"
 #include "norn/base/error.h"
 #include "norn/run/train.h"
 #include "src/base/option_faults.h"
 #include "src/base/text.h"
 #include "src/engine/watched_metric.h"
 #include "src/nn/recipe.h"
+#include "src/run/train_settings.h"
 
 #include <utility>
 
@@ -14,13 +14,6 @@
 
 namespace norn::run {
 namespace {
-
-void require_below(float limit, const char* setting, const std::optional<float>& value,
-                   OptionFaults& faults) {
-  if (value)
-    faults.require_range(*value >= 0.0f && *value < limit, setting, *value,
-                         fmt::format("at least 0 and below {:g}", limit));
-}
 
 // A metric that the descriptor names and the run shall not go by.
 constexpr const char* kNone = "none";
@@ -36,10 +29,6 @@ void check_with(OptionFaults& faults, const char* setting, const std::string& te
       throw UsageError(fmt::format("{}: {}", setting, error.what()));
     }
   });
-}
-
-const std::string& name_of_kind(RateKind kind) {
-  return rate_schedule_names()[std::size_t(kind)];
 }
 
 // What a run that is made again takes from its record; start_repeated() looks at the rest.
@@ -80,95 +69,43 @@ void check_network_source(const TrainOptions& options, OptionFaults& faults) {
     faults.fail("`network` is a descriptor as `config` and `recipe` name one: give one of them");
 }
 
-}  // namespace
-
-const std::vector<std::string>& rate_schedule_names() {
-  static const std::vector<std::string> names = {"constant", "step", "cosine", "plateau"};
-  return names;
-}
-
-void RateSettings::check(OptionFaults& faults) const {
-  faults.require_at_least(0.0f, "`warm_up`", warm_up);
-  faults.require_at_least<Index>(1, "`rate_interval`", interval);
-  if (multiplier)
-    faults.require_range(*multiplier > 0.0f, "`rate_multiplier`", *multiplier, "above 0");
-  faults.require_at_least<Index>(1, "`rate_patience`", patience);
-  if (minimum)
-    faults.require_range(*minimum >= 0.0f && *minimum <= 1.0f, "`rate_minimum`", *minimum,
-                         "from 0 to 1");
-  faults.require_at_least(0.0f, "`clip_gradient`", clip_gradient);
-}
-
-void RateSettings::apply_to(TrainingDescriptor& training, const Log& log) const {
-  RateSchedule& schedule = training.schedule;
-  for (std::size_t i = 0; i < rate_schedule_names().size(); ++i)
-    if (kind == rate_schedule_names()[i]) schedule.kind = RateKind(i);
-  if (warm_up) schedule.warm_up = *warm_up;
-  if (interval) schedule.interval = *interval;
-  if (multiplier) schedule.multiplier = *multiplier;
-  if (patience) schedule.patience = *patience;
-  if (minimum) schedule.minimum = *minimum;
-  if (clip_gradient) training.clip_gradient = *clip_gradient;
-  const auto warn = [&](bool given, const char* setting, bool has_effect) {
-    if (given && !has_effect)
-      log.warning(
-          fmt::format("{} has no effect with the rate schedule {}; `rate_schedule` "
-                      "chooses another",
-                      setting, name_of_kind(schedule.kind)));
-  };
-  const bool step = schedule.kind == RateKind::step, cosine = schedule.kind == RateKind::cosine,
-             plateau = schedule.kind == RateKind::plateau;
-  warn(interval.has_value(), "`rate_interval`", step);
-  warn(multiplier.has_value(), "`rate_multiplier`", step || plateau);
-  warn(patience.has_value(), "`rate_patience`", plateau);
-  warn(minimum.has_value(), "`rate_minimum`", cosine || plateau);
-}
-
-void ValidationSettings::check(OptionFaults& faults) const {
-  if (split)
-    faults.require_range(*split >= 0.0f && *split < 1.0f, "`validation_split`", *split,
-                         "at least 0 and below 1");
-  if (has_data() && split && *split > 0.0f)
+// What contradicts in the settings of validation, and metrics that there are not.
+void check_validation(const ValidationSettings& given, OptionFaults& faults) {
+  if (given.has_data() && given.split && *given.split > 0.0f)
     faults.fail(
         "`validation_split` holds back a part of the training data and `validation_input` names "
         "data of their own: give one of the two");
-  if (inputs.empty() && !outputs.empty())
+  if (given.inputs.empty() && !given.outputs.empty())
     faults.fail("`validation_output` needs `validation_input`; give that too");
-  faults.require_at_least<Index>(1, "`validate_every`", every);
-  faults.require_at_least<Index>(1, "`patience`", patience);
-  faults.require_at_least(0.0f, "`min_delta`", min_delta);
-  if (stop_from)
-    faults.require_range(*stop_from >= 0.0f && *stop_from <= 1.0f, "`early_stop_from`", *stop_from,
-                         "from 0 to 1");
-  if (refit && has_data())
+  if (given.refit && given.has_data())
     faults.fail(
         "`refit` adds what was held back of the training data, and `validation_input` names data "
         "that are none of them: the best model is trained on everything already; leave `refit` "
         "out");
-  check_with(faults, "`metrics_at`", metrics_at, parse_metrics_at);
-  check_with(faults, "`early_stop`", early_stop, parse_watched_metric);
-  if (keep_best != "auto") check_with(faults, "`keep_best`", keep_best, parse_watched_metric);
+  check_with(faults, "`metrics_at`", given.metrics_at, parse_metrics_at);
+  check_with(faults, "`early_stop`", given.early_stop, parse_watched_metric);
+  if (given.keep_best != "auto")
+    check_with(faults, "`keep_best`", given.keep_best, parse_watched_metric);
 }
 
-void ValidationSettings::apply_to(ValidationDescriptor& validation, bool refits_later) const {
-  if (split) validation.split = *split;
-  if (has_data()) validation.split = 0.0f;
-  if (!by.empty()) validation.by = by == "user" ? ValidationBy::user : ValidationBy::entry;
-  if (every) validation.every = *every;
-  if (!metrics_at.empty()) validation.metrics_at = metrics_at;
-  if (!early_stop.empty()) validation.early_stop = early_stop == kNone ? "" : early_stop;
-  if (patience) validation.patience = *patience;
-  if (min_delta) validation.min_delta = *min_delta;
-  if (stop_from) validation.stop_from = *stop_from;
-  if (keep_best == kNone) validation.keep_best.clear();
-  const bool implied = refits_later && keep_best.empty() && validation.keep_best.empty();
-  if ((keep_best.empty() && !implied) || keep_best == kNone) return;
+// What the table cannot say of the settings of validation. A run that trains on everything later
+// keeps its best model, by whatever metric.
+void settle_validation(const ValidationSettings& given, bool refits_later,
+                       ValidationDescriptor& validation) {
+  if (given.has_data()) validation.split = 0.0f;
+  if (given.early_stop == kNone) validation.early_stop.clear();
+  const std::string& keep = given.keep_best;
+  if (keep == kNone) validation.keep_best.clear();
+  const bool implied = refits_later && keep.empty() && validation.keep_best.empty();
+  if ((keep.empty() && !implied) || keep == kNone) return;
   validation.keep_best =
-      keep_best != "auto" && !implied ? keep_best
+      keep != "auto" && !implied ? keep
       : !validation.early_stop.empty()
           ? validation.early_stop
           : fmt::format("ndcg@{}", parse_metrics_at(validation.metrics_at).front());
 }
+
+}  // namespace
 
 void TrainOptions::check() const {
   OptionFaults faults;
@@ -177,20 +114,8 @@ void TrainOptions::check() const {
 }
 
 void TrainOptions::check(OptionFaults& faults) const {
-  faults.require_at_least<Index>(1, "`batch`", batch);
-  faults.require_at_least<Index>(1, "`last_epoch`", last_epoch);
-  faults.require_at_least<Index>(0, "`epochs`", epochs);
-  faults.require_at_least(0.0f, "`rate`", rate);
-  faults.require_at_least(0.0f, "`lambda`", lambda);
-  faults.require_at_least(0.0f, "`lambda1`", lambda1);
-  require_below(1.0f, "`mu`", mu, faults);
-  require_below(1.0f, "`mu1`", mu1, faults);
-  faults.require_at_least<Index>(0, "`checkpoint_epochs`", checkpoint_epochs);
-  faults.require_at_least<double>(0.0, "`checkpoint_minutes`", checkpoint_minutes);
-  faults.require_at_least<int>(0, "`keep`", keep);
-  faults.require_at_least<Index>(0, "`verify`", verify);
-  schedule.check(faults);
-  validation.check(faults);
+  check_settings(*this, faults);
+  check_validation(validation, faults);
   check_network_source(*this, faults);
   if (validation.refit && last_epoch)
     faults.fail(
@@ -200,9 +125,6 @@ void TrainOptions::check(OptionFaults& faults) const {
   check_checkpoint_name(checkpoint_name, faults);
   if (force && !resume.empty())
     faults.fail("`force` starts anew and `resume` goes on: give one of the two");
-  if (!optimizer.empty() && !find_named<UpdateRule>(optimizer))
-    faults.fail(fmt::format("`optimizer` {}: there is no such update rule; choose of: {}",
-                            optimizer, join(names_of<UpdateRule>())));
 }
 
 std::filesystem::path TrainOptions::checkpoint_base() const {
@@ -217,26 +139,9 @@ std::filesystem::path TrainOptions::refit_base() const {
 }
 
 void TrainOptions::apply_to(TrainingDescriptor& training, const Log& notes) const {
-  if (batch) training.batch = *batch;
-  if (epochs) training.epochs = *epochs;
-  if (last_epoch) training.last_epoch = *last_epoch;
+  apply_settings(*this, training, notes);
   if (validation.refit) training.refit = true;
-  if (rate) training.rate = *rate;
-  if (lambda) training.lambda = *lambda;
-  if (lambda1) training.lambda1 = *lambda1;
-  if (seed) training.seed = *seed;
-  schedule.apply_to(training, notes);
-  validation.apply_to(training.validation, training.refits_later());
-  if (!optimizer.empty() && !equal_ignoring_case(optimizer, name_of(training.optimizer)))
-    training.optimizer = find_named<UpdateRule>(optimizer).value();
-  const auto set = [&](const char* setting, const ParameterKey& key,
-                       const std::optional<float>& value) {
-    if (value && !set_parameter(training.optimizer, key.name, *value))
-      notes.warning(fmt::format("{} has no effect with {}; `optimizer` chooses another rule",
-                                setting, name_of(training.optimizer)));
-  };
-  set("`mu`", kMu, mu);
-  set("`mu1`", kMu1, mu1);
+  settle_validation(validation, training.refits_later(), training.validation);
 }
 
 }  // namespace norn::run

@@ -267,7 +267,7 @@ TEST_F(Door, MakesARecordedRunAgainAsItWas) {
 TEST_F(Door, SaysAllThatIsWrongWithSettingsAtOnce) {
   TrainOptions asked = options();
   asked.batch = 0;
-  asked.mu = 1.0f;
+  asked.rule["Mu"] = 1.0f;
   asked.schedule.patience = -1;
   asked.validation.early_stop = "ndgc@20";
   asked.config = "net.json";
@@ -397,7 +397,7 @@ TEST_F(Door, NamesTheSettingsOfTheProgram) {
   EXPECT_EQ(message([](TrainOptions& o) { o.recipe = "sigmoidal"; }),
             "`recipe` sigmoidal: there is no such recipe; choose of: sigmoid, softmax");
   EXPECT_THAT(message([](TrainOptions& o) { o.optimizer = "Magic"; }),
-              HasSubstr("`optimizer` Magic: there is no such update rule; choose of: "));
+              HasSubstr("`optimizer` Magic: there is no such choice; choose of: "));
   EXPECT_EQ(message([](TrainOptions& o) { o.batch = 1000; }),
             "`batch` 1000 is larger than the 203 examples of the data; give `batch` 203 or less");
   TrainResult trained = train(options());

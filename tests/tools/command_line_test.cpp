@@ -269,8 +269,8 @@ TEST(TrainerOptions, TakeDsstnesCommandLine) {
   EXPECT_EQ(options.rate, 0.01f);
   EXPECT_EQ(options.lambda, 0.001f);
   EXPECT_EQ(options.lambda1, 0.002f);
-  EXPECT_EQ(options.mu, 0.4f);
-  EXPECT_EQ(options.mu1, 0.9f);
+  EXPECT_EQ(options.rule["Mu"], 0.4f);
+  EXPECT_EQ(options.rule["Mu1"], 0.9f);
   EXPECT_NO_THROW(options.check());
 }
 
@@ -333,7 +333,7 @@ TEST(TrainerOptions, RejectValuesThatNoRunCanHave) {
             "--epochs -3 is out of range: it must be at least 0");
   EXPECT_EQ(message([](TrainerOptions& o) { o.rate = -1.0f; }),
             "--rate -1 is out of range: it must be at least 0");
-  EXPECT_EQ(message([](TrainerOptions& o) { o.mu = 1.0f; }),
+  EXPECT_EQ(message([](TrainerOptions& o) { o.rule["Mu"] = 1.0f; }),
             "--mu 1 is out of range: it must be at least 0 and below 1");
   EXPECT_EQ(message([](TrainerOptions& o) {
               o.force = true;

@@ -33,8 +33,8 @@ void read_commands(const std::filesystem::path& file, TrainerOptions& options) {
   options.lambda = commands.lambda;
   options.lambda1 = commands.lambda1;
   options.optimizer = name_of(commands.optimizer);
-  options.mu = commands.mu;
-  options.mu1 = commands.mu1;
+  options.rule["Mu"] = commands.mu;
+  options.rule["Mu1"] = commands.mu1;
   options.seed = commands.seed;
   if (commands.shuffle) options.shuffle = *commands.shuffle ? "yes" : "no";
   options.checkpoint_epochs = commands.checkpoint_interval;

@@ -2,12 +2,16 @@
 // The trainer's options and how they change a descriptor.
 #include "tools/training/trainer_options.h"
 
-#include "kernels/named_variant.h"
 #include "norn/base/error.h"
 #include "src/base/text.h"
 #include "src/nn/recipe.h"
+#include "src/run/train_settings.h"
+#include "tools/common/setting_names.h"
 
+#include <algorithm>
 #include <cmath>
+#include <type_traits>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -61,59 +65,51 @@ void add_data_options(TrainerOptions& options, CommandLine& line) {
               "same; auto: where they fit beside everything else");
 }
 
-void add_training_options(TrainerOptions& options, CommandLine& line) {
-  const TrainingDescriptor defaults;
-  line.section("Training (these win over the descriptor's \"Training\" block)");
-  line.option("--batch", "-b", "N", options.batch, "examples of one step").default_text =
-      fmt::format("{}", defaults.batch);
-  line.option("--epochs", "-e", "N", options.epochs,
-              "passes over the data; 0: writes the initial model")
-      .default_text = fmt::format("{}", defaults.epochs);
-  line.option("--last-epoch", "", "N", options.last_epoch,
-              "end after epoch N, with the rates of a run of --epochs")
-      .default_text = "the last of --epochs";
-  line.option("--rate", "-alpha", "X", options.rate, "learning rate").default_text =
-      fmt::format("{:g}", defaults.rate);
-  line.option("--lambda", "-lambda", "X", options.lambda, "L2 regularisation").default_text =
-      fmt::format("{:g}", defaults.lambda);
-  line.option("--lambda1", "-lambda1", "X", options.lambda1, "L1 regularisation").default_text =
-      fmt::format("{:g}", defaults.lambda1);
-  std::vector<std::string> rules = names_of<UpdateRule>();
-  Option& optimizer =
-      line.choice("--optimizer", "", std::move(rules), options.optimizer, "update rule");
-  optimizer.default_text = name_of(defaults.optimizer);
-  line.option("--mu", "-mu", "X", options.mu,
-              "momentum; decay of the mean in RMSProp and AdaDelta; beta1 of Adam and its kin")
-      .default_text = "the rule's, 0.9";
-  line.option("--mu1", "-mu1", "X", options.mu1, "beta2 of Adam and its kin").default_text =
-      "the rule's, 0.999";
-  line.choice("--shuffle", "", {"yes", "no"}, options.shuffle,
-              "visit the examples in a new random order in every epoch")
-      .default_text = "what the descriptor says in ShuffleIndices";
-  line.option("--seed", "", "N", options.seed, "of initial weights, shuffling, dropout, denoising")
-      .default_text = fmt::format("{}", defaults.seed);
+// DSSTNE's spellings, which the library does not know.
+std::string flag_of(const std::string& setting) {
+  if (setting == "batch") return "-b";
+  if (setting == "epochs") return "-e";
+  if (setting == "rate") return "-alpha";
+  for (const char* same : {"lambda", "lambda1", "mu", "mu1"})
+    if (setting == same) return fmt::format("-{}", same);
+  return {};
 }
 
-void add_checkpoint_options(TrainerOptions& options, CommandLine& line) {
-  line.section("Checkpoints and resuming", true);
+Option& add_setting(const run::TrainSetting& setting, run::TrainOptions& options,
+                    CommandLine& line) {
+  std::string name = "--" + setting.name;
+  std::ranges::replace(name, '_', '-');
+  const std::string help = with_options(setting.help);
+  return std::visit(
+      [&]<typename T>(T* member) -> Option& {
+        if constexpr (std::is_same_v<T, bool>)
+          return line.toggle(name, "", *member, help);
+        else if constexpr (std::is_same_v<T, std::string>)
+          if (!setting.words.empty()) return line.choice(name, "", setting.words, *member, help);
+        if constexpr (!std::is_same_v<T, bool>)
+          return line.option(name, flag_of(setting.name), setting.value, *member, help);
+      },
+      setting.member(options));
+}
+
+void add_settings(run::TrainOptions& options, CommandLine& line) {
+  for (const run::TrainSettings& group : run::train_settings()) {
+    line.section(group.title);
+    for (const run::TrainSetting& setting : group.settings) {
+      Option& option = add_setting(setting, options, line);
+      if (!setting.default_text.empty()) option.default_text = with_options(setting.default_text);
+      option.bare_value = setting.bare_value;
+      option.may_differ = setting.may_differ;
+    }
+  }
+}
+
+void add_run_options(TrainerOptions& options, CommandLine& line) {
   Option& resume = line.option("--resume", "", "FILE", options.resume,
                                "go on from this checkpoint; without a file, or with auto, from "
                                "the newest of --model that is whole, or from the start when there "
                                "is none yet");
   resume.bare_value = "auto";
-  resume.may_differ = false;
-  line.toggle("--force", "", options.force, "replace --model and its checkpoints if they exist");
-  line.option("--checkpoint-epochs", "", "N", options.checkpoint_epochs,
-              "write a checkpoint every N epochs; 0: none");
-  line.option("--checkpoint-minutes", "", "X", options.checkpoint_minutes,
-              "write a checkpoint every X minutes; 0: none");
-  line.option("--checkpoint-name", "", "NAME", options.checkpoint_name,
-              "checkpoints are NAME.epochN.nc")
-      .default_text = "beside --model, with its name";
-  line.option("--keep", "", "N", options.keep, "checkpoints that stay, the newest; 0: all");
-  line.option("--verify", "", "N", options.verify,
-              "compute every Nth step twice and end the run when the hardware gave two results; "
-              "doubles the memory of weights and state; the model is the same; 0: none");
   line.section("Records", true);
   line.option("--run-dir", "", "FOLDER", options.run_dir,
               "record the run there: log.jsonl with its events, a line each, run.json, enough to "
@@ -160,10 +156,8 @@ void add_doctor_options(TrainerOptions& options, CommandLine& line) {
 
 void TrainerOptions::add_to(CommandLine& line) {
   add_data_options(*this, line);
-  add_training_options(*this, line);
-  add_rate_options(schedule, line);
-  add_validation_options(validation, line);
-  add_checkpoint_options(*this, line);
+  add_settings(*this, line);
+  add_run_options(*this, line);
   add_doctor_options(*this, line);
   run.add_to(line);
 }

@@ -6,8 +6,6 @@
 #include "tools/cdl/command_file_options.h"
 #include "tools/common/program.h"
 #include "tools/common/run_options.h"
-#include "tools/training/rate_options.h"
-#include "tools/training/validation_options.h"
 
 #include <filesystem>
 #include <optional>

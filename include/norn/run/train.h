@@ -10,6 +10,7 @@
 #include <atomic>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +24,6 @@
 namespace norn {
 class OptionFaults;
 struct TrainingDescriptor;
-struct ValidationDescriptor;
 }  // namespace norn
 
 namespace norn::run {
@@ -37,15 +37,7 @@ struct RateSettings {
   std::optional<Index> patience;
   std::optional<float> minimum;
   std::optional<float> clip_gradient;
-
-  /// Values that no run can have.
-  void check(OptionFaults& faults) const;
-  /// Puts what is set into the descriptor; what has no effect with its schedule is warned of.
-  void apply_to(TrainingDescriptor& training, const Log& log) const;
 };
-
-/// The names of rate schedules, by RateKind.
-const std::vector<std::string>& rate_schedule_names();
 
 /// Validating while training, with data of their own or a part of the training data.
 struct ValidationSettings {
@@ -66,11 +58,6 @@ struct ValidationSettings {
   bool refit = false;  ///< of the run as a whole
 
   bool has_data() const { return !inputs.empty() || !sets.empty(); }
-  /// Values that no run can have.
-  void check(OptionFaults& faults) const;
-  /// Puts what is set into the descriptor. A run that trains on everything later keeps its best
-  /// model, by whatever metric.
-  void apply_to(ValidationDescriptor& validation, bool refits_later) const;
 };
 
 struct Recorder;
@@ -100,9 +87,8 @@ struct TrainOptions {
   std::optional<float> rate;
   std::optional<float> lambda;
   std::optional<float> lambda1;
-  std::optional<float> mu;
-  std::optional<float> mu1;
   std::string optimizer;
+  std::map<std::string, std::optional<float>> rule;  ///< its parameters: rule["Mu"], rule["Mu1"]
   std::optional<std::uint64_t> seed;
   std::string shuffle;  ///< "yes", "no"; empty: the descriptor's
   RateSettings schedule;

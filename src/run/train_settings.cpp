@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of settings of a run.
+#include "src/run/train_settings.h"
+
+#include "kernels/named_variant.h"
+#include "norn/engine/metric.h"
+#include "src/base/option_faults.h"
+#include "src/base/text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <iterator>
+#include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace norn::run {
+namespace {
+
+// By RateKind.
+const std::vector<std::string>& rate_schedules() {
+  static const std::vector<std::string> words = {"constant", "step", "cosine", "plateau"};
+  return words;
+}
+
+const std::string& name_of(RateKind kind) {
+  return rate_schedules()[std::size_t(kind)];
+}
+
+template <typename T>
+std::string text_of(const T& value) {
+  if constexpr (std::is_convertible_v<T, std::string>)
+    return value;
+  else if constexpr (std::is_integral_v<T>)
+    return fmt::format("{}", value);
+  else
+    return fmt::format("{:g}", double(value));
+}
+
+ParameterLimits at_least(double low) {
+  return {.low = low};
+}
+ParameterLimits from_to(double low, double high) {
+  return {.low = low, .high = high};
+}
+ParameterLimits from_to_below(double low, double high) {
+  return {.low = low, .high = high, .below_high = true};
+}
+
+bool within(const ParameterLimits& limits, double value) {
+  if (limits.above_low ? !(value > limits.low) : !(value >= limits.low)) return false;
+  return limits.below_high ? value < limits.high : value <= limits.high;
+}
+
+std::string limits_text(const ParameterLimits& limits) {
+  if (limits.above_low) return fmt::format("above {:g}", limits.low);
+  if (!std::isfinite(limits.high)) return fmt::format("at least {:g}", limits.low);
+  return limits.below_high ? fmt::format("at least {:g} and below {:g}", limits.low, limits.high)
+                           : fmt::format("from {:g} to {:g}", limits.low, limits.high);
+}
+
+// A setting of the run itself.
+template <typename Get>
+TrainSetting own(std::string name, std::string value, Get get, ParameterLimits limits,
+                 std::string help) {
+  const auto member = [get](TrainOptions& options) -> SettingMember { return &get(options); };
+  return {std::move(name), std::move(value), std::move(help), member, limits};
+}
+
+// One that wins over the descriptor's, with whose default it is shown.
+template <typename Get, typename Into>
+TrainSetting over(std::string name, std::string value, Get get, Into into, ParameterLimits limits,
+                  std::string help) {
+  TrainSetting setting = own(std::move(name), std::move(value), get, limits, std::move(help));
+  TrainingDescriptor defaults;
+  if constexpr (!requires { into(defaults).has_value(); })
+    setting.default_text = text_of(into(defaults));
+  setting.apply = [get, into](const TrainOptions& options, TrainingDescriptor& training,
+                              const Log&) {
+    const auto& given = get(options);
+    if constexpr (requires { *given; }) {
+      if (given) into(training) = *given;
+    } else if (!given.empty()) {
+      into(training) = given;
+    }
+  };
+  return setting;
+}
+
+// One of some words, for the enumeration that stands in their order in the descriptor.
+template <typename Get, typename Into>
+TrainSetting choice(std::string name, Get get, Into into, std::vector<std::string> words,
+                    std::string help) {
+  TrainSetting setting = own(std::move(name), {}, get, {}, std::move(help));
+  TrainingDescriptor defaults;
+  setting.default_text = words[std::size_t(into(defaults))];
+  setting.apply = [get, into, words](const TrainOptions& options, TrainingDescriptor& training,
+                                     const Log&) {
+    using E = std::remove_cvref_t<decltype(into(training))>;
+    for (std::size_t i = 0; i < words.size(); ++i)
+      if (equal_ignoring_case(get(options), words[i])) into(training) = E(i);
+  };
+  setting.words = std::move(words);
+  return setting;
+}
+
+TrainSetting with_schedules(std::vector<RateKind> schedules, TrainSetting setting) {
+  setting.schedules = std::move(schedules);
+  return setting;
+}
+TrainSetting with_default(std::string text, TrainSetting setting) {
+  setting.default_text = std::move(text);
+  return setting;
+}
+
+TrainSetting optimizer_setting() {
+  TrainSetting setting = own(
+      "optimizer", {}, [](auto& o) -> auto& { return o.optimizer; }, {}, "update rule");
+  setting.words = names_of<UpdateRule>();
+  setting.default_text = name_of(TrainingDescriptor().optimizer);
+  // The same rule again leaves the descriptor's parameters as they are.
+  setting.apply = [](const TrainOptions& options, TrainingDescriptor& training, const Log&) {
+    const std::string& name = options.optimizer;
+    if (!name.empty() && !equal_ignoring_case(name, name_of(training.optimizer)))
+      training.optimizer = find_named<UpdateRule>(name).value();
+  };
+  return setting;
+}
+
+// "mu1" of "Mu1", "weight_decay" of "WeightDecay".
+std::string setting_name(std::string_view key) {
+  std::string name;
+  for (const char c : key) {
+    if (std::isupper((unsigned char)c) && !name.empty()) name += '_';
+    name += char(std::tolower((unsigned char)c));
+  }
+  return name;
+}
+
+// After the rule itself.
+TrainSetting rule_setting(const SharedParameter& parameter) {
+  const ParameterKey& key = *parameter.key;
+  const std::string in_json(key.name), name = setting_name(key.name);
+  std::string help(key.help);
+  if (help.ends_with('.')) help.pop_back();
+  TrainSetting setting = own(
+      name, "X", [in_json](auto& o) -> auto& { return o.rule[in_json]; }, key.limits, help);
+  setting.default_text = "the rule's, " + parameter.default_text();
+  setting.apply = [in_json, name](const TrainOptions& options, TrainingDescriptor& training,
+                                  const Log& notes) {
+    const auto given = options.rule.find(in_json);
+    if (given == options.rule.end() || !given->second) return;
+    if (!set_parameter(training.optimizer, in_json, *given->second))
+      notes.warning(fmt::format("`{}` has no effect with {}; `optimizer` chooses another rule",
+                                name, name_of(training.optimizer)));
+  };
+  return setting;
+}
+
+TrainSettings training_settings() {
+  std::vector<TrainSetting> all = {
+      over(
+          "batch", "N", [](auto& o) -> auto& { return o.batch; },
+          [](auto& t) -> auto& { return t.batch; }, at_least(1), "examples of one step"),
+      over(
+          "epochs", "N", [](auto& o) -> auto& { return o.epochs; },
+          [](auto& t) -> auto& { return t.epochs; }, at_least(0),
+          "passes over the data; 0: writes the initial model"),
+      with_default("the last of `epochs`",
+                   over(
+                       "last_epoch", "N", [](auto& o) -> auto& { return o.last_epoch; },
+                       [](auto& t) -> auto& { return t.last_epoch; }, at_least(1),
+                       "end after epoch N, with the rates of a run of `epochs`")),
+      over(
+          "rate", "X", [](auto& o) -> auto& { return o.rate; },
+          [](auto& t) -> auto& { return t.rate; }, at_least(0), "learning rate"),
+      over(
+          "lambda", "X", [](auto& o) -> auto& { return o.lambda; },
+          [](auto& t) -> auto& { return t.lambda; }, at_least(0), "L2 regularisation"),
+      over(
+          "lambda1", "X", [](auto& o) -> auto& { return o.lambda1; },
+          [](auto& t) -> auto& { return t.lambda1; }, at_least(0), "L1 regularisation"),
+      optimizer_setting()};
+  for (const SharedParameter& parameter : parameters_of<UpdateRule>())
+    all.push_back(rule_setting(parameter));
+  TrainSetting shuffle = own(
+      "shuffle", {}, [](auto& o) -> auto& { return o.shuffle; }, {},
+      "visit the examples in a new random order in every epoch");
+  shuffle.words = {"yes", "no"};  // it is no part of "Training"
+  shuffle.default_text = "what the descriptor says in ShuffleIndices";
+  all.push_back(std::move(shuffle));
+  all.push_back(over(
+      "seed", "N", [](auto& o) -> auto& { return o.seed; }, [](auto& t) -> auto& { return t.seed; },
+      at_least(0), "of initial weights, shuffling, dropout, denoising"));
+  return {"Training (these win over the descriptor's \"Training\" block)", std::move(all)};
+}
+
+TrainSettings rate_settings() {
+  using enum RateKind;
+  return {
+      "Learning rate schedule and clipping (docs/user/numerics.md)",
+      {choice(
+           "rate_schedule", [](auto& o) -> auto& { return o.schedule.kind; },
+           [](auto& t) -> auto& { return t.schedule.kind; }, rate_schedules(),
+           "how the rate changes from epoch to epoch: step multiplies it every `rate_interval` "
+           "epochs, cosine lets it fall to `rate_minimum` over all epochs, plateau multiplies "
+           "it when validations (without any, the cost of training) get no better"),
+       over(
+           "warm_up", "X", [](auto& o) -> auto& { return o.schedule.warm_up; },
+           [](auto& t) -> auto& { return t.schedule.warm_up; }, at_least(0),
+           "epochs, such as 0.5, in which the rate rises from step to step before"),
+       with_schedules(
+           {step}, over(
+                       "rate_interval", "N", [](auto& o) -> auto& { return o.schedule.interval; },
+                       [](auto& t) -> auto& { return t.schedule.interval; }, at_least(1),
+                       "step: epochs between changes")),
+       with_schedules(
+           {step, plateau},
+           over(
+               "rate_multiplier", "X", [](auto& o) -> auto& { return o.schedule.multiplier; },
+               [](auto& t) -> auto& { return t.schedule.multiplier; },
+               {.low = 0, .above_low = true}, "step and plateau: of every change")),
+       with_schedules(
+           {plateau},
+           over(
+               "rate_patience", "N", [](auto& o) -> auto& { return o.schedule.patience; },
+               [](auto& t) -> auto& { return t.schedule.patience; }, at_least(1),
+               "plateau: validations, or epochs, without a better value before a change")),
+       with_schedules({cosine, plateau},
+                      over(
+                          "rate_minimum", "X", [](auto& o) -> auto& { return o.schedule.minimum; },
+                          [](auto& t) -> auto& { return t.schedule.minimum; }, from_to(0, 1),
+                          "cosine and plateau: the share of `rate` below which it never falls")),
+       over(
+           "clip_gradient", "X", [](auto& o) -> auto& { return o.schedule.clip_gradient; },
+           [](auto& t) -> auto& { return t.clip_gradient; }, at_least(0),
+           "hold every element of a gradient between -X and X; 0: as it is")}};
+}
+
+TrainSetting keep_best_setting() {
+  TrainSetting setting = own(
+      "keep_best", "METRIC", [](auto& o) -> auto& { return o.validation.keep_best; }, {},
+      "make all epochs, but keep the best model instead of the last one; without a metric "
+      "by ndcg at the first K");
+  setting.bare_value = "auto";  // TrainOptions::apply_to() knows which that is
+  return setting;
+}
+
+// Files of data, which no descriptor has.
+template <typename Get>
+TrainSetting files(std::string name, Get get, std::string help) {
+  TrainSetting setting = own(std::move(name), "FILE", get, {}, std::move(help));
+  setting.may_differ = true;
+  return setting;
+}
+
+TrainSettings validation_settings() {
+  const auto split_help =
+      "hold back this share of the training data instead, 0.1 for example; drawn with the seed, "
+      "the same on any number of ranks";
+  return {
+      "Validation while training (docs/user/validation.md)",
+      {files(
+           "validation_input", [](auto& o) -> auto& { return o.validation.inputs; },
+           "data sets to validate with, named as those of `input`: what is known of examples "
+           "that are not trained on"),
+       files(
+           "validation_output", [](auto& o) -> auto& { return o.validation.outputs; },
+           "the held-out part of the same examples; without it those of `validation_input`"),
+       with_default(
+           {}, over(
+                   "validation_split", "X", [](auto& o) -> auto& { return o.validation.split; },
+                   [](auto& t) -> auto& { return t.validation.split; }, from_to_below(0, 1),
+                   split_help)),
+       choice(
+           "validation_by", [](auto& o) -> auto& { return o.validation.by; },
+           [](auto& t) -> auto& { return t.validation.by; }, {"user", "entry"},
+           "what is held back: whole examples, or entries of every example"),
+       over(
+           "validate_every", "N", [](auto& o) -> auto& { return o.validation.every; },
+           [](auto& t) -> auto& { return t.validation.every; }, at_least(1),
+           "epochs between validations"),
+       over(
+           "metrics_at", "K,K,...", [](auto& o) -> auto& { return o.validation.metrics_at; },
+           [](auto& t) -> auto& { return t.validation.metrics_at; }, {},
+           "lengths of the lists that are evaluated"),
+       over(
+           "early_stop", "METRIC", [](auto& o) -> auto& { return o.validation.early_stop; },
+           [](auto& t) -> auto& { return t.validation.early_stop; }, {},
+           fmt::format("end the run when this metric has not become better, and keep the best "
+                       "model: loss, or one of {} with its K, such as ndcg@20; none: not by the "
+                       "descriptor's",
+                       join(metric_names()))),
+       over(
+           "patience", "N", [](auto& o) -> auto& { return o.validation.patience; },
+           [](auto& t) -> auto& { return t.validation.patience; }, at_least(1),
+           "validations without a better value before that"),
+       with_default(
+           "0.25; with the rate schedule Cosine 0.75",
+           over(
+               "early_stop_from", "X", [](auto& o) -> auto& { return o.validation.stop_from; },
+               [](auto& t) -> auto& { return t.validation.stop_from; }, from_to(0, 1),
+               "share of the epochs before which the run is not ended early, nor in the warm-up")),
+       over(
+           "min_delta", "X", [](auto& o) -> auto& { return o.validation.min_delta; },
+           [](auto& t) -> auto& { return t.validation.min_delta; }, at_least(0),
+           "a better value is better by more than this"),
+       keep_best_setting(),
+       own(
+           "refit", {}, [](auto& o) -> auto& { return o.validation.refit; }, {},
+           "with `validation_split`: after the run train on everything from the beginning, up to "
+           "the epoch whose model was the best, with the rates that it had; implies "
+           "`keep_best`")}};
+}
+
+TrainSettings checkpoint_settings() {
+  TrainSettings group = {
+      "Checkpoints and resuming",
+      {own(
+           "force", {}, [](auto& o) -> auto& { return o.force; }, {},
+           "replace `model` and its checkpoints if they exist"),
+       own(
+           "checkpoint_epochs", "N", [](auto& o) -> auto& { return o.checkpoint_epochs; },
+           at_least(0), "write a checkpoint every N epochs; 0: none"),
+       own(
+           "checkpoint_minutes", "X", [](auto& o) -> auto& { return o.checkpoint_minutes; },
+           at_least(0), "write a checkpoint every X minutes; 0: none"),
+       with_default(
+           "beside `model`, with its name",
+           own(
+               "checkpoint_name", "NAME", [](auto& o) -> auto& { return o.checkpoint_name; }, {},
+               "checkpoints are NAME.epochN.nc")),
+       own(
+           "keep", "N", [](auto& o) -> auto& { return o.keep; }, at_least(0),
+           "checkpoints that stay, the newest; 0: all"),
+       own(
+           "verify", "N", [](auto& o) -> auto& { return o.verify; }, at_least(0),
+           "compute every Nth step twice and end the run when the hardware gave two results; "
+           "doubles the memory of weights and state; the model is the same; 0: none")}};
+  for (TrainSetting& setting : group.settings) setting.may_differ = true;
+  return group;
+}
+
+template <typename T>
+void check_number(const TrainSetting& setting, const T& value, OptionFaults& faults) {
+  const std::string name = "`" + setting.name + "`";
+  faults.require_range(within(setting.limits, double(value)), name.c_str(), value,
+                       limits_text(setting.limits));
+}
+
+void check_setting(const TrainSetting& setting, const SettingMember& where, OptionFaults& faults) {
+  std::visit(
+      [&](const auto* member) {
+        using T = std::remove_cvref_t<decltype(*member)>;
+        if constexpr (std::is_same_v<T, std::string>) {
+          if (setting.words.empty() || member->empty()) return;
+          const bool known = std::ranges::any_of(setting.words, [&](const std::string& word) {
+            return equal_ignoring_case(word, *member);
+          });
+          if (!known)
+            faults.fail(fmt::format("`{}` {}: there is no such choice; choose of: {}", setting.name,
+                                    *member, join(setting.words)));
+        } else if constexpr (std::is_same_v<T, std::optional<std::uint64_t>>) {
+          return;  // each of them will do
+        } else if constexpr (requires { **member; }) {
+          if (*member) check_number(setting, **member, faults);
+        } else if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+          check_number(setting, *member, faults);
+        }
+      },
+      where);
+}
+
+// Whether a number has been given.
+bool is_set(const SettingMember& where) {
+  return std::visit(
+      [](const auto* member) {
+        if constexpr (requires { member->has_value(); }) return member->has_value();
+        return false;
+      },
+      where);
+}
+
+}  // namespace
+
+const std::vector<TrainSettings>& train_settings() {
+  static const std::vector<TrainSettings> all = {training_settings(), rate_settings(),
+                                                 validation_settings(), checkpoint_settings()};
+  return all;
+}
+
+void check_settings(TrainOptions options, OptionFaults& faults) {
+  const std::vector<SharedParameter> known = parameters_of<UpdateRule>();
+  for (const auto& [name, value] : options.rule)
+    if (std::ranges::none_of(known, [&](const auto& one) { return one.key->name == name; }))
+      faults.fail(fmt::format("`rule` {}: no update rule has such a parameter", name));
+  for (const TrainSettings& group : train_settings())
+    for (const TrainSetting& setting : group.settings)
+      check_setting(setting, setting.member(options), faults);
+}
+
+void apply_settings(TrainOptions options, TrainingDescriptor& training, const Log& notes) {
+  for (const TrainSettings& group : train_settings())
+    for (const TrainSetting& setting : group.settings)
+      if (setting.apply) setting.apply(options, training, notes);
+  for (const TrainSettings& group : train_settings())
+    for (const TrainSetting& setting : group.settings)
+      if (!setting.schedules.empty() && is_set(setting.member(options)) &&
+          std::ranges::count(setting.schedules, training.schedule.kind) == 0)
+        notes.warning(
+            fmt::format("`{}` has no effect with the rate schedule {}; `rate_schedule` "
+                        "chooses another",
+                        setting.name, name_of(training.schedule.kind)));
+}
+
+}  // namespace norn::run
