@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Errors of CUDA as those of Norn.
 #include "src/parallel/gpu/gpu_error.h"
 
 #include "norn/base/error.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The second stream of a GPU, on which collectives overlap with the first.
 #include "src/parallel/gpu/side_stream.h"
 
 #include <iterator>

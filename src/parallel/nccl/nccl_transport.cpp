@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Columns of several ranks through NCCL.
 #include "src/parallel/nccl/nccl_transport.h"
 
 #include "src/parallel/gpu/copy_rows.h"
