@@ -25,6 +25,11 @@ std::string visibility() {
   return boot + " " + std::string(space, std::size_t(length));
 }
 
+bool is_stopped(long process) {
+  const char state = process_state(process);
+  return state == 'T' || state == 't';
+}
+
 }  // namespace
 
 std::vector<std::byte> Peers::record() {
@@ -54,6 +59,12 @@ std::optional<int> Peers::gone() const {
   return std::nullopt;
 }
 
+bool Peers::is_silent(int rank) const {
+  if (std::size_t(rank) >= peers_.size() || !peers_[std::size_t(rank)].visible) return false;
+  const long process = peers_[std::size_t(rank)].process;
+  return !process_lives(process) || is_stopped(process);
+}
+
 std::string Peers::name(int rank) const {
   // A rank may fail before all know of each other.
   if (std::size_t(rank) >= peers_.size()) return fmt::format("rank {}", rank);
@@ -63,11 +74,8 @@ std::string Peers::name(int rank) const {
 
 std::vector<int> Peers::stopped() const {
   std::vector<int> ranks;
-  for (std::size_t r = 0; r < peers_.size(); ++r) {
-    if (!peers_[r].visible) continue;
-    const char state = process_state(peers_[r].process);
-    if (state == 'T' || state == 't') ranks.push_back(int(r));
-  }
+  for (std::size_t r = 0; r < peers_.size(); ++r)
+    if (peers_[r].visible && is_stopped(peers_[r].process)) ranks.push_back(int(r));
   return ranks;
 }
 

@@ -22,6 +22,8 @@ class Peers {
 
   /// The first rank of this machine whose process is gone.
   std::optional<int> gone() const;
+  /// Whether it is a rank of this machine whose process is gone or stopped.
+  bool is_silent(int rank) const;
   /// "rank 1 on node7 (process 4711)".
   std::string name(int rank) const;
   /// The ranks of this machine whose processes are stopped, as by SIGSTOP or a debugger.

@@ -6,10 +6,11 @@ import pathlib
 import re
 import resource
 import signal
+import time
 import unittest
 
 from norn_files import write_datasets
-from programs import BIN, failing_call, mpirun
+from programs import BIN, NETWORK, failing_call, mpirun
 from rank_runs import HOST, RanksTest
 
 AMID_TRAINING = rf"of 3 on {HOST}: training, epoch \d+, batch \d+\]$"
@@ -85,6 +86,24 @@ class AmidTraining(RanksTest):
         message = r"{name}: is 5000 bytes long, expected {size} .*"
         self.check_fails(("a.nc", "b.nc", "b.nc"), cut_off, message)
         self.check_fails(("b.nc", "b.nc", "b.nc"), cut_off, message)
+
+    def test_one_that_is_slow_to_say_why_is_not_interrupted(self):
+        self.write_many()
+        gate = self.gate("none", "")
+        for name in ("a.nc", "b.nc"):
+            self.path(name).write_bytes(self.read("train.nc"))
+        undisturbed = f"FAILING_CALL=none:none:0:wait {BIN}/trainer -i a.nc"
+        slow = f"FAILING_CALL=write:/run/log.jsonl:1:wait {BIN}/trainer -i b.nc"
+        process = self.launch(*self.files_by_rank(
+            f"env FILE -c net.json -n model.nc -e {self.EPOCHS} --threads 1 --data-memory 1 --batch 500 --run-dir run".split(),
+            (undisturbed, slow, slow)), gate=gate)
+        self.wait_for_epochs(process, 2)
+        cut_off(self.path("b.nc"))
+        self.wait_at(gate, process)
+        time.sleep(1.5)  # while it writes what it says into the run's folder
+        self.assertEqual(len(gate.waiting()), 1)
+        gate.open()
+        self.assertRegex(self.finish_with_one_error(process, 3), r"^trainer: error: \[rank [12]\] b.nc: is 5000 bytes long")
 
     def test_numbers_that_are_too_large_in_the_blocks_of_one_rank(self):
         width = 200
@@ -190,6 +209,18 @@ class BeforeTheWork(RanksTest):
             mark = f"[rank {rank}] " if rank else ""
             self.assertEqual(self.finish_with_one_error(process, 2),
                              f'trainer: error: {mark}unknown option "--nonsense"; trainer --help lists all options')
+
+
+    def test_what_all_ranks_refuse_the_first_one_says_however_late(self):
+        for name in ("late.json", "net.json"):
+            self.write(name, NETWORK % "Nonsense")
+        gate = self.gate("open", "/late.json")
+        process = self.launch(*self.files_by_rank([f"{BIN}/trainer", "-c", "FILE", "-i", "train.nc", "-n", "model.nc"],
+                                                  ("late.json", "net.json", "net.json")), gate=gate)
+        self.wait_at(gate, process)
+        time.sleep(2)
+        gate.open()
+        self.assertRegex(self.finish_with_one_error(process, 2), "^trainer: error: late.json:")
 
 
 class SeveralAtOnce(RanksTest):

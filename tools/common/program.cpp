@@ -7,13 +7,11 @@
 #include "src/base/host.h"
 #include "tools/common/error_report.h"
 
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <optional>
-#include <thread>
 
 namespace norn::tools {
 namespace {
@@ -37,15 +35,12 @@ void tell(const Failure& failure, const Speaker& speaker, const Listeners& liste
                           MpiSession& session) {
   std::signal(SIGTERM, SIG_IGN);  // the launcher ends those that are left when a rank has died
   const int rank = session.rank();
-  // Ranks take turns; an error of the command line or of a file strikes all alike, and then rank 0
-  // speaks for them. A collective that fails is often the consequence of another rank's error.
-  double patience = rank == 0 ? 0.0 : 0.4 + 0.1 * std::min(rank, 10);
-  if (failure.exit_code == int(ExitCode::communication)) patience = 0.1 + 0.1 * std::min(rank, 10);
+  // An error of the command line or of a file strikes all alike, and then rank 0 speaks for them.
   const std::optional<int> told =
-      failure.is_told ? failure.exit_code : session.ended_by_another(patience);
+      failure.is_told ? failure.exit_code : session.ended_by_another(failure.exit_code);
   if (told) {
     std::signal(SIGTERM, SIG_DFL);
-    std::this_thread::sleep_for(std::chrono::seconds(3));  // until the launcher ends this rank
+    session.wait_to_be_ended();
     std::_Exit(*told);
   }
   const Place place = session.place();

@@ -37,9 +37,14 @@ class MpiSession {
   void finish();
   /// Ends all ranks at once with that exit code: the answer to an error on one of them.
   [[noreturn]] void abort(int exit_code);
-  /// Waits so long for another rank to call abort(); its exit code if one has. For a rank that
-  /// failed, too: the other may have more to say.
-  std::optional<int> ended_by_another(double wait_seconds);
+  /// For a rank that failed with that exit code, before it says why and calls abort(): of several
+  /// that fail at once the lowest does. Returns nothing when it is this one, else the exit code
+  /// with which another has called abort(). Waits for lower ranks until they work or have failed,
+  /// too, and at most some 15 s for those that do neither.
+  std::optional<int> ended_by_another(int exit_code);
+  /// For a rank that another one ends: lets that one say why. Returns after some seconds, when the
+  /// launcher should long have ended this rank.
+  void wait_to_be_ended();
   /// MPI's world on host memory; make_single_process() when the world has one rank. All ranks call
   /// it together. The limit holds for each message of at most 32 MiB, so a large collective that
   /// makes progress never exceeds it.

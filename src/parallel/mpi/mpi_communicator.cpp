@@ -5,7 +5,6 @@
 
 #include "mpi_c_api.h"
 #include "norn/base/error.h"
-#include "peers.h"
 #include "shares.h"
 
 #include <algorithm>
@@ -62,12 +61,6 @@ struct Layout {
   void place() { std::exclusive_scan(counts.begin(), counts.end(), begins.begin(), 0); }
   std::size_t bytes() const { return std::size_t(counts.back()) + std::size_t(begins.back()); }
 };
-
-/// A waiting rank looks around so often, and believes that a rank is gone after so long: what it
-/// sent before may still arrive.
-constexpr double kLookSeconds = 0.05;
-constexpr double kGoneSeconds = 0.2;
-constexpr int kFarewellTag = 5;
 
 class MpiCommunicator final : public Communicator {
  public:
@@ -129,7 +122,6 @@ class MpiCommunicator final : public Communicator {
   const double timeout_seconds_;
   const std::size_t message_bytes_;
   std::shared_ptr<WorldState> world_;
-  Peers peers_;
   // One operation at a time. What MPI reads and writes is ours, never the caller's, so that memory
   // of an operation that never ended is not used again.
   MPI_Request request_ = MPI_REQUEST_NULL;
@@ -150,7 +142,7 @@ MpiCommunicator::MpiCommunicator(double timeout_seconds, std::shared_ptr<WorldSt
   check(MPI_Comm_idup(MPI_COMM_WORLD, &comm_, &request_), "MPI_Comm_idup");
   finish("MPI_Comm_idup");
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-  peers_ = Peers(rank_, MpiCommunicator::gather_to_all(Peers::record()));
+  world_->peers = Peers(rank_, MpiCommunicator::gather_to_all(Peers::record()));
   MpiCommunicator::barrier();  // nobody is gone before all have looked
 }
 
@@ -189,26 +181,28 @@ void MpiCommunicator::check(int result, const char* operation) {
 // What the time limit need not wait for.
 void MpiCommunicator::look_around(const char* operation, double waited,
                                   std::optional<double>& gone_since) {
-  if (const auto farewell = receive_farewell()) {
+  std::optional<Farewell> ended = receive_farewell(*world_);
+  if (!ended) ended = let_another_speak();
+  if (ended) {
     world_->broken = true;
     throw RunEnded(fmt::format("{}: {} cannot complete: {} has failed and says why", where(),
-                               operation, peers_.name(farewell->rank)),
-                   ExitCode(farewell->exit_code));
+                               operation, world_->peers.name(ended->rank)),
+                   ExitCode(ended->exit_code));
   }
-  const std::optional<int> gone = peers_.gone();
+  const std::optional<int> gone = world_->peers.gone();
   if (!gone) return;
   if (!gone_since) gone_since = waited;
   if (waited - *gone_since < kGoneSeconds) return;
   fail(
       fmt::format("{} cannot complete: {} is gone; see what the launcher and the system's log say, "
                   "and resume from the last checkpoint, if there is one",
-                  operation, peers_.name(*gone)));
+                  operation, world_->peers.name(*gone)));
 }
 
 std::string MpiCommunicator::late_ranks() const {
   std::string text;
-  for (int rank : peers_.stopped())
-    text += fmt::format("{}{} is stopped", text.empty() ? "" : ", ", peers_.name(rank));
+  for (int rank : world_->peers.stopped())
+    text += fmt::format("{}{} is stopped", text.empty() ? "" : ", ", world_->peers.name(rank));
   return text.empty() ? "another rank is stuck, far behind or gone" : text;
 }
 
@@ -402,47 +396,6 @@ void MpiCommunicator::barrier() {
 }
 
 }  // namespace
-
-void send_farewell(int exit_code) {
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  int rank = 0;
-  int size = 1;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  // Never freed: a message may be on its way when the process ends.
-  auto* const code = new int(exit_code);  // NOLINT(cppcoreguidelines-owning-memory)
-  std::vector<MPI_Request> requests;
-  for (int r = 0; r < size; ++r) {
-    if (r == rank) continue;
-    MPI_Request& request = requests.emplace_back(MPI_REQUEST_NULL);
-    if (MPI_Isend(code, 1, MPI_INT, r, kFarewellTag, MPI_COMM_WORLD, &request) != MPI_SUCCESS)
-      request = MPI_REQUEST_NULL;
-  }
-  const Clock::time_point start = Clock::now();
-  int done = 0;
-  while (done == 0 && Clock::now() - start < std::chrono::milliseconds(300)) {
-    if (MPI_Testall(int(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE) !=
-        MPI_SUCCESS)
-      return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  // Those who wait in a collective look around now and then: they have to see it before the end.
-  std::this_thread::sleep_for(std::chrono::duration<double>(3 * kLookSeconds));
-}
-
-std::optional<Farewell> receive_farewell() {
-  int arrived = 0;
-  MPI_Status status;
-  if (MPI_Iprobe(MPI_ANY_SOURCE, kFarewellTag, MPI_COMM_WORLD, &arrived, &status) != MPI_SUCCESS ||
-      arrived == 0)
-    return std::nullopt;
-  Farewell farewell;
-  farewell.rank = status.MPI_SOURCE;
-  if (MPI_Recv(&farewell.exit_code, 1, MPI_INT, farewell.rank, kFarewellTag, MPI_COMM_WORLD,
-               MPI_STATUS_IGNORE) != MPI_SUCCESS)
-    return std::nullopt;
-  return farewell;
-}
 
 std::unique_ptr<Communicator> make_mpi_world(double timeout_seconds,
                                              std::shared_ptr<WorldState> world,

@@ -11,11 +11,9 @@
 #include "src/parallel/launcher.h"
 #include "src/parallel/rank_facts.h"
 
-#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <string>
-#include <thread>
 
 #include <fmt/format.h>
 
@@ -77,15 +75,14 @@ void MpiSession::abort(int exit_code) {
   std::_Exit(exit_code);
 }
 
-std::optional<int> MpiSession::ended_by_another(double wait_seconds) {
+std::optional<int> MpiSession::ended_by_another(int exit_code) {
   if (!begun_ || size_ == 1) return std::nullopt;
-  const auto start = std::chrono::steady_clock::now();
-  const std::chrono::duration<double> limit(wait_seconds);
-  for (;;) {
-    if (const auto farewell = receive_farewell()) return farewell->exit_code;
-    if (std::chrono::steady_clock::now() - start >= limit) return std::nullopt;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
+  if (const auto farewell = wait_for_turn(exit_code, *world_)) return farewell->exit_code;
+  return std::nullopt;
+}
+
+void MpiSession::wait_to_be_ended() {
+  if (begun_ && size_ > 1) norn::wait_to_be_ended(*world_);
 }
 
 Place MpiSession::place() const {

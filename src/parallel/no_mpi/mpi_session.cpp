@@ -30,9 +30,11 @@ void MpiSession::abort(int exit_code) {
   std::_Exit(exit_code);
 }
 
-std::optional<int> MpiSession::ended_by_another(double) {
+std::optional<int> MpiSession::ended_by_another(int) {
   return std::nullopt;
 }
+
+void MpiSession::wait_to_be_ended() {}
 
 Place MpiSession::place() const {
   return {};

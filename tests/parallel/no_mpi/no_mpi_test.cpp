@@ -17,7 +17,7 @@ TEST(WithoutMpi, AProcessIsAlone) {
   EXPECT_EQ(session.rank(), 0);
   EXPECT_EQ(session.size(), 1);
   EXPECT_EQ(session.world()->describe(), "one process");
-  EXPECT_FALSE(session.ended_by_another(0.0));
+  EXPECT_FALSE(session.ended_by_another(1));
   session.finish();
   EXPECT_EQ(mpi_facts().implementation, "none");
 }
