@@ -29,12 +29,14 @@ void check(bool condition) {
   if (!condition) std::abort();
 }
 
-void check_row(const TextRow& row, const TextOptions& options) {
+void check_row(const TextRow& row, const TextOptions& options, const TextFormat& format) {
+  // Columns hold any names; elsewhere colons and commas stand between them.
+  const char* const never = format->entry_a_line ? "\t\n" : "\t:,\n";
   check(!row.example.empty());
   check(row.example.find('\t') == std::string_view::npos);
   for (const std::string_view feature : row.features) {
     check(!feature.empty());
-    check(feature.find_first_of("\t:,\n") == std::string_view::npos);
+    check(feature.find_first_of(never) == std::string_view::npos);
   }
   for (const float value : row.values) check(std::isfinite(value));
   const std::size_t entries = row.features.size() + row.numbers.size();
@@ -49,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     TextReader reader("fuzz", {reinterpret_cast<const char*>(data) + 1, size - 1}, options);
     TextRow row;
-    while (reader.next(row)) check_row(row, options);
+    while (reader.next(row)) check_row(row, options, reader.format());
   } catch (const DataError&) {
     // As promised for malformed text.
   } catch (const UsageError&) {
