@@ -58,6 +58,29 @@ void run_checks(Communicator& ranks) {
   }
 }
 
+/// Messages that hold not even one element: each travels alone.
+void check_smallest_messages(Communicator& ranks, std::uint64_t seed) {
+  const std::int64_t size = ranks.size();
+  std::vector<std::int64_t> sums = {1, -2, 3};
+  ranks.all_reduce_sum(sums);
+  checks::expect(sums == std::vector<std::int64_t>{size, -2 * size, 3 * size}, ranks, "wrong sum");
+  std::vector<std::byte> sent(5, std::byte(ranks.rank() == 0 ? 9 : 0));
+  ranks.broadcast(sent, 0);
+  checks::expect(sent == std::vector<std::byte>(5, std::byte(9)), ranks, "wrong bytes");
+  for (const auto& shares : checks::cuts(ranks.size(), 4, seed)) {
+    const Range mine = shares[std::size_t(ranks.rank())];
+    std::vector<float> gathered(8, -1);
+    std::vector<std::int64_t> scattered = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (Index c = mine.begin; c < mine.end; ++c)
+      gathered[std::size_t(c)] = gathered[std::size_t(4 + c)] = float(c);
+    ranks.all_gather_columns(MatrixView<float>{gathered.data(), 2, 4, 4}, shares);
+    checks::expect(gathered == std::vector<float>{0, 1, 2, 3, 0, 1, 2, 3}, ranks, "wrong columns");
+    ranks.reduce_scatter_columns(MatrixView<std::int64_t>{scattered.data(), 2, 4, 4}, shares);
+    for (Index c = mine.begin; c < mine.end; ++c)
+      checks::expect(scattered[std::size_t(4 + c)] == size * (5 + c), ranks, "wrong sum");
+  }
+}
+
 void check_collectives(MpiSession& session, int expected_ranks) {
   const std::shared_ptr<Communicator> world = session.world(60);
   checks::expect(world->size() == expected_ranks && session.size() == expected_ranks, *world,
@@ -71,8 +94,10 @@ void check_collectives(MpiSession& session, int expected_ranks) {
   }
   checks::expect(message == "MPI is begun already; make one MpiSession", *world, message);
   if (world->size() == 1) return;
+  check_smallest_messages(*make_mpi_world(60, std::make_shared<WorldState>(), 1),
+                          common_seed(*world));
   // Messages of a few bytes: every collective is cut into many.
-  for (std::size_t bytes : {std::size_t(1), std::size_t(100), std::size_t(4096)}) {
+  for (std::size_t bytes : {std::size_t(100), std::size_t(4096)}) {
     const auto cut = make_mpi_world(60, std::make_shared<WorldState>(), bytes);
     run_checks(*cut);
   }
