@@ -37,7 +37,7 @@ class TrainBench(unittest.TestCase):
         """(completed process, what --json says) of a few steps."""
         (self.folder / "net.json").write_text(json.dumps(descriptor), encoding="utf-8")
         (self.folder / "said.json").unlink(missing_ok=True)
-        launcher = ["mpirun", "--oversubscribe", "-np", str(ranks)] if ranks > 1 else []
+        launcher = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(ranks)] if ranks > 1 else []
         done = subprocess.run([*launcher, PROGRAM, "--config", "net.json", "--device", "cpu", "--batches", "3",
                                "--seconds", "0.05", "--no-stages", "--json", "said.json", *options],
                               cwd=self.folder, env=os.environ | MPI, capture_output=True, text=True, check=False,

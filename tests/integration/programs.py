@@ -190,10 +190,11 @@ class ProgramTest(unittest.TestCase):
 
 
 def mpirun(ranks):
-    """The words before a command that start it on that many ranks, or None without Open MPI, here or in the build."""
+    """The words before a command that start it on that many ranks, or None without Open MPI, here or in the build. Ranks of tests
+    that run side by side would all be bound to the same first cores."""
     if shutil.which("mpirun") is None or os.environ.get("NORN_MPI") == "OFF":
         return None
-    return ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks))
+    return ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks))
 
 
 def sigmoid(z):

@@ -16,8 +16,9 @@ function(norn_mpi_test)
     string(REPLACE "@RANKS@" "${ranks}" arguments "${ARG_ARGUMENTS}")
     set(test mpi.${ARG_NAME}.${ranks})
     add_test(NAME ${test}
-      COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${ARG_TARGET}> ${arguments})
-    # Tests often run as the superuser of a container; and polling ranks must give way when there are more of them than cores.
+      COMMAND ${MPIEXEC_EXECUTABLE} --oversubscribe --bind-to none ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${ARG_TARGET}> ${arguments})
+    # Tests often run as the superuser of a container; polling ranks must give way when there are more of them than cores; and those of
+    # tests that run side by side would all be bound to the same first cores.
     set_tests_properties(${test} PROPERTIES LABELS mpi TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks}
       ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_mpi_yield_when_idle=1;${NORN_LEAK_OPTIONS}")
     if(ARG_PASS)
