@@ -145,6 +145,8 @@ TrainSetting rule_setting(const SharedParameter& parameter) {
   const std::string in_json(key.name), name = setting_name(key.name);
   std::string help(key.help);
   if (help.ends_with('.')) help.pop_back();
+  if (help.size() > 1 && std::islower((unsigned char)help[1]))
+    help[0] = char(std::tolower((unsigned char)help[0]));
   TrainSetting setting = own(
       name, "X", [in_json](auto& o) -> auto& { return o.rule[in_json]; }, key.limits, help);
   setting.default_text = "the rule's, " + parameter.default_text();
@@ -393,9 +395,9 @@ const std::vector<TrainSettings>& train_settings() {
 
 void check_settings(TrainOptions options, OptionFaults& faults) {
   const std::vector<SharedParameter> known = parameters_of<UpdateRule>();
-  for (const auto& [name, value] : options.rule)
-    if (std::ranges::none_of(known, [&](const auto& one) { return one.key->name == name; }))
-      faults.fail(fmt::format("`rule` {}: no update rule has such a parameter", name));
+  for (const auto& given : options.rule)
+    if (std::ranges::none_of(known, [&](const auto& one) { return one.key->name == given.first; }))
+      faults.fail(fmt::format("`rule` {}: no update rule has such a parameter", given.first));
   for (const TrainSettings& group : train_settings())
     for (const TrainSetting& setting : group.settings)
       check_setting(setting, setting.member(options), faults);
