@@ -138,8 +138,9 @@ TEST_P(MemoryPlanTest, HasPlaceForWhatRanksSendEachOther) {
       for (const CollectivePlan& collective : plan_collectives(graph, settings)) {
         EXPECT_EQ(collective.packed > 0.0, collective.peer_bytes > 0) << collective.stage;
         EXPECT_GE(double(collective.nccl_bytes), 0.0);
-        if (collective.kind == CollectivePlan::Kind::all_gather && collective.packed > 0.0)
+        if (collective.kind == CollectivePlan::Kind::all_gather && collective.packed > 0.0) {
           EXPECT_EQ(double(collective.peer_bytes), collective.bytes) << collective.stage;
+        }
         largest = std::max({largest, collective.nccl_bytes, 2 * collective.peer_bytes});
         peers += 2 * collective.peer_bytes;
       }
