@@ -36,7 +36,7 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// "one process", "MPI, 4 ranks", "threads, 3 ranks": for logs.
+  /// "one process", "MPI, 4 ranks": for logs.
   virtual std::string describe() const = 0;
 
   /// Kept for messages; costs nothing, so every step may say where it stands.
@@ -97,12 +97,5 @@ class Communicator {
 
 /// One rank: every collective leaves its data as it is.
 std::unique_ptr<Communicator> make_single_process();
-
-/// Runs body(communicator) on `ranks` threads of this process, each with its own rank, and returns
-/// when all are done. The first exception of a rank is thrown again here; the other ranks'
-/// collectives then throw CommunicationError instead of waiting, and so they do when a rank has
-/// returned from body. There is no time limit. For tests: model parallelism under a debugger and
-/// sanitizers.
-void run_thread_group(int ranks, const std::function<void(Communicator&)>& body);
 
 }  // namespace norn

@@ -3,6 +3,7 @@
 #include "src/engine/step_plan.h"
 #include "tests/support/passing_communicator.h"
 #include "tests/support/recipes.h"
+#include "tests/support/thread_group.h"
 
 #include <map>
 

@@ -8,6 +8,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
+#include "tests/support/thread_group.h"
 
 #include <cmath>
 #include <limits>

@@ -9,6 +9,7 @@
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
+#include "tests/support/thread_group.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

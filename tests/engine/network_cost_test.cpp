@@ -5,6 +5,7 @@
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
+#include "tests/support/thread_group.h"
 
 #include <cmath>
 #include <limits>

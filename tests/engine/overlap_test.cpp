@@ -4,6 +4,7 @@
 #include "src/engine/context.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
+#include "tests/support/thread_group.h"
 
 #include <mutex>
 

@@ -7,6 +7,7 @@
 #include "tests/support/problem.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
+#include "tests/support/thread_group.h"
 
 #include <algorithm>
 #include <atomic>

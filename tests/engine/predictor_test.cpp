@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "tests/support/problem.h"
 #include "tests/support/test_runtime.h"
+#include "tests/support/thread_group.h"
 
 #include <algorithm>
 #include <numeric>

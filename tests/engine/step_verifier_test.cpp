@@ -8,6 +8,7 @@
 #include "src/engine/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
+#include "tests/support/thread_group.h"
 
 #include <cstring>
 #include <mutex>

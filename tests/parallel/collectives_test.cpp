@@ -4,6 +4,7 @@
 #include "src/parallel/collectives.h"
 
 #include "collectives_checks.h"
+#include "tests/support/thread_group.h"
 
 #include <random>
 

@@ -6,6 +6,7 @@
 #include "communicator_checks.h"
 #include "norn/parallel/mpi_session.h"
 #include "tests/support/no_threads.h"
+#include "tests/support/thread_group.h"
 
 #include <atomic>
 #include <cstdlib>

@@ -11,6 +11,7 @@
 #include "src/run/recorder.h"
 #include "tests/data/support.h"
 #include "tests/support/message_of.h"
+#include "tests/support/thread_group.h"
 
 #include <chrono>
 #include <cmath>

@@ -4,6 +4,7 @@
 
 #include "src/engine/network.h"
 #include "tests/support/recipes.h"
+#include "tests/support/thread_group.h"
 
 #include <mutex>
 #include <set>

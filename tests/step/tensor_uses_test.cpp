@@ -2,6 +2,7 @@
 // Ops use the arrays that they say, and no array is needed outside the time that they give it.
 #include "src/step/program.h"
 #include "tests/support/recipes.h"
+#include "tests/support/thread_group.h"
 
 #include <csignal>
 #include <cstdio>

@@ -5,6 +5,7 @@
 #include "src/data/dataset_writer.h"
 #include "src/engine/model_parts.h"
 #include "tests/support/test_runtime.h"
+#include "tests/support/thread_group.h"
 
 #include <cmath>
 #include <cstring>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as threads of one process: collectives read each other's memory between two meetings.
+#include "tests/support/thread_group.h"
 
 #include "norn/base/error.h"
-#include "shares.h"
-#include "src/parallel/communicator.h"
+#include "src/parallel/shares.h"
 
 #include <algorithm>
 #include <condition_variable>
