@@ -4,10 +4,8 @@
 #include "src/base/atomic_file.h"
 #include "src/base/files.h"
 #include "src/base/host.h"
-#include "src/base/temporary_name.h"
 #include "src/base/text.h"
 
-#include <chrono>
 #include <ctime>
 #include <fstream>
 #include <iterator>
@@ -44,12 +42,12 @@ struct TemporaryName {
 };
 
 std::optional<TemporaryName> parse(const std::string& name) {
-  const std::size_t mark = name.rfind(kTemporaryMark);
+  constexpr std::string_view kMark = AtomicFile::kTemporaryMark;
+  const std::size_t mark = name.rfind(kMark);
   if (mark == std::string::npos || mark == 0) return std::nullopt;
   TemporaryName parsed;
   parsed.file = name.substr(0, mark);
-  std::string_view rest =
-      std::string_view(name).substr(mark + std::string_view(kTemporaryMark).size());
+  std::string_view rest = std::string_view(name).substr(mark + kMark.size());
   const std::size_t number = rest.rfind('-');
   if (number == std::string_view::npos || !parse_integer(rest.substr(number + 1)))
     return std::nullopt;

@@ -5,7 +5,6 @@
 
 #include "norn/base/error.h"
 #include "src/base/host.h"
-#include "src/base/temporary_name.h"
 
 #include <atomic>
 #include <cerrno>
@@ -63,8 +62,8 @@ int sync_folder(const fs::path& path) {
 /// shared file system.
 fs::path temporary_name(const fs::path& file) {
   static std::atomic<unsigned> counter{0};
-  return fs::path(file.string() +
-                  fmt::format("{}{}-{}-{}", kTemporaryMark, host_name(), ::getpid(), counter++));
+  return fs::path(file.string() + fmt::format("{}{}-{}-{}", AtomicFile::kTemporaryMark, host_name(),
+                                              ::getpid(), counter++));
 }
 
 }  // namespace
@@ -143,6 +142,12 @@ void AtomicFile::commit() {
   if (problem != 0 && problem != EINVAL && problem != EACCES) {
     fail(final_, "its folder could not be synced", problem);
   }
+}
+
+void write_file(const fs::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
 }
 
 }  // namespace norn

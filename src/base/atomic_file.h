@@ -17,6 +17,7 @@ namespace norn {
 /// the temporary file is removed and whatever stood at the final place stays as it was.
 class AtomicFile {
  public:
+  static constexpr std::string_view kTemporaryMark = ".tmp-";
   /// Checks at once that the folder exists and can be written. Throws DataError naming the folder.
   /// A final path that is a link stays one: the file that it names is replaced.
   explicit AtomicFile(std::filesystem::path final_path);
@@ -42,6 +43,9 @@ class AtomicFile {
   int descriptor_ = -1;  // of the temporary file, whatever stands under its name
   bool committed_ = false;
 };
+
+/// The whole of a file that is complete or absent. Throws DataError.
+void write_file(const std::filesystem::path& path, std::string_view text);
 
 /// Temporary files that nobody will finish, of the files in a folder whose names `ours` accepts:
 /// the process that made one has ended (on this host), or it was not written to for a day. A name

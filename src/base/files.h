@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -19,5 +22,13 @@ bool is_file(const std::filesystem::path& path);
 /// early, if it does; what was found until then is returned.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder,
                                               std::error_code& problem);
+
+/// More than any descriptor or list of settings has, and little enough to be held in memory.
+constexpr std::size_t kLargestTextFile = std::size_t(64) << 20;
+
+/// The whole of a small text file; nothing where it cannot be read. Throws UsageError for more than
+/// `limit` bytes: devices and pipes may have no end; DataError for a path that leads nowhere.
+std::optional<std::string> read_text_file(const std::filesystem::path& file,
+                                          std::size_t limit = kLargestTextFile);
 
 }  // namespace norn

@@ -26,7 +26,8 @@ class OptionFaults {
   /// `--mu 1 is out of range: it must be below 1`, unless `holds`.
   template <typename T>
   void require_range(bool holds, const char* option, T value, const std::string& expected) {
-    if (!holds) out_of_range(option, shown(value), expected);
+    if (!holds)
+      fail(fmt::format("{} {} is out of range: it must be {}", option, shown(value), expected));
   }
   template <typename T>
   void require_at_least(T least, const char* option, const std::optional<T>& value) {
@@ -54,8 +55,6 @@ class OptionFaults {
   }
 
  private:
-  void out_of_range(const std::string& option, const std::string& value,
-                    const std::string& expected);
   static std::string shown(std::int64_t value) { return fmt::format("{}", value); }
   static std::string shown(int value) { return fmt::format("{}", value); }
   static std::string shown(double value) { return fmt::format("{:g}", value); }

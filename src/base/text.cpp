@@ -3,8 +3,6 @@
 
 #include "src/base/text.h"
 
-#include "src/base/utf8.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -109,9 +107,10 @@ std::optional<std::string> nearest_word(std::string_view word,
   return *nearest;
 }
 
-std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates,
+                         std::string_view otherwise) {
   const std::optional<std::string> nearest = nearest_word(word, candidates);
-  return nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : std::string();
+  return nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : std::string(otherwise);
 }
 
 std::string valid_utf8(std::string_view text) {

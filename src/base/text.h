@@ -20,12 +20,17 @@ bool equal_ignoring_case(std::string_view a, std::string_view b);
 std::optional<std::string> nearest_word(std::string_view word,
                                         std::span<const std::string> candidates);
 
-/// `; did you mean "X"?` when a candidate is near, else an empty text.
-std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+/// `; did you mean "X"?` when a candidate is near, else `otherwise`.
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates,
+                         std::string_view otherwise = {});
 
 /// Text of others as one line that no terminal obeys: control characters, breaks of lines and of
 /// reading order, and bytes that are not UTF-8 become \x1b and the like.
 std::string printable(std::string_view text);
+
+/// The text with the replacement character, U+FFFD, for every byte that is no UTF-8: what writers
+/// of JSON and other readers agree on.
+std::string valid_utf8(std::string_view text);
 
 std::string join(std::span<const std::string> words, std::string_view separator = ", ");
 

@@ -96,9 +96,8 @@ class ColumnParser final : public RowParser {
       if (!named_[i]) continue;
       const auto found = std::find(known.begin(), known.end(), *names[i]);
       if (found == known.end()) {
-        const std::string hint = did_you_mean(*names[i], known);
         throw UsageError(fmt::format("the header line has no column \"{}\"{} It has: {}", *names[i],
-                                     hint.empty() ? "." : hint, join(known)));
+                                     did_you_mean(*names[i], known, "."), join(known)));
       }
       columns_[i] = std::size_t(found - known.begin());
     }

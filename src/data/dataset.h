@@ -63,6 +63,9 @@ struct DatasetInfo {
   double density() const;
 };
 
+/// `file: data set "name"`, without a file of a set in memory: how messages about a set begin.
+std::string place(const DatasetInfo& info);
+
 /// A data set's stored rows as batches hold them, in a device's memory: one of the two, by the kind
 /// of the set.
 struct StoredRows {

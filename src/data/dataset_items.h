@@ -2,7 +2,7 @@
 #pragma once
 
 #include "netcdf_file.h"
-#include "src/data/dataset_place.h"
+#include "src/data/dataset.h"
 
 #include <string>
 

@@ -4,7 +4,7 @@
 
 #include "norn/base/error.h"
 #include "sparse_rows.h"
-#include "src/data/dataset_place.h"
+#include "src/data/dataset.h"
 #include "stored_dataset.h"
 #include "stored_values.h"
 

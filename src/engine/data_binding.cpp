@@ -4,7 +4,6 @@
 
 #include "norn/base/error.h"
 #include "src/base/text.h"
-#include "src/data/dataset_place.h"
 #include "src/engine/device_dataset.h"
 #include "src/engine/listed_sets.h"
 
@@ -23,11 +22,10 @@ const ListedSet& choose(const std::vector<ListedSet>& all, const NetworkDescript
   const ListedSet* best = find_set(all, layer.dataset, layer.kind == LayerKind::output);
   if (!best) {
     const std::vector<std::string> names = names_of_sets(all);
-    const std::string hint = did_you_mean(layer.dataset, names);
     throw DataError(
         problem_of(network, number, "DataSet",
                    fmt::format("data set \"{}\" is in none of the files{} They hold: {}",
-                               layer.dataset, hint.empty() ? "." : hint, join(names)),
+                               layer.dataset, did_you_mean(layer.dataset, names, "."), join(names)),
                    where)
             .text());
   }

@@ -4,8 +4,6 @@
 
 #include "norn/base/error.h"
 #include "src/base/text.h"
-#include "src/base/utf8.h"
-#include "src/data/dataset_place.h"
 #include "src/engine/listed_sets.h"
 
 #include <algorithm>

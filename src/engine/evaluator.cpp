@@ -3,7 +3,7 @@
 #include "src/engine/evaluator.h"
 
 #include "norn/base/error.h"
-#include "src/data/dataset_place.h"
+#include "src/data/dataset.h"
 #include "src/engine/metrics.h"
 #include "src/engine/predictor.h"
 

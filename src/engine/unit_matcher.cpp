@@ -4,7 +4,6 @@
 
 #include "norn/base/error.h"
 #include "src/base/text.h"
-#include "src/data/dataset_place.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading DSSTNE's command files, by the table of keys.
 #include "norn/base/error.h"
-#include "src/base/text_file.h"
+#include "src/base/files.h"
 #include "src/nn/command_file.h"
 #include "src/nn/key_check.h"
 #include "src/nn/key_reader.h"

@@ -2,8 +2,8 @@
 // Reading a network descriptor from JSON, by the table of keys.
 #include "kernels/named_variant.h"
 #include "norn/base/error.h"
+#include "src/base/files.h"
 #include "src/base/text.h"
-#include "src/base/text_file.h"
 #include "src/nn/descriptor_json.h"
 #include "src/nn/graph_parts.h"
 #include "src/nn/key_check.h"

@@ -3,8 +3,8 @@
 #include "src/nn/json_value.h"
 
 #include "norn/base/error.h"
-#include "src/base/text_file.h"
-#include "src/base/utf8.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
 #include "src/nn/json_text.h"
 
 #include <cmath>

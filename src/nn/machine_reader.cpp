@@ -2,8 +2,8 @@
 // Reading descriptions of machines from JSON, by the table of keys.
 #include "norn/base/error.h"
 #include "norn/nn/machine.h"
+#include "src/base/files.h"
 #include "src/base/text.h"
-#include "src/base/text_file.h"
 #include "src/nn/key_check.h"
 #include "src/nn/key_reader.h"
 

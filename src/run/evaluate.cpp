@@ -119,10 +119,9 @@ class EvaluationRun {
       if (info.name == name)
         return matcher.open(info, Residency::memory, Role::input, settings_.output_layer);
     }
-    const std::string hint = did_you_mean(name, names);
-    throw DataError(
-        fmt::format("{}: `popularity`: there is no data set \"{}\" in it{} It holds: {}",
-                    options_.popularity.string(), name, hint.empty() ? "." : hint, join(names)));
+    throw DataError(fmt::format(
+        "{}: `popularity`: there is no data set \"{}\" in it{} It holds: {}",
+        options_.popularity.string(), name, did_you_mean(name, names, "."), join(names)));
   }
 
   void warn_of_hidden(const Evaluation& evaluation) {

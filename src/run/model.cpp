@@ -33,12 +33,6 @@ std::string read_whole(const std::filesystem::path& file) {
   return bytes;
 }
 
-void write_whole(const std::filesystem::path& path, std::string_view bytes) {
-  AtomicFile file(path);
-  file.write(bytes);
-  file.commit();
-}
-
 }  // namespace
 
 Model::Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -54,7 +48,7 @@ std::unique_ptr<Model> Model::from_bytes(std::string_view bytes, ModelOptions op
   options.ranks = or_alone(std::move(options.ranks));
   auto scratch = std::make_unique<ScratchFolder>();
   const std::filesystem::path file = scratch->path(*options.ranks) / "model.nc";
-  rank_0_alone(*options.ranks, [&] { write_whole(file, bytes); });
+  rank_0_alone(*options.ranks, [&] { write_file(file, bytes); });
   auto model = std::make_unique<Model>(file, std::move(options));
   model->state_->scratch = std::move(scratch);
   return model;
@@ -80,7 +74,7 @@ void Model::save(const std::filesystem::path& file) {
   if (state_->file.empty())
     save_model(file, *state_->network, state_->info.state);
   else
-    rank_0_alone(*state_->ranks, [&] { write_whole(file, read_whole(state_->file)); });
+    rank_0_alone(*state_->ranks, [&] { write_file(file, read_whole(state_->file)); });
 }
 
 std::string Model::bytes() {

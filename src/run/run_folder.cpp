@@ -113,9 +113,7 @@ void RunFolder::begin_record(RunRecord record) {
 
 void RunFolder::write_record() {
   try {
-    AtomicFile file(folder_ / kRunRecord);
-    file.write(run_record_json(record_));
-    file.commit();
+    write_file(folder_ / kRunRecord, run_record_json(record_));
   } catch (const Error& error) {
     warn_once(fmt::format("{}; the run goes on without it", error.what()));
   }

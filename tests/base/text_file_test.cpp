@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small text files, and what has no end.
 
-#include "src/base/text_file.h"
-
 #include "norn/base/error.h"
+#include "src/base/files.h"
 
 #include <cstdlib>
 #include <fstream>

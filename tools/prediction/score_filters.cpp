@@ -3,8 +3,8 @@
 #include "tools/prediction/score_filters.h"
 
 #include "norn/base/error.h"
+#include "src/base/files.h"
 #include "src/base/text.h"
-#include "src/base/text_file.h"
 
 #include <algorithm>
 #include <optional>
