@@ -7,7 +7,6 @@
 #include "norn/base/error.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>

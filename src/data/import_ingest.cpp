@@ -62,10 +62,6 @@ LabelTable FeatureIndex::table(const ImportRules& rules) const {
   return rules.keep_labels ? labels : labels.checksum_only();
 }
 
-Column TextIngest::example_number(std::string_view label) {
-  return Column(examples_.add(label));
-}
-
 void EntryLines::add(const TextRow& row) {
   bytes += row.example;
   example_end.push_back(bytes.size());
@@ -167,7 +163,7 @@ bool TextIngest::add_row(const FeatureIndex& features, RowTable& rows, RowKind k
   }
   const std::size_t repeated = cleaner_.clean(columns_, values_);
   if (repeated < columns_.size()) fail_duplicate(features, repeated, text_->place());
-  example_ = example_number(label_);
+  example_ = Column(examples_.add(label_));
   if (rows.has(example_)) {
     if (rules_.repeated == RepeatedExamples::error) {
       throw DataError(

@@ -5,12 +5,10 @@
 #include "norn/data/label_table.h"
 #include "row_table.h"
 
-#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 /// From text to rows of numbers.
 namespace norn {
@@ -63,8 +61,7 @@ struct IngestCounts {
 struct EntryLines {
   std::string bytes;  // the labels, one after the other
   std::vector<std::size_t> example_end;
-  std::vector<std::size_t>
-      feature_end;  // where the line's feature ends, and the next example begins
+  std::vector<std::size_t> feature_end;  // and the next example begins
   std::vector<float> values;
   std::vector<std::string_view> examples, features;  // views into `bytes`
   std::vector<Column> example_numbers, columns;
@@ -91,7 +88,6 @@ class TextIngest {
   void drop_unknown(const TextRow& row, std::size_t first);
   void number_features(const TextRow& row, FeatureIndex& features);
   void number_labels(const TextRow& row, FeatureIndex& features);
-  Column example_number(std::string_view label);
   /// Adds the row that was numbered, or does with it what the rules say. False: it was dropped.
   bool add_row(const FeatureIndex& features, RowTable& rows, RowKind kind);
   void add_lines(FeatureIndex& features, RowTable& rows);

@@ -6,7 +6,6 @@
 #include "norn/base/error.h"
 
 #include <system_error>
-#include <utility>
 
 #include <fmt/format.h>
 

@@ -4,7 +4,6 @@
 
 #include "norn/base/error.h"
 #include "sparse_rows.h"
-#include "src/data/dataset.h"
 #include "stored_dataset.h"
 #include "stored_values.h"
 
@@ -33,12 +32,25 @@ void check_finite(const DatasetInfo& info, std::span<const float> values, const 
        fmt::format("{} is {}, expected a finite number", what, values[std::size_t(*wrong)]));
 }
 
-// Columns and offsets of a set that has entered a model of another order.
-struct MatchedRows {
+// The arrays of a data set that nobody else keeps.
+struct OwnedRows {
   std::vector<RowOffset> begin = {0};
   std::vector<Column> columns;
   std::vector<float> values;
 };
+
+void take(std::shared_ptr<const OwnedRows> rows, MemorySet& set) {
+  set.row_begin = rows->begin;
+  set.columns = rows->columns;
+  set.values = rows->values;
+  set.owner = std::move(rows);
+}
+
+void sort(OwnedRows& rows, Index row, SortWorkspace& workspace) {
+  const RowOffset first = rows.begin[std::size_t(row)];
+  sort_row(rows.columns.data() + first, rows.values.empty() ? nullptr : rows.values.data() + first,
+           rows.begin[std::size_t(row) + 1] - first, workspace);
+}
 
 class MemorySparse final : public StoredDataset {
  public:
@@ -87,7 +99,7 @@ class MemorySparse final : public StoredDataset {
   }
 
   void enter(const UnitMatch& match) {
-    auto rows = std::make_shared<MatchedRows>();
+    auto rows = std::make_shared<OwnedRows>();
     SortWorkspace workspace;
     for (Index row = 0; row < info_.unique_examples; ++row) {
       const Range range = entries(row);
@@ -97,20 +109,14 @@ class MemorySparse final : public StoredDataset {
         rows->columns.push_back(unit);
         if (!set_.values.empty()) rows->values.push_back(set_.values[i]);
       }
-      const auto first = std::size_t(rows->begin.back());
-      sort_row(rows->columns.data() + first,
-               set_.values.empty() ? nullptr : rows->values.data() + first,
-               Index(rows->columns.size() - first), workspace);
       rows->begin.push_back(RowOffset(rows->columns.size()));
+      sort(*rows, row, workspace);
     }
     info_.extent = {match.units.size(), 1, 1};
     info_.unit_labels = match.units;
     info_.left_out = info_.entries - RowOffset(rows->columns.size());
     info_.entries = RowOffset(rows->columns.size());
-    set_.row_begin = rows->begin;
-    set_.columns = rows->columns;
-    set_.values = rows->values;
-    set_.owner = std::move(rows);
+    take(std::move(rows), set_);
   }
 
   RowOffset entries_of(std::span<const Index> rows) const override {
@@ -163,13 +169,6 @@ class MemoryDense final : public StoredDataset {
   }
 
   MemorySet set_;
-};
-
-// The arrays of a data set that nobody else keeps.
-struct OwnedRows {
-  std::vector<RowOffset> row_begin;
-  std::vector<Column> columns;
-  std::vector<float> values;
 };
 
 std::string width_fault(const MemorySet& set) {
@@ -247,18 +246,10 @@ std::unique_ptr<Dataset> make_sparse_dataset(std::string name, Index width,
   const auto owned = std::make_shared<OwnedRows>(
       OwnedRows{std::move(row_begin), std::move(columns), std::move(values)});
   MemorySet set{.name = std::move(name), .width = width};
-  set.row_begin = owned->row_begin;
-  set.columns = owned->columns;
-  set.values = owned->values;
-  set.owner = owned;
+  take(owned, set);
   describe(set);
   SortWorkspace workspace;
-  for (std::size_t row = 0; row + 1 < owned->row_begin.size(); ++row) {
-    const RowOffset first = owned->row_begin[row];
-    sort_row(owned->columns.data() + first,
-             owned->values.empty() ? nullptr : owned->values.data() + first,
-             owned->row_begin[row + 1] - first, workspace);
-  }
+  for (Index row = 0; row + 1 < Index(owned->begin.size()); ++row) sort(*owned, row, workspace);
   return open_memory_set(set, Role::input);
 }
 

@@ -37,30 +37,12 @@ namespace {
 
 static_assert(sizeof(long) == sizeof(Index));
 
-int get_attribute(int file, int variable, const char* name, float* value) {
-  return nc_get_att_float(file, variable, name, value);
-}
-int get_attribute(int file, int variable, const char* name, double* value) {
-  return nc_get_att_double(file, variable, name, value);
-}
-int get_attribute(int file, int variable, const char* name, std::int32_t* value) {
-  return nc_get_att_int(file, variable, name, value);
-}
-int get_attribute(int file, int variable, const char* name, std::uint32_t* value) {
-  return nc_get_att_uint(file, variable, name, value);
-}
-int get_attribute(int file, int variable, const char* name, long long* value) {
-  return nc_get_att_longlong(file, variable, name, value);
-}
-int get_attribute(int file, int variable, const char* name, unsigned long long* value) {
-  return nc_get_att_ulonglong(file, variable, name, value);
-}
-
-template <typename Held, typename T = Held>
+/// Of the type that the file holds.
+template <typename T>
 Attribute number_attribute(int file, int variable, const char* name) {
   T value{};
-  check(get_attribute(file, variable, name, &value));
-  return Held(value);
+  check(nc_get_att(file, variable, name, &value));
+  return value;
 }
 
 std::string text_attribute(int file, int variable, const char* name, std::size_t length) {
@@ -94,53 +76,30 @@ std::optional<Attribute> read_attribute(int file, int variable, const char* name
     case StoredType::float64:
       return number_attribute<double>(file, variable, name);
     case StoredType::uint64:
-      return number_attribute<std::uint64_t, unsigned long long>(file, variable, name);
+      return number_attribute<std::uint64_t>(file, variable, name);
     case StoredType::uint32:
       return number_attribute<std::uint32_t>(file, variable, name);
     case StoredType::int32:
       return number_attribute<std::int32_t>(file, variable, name);
     case StoredType::other:
       throw NetcdfProblem{"is neither a number nor text"};
-    default:
-      return number_attribute<std::int64_t, long long>(file, variable, name);
+    default: {
+      long long value = 0;
+      check(nc_get_att_longlong(file, variable, name, &value));
+      return std::int64_t(value);
+    }
   }
 }
 
-namespace {
-
-struct PutAttribute {
-  int file;
-  int variable;
-  const char* name;
-  int operator()(const std::string& text) const {
-    return nc_put_att_text(file, variable, name, text.size(), text.c_str());
-  }
-  int operator()(float value) const {
-    return nc_put_att_float(file, variable, name, NC_FLOAT, 1, &value);
-  }
-  int operator()(double value) const {
-    return nc_put_att_double(file, variable, name, NC_DOUBLE, 1, &value);
-  }
-  int operator()(std::int32_t value) const {
-    return nc_put_att_int(file, variable, name, NC_INT, 1, &value);
-  }
-  int operator()(std::uint32_t value) const {
-    return nc_put_att_uint(file, variable, name, NC_UINT, 1, &value);
-  }
-  int operator()(std::int64_t value) const {
-    const long long wide = value;
-    return nc_put_att_longlong(file, variable, name, NC_INT64, 1, &wide);
-  }
-  int operator()(std::uint64_t value) const {
-    const unsigned long long wide = value;
-    return nc_put_att_ulonglong(file, variable, name, NC_UINT64, 1, &wide);
-  }
-};
-
-}  // namespace
-
 int put_attribute(int file, int variable, const char* name, const Attribute& value) {
-  return std::visit(PutAttribute{file, variable, name}, value);
+  if (const auto* text = std::get_if<std::string>(&value))
+    return nc_put_att_text(file, variable, name, text->size(), text->c_str());
+  constexpr nc_type kKinds[] = {NC_INT, NC_UINT, NC_INT64, NC_UINT64, NC_FLOAT, NC_DOUBLE};
+  return std::visit(
+      [&](const auto& held) {
+        return nc_put_att(file, variable, name, kKinds[value.index()], 1, &held);
+      },
+      value);
 }
 
 int get(int file, int variable, const Sizes& start, const Sizes& count, float* values) {

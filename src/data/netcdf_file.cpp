@@ -12,9 +12,7 @@
 #include "src/base/files.h"
 #include "variable_checksum.h"
 
-#include <limits>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>

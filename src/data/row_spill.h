@@ -2,8 +2,8 @@
 #pragma once
 
 #include "norn/base/types.h"
+#include "spool.h"
 
-#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <vector>
@@ -17,19 +17,13 @@ struct SpilledRow {
   std::span<const float> values;  // empty when the spill has none
 };
 
-/// Written once from front to back, then read any number of times. The file has no name from the
-/// moment it is open.
+/// Written once from front to back, then read any number of times.
 class RowSpill {
  public:
-  RowSpill(std::filesystem::path folder, bool valued);
-  ~RowSpill();
-  RowSpill(RowSpill&& other) noexcept;
-  RowSpill& operator=(RowSpill&& other) noexcept;
-  RowSpill(const RowSpill&) = delete;
-  RowSpill& operator=(const RowSpill&) = delete;
+  RowSpill(const std::filesystem::path& folder, bool valued);
 
   bool valued() const { return valued_; }
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& folder() const { return file_.folder(); }
   void append(Column example, std::span<const Column> features, std::span<const float> values);
   /// Ends the writing and goes to the first row.
   void rewind();
@@ -37,14 +31,11 @@ class RowSpill {
   bool next(SpilledRow& row);
 
  private:
-  void flush();
-  bool ensure(std::size_t words);
-  std::filesystem::path folder_;
-  bool valued_ = false;
-  int descriptor_ = -1;
-  std::int64_t read_position_ = 0;     // bytes
-  std::vector<std::uint32_t> buffer_;  // a row: example, count, features, values
-  std::size_t at_ = 0;                 // words of the buffer that were read
+  bool valued_;
+  Spool file_;  // a row: example, count, features, values
+  Index rows_ = 0;
+  Index read_ = 0;  // rows
+  std::vector<Column> features_;
   std::vector<float> values_;
 };
 

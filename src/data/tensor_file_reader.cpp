@@ -7,7 +7,6 @@
 #include "variable_checksum.h"
 
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
 #include <utility>
 
@@ -63,42 +62,6 @@ struct TensorFileReader::State {
     return std::move(*value);
   }
 
-  std::int64_t integer(const std::string& attribute, const Attribute& value) const {
-    return std::visit(
-        [&](const auto& held) -> std::int64_t {
-          using Held = std::decay_t<decltype(held)>;
-          if constexpr (std::is_same_v<Held, std::string>) {
-            fail(fmt::format("attribute \"{}\" is text, expected a whole number", attribute));
-          } else if constexpr (std::is_floating_point_v<Held>) {
-            fail(
-                fmt::format("attribute \"{}\" is {}, of a floating-point type, expected a whole "
-                            "number",
-                            attribute, held));
-          } else {
-            // A seed uses all 64 bits: it comes back as the integer of the same bits.
-            return std::int64_t(held);
-          }
-        },
-        value);
-  }
-
-  double number(const std::string& attribute, const Attribute& value) const {
-    return std::visit(
-        [&](const auto& held) -> double {
-          if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::string>) {
-            fail(fmt::format("attribute \"{}\" is text, expected a number", attribute));
-          } else {
-            return double(held);
-          }
-        },
-        value);
-  }
-
-  std::string text(const std::string& attribute, const Attribute& value) const {
-    if (const auto* held = std::get_if<std::string>(&value)) return *held;
-    fail(fmt::format("attribute \"{}\" is a number, expected text", attribute));
-  }
-
   template <typename T>
   void read(const std::string& variable, Index first, std::span<T> values) const {
     if (!file.has_variable(variable)) fail(fmt::format("variable \"{}\" is missing", variable));
@@ -140,15 +103,38 @@ bool TensorFileReader::has_attribute(const std::string& name) const {
 }
 
 std::int64_t TensorFileReader::integer(const std::string& name) const {
-  return state_->integer(name, state_->need(name));
+  return std::visit(
+      [&](const auto& held) -> std::int64_t {
+        using Held = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<Held, std::string>) {
+          state_->fail(fmt::format("attribute \"{}\" is text, expected a whole number", name));
+        } else if constexpr (std::is_floating_point_v<Held>) {
+          state_->fail(fmt::format(
+              "attribute \"{}\" is {}, of a floating-point type, expected a whole number", name,
+              held));
+        } else {
+          // A seed uses all 64 bits: it comes back as the integer of the same bits.
+          return std::int64_t(held);
+        }
+      },
+      state_->need(name));
 }
 
 double TensorFileReader::number(const std::string& name) const {
-  return state_->number(name, state_->need(name));
+  return std::visit(
+      [&](const auto& held) -> double {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::string>)
+          state_->fail(fmt::format("attribute \"{}\" is text, expected a number", name));
+        else
+          return double(held);
+      },
+      state_->need(name));
 }
 
 std::string TensorFileReader::text(const std::string& name) const {
-  return state_->text(name, state_->need(name));
+  const Attribute value = state_->need(name);
+  if (const auto* held = std::get_if<std::string>(&value)) return *held;
+  state_->fail(fmt::format("attribute \"{}\" is a number, expected text", name));
 }
 
 std::int64_t TensorFileReader::integer_or(const std::string& name, std::int64_t otherwise) const {

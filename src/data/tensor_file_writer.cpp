@@ -7,7 +7,6 @@
 #include "src/data/tensor_file.h"
 
 #include <map>
-#include <utility>
 
 #include <fmt/format.h>
 

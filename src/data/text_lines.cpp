@@ -6,17 +6,12 @@
 #include "norn/base/error.h"
 #include "packed_file.h"
 #include "src/base/files.h"
-#include "src/base/thread.h"
+#include "src/data/prefetched.h"
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <cstring>
-#include <deque>
-#include <exception>
-#include <mutex>
+#include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -60,102 +55,45 @@ struct TextLines::Block {
   bool last = false;
 };
 
-/// Blocks go from the reading thread to the cutting one and back.
+/// Reads one file after the other, on a thread.
 struct TextLines::Reader {
   std::vector<fs::path> files;
   Index total = 0;
   std::atomic<Index> done{0};
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<std::unique_ptr<Block>> free;
-  std::deque<std::unique_ptr<Block>> ready;
-  std::exception_ptr error;
-  bool finished = false;
-  bool stopping = false;
-  std::thread thread;
+  std::size_t number = 0;  // of the file that is being read
+  std::optional<PackedFile> file;
+  Index before = 0;          // bytes of the files before it
+  Prefetched<Block> blocks;  // last: its thread uses all of this
 
-  explicit Reader(std::vector<fs::path> all) : files(std::move(all)) {
-    for (const fs::path& file : files) {
+  explicit Reader(std::vector<fs::path> all)
+      : files(std::move(all)), blocks(kBlocks, [this](Block& block) { return read(block); }) {
+    for (const fs::path& one : files) {
       std::error_code ignored;
-      const auto size = fs::file_size(file, ignored);
+      const auto size = fs::file_size(one, ignored);
       if (!ignored) total += Index(size);
     }
-    for (int i = 0; i < kBlocks; ++i) free.push_back(std::make_unique<Block>());
-    thread = start_thread([this] { run(); });
   }
 
-  ~Reader() {
-    {
-      const std::lock_guard lock(mutex);
-      stopping = true;
-      changed.notify_all();
+  bool read(Block& block) {
+    block.first = !file;
+    if (!file) {
+      if (number == files.size()) return false;
+      file.emplace(files[number]);
+      before = done;
     }
-    thread.join();
-  }
-
-  void run() {
-    std::exception_ptr problem;
-    try {
-      for (std::size_t file = 0; file < files.size() && read_file(file); ++file) {
-      }
-    } catch (...) {
-      problem = std::current_exception();
-    }
-    const std::lock_guard lock(mutex);
-    error = problem;
-    finished = true;
-    changed.notify_all();
-  }
-
-  std::unique_ptr<Block> take_free() {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [this] { return stopping || !free.empty(); });
-    if (stopping) return nullptr;
-    std::unique_ptr<Block> block = std::move(free.front());
-    free.pop_front();
-    return block;
-  }
-
-  /// False when the reader is to stop.
-  bool read_file(std::size_t number) {
-    const std::string name = files[number].string();
-    PackedFile file(files[number]);
-    const Index before = done;
-    for (bool first = true, last = false; !last; first = false) {
-      std::unique_ptr<Block> block = take_free();
-      if (!block) return false;
-      block->used = file.read(block->bytes.data(), kBlockBytes);
-      block->file = number;
-      block->first = first;
-      block->last = last = block->used < kBlockBytes;
-      done = before + file.position();
-      if (std::memchr(block->bytes.data(), 0, block->used)) {
-        throw DataError(
-            fmt::format("{}: holds a zero byte, so it is not text; convert it first (from "
-                        "UTF-16, for example)",
-                        name));
-      }
-      const std::lock_guard lock(mutex);
-      ready.push_back(std::move(block));
-      changed.notify_all();
+    block.used = file->read(block.bytes.data(), kBlockBytes);
+    block.file = number;
+    block.last = block.used < kBlockBytes;
+    done = before + file->position();
+    if (std::memchr(block.bytes.data(), 0, block.used))
+      throw DataError(fmt::format(
+          "{}: holds a zero byte, so it is not text; convert it first (from UTF-16, for example)",
+          files[number].string()));
+    if (block.last) {
+      file.reset();
+      ++number;
     }
     return true;
-  }
-
-  std::unique_ptr<Block> exchange(std::unique_ptr<Block> used) {
-    std::unique_lock lock(mutex);
-    if (used) {
-      free.push_back(std::move(used));
-      changed.notify_all();
-    }
-    changed.wait(lock, [this] { return !ready.empty() || finished; });
-    if (ready.empty()) {
-      if (error) std::rethrow_exception(error);
-      return nullptr;
-    }
-    std::unique_ptr<Block> block = std::move(ready.front());
-    ready.pop_front();
-    return block;
   }
 };
 
@@ -194,7 +132,7 @@ Index TextLines::bytes_total() const {
 
 bool TextLines::next_block() {
   if (!reader_) return false;
-  block_ = reader_->exchange(std::move(block_));
+  block_ = reader_->blocks.next();
   if (!block_) return false;
   rest_ = {block_->bytes.data(), block_->used};
   file_ends_ = block_->last;

@@ -45,8 +45,8 @@ class TextLines {
   struct Block;
   bool next_block();
   std::unique_ptr<Reader> reader_;  // null for text in memory
-  std::unique_ptr<Block> block_;
-  std::string_view rest_;  // of the block that is being cut into lines
+  const Block* block_ = nullptr;    // the reader's
+  std::string_view rest_;           // of the block that is being cut into lines
   bool file_ends_ = false;
   std::string carry_;  // a line that began in the block before
   bool carry_given_ = false;

@@ -7,7 +7,6 @@
 #include "src/base/text.h"
 #include "text_lines.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>

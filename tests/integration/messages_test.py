@@ -86,7 +86,7 @@ IMPORTING = (
      "announced.libsvm:3: the label 7 is out of range, the header announces 3 labels, from 0; correct it "
      "or the header line"),
     ("importer", (*IMPORT, "-i", "requests.txt", "--scratch", "nowhere"), 3,
-     "nowhere: cannot create a temporary file: No such file or directory; free some space or name another "
+     "nowhere: temporary file: no file can be made: No such file or directory; free some space or name another "
      "folder with --scratch"),
     ("importer", (*IMPORT, "-i", "others.txt", "-s", "s2", "-f", "known.index"), 3,
      'others.txt:1: example "stranger" has no features that the given index knows; add its features to '

@@ -3,11 +3,11 @@
 // files of recommendations.
 #include "norn/base/error.h"
 #include "src/data/dataset.h"
+#include "src/data/spool.h"
 #include "tests/data/support.h"
 #include "tools/prediction/prediction_lines.h"
 #include "tools/prediction/prediction_writer.h"
 #include "tools/prediction/score_filters.h"
-#include "tools/prediction/spool.h"
 
 #include <cstdio>
 #include <limits>
@@ -49,7 +49,7 @@ TEST(ScoreFormat, RejectsAnythingElse) {
 TEST(Spool, GivesBackWhatWasWrittenAndSaysWhereItEnds) {
   const TempDir folder;
   const std::vector<float> values = {1, 2, 3};
-  Spool spool(folder / "recs.nc");
+  Spool spool(folder.path(), "write elsewhere");
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "it has no name";
   spool.write(std::span<const float>(values));
   spool.rewind();

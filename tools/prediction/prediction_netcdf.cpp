@@ -2,11 +2,8 @@
 // Predictions as a NetCDF data set.
 #include "norn/base/error.h"
 #include "src/data/dataset_writer.h"
+#include "src/data/spool.h"
 #include "tools/prediction/prediction_writer.h"
-#include "tools/prediction/spool.h"
-
-#include <array>
-#include <optional>
 
 namespace norn::tools {
 namespace {
@@ -23,7 +20,7 @@ class NetcdfWriter final : public PredictionWriter {
  public:
   NetcdfWriter(const std::filesystem::path& path, const std::string& name, Index width,
                const LabelTable& labels)
-      : path_(path), spool_(path) {
+      : path_(path), spool_(path.parent_path(), "write elsewhere") {
     info_.name = name;
     info_.type = ElementType::float32;
     info_.extent = {width, 1, 1};

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <new>
-#include <stdexcept>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
