@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What ranks are joined by.
 #include "src/base/library_version.h"
-#include "src/parallel/nccl_version.h"
 #include "src/parallel/rank_facts.h"
 
 namespace norn {

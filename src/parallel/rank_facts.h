@@ -18,6 +18,8 @@ struct NcclFacts {
   std::string version;  ///< "2.28.9"
   std::string error;    ///< of the test; empty: it went well
 };
+/// "2.28.9"; "none" in a build without NCCL.
+std::string nccl_version();
 /// An all-reduce of one GPU with itself: shows that NCCL loads and runs. Empty in builds without
 /// it.
 std::optional<NcclFacts> try_nccl(int device);

@@ -9,8 +9,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstring>
 #include <exception>
 #include <numeric>
 #include <thread>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tries NCCL on one GPU.
-
+// Which NCCL there is, and whether it works on one GPU.
 #include "src/parallel/nccl/nccl_settings.h"
 #include "src/parallel/rank_facts.h"
 
@@ -64,14 +63,15 @@ std::string all_reduce_alone(int device) {
 
 }  // namespace
 
+std::string nccl_version() {
+  int version = 0;
+  if (ncclGetVersion(&version) != ncclSuccess) return "unknown";
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
 std::optional<NcclFacts> try_nccl(int device) {
   set_nccl_up();
-  NcclFacts facts;
-  int version = 0;
-  ncclGetVersion(&version);
-  facts.version = fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
-  facts.error = all_reduce_alone(device);
-  return facts;
+  return NcclFacts{nccl_version(), all_reduce_alone(device)};
 }
 
 }  // namespace norn

@@ -7,7 +7,7 @@
 #include "src/parallel/gpu/gpu_error.h"
 #include "src/parallel/gpu/peer_transport.h"
 #include "src/parallel/nccl/nccl_settings.h"
-#include "src/parallel/nccl_version.h"
+#include "src/parallel/rank_facts.h"
 
 #include <algorithm>
 #include <atomic>

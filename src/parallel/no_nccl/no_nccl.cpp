@@ -3,8 +3,17 @@
 
 #include "norn/base/error.h"
 #include "src/parallel/collectives.h"
+#include "src/parallel/rank_facts.h"
 
 namespace norn {
+
+std::string nccl_version() {
+  return "none";
+}
+
+std::optional<NcclFacts> try_nccl(int) {
+  return std::nullopt;
+}
 
 bool has_nccl() {
   return false;
