@@ -3,9 +3,10 @@
 #include "src/engine/evaluator.h"
 
 #include "norn/base/error.h"
-#include "src/data/dataset.h"
+#include "src/data/feature_counts.h"
 #include "src/engine/metrics.h"
 #include "src/engine/predictor.h"
+#include "src/engine/sparse_rows.h"
 
 #include <algorithm>
 #include <numeric>
@@ -15,29 +16,11 @@
 namespace norn {
 namespace {
 
-constexpr Index kPopularityRows = 4096;
-
-// A sparse batch in vectors: rows are appended.
-struct Rows {
-  std::vector<RowOffset> begin = {0};
-  std::vector<Column> column;
-  void clear() {
-    begin.assign(1, 0);
-    column.clear();
-  }
-  void end_row() { begin.push_back(RowOffset(column.size())); }
-  std::span<const Column> row(Index r) const {
-    return {column.data() + begin[std::size_t(r)],
-            std::size_t(begin[std::size_t(r) + 1] - begin[std::size_t(r)])};
-  }
-  CsrView view(Index cols) const {
-    return {begin.data(), column.data(), nullptr, Index(begin.size()) - 1, cols};
-  }
-};
-
-void append_row(const CsrView& from, Index r, Rows& to) {
+// Calls take(column) for what a row holds; a value of 0 is nothing.
+template <typename Take>
+void for_row(const CsrView& from, Index r, const Take& take) {
   for (RowOffset i = from.row_begin[r]; i < from.row_begin[r + 1]; ++i)
-    if (from.value == nullptr || from.value[i] != 0.0f) to.column.push_back(from.column[i]);
+    if (from.value == nullptr || from.value[i] != 0.0f) take(from.column[i]);
 }
 
 // The data set bound to a layer, of those that the binding opened in the order of the layers.
@@ -99,7 +82,7 @@ class Evaluator {
       if (rank) {
         gather(bound, *loaded, bound_sets);
         rank(bound, excluded_.view(units_), [&](Index r, std::span<const Index> ranked) {
-          metrics.add(ranked, held_out_.row(r));
+          metrics.add(ranked, held_out_.columns(r));
         });
       }
       if (cost) total.add(cost(bound));
@@ -149,24 +132,16 @@ class Evaluator {
     excluded_.clear();
     held_out_.clear();
     for (Index r = 0; r < bound.examples; ++r) {
-      const auto first = Index(excluded_.column.size());
-      for (const HostBatch* batch : seen) append_row(batch->csr(), r, excluded_);
-      const auto begin = excluded_.column.begin() + first;
-      std::sort(begin, excluded_.column.end());
-      excluded_.column.erase(std::unique(begin, excluded_.column.end()), excluded_.column.end());
+      for (const HostBatch* batch : seen)
+        for_row(batch->csr(), r, [&](Column unit) { excluded_.add(unit); });
       excluded_.end_row();
-      const std::span<const Column> known = excluded_.row(r);
-      const auto is_known = [&](Column unit) {
-        return std::binary_search(known.begin(), known.end(), unit);
-      };
-      const std::size_t sought = held_out_.column.size();
-      append_row(target, r, held_out_);
-      if (settings_.unseen_only)
-        held_out_.column.erase(std::remove_if(held_out_.column.begin() + std::ptrdiff_t(sought),
-                                              held_out_.column.end(), is_known),
-                               held_out_.column.end());
+      const std::span<const Column> known = excluded_.columns(r);
+      const auto is_known = [&](Column unit) { return std::ranges::binary_search(known, unit); };
+      for_row(target, r, [&](Column unit) {
+        if (!settings_.unseen_only || !is_known(unit)) held_out_.add(unit);
+      });
       held_out_.end_row();
-      for (Column unit : held_out_.row(r)) hidden_ += is_known(unit);
+      for (Column unit : held_out_.columns(r)) hidden_ += is_known(unit);
     }
   }
 
@@ -176,8 +151,8 @@ class Evaluator {
   const DatasetInfo* target_ = nullptr;
   Index units_ = 0;
   Index hidden_ = 0;
-  Rows excluded_;
-  Rows held_out_;
+  SparseRows excluded_;
+  SparseRows held_out_;
 };
 
 Index largest(const std::vector<Index>& ks) {
@@ -200,17 +175,8 @@ std::vector<Index> count_units(Dataset& training, Index units) {
   if (!training.info().gives_sparse_batches())
     throw DataError(
         fmt::format("{} is dense; popularity counts sparse entries", place(training.info())));
-  std::vector<Index> count(std::size_t(units), 0);
-  HostBatch batch;
-  std::vector<Index> examples;
-  for (Index first = 0; first < training.info().examples; first += kPopularityRows) {
-    examples.resize(std::size_t(std::min(kPopularityRows, training.info().examples - first)));
-    std::iota(examples.begin(), examples.end(), first);
-    training.gather(examples, batch);
-    const CsrView rows = batch.csr();
-    for (RowOffset i = 0; i < rows.entries(); ++i)
-      if (Index(rows.column[i]) < units) ++count[rows.column[i]];
-  }
+  std::vector<Index> count = count_features(training);
+  count.resize(std::size_t(units), 0);
   return count;
 }
 

@@ -74,6 +74,8 @@ void check_sizes(const TensorFileReader& file, const Graph& graph);
 /// the update state. The biases that DSSTNE keeps for each source of a layer are added up. Every
 /// rank calls it; rank 0 reads (`file` is null on the others).
 void load_weights(const TensorFileReader* file, const ModelInfo& info, Network& network);
+/// The same of a file that rank 0 reads.
+void load_weights(const std::filesystem::path& file, const ModelInfo& info, Network& network);
 
 /// Writes a model with its units' labels, complete or not at all, in bounded memory. With a state
 /// it can be resumed from. Every rank calls it; rank 0 writes. Weights must have caught up to

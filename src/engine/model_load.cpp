@@ -184,4 +184,10 @@ void load_weights(const TensorFileReader* file, const ModelInfo& info, Network& 
   ModelReader(file, info, network).read();
 }
 
+void load_weights(const std::filesystem::path& file, const ModelInfo& info, Network& network) {
+  std::optional<TensorFileReader> reader;
+  if (network.context().communicator.rank() == 0) reader.emplace(file);
+  load_weights(reader ? &*reader : nullptr, info, network);
+}
+
 }  // namespace norn

@@ -8,9 +8,6 @@
 #include "src/step/upload.h"
 
 #include <algorithm>
-#include <cstring>
-
-#include <fmt/format.h>
 
 namespace norn {
 namespace {

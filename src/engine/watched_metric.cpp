@@ -50,7 +50,7 @@ std::vector<Index> parse_metrics_at(const std::string& text) {
     const auto value = parse_integer(text.substr(at, end - at));
     if (!value || *value < 1)
       throw UsageError(
-          fmt::format("\"{}\" is no list of numbers from 1 on; write for example 10,20", text));
+          fmt::format("\"{}\" is no list of numbers from 1 on; write for example 10,20,100", text));
     ks.push_back(*value);
     at = end + 1;
   }

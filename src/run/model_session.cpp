@@ -113,9 +113,7 @@ std::unique_ptr<Network> load_network(const std::filesystem::path& model, const 
   require_room(graph, shapes, runtime, context, batch);
   auto network =
       std::make_unique<Network>(std::move(graph), shapes, context, batch, Pass::prediction);
-  std::unique_ptr<TensorFileReader> file;
-  if (context.communicator.rank() == 0) file = std::make_unique<TensorFileReader>(model);
-  load_weights(file.get(), info, *network);
+  load_weights(model, info, *network);
   return network;
 }
 
@@ -135,9 +133,8 @@ int choose_layer(const NetworkDescriptor& network, const std::string& name) {
     if (layer.name == "Output") named_output = int(i);
   }
   if (!name.empty()) {
-    const std::string hint = did_you_mean(name, names);
     throw UsageError(fmt::format("`layer`: the model has no layer \"{}\"{} It has: {}", name,
-                                 hint.empty() ? "." : hint, join(names)));
+                                 did_you_mean(name, names, "."), join(names)));
   }
   if (outputs == 1) return only_output;
   if (named_output >= 0) return named_output;

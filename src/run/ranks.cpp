@@ -25,6 +25,12 @@ int ranks_on_this_host() {
   return 1;
 }
 
+std::string text_of_rank_0(Communicator& communicator, const std::string& mine) {
+  const std::vector<std::byte> first =
+      communicator.gather_to_all(std::as_bytes(std::span(mine))).front();
+  return {reinterpret_cast<const char*>(first.data()), first.size()};
+}
+
 void rank_0_alone(Communicator& communicator, const std::function<void()>& work) {
   if (communicator.size() == 1) return work();
   constexpr auto kTurn = std::chrono::milliseconds(200);

@@ -9,7 +9,6 @@
 #include "src/run/requests.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include <fmt/format.h>
@@ -47,14 +46,12 @@ class FilterRows {
 
 std::unique_ptr<DatasetRequests> open_requests(const Model& model, const RecommendOptions& options,
                                                int layer, const ModelUnits& units) {
-  const NetworkDescriptor& network = ModelAccess::info(model).network;
   DatasetRequestSettings settings;
-  settings.network = &network;
+  settings.network = &ModelAccess::info(model).network;
   settings.files = options.inputs;
   settings.sets = options.sets;
   settings.memory_bytes = options.memory_bytes;
   settings.tell_seen = options.exclude_seen;
-  settings.output_units = network.layers[std::size_t(layer)].units();
   settings.output_layer = layer;
   settings.units = &units;
   settings.log = ModelAccess::shared_log(model);

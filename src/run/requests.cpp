@@ -40,10 +40,11 @@ bool DatasetRequests::may_hold_seen(std::size_t layer) const {
 }
 
 void DatasetRequests::gather_seen(RequestBatch& batch) const {
+  const Index output_units = settings_.network->layers[std::size_t(settings_.output_layer)].units();
   for (Index r = 0; r < batch.bound.examples; ++r) {
     for (std::size_t layer = 0; layer < batch.bound.of_layer.size(); ++layer) {
       const HostBatch* const input = batch.bound.of_layer[layer];
-      if (!input || !input->is_sparse || input->width != settings_.output_units) continue;
+      if (!input || !input->is_sparse || input->width != output_units) continue;
       if (!may_hold_seen(layer)) continue;
       const CsrView rows = input->csr();
       for (RowOffset i = rows.row_begin[r]; i < rows.row_begin[r + 1]; ++i)

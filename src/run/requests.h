@@ -2,7 +2,7 @@
 #pragma once
 
 #include "src/engine/data_binding.h"
-#include "src/run/sparse_rows.h"
+#include "src/engine/sparse_rows.h"
 
 #include <filesystem>
 #include <functional>
@@ -35,8 +35,7 @@ struct DatasetRequestSettings {
   std::vector<MemorySet> sets;
   std::int64_t memory_bytes = 0;
   bool tell_seen = false;
-  Index output_units = 0;  ///< inputs of that width hold units that are seen
-  int output_layer = 0;
+  int output_layer = 0;  ///< inputs as wide as it hold units that are seen
   const ModelUnits* units = nullptr;
   Log log = {};
   Index batch = 1;

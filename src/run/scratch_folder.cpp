@@ -3,6 +3,7 @@
 #include "src/run/scratch_folder.h"
 
 #include "norn/base/error.h"
+#include "src/run/ranks.h"
 
 #include <cerrno>
 #include <cstring>
@@ -31,10 +32,7 @@ const std::filesystem::path& ScratchFolder::path(Communicator& communicator) {
                       name, error ? error.message() : std::strerror(errno)));
     is_ours_ = true;
   }
-  const std::vector<std::byte> first =
-      communicator.gather_to_all(std::as_bytes(std::span(name))).front();
-  path_ = std::string(reinterpret_cast<const char*>(first.data()), first.size());
-  return path_;
+  return path_ = text_of_rank_0(communicator, name);
 }
 
 }  // namespace norn::run

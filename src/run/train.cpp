@@ -155,15 +155,10 @@ class TrainingRun {
                           run.runtime->description(), joined_by(*run.context)));
   }
 
-  void load(const TrainingStart& start, const DataBinding& data, Network& network) {
-    if (!start.weights) {
-      network.initialise(start.network.training.seed);
-      weigh_features(network, data);
-      return;
-    }
-    std::unique_ptr<TensorFileReader> file;
-    if (communicator_.rank() == 0) file = std::make_unique<TensorFileReader>(*start.weights);
-    load_weights(file.get(), *start.info, network);
+  static void load(const TrainingStart& start, const DataBinding& data, Network& network) {
+    if (start.weights) return load_weights(*start.weights, *start.info, network);
+    network.initialise(start.network.training.seed);
+    weigh_features(network, data);
   }
 
   RunFolder::Earlier earlier_run() const {

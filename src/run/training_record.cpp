@@ -12,13 +12,6 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kProbeBytes = std::int64_t(1) << 30;  // on a GPU, and some to spare
 
-JsonValue memory_of(const MemoryPlan& plan) {
-  JsonValue value = JsonValue::object();
-  value.set("parameter_bytes", plan.parameter_bytes).set("state_bytes", plan.state_bytes);
-  value.set("working_bytes", plan.working_bytes).set("batch_bytes", plan.batch_bytes);
-  return value.set("data_bytes", plan.data_bytes).set("total_bytes", plan.total_bytes());
-}
-
 JsonValue layers_of(const MemoryPlan& plan) {
   JsonValue layers = JsonValue::array();
   for (const LayerPlan& layer : plan.layers) {
@@ -94,6 +87,13 @@ OriginRecord training_origin(const TrainOptions& options, const TrainingStart& s
   return origin;
 }
 
+JsonValue memory_record(const MemoryPlan& plan) {
+  JsonValue value = JsonValue::object();
+  value.set("parameter_bytes", plan.parameter_bytes).set("state_bytes", plan.state_bytes);
+  value.set("working_bytes", plan.working_bytes).set("batch_bytes", plan.batch_bytes);
+  return value.set("data_bytes", plan.data_bytes).set("total_bytes", plan.total_bytes());
+}
+
 JsonValue plan_record(const Graph& graph, const PlanSettings& settings, const MemoryPlan& plan,
                       const Compute& compute, std::int64_t spare_bytes) {
   const Floor floor = measured_floor(graph, settings, compute, spare_bytes);
@@ -106,7 +106,7 @@ JsonValue plan_record(const Graph& graph, const PlanSettings& settings, const Me
   }
   const WorkPlan work = plan_work(graph, settings);
   JsonValue value = JsonValue::object();
-  value.set("layers", layers_of(plan)).set("edges", edges).set("memory", memory_of(plan));
+  value.set("layers", layers_of(plan)).set("edges", edges).set("memory", memory_record(plan));
   return value.set("flop", work.flops()).set("floor_seconds", floor(work));
 }
 

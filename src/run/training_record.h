@@ -21,6 +21,9 @@ RunFacts training_facts(const TrainOptions& options, const Network& network,
 /// Where it began. Reads the file of weights or the checkpoint for its checksum.
 OriginRecord training_origin(const TrainOptions& options, const TrainingStart& start);
 
+/// The parts of the memory of a rank.
+JsonValue memory_record(const MemoryPlan& plan);
+
 /// Layers, memory and work of a step, with the time below which each part of the work cannot come
 /// on this machine. Measures the machine for a fraction of a second; on one rank, without others.
 /// `spare_bytes`: what the device has left beside the run.

@@ -62,9 +62,7 @@ std::string choose_checkpoint(const TrainOptions& options, Communicator& communi
                       "from; restore one of them, or start anew with `force` instead of `resume`",
                       options.model.string()));
   });
-  const std::vector<std::byte> first =
-      communicator.gather_to_all(std::as_bytes(std::span(chosen))).front();
-  return {reinterpret_cast<const char*>(first.data()), first.size()};
+  return text_of_rank_0(communicator, chosen);
 }
 
 bool same_schedule(const RateSchedule& a, const RateSchedule& b) {

@@ -6,8 +6,6 @@
 #include "src/base/text.h"
 #include "src/run/training_start.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 namespace norn::run {

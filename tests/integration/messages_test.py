@@ -151,7 +151,7 @@ TRAINING = (
     ("trainer", (*TRAIN, "--validation-split", "0.1", "--min-delta", "-1"), 2,
      "--min-delta -1 is out of range: it must be at least 0"),
     ("trainer", (*TRAIN, "--validation-split", "0.1", "--metrics-at", "few"), 2,
-     '--metrics-at: "few" is no list of numbers from 1 on; write for example 10,20'),
+     '--metrics-at: "few" is no list of numbers from 1 on; write for example 10,20,100'),
     ("trainer", (*TRAIN, "--keep", "99999999999"), 2,
      '--keep: "99999999999" is no whole number from -2147483648 to 2147483647'),
     ("trainer", (*TRAIN, "--keep-best", "ndcg@10"), 2,

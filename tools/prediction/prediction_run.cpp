@@ -173,7 +173,6 @@ class PredictionRun {
       settings.files = options_.data;
       settings.memory_bytes = parse_bytes("--data-memory", options_.data_memory);
       settings.tell_seen = tell_seen;
-      settings.output_units = layer().units();
       settings.output_layer = layer_;
       settings.units = &model_units_;
       settings.log = run::shared_log(console_.log(), *communicator_);

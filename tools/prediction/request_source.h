@@ -15,7 +15,6 @@ namespace norn::tools {
 
 using run::RequestBatch;
 using run::RequestSource;
-using run::SparseRows;
 
 /// Whether features of requests have values. Automatic: those of LibSVM text, as importer takes
 /// them.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sparse rows.
-#include "src/run/sparse_rows.h"
+#include "src/engine/sparse_rows.h"
 
 #include <algorithm>
 
-namespace norn::run {
+namespace norn {
 
 void SparseRows::clear() {
   begin_.assign(1, 0);
@@ -53,4 +53,4 @@ void SparseRows::copy_to(CsrBuffer& buffer, Index cols) const {
   buffer.cols = cols;
 }
 
-}  // namespace norn::run
+}  // namespace norn

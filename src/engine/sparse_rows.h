@@ -8,7 +8,7 @@
 #include <vector>
 
 /// Sparse rows that grow entry by entry.
-namespace norn::run {
+namespace norn {
 
 class SparseRows {
  public:
@@ -36,4 +36,4 @@ class SparseRows {
   std::vector<std::pair<Column, float>> row_;
 };
 
-}  // namespace norn::run
+}  // namespace norn
