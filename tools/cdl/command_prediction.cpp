@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Command Predict of DSSTNE's command files: how well a model ranks, in DSSTNE's ten lines.
-#include "norn/base/error.h"
+#include "norn/run/evaluate.h"
 #include "src/base/atomic_file.h"
-#include "src/engine/evaluator.h"
-#include "src/run/model_session.h"
-#include "src/run/preparation.h"
 #include "tools/common/progress.h"
 #include "tools/common/stop_signals.h"
 #include "tools/prediction/prediction_run.h"
-#include "tools/training/trainer_options.h"
 
 #include <cstdio>
-#include <fstream>
+#include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -28,44 +25,32 @@ std::string lines_of(const Evaluation& evaluation) {
   return text;
 }
 
-void write_results(const std::filesystem::path& path, const std::string& text) {
-  AtomicFile file(path);
-  file.write(text);
-  file.commit();
-}
-
 }  // namespace
 
 int run_command_prediction(const PredictorOptions& options, MpiSession& session) {
   Console console("predictor", session.rank(), options.run.level());
   for (const std::string& note : options.cdl_notes) console.warning(note);
-  const std::shared_ptr<Communicator> communicator = session.world(options.run.collective_timeout);
-  const ModelInfo info = run::open_model_info(options.model, *communicator);
-  const ModelUnits units = run::units_of(info, options.trust_index);
-  const DataBinding data(
-      info.network,
-      {options.data, options.data, parse_bytes("--data-memory", options.data_memory),
-       options.model.string(), &units, run::shared_log(console.log(), *communicator)},
-      DataBinding::Layers::inputs_and_outputs);
-  EvaluationSettings settings;
-  settings.output_layer = run::choose_layer(info.network, options.layer);
+  run::Model model(options.model,
+                   {options.run.device_choice(), session.world(options.run.collective_timeout),
+                    console.log(), options.batch, options.trust_index});
+  run::EvaluateOptions settings;
+  settings.data = options.data;
+  settings.memory_bytes = options.memory_bytes;
+  settings.layer = options.layer;
   settings.seen = options.exclude_seen ? SeenUnits::leave_out : SeenUnits::keep;
-  settings.ks.clear();
-  for (Index k = 1; k <= kLines; ++k) settings.ks.push_back(k);
-  const std::unique_ptr<Runtime> runtime = make_runtime(options.run.device_choice(), *communicator);
-  const std::unique_ptr<Network> network = run::load_network(
-      options.model, info, data.shapes(), *runtime, runtime->context(*communicator, console.log()),
-      std::min(options.batch, data.examples()));
+  settings.top.resize(kLines);
+  std::iota(settings.top.begin(), settings.top.end(), Index(1));
   const StopSignals signals;
-  Progress progress(console, data.examples(), "examples");
-  settings.on_batch = [&](Index done) {
+  std::optional<Progress> progress;
+  settings.on_batch = [&](Index done, Index examples) {
     signals.throw_if_requested();
-    progress.update(done);
+    if (!progress) progress.emplace(console, examples, "examples");
+    progress->update(done);
   };
-  const std::string text = lines_of(evaluate(*network, data, settings));
-  console.set_status("");
+  const std::string text = lines_of(run::evaluate(model, settings).model);
+  progress.reset();
   if (session.rank() != 0) return 0;
-  if (!options.output.empty() && options.output != "-") write_results(options.output, text);
+  if (!options.output.empty() && options.output != "-") write_file(options.output, text);
   std::fputs(text.c_str(), stdout);
   return 0;
 }
