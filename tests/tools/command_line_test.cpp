@@ -375,7 +375,6 @@ TEST(PredictorOptions, TakeDsstnesCommandLine) {
   EXPECT_EQ(options.requests, "ratings");
   EXPECT_EQ(options.score_format, "4.2f");
   EXPECT_EQ(options.layer, "Output");
-  EXPECT_NO_THROW(options.check());
 }
 
 TEST(EvaluatorOptions, ReadListsOfK) {

@@ -31,9 +31,8 @@ std::string chosen_word(const std::string& option, const std::vector<std::string
                         const std::string& given) {
   for (const std::string& word : words)
     if (equal_ignoring_case(word, given)) return word;
-  const std::string hint = did_you_mean(given, words);
   throw UsageError(fmt::format("{}: \"{}\" is unknown{} Known: {}", option, given,
-                               hint.empty() ? "." : hint, join(words)));
+                               did_you_mean(given, words, "."), join(words)));
 }
 
 void print(const std::string& text) {
@@ -104,6 +103,16 @@ Option& CommandLine::choice(const std::string& name, const std::string& flag,
   return add(std::move(option));
 }
 
+Option& CommandLine::size(const std::string& name, std::int64_t& target, const std::string& text) {
+  Option option;
+  option.name = name;
+  option.value = "SIZE";
+  option.text = text;
+  option.default_text = fmt::format("{}G", target >> 30);
+  option.set = [name, &target](const std::string& given) { target = parse_bytes(name, given); };
+  return add(std::move(option));
+}
+
 // CLI11 knows one-letter flags and long options only.
 std::vector<std::string> CommandLine::long_spellings(int argc, const char* const* argv) const {
   std::vector<std::string> words;
@@ -147,9 +156,8 @@ std::string CommandLine::unknown_word(const std::string& word) const {
     known.push_back(option->name);
     if (option->flag.size() > 2) known.push_back(option->flag);
   }
-  const std::string guess = did_you_mean(head, known);
-  return fmt::format("unknown option \"{}\"{}{} {} --help lists all options", head, guess,
-                     guess.empty() ? ";" : "", program_);
+  return fmt::format("unknown option \"{}\"{} {} --help lists all options", head,
+                     did_you_mean(head, known, ";"), program_);
 }
 
 // The value of an unknown option is no error of its own.
@@ -316,6 +324,23 @@ CommandLine::Outcome CommandLine::parse(int argc, const char* const* argv) const
   return Outcome::run;
 }
 
+std::int64_t parse_bytes(const std::string& option, const std::string& text) {
+  double factor = 1.0;
+  std::string number = text;
+  const std::string units = "KMGT";
+  if (!number.empty()) {
+    const std::string last = lower_case(number.substr(number.size() - 1));
+    for (std::size_t u = 0; u < units.size(); ++u)
+      if (last == lower_case(units.substr(u, 1))) factor = std::pow(1024.0, double(u + 1));
+    if (factor > 1.0) number.pop_back();
+  }
+  const std::optional<double> value = parse_double(number);
+  if (!value || !(*value >= 0.0) || *value * factor > 9e18)
+    throw UsageError(
+        fmt::format("{}: \"{}\" is no size; write for example 8G, 512M or 1000000", option, text));
+  return std::int64_t(*value * factor);
+}
+
 namespace detail {
 namespace {
 
@@ -347,48 +372,24 @@ void read_real(const std::string& name, const std::string& text, T& target) {
 
 }  // namespace
 
-void read_value(const std::string& name, const std::string& text, std::string& target) {
-  if (text.empty()) reject(name, text, "text");
-  target = text;
+template <typename T>
+void read_value(const std::string& name, const std::string& text, T& target) {
+  if constexpr (std::is_integral_v<T>) {
+    read_whole(name, text, target);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    read_real(name, text, target);
+  } else {
+    if (text.empty()) reject(name, text, std::is_same_v<T, std::string> ? "text" : "file name");
+    target = text;
+  }
 }
-void read_value(const std::string& name, const std::string& text, std::filesystem::path& target) {
-  if (text.empty()) reject(name, text, "file name");
-  target = text;
-}
-void read_value(const std::string& name, const std::string& text, int& target) {
-  read_whole(name, text, target);
-}
-void read_value(const std::string& name, const std::string& text, Index& target) {
-  read_whole(name, text, target);
-}
-void read_value(const std::string& name, const std::string& text, std::uint64_t& target) {
-  read_whole(name, text, target);
-}
-void read_value(const std::string& name, const std::string& text, float& target) {
-  read_real(name, text, target);
-}
-void read_value(const std::string& name, const std::string& text, double& target) {
-  read_real(name, text, target);
-}
-
-std::string show(const std::string& value) {
-  return value;
-}
-std::string show(const std::filesystem::path& value) {
-  return value.string();
-}
-std::string show(double value) {
-  return fmt::format("{:g}", value);
-}
-std::string show(float value) {
-  return fmt::format("{:g}", value);
-}
-std::string show(Index value) {
-  return fmt::format("{}", value);
-}
-std::string show(std::uint64_t value) {
-  return fmt::format("{}", value);
-}
+template void read_value(const std::string&, const std::string&, std::string&);
+template void read_value(const std::string&, const std::string&, std::filesystem::path&);
+template void read_value(const std::string&, const std::string&, int&);
+template void read_value(const std::string&, const std::string&, Index&);
+template void read_value(const std::string&, const std::string&, std::uint64_t&);
+template void read_value(const std::string&, const std::string&, float&);
+template void read_value(const std::string&, const std::string&, double&);
 
 }  // namespace detail
 }  // namespace norn::tools

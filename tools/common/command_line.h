@@ -8,9 +8,13 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
+
+#include <fmt/format.h>
 
 /// The options of a program, as one table: parsing, --help and docs/user/command_line.md follow
 /// from it.
@@ -35,9 +39,22 @@ struct Option {
   std::function<void(const std::string& value)> set;
 };
 
+/// The option's value as texts show it behind its name: " N", " [FILE]" where it may be left out.
+std::string shown_value(const Option& option);
+
+/// Breaks text at blanks into lines of at most `width`; those after the first begin at `indent`.
+std::string wrap(const std::string& text, std::size_t indent, std::size_t width = 100);
+
 struct Example {
   std::string command;
   std::string text;
+};
+
+/// A word of a command line that stands for a value.
+template <typename T>
+struct Word {
+  std::string word;
+  T value;
 };
 
 /// Collects a program's options and reads its command line. DSSTNE's flags of several letters
@@ -64,6 +81,12 @@ class CommandLine {
   /// listed).
   Option& choice(const std::string& name, const std::string& flag, std::vector<std::string> words,
                  std::string& target, const std::string& text);
+  /// The same of words that stand for values; the one of the target's value is the default.
+  template <typename T>
+  Option& choice(const std::string& name, const std::string& flag, std::vector<Word<T>> words,
+                 T& target, const std::string& text);
+  /// Adds an option for a size in bytes, as parse_bytes() reads it; the target holds whole GiB.
+  Option& size(const std::string& name, std::int64_t& target, const std::string& text);
   void example(const std::string& command, const std::string& text) {
     examples_.push_back({command, text});
   }
@@ -84,9 +107,9 @@ class CommandLine {
   Outcome parse(int argc, const char* const* argv) const;
 
   std::string help() const;
-  /// Those of the program, and after them those that every program has: --help and the like.
   const std::vector<Option>& options() const { return options_; }
-  const std::vector<Option>& common_options() const { return common_; }
+  /// Those of the program, and after them those that every program has: --help and the like.
+  std::vector<const Option*> every_option() const;
   const std::string& program() const { return program_; }
   const std::string& summary() const { return summary_; }
   const std::string& usage() const { return usage_; }
@@ -97,7 +120,6 @@ class CommandLine {
   /// Values of each option, in the order of every_option().
   using Values = std::vector<std::vector<std::string>>;
   Option& add(Option option);
-  std::vector<const Option*> every_option() const;
   std::vector<std::string> long_spellings(int argc, const char* const* argv) const;
   std::vector<std::string> read_words(std::vector<std::string> words, Values& values,
                                       OptionFaults& faults) const;
@@ -122,15 +144,13 @@ class CommandLine {
   std::function<void(OptionFaults&)> check_;
 };
 
+/// "8G", "512M", "1.5T", "1000000": bytes, in powers of 1024. Throws UsageError naming the option.
+std::int64_t parse_bytes(const std::string& option, const std::string& text);
+
 namespace detail {
 /// Reads one value. Throws UsageError: `--epochs: "ten" is no whole number`.
-void read_value(const std::string& name, const std::string& text, std::string& target);
-void read_value(const std::string& name, const std::string& text, std::filesystem::path& target);
-void read_value(const std::string& name, const std::string& text, int& target);
-void read_value(const std::string& name, const std::string& text, Index& target);
-void read_value(const std::string& name, const std::string& text, std::uint64_t& target);
-void read_value(const std::string& name, const std::string& text, float& target);
-void read_value(const std::string& name, const std::string& text, double& target);
+template <typename T>
+void read_value(const std::string& name, const std::string& text, T& target);
 template <typename T>
 void read_value(const std::string& name, const std::string& text, std::optional<T>& target) {
   read_value(name, text, target.emplace());
@@ -140,22 +160,18 @@ void read_value(const std::string& name, const std::string& text, std::vector<T>
   read_value(name, text, target.emplace_back());
 }
 
-std::string show(const std::string& value);
-std::string show(const std::filesystem::path& value);
-std::string show(double value);
-std::string show(float value);
-std::string show(Index value);
-inline std::string show(int value) {
-  return show(Index(value));
+template <typename T>
+std::string show(const T& value) {
+  if constexpr (std::is_floating_point_v<T>)
+    return fmt::format("{:g}", value);
+  else if constexpr (std::is_same_v<T, std::filesystem::path>)
+    return value.string();
+  else
+    return fmt::format("{}", value);
 }
-std::string show(std::uint64_t value);
 template <typename T>
 std::string show(const std::optional<T>& value) {
   return value ? show(*value) : std::string();
-}
-template <typename T>
-std::string show(const std::vector<T>&) {
-  return {};
 }
 template <typename T>
 inline constexpr bool is_list = false;
@@ -171,12 +187,31 @@ Option& CommandLine::option(const std::string& name, const std::string& flag,
   option.flag = flag;
   option.value = value;
   option.text = text;
-  option.default_text = detail::show(target);
+  if constexpr (!detail::is_list<T>) option.default_text = detail::show(target);
   option.repeatable = detail::is_list<T>;
   option.set = [name, &target](const std::string& given) {
     detail::read_value(name, given, target);
   };
   return add(std::move(option));
+}
+
+template <typename T>
+Option& CommandLine::choice(const std::string& name, const std::string& flag,
+                            std::vector<Word<T>> words, T& target, const std::string& text) {
+  std::vector<std::string> known;
+  const auto chosen = std::make_shared<std::string>();
+  for (const Word<T>& one : words) {
+    known.push_back(one.word);
+    if (one.value == target) *chosen = one.word;
+  }
+  Option& option = choice(name, flag, std::move(known), *chosen, text);
+  option.set = [set = option.set, words = std::move(words), chosen,
+                &target](const std::string& given) {
+    set(given);
+    for (const Word<T>& one : words)
+      if (one.word == *chosen) target = one.value;
+  };
+  return option;
 }
 
 }  // namespace norn::tools

@@ -10,39 +10,7 @@
 namespace norn::tools {
 namespace {
 
-constexpr std::size_t kWidth = 100;
 constexpr std::size_t kColumn = 30;  // where the texts of options begin
-
-// Breaks `text` at blanks so that no line is longer than kWidth; lines after the first begin at
-// `indent`.
-std::string wrap(const std::string& text, std::size_t indent) {
-  std::string out;
-  std::size_t used = indent;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string_view word(text.data() + at, end - at);
-    if (used > indent && used + 1 + word.size() > kWidth) {
-      out += '\n';
-      out.append(indent, ' ');
-      used = indent;
-    } else if (used > indent) {
-      out += ' ';
-      ++used;
-    }
-    out += word;
-    used += word.size();
-    at = end + 1;
-  }
-  return out;
-}
-
-// "--resume [FILE]", "--epochs N", "--quiet".
-std::string with_value(const Option& option) {
-  if (option.value.empty()) return option.name;
-  if (!option.bare_value.empty()) return fmt::format("{} [{}]", option.name, option.value);
-  return fmt::format("{} {}", option.name, option.value);
-}
 
 std::string remark_on(const Option& option) {
   std::string remark;
@@ -55,7 +23,7 @@ std::string remark_on(const Option& option) {
 std::string help_entry(const Option& option) {
   std::string head = "  ";
   if (!option.flag.empty()) head.append(option.flag).append(", ");
-  head += with_value(option);
+  head += option.name + shown_value(option);
   const std::string text = wrap(option.text + remark_on(option), kColumn);
   if (head.size() + 2 > kColumn) return fmt::format("{}\n{:{}}{}\n", head, "", kColumn, text);
   return fmt::format("{:<{}}{}\n", head, kColumn, text);
@@ -70,6 +38,33 @@ std::vector<std::string> sections_of(const std::vector<Option>& options) {
 }
 
 }  // namespace
+
+std::string wrap(const std::string& text, std::size_t indent, std::size_t width) {
+  std::string out;
+  std::size_t used = indent;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word(text.data() + at, end - at);
+    if (used > indent && used + 1 + word.size() > width) {
+      out += '\n';
+      out.append(indent, ' ');
+      used = indent;
+    } else if (used > indent) {
+      out += ' ';
+      ++used;
+    }
+    out += word;
+    used += word.size();
+    at = end + 1;
+  }
+  return out;
+}
+
+std::string shown_value(const Option& option) {
+  if (option.value.empty()) return {};
+  return option.bare_value.empty() ? " " + option.value : fmt::format(" [{}]", option.value);
+}
 
 std::string CommandLine::help() const {
   std::string out = fmt::format("{}: {}\n\nUsage: {}\n", program_, wrap(summary_, 0), usage_);

@@ -9,13 +9,6 @@
 namespace norn::tools {
 namespace {
 
-std::vector<const Option*> every_option(const CommandLine& line) {
-  std::vector<const Option*> all;
-  for (const auto* table : {&line.options(), &line.common_options()})
-    for (const Option& option : *table) all.push_back(&option);
-  return all;
-}
-
 std::vector<std::string> spellings(const Option& option) {
   std::vector<std::string> all = {option.name};
   if (!option.flag.empty()) all.push_back(option.flag);
@@ -51,7 +44,7 @@ std::string bash_script(const CommandLine& line) {
   const std::string& program = line.program();
   std::string cases;
   std::vector<std::string> names;
-  for (const Option* option : every_option(line)) {
+  for (const Option* option : line.every_option()) {
     for (const std::string& spelling : spellings(*option)) names.push_back(spelling);
     std::string action;
     switch (kind_of_value(*option)) {
@@ -108,7 +101,7 @@ std::string zsh_text(const std::string& text) {
 
 std::string zsh_script(const CommandLine& line) {
   std::string specifications;
-  for (const Option* option : every_option(line)) {
+  for (const Option* option : line.every_option()) {
     std::string action;
     switch (kind_of_value(*option)) {
       case ValueKind::none:
@@ -156,7 +149,7 @@ std::string fish_script(const CommandLine& line) {
   std::string script = fmt::format(
       "# fish completion for {0}; written by: {0} --print-completion fish\ncomplete -c {0} -f\n",
       program);
-  for (const Option* option : every_option(line)) {
+  for (const Option* option : line.every_option()) {
     script += fmt::format("complete -c {} -l {}", program, option->name.substr(2));
     if (option->flag.size() == 2) script += fmt::format(" -s {}", option->flag.substr(1));
     if (option->flag.size() > 2) script += fmt::format(" -o {}", option->flag.substr(1));

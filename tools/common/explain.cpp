@@ -13,10 +13,7 @@ namespace norn::tools {
 namespace {
 
 std::string option_text(const Option& option) {
-  std::string text = option.name;
-  if (!option.value.empty())
-    text += option.bare_value.empty() ? fmt::format(" {}", option.value)
-                                      : fmt::format(" [{}]", option.value);
+  std::string text = option.name + shown_value(option);
   if (!option.flag.empty()) text += fmt::format(", {}", option.flag);
   text += fmt::format("\n  meaning  {}\n", option.text);
   if (!option.words.empty()) text += fmt::format("  values   {}\n", join(option.words));
@@ -33,9 +30,9 @@ std::string option_text(const Option& option) {
 }
 
 std::optional<std::string> explain_option(const CommandLine& line, const std::string& name) {
-  for (const auto* table : {&line.options(), &line.common_options()})
-    for (const Option& option : *table)
-      if (equal_ignoring_case(option.name, name) || option.flag == name) return option_text(option);
+  for (const Option* option : line.every_option())
+    if (equal_ignoring_case(option->name, name) || option->flag == name)
+      return option_text(*option);
   return std::nullopt;
 }
 
@@ -63,13 +60,11 @@ std::string explain_exit_code(long long number) {
 [[noreturn]] void reject(const CommandLine& line, const std::string& name) {
   std::vector<std::string> known = key_names();
   for (std::string& word : words_of_keys()) known.push_back(std::move(word));
-  for (const auto* table : {&line.options(), &line.common_options()})
-    for (const Option& option : *table) known.push_back(option.name);
-  const std::string hint = did_you_mean(name, known);
+  for (const Option* option : line.every_option()) known.push_back(option->name);
   throw UsageError(
       fmt::format("--explain: \"{}\" is no key, value, option or exit code{} {} --explain lists "
                   "the keys",
-                  name, hint.empty() ? ";" : hint, line.program()));
+                  name, did_you_mean(name, known, ";"), line.program()));
 }
 
 }  // namespace

@@ -38,20 +38,10 @@ std::string roff(const std::string& text) {
 
 // A paragraph in short lines, none of which begins as a request does.
 std::string paragraph(const std::string& text) {
-  const std::string escaped = roff(text);
-  std::string out;
-  std::size_t used = 0;
-  for (std::size_t at = 0; at < escaped.size();) {
-    const std::size_t end = std::min(escaped.find(' ', at), escaped.size());
-    if (used > 0) {
-      const bool fits = used + 1 + (end - at) <= kWidth;
-      out += fits ? ' ' : '\n';
-      used = fits ? used + 1 : 0;
-    }
-    if (used == 0 && escaped[at] == '.') out += "\\&";
-    out += escaped.substr(at, end - at);
-    used += end - at;
-    at = end + 1;
+  std::string out = wrap(roff(text), 0, kWidth);
+  for (std::size_t line = 0; line < out.size(); line = out.find('\n', line)) {
+    if (line > 0) ++line;
+    if (out[line] == '.') out.insert(line, "\\&");
   }
   return out;
 }
@@ -86,12 +76,11 @@ std::string option_entry(const Option& option) {
 std::string options_part(const CommandLine& line) {
   std::string text = ".SH OPTIONS\n";
   std::string section;
-  for (const auto* table : {&line.options(), &line.common_options()})
-    for (const Option& option : *table) {
-      if (option.section != section) text += fmt::format(".SS {}\n", roff(option.section));
-      section = option.section;
-      text += option_entry(option);
-    }
+  for (const Option* option : line.every_option()) {
+    if (option->section != section) text += fmt::format(".SS {}\n", roff(option->section));
+    section = option->section;
+    text += option_entry(*option);
+  }
   return text;
 }
 

@@ -9,8 +9,6 @@
 #include <cstdlib>
 #include <string_view>
 
-#include <fmt/format.h>
-
 namespace norn::tools {
 
 void RunOptions::add_to(CommandLine& line) {

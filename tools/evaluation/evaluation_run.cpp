@@ -3,38 +3,17 @@
 #include "tools/evaluation/evaluation_run.h"
 
 #include "norn/base/error.h"
-#include "norn/run/evaluate.h"
 #include "src/base/text.h"
+#include "src/engine/watched_metric.h"
 #include "tools/common/progress.h"
 #include "tools/common/stop_signals.h"
-#include "tools/training/trainer_options.h"
 
-#include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 
 #include <fmt/format.h>
 
 namespace norn::tools {
-namespace {
-
-run::EvaluateOptions settings_of(const EvaluatorOptions& options) {
-  run::EvaluateOptions settings;
-  settings.data = options.data;
-  settings.memory_bytes = parse_bytes("--data-memory", options.data_memory);
-  settings.layer = options.layer;
-  settings.top = parse_ks(options.top);
-  settings.seen = options.keep_seen ? SeenUnits::keep : SeenUnits::leave_out;
-  settings.exclude = options.exclude;
-  settings.popularity = options.popularity;
-  settings.features = options.features;
-  if (!options.propensity.empty()) settings.propensity = parse_propensity(options.propensity);
-  return settings;
-}
-
-}  // namespace
-
 void EvaluatorOptions::add_to(CommandLine& line) {
   line.section("Model and data");
   line.option("--model", "-n", "FILE", model, "trained model (NetCDF), ours or DSSTNE's").required =
@@ -47,20 +26,21 @@ void EvaluatorOptions::add_to(CommandLine& line) {
   line.option("--features", "-o", "FILE", features,
               "feature index of the output: units beyond it are no candidates (padded data)");
   add_trust_index(line, trust_index);
-  line.option("--data-memory", "", "SIZE", data_memory,
-              "data that takes more is read batch by batch");
+  line.size("--data-memory", memory_bytes, "data that takes more is read batch by batch");
   line.section("Ranking");
-  line.option("--top", "-k", "K,K,...", top, "lengths of the lists");
+  line.option("--top", "-k", "K,K,...", lengths, "lengths of the lists").set =
+      [this](const std::string& text) { top = parse_ks(text); };
   line.toggle("--keep-seen", "", keep_seen,
               "do not leave out the units that an example's input holds");
   line.option("--exclude", "", "FILE", exclude,
               "units of these data sets are left out too; examples pair by position");
   line.option("--popularity", "", "FILE", popularity,
               "training data: also print the metrics of ranking by its popularity");
-  line.option(
-      "--propensity", "", "A,B", propensity,
-      "with --popularity: also PSP, precision that counts rare units more, by propensities of "
-      "these two numbers; usual are 0.55,1.5 (docs/user/metrics.md)");
+  Option& propensities =
+      line.option("--propensity", "", "A,B", rarity,
+                  "with --popularity: also PSP, precision that counts rare units more, by "
+                  "propensities of these two numbers; usual are 0.55,1.5 (docs/user/metrics.md)");
+  propensities.set = [this](const std::string& text) { propensity = parse_propensity(text); };
   line.option("--batch", "-b", "N", batch, "examples of one step");
   line.section("Output");
   line.choice("--format", "", {"table", "json"}, format, "of the metrics on stdout");
@@ -69,12 +49,9 @@ void EvaluatorOptions::add_to(CommandLine& line) {
 
 void EvaluatorOptions::check(OptionFaults& faults) const {
   run.check(faults);
-  faults.attempt("--top", [&] { parse_ks(top); });
-  if (!propensity.empty()) faults.attempt("--propensity", [&] { parse_propensity(propensity); });
-  if (!propensity.empty() && popularity.empty())
+  if (propensity && popularity.empty())
     faults.fail("--propensity counts units in the training data: give them with --popularity");
   faults.require_at_least<Index>(1, "--batch", batch);
-  faults.attempt("--data-memory", [&] { parse_bytes("--data-memory", data_memory); });
 }
 
 CommandLine evaluator_command_line(EvaluatorOptions& options) {
@@ -111,24 +88,16 @@ std::pair<double, double> parse_propensity(const std::string& text) {
 }
 
 std::vector<Index> parse_ks(const std::string& text) {
-  std::vector<Index> ks;
-  std::size_t at = 0;
-  while (at <= text.size()) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const auto value = parse_integer(text.substr(at, end - at));
-    if (!value || *value < 1)
-      throw UsageError(
-          fmt::format("--top: \"{}\" is no list of numbers from 1 on; write for "
-                      "example 10,20,100",
-                      text));
-    ks.push_back(*value);
-    at = end + 1;
+  try {
+    return parse_metrics_at(text);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("--top: {}", error.what()));
   }
-  return ks;
 }
 
 int run_evaluation(const EvaluatorOptions& options, MpiSession& session) {
-  run::EvaluateOptions settings = settings_of(options);
+  run::EvaluateOptions settings = options;
+  if (options.keep_seen) settings.seen = SeenUnits::keep;
   Console console("evaluator", session.rank(), options.run.level());
   run::Model model(options.model,
                    {options.run.device_choice(), session.world(options.run.collective_timeout),

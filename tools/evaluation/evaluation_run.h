@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/engine/evaluator.h"
+#include "norn/run/evaluate.h"
 #include "tools/common/program.h"
 #include "tools/common/run_options.h"
 
@@ -13,20 +13,14 @@
 /// The evaluator: its options and what it does with them.
 namespace norn::tools {
 
-struct EvaluatorOptions {
+struct EvaluatorOptions : run::EvaluateOptions {
   std::filesystem::path model;
-  std::vector<std::filesystem::path> data;
-  std::vector<std::filesystem::path> exclude;
-  std::filesystem::path popularity;  ///< training data, to compare with its popularity ranking
-  std::filesystem::path features;
-  std::string layer;
-  std::string top = "10,20,100";
+  std::string lengths = "10,20,100";  ///< `top` as it is shown
+  std::string rarity;                 ///< `propensity` as it is shown
   bool keep_seen = false;
   bool trust_index = false;
-  std::string propensity;  ///< "A,B"; empty: not asked for
   std::string format = "table";
   Index batch = 1024;
-  std::string data_memory = "8G";
   RunOptions run;
 
   void add_to(CommandLine& line);

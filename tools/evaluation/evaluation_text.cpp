@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metrics as a table and as JSON.
 #include "src/base/text.h"
+#include "src/nn/json_value.h"
 #include "tools/evaluation/evaluation_run.h"
 
 #include <algorithm>
@@ -41,24 +42,20 @@ std::string evaluation_table(const std::vector<std::string>& names,
 std::string evaluation_json(const std::vector<std::string>& names,
                             const std::vector<Evaluation>& evaluations) {
   const Evaluation& first = evaluations.front();
-  std::string out = fmt::format("{{\n  \"examples\": {},\n  \"skipped\": {},\n  \"units\": {}",
-                                first.examples, first.skipped, first.units);
+  JsonValue value = JsonValue::object();
+  value.set("examples", first.examples).set("skipped", first.skipped).set("units", first.units);
   for (std::size_t e = 0; e < evaluations.size(); ++e) {
-    out += fmt::format(",\n  \"{}\": [", names[e]);
-    for (std::size_t i = 0; i < evaluations[e].metrics.size(); ++i) {
-      const MetricsAtK& at = evaluations[e].metrics[i];
-      out += fmt::format("{}\n    {{\"K\": {}", i == 0 ? "" : ",", at.k);
+    JsonValue list = JsonValue::array();
+    for (const MetricsAtK& at : evaluations[e].metrics) {
+      JsonValue one = JsonValue::object().set("K", at.k);
       at.for_each(
-          [&](const MetricInfo& metric, double value) {
-            out += fmt::format(", \"{}\": {:.17g}", metric.title, value);
-          },
+          [&](const MetricInfo& metric, double x) { one.set(std::string(metric.title), x); },
           MetricUse::weighted);
-      out += '}';
+      list.push(one);
     }
-    out += "\n  ]";
+    value.set(names[e], list);
   }
-  out += "\n}\n";
-  return out;
+  return value.text();
 }
 
 }  // namespace norn::tools

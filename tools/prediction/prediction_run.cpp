@@ -15,9 +15,6 @@
 #include "tools/common/stop_signals.h"
 #include "tools/prediction/prediction_lines.h"
 #include "tools/prediction/prediction_writer.h"
-#include "tools/prediction/request_source.h"
-#include "tools/prediction/score_filters.h"
-#include "tools/training/trainer_options.h"
 
 #include <memory>
 
@@ -27,12 +24,6 @@ namespace norn::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-HeaderLine header_line(const std::string& word) {
-  return word == "yes"  ? HeaderLine::present
-         : word == "no" ? HeaderLine::absent
-                        : HeaderLine::automatic;
-}
 
 class PredictionRun {
  public:
@@ -165,13 +156,21 @@ class PredictionRun {
                     options_.dataset, options_.dataset, join(sets)));
   }
 
+  TextOptions text_options(const std::string& format, HeaderLine header) const {
+    TextOptions text;
+    text.format = TextFormat::named(format);
+    text.header = header;
+    text.skip_malformed = options_.skip_malformed;
+    return text;
+  }
+
   void open_requests() {
     const bool tell_seen = options_.exclude_seen && ranks_units();
     if (!options_.data.empty()) {
       run::DatasetRequestSettings settings;
       settings.network = &info_.network;
       settings.files = options_.data;
-      settings.memory_bytes = parse_bytes("--data-memory", options_.data_memory);
+      settings.memory_bytes = options_.memory_bytes;
       settings.tell_seen = tell_seen;
       settings.output_layer = layer_;
       settings.units = &model_units_;
@@ -185,12 +184,8 @@ class PredictionRun {
     }
     TextRequestSettings settings;
     settings.file = options_.requests;
-    settings.format = TextFormat::named(options_.request_format);
-    settings.header = header_line(options_.request_header);
-    settings.skip_malformed = options_.skip_malformed;
-    settings.values = options_.values == "yes"  ? RequestValues::yes
-                      : options_.values == "no" ? RequestValues::no
-                                                : RequestValues::automatic;
+    settings.text = text_options(options_.request_format, options_.request_header);
+    settings.values = options_.values;
     settings.features = input_features_ ? &*input_features_ : nullptr;
     settings.layers = info_.network.layers.size();
     settings.input_layer = input_layer();
@@ -255,17 +250,11 @@ class PredictionRun {
   }
 
   void recommend(Network& network, const StopSignals& signals) {
-    const FilterMode mode =
-        options_.filter_mode == "scale" ? FilterMode::scale : FilterMode::exclude;
-    ScoreFilters filters(mode, units_);
-    if (!options_.filter.empty()) {
-      TextOptions text;
-      text.format = TextFormat::named(options_.filter_format);
-      text.header = header_line(options_.filter_header);
-      text.skip_malformed = options_.skip_malformed;
-      filters.set_table(std::make_unique<FilterTable>(options_.filter, *output_features_, mode,
-                                                      text, numbers_of(layer_)));
-    }
+    ScoreFilters filters(options_.filter_mode, units_);
+    if (!options_.filter.empty())
+      filters.set_table(std::make_unique<FilterTable>(
+          options_.filter, *output_features_, options_.filter_mode,
+          text_options(options_.filter_format, options_.filter_header), numbers_of(layer_)));
     if (!options_.allow.empty()) filters.allow(options_.allow, *output_features_, console_);
     if (session_.rank() == 0) filters.report(console_);
     Predictor predictor(network, layer_, options_.k, units_);

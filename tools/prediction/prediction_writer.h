@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 /// Where predictions go: files that are complete or absent.
 namespace norn::tools {

@@ -4,10 +4,8 @@
 
 #include "norn/data/text_format.h"
 #include "src/base/text.h"
-#include "src/run/model_session.h"
 #include "tools/cdl/command_file_options.h"
 #include "tools/prediction/prediction_writer.h"
-#include "tools/training/trainer_options.h"
 
 #include <fmt/format.h>
 
@@ -16,6 +14,11 @@ namespace {
 
 std::string columns_names() {
   return join(text_format_names(&TextFormatInfo::entry_a_line), " and ");
+}
+
+std::vector<Word<HeaderLine>> header_words() {
+  return {
+      {"auto", HeaderLine::automatic}, {"yes", HeaderLine::present}, {"no", HeaderLine::absent}};
 }
 
 void add_request_options(PredictorOptions& options, CommandLine& line) {
@@ -38,12 +41,16 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
   line.choice("--request-format", "", TextFormat::words(), options.request_format,
               "format of --requests; " + text_formats_help());
   line.choice(
-      "--request-header", "", {"auto", "yes", "no"}, options.request_header,
+      "--request-header", "", header_words(), options.request_header,
       fmt::format("whether --requests of {} begin with a line of column names; auto: when the "
                   "first value is no number",
                   columns_names()));
   line.choice(
-          "--values", "", {"auto", "yes", "no"}, options.values,
+          "--values", "",
+          {{"auto", RequestValues::automatic},
+           {"yes", RequestValues::yes},
+           {"no", RequestValues::no}},
+          options.values,
           fmt::format("whether the features of --requests have values (feature,value); without a "
                       "word: yes; auto: those of {} text",
                       join(text_format_names(&TextFormatInfo::valued))))
@@ -61,8 +68,7 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
               "feature index of the output; without it units have the labels of the model, or are "
               "written as numbers if it has none; units beyond the index are no candidates");
   add_trust_index(line, options.trust_index);
-  line.option("--data-memory", "", "SIZE", options.data_memory,
-              "--data that takes more is read batch by batch");
+  line.size("--data-memory", options.memory_bytes, "--data that takes more is read batch by batch");
 }
 
 void add_choice_options(PredictorOptions& options, CommandLine& line) {
@@ -77,11 +83,12 @@ void add_choice_options(PredictorOptions& options, CommandLine& line) {
               "--filter-format");
   line.choice("--filter-format", "", TextFormat::words(), options.filter_format,
               "format of --filter");
-  line.choice("--filter-header", "", {"auto", "yes", "no"}, options.filter_header,
+  line.choice("--filter-header", "", header_words(), options.filter_header,
               fmt::format("whether --filter of {} begins with a line of column names, as "
                           "--request-header",
                           columns_names()));
-  line.choice("--filter-mode", "", {"exclude", "scale"}, options.filter_mode,
+  line.choice("--filter-mode", "", {{"exclude", FilterMode::exclude}, {"scale", FilterMode::scale}},
+              options.filter_mode,
               "exclude: listed units are never chosen, whatever value stands beside them; scale: "
               "their scores are multiplied by the value, 0 without one");
   line.toggle("--exclude-seen", "", options.exclude_seen,
@@ -114,15 +121,8 @@ void PredictorOptions::add_to(CommandLine& line) {
   run.add_to(line);
 }
 
-void PredictorOptions::check() const {
-  OptionFaults faults;
-  check(faults);
-  faults.throw_any();
-}
-
 void PredictorOptions::check(OptionFaults& faults) const {
   faults.require_at_least<Index>(1, "--batch", batch);
-  faults.attempt("--data-memory", [&] { parse_bytes("--data-memory", data_memory); });
   run.check(faults);
   if (!cdl.empty()) return;
   if (requests.empty() == data.empty())
@@ -130,11 +130,11 @@ void PredictorOptions::check(OptionFaults& faults) const {
                                  : "--requests and --data exclude each other: give one of the two");
   faults.require_at_least<Index>(1, "--top", k);
   faults.require_at_least<Index>(0, "--skip-malformed", skip_malformed);
-  if (values != "auto" && requests.empty())
+  if (values != RequestValues::automatic && requests.empty())
     faults.fail("--values is for --requests; --data has its own");
-  if (request_header != "auto" && requests.empty())
+  if (request_header != HeaderLine::automatic && requests.empty())
     faults.fail("--request-header is for --requests; --data has no header line");
-  if (filter_header != "auto" && filter.empty())
+  if (filter_header != HeaderLine::automatic && filter.empty())
     faults.fail("--filter-header is for --filter; give that too, or leave it out");
   if (!score_format.empty()) faults.attempt("--score-format", [&] { ScoreFormat{score_format}; });
   if (!score_format.empty() && (format == "jsonl" || format == "netcdf"))

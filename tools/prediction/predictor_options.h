@@ -3,6 +3,7 @@
 
 #include "tools/common/program.h"
 #include "tools/common/run_options.h"
+#include "tools/prediction/score_filters.h"
 
 #include <filesystem>
 #include <string>
@@ -19,8 +20,8 @@ struct PredictorOptions {
   std::filesystem::path requests;
   std::vector<std::filesystem::path> data;
   std::string request_format = "auto";
-  std::string request_header = "auto";
-  std::string values = "auto";
+  HeaderLine request_header = HeaderLine::automatic;
+  RequestValues values = RequestValues::automatic;
   Index skip_malformed = 0;
   std::filesystem::path input_features;
   std::filesystem::path output_features;
@@ -30,8 +31,8 @@ struct PredictorOptions {
   Index k = 100;
   std::filesystem::path filter;
   std::string filter_format = "auto";
-  std::string filter_header = "auto";
-  std::string filter_mode = "exclude";
+  HeaderLine filter_header = HeaderLine::automatic;
+  FilterMode filter_mode = FilterMode::exclude;
   bool exclude_seen = false;
   std::filesystem::path allow;
 
@@ -39,12 +40,11 @@ struct PredictorOptions {
   std::string format = "text";
   std::string score_format;
   Index batch = 1024;
-  std::string data_memory = "8G";
+  std::int64_t memory_bytes = std::int64_t(8) << 30;
   RunOptions run;
 
   void add_to(CommandLine& line);
   /// Throws UsageError for options that contradict each other.
-  void check() const;
   void check(OptionFaults& faults) const;
 };
 

@@ -53,11 +53,8 @@ class TextRequests final : public RequestSource {
 
  private:
   static TextOptions options(const TextRequestSettings& settings) {
-    TextOptions options;
-    options.format = settings.format;
+    TextOptions options = settings.text;
     options.format_option = "--request-format";
-    options.header = settings.header;
-    options.skip_malformed = settings.skip_malformed;
     options.values =
         settings.values == RequestValues::yes ? TextValues::require : TextValues::ignore;
     if (settings.values != RequestValues::automatic) return options;

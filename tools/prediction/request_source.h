@@ -7,8 +7,6 @@
 
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 /// The predictor's requests as text.
 namespace norn::tools {
@@ -28,9 +26,7 @@ std::optional<Index> unit_of(Column number, TextNumbers numbers, const LabelInde
 
 struct TextRequestSettings {
   std::filesystem::path file;
-  TextFormat format = TextFormat::automatic;
-  HeaderLine header = HeaderLine::automatic;
-  Index skip_malformed = 0;
+  TextOptions text;
   RequestValues values = RequestValues::automatic;
   const LabelIndex* features = nullptr;      ///< of the input layer; null: the text has numbers
   const LabelIndex* seen_units = nullptr;    ///< labels of the output units, to tell the seen ones

@@ -57,10 +57,12 @@ void add_data_options(TrainerOptions& options, CommandLine& line) {
   line.option("--dataset-name", "-d", "NAME", options.dataset_name,
               "accepted for DSSTNE's scripts and without effect: the descriptor names data sets");
   add_trust_index(line, options.trust_index);
-  line.option("--data-memory", "", "SIZE", options.data_memory,
-              "data sets that take more are read from their files batch by batch; the results are "
-              "the same");
-  line.choice("--data-on-gpu", "", {"auto", "yes", "no"}, options.data_on_gpu,
+  line.size("--data-memory", options.memory_bytes,
+            "data sets that take more are read from their files batch by batch; the results are "
+            "the same");
+  line.choice("--data-on-gpu", "",
+              {{"auto", DataOnGpu::automatic}, {"yes", DataOnGpu::yes}, {"no", DataOnGpu::no}},
+              options.data_place,
               "copy the data sets to the GPU once and gather batches there, the results being the "
               "same; auto: where they fit beside everything else");
 }
@@ -195,10 +197,6 @@ void TrainerOptions::take(const run::RunRecord& recorded) {
 }
 
 void TrainerOptions::settle() {
-  memory_bytes = parse_bytes("--data-memory", data_memory);
-  data_place = data_on_gpu == "yes"  ? DataOnGpu::yes
-               : data_on_gpu == "no" ? DataOnGpu::no
-                                     : DataOnGpu::automatic;
   batch_may_shrink = !cdl.empty();
   device = run.device_choice();
 }
@@ -217,7 +215,6 @@ void TrainerOptions::check(OptionFaults& faults) const {
     settings.recipe.clear();
   }
   settings.check(faults);
-  faults.attempt("--data-memory", [&] { parse_bytes("--data-memory", data_memory); });
   run.check(faults);
   check_plan(faults);
   if (print_recipe && plan)
@@ -226,23 +223,6 @@ void TrainerOptions::check(OptionFaults& faults) const {
     faults.fail("--doctor-format json belongs to --doctor; give that too, or leave it out");
   if (doctor && plan)
     faults.fail("--doctor looks at the machine and --plan at a network: give one of the two");
-}
-
-std::int64_t parse_bytes(const std::string& option, const std::string& text) {
-  double factor = 1.0;
-  std::string number = text;
-  const std::string units = "KMGT";
-  if (!number.empty()) {
-    const std::string last = lower_case(number.substr(number.size() - 1));
-    for (std::size_t u = 0; u < units.size(); ++u)
-      if (last == lower_case(units.substr(u, 1))) factor = std::pow(1024.0, double(u + 1));
-    if (factor > 1.0) number.pop_back();
-  }
-  const std::optional<double> value = parse_double(number);
-  if (!value || !(*value >= 0.0) || *value * factor > 9e18)
-    throw UsageError(
-        fmt::format("{}: \"{}\" is no size; write for example 8G, 512M or 1000000", option, text));
-  return std::int64_t(*value * factor);
 }
 
 CommandLine trainer_command_line(TrainerOptions& options) {

@@ -23,8 +23,6 @@ struct TrainerOptions : run::TrainOptions {
   std::vector<std::string> cdl_notes;  ///< remarks on it
   bool print_recipe = false;           ///< print the descriptor of the run, and nothing else
   std::string dataset_name;            ///< DSSTNE's -d, without effect there too
-  std::string data_memory = "8G";
-  std::string data_on_gpu = "auto";
   bool plan = false;
   bool ops = false;               ///< of the plan, or of the steps of the run
   std::optional<int> plan_ranks;  ///< instead of those of the run
@@ -44,7 +42,7 @@ struct TrainerOptions : run::TrainOptions {
   /// With --repeat: takes the device and the model's name from the record where they were not
   /// given.
   void take(const run::RunRecord& recorded);
-  /// Puts what words stand for into the members of TrainOptions.
+  /// Puts what follows from several options into the members of TrainOptions.
   void settle();
   /// The descriptor is all that the run is for.
   bool only_shows() const { return plan || print_recipe; }
@@ -54,9 +52,6 @@ struct TrainerOptions : run::TrainOptions {
  private:
   void check_plan(OptionFaults& faults) const;
 };
-
-/// "8G", "512M", "1.5T", "1000000": bytes, in powers of 1024. Throws UsageError naming the option.
-std::int64_t parse_bytes(const std::string& option, const std::string& text);
 
 CommandLine trainer_command_line(TrainerOptions& options);
 
