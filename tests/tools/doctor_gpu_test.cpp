@@ -344,13 +344,20 @@ TEST(DoctorReport, SaysEverythingInBothForms) {
                                         "               do: small steps are slow then"));
   EXPECT_THAT(table, testing::HasSubstr("\n1 problem, "));
   EXPECT_THAT(table, testing::HasSubstr("1.5 s\n"));
-  const std::string json = doctor_json(report);
-  EXPECT_THAT(json, testing::HasSubstr("\"program\": \"" + version_line("trainer") + "\""));
-  EXPECT_THAT(json, testing::HasSubstr("\"problems\": 1, "));
-  EXPECT_THAT(json,
-              testing::HasSubstr(
-                  "{\"host\": \"node \\\"1\\\"\", \"area\": \"GPU 0 (NVIDIA H200)\", \"check\": "
-                  "\"kernel launch\", \"state\": \"problem\", \"value\": \"60.0 us\""));
+  const JsonValue json = parse_json(doctor_json(report), "report");
+  EXPECT_EQ(json["program"].text_or(""), version_line("trainer"));
+  EXPECT_EQ(json["summary"]["problems"].integer_or(0), 1);
+  const auto& checks = json["checks"].entries();
+  const auto launch = std::find_if(checks.begin(), checks.end(), [](const JsonValue& check) {
+    return check["check"].text_or("") == "kernel launch";
+  });
+  ASSERT_NE(launch, checks.end());
+  for (const auto& [name, value] : {std::pair{"host", "node \"1\""},
+                                    {"area", "GPU 0 (NVIDIA H200)"},
+                                    {"state", "problem"},
+                                    {"value", "60.0 us"},
+                                    {"expected", "at most 6 us"}})
+    EXPECT_EQ((*launch)[name].text_or(""), value) << name;
 }
 
 TEST(DoctorReport, NamesHostsWhereThereAreSeveral) {

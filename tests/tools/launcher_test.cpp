@@ -34,20 +34,20 @@ TEST(RankFacts, ComeToTheOtherRanksAsTheyAre) {
   rank.visible_gpus = "";
   rank.gpus = 2;
   rank.gpu = "0000:18:00.0";
-  const RankFacts read = rank_from(text_of(rank));
+  const RankFacts read = rank_from(parse_json(json_of(rank).line(), "rank"));
   EXPECT_EQ(read.host, rank.host);
   EXPECT_EQ(read.cores, rank.cores);
   EXPECT_EQ(read.visible_gpus, rank.visible_gpus);
   EXPECT_EQ(read.gpus, rank.gpus);
   EXPECT_EQ(read.gpu, rank.gpu);
   try {
-    rank_from("node-7\x1f");
+    rank_from(JsonValue::object().set("host", "node-7"));
     FAIL();
   } catch (const CommunicationError& error) {
     EXPECT_STREQ(
         error.what(),
-        "a rank sends records of 1 fields, expected 9: it runs another version of Norn; start "
-        "the same program on every host");
+        "a rank sends a record without \"cores\": it runs another version of Norn; start the same "
+        "program on every host");
   }
 }
 

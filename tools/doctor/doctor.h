@@ -4,6 +4,7 @@
 #include "kernels/gpu_driver.h"
 #include "kernels/gpu_probe.h"
 #include "norn/nn/machine.h"
+#include "src/nn/json_value.h"
 #include "src/parallel/rank_facts.h"
 
 #include <cstdint>
@@ -165,5 +166,6 @@ struct DoctorReport {
 };
 std::string doctor_table(const DoctorReport& report);
 std::string doctor_json(const DoctorReport& report);
+JsonValue json_of(const Finding& finding);
 
 }  // namespace norn::tools

@@ -5,7 +5,6 @@
 
 #include "norn/base/error.h"
 #include "src/base/host.h"
-#include "src/base/text.h"
 #include "src/engine/step_probe.h"
 #include "tools/common/console.h"
 #include "tools/common/version.h"
@@ -13,11 +12,7 @@
 #include "tools/doctor/look.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <cstdlib>
-#include <map>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -26,61 +21,33 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kTime = std::chrono::seconds(6);  // after which no measurement begins
-constexpr char kField = '\x1f';
-constexpr char kRecord = '\x1e';
 
-std::vector<std::string> split(const std::string& text, char mark) {
-  std::vector<std::string> parts;
-  std::size_t at = 0;
-  for (std::size_t end = text.find(mark); end != std::string::npos; end = text.find(mark, at)) {
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
-// Of a record that another rank has sent.
-std::vector<std::string> fields_of(const std::string& record, std::size_t expected) {
-  std::vector<std::string> fields = split(record, kField);
-  if (fields.size() != expected)
+// A member of a record that another rank has sent.
+const JsonValue& member(const JsonValue& record, const char* name) {
+  if (record[name].is_null())
     throw CommunicationError(
-        fmt::format("a rank sends records of {} fields, expected {}: it runs another version of "
-                    "Norn; start the same program on every host",
-                    fields.size(), expected));
-  return fields;
+        fmt::format("a rank sends a record without \"{}\": it runs another version of Norn; start "
+                    "the same program on every host",
+                    name));
+  return record[name];
 }
 
-std::string joined(std::span<const std::string> fields) {
-  std::string text;
-  for (const std::string& field : fields) text += field + kField;
-  return text;
+std::vector<JsonValue> gather(Communicator& ranks, const JsonValue& mine) {
+  const std::string text = mine.line();
+  std::vector<JsonValue> all;
+  for (const auto& bytes : ranks.gather_to_all(std::as_bytes(std::span(text))))
+    all.push_back(
+        parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "a rank's record"));
+  return all;
 }
 
-std::vector<std::string> gather(Communicator& ranks, const std::string& mine) {
-  std::vector<std::string> texts;
-  for (const auto& bytes : ranks.gather_to_all(std::as_bytes(std::span(mine))))
-    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return texts;
-}
-
-std::string text_of(const std::vector<Finding>& findings) {
-  std::string text;
-  for (const Finding& f : findings) {
-    const std::array fields = {
-        fmt::format("{}", int(f.health)), f.host, f.area, f.name, f.value, f.expected, f.advice};
-    text += joined(fields) + kRecord;
-  }
-  return text;
-}
-
-std::vector<Finding> findings_from(const std::string& text) {
-  std::vector<Finding> findings;
-  for (const std::string& record : split(text, kRecord)) {
-    const std::vector<std::string> fields = fields_of(record, 7);
-    findings.push_back({Health(parse_integer(fields[0]).value_or(0)), fields[1], fields[2],
-                        fields[3], fields[4], fields[5], fields[6]});
-  }
-  return findings;
+Finding finding_from(const JsonValue& record) {
+  const auto text = [&](const char* name) { return member(record, name).text_or(""); };
+  Finding finding{Health::ok,    text("host"),     text("area"), text("check"),
+                  text("value"), text("expected"), text("do")};
+  for (const Health health : {Health::warning, Health::problem, Health::not_checked})
+    if (text("state") == word_of(health)) finding.health = health;
+  return finding;
 }
 
 class Doctor {
@@ -94,8 +61,8 @@ class Doctor {
     const Clock::time_point start = Clock::now();
     console_.info("looking at this machine; with GPUs it takes about 10 seconds");
     ranks_->set_place({"looking at the machine"});
-    const std::vector<std::string> hosts = gather(*ranks_, host_name());
-    const auto same = [&](const std::string& host) { return host == host_name(); };
+    const std::vector<JsonValue> hosts = gather(*ranks_, host_name());
+    const auto same = [&](const JsonValue& host) { return host.text_or("") == host_name(); };
     here_ = int(std::count_if(hosts.begin(), hosts.end(), same));
     turn_ = int(std::count_if(hosts.begin(), hosts.begin() + ranks_->rank(), same));
     seen_gpus_ = options_.run.device == "cpu" ? 0 : cuda_device_count();
@@ -110,13 +77,15 @@ class Doctor {
       for (Finding& finding : findings.all) finding.host = host_name();
     }
     DoctorReport report;
-    for (const std::string& text : gather(*ranks_, text_of(findings.all)))
-      for (Finding& finding : findings_from(text)) report.findings.push_back(std::move(finding));
-    const std::vector<std::string> facts = gather(*ranks_, text_of(own_facts()));
+    JsonValue mine = JsonValue::array();
+    for (const Finding& finding : findings.all) mine.push(json_of(finding));
+    for (const JsonValue& all : gather(*ranks_, mine))
+      for (const JsonValue& one : all.entries()) report.findings.push_back(finding_from(one));
+    const std::vector<JsonValue> facts = gather(*ranks_, json_of(own_facts()));
     measure_links(machine);
     int code = 0;
     if (ranks_->rank() == 0) {
-      for (const std::string& text : facts) machine.ranks.push_back(rank_from(text));
+      for (const JsonValue& record : facts) machine.ranks.push_back(rank_from(record));
       machine.uses_gpu = uses_gpu_;
       machine.mpi = mpi_facts();
       Findings joint;
@@ -167,30 +136,25 @@ class Doctor {
 
 }  // namespace
 
-std::string text_of(const RankFacts& rank) {
-  const std::array fields = {rank.host,
-                             cores_text(rank.cores),
-                             fmt::format("{}", rank.threads),
-                             rank.blas,
-                             rank.version,
-                             std::string(rank.visible_gpus ? "set" : ""),
-                             rank.visible_gpus.value_or(""),
-                             fmt::format("{}", rank.gpus),
-                             rank.gpu};
-  return joined(fields);
+JsonValue json_of(const RankFacts& rank) {
+  JsonValue value = JsonValue::object();
+  value.set("host", rank.host).set("cores", cores_text(rank.cores)).set("threads", rank.threads);
+  value.set("blas", rank.blas).set("version", rank.version).set("gpus", rank.gpus);
+  if (rank.visible_gpus) value.set("visible_gpus", *rank.visible_gpus);
+  return value.set("gpu", rank.gpu);
 }
 
-RankFacts rank_from(const std::string& text) {
-  const std::vector<std::string> fields = fields_of(text, 9);
+RankFacts rank_from(const JsonValue& record) {
+  const auto text = [&](const char* name) { return member(record, name).text_or(""); };
   RankFacts rank;
-  rank.host = fields[0];
-  rank.cores = parse_cores(fields[1]);
-  rank.threads = int(parse_integer(fields[2]).value_or(0));
-  rank.blas = fields[3];
-  rank.version = fields[4];
-  if (!fields[5].empty()) rank.visible_gpus = fields[6];
-  rank.gpus = int(parse_integer(fields[7]).value_or(0));
-  rank.gpu = fields[8];
+  rank.host = text("host");
+  rank.cores = parse_cores(text("cores"));
+  rank.threads = int(member(record, "threads").integer_or(0));
+  rank.blas = text("blas");
+  rank.version = text("version");
+  if (record["visible_gpus"].is_text()) rank.visible_gpus = text("visible_gpus");
+  rank.gpus = int(member(record, "gpus").integer_or(0));
+  rank.gpu = text("gpu");
   return rank;
 }
 

@@ -2,13 +2,11 @@
 // The doctor's report, for people and for scripts.
 #include "src/base/text.h"
 
-#include "src/nn/json_value.h"
 #include "tools/common/command_line.h"
 #include "tools/common/version.h"
 #include "tools/doctor/doctor.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include <fmt/format.h>
 
@@ -19,23 +17,9 @@ constexpr std::size_t kColumns = 110;
 constexpr std::size_t kIndent = 15;
 
 // The words behind a label, in lines of at most kColumns.
-std::string wrapped(const std::string& label, const std::string& text) {
-  std::istringstream words(text);
-  std::string out;
-  std::string line = std::string(kIndent, ' ') + label;
-  const std::string indent(line.size(), ' ');
-  std::string word;
-  bool empty = true;
-  while (words >> word) {
-    if (!empty && line.size() + 1 + word.size() > kColumns) {
-      out += line + "\n";
-      line = indent;
-      empty = true;
-    }
-    line += (empty ? "" : " ") + word;
-    empty = false;
-  }
-  return out + line + "\n";
+std::string labelled(const std::string& label, const std::string& text) {
+  return fmt::format("{:{}}{}{}\n", "", kIndent, label,
+                     wrap(text, kIndent + label.size(), kColumns));
 }
 
 std::string lines_of(const Finding& finding) {
@@ -45,11 +29,7 @@ std::string lines_of(const Finding& finding) {
   if (!off)
     return out +
            (finding.expected.empty() ? "\n" : fmt::format(" (expected: {})\n", finding.expected));
-  return out + "\n" + wrapped("expected: ", finding.expected) + wrapped("do: ", finding.advice);
-}
-
-std::string quoted(const std::string& text) {
-  return JsonValue(text).line();
+  return out + "\n" + labelled("expected: ", finding.expected) + labelled("do: ", finding.advice);
 }
 
 }  // namespace
@@ -95,21 +75,23 @@ std::string doctor_table(const DoctorReport& report) {
                            report.seconds);
 }
 
+JsonValue json_of(const Finding& finding) {
+  JsonValue value = JsonValue::object();
+  value.set("host", finding.host).set("area", finding.area).set("check", finding.name);
+  value.set("state", word_of(finding.health)).set("value", finding.value);
+  return value.set("expected", finding.expected).set("do", finding.advice);
+}
+
 std::string doctor_json(const DoctorReport& report) {
-  std::string out = fmt::format(
-      "{{\n  \"program\": {},\n  \"summary\": {{\"ok\": {}, \"warnings\": {}, \"problems\": {}, "
-      "\"not_checked\": {}}},\n  \"seconds\": {:.3f},\n  \"checks\": [",
-      quoted(version_line("trainer")), report.count(Health::ok), report.count(Health::warning),
-      report.count(Health::problem), report.count(Health::not_checked), report.seconds);
-  for (std::size_t i = 0; i < report.findings.size(); ++i) {
-    const Finding& f = report.findings[i];
-    out += fmt::format(
-        "{}\n    {{\"host\": {}, \"area\": {}, \"check\": {}, \"state\": \"{}\", \"value\": {}, "
-        "\"expected\": {}, \"do\": {}}}",
-        i == 0 ? "" : ",", quoted(f.host), quoted(f.area), quoted(f.name), word_of(f.health),
-        quoted(f.value), quoted(f.expected), quoted(f.advice));
-  }
-  return out + "\n  ]\n}\n";
+  JsonValue summary = JsonValue::object();
+  summary.set("ok", report.count(Health::ok)).set("warnings", report.count(Health::warning));
+  summary.set("problems", report.count(Health::problem));
+  summary.set("not_checked", report.count(Health::not_checked));
+  JsonValue checks = JsonValue::array();
+  for (const Finding& finding : report.findings) checks.push(json_of(finding));
+  JsonValue value = JsonValue::object();
+  value.set("program", version_line("trainer")).set("summary", summary);
+  return value.set("seconds", report.seconds).set("checks", checks).text();
 }
 
 void look_at(std::span<const Check> checks, const Examination& machine, Findings& findings) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans on machines as a table and as JSON.
 #include "src/base/text.h"
+#include "src/run/training_record.h"
 #include "tools/training/plan_text.h"
 
 #include <algorithm>
@@ -139,59 +140,59 @@ std::string scaling_lines(const MachinePlanParts& plan) {
                    change < 0.0 ? "shorter" : "longer");
 }
 
-std::string json_text(const std::string& text) {
-  return JsonValue(text).line();
+JsonValue json_of(const ScalingPlan& plan, const MachinePlanParts& whole) {
+  const StepPlan& step = plan.step;
+  const double speedup = speedup_of(step, whole.scaling[0].step);
+  JsonValue value = JsonValue::object();
+  value.set("ranks", step.ranks).set("nodes", step.nodes).set("step_seconds", step.seconds());
+  value.set("compute_seconds", step.compute_seconds);
+  value.set("communication_seconds", step.communication_seconds);
+  value.set("overlapped_seconds", step.overlapped_seconds);
+  value.set("examples_per_second", step.examples_per_second());
+  value.set("speedup", speedup).set("efficiency", speedup / step.ranks);
+  value.set("memory_bytes", plan.memory_bytes);
+  return value.set("fits", plan.memory_bytes <= whole.available_bytes);
 }
 
-std::string json_of(const ScalingPlan& plan, const MachinePlanParts& whole) {
-  const double speedup = speedup_of(plan.step, whole.scaling[0].step);
-  return fmt::format(
-      "{{\"ranks\": {}, \"nodes\": {}, \"step_seconds\": {:.9g}, \"compute_seconds\": {:.9g}, "
-      "\"communication_seconds\": {:.9g}, \"overlapped_seconds\": {:.9g}, \"examples_per_second\": "
-      "{:.9g}, \"speedup\": {:.6g}, "
-      "\"efficiency\": {:.6g}, \"memory_bytes\": {}, \"fits\": {}}}",
-      plan.step.ranks, plan.step.nodes, plan.step.seconds(), plan.step.compute_seconds,
-      plan.step.communication_seconds, plan.step.overlapped_seconds,
-      plan.step.examples_per_second(), speedup, speedup / plan.step.ranks, plan.memory_bytes,
-      plan.memory_bytes <= whole.available_bytes);
+JsonValue json_of(const StagePlan& stage) {
+  JsonValue value = JsonValue::object();
+  value.set("name", stage.name).set("communication", stage.communicates);
+  return value.set("seconds", stage.seconds).set("flop", stage.flops).set("bytes", stage.bytes);
 }
 
-std::string json_of(const StagePlan& stage) {
-  return fmt::format(
-      "{{\"name\": {}, \"communication\": {}, \"seconds\": {:.9g}, \"flop\": {:.9g}, \"bytes\": "
-      "{:.9g}}}",
-      json_text(stage.name), stage.communicates, stage.seconds, stage.flops, stage.bytes);
+JsonValue json_of(int number) {
+  return number;
+}
+
+JsonValue json_of(const OpPlan& op, const OpTime* took = nullptr);
+JsonValue json_of(const TensorPlan& plan);
+
+template <typename Entry>
+JsonValue list_of(const std::vector<Entry>& entries) {
+  JsonValue list = JsonValue::array();
+  for (const Entry& entry : entries) list.push(json_of(entry));
+  return list;
 }
 
 // `took`: nothing, or what it was measured to take.
-std::string json_of(const OpPlan& op, const OpTime* took = nullptr) {
-  std::vector<std::string> stages;
-  for (const StagePlan& stage : op.stages) stages.push_back(json_of(stage));
-  return fmt::format("{{\"name\": {}, \"of\": {}, \"seconds\": {:.9g}, {}\"stages\": [{}]}}",
-                     json_text(op.name), json_text(op.place), op.seconds(),
-                     took ? fmt::format("\"took_seconds\": {:.9g}, ", took->seconds) : "",
-                     fmt::join(stages, ", "));
+JsonValue json_of(const OpPlan& op, const OpTime* took) {
+  JsonValue value = JsonValue::object();
+  value.set("name", op.name).set("of", op.place).set("seconds", op.seconds());
+  if (took) value.set("took_seconds", took->seconds);
+  return value.set("stages", list_of(op.stages));
 }
 
-std::string json_of(const TensorPlan& plan) {
+JsonValue json_of(const TensorPlan& plan) {
   const Tensor& tensor = plan.tensor;
   constexpr const char* kPurposes[] = {"parameter", "state", "working"};
-  return fmt::format(
-      "{{\"name\": {}, \"count\": {}, \"shape\": [{}, {}], \"element\": \"{}\", \"layout\": "
-      "\"{}\", \"purpose\": \"{}\", \"bytes\": {}, \"read_by\": [{}], \"written_by\": [{}], "
-      "\"first_op\": {}, \"last_op\": {}}}",
-      json_text(plan.name), plan.count, tensor.rows, tensor.cols, tensor.element,
-      tensor.layout == Layout::whole ? "whole" : "by_unit", kPurposes[int(tensor.purpose)],
-      plan.count * tensor.bytes(), fmt::join(plan.read_by, ", "), fmt::join(plan.written_by, ", "),
-      plan.first_op, plan.last_op);
-}
-
-template <typename Entries, typename Write>
-std::string json_list(const char* name, const Entries& entries, const Write& write) {
-  std::string out = fmt::format(",\n  \"{}\": [", name);
-  for (std::size_t i = 0; i < entries.size(); ++i)
-    out += fmt::format("{}\n    {}", i == 0 ? "" : ",", write(entries[i]));
-  return out + "\n  ]";
+  JsonValue value = JsonValue::object();
+  value.set("name", plan.name).set("count", plan.count);
+  value.set("shape", JsonValue::array().push(tensor.rows).push(tensor.cols));
+  value.set("element", tensor.element);
+  value.set("layout", tensor.layout == Layout::whole ? "whole" : "by_unit");
+  value.set("purpose", kPurposes[int(tensor.purpose)]).set("bytes", plan.count * tensor.bytes());
+  value.set("read_by", list_of(plan.read_by)).set("written_by", list_of(plan.written_by));
+  return value.set("first_op", plan.first_op).set("last_op", plan.last_op);
 }
 
 }  // namespace
@@ -221,8 +222,7 @@ std::string ops_text(const StepPlan& step, const std::vector<TensorPlan>& tensor
 
 JsonValue ops_record(const StepPlan& step, const std::vector<OpTime>& times) {
   JsonValue ops = JsonValue::array();
-  for (std::size_t i = 0; i < step.ops.size(); ++i)
-    ops.push(parse_json(json_of(step.ops[i], &times[i]), "ops"));
+  for (std::size_t i = 0; i < step.ops.size(); ++i) ops.push(json_of(step.ops[i], &times[i]));
   return ops;
 }
 
@@ -244,25 +244,18 @@ std::string machine_plan_text(const MachinePlanParts& plan,
 
 std::string machine_plan_json(const MachinePlanParts& plan,
                               const std::vector<TensorPlan>& tensors) {
-  const MemoryPlan& memory = plan.memory;
-  std::string out = fmt::format(
-      "{{\n  \"machine\": {},\n  \"precision\": \"{}\",\n  \"batch\": {},\n  \"weights\": {},\n  "
-      "\"memory\": {{\"parameter_bytes\": {}, \"state_bytes\": {}, \"working_bytes\": {}, "
-      "\"batch_bytes\": {}, \"data_bytes\": {}, \"total_bytes\": {}, \"available_bytes\": {}, "
-      "\"fits\": {}}}",
-      json_text(plan.machine.name), name_of(plan.precision), plan.settings.batch, memory.weights,
-      memory.parameter_bytes, memory.state_bytes, memory.working_bytes, memory.batch_bytes,
-      memory.data_bytes, memory.total_bytes(), plan.available_bytes, plan.fits());
-  out +=
-      fmt::format(",\n  \"plan\": {}", json_of(ScalingPlan{plan.step, memory.total_bytes()}, plan));
-  out += json_list("stages", plan.step.stages, [](const StagePlan& s) { return json_of(s); });
-  if (!tensors.empty()) {
-    out += json_list("ops", plan.step.ops, [](const OpPlan& op) { return json_of(op); });
-    out += json_list("tensors", tensors, [](const TensorPlan& tensor) { return json_of(tensor); });
-  }
-  out += fmt::format(",\n  \"ranks_that_pay\": {}", ranks_that_pay(plan.scaling));
-  out += json_list("scaling", plan.scaling, [&](const ScalingPlan& s) { return json_of(s, plan); });
-  return out + "\n}\n";
+  JsonValue memory = run::memory_record(plan.memory);
+  memory.set("available_bytes", plan.available_bytes).set("fits", plan.fits());
+  JsonValue value = JsonValue::object();
+  value.set("machine", plan.machine.name).set("precision", std::string(name_of(plan.precision)));
+  value.set("batch", plan.settings.batch).set("weights", plan.memory.weights).set("memory", memory);
+  value.set("plan", json_of(ScalingPlan{plan.step, plan.memory.total_bytes()}, plan));
+  value.set("stages", list_of(plan.step.stages));
+  if (!tensors.empty()) value.set("ops", list_of(plan.step.ops)).set("tensors", list_of(tensors));
+  JsonValue scaling = JsonValue::array();
+  for (const ScalingPlan& one : plan.scaling) scaling.push(json_of(one, plan));
+  value.set("ranks_that_pay", ranks_that_pay(plan.scaling)).set("scaling", scaling);
+  return value.text();
 }
 
 }  // namespace norn::tools
