@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that documents name things that exist: links between them, and paths of files in their text and in comments of
 the code. Words in capitals (FAMILY, LAYER, PRESET) stand for any name. Prints one line a violation."""
-import argparse
-import pathlib
 import re
 import sys
+
+import checking
 
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"(?<![\w/.-])((?:docs|tools|tests|src|include|configs|kernels)/[\w./-]+\.(?:md|sh|py|cpp|h|cu|json|cmake))\b(?!\.in)")
@@ -32,13 +32,5 @@ def check_tree(root):
     return [problem for p in sorted(files) if p != root / "tests/dev/checks_test.py" for problem in check_file(p, root)]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2])
-    problems = check_tree(parser.parse_args().root)
-    print("\n".join(problems) or "documents: ok")
-    return 1 if problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(checking.run("documents", __doc__, check_tree))

@@ -6,11 +6,11 @@ from the opening brace to the closing one), a licence line on top. Prints one li
 Functions are found by the layout that clang-format gives them: a line that ends in `{` and the first line after it
 that closes at the same indentation.
 """
-import argparse
 import ast
-import pathlib
 import re
 import sys
+
+import checking
 
 FILE_LIMIT = 500
 FUNCTION_LIMIT = 60
@@ -97,13 +97,5 @@ def check_tree(root):
     return problems
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parents[2])
-    problems = check_tree(parser.parse_args().root)
-    print("\n".join(problems) or "sizes: ok")
-    return 1 if problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(checking.run("sizes", __doc__, check_tree))
