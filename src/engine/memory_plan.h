@@ -102,11 +102,10 @@ void require_memory(const MemoryPlan& plan, const PlanSettings& settings,
 bool choose_data_on_gpu(const Graph& graph, PlanSettings settings, DataOnGpu wish,
                         std::int64_t available_bytes);
 
-/// The work of one training step on rank 0.
+/// The work of one training step on rank 0 with weights; without what is done unit by unit.
 struct WorkPlan {
   double dense_flops = 0.0;
   double sparse_flops = 0.0;
-  double pointwise_elements = 0.0;  ///< activations and deltas
   double updated_weights = 0.0;
   /// Of weights, their state and gathered rows, each once for every product that reads or writes
   /// it: activations may stay in a cache.
@@ -115,7 +114,7 @@ struct WorkPlan {
 };
 WorkPlan plan_work(const Graph& graph, const PlanSettings& settings);
 
-/// The part of it that the weights between two layers make; without element-wise work.
+/// The part of it that the weights between two layers make.
 struct EdgeWork {
   std::string source;
   std::string destination;
@@ -132,6 +131,7 @@ struct WorkRates {
 };
 WorkRates measure_rates(const Compute& compute, const Graph& graph, Index batch);
 
-double predicted_seconds(const WorkPlan& work, const WorkRates& rates);
+/// Seconds below which these rates do not come.
+double floor_seconds(const WorkPlan& work, const WorkRates& rates);
 
 }  // namespace norn

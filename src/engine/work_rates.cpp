@@ -110,9 +110,8 @@ WorkRates measure_rates(const Compute& compute, const Graph& graph, Index batch)
   return rates;
 }
 
-double predicted_seconds(const WorkPlan& work, const WorkRates& rates) {
+double floor_seconds(const WorkPlan& work, const WorkRates& rates) {
   return work.dense_flops / rates.dense_flops + work.sparse_flops / rates.sparse_flops +
-         work.pointwise_elements / rates.pointwise_elements +
          work.updated_weights / rates.updated_weights;
 }
 

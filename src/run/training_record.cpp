@@ -29,7 +29,7 @@ Floor measured_floor(const Graph& graph, const PlanSettings& settings, const Com
                      std::int64_t spare_bytes) {
   if (!settings.on_gpu) {
     const WorkRates rates = measure_rates(compute, graph, settings.batch);
-    return [rates](const WorkPlan& work) { return JsonValue(predicted_seconds(work, rates)); };
+    return [rates](const WorkPlan& work) { return JsonValue(floor_seconds(work, rates)); };
   }
   if (spare_bytes < kProbeBytes) return [](const WorkPlan&) { return JsonValue(); };
   const DeviceRates rates = measure_device(compute);

@@ -354,7 +354,7 @@ TEST(WorkRates, AreMeasuredAndGiveATime) {
   const WorkPlan work = plan_work(graph, settings_of(recipe, 1, 2, Pass::training));
   EXPECT_GT(rates.dense_flops, 0.0);
   EXPECT_GT(rates.sparse_flops, 0.0);
-  EXPECT_GT(predicted_seconds(work, rates), 0.0);
+  EXPECT_GT(floor_seconds(work, rates), 0.0);
 }
 
 }  // namespace
