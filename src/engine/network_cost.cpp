@@ -41,6 +41,15 @@ FixedSum Network::cost_and_outputs(const BoundBatch& batch, int visited,
   return read_cost(words);
 }
 
+std::int64_t Network::Parts::add_costs(int layer, const std::int64_t* words, FixedSum& cost) const {
+  std::int64_t wrong = 0;
+  for (Index b = 0; b < facts.own_blocks(layer).count(); ++b) {
+    const double part = std::bit_cast<double>(words[facts.first_cost(layer) + b]);
+    std::isfinite(part) ? cost.add(part) : void(++wrong);
+  }
+  return wrong;
+}
+
 // Blocks' costs of all ranks; `words` are laid out as StepFacts says.
 FixedSum Network::read_cost(std::span<const std::int64_t> words) {
   FixedSum cost;
@@ -50,13 +59,7 @@ FixedSum Network::read_cost(std::span<const std::int64_t> words) {
     const auto at = std::size_t(layer);
     if (!facts.is_output(layer)) continue;
     trouble[at] += words[2 * at + 1] != 0;  // of SoftMax's sums
-    for (Index b = 0; b < facts.own_blocks(layer).count(); ++b) {
-      const double part = std::bit_cast<double>(words[std::size_t(facts.first_cost(layer) + b)]);
-      if (std::isfinite(part))
-        cost.add(part);
-      else
-        trouble[at] += 1;
-    }
+    trouble[at] += parts_->add_costs(layer, words.data(), cost);
   }
   const FixedSum all = all_reduce_outcome(trouble, cost);
   for (int layer : facts.order())

@@ -40,6 +40,9 @@ struct Network::Parts {
   /// Loads a batch and makes a pass over it that learns nothing.
   void pass(const step::Program& program, const BoundBatch& batch, const BlockVisitor* visit,
             bool with_targets = false);
+  /// Adds the costs of an output layer's own blocks among the words of a step. How many of them are
+  /// not finite.
+  std::int64_t add_costs(int layer, const std::int64_t* words, FixedSum& cost) const;
   void require_planned(const BoundBatch& batch, const char* function) const;
 };
 

@@ -3,9 +3,6 @@
 #include "norn/base/error.h"
 #include "src/engine/network_parts.h"
 
-#include <bit>
-#include <cmath>
-
 #include <fmt/format.h>
 
 namespace norn {
@@ -83,14 +80,7 @@ FixedSum Network::finish_step() {
       trouble[at] = facts.is_output(layer) ? kSumOutOfRange : 1;
     if (facts.sums_over_sources(layer))
       trouble[layers.size() + at] = step.words[facts.first_sum_flag() + facts.sum_flag(layer) + 1];
-    if (!facts.is_output(layer)) continue;
-    for (Index b = 0; b < facts.own_blocks(layer).count(); ++b) {
-      const double part = std::bit_cast<double>(step.words[facts.first_cost(layer) + b]);
-      if (std::isfinite(part))
-        cost.add(part);
-      else
-        trouble[at] += 1;
-    }
+    if (facts.is_output(layer)) trouble[at] += parts_->add_costs(layer, step.words, cost);
   }
   const FixedSum all = all_reduce_outcome(trouble, cost);
   const auto divergence = [&](int layer, const char* what) {
