@@ -45,9 +45,13 @@ std::vector<Group> groups_of(Network& network) {
   for (int layer : network.order()) {
     UnitLayer* unit = network.unit_layer(layer);
     if (!unit) continue;
-    Buffer<float>* bias = &unit->bias.value;
-    groups.push_back({layers[std::size_t(layer)].name + " biases", bias->size(),
-                      [bias](Index i) -> float& { return bias->data()[i]; }});
+    for (HeldBuffer<float>* vector : network.unit_vectors(layer)) {
+      if (vector->tensor().purpose != Purpose::parameter) continue;
+      const bool is_bias = vector == &unit->bias.value;
+      groups.push_back(
+          {layers[std::size_t(layer)].name + " " + (is_bias ? "biases" : vector->tensor().use),
+           vector->size(), [vector](Index i) -> float& { return vector->data()[i]; }});
+    }
   }
   return groups;
 }

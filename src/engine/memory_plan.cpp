@@ -32,13 +32,13 @@ std::string activation_name(const LayerDescriptor& layer) {
 class Planner {
  public:
   Planner(const Graph& graph, const PlanSettings& settings)
-      : settings_(settings), facts_(graph, step_settings(graph, settings)) {}
+      : settings_(settings), facts_(graph, step_settings(graph, settings)), tensors_(facts_) {}
 
   MemoryPlan plan() {
     for (int layer : facts_.order()) add_layer(layer);
     for (int edge = 0; edge < facts_.edges(); ++edge)
       if (facts_.edge_takes_part(edge)) add_edge(edge);
-    StepTensors(facts_).for_each(facts_, [this](const std::string& owner, auto& array) {
+    tensors_.for_each(facts_, [this](const std::string& owner, auto& array) {
       const Tensor& tensor = array.tensor();
       this->count(sum_of(tensor.purpose), owner.empty() ? tensor.use : owner + " " + tensor.use,
                   tensor.bytes());
@@ -82,9 +82,11 @@ class Planner {
     if (!facts_.is_input(number)) {
       entry.blocks = facts_.partition(number).blocks();
       entry.block_width = facts_.partition(number).block_width();
-      entry.weights = layer.units();
+      tensors_.for_each_of(number, [&](auto& array) {  // vectors of its units
+        if (array.tensor().purpose == Purpose::parameter) entry.weights += layer.units();
+      });
       for (int e : facts_.sources(number))
-        if (facts_.owner(e) == e)
+        if (facts_.owner(e) == e && facts_.has_weights(e))
           entry.weights += layer.units() * facts_.layer(facts_.edge(e).source).units();
     }
     plan_.weights += entry.weights;
@@ -222,6 +224,7 @@ class Planner {
 
   const PlanSettings& settings_;
   const StepFacts facts_;
+  StepTensors tensors_;
   MemoryPlan plan_;
 };
 

@@ -134,14 +134,12 @@ class ModelReader {
 
   void read_vectors(int layer) {
     UnitLayer& unit = *network_.unit_layer(layer);
-    const std::string p = fmt::format("layer{}_", layer);
-    for (const UnitVector& vector : unit_vectors(unit)) {
-      if (vector.is_state && !with_state()) continue;
-      scatter_units(network_, layer, broadcast_vector(p + vector.name, unit.partition().width()),
-                    *vector.mine);
-    }
+    for (HeldBuffer<float>* vector : layer_vectors(network_, layer, with_state()))
+      scatter_units(network_, layer,
+                    broadcast_vector(layer_item(layer, vector->tensor()), unit.partition().width()),
+                    *vector);
     if (!with_state() || !unit.delta_sum.allocated()) return;
-    std::int32_t bits = file_ ? fine_bits(p + "deltaFineBits") : 0;
+    std::int32_t bits = file_ ? fine_bits(fmt::format("layer{}_deltaFineBits", layer)) : 0;
     network_.context().communicator.broadcast(std::as_writable_bytes(std::span(&bits, 1)), 0);
     unit.delta_sum.set_fine_bits(bits);
   }
@@ -173,7 +171,7 @@ void check_sizes(const TensorFileReader& file, const Graph& graph) {
     const Edge& edge = graph.edges[e];
     const Index sources = graph.network.layers[std::size_t(edge.source)].units();
     const Index destinations = graph.network.layers[std::size_t(edge.destination)].units();
-    if (edge.shared_with < 0)
+    if (edge.shared_with < 0 && edge.has_weights)
       check_size(file, fmt::format("weight{}_weights", places[e]), sources * destinations);
     check_size(file, fmt::format("weight{}_bias", places[e]), destinations);
   }

@@ -87,21 +87,17 @@ void for_runs(Network& network, int edge, const Body& body) {
 
 }  // namespace
 
-std::vector<UnitVector> unit_vectors(UnitLayer& layer) {
-  std::vector<UnitVector> vectors;
-  const auto state = [&](const std::string& name, UnitParameters& parameters) {
-    for (std::size_t s = 0; s < std::size_t(parameters.slots); ++s)
-      vectors.push_back({fmt::format("{}_slot{}", name, s), &parameters.slot[s], true});
-  };
-  state("bias", layer.bias);
-  if (!layer.descriptor().batch_normalization) return vectors;
-  vectors.push_back({"scaleBN", &layer.norm_scale.value});
-  vectors.push_back({"biasBN", &layer.norm_bias.value});
-  vectors.push_back({"runningMeanBN", &layer.running_mean});
-  vectors.push_back({"runningVarianceBN", &layer.running_variance});
-  state("scaleBN", layer.norm_scale);
-  state("biasBN", layer.norm_bias);
+std::vector<HeldBuffer<float>*> layer_vectors(Network& network, int layer, bool with_state) {
+  std::vector<HeldBuffer<float>*> vectors = network.unit_vectors(layer);
+  std::erase_if(vectors, [&](const HeldBuffer<float>* vector) {
+    return vector == &network.unit_layer(layer)->bias.value ||
+           (!with_state && vector->tensor().purpose == Purpose::state);
+  });
   return vectors;
+}
+
+std::string layer_item(int layer, const Tensor& vector) {
+  return fmt::format("layer{}_{}", layer, vector.item);
 }
 
 std::string feature_weights_item(int layer) {

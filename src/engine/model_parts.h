@@ -10,14 +10,11 @@
 /// Parameters as whole vectors and matrices, whatever the ranks: what a model file holds.
 namespace norn {
 
-/// One vector of a layer's units, shared out over ranks.
-struct UnitVector {
-  std::string name;       ///< suffix of the item in the file, after "layer{i}_"
-  Buffer<float>* mine;    ///< this rank's units
-  bool is_state = false;  ///< of an update rule: only in files that can be resumed from
-};
-/// All vectors of a layer except the bias, which files keep with its weights.
-std::vector<UnitVector> unit_vectors(UnitLayer& layer);
+/// Those of a layer's vectors that files hold as items of the layer: with the state of the update
+/// rule in files that can be resumed from, and without the bias, which they keep with its weights.
+std::vector<HeldBuffer<float>*> layer_vectors(Network& network, int layer, bool with_state);
+/// "layer3_scaleBN"
+std::string layer_item(int layer, const Tensor& vector);
 
 /// The item of a file that holds the weights of an input layer's features.
 std::string feature_weights_item(int layer);

@@ -186,11 +186,8 @@ class ModelWriter {
       if (network_.weights_features(layer))
         take(feature_weights_item(layer), 0, network_.feature_weights(layer));
       if (!network_.unit_layer(layer)) continue;
-      for (const UnitVector& vector : unit_vectors(*network_.unit_layer(layer))) {
-        if (vector.is_state && !state_) continue;
-        take(fmt::format("layer{}_{}", layer, vector.name), 0,
-             gather_units(network_, layer, *vector.mine));
-      }
+      for (const HeldBuffer<float>* vector : layer_vectors(network_, layer, state_.has_value()))
+        take(layer_item(layer, vector->tensor()), 0, gather_units(network_, layer, *vector));
     }
   }
 
@@ -256,7 +253,7 @@ class ModelWriter {
       file.attribute(p + "sourceOutputLayer", layers[std::size_t(owner.destination)].name);
       return;
     }
-    for (int part = 0; part <= parts(edges_[w]); ++part)
+    for (int part = 0; edge.has_weights && part <= parts(edges_[w]); ++part)
       file.define_float(weight_item(w, part), p + "weightDim",
                         source.units() * destination.units());
   }
@@ -270,9 +267,9 @@ class ModelWriter {
     if (!unit) return;
     if (state_ && unit->delta_sum.allocated())
       file.attribute(p + "deltaFineBits", std::int32_t(unit->delta_sum.fine_bits()));
-    for (const UnitVector& vector : unit_vectors(*unit))
-      if (state_ || !vector.is_state)
-        file.define_float(p + vector.name, p + "bnDim", unit->partition().width());
+    for (const HeldBuffer<float>* vector : layer_vectors(network_, layer, state_.has_value()))
+      file.define_float(layer_item(layer, vector->tensor()), p + "bnDim",
+                        unit->partition().width());
   }
 
   // A layer has one bias; DSSTNE keeps one for each source and adds them up, so the others are

@@ -103,11 +103,23 @@ Index Network::working_bytes() const {
   return parts_->state.bytes(parts_->facts, Purpose::working);
 }
 
-void Network::for_each_state(const std::function<void(std::byte* data, Index bytes)>& visit) {
+std::vector<HeldBuffer<float>*> Network::unit_vectors(int layer) {
+  std::vector<HeldBuffer<float>*> vectors;
+  parts_->state.for_each_of(layer, [&]<typename Array>(Array& array) {
+    if (array.tensor().item.empty()) return;
+    if constexpr (std::is_same_v<Array, HeldBuffer<float>>)
+      vectors.push_back(&array);
+    else
+      require(false, "Network::unit_vectors: model files hold vectors of float32 by units");
+  });
+  return vectors;
+}
+
+void Network::for_each_state(
+    const std::function<void(const Tensor& tensor, std::byte* data)>& visit) {
   parts_->state.for_each(parts_->facts, [&](const std::string&, auto& array) {
     const Tensor& tensor = array.tensor();
-    if (tensor.purpose != Purpose::working && !tensor.empty())
-      visit(array.address(), tensor.bytes());
+    if (tensor.purpose != Purpose::working && !tensor.empty()) visit(tensor, array.address());
   });
 }
 

@@ -111,8 +111,11 @@ class Network {
   /// that take no part.
   Weights* weights(int edge);
   const std::vector<Range>& shares(int layer) const;
+  /// The vectors of a layer's own units that model files hold, in their order: parameters, and the
+  /// state of the update rule.
+  std::vector<HeldBuffer<float>*> unit_vectors(int layer);
   /// All arrays that a step leaves behind for the next one: parameters and state.
-  void for_each_state(const std::function<void(std::byte* data, Index bytes)>& visit);
+  void for_each_state(const std::function<void(const Tensor& tensor, std::byte* data)>& visit);
   /// Whether a layer is an input that multiplies entries by weights of their features; which they
   /// are must be set before the first batch. [units], the same on all ranks.
   bool weights_features(int layer) const;

@@ -61,8 +61,8 @@ void Network::score_best(int output_layer, Index examples, const BestSearch& sea
   compute.kernels.queue->run([&] {
     const MatrixView<float> score = search.found.score.view();
     if (layer.is_softmax())
-      compute.kernels.cost->softmax_values(parts_->state.outputs[output_layer]->rows(examples),
-                                           score);
+      compute.kernels.cost->softmax_values(
+          parts_->state.room<step::OutputRoom>(output_layer).rows(examples), score);
     else
       compute.kernels.pointwise->activate(std::get<Activation>(layer.descriptor().activation),
                                           score);

@@ -35,8 +35,9 @@ bool equal(const FixedSum& a, const FixedSum& b) {
 
 StepVerifier::StepVerifier(Network& network, std::string device)
     : network_(network), device_(std::move(device)), sum_(1, network.context().compute.memory) {
-  network.for_each_state([&](std::byte* data, Index bytes) {
-    regions_.push_back({data, bytes, Buffer<std::byte>(bytes, network.context().compute.memory)});
+  network.for_each_state([&](const Tensor& tensor, std::byte* data) {
+    regions_.push_back({data, tensor.bytes(),
+                        Buffer<std::byte>(tensor.bytes(), network.context().compute.memory)});
   });
 }
 

@@ -46,7 +46,7 @@ Weights::Weights(const WeightShape& shape, int slots, bool trainable, const Devi
   if (trainable && !rows_are_mine)
     steps_done_ = {"steps of the rows", Purpose::state, shape.sources, 1, Layout::whole};
   if (rows_are_mine && device.casts_operands)
-    bf16_ = {"weights, bf16", Purpose::state, bf16_rows(rows), cols, layout};
+    bf16_ = {"weights, bf16", Purpose::state, round_up_to_eight(rows), cols, layout};
 }
 
 template <typename T>
@@ -206,10 +206,15 @@ void Connection::update_by_source(const Compute& compute, const WeightStep& step
   update(compute, step, {false, delta, {}, nullptr}, x, units, 0, workspace);
 }
 
-UnitParameters::UnitParameters(Index units, int state_arrays)
+UnitParameters::UnitParameters(Index units, int state_arrays, const std::string& item,
+                               float initial)
     : value("biases and scales", Purpose::parameter, units), slots(state_arrays) {
-  for (int s = 0; s < slots; ++s)
-    slot[std::size_t(s)] = {"state of biases and scales", Purpose::state, units};
+  value.saved_as(item, initial);
+  for (int s = 0; s < slots; ++s) {
+    auto& state = slot[std::size_t(s)];
+    state = {"state of biases and scales", Purpose::state, units};
+    state.saved_as(item + "_slot" + std::to_string(s));
+  }
 }
 
 VectorUpdate UnitParameters::update_by(VectorView<const float> gradient) {

@@ -7,11 +7,17 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 /// Weight matrices and the connections that use them. Nothing here knows of ranks beyond "which
 /// units are mine".
 namespace norn {
+
+/// So that rows begin where tensor cores can read and write them: at 16 bytes.
+constexpr Index round_up_to_eight(Index elements) {
+  return (elements + 7) / 8 * 8;
+}
 
 /// What computes: passed to everything that does.
 struct Compute {
@@ -87,8 +93,6 @@ class Weights {
   MatrixView<Bfloat16> bf16() {
     return bf16_.empty() ? MatrixView<Bfloat16>{} : bf16_.view().row_range(0, values_.rows());
   }
-  /// Rows of the bf16 copy of `rows`: whole runs of 16 bytes along them.
-  static constexpr Index bf16_rows(Index rows) { return (rows + 7) / 8 * 8; }
   /// Rows of zeros behind those of bf16().
   Index zero_rows() const { return bf16_.empty() ? 0 : bf16_.rows() - values_.rows(); }
   MatrixView<Bfloat16> bf16_of(Range units);
@@ -210,11 +214,16 @@ struct UnitParameters {
   std::array<HeldBuffer<float>, std::size_t(kMostSlots)> slot;
   int slots = 0;  ///< state arrays in use, also where this rank has no units
   UnitParameters() = default;
-  UnitParameters(Index units, int slots);
+  /// `item`: what model files call it. They call its state the same, with a number.
+  UnitParameters(Index units, int slots, const std::string& item, float initial);
+  template <typename Visit>
+  void for_each_slot(const Visit& visit) {
+    for (int s = 0; s < slots; ++s) visit(slot[std::size_t(s)]);
+  }
   template <typename Visit>
   void for_each_tensor(const Visit& visit) {
     visit(value);
-    for (int s = 0; s < slots; ++s) visit(slot[std::size_t(s)]);
+    for_each_slot(visit);
   }
   /// Applies gradient [n] to elements [first, first + n); never regularised.
   void update(const Compute& compute, const WeightStep& step, Index first,

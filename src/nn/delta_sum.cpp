@@ -12,7 +12,7 @@ namespace norn {
 // Rows begin where tensor cores can write them, however many of a layer's units a rank has:
 // products take other ways where they cannot, with other bits.
 Index DeltaSum::slot_stride(const Shape& shape) {
-  return (shape.units + 7) / 8 * 8;
+  return round_up_to_eight(shape.units);
 }
 
 DeltaSum::DeltaSum(const Shape& shape, bool on_host, const char* use)

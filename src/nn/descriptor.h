@@ -104,6 +104,30 @@ struct LayerDescriptor {
   Index units() const { return extent[0] * extent[1] * extent[2] * extent[3]; }
 };
 
+/// Finds what does not fit between a layer and its sources, and sets the layer's extent, dimensions
+/// and padding where these follow from theirs. Returns what does not fit, or nothing; the layer is
+/// left alone then.
+using ShapeInference = std::string(LayerDescriptor& layer,
+                                   const std::vector<const LayerDescriptor*>& sources);
+ShapeInference infer_shape;  // src/nn/shapes.h
+
+/// How layers of a type are connected to their sources.
+struct LayerTypeRules {
+  const char* name;             ///< in descriptors
+  bool has_weights;             ///< each source feeds it through a weight matrix
+  bool runs;                    ///< one of src/step/layers makes steps of it
+  ShapeInference* infer_shape;  ///< null: any sources fit
+  const char* shape_key;        ///< the key of the descriptor that what it finds is about
+};
+/// By LayerType.
+inline constexpr std::array kLayerTypes = {
+    LayerTypeRules{"FullyConnected", true, true, nullptr, ""},
+    LayerTypeRules{"Convolutional", true, false, infer_shape, "Kernel"},
+    LayerTypeRules{"Pooling", false, false, infer_shape, "Function"}};
+constexpr const LayerTypeRules& rules_of(LayerType type) {
+  return kLayerTypes.at(std::size_t(type));
+}
+
 enum class ValidationBy { user, entry };
 
 /// How a run is validated, and what follows from it.

@@ -178,9 +178,10 @@ Json::Value layer_rules() {
         rule["then"]["patternProperties"][key_pattern(key)] = false;
     if (rule.isMember("then")) rules.append(rule);
   }
-  for (const LayerType type : {LayerType::fully_connected, LayerType::convolutional}) {
+  for (const LayerTypeRules& type : kLayerTypes) {
+    if (&type == &rules_of(LayerType::pooling)) continue;
     Json::Value rule;
-    rule["if"] = condition("Type", keys::type_name(type));
+    rule["if"] = condition("Type", type.name);
     for (const Key& key : keys::layer_keys())
       if (key.pooling_only) rule["then"]["patternProperties"][key_pattern(key)] = false;
     rules.append(rule);

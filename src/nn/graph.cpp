@@ -24,7 +24,7 @@ using graph_parts::KnownSizes;
 using graph_parts::LayerNumbers;
 
 bool is_computed_size(const LayerDescriptor& layer) {
-  return layer.type != LayerType::fully_connected && layer.kind != LayerKind::input;
+  return rules_of(layer.type).infer_shape && layer.kind != LayerKind::input;
 }
 
 // What a reader can take in of a network with very many layers.
@@ -75,7 +75,7 @@ void connect(Graph& graph, Faults& faults) {
       const int source = find_layer(graph.network, numbers, layer, "Source", name, faults);
       if (source < 0) continue;
       const int edge = int(graph.edges.size());
-      graph.edges.push_back({source, int(i), -1, false});
+      graph.edges.push_back({source, int(i), -1, false, rules_of(layer.type).has_weights});
       graph.sources[i].push_back(edge);
       graph.destinations[std::size_t(source)].push_back(edge);
     }
@@ -141,7 +141,7 @@ void sort_layers(Graph& graph, Faults& faults) {
   if (graph.order.size() < count) report_cycle(graph, done, faults);
 }
 
-// Sizes of Convolutional and Pooling layers, as far as their sources' are known. What follows from
+// Sizes that follow from those of sources, as far as their sources' are known. What follows from
 // a wrong size is no error of its own.
 void infer_shapes(Graph& graph, KnownSizes& known, Faults& faults) {
   for (std::size_t i = 0; i < known.size(); ++i) {
@@ -160,10 +160,9 @@ void infer_shapes(Graph& graph, KnownSizes& known, Faults& faults) {
       sources.push_back(&graph.network.layers[source]);
     }
     if (!complete) continue;
-    std::string fault = infer_shape(layer, sources);
+    std::string fault = rules_of(layer.type).infer_shape(layer, sources);
     if (fault.empty()) fault = extent_fault(layer);
-    if (!fault.empty())
-      faults.add(layer, layer.type == LayerType::pooling ? "Function" : "Kernel", fault);
+    if (!fault.empty()) faults.add(layer, rules_of(layer.type).shape_key, fault);
     known[at] = fault.empty();
   }
 }
@@ -212,16 +211,23 @@ void find_unused(Graph& graph) {
     if (!used[i]) graph.unused.push_back(int(i));
 }
 
+std::vector<std::string> types_that_run() {
+  std::vector<std::string> names;
+  for (const LayerTypeRules& type : kLayerTypes)
+    if (type.runs) names.emplace_back(type.name);
+  return names;
+}
+
 // Layers that can be described, but not computed.
 void find_idle_kinds(const Graph& graph, Faults& faults) {
   const auto& layers = graph.network.layers;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerDescriptor& layer = layers[i];
-    if (is_computed_size(layer))
+    if (!rules_of(layer.type).runs && layer.kind != LayerKind::input)
       faults.add(layer, "Type",
                  fmt::format("Type {} can be read and checked, but this build has no kernels to "
-                             "train or run it; it runs networks of FullyConnected layers",
-                             keys::type_name(layer.type)));
+                             "train or run it; it runs networks of {} layers",
+                             rules_of(layer.type).name, join(types_that_run())));
     if (layer.kind == LayerKind::target)
       faults.add(layer, "Kind", "Kind Target has no meaning in training or prediction; use Output");
     const bool feeds = !graph.destinations[i].empty();

@@ -21,12 +21,14 @@ struct DatasetShape {
   bool gives_sparse_batches = false;
 };
 
-/// One weight matrix: all units of a source layer to all units of a destination layer.
+/// From a source layer to a destination layer: a weight matrix of all units of both, unless the
+/// type of the destination has none.
 struct Edge {
   int source = 0;
   int destination = 0;
   int shared_with = -1;     ///< edge whose weights these are, or -1
   bool transposed = false;  ///< used the other way round than there
+  bool has_weights = true;
 };
 
 struct Graph {

@@ -35,7 +35,8 @@ int find_edge(const Graph& graph, const LayerNumbers& numbers, const std::string
   const int to = numbers.of(destination);
   if (to < 0) return -1;
   for (int e : graph.sources[std::size_t(to)])
-    if (graph.edges[std::size_t(e)].source == from) return e;
+    if (graph.edges[std::size_t(e)].source == from && graph.edges[std::size_t(e)].has_weights)
+      return e;
   return -1;
 }
 

@@ -109,11 +109,6 @@ std::string kind_name(LayerKind kind) {
   return names[int(kind)];
 }
 
-std::string type_name(LayerType type) {
-  constexpr const char* names[] = {"FullyConnected", "Convolutional", "Pooling"};
-  return names[int(type)];
-}
-
 std::string kind_phrase(LayerKind kind) {
   const bool vowel = kind == LayerKind::input || kind == LayerKind::output;
   return (vowel ? "an " : "a ") + kind_name(kind) + " layer";

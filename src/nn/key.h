@@ -143,7 +143,6 @@ Json::Value default_of(const Key& key);
 /// "an Input layer", "a Hidden layer" ...
 std::string kind_phrase(LayerKind kind);
 std::string kind_name(LayerKind kind);
-std::string type_name(LayerType type);
 /// "Hidden and Output layers".
 std::string legal_phrase(const Key& key);
 

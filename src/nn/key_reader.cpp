@@ -84,7 +84,7 @@ bool KeyReader::read_member(const Member& member, const Place& place) {
   if (place.layer && place.kind_known && !key.legal_for(place.layer->kind, place.layer->type)) {
     const bool type = (key.kinds >> int(place.layer->kind) & 1u) != 0;
     return fail(fmt::format("is not a key of {}; it belongs to {}",
-                            type ? fmt::format("a {} layer", type_name(place.layer->type))
+                            type ? fmt::format("a {} layer", rules_of(place.layer->type).name)
                                  : kind_phrase(place.layer->kind),
                             legal_phrase(key)));
   }

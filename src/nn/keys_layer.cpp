@@ -227,12 +227,11 @@ std::vector<Key> make_layer_keys() {
                      "Name of the layer; case matters. Names of a network differ.")),
                  "`Input<i>`, `Hidden<i>`, `Output<i>` or `Target<i>`, i = position from 0"));
   keys.push_back(kind_key());
+  std::vector<EnumWord<LayerType>> types;
+  for (std::size_t type = 0; type < kLayerTypes.size(); ++type)
+    types.push_back({kLayerTypes[type].name, LayerType(type)});
   keys.push_back(enum_key<LayerType>(
-      "Type",
-      {{"FullyConnected", LayerType::fully_connected},
-       {"Convolutional", LayerType::convolutional},
-       {"Pooling", LayerType::pooling}},
-      [](auto& d) -> auto& { return d.layer.type; },
+      "Type", types, [](auto& d) -> auto& { return d.layer.type; },
       "How the layer is connected to its sources. An Input layer that feeds convolutions is "
       "Convolutional."));
   keys.push_back(size_key());

@@ -2,8 +2,6 @@
 // One layer at work: forward and backward on its own units.
 #include "src/nn/layer.h"
 
-#include <vector>
-
 namespace norn {
 namespace {
 
@@ -26,16 +24,6 @@ bool slope_is_that_after_dropout(const Activation& activation) {
 bool is_flat_after_dropout(const Activation& activation) {
   return slope_is_that_after_dropout(activation) &&
          std::visit([](const auto& f) { return f.flat_at_zero; }, activation);
-}
-
-void fill(Buffer<float>& buffer, float value) {
-  const std::vector<float> host(std::size_t(buffer.size()), value);
-  buffer.write(host.data(), buffer.size());
-}
-
-// Rows of what is transposed begin where tensor cores can read them.
-Index rounded_up(Index examples) {
-  return (examples + 7) / 8 * 8;
 }
 
 // What DeltaSum is told of a layer's sum.
@@ -82,12 +70,14 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   const Index units = mine().count();
   const Index width = partition().width();
   const Index batch = settings.batch;
-  bias = UnitParameters(units, slots);
+  bias = UnitParameters(units, slots, "bias", layer.init.bias);
   if (layer.batch_normalization) {
-    norm_scale = UnitParameters(units, slots);
-    norm_bias = UnitParameters(units, slots);
+    norm_scale = UnitParameters(units, slots, "scaleBN", 1.0f);
+    norm_bias = UnitParameters(units, slots, "biasBN", 0.0f);
     running_mean = {"running mean", parameter, units};
+    running_mean.saved_as("runningMeanBN");
     running_variance = {"running variance", parameter, units};
+    running_variance.saved_as("runningVarianceBN", 1.0f);
   }
   if (settings.trainable) gradient = {"gradients of biases", working, units};
   if (settings.trainable && layer.batch_normalization)
@@ -98,7 +88,7 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
     bf16_activations = {"activations, bf16", working, batch, width, Layout::whole};
   if (!settings.trainable) return;
   if (device.transposes_operands)
-    transposed_activations = {"activations, transposed", working, width, rounded_up(batch),
+    transposed_activations = {"activations, transposed", working, width, round_up_to_eight(batch),
                               Layout::whole};
   if (keeps_outputs_before_dropout(layer, settings.sparseness))
     before_dropout = {"before dropout", working, batch, units};
@@ -107,15 +97,13 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
     normalised = {"normalised", working, batch, units};
     inverse_deviation = {"normalised", working, units};
   }
-  deltas = {"deltas", working, batch, delta_stride(units)};
-  if (device.casts_operands) bf16_deltas = {"deltas, bf16", working, batch, delta_stride(units)};
+  deltas = {"deltas", working, batch, round_up_to_eight(units)};
+  if (device.casts_operands)
+    bf16_deltas = {"deltas, bf16", working, batch, round_up_to_eight(units)};
   if (settings.partial_sums > 0) delta_sum = DeltaSum(sum_shape(settings), device.is_host);
 }
 
 void UnitLayer::initialise(Memory& memory) {
-  fill(bias.value, descriptor().init.bias);
-  fill(norm_scale.value, 1.0f);
-  fill(running_variance, 1.0f);
   activations.fill_zero();
   if (delta_sum.allocated()) delta_sum.initialise(memory);
 }
@@ -128,7 +116,7 @@ LayerOutput UnitLayer::output(Index examples) {
 }
 
 MatrixView<float> UnitLayer::transposed_output(Index examples) {
-  return transposed_activations.view().columns(0, rounded_up(examples));
+  return transposed_activations.view().columns(0, round_up_to_eight(examples));
 }
 
 void UnitLayer::round_output(const Compute& compute, Index examples) {

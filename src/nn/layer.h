@@ -39,12 +39,6 @@ constexpr Index block_examples(Pass purpose, Index batch) {
 
 /// The blocks of a layer with units; `batch` as block_examples() says.
 BlockPartition partition_of(const LayerDescriptor& layer, Index batch, const BlockRule& rule);
-/// Columns of a hidden layer's deltas as they are stored: rows begin at 16 bytes for products,
-/// whichever units are this rank's.
-constexpr Index delta_stride(Index units) {
-  return (units + 7) / 8 * 8;
-}
-
 /// A hidden layer or an output layer: bias, batch normalisation, activations and deltas of the
 /// units of this rank.
 class UnitLayer {
@@ -63,16 +57,19 @@ class UnitLayer {
   };
   /// `slots`: arrays of update state of each vector of parameters.
   UnitLayer(const Settings& settings, int slots, const DeviceTraits& device);
+  /// Those of model files in the order in which these have them.
   template <typename Visit>
   void for_each_tensor(const Visit& visit) {
-    for (UnitParameters* of : {&bias, &norm_scale, &norm_bias}) of->for_each_tensor(visit);
     const auto all = [&](auto&... arrays) { (visit(arrays), ...); };
-    all(running_mean, running_variance, gradient, gradient2, activations, bf16_activations,
-        transposed_activations, deltas, bf16_deltas, before_dropout, pre_activations, normalised,
-        inverse_deviation);
+    bias.for_each_tensor(visit);
+    all(norm_scale.value, norm_bias.value, running_mean, running_variance);
+    norm_scale.for_each_slot(visit);
+    norm_bias.for_each_slot(visit);
+    all(gradient, gradient2, activations, bf16_activations, transposed_activations, deltas,
+        bf16_deltas, before_dropout, pre_activations, normalised, inverse_deviation);
     delta_sum.for_each_tensor(visit);
   }
-  /// Once its tensors stand in `memory`: biases and scales as the descriptor says.
+  /// Once its tensors stand in `memory`: what must not begin with whatever stood there.
   void initialise(Memory& memory);
 
   const LayerDescriptor& descriptor() const { return *settings_.descriptor; }
@@ -97,8 +94,8 @@ class UnitLayer {
   HeldMatrix<Bfloat16> bf16_activations;  ///< [batch x width], where products read it
   HeldMatrix<float>
       transposed_activations;           ///< [width x batch, rounded up], where gradients read it
-  HeldMatrix<float> deltas;             ///< [batch x delta_stride(mine)], hidden layers in training
-  HeldMatrix<Bfloat16> bf16_deltas;     ///< [batch x delta_stride(mine)], where products read it
+  HeldMatrix<float> deltas;             ///< [batch x mine, rounded up], hidden layers in training
+  HeldMatrix<Bfloat16> bf16_deltas;     ///< [batch x mine, rounded up], where products read it
   HeldMatrix<float> before_dropout;     ///< [batch x mine], where they are kept
   HeldMatrix<float> pre_activations;    ///< [batch x mine], where slopes are written in them
   HeldMatrix<float> normalised;         ///< [batch x mine], with batch normalisation

@@ -19,9 +19,8 @@ struct WindowAxis {
 };
 WindowAxis window_axis(Index width, Index kernel, Index stride);
 
-/// Computes extent, dimensions and padding of a Convolutional or Pooling layer from those of its
-/// sources. A Convolutional layer's N is its number of channels, on the axis after the kernel's.
-/// Returns what does not fit, or nothing; the layer is left alone then.
-std::string infer_shape(LayerDescriptor& layer, const std::vector<const LayerDescriptor*>& sources);
+/// Of a Convolutional or Pooling layer. A Convolutional layer's N is its number of channels, on the
+/// axis after the kernel's.
+ShapeInference infer_shape;
 
 }  // namespace norn

@@ -142,9 +142,8 @@ std::vector<Parameter> parameters_of(Network& network, const std::shared_ptr<con
       all.push_back(
           copied(fmt::format("{} {}", unit->descriptor().name, what), {units}, std::move(whole)));
     };
-    add("bias", unit->bias.value);
-    for (const UnitVector& vector : unit_vectors(*unit))
-      if (!vector.is_state) add(vector.name, *vector.mine);
+    for (const HeldBuffer<float>* vector : network.unit_vectors(layer))
+      if (vector->tensor().purpose == Purpose::parameter) add(vector->tensor().item, *vector);
   }
   return all;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/column_runs.h"
+#include "src/nn/connection.h"
 #include "src/tensor/block_partition.h"
 
 #include <algorithm>
@@ -22,9 +23,10 @@ inline Index blocks_at_once(const BlockPartition& partition, Index batch) {
   return std::clamp<Index>(blocks, 1, kMostBlocks);
 }
 
-/// So that rows begin where tensor cores can read and write them.
-constexpr Index round_up_to_eight(Index cols) {
-  return (cols + 7) / 8 * 8;
+/// The stride of bf16 copies with `cols` columns. Rows begin at cache lines (128 bytes), so that
+/// the 64 columns that tensor cores read at a time lie in one line.
+constexpr Index bf16_stride(Index cols) {
+  return (cols + 63) / 64 * 64;
 }
 
 /// Columns of the pre-activations of a SoftMax layer that stay between its passes, of `blocks`

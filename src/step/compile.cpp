@@ -1,10 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a step goes. Read compile_training() from top to bottom.
+// How a step goes. Read it from top to bottom.
 #include "src/step/program.h"
 
 #include <algorithm>
 
 namespace norn::step {
+namespace {
+
+// Sources first.
+void forward(const StepFacts& facts, bool learns, OpList& ops) {
+  for (int layer : facts.order())
+    with_room(facts.layer(layer), [&]<typename Room>(std::type_identity<Room>) {
+      Room::forward(facts, layer, learns, ops);
+    });
+}
+
+void backward(const StepFacts& facts, int layer, OpList& ops) {
+  with_room(facts.layer(layer),
+            [&]<typename Room>(std::type_identity<Room>) { Room::backward(facts, layer, ops); });
+}
+
+void finish(const StepFacts& facts, OpList& ops) {
+  ops.add(UpdateBiases{});
+  for (int edge = 0; edge < facts.edges(); ++edge)
+    if (facts.owner(edge) == edge && facts.users(edge) > 1) ops.add(UpdateShared{edge});
+  for (int layer : facts.order())
+    if (!facts.is_input(layer) && facts.bounds_sources_together(layer))
+      ops.add(BoundWeights{layer});
+  ops.add(EndStep{});
+}
+
+// What several ranks and the device make of it.
+Program finished(const StepFacts& facts, OpList& ops) {
+  share_out(ops.list, facts);
+  fuse_outputs(ops.list, facts);
+  copy_operands(ops.list, facts);
+  overlap_updates(ops.list, facts);
+  return std::move(ops.list);
+}
+
+OpList forward_only(const StepFacts& facts, bool costs) {
+  OpList ops;
+  ops.add(BeginForward{costs});
+  forward(facts, false, ops);
+  return ops;
+}
+
+}  // namespace
+
+// Destinations first.
+Program compile_training(const StepFacts& facts) {
+  OpList ops;
+  ops.add(BeginStep{});
+  forward(facts, true, ops);
+  ops.add(BeginOutputs{});
+  for (int layer : facts.order())
+    if (facts.is_output(layer)) backward(facts, layer, ops);
+  for (auto it = facts.order().rbegin(); it != facts.order().rend(); ++it)
+    if (facts.wants_delta(*it)) backward(facts, *it, ops);
+  finish(facts, ops);
+  return finished(facts, ops);
+}
+
+Program compile_activations(const StepFacts& facts) {
+  OpList ops = forward_only(facts, false);
+  return finished(facts, ops);
+}
+
+Program compile_outputs(const StepFacts& facts, int layer) {
+  OpList ops = forward_only(facts, false);
+  if (facts.is_softmax(layer)) ops.add(ReduceSoftMaxRows{layer, false, false});
+  ops.add(OutputValues{layer});
+  return finished(facts, ops);
+}
+
+Program compile_search(const StepFacts& facts, int layer) {
+  OpList ops = forward_only(facts, false);
+  if (facts.is_softmax(layer)) ops.add(ReduceSoftMaxRows{layer, false, false});
+  return finished(facts, ops);
+}
+
+Program compile_cost(const StepFacts& facts, int visited) {
+  OpList ops = forward_only(facts, true);
+  for (int layer : facts.order()) {
+    if (!facts.is_output(layer)) continue;
+    if (facts.is_softmax(layer)) ops.add(ReduceSoftMaxRows{layer, true, false});
+    ops.add(CostBlocks{layer, layer == visited});
+  }
+  return finished(facts, ops);
+}
+
+// The layers of a dense autoencoder. Other kinds say theirs in src/step/layers.
+
+void InputRoom::forward(const StepFacts& facts, int layer, bool learns, OpList& ops) {
+  if (!learns || !facts.sparse_input(layer)) return;
+  for (int edge : facts.graph().destinations[std::size_t(layer)])
+    if (facts.edge_takes_part(edge) && facts.owner(edge) == edge && !facts.is_shared(edge))
+      ops.add(CatchUpRows{edge});
+}
+
+void HiddenRoom::forward(const StepFacts& facts, int layer, bool, OpList& ops) {
+  ops.add(HiddenForward{layer});
+  if (facts.is_softmax(layer)) ops.add(HiddenSoftMax{layer});
+}
+
 namespace {
 
 // What the delta of a layer's blocks does to each of its sources.
@@ -22,149 +121,29 @@ std::vector<EdgeBackward> backward_edges(const StepFacts& facts, int layer) {
   return edges;
 }
 
-bool has_sparse_source(const StepFacts& facts, int layer) {
-  return std::any_of(facts.sources(layer).begin(), facts.sources(layer).end(),
-                     [&](int edge) { return facts.is_sparse_source(edge); });
+void finish_backward(const StepFacts& facts, int layer, OpList& ops) {
+  const std::vector<int>& sources = facts.sources(layer);
+  if (std::ranges::any_of(sources, [&](int edge) { return facts.is_sparse_source(edge); })) {
+    if (facts.is_hidden(layer)) ops.add(UpdateRows{layer});
+    ops.add(FinishRows{layer});
+  }
+  if (std::ranges::any_of(sources, [&](int edge) { return facts.is_shared(edge); }))
+    ops.add(AddSharedGradients{layer});
 }
-
-bool has_shared_source(const StepFacts& facts, int layer) {
-  return std::any_of(facts.sources(layer).begin(), facts.sources(layer).end(),
-                     [&](int edge) { return facts.is_shared(edge); });
-}
-
-class Compiler {
- public:
-  explicit Compiler(const StepFacts& facts) : facts_(facts) {}
-
-  Program training() {
-    add(BeginStep{});
-    forward(true);
-    add(BeginOutputs{});
-    for (int layer : facts_.order())
-      if (facts_.is_output(layer)) output(layer);
-    for (auto it = facts_.order().rbegin(); it != facts_.order().rend(); ++it)
-      if (facts_.wants_delta(*it)) hidden_backward(*it);
-    finish();
-    return finished();
-  }
-
-  Program activations() {
-    add(BeginForward{});
-    forward(false);
-    return finished();
-  }
-
-  Program outputs(int layer) {
-    add(BeginForward{});
-    forward(false);
-    if (facts_.is_softmax(layer)) add(ReduceSoftMaxRows{layer, false, false});
-    add(OutputValues{layer});
-    return finished();
-  }
-
-  Program search(int layer) {
-    add(BeginForward{});
-    forward(false);
-    if (facts_.is_softmax(layer)) add(ReduceSoftMaxRows{layer, false, false});
-    return finished();
-  }
-
-  Program cost(int visited) {
-    add(BeginForward{true});
-    forward(false);
-    for (int layer : facts_.order()) {
-      if (!facts_.is_output(layer)) continue;
-      if (facts_.is_softmax(layer)) add(ReduceSoftMaxRows{layer, true, false});
-      add(CostBlocks{layer, layer == visited});
-    }
-    return finished();
-  }
-
- private:
-  void add(Op op) { program_.push_back(std::move(op)); }
-
-  // What several ranks and the device make of it.
-  Program finished() {
-    share_out(program_, facts_);
-    fuse_outputs(program_, facts_);
-    copy_operands(program_, facts_);
-    overlap_updates(program_, facts_);
-    return std::move(program_);
-  }
-
-  // Sources first.
-  void forward(bool learns) {
-    for (int layer : facts_.order()) {
-      if (facts_.is_input(layer) && learns) catch_up(layer);
-      if (!facts_.is_hidden(layer)) continue;
-      add(HiddenForward{layer});
-      if (facts_.is_softmax(layer)) add(HiddenSoftMax{layer});
-    }
-  }
-
-  void catch_up(int input) {
-    if (!facts_.sparse_input(input)) return;
-    for (int edge : facts_.graph().destinations[std::size_t(input)])
-      if (facts_.edge_takes_part(edge) && facts_.owner(edge) == edge && !facts_.is_shared(edge))
-        add(CatchUpRows{edge});
-  }
-
-  void output(int layer) {
-    if (facts_.is_softmax(layer)) add(ReduceSoftMaxRows{layer, true, false});
-    if (facts_.layer(layer).delta_norm > 0.0f) add(DeltaNorms{layer});
-    add(OutputBlocks{layer, false, backward_edges(facts_, layer)});
-    finish_backward(layer);
-  }
-
-  // Destinations first.
-  void hidden_backward(int layer) {
-    add(HiddenDelta{layer});
-    add(HiddenBlocks{layer, backward_edges(facts_, layer)});
-    finish_backward(layer);
-  }
-
-  void finish_backward(int layer) {
-    if (has_sparse_source(facts_, layer)) {
-      if (facts_.is_hidden(layer)) add(UpdateRows{layer});
-      add(FinishRows{layer});
-    }
-    if (has_shared_source(facts_, layer)) add(AddSharedGradients{layer});
-  }
-
-  void finish() {
-    add(UpdateBiases{});
-    for (int edge = 0; edge < facts_.edges(); ++edge)
-      if (facts_.owner(edge) == edge && facts_.users(edge) > 1) add(UpdateShared{edge});
-    for (int layer : facts_.order())
-      if (!facts_.is_input(layer) && facts_.bounds_sources_together(layer))
-        add(BoundWeights{layer});
-    add(EndStep{});
-  }
-
-  const StepFacts& facts_;
-  Program program_;
-};
 
 }  // namespace
 
-Program compile_training(const StepFacts& facts) {
-  return Compiler(facts).training();
+void HiddenRoom::backward(const StepFacts& facts, int layer, OpList& ops) {
+  ops.add(HiddenDelta{layer});
+  ops.add(HiddenBlocks{layer, backward_edges(facts, layer)});
+  finish_backward(facts, layer, ops);
 }
 
-Program compile_activations(const StepFacts& facts) {
-  return Compiler(facts).activations();
-}
-
-Program compile_outputs(const StepFacts& facts, int layer) {
-  return Compiler(facts).outputs(layer);
-}
-
-Program compile_search(const StepFacts& facts, int layer) {
-  return Compiler(facts).search(layer);
-}
-
-Program compile_cost(const StepFacts& facts, int visited) {
-  return Compiler(facts).cost(visited);
+void OutputRoom::backward(const StepFacts& facts, int layer, OpList& ops) {
+  if (facts.is_softmax(layer)) ops.add(ReduceSoftMaxRows{layer, true, false});
+  if (facts.layer(layer).delta_norm > 0.0f) ops.add(DeltaNorms{layer});
+  ops.add(OutputBlocks{layer, false, backward_edges(facts, layer)});
+  finish_backward(facts, layer, ops);
 }
 
 }  // namespace norn::step

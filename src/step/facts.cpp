@@ -124,7 +124,9 @@ Index StepFacts::delta_partial_sums(int layer) const {
   Index partial_sums = 0;
   for (int edge : graph_.destinations[std::size_t(layer)])
     if (edge_takes_part(edge))
-      partial_sums += by_source(edge) ? 1 : partition(this->edge(edge).destination).blocks();
+      partial_sums += by_source(edge) || !has_weights(edge)
+                          ? 1
+                          : partition(this->edge(edge).destination).blocks();
   return partial_sums + Index(graph_.skip_destinations[std::size_t(layer)].size());
 }
 
@@ -147,7 +149,14 @@ bool StepFacts::exchanges_partial_sums(int layer) const {
   return settings_.exchanges &&
          std::accumulate(partial_sums.begin(), partial_sums.end(), Index(0)) <=
              PartialSums::kMost &&
-         graph_.skip_destinations[std::size_t(layer)].empty();
+         !feeds_units(layer);
+}
+
+bool StepFacts::feeds_units(int layer) const {
+  const std::vector<int>& edges = graph_.destinations[std::size_t(layer)];
+  return !graph_.skip_destinations[std::size_t(layer)].empty() ||
+         std::any_of(edges.begin(), edges.end(),
+                     [this](int edge) { return edge_takes_part(edge) && !has_weights(edge); });
 }
 
 bool StepFacts::decide_fusing(int layer) const {
@@ -182,8 +191,8 @@ UnitLayer::Settings StepFacts::layer_settings(int layer) const {
   settings.trainable = training();
   settings.partial_sums = delta_partial_sums(layer);
   settings.is_gathered = gathers(layer);
-  settings.reduces_delta = !graph_.skip_destinations[std::size_t(layer)].empty() ||
-                           (ranks() > 1 && gathers(layer) && !exchanges_partial_sums(layer));
+  settings.reduces_delta =
+      feeds_units(layer) || (ranks() > 1 && gathers(layer) && !exchanges_partial_sums(layer));
   settings.sparseness = sparseness_of(graph_.network, this->layer(layer));
   return settings;
 }

@@ -67,6 +67,8 @@ class StepFacts {
   const Edge& edge(int number) const { return graph_.edges[std::size_t(number)]; }
   const std::vector<int>& sources(int layer) const { return graph_.sources[std::size_t(layer)]; }
   const std::vector<int>& skips(int layer) const { return graph_.skips[std::size_t(layer)]; }
+  /// Whether it is a weight matrix. Else it leads from unit to unit, as a skip does.
+  bool has_weights(int edge) const { return this->edge(edge).has_weights; }
   bool edge_takes_part(int edge) const { return takes_part(this->edge(edge).destination); }
   bool is_sparse_source(int edge) const { return sparse_input(this->edge(edge).source); }
   int owner(int edge) const {
@@ -98,6 +100,9 @@ class StepFacts {
   std::vector<Index> partial_sums_by_rank(int layer) const;
   /// Whether ranks send each other their partial sums as they are: the same on all ranks.
   bool exchanges_partial_sums(int layer) const;
+
+  /// Whether its units feed those of the same number directly: skips, and edges without weights.
+  bool feeds_units(int layer) const;
 
   /// Whether the shape of an output layer allows its product, cost and delta to be one kernel in
   /// training.

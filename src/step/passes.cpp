@@ -32,10 +32,12 @@ int layer_of_blocks(const Op& op) {
 
 // The layer whose activations an op makes or completes, or -1.
 int layer_of_activations(const Op& op) {
-  if (const auto* gather = std::get_if<GatherActivations>(&op)) return gather->layer;
-  if (const auto* softmax = std::get_if<HiddenSoftMax>(&op)) return softmax->layer;
-  const auto* forward = std::get_if<HiddenForward>(&op);
-  return forward ? forward->layer : -1;
+  return std::visit(
+      []<typename T>(const T& one) {
+        if constexpr (requires { T::kMakesActivations; }) return one.layer;
+        return -1;
+      },
+      op);
 }
 
 // The first of the ops of one output layer, of which this is its blocks'.
@@ -78,7 +80,7 @@ void share_out(Program& program, const StepFacts& facts) {
     if (std::vector<EdgeBackward>* edges = edges_of(op))
       std::erase_if(*edges, [&](const EdgeBackward& edge) { return facts.by_source(edge.edge); });
     shared.push_back(op);
-    if (std::holds_alternative<HiddenForward>(op) && !alone && facts.gathers(made))
+    if (made >= 0 && layer_of_activations(op) == made && !alone && facts.gathers(made))
       shared.push_back(GatherActivations{made});
     if (edges_of(op) && facts.sums_over_sources(layer_of_blocks(op)))
       shared.push_back(SendBySource{layer_of_blocks(op)});

@@ -20,13 +20,30 @@
 /// walks the same list.
 namespace norn::step {
 
-using Op = std::variant<BeginStep, BeginForward, CatchUpRows, SumSources, HiddenForward,
-                        GatherActivations, HiddenSoftMax, CopyActivations, GatherRest, BeginOutputs,
-                        ReduceSoftMaxRows, DeltaNorms, OutputBlocks, SendBySource, FinishRows,
-                        AddSharedGradients, BeginReduce, LateUpdates, FinishReduce, HiddenDelta,
-                        HiddenBlocks, UpdateRows, BeginMaxima, UpdateBiases, UpdateShared,
-                        BoundWeights, FinishMaxima, EndStep, CostBlocks, OutputValues>;
+using CommonOps =
+    OpTypes<BeginStep, BeginForward, CatchUpRows, SumSources, HiddenForward, GatherActivations,
+            HiddenSoftMax, CopyActivations, GatherRest, BeginOutputs, ReduceSoftMaxRows, DeltaNorms,
+            OutputBlocks, SendBySource, FinishRows, AddSharedGradients, BeginReduce, LateUpdates,
+            FinishReduce, HiddenDelta, HiddenBlocks, UpdateRows, BeginMaxima, UpdateBiases,
+            UpdateShared, BoundWeights, FinishMaxima, EndStep, CostBlocks, OutputValues>;
+// And those that only layers of one kind have.
+template <typename... Ops>
+std::variant<Ops...> all_of(OpTypes<Ops...>);
+template <typename... Ops, typename... More, typename... Lists>
+auto all_of(OpTypes<Ops...>, OpTypes<More...>, Lists... lists) {
+  return all_of(OpTypes<Ops..., More...>(), lists...);
+}
+template <typename... Rooms>
+auto with_ops_of(std::type_identity<std::variant<std::monostate, Rooms...>>) {
+  return all_of(CommonOps(), typename Rooms::Ops()...);
+}
+
+using Op = decltype(with_ops_of(std::type_identity<LayerRoom>()));
 using Program = std::vector<Op>;
+struct OpList {
+  Program list;
+  void add(Op op) { list.push_back(std::move(op)); }
+};
 
 /// One update: forward, cost, backward.
 Program compile_training(const StepFacts& facts);

@@ -26,6 +26,7 @@ class Chooser {
     for (int edge : graph_.destinations[std::size_t(layer)]) {
       const int destination = graph_.edges[std::size_t(edge)].destination;
       if (!takes_part_[std::size_t(destination)]) continue;
+      if (!graph_.edges[std::size_t(edge)].has_weights) return false;
       if (shares_[std::size_t(edge)] || layer_of(destination).weight_norm > 0.0f) return false;
       destinations += layer_of(destination).units();
     }

@@ -33,6 +33,7 @@ struct Sharding {
 /// - edges from an input layer. Every rank reads the whole batch, and no delta goes back: by
 ///   destination nothing moves at all.
 /// - from a hidden SoftMax layer, whose rows are gathered anyway.
+/// - without weights.
 /// - with SharedWeights, which every rank holds whole.
 /// - into a layer with WeightNorm, whose rows of weights, one for each destination unit, must
 ///   stand on one rank.

@@ -42,7 +42,7 @@ State::State(const StepFacts& the_facts, const Context& the_context)
     }
     const float denoising = descriptor.sparse ? network().denoising : 0.0f;
     inputs[layer] = std::make_unique<InputLayer>(descriptor, layer, facts.sparse_input(layer),
-                                                 denoising, feature_weights[layer]);
+                                                 denoising, room<InputRoom>(layer).feature_weights);
   }
   if (!facts.training() || is_alone()) return;
   for (auto it = facts.order().rbegin(); it != facts.order().rend(); ++it) {
@@ -72,6 +72,7 @@ void State::begin_arrays() {
 void State::connect(int layer) {
   for (int e : facts.sources(layer)) {
     const Edge& edge = facts.edge(e);
+    if (!facts.has_weights(e)) continue;
     Weights* of_edge = weights[facts.owner(e)].get();
     require(of_edge, "Network: a layer without weights; make_graph() refuses it");
     units[layer]->connections.emplace_back(*of_edge, edge.shared_with >= 0 && edge.transposed,
@@ -95,10 +96,12 @@ void State::load(bool with_targets) {
   kernels().queue->prepare([&] {
     for (int layer = 0; layer < facts.layers(); ++layer)
       if (loaded_[layer]) bound[layer] = batches[layer]->view(compute());
-    for (int layer = 0; layer < facts.layers(); ++layer)
-      if (now.pass == Pass::training && loaded_[layer] && outputs[layer] &&
-          outputs[layer]->target_runs && bound[layer].is_sparse)
-        outputs[layer]->target_runs->begin(compute(), bound[layer].sparse);
+    for (int layer = 0; layer < facts.layers(); ++layer) {
+      auto* output = std::get_if<OutputRoom>(&rooms[layer]);
+      if (now.pass == Pass::training && loaded_[layer] && output && output->target_runs &&
+          bound[layer].is_sparse)
+        output->target_runs->begin(compute(), bound[layer].sparse);
+    }
     for (int layer : facts.order()) {
       if (!inputs[layer]) continue;
       require(batch.of_layer[std::size_t(layer)] != nullptr,

@@ -2,7 +2,7 @@
 // The arrays of a network from the facts of its step.
 #include "src/step/tensors.h"
 
-#include "src/step/bf16_rows.h"
+#include "norn/base/error.h"
 #include "src/step/block_group.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ int slots(const StepFacts& facts) {
 
 // Elements of a tile of a weight gradient, of the largest call.
 Index gradient_tile(const StepFacts& facts, int edge) {
-  if (facts.is_sparse_source(edge) || facts.is_shared(edge)) return 0;
+  if (!facts.has_weights(edge) || facts.is_sparse_source(edge) || facts.is_shared(edge)) return 0;
   const Edge& e = facts.edge(edge);
   const bool by_source = facts.by_source(edge);
   const BlockPartition& cut = facts.partition(by_source ? e.source : e.destination);
@@ -37,9 +37,8 @@ std::string edge_name(const StepFacts& facts, int edge) {
 
 StepTensors::StepTensors(const StepFacts& facts) {
   units.resize(facts.layers());
-  outputs.resize(facts.layers());
+  rooms.resize(facts.layers());
   source_sums.resize(facts.layers());
-  feature_weights.resize(facts.layers());
   weight_squares.resize(facts.layers());
   weights.resize(facts.edges());
   shared.resize(facts.edges());
@@ -63,17 +62,15 @@ StepTensors::StepTensors(const StepFacts& facts) {
 void StepTensors::add_layer(const StepFacts& facts, int layer) {
   const LayerDescriptor& descriptor = facts.layer(layer);
   const Index batch = facts.batch();
-  if (facts.is_input(layer)) {
-    if (weights_features(descriptor.input_weighting))
-      feature_weights[layer] = {"weights of features", kWorking, descriptor.units(), 1,
-                                Layout::whole};
-    return;
-  }
+  const bool has_kind = step::with_room(descriptor, [&]<typename Room>(std::type_identity<Room>) {
+    rooms[layer].emplace<Room>(facts, layer);
+  });
+  require(has_kind, "StepTensors: a layer of a kind that no step has; require_runnable() tells");
+  if (facts.is_input(layer)) return;
   units[layer] =
       std::make_unique<UnitLayer>(facts.layer_settings(layer), slots(facts), facts.device());
   if (facts.training() && facts.bounds_sources_together(layer))
     weight_squares[layer] = {"squares of weights", kWorking, facts.units(layer)};
-  if (facts.is_output(layer)) add_output(facts, layer);
   if (!facts.sums_over_sources(layer)) return;
   const char* of_all = "deltas of all units";
   auto sum = std::make_unique<SourceSum>();
@@ -85,40 +82,8 @@ void StepTensors::add_layer(const StepFacts& facts, int layer) {
   source_sums[layer] = std::move(sum);
 }
 
-void StepTensors::add_output(const StepFacts& facts, int layer) {
-  auto output = std::make_unique<OutputTensors>();
-  const Index batch = facts.batch();
-  if (facts.may_fuse_delta(layer)) {
-    output->target_runs.emplace(facts.mine(layer), facts.partition(layer).block_width(), batch);
-    if (facts.sparse_input(layer))
-      output->target_places.declared = {"places of stored targets",
-                                        kWorking,
-                                        output->target_runs->planned_numbers(),
-                                        1,
-                                        Layout::by_unit,
-                                        element_name<int>()};
-  }
-  if (facts.is_softmax(layer)) {
-    const char* rows = "sums of SoftMax rows";
-    const Index blocks = facts.own_blocks(layer).count();
-    output->block_maximum = {rows, kWorking, blocks, batch};
-    output->block_sum = {rows, kWorking, blocks, batch};
-    if (facts.ranks() > 1)
-      output->rank_maximum = {rows, kWorking, facts.ranks(), batch, Layout::whole};
-    output->maximum = {rows, kWorking, batch, 1, Layout::whole};
-    output->total = {rows, kWorking, batch, 1, Layout::whole};
-    output->coupling = {rows, kWorking, batch, 1, Layout::whole};
-  }
-  if (facts.keeps_z(layer))
-    output->kept_z = {"pre-activations", kWorking,
-                      kept_columns(facts.partition(layer), facts.own_blocks(layer).count(),
-                                   facts.units(layer), facts.training()),
-                      batch};
-  outputs[layer] = std::move(output);
-}
-
 void StepTensors::add_edge(const StepFacts& facts, int edge) {
-  if (!facts.edge_takes_part(edge)) return;
+  if (!facts.edge_takes_part(edge) || !facts.has_weights(edge)) return;
   const int owner = facts.owner(edge);
   const auto make = [&] {
     return std::make_unique<Weights>(facts.weight_shape(owner), slots(facts), facts.training(),

@@ -1,50 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/step/facts.h"
-#include "src/step/target_runs.h"
+#include "src/step/layers/rooms.h"
 
 #include <array>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 /// Every array that a network holds beside its batches, declared once: a network at work gives it
 /// memory, a plan adds it up.
 namespace norn {
-
-/// One that is declared here and has its memory elsewhere.
-struct OutsideTensor {
-  Tensor declared;
-  const Tensor& tensor() const { return declared; }
-  void allocate(Memory&) {}
-  std::byte* address() { return nullptr; }
-};
-
-/// An output layer, streamed block by block.
-struct OutputTensors {
-  /// Pre-activations of all own blocks, block after block; empty: recomputed.
-  HeldBuffer<float> kept_z;
-  HeldMatrix<float> block_maximum;        ///< [own blocks x B], SoftMax
-  HeldMatrix<float> block_sum;            ///< [own blocks x B]
-  HeldMatrix<float> rank_maximum;         ///< [ranks x B], with several ranks
-  HeldBuffer<float> maximum;              ///< [B]
-  HeldBuffer<std::int64_t> total;         ///< [B]
-  HeldBuffer<std::int64_t> coupling;      ///< [B]
-  std::optional<TargetRuns> target_runs;  ///< where blocks may compute their loss in their product
-  OutsideTensor target_places;            ///< what those take
-
-  SoftMaxRows rows(Index examples) const {
-    return {maximum.view().range(0, examples), total.view().range(0, examples),
-            coupling.view().range(0, examples)};
-  }
-  template <typename Visit>
-  void for_each_tensor(const Visit& visit) {
-    const auto all = [&](auto&... arrays) { (visit(arrays), ...); };
-    all(target_places, block_maximum, block_sum, rank_maximum, maximum, total, coupling, kept_z);
-  }
-};
 
 /// What connects a layer to sources whose weights are shared out by source units.
 struct SourceSum {
@@ -73,11 +39,18 @@ struct StepTensors {
   explicit StepTensors(const StepFacts& facts);
 
   // By layer.
-  Numbered<std::unique_ptr<UnitLayer>> units;
-  Numbered<std::unique_ptr<OutputTensors>> outputs;
+  Numbered<std::unique_ptr<UnitLayer>> units;  ///< of all but input layers
+  Numbered<step::LayerRoom> rooms;             ///< what layers of its kind hold
   Numbered<std::unique_ptr<SourceSum>> source_sums;
-  Numbered<HeldBuffer<float>> feature_weights;  ///< of inputs with InputWeighting
   Numbered<HeldBuffer<double>> weight_squares;  ///< with WeightNorm over several sources
+  template <typename Room>
+  Room& room(int layer) {
+    return std::get<Room>(rooms[layer]);
+  }
+  template <typename Room>
+  const Room& room(int layer) const {
+    return std::get<Room>(rooms[layer]);
+  }
   // By edge.
   Numbered<std::unique_ptr<Weights>> weights;  ///< of those that own theirs
   Numbered<std::unique_ptr<SharedGradient>> shared;
@@ -92,11 +65,13 @@ struct StepTensors {
   /// visit(name of what it belongs to or "", array)
   template <typename Visit>
   void for_each(const StepFacts& facts, const Visit& visit);
+  /// visit(array), of those that belong to a layer.
+  template <typename Visit>
+  void for_each_of(int layer, const Visit& visit);
   Index bytes(const StepFacts& facts, Purpose purpose);
 
  private:
   void add_layer(const StepFacts& facts, int layer);
-  void add_output(const StepFacts& facts, int layer);
   void add_edge(const StepFacts& facts, int edge);
   void add_lanes(const StepFacts& facts);
 };
@@ -105,16 +80,24 @@ struct StepTensors {
 std::string edge_name(const StepFacts& facts, int edge);
 
 template <typename Visit>
+void StepTensors::for_each_of(int layer, const Visit& visit) {
+  if (units[layer]) units[layer]->for_each_tensor(visit);
+  std::visit(
+      [&]<typename Room>(Room& room) {
+        if constexpr (!std::is_same_v<Room, std::monostate>) room.for_each_tensor(visit);
+      },
+      rooms[layer]);
+  if (source_sums[layer]) source_sums[layer]->for_each_tensor(visit);
+  visit(weight_squares[layer]);
+}
+
+template <typename Visit>
 void StepTensors::for_each(const StepFacts& facts, const Visit& visit) {
   std::string name;
   const auto one = [&](auto& array) { visit(name, array); };
   for (int layer : facts.order()) {
     name = facts.layer(layer).name;
-    if (units[layer]) units[layer]->for_each_tensor(one);
-    if (outputs[layer]) outputs[layer]->for_each_tensor(one);
-    if (source_sums[layer]) source_sums[layer]->for_each_tensor(one);
-    one(weight_squares[layer]);
-    one(feature_weights[layer]);
+    for_each_of(layer, one);
   }
   for (int edge = 0; edge < facts.edges(); ++edge) {
     name = edge_name(facts, edge);

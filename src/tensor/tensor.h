@@ -4,7 +4,10 @@
 #include "norn/base/types.h"
 #include "src/tensor/buffer.h"
 
+#include <string>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 /// Arrays that are declared before there is memory for them.
 namespace norn {
@@ -24,6 +27,10 @@ struct Tensor {
   Layout layout = Layout::by_unit;
   const char* element = "float32";
   Index element_bytes = 4;
+  /// What model files call it, behind what it belongs to; empty: they do not hold it, or not as it
+  /// is.
+  std::string item = {};
+  float initial = 0.0f;  ///< what parameters begin with
 
   bool empty() const { return rows == 0 || cols == 0; }
   Index bytes() const { return rows * cols * element_bytes; }
@@ -37,7 +44,7 @@ constexpr const char* element_name() {
 }
 
 /// A Buffer or a Matrix that is declared, and empty until it is given memory. Parameters and state
-/// are zeros then, working arrays are not initialised.
+/// are zeros then, or what their declaration says; working arrays are not initialised.
 template <template <typename> class Array, typename T>
 class Held : public Array<T> {
  public:
@@ -46,6 +53,13 @@ class Held : public Array<T> {
        Layout layout = Layout::by_unit)
       : tensor_{use, purpose, rows, cols, layout, element_name<T>(), Index(sizeof(T))} {}
 
+  /// Declares it as an item of model files.
+  Held& saved_as(std::string item, float initial = 0.0f) {
+    tensor_.item = std::move(item);
+    tensor_.initial = initial;
+    return *this;
+  }
+
   const Tensor& tensor() const { return tensor_; }
   void allocate(Memory& memory) {
     if constexpr (std::is_same_v<Array<T>, Matrix<T>>)
@@ -53,6 +67,11 @@ class Held : public Array<T> {
     else
       Array<T>::operator=(Buffer<T>(tensor_.rows * tensor_.cols, memory));
     if (tensor_.purpose != Purpose::working) this->fill_zero();
+    if constexpr (std::is_same_v<Array<T>, Buffer<float>>)
+      if (tensor_.initial != 0.0f) {
+        const std::vector<float> values(std::size_t(this->size()), tensor_.initial);
+        this->write(values.data(), this->size());
+      }
   }
   std::byte* address() { return reinterpret_cast<std::byte*>(this->view().data); }
 

@@ -101,6 +101,14 @@ int waiting(const Op& op) {
   }));
 }
 
+TEST(StepProgram, HasAKindForEveryTypeOfLayerThatRuns) {
+  for (std::size_t type = 0; type < kLayerTypes.size(); ++type) {
+    LayerDescriptor layer;
+    layer.type = LayerType(type);
+    EXPECT_EQ(with_room(layer, [](auto) {}), kLayerTypes[type].runs) << kLayerTypes[type].name;
+  }
+}
+
 TEST(StepProgram, OfOneRankExchangesNothing) {
   for (const Recipe& recipe : all_recipes()) {
     const Compiled step(recipe, 1, 1);

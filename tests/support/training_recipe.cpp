@@ -129,8 +129,7 @@ std::vector<float> gather_state(Network& network) {
       const std::vector<float> whole = gather_units(network, layer, mine);
       state.insert(state.end(), whole.begin(), whole.end());
     };
-    append(unit->bias.value);
-    for (const UnitVector& vector : unit_vectors(*unit)) append(*vector.mine);
+    for (const HeldBuffer<float>* vector : network.unit_vectors(layer)) append(*vector);
   }
   return state;
 }

@@ -10,14 +10,6 @@
 namespace norn::step {
 namespace {
 
-const char* update_stage(bool of_output) {
-  return of_output ? "output update" : "hidden update";
-}
-
-const char* input_delta_stage(bool of_output) {
-  return of_output ? "output input delta" : "hidden input delta";
-}
-
 template <typename Body>
 void for_blocks_of(const UnitLayer& unit, Range units, const Body& body) {
   const Index width = unit.partition().block_width();
@@ -31,7 +23,7 @@ void send_delta(State& state, const UnitLayer& unit, const Connection& connectio
   Compute& compute = state.compute();
   const Index width = unit.partition().block_width();
   for (Index first = units.begin; first < units.end;) {
-    state.stage(input_delta_stage(unit.is_output()));
+    state.stage(stages_of(state.facts, unit.settings().number).input_delta);
     DeltaSum::Slots dx =
         source.delta_sum.next_slots(compute, (units.end - first + width - 1) / width);
     if (dx.count == 0) {
@@ -60,7 +52,7 @@ void update_weights(State& state, const LateUpdate& update, int lane) {
   const UnitLayer& unit = *state.units[update.layer];
   const auto connection = std::size_t(update.connection);
   const Connection& with = unit.connections[connection];
-  state.stage(with.sparse_source() ? "sparse update" : update_stage(unit.is_output()));
+  state.stage(with.sparse_source() ? "sparse update" : stages_of(state.facts, update.layer).update);
   with.update(state.compute(), state.weight_step(),
               state.output_of(unit.source_layers[connection], update.delta.rows()), update.delta,
               update.units, unit.block(), state.workspace[std::size_t(lane)]);
@@ -74,7 +66,7 @@ void add_to_gradient(State& state, int layer, std::size_t connection, const Dens
   const UnitLayer& unit = *state.units[layer];
   const LayerOutput x = state.output_of(unit.source_layers[connection], delta.rows());
   const float scale = state.weight_step().scale;
-  state.stage(x.is_sparse ? "sparse update" : update_stage(unit.is_output()));
+  state.stage(x.is_sparse ? "sparse update" : stages_of(state.facts, layer).update);
   for_blocks_of(unit, units, [&](Range part) {
     unit.connections[connection].gradient(
         state.compute(), scale, x, delta.columns(part.begin - units.begin, part.count()), part,
@@ -83,6 +75,12 @@ void add_to_gradient(State& state, int layer, std::size_t connection, const Dens
 }
 
 }  // namespace
+
+const EdgeStages& stages_of(const StepFacts& facts, int layer) {
+  static constexpr EdgeStages of_hidden{"hidden forward", "hidden input delta", "hidden update"};
+  static constexpr EdgeStages of_output{"output forward", "output input delta", "output update"};
+  return facts.is_output(layer) ? of_output : of_hidden;
+}
 
 void run_backward(State& state, int layer, std::span<const EdgeBackward> edges, Range units,
                   const DenseOperand& delta, int lane, bool stays) {
@@ -105,9 +103,9 @@ void run_backward(State& state, int layer, std::span<const EdgeBackward> edges, 
 void count_backward(int layer, std::span<const EdgeBackward> edges, const StepFacts& facts,
                     WorkList& list) {
   for (const EdgeBackward& edge : edges) {
-    if (edge.sends) list.input_delta(input_delta_stage(facts.is_output(layer)), edge.edge);
+    if (edge.sends) list.input_delta(stages_of(facts, layer).input_delta, edge.edge);
     if (edge.update != EdgeBackward::Update::none)
-      list.update(update_stage(facts.is_output(layer)), edge.edge);
+      list.update(stages_of(facts, layer).update, edge.edge);
   }
 }
 

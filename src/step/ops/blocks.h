@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/step/state.h"
-#include "src/step/traffic.h"
-#include "src/step/uses.h"
-#include "src/step/work.h"
+#include "src/step/ops/op.h"
 
 /// What the delta of a block does to the sources of its layer and to the weights from them.
 namespace norn::step {
@@ -22,6 +19,14 @@ struct EdgeBackward {
   bool sends = false;          ///< the source wants a delta
   Update update = Update::none;
 };
+
+/// The stages of what is done with the weights into a layer.
+struct EdgeStages {
+  const char* forward;
+  const char* input_delta;
+  const char* update;
+};
+const EdgeStages& stages_of(const StepFacts& facts, int layer);
 
 /// The blocks of a hidden layer, whose delta stands. Lanes share them; a GPU takes them all at
 /// once.

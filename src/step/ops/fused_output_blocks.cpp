@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of output layers whose product, cost and delta are one kernel, several at a time.
-#include "src/step/bf16_rows.h"
 #include "src/step/block_group.h"
 #include "src/step/ops/output.h"
 
@@ -18,7 +17,7 @@ std::optional<DenseOperand> fused_delta(State& state, int layer, const TargetVie
   const Index width = units.count();
   const Index most = units_at_once(unit.partition(), state.facts.batch());
   OutputBlock block = output_block(state, layer, target, units);
-  if (auto& runs = state.outputs[layer]->target_runs; runs && target.is_sparse)
+  if (auto& runs = state.room<OutputRoom>(layer).target_runs; runs && target.is_sparse)
     block.target_runs = runs->find(state.compute(), units);
   if (workspace.transposed.empty()) {
     block.delta = {nullptr, examples, width, width};

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/step/state.h"
-#include "src/step/traffic.h"
-#include "src/step/uses.h"
-#include "src/step/work.h"
+#include "src/step/ops/op.h"
 
 /// What all destinations of a hidden layer, on all ranks, say about its activations.
 namespace norn::step {

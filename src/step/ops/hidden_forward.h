@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/step/state.h"
-#include "src/step/traffic.h"
-#include "src/step/uses.h"
-#include "src/step/work.h"
+#include "src/step/ops/op.h"
 
 /// Hidden layers forward.
 namespace norn::step {
@@ -14,6 +11,7 @@ namespace norn::step {
 /// are told where the blocks are, so that their bits do not depend on how many of them a rank owns.
 struct HiddenForward {
   static constexpr bool kMakesPreActivations = true;
+  static constexpr bool kMakesActivations = true;
   static constexpr const char* kName = "hidden forward";
   int layer = 0;
   void run(State& state) const;
@@ -24,6 +22,7 @@ struct HiddenForward {
 /// Every rank's activations of a hidden layer, as products read them; of SoftMax, its
 /// pre-activations.
 struct GatherActivations {
+  static constexpr bool kMakesActivations = true;
   static constexpr const char* kName = "gather activations";
   int layer = 0;
   void run(State& state) const;
@@ -33,6 +32,7 @@ struct GatherActivations {
 
 /// Of whole rows.
 struct HiddenSoftMax {
+  static constexpr bool kMakesActivations = true;
   static constexpr const char* kName = "hidden softmax";
   int layer = 0;
   void run(State& state) const;

@@ -3,7 +3,6 @@
 #include "src/step/ops/output.h"
 
 #include "norn/base/error.h"
-#include "src/step/bf16_rows.h"
 #include "src/step/block_group.h"
 #include "src/step/costs.h"
 #include "src/step/ops/hidden_delta.h"
@@ -35,7 +34,7 @@ void pre_activation(State& state, int layer, Range units, MatrixView<float> z, c
 }
 
 MatrixView<float> block_z(State& state, int layer, Range units, int lane) {
-  OutputTensors& output = *state.outputs[layer];
+  OutputRoom& output = state.room<OutputRoom>(layer);
   const Index examples = state.examples();
   if (output.kept_z.empty())
     return {state.workspace[std::size_t(lane)].z.view().data, examples, units.count(),
@@ -57,7 +56,7 @@ DenseOperand block_delta(State& state, int layer, const TargetView& target, Rang
     bf16 = {workspace.view().data, z.rows, z.cols, bf16_stride(z.cols)};
   if (state.facts.is_softmax(layer))
     kernels.softmax_delta(softmax_cost(state.network()), target, units.begin,
-                          state.outputs[layer]->rows(z.rows), z, cost, bf16);
+                          state.room<OutputRoom>(layer).rows(z.rows), z, cost, bf16);
   else
     kernels.delta(unit_cost(state.network(), state.facts.layer(layer)), target, units.begin, z,
                   cost, bf16);
@@ -101,7 +100,7 @@ std::int64_t* out_of_range(State& state, int layer) {
 void activate_block(State& state, int layer, MatrixView<float> z) {
   const Kernels& kernels = state.kernels();
   if (state.facts.is_softmax(layer))
-    kernels.cost->softmax_values(state.outputs[layer]->rows(z.rows), z);
+    kernels.cost->softmax_values(state.room<OutputRoom>(layer).rows(z.rows), z);
   else
     kernels.pointwise->activate(std::get<Activation>(state.facts.layer(layer).activation), z);
 }
@@ -134,7 +133,7 @@ void DeltaNorms::traffic(const StepFacts& facts, TrafficList& list) const {
 
 void OutputBlocks::run(State& state) const {
   UnitLayer& unit = *state.units[layer];
-  const bool keeps_z = !state.outputs[layer]->kept_z.empty();
+  const bool keeps_z = !state.room<OutputRoom>(layer).kept_z.empty();
   const TargetView target = target_view(state, layer);
   const WeightStep step = state.weight_step();
   const float limit = unit.descriptor().delta_norm;
@@ -178,7 +177,7 @@ void OutputBlocks::work(const StepFacts& facts, WorkList& list) const {
 }
 
 void CostBlocks::run(State& state) const {
-  const bool keeps_z = !state.outputs[layer]->kept_z.empty();
+  const bool keeps_z = !state.room<OutputRoom>(layer).kept_z.empty();
   const TargetView target = target_view(state, layer);
   double* costs = state.costs(layer);
   for_own_blocks(state, layer, [&](Index b, Range units, int lane) {
@@ -195,7 +194,7 @@ void CostBlocks::run(State& state) const {
 }
 
 void OutputValues::run(State& state) const {
-  const bool keeps_z = !state.outputs[layer]->kept_z.empty();
+  const bool keeps_z = !state.room<OutputRoom>(layer).kept_z.empty();
   for_own_blocks(state, layer, [&](Index, Range units, int lane) {
     const MatrixView<float> z = block_z(state, layer, units, lane);
     if (!keeps_z) pre_activation(state, layer, units, z, "output forward");
@@ -207,7 +206,7 @@ void OutputValues::run(State& state) const {
 namespace {
 
 void list_blocks(int layer, TensorUses& uses) {
-  OutputTensors& output = *uses.tensors.outputs[layer];
+  OutputRoom& output = uses.tensors.room<OutputRoom>(layer);
   uses.reads_sources(layer);
   uses.reads(output.maximum, output.total, output.coupling);
   uses.updates(output.kept_z);
@@ -224,7 +223,8 @@ void DeltaNorms::tensors(TensorUses& uses) const {
 
 void OutputBlocks::tensors(TensorUses& uses) const {
   list_blocks(layer, uses);
-  uses.writes(uses.tensors.outputs[layer]->target_places, uses.tensors.units[layer]->gradient);
+  uses.writes(uses.tensors.room<OutputRoom>(layer).target_places,
+              uses.tensors.units[layer]->gradient);
   if (uses.facts.layer(layer).delta_norm > 0.0f) uses.reads(uses.tensors.row_squares);
   if (const auto& sum = uses.tensors.source_sums[layer]) uses.writes(sum->delta);
   for (int skip : uses.facts.skips(layer)) uses.adds_to_delta(skip);

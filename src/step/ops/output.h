@@ -2,10 +2,7 @@
 #pragma once
 
 #include "src/step/ops/blocks.h"
-#include "src/step/state.h"
-#include "src/step/traffic.h"
-#include "src/step/uses.h"
-#include "src/step/work.h"
+#include "src/step/ops/op.h"
 
 /// Output layers, streamed block by block: pre-activation, cost, delta, the sources' delta,
 /// weights. The batch x width matrix never exists as a whole, except where it is small enough to be

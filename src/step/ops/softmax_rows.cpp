@@ -12,7 +12,7 @@ namespace norn::step {
 namespace {
 
 // The largest pre-activation of every row, of all ranks: each gives its own, and takes the largest.
-void reduce_maxima(State& state, OutputTensors& output, VectorView<float> maximum) {
+void reduce_maxima(State& state, OutputRoom& output, VectorView<float> maximum) {
   Collectives& collectives = state.collectives();
   const Index ranks = collectives.size();
   if (ranks == 1) return;
@@ -60,7 +60,7 @@ void ReduceSoftMaxRows::find_statistics(State& state, MatrixView<float> maxima,
 }
 
 void ReduceSoftMaxRows::run(State& state) const {
-  OutputTensors& output = *state.outputs[layer];
+  OutputRoom& output = state.room<OutputRoom>(layer);
   CostKernels& kernels = *state.kernels().cost;
   const Index blocks = state.facts.own_blocks(layer).count();
   const Index examples = state.examples();
@@ -81,7 +81,7 @@ void ReduceSoftMaxRows::run(State& state) const {
 }
 
 void ReduceSoftMaxRows::find_coupling(State& state) const {
-  OutputTensors& output = *state.outputs[layer];
+  OutputRoom& output = state.room<OutputRoom>(layer);
   CostKernels& kernels = *state.kernels().cost;
   const TargetView target = target_view(state, layer);
   const SoftMaxCost cost = softmax_cost(state.network());
@@ -124,7 +124,7 @@ void ReduceSoftMaxRows::traffic(const StepFacts& facts, TrafficList& list) const
 
 void ReduceSoftMaxRows::tensors(TensorUses& uses) const {
   uses.reads_sources(layer);
-  uses.writes_all(*uses.tensors.outputs[layer]);
+  uses.writes_all(uses.tensors.room<OutputRoom>(layer));
   uses.updates_flags();
   for (Workspace& lane : uses.tensors.workspace) uses.writes(lane.z);
 }

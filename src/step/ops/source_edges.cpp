@@ -2,6 +2,8 @@
 // Sums over sources, and deltas that go back to them.
 #include "src/step/ops/source_edges.h"
 
+#include "src/step/ops/blocks.h"
+
 namespace norn::step {
 
 void reduce_accumulators(State& state, DeltaSum& sum, std::span<const Range> shares) {
@@ -21,7 +23,7 @@ void SumSources::run(State& state) const {
   Compute& compute = state.compute();
   DeltaSum& parts = sum.parts;
   const Index width = unit.partition().width();
-  state.stage(facts.is_output(layer) ? "output forward" : "hidden forward");
+  state.stage(stages_of(facts, layer).forward);
   for (std::size_t c = 0; c < unit.connections.size(); ++c) {
     const Connection& connection = unit.connections[c];
     if (!connection.by_source()) continue;
@@ -49,7 +51,7 @@ void SumSources::work(const StepFacts& facts, WorkList& list) const {
   for (int edge : facts.sources(layer)) {
     if (!facts.by_source(edge)) continue;
     const double partial_sums = double(facts.own_blocks(facts.edge(edge).source).count());
-    list.product(facts.is_output(layer) ? "output forward" : "hidden forward", edge, partial_sums);
+    list.product(stages_of(facts, layer).forward, edge, partial_sums);
     list.partial_sums(list.batch() * double(facts.layer(layer).units()), partial_sums);
   }
 }
@@ -76,7 +78,7 @@ void keep_delta_by_source(State& state, int layer, Range units, MatrixView<const
 namespace {
 
 void send_to_source(State& state, const Connection& connection, int source_layer,
-                    const DenseOperand& delta, bool of_output) {
+                    const DenseOperand& delta, const EdgeStages& stages) {
   UnitLayer& source = *state.units[source_layer];
   const Range mine = source.mine();
   if (mine.count() == 0) return;
@@ -90,10 +92,10 @@ void send_to_source(State& state, const Connection& connection, int source_layer
     Workspace& workspace = state.workspace[std::size_t(lane)];
     MatrixView<float> dx{workspace.dx.view().data, delta.rows(), units.count(), units.count()};
     if (term.data != nullptr) dx = term.columns(units.begin - mine.begin, units.count());
-    state.stage(of_output ? "output input delta" : "hidden input delta");
+    state.stage(stages.input_delta);
     connection.source_delta(compute, delta, units, dx);
     if (term.data == nullptr) source.delta_sum.add(compute, units.begin, dx);
-    state.stage(of_output ? "output update" : "hidden update");
+    state.stage(stages.update);
     connection.update_by_source(compute, step, x.columns(units.begin, units.count()), delta, units,
                                 workspace);
   });
@@ -115,15 +117,16 @@ void SendBySource::run(State& state) const {
   }
   for (std::size_t c = 0; c < unit.connections.size(); ++c)
     if (unit.connections[c].by_source())
-      send_to_source(state, unit.connections[c], unit.source_layers[c], delta, unit.is_output());
+      send_to_source(state, unit.connections[c], unit.source_layers[c], delta,
+                     stages_of(state.facts, layer));
 }
 
 void SendBySource::work(const StepFacts& facts, WorkList& list) const {
-  const bool output = facts.is_output(layer);
+  const EdgeStages& stages = stages_of(facts, layer);
   for (int edge : facts.sources(layer)) {
     if (!facts.by_source(edge)) continue;
-    list.input_delta(output ? "output input delta" : "hidden input delta", edge);
-    list.update(output ? "output update" : "hidden update", edge);
+    list.input_delta(stages.input_delta, edge);
+    list.update(stages.update, edge);
   }
 }
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/step/state.h"
-#include "src/step/traffic.h"
-#include "src/step/uses.h"
-#include "src/step/work.h"
+#include "src/step/ops/op.h"
 
 /// Edges whose weights are shared out by source units: forward, the ranks' parts of a narrow
 /// layer's pre-activations are added up; backward, its delta is gathered, and what the source hears

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/step/state.h"
-#include "src/step/traffic.h"
-#include "src/step/uses.h"
-#include "src/step/work.h"
+#include "src/step/ops/op.h"
 
 /// Updates at the end of a step.
 namespace norn::step {
