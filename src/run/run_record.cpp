@@ -3,6 +3,7 @@
 #include "src/run/run_record.h"
 
 #include "norn/base/error.h"
+#include "norn/kernels/precision.h"
 #include "src/data/contents_checksum.h"
 
 #include <array>
@@ -100,6 +101,8 @@ RunFacts read_facts(const RecordReader& reader) {
   facts.device = reader.text(root, "device");
   facts.device_name = reader.text(root, "device_name");
   facts.precision = reader.text(root, "precision");
+  if (facts.device != "cpu" && facts.device != "cuda") reader.fail("device");
+  if (!precision_named(facts.precision)) reader.fail("precision");
   facts.ranks = reader.integer<int>(root, "ranks");
   facts.threads = reader.integer<int>(root, "threads");
   facts.examples = reader.integer<Index>(root, "examples");

@@ -178,6 +178,22 @@ TEST_F(Checkpoints, OfEdgesBySourceAreResumedOnAnyNumberOfRanks) {
   EXPECT_EQ(last.weights, straight.weights);
 }
 
+TEST_F(Checkpoints, OfEveryRecipeAreResumed) {
+  for (const Recipe& recipe : all_recipes()) {
+    SCOPED_TRACE(recipe.network.name);
+    for (const std::string& name : files()) fs::remove(folder_ / name);
+    use(recipe);
+    const Result straight = live({});
+    ASSERT_GT(straight.state.step, 2);
+    EXPECT_EQ(live({.stop_after = 2, .ranks = 2}).end, TrainingEnd::stopped);
+    const Result last = live({.resume = true, .ranks = 3});
+    ASSERT_EQ(last.weights.size(), straight.weights.size());
+    EXPECT_EQ(std::memcmp(last.weights.data(), straight.weights.data(),
+                          straight.weights.size() * sizeof(float)),
+              0);
+  }
+}
+
 TEST_F(Checkpoints, OfEveryEpochKeepTheNewest) {
   use(small_recipe(Momentum{}));
   recipe_.network.training.epochs = 6;

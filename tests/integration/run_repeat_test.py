@@ -187,9 +187,14 @@ class Record(Repeat):
 
     def test_a_damaged_record_is_named_and_a_resumed_run_writes_it_anew(self):
         self.record("-e", "2")
+        shutil.copytree(self.path("run"), self.path("before"))
         self.write("run/run.json", "{}")
         self.refuse_wholly(2, 'run/run.json: "format" is missing or not as runs write it; give the run.json that a run wrote '
                            "to its --run-dir")
+        for key in ("device", "precision"):
+            self.write("run/run.json", json.dumps({**self.run_json("before"), key: "odd"}))
+            self.refuse_wholly(2, f'run/run.json: "{key}" is missing or not as runs write it; give the run.json that a run wrote '
+                               "to its --run-dir")
         done = self.train("-e", "4", "--resume", "--run-dir", "run")
         self.assertIn("it is written anew", done.stderr)
         self.assertEqual(self.run_json()["result"]["epochs"], 4)

@@ -282,6 +282,32 @@ TEST_F(Door, SaysAllThatIsWrongWithSettingsAtOnce) {
             (std::vector<std::string>{"batch", "mu", "rate_patience", "early_stop", "recipe"}));
 }
 
+TEST_F(Door, GivesParametersOfAFileWhoseDenseInputIsSkippedTo) {
+  std::vector<float> dense(std::size_t(203 * kWidth), 0.0f);
+  for (Index row = 0; row < 203; ++row)
+    for (RowOffset i = baskets_.begin[std::size_t(row)]; i < baskets_.begin[std::size_t(row) + 1];
+         ++i)
+      dense[std::size_t(row * kWidth) + baskets_.columns[std::size_t(i)]] = 1.0f;
+  TrainOptions asked = options();
+  asked.recipe.clear();
+  asked.sets = {{.name = "films_input", .width = kWidth, .dense = dense},
+                baskets_.set("films_output")};
+  asked.network = R"({"ErrorFunction": "CrossEntropy", "Layers": [
+    {"Name": "In", "Kind": "Input", "DataSet": "films_input", "N": 61},
+    {"Name": "First", "Kind": "Hidden", "N": 61, "Activation": "Tanh"},
+    {"Name": "Second", "Kind": "Hidden", "N": 61, "Activation": "Tanh", "Skip": "In"},
+    {"Name": "Out", "Kind": "Output", "DataSet": "films_output", "N": 61, "Activation": "Sigmoid"}]})";
+  TrainResult trained = train(asked);
+  trained.model->save(folder_ / "model.nc");
+  const std::vector<Parameter> here = trained.model->parameters();
+  const std::vector<Parameter> there = Model(folder_ / "model.nc", on_cpu()).parameters();
+  ASSERT_EQ(here.size(), there.size());
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    EXPECT_EQ(here[i].name, there[i].name);
+    EXPECT_EQ(here[i].extent, there[i].extent);
+  }
+}
+
 TEST_F(Door, GivesParametersByNameWhereTheyStand) {
   TrainResult trained = train(options());
   trained.model->save(folder_ / "model.nc");
