@@ -92,8 +92,8 @@ class DenseKernels : public DenseProducts {
   /// The products whose rows stand alone, for predictions: the bits of a row of the result follow
   /// from that row of the first operand, from the second one and from how wide the result is, but
   /// not from other rows, how many there are or where the row stands. On the CPU they do not even
-  /// follow from other columns: every element is one chain of fused multiply-adds in the order of
-  /// the depth, on any processor. Valid as long as these kernels.
+  /// follow from other columns: every element is a sum of its own, in an order that the depth alone
+  /// fixes (kernels/cpu/row_product.h), on any processor. Valid as long as these kernels.
   virtual DenseProducts& by_row() = 0;
 
   /// dx[i] = delta * w over the units of block i alone: its part of the source's delta. The parts

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dense products of our own for predictions: BLAS rounds a row by where it stands among others, and
-// by how many there are. Every element here is one chain of fused multiply-adds, so that neither
-// neighbours nor threads nor the kind of processor have a say.
+// by how many there are. Every element here is a sum of its own in one order (row_product.h), so
+// that neither neighbours nor threads nor the kind of processor have a say.
 #include "kernels/cpu/dense_rows.h"
 
 #include "src/tensor/block_partition.h"
@@ -11,10 +11,16 @@
 namespace norn {
 namespace {
 
-constexpr Index kPanelElements = 8192;  ///< 32 KiB, which stay in the first cache
-constexpr Index kRowRun = 512;          ///< rows for which a panel is packed once
-constexpr Index kMostUnits = 512;       ///< of a task
+constexpr Index kPanelRows = kChains * chain_pitch(kDepthRun);
+constexpr Index kPackedUnits = 64;  ///< of all panels together
+constexpr Index kRowRun = 512;      ///< rows for which a panel is packed once
+constexpr Index kMostUnits = 512;   ///< of a task
 constexpr Index kTasksOfLane = 4;
+constexpr Index kFewOfShortRuns = 4;  ///< rows that go without packing, where chains are short
+/// Weights of so many floats come from memory rather than from a cache, and 16 KiB ahead is in
+/// time.
+constexpr Index kUncached = 2'000'000;
+constexpr Index kAhead = 4096;
 
 /// The second operand: rows of it are units, or sources.
 struct Weights {
@@ -39,37 +45,29 @@ class CpuDenseRows final : public DenseProducts {
       : executor_(executor), by_(instructions) {}
 
  private:
+  /// What a result is before the product is added.
+  struct Start {
+    bool is_kept = false;
+    const float* row = nullptr;  ///< of every example; null: zeros
+  };
+
   void do_multiply_transposed(DenseOperand x, DenseOperand w, MatrixView<float> z,
                               Existing existing, Index) override {
-    if (existing == Existing::overwrite) fill(z, nullptr);
-    add(x.values, {w.values, true}, z);
+    add(x.values, {w.values, true}, z, {existing == Existing::add});
   }
 
   void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias, MatrixView<float> z,
                  Index) override {
-    fill(z, bias.data);
-    add(x.values, {w.values, true}, z);
+    add(x.values, {w.values, true}, z, {false, bias.data});
   }
 
   void do_multiply(DenseOperand delta, DenseOperand w, MatrixView<float> dx) override {
-    fill(dx, nullptr);
-    add(delta.values, {w.values, false}, dx);
+    add(delta.values, {w.values, false}, dx, {});
   }
 
-  /// Every row becomes `row`, or zero.
-  void fill(MatrixView<float> z, const float* row) {
-    executor_.for_ranges(z.rows, 16, [&](Index begin, Index end, int) {
-      for (Index r = begin; r < end; ++r)
-        if (row)
-          std::copy_n(row, z.cols, z.row(r));
-        else
-          std::fill_n(z.row(r), z.cols, 0.0f);
-    });
-  }
-
-  /// z += x * w. How tasks are cut has no say in the bits.
-  void add(MatrixView<const float> x, const Weights& w, MatrixView<float> z) {
-    if (z.empty() || w.depth() == 0) return;
+  /// z = start + x * w. How tasks are cut has no say in the bits.
+  void add(MatrixView<const float> x, const Weights& w, MatrixView<float> z, const Start& start) {
+    if (z.empty()) return;
     const Index panels = (z.cols + by_.panel_units - 1) / by_.panel_units;
     const Index row_runs = (z.rows + kRowRun - 1) / kRowRun;
     const Index shared_out = panels * row_runs / (kTasksOfLane * executor_.lanes());
@@ -79,38 +77,61 @@ class CpuDenseRows final : public DenseProducts {
     const Index unit_runs = (z.cols + each - 1) / each;
     executor_.for_each(unit_runs * row_runs, [&](Index task, int) {
       const Index row = task / unit_runs * kRowRun, unit = task % unit_runs * each;
-      add_part(x, w, z, {row, std::min(row + kRowRun, z.rows)},
-               {unit, std::min(unit + each, z.cols)});
+      const Range rows{row, std::min(row + kRowRun, z.rows)};
+      const Range units{unit, std::min(unit + each, z.cols)};
+      begin_part(z, rows, units, start);
+      add_part(x, w, z, rows, units);
     });
+  }
+
+  static void begin_part(MatrixView<float> z, Range rows, Range units, const Start& start) {
+    if (start.is_kept) return;
+    for (Index r = rows.begin; r < rows.end; ++r) {
+      float* row = z.row(r) + units.begin;
+      if (start.row)
+        std::copy_n(start.row + units.begin, units.count(), row);
+      else
+        std::fill_n(row, units.count(), 0.0f);
+    }
   }
 
   void add_part(MatrixView<const float> x, const Weights& w, MatrixView<float> z, Range rows,
                 Range units) {
-    Index few_units = 0, few_depth = 0;  // that are done without packing
-    if (rows.count() <= FewRows::kMost && w.rows_are_units) {
-      few_units = units.count() / by_.vector * by_.vector;
-      few_depth = w.depth() / by_.vector * by_.vector;
-      by_.add_few({x.row(rows.begin), x.stride, w.w.row(units.begin), w.w.stride, few_depth,
-                   z.row(rows.begin) + units.begin, z.stride, rows.count(), few_units});
-    }
-    const Index whole = units.begin + few_units;
-    add_packed(x, w, z, rows, {units.begin, whole}, {few_depth, w.depth()});
-    add_packed(x, w, z, rows, {whole, units.end}, {0, w.depth()});
+    const Index few = w.depth() < kDepthRun ? kFewOfShortRuns : by_.few_rows;
+    if (rows.count() <= few && w.rows_are_units)
+      by_.add_few({x.row(rows.begin), x.stride, w.w.row(units.begin), w.w.stride, w.depth(),
+                   z.row(rows.begin) + units.begin, z.stride, rows.count(), units.count(),
+                   w.units() * w.depth() < kUncached ? 0 : kAhead});
+    else
+      add_packed(x, w, z, rows, units);
   }
 
   void add_packed(MatrixView<const float> x, const Weights& w, MatrixView<float> z, Range rows,
-                  Range all, Range deep) {
-    alignas(64) float panel[kPanelElements];
-    const Index run = kPanelElements / by_.panel_units;
-    for (Index u = all.begin; u < all.end; u += by_.panel_units) {
-      const Range units{u, std::min(u + by_.panel_units, all.end)};
-      for (Index k = deep.begin; k < deep.end; k += run) {
-        const Range depth{k, std::min(k + run, deep.end)};
-        w.pack(by_, units, depth, panel);
-        by_.add({x.row(rows.begin) + k, x.stride, panel, depth.count(), z.row(rows.begin) + u,
-                 z.stride, rows.count(), units.count()});
+                  Range all) {
+    alignas(64) float panels[kPanelRows * kPackedUnits];
+    for (Index u = all.begin; u < all.end; u += kPackedUnits) {
+      const Range units{u, std::min(u + kPackedUnits, all.end)};
+      for (Index k = 0; k < w.depth(); k += kDepthRun) {
+        const Range depth{k, std::min(k + kDepthRun, w.depth())};
+        for_each_panel(units, [&](Range of_panel, Index first) {
+          w.pack(by_, of_panel, depth, panels + first);
+        });
+        for (Index r = rows.begin; r < rows.end; r += by_.panel_rows) {
+          const Index count = std::min(by_.panel_rows, rows.end - r);
+          for_each_panel(units, [&](Range of_panel, Index first) {
+            by_.add({x.row(r) + k, x.stride, panels + first, depth.count(),
+                     z.row(r) + of_panel.begin, z.stride, count, of_panel.count()});
+          });
+        }
       }
     }
+  }
+
+  /// Calls use(units, where they begin) for each panel of units that are packed.
+  template <typename Use>
+  void for_each_panel(Range units, const Use& use) const {
+    for (Index u = units.begin; u < units.end; u += by_.panel_units)
+      use({u, std::min(u + by_.panel_units, units.end)}, (u - units.begin) * kPanelRows);
   }
 
   Executor& executor_;

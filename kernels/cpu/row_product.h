@@ -3,29 +3,42 @@
 
 #include "norn/base/types.h"
 
-/// Products whose elements are one chain of fused multiply-adds each: what a set of instructions
-/// has to know of them. The files of each set are compiled for it, so this header and what they
-/// include must bring no functions of others along.
+/// Products of which an element has bits of its own: what a set of instructions has to know of
+/// them. The files of each set are compiled for it, so this header and what they include must bring
+/// no functions of others along.
 namespace norn {
 
-/// Rows of a result and a run of its units, to which a run of the depth is added.
-///   z(r, u) = fma(x(r, k), panel(k, u), z(r, u)) for k = 0, 1, 2 ..
+/// An element adds up runs of its depth, one after the other, each as eight chains of fused
+/// multiply-adds, which are eight lanes of a vector where x and w lie along the depth:
+///   chain(j) = fma(x(r, k), w(u, k), chain(j)) for k = j, j + 8, .. of the run, from 0 on
+///   z(r, u) = ((z(r, u) + chain(0)) + chain(1)) + .. + chain(7)
+constexpr Index kChains = 8;
+constexpr Index kDepthRun = 256;
+
+/// Rows of a panel between the first ones of two chains. Odd, so that they are no power of two
+/// apart.
+constexpr Index chain_pitch(Index depth) {
+  return (depth + kChains - 1) / kChains | 1;
+}
+/// The row of a panel that holds step k of a run of the depth: chain after chain.
+constexpr Index panel_row(Index k, Index depth) {
+  return k % kChains * chain_pitch(depth) + k / kChains;
+}
+
+/// Rows of a result and a panel of its units, to which a run of the depth is added.
 struct RowPanel {
   const float* x;  ///< [rows x depth]
   Index x_stride;
-  const float* panel;  ///< [depth x units, rounded up to a vector], as packed
-  Index depth;
-  float* z;  ///< [rows x units]
+  const float* panel;  ///< [panel rows x units, rounded up to a vector], as packed
+  Index depth;         ///< at most kDepthRun
+  float* z;            ///< [rows x units]
   Index z_stride;
   Index rows;
   Index units;
 };
 
-/// A few rows of a result, for which packing does not pay: whole vectors of units by whole vectors
-/// of the depth.
-///   z(r, u) = fma(x(r, k), w(u, k), z(r, u)) for k = 0, 1, 2 ..
+/// A few rows of a result, for which packing does not pay, with the whole depth.
 struct FewRows {
-  static constexpr Index kMost = 4;
   const float* x;  ///< [rows x depth]
   Index x_stride;
   const float* w;  ///< [units x depth]
@@ -35,16 +48,18 @@ struct FewRows {
   Index z_stride;
   Index rows;
   Index units;
+  Index ahead;  ///< how many floats ahead weights are fetched from memory; 0: they need not be
 };
 
 /// What the processor can do, by one set of instructions. All give the same bits.
 struct RowProductInstructions {
   const char* name;
   Index panel_units;  ///< most units of a panel
-  Index vector;       ///< units of a vector
-  /// panel(k, u) = w(u, k), and zero in the columns behind `units`.
+  Index panel_rows;   ///< of a result to which several panels are added before the next rows
+  Index few_rows;     ///< most rows that go without packing
+  /// panel(panel_row(k), u) = w(u, k), and zero in the columns behind `units`.
   void (*pack_units)(const float* w, Index stride, Index units, Index depth, float* panel);
-  /// panel(k, u) = w(k, u), and zero in the columns behind `units`.
+  /// panel(panel_row(k), u) = w(k, u), and zero in the columns behind `units`.
   void (*pack_sources)(const float* w, Index stride, Index units, Index depth, float* panel);
   void (*add)(const RowPanel& panel);
   void (*add_few)(const FewRows& rows);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains of fused multiply-adds by AVX-512. Compiled for it, whatever the rest is compiled for.
+#include "kernels/cpu/row_product_few.h"
 #include "kernels/cpu/row_product_tile.h"
 
 #if defined(__AVX512F__) && defined(__FMA__)
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12: of its own header
 #endif
-#include <immintrin.h>
+#include "kernels/cpu/row_product_eight.h"
 
 namespace norn {
 namespace {
@@ -15,8 +16,13 @@ struct Avx512 {
   using Type = __m512;
   static constexpr int kWidth = 16;
   static Type load(const float* x) { return _mm512_loadu_ps(x); }
+  static Type load_some(const float* x, Index first) {
+    return _mm512_maskz_loadu_ps(__mmask16((1u << first) - 1), x);
+  }
   static void store(float* x, Type value) { _mm512_storeu_ps(x, value); }
+  static Type zero() { return _mm512_setzero_ps(); }
   static Type broadcast(float value) { return _mm512_set1_ps(value); }
+  static Type add(Type a, Type b) { return _mm512_add_ps(a, b); }
   static Type fma(Type a, Type b, Type c) { return _mm512_fmadd_ps(a, b, c); }
 
   static void transpose(Type (&m)[16]) {
@@ -44,8 +50,7 @@ struct Avx512 {
 };
 
 constexpr RowProductInstructions kInstructions = {
-    "AVX-512",      64, Avx512::kWidth, pack_units<Avx512>, pack_sources<Avx512>, add<Avx512>,
-    add_few<Avx512>};
+    "AVX-512", 64, 512, 16, pack_units<Avx512>, pack_sources<Avx512>, add<Avx512>, add_few<Eight>};
 
 }  // namespace
 

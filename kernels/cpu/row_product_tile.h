@@ -3,8 +3,9 @@
 
 #include "kernels/cpu/row_product.h"
 
-/// The loops of a set of instructions, for the file that is compiled for it. V gives its vectors:
-/// kWidth floats of Type, load, store, broadcast, fma, and transpose of kWidth of them.
+/// Products of packed panels, for the file that is compiled for a set of instructions. V gives its
+/// vectors: kWidth floats of Type, zero, load, load_some of the first n (others are zero), store,
+/// broadcast, add, fma, and transpose of kWidth of them.
 namespace norn {
 namespace {
 
@@ -16,29 +17,51 @@ constexpr Index vectors_of(Index units) {
   return (units + V::kWidth - 1) / V::kWidth;
 }
 
+/// Adds chain j of a run of the depth, of `steps` steps, to a tile.
 template <typename V, int kRows, int kVectors>
-void add_tile(const RowPanel& p, const float* x, float* z) {
-  typename V::Type sum[kRows][kVectors];
+inline void add_chain(const RowPanel& p, const float* panel, const float* x, Index steps,
+                      float* z) {
+  typename V::Type chain[kRows][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = V::load(z + r * p.z_stride + v * V::kWidth);
-  const float* panel = p.panel;
-  for (Index k = 0; k < p.depth; ++k, panel += kVectors * V::kWidth) {
+    for (int v = 0; v < kVectors; ++v) chain[r][v] = V::zero();
+#pragma GCC unroll 4
+  for (Index i = 0; i < steps; ++i, panel += kVectors * V::kWidth, x += kChains) {
     typename V::Type w[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) w[v] = V::load(panel + v * V::kWidth);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const typename V::Type value = V::broadcast(x[r * p.x_stride + k]);
+      const typename V::Type value = V::broadcast(x[r * p.x_stride]);
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = V::fma(value, w[v], sum[r][v]);
+      for (int v = 0; v < kVectors; ++v) chain[r][v] = V::fma(value, w[v], chain[r][v]);
     }
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) V::store(z + r * p.z_stride + v * V::kWidth, sum[r][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      float* sum = z + r * p.z_stride + v * V::kWidth;
+      V::store(sum, V::add(V::load(sum), chain[r][v]));
+    }
+}
+
+template <typename V, int kRows, int kVectors>
+void add_tile(const RowPanel& p, const float* x, float* z) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)  // the next tile's, perhaps
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; v += (64 / 4 + V::kWidth - 1) / V::kWidth)
+      __builtin_prefetch(z + (kRows + r) * p.z_stride + v * V::kWidth, 1);
+  const Index chain_size = chain_pitch(p.depth) * kVectors * V::kWidth;
+  for (Index j = 0; j < kChains && j < p.depth; ++j) {
+    const float* panel = p.panel + j * chain_size;
+    if (p.depth == kDepthRun)  // a number of steps that the compiler knows
+      add_chain<V, kRows, kVectors>(p, panel, x + j, kDepthRun / kChains, z);
+    else
+      add_chain<V, kRows, kVectors>(p, panel, x + j, (p.depth - j + kChains - 1) / kChains, z);
+  }
 }
 
 template <typename V, int kVectors>
@@ -100,73 +123,45 @@ void add(const RowPanel& panel) {
   }
 }
 
-/// Transposed in registers and used up there.
-template <typename V, int kRows>
-void add_few_rows(const FewRows& p) {
-  for (Index u = 0; u < p.units; u += V::kWidth) {
-    // Weights come from memory here; the processor does not see so many rows coming by itself.
-    const Index prefetch_offset = u + V::kWidth < p.units ? V::kWidth * p.w_stride : 0;
-    typename V::Type sum[kRows];
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) sum[r] = V::load(p.z + r * p.z_stride + u);
-    for (Index k = 0; k < p.depth; k += V::kWidth) {
-      typename V::Type square[V::kWidth];
-#pragma GCC unroll 16
-      for (int i = 0; i < V::kWidth; ++i) {
-        const float* row = p.w + (u + i) * p.w_stride + k;
-        square[i] = V::load(row);
-        __builtin_prefetch(row + prefetch_offset);
-      }
-      V::transpose(square);
-#pragma GCC unroll 16
-      for (int i = 0; i < V::kWidth; ++i)
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r)
-          sum[r] = V::fma(V::broadcast(p.x[r * p.x_stride + k + i]), square[i], sum[r]);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) V::store(p.z + r * p.z_stride + u, sum[r]);
-  }
-}
-
+/// A square of weights, zero beyond `units` and `depth`, with the units in the lanes.
 template <typename V>
-void add_few(const FewRows& rows) {
-  switch (rows.rows) {
-    case 1:
-      return add_few_rows<V, 1>(rows);
-    case 2:
-      return add_few_rows<V, 2>(rows);
-    case 3:
-      return add_few_rows<V, 3>(rows);
-    default:
-      return add_few_rows<V, 4>(rows);
+inline void load_square(const float* w, Index stride, Index units, Index depth,
+                        typename V::Type (&square)[V::kWidth]) {
+  if (units >= V::kWidth && depth >= V::kWidth) {
+#pragma GCC unroll 16
+    for (int i = 0; i < V::kWidth; ++i) square[i] = V::load(w + i * stride);
+  } else {
+    const Index some = depth < V::kWidth ? depth : V::kWidth;
+#pragma GCC unroll 16
+    for (int i = 0; i < V::kWidth; ++i)
+      square[i] = i < units ? V::load_some(w + i * stride, some) : V::zero();
   }
+  V::transpose(square);
 }
 
 template <typename V>
 void pack_units(const float* w, Index stride, Index units, Index depth, float* panel) {
-  const Index width = vectors_of<V>(units) * V::kWidth;
-  const Index whole_units = units / V::kWidth * V::kWidth;
-  const Index whole_depth = depth / V::kWidth * V::kWidth;
-  for (Index u = 0; u < whole_units; u += V::kWidth)
-    for (Index k = 0; k < whole_depth; k += V::kWidth) {
+  const Index width = vectors_of<V>(units) * V::kWidth, pitch = chain_pitch(depth) * width;
+  for (Index u = 0; u < units; u += V::kWidth)
+    for (Index k = 0; k < depth; k += V::kWidth) {
       typename V::Type square[V::kWidth];
+      load_square<V>(w + u * stride + k, stride, units - u, depth - k, square);
+      // As panel_row() says, but for steps that are known here.
+      float* first = panel + k % kChains * pitch + k / kChains * width + u;
 #pragma GCC unroll 16
-      for (int i = 0; i < V::kWidth; ++i) square[i] = V::load(w + (u + i) * stride + k);
-      V::transpose(square);
-#pragma GCC unroll 16
-      for (int i = 0; i < V::kWidth; ++i) V::store(panel + (k + i) * width + u, square[i]);
+      for (int i = 0; i < V::kWidth; ++i)
+        if (i < depth - k)
+          V::store(first + i % int(kChains) * pitch + i / int(kChains) * width, square[i]);
     }
-  for (Index u = 0; u < width; ++u)
-    for (Index k = u < whole_units ? whole_depth : 0; k < depth; ++k)
-      panel[k * width + u] = u < units ? w[u * stride + k] : 0.0f;
 }
 
 template <typename V>
 void pack_sources(const float* w, Index stride, Index units, Index depth, float* panel) {
   const Index width = vectors_of<V>(units) * V::kWidth;
-  for (Index k = 0; k < depth; ++k)
-    for (Index u = 0; u < width; ++u) panel[k * width + u] = u < units ? w[k * stride + u] : 0.0f;
+  for (Index k = 0; k < depth; ++k) {
+    float* row = panel + panel_row(k, depth) * width;
+    for (Index u = 0; u < width; ++u) row[u] = u < units ? w[k * stride + u] : 0.0f;
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -88,6 +89,29 @@ std::vector<Subject> subjects() {
                          output_layer("Out", 17'003, {"Hidden"}, SoftMax{})},
                         {}, std::nullopt));
   return all;
+}
+
+/// A network of random depth, widths and functions.
+Subject drawn_subject(std::mt19937_64& random) {
+  const auto below = [&](Index count) { return Index(random() % std::uint64_t(count)); };
+  const std::vector<LayerActivation> functions = {Activation(Tanh{}),    Activation(Relu{}),
+                                                  Activation(Sigmoid{}), Activation(Selu{}),
+                                                  Activation(Linear{}),  SoftMax{}};
+  const auto function = [&] { return functions[std::size_t(below(Index(functions.size())))]; };
+  Subject made{"Drawn", {}, {.sparse = below(2) == 0, .valued = below(2) == 0}, std::nullopt};
+  std::vector<LayerDescriptor>& layers = made.network.layers;
+  layers.push_back(input_layer("In", 1 + below(300)));
+  const Index hidden = 1 + below(3);
+  for (Index i = 0; i < hidden; ++i) {
+    std::vector<std::string> sources = {layers.back().name};
+    if (i > 0 && below(3) == 0) sources.push_back("In");
+    layers.push_back(hidden_layer(fmt::format("Hidden{}", i), 1 + below(700), sources, function()));
+    layers.back().batch_normalization = below(4) == 0;
+  }
+  layers.push_back(output_layer("Out", 1 + below(3000), {layers.back().name}, function()));
+  for (const auto& rule : {kSmallBlocks, kMediumBlocks})
+    if (below(3) == 0) made.blocks = rule;
+  return made;
 }
 
 /// All examples of a subject, by layer.
@@ -282,11 +306,13 @@ int different_lists(Network& network, const BoundBatch& batch, const std::vector
   return different;
 }
 
+const int kDrawn = int(subjects().size());  ///< a network that is drawn
+
 class PredictionAlone : public testing::TestWithParam<int> {
  protected:
   Index below(Index count) { return Index(random_() % std::uint64_t(count)); }
   std::vector<Index> draw_batch(Index most) {
-    std::vector<Index> examples(std::size_t(1 + below(std::min<Index>(most, 200))));
+    std::vector<Index> examples(std::size_t(1 + below(most)));
     for (Index& e : examples) e = below(kExamples);
     return examples;
   }
@@ -316,13 +342,20 @@ class PredictionAlone : public testing::TestWithParam<int> {
   const unsigned seed_ = std::random_device{}();
   testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
   std::mt19937_64 random_{seed_};
-  const Subject subject_ = subjects().at(std::size_t(GetParam()));
+  Subject subject_ =
+      GetParam() == kDrawn ? drawn_subject(random_) : subjects().at(std::size_t(GetParam()));
 };
 
 TEST_P(PredictionAlone, HasTheSameBitsInAnyBatchPlanThreadsAndRanks) {
+  std::printf("seed %u\n", seed_);
   Examples examples(subject_, seed_);
-  const std::vector<Scores> expected = predict_one_by_one(subject_, examples, {});
+  std::vector<Scores> expected = predict_one_by_one(subject_, examples, {});
   for (int i = 0; i < batchings() && !HasFailure(); ++i) {
+    if (GetParam() == kDrawn && i > 0) {
+      subject_ = drawn_subject(random_);
+      Examples others(subject_, seed_);
+      expected = predict_one_by_one(subject_, others, {});
+    }
     const Index planned = below(3) ? 1 + below(64) : 1 + below(1024);
     expect_same({planned, 1 + int(below(4)), 1 + int(below(3))}, expected);
   }
@@ -338,11 +371,10 @@ TEST_P(PredictionAlone, OfANetworkInTrainingDoesNotDependOnNeighbours) {
 }
 
 std::string subject_name(const testing::TestParamInfo<int>& info) {
-  return subjects()[std::size_t(info.param)].name;
+  return info.param == kDrawn ? "Drawn" : subjects()[std::size_t(info.param)].name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, PredictionAlone, testing::Range(0, int(subjects().size())),
-                         subject_name);
+INSTANTIATE_TEST_SUITE_P(Networks, PredictionAlone, testing::Range(0, kDrawn + 1), subject_name);
 
 }  // namespace
 }  // namespace norn::test

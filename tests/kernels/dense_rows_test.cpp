@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dense products whose rows stand alone: a row has the same bits alone, in any company and in any
-// place; on the CPU they are those of one chain of fused multiply-adds.
+// place; on the CPU they are those of eight chains of fused multiply-adds for each run of the
+// depth.
 #include "kernels/cpu/dense_rows.h"
 
 #include "tests/kernels/device.h"
@@ -52,6 +53,8 @@ class DenseRowsTest : public samples::RandomTest {
     Shape shape;
     PaddedMatrix<float> x, w, bias, start;
   };
+
+  static float sum_of_chains(Operands& operands, Index example, Index unit);
 
   /// The product of these rows of x, in this order.
   static std::vector<float> run(DenseProducts& products, Operands& given,
@@ -177,8 +180,23 @@ TEST_F(DenseRowsTest, NothingIsASumOfNothing) {
   EXPECT_TRUE(run(kernels->by_row(), operands, {}).empty());
 }
 
+/// What row_product.h says an element is.
+float DenseRowsTest::sum_of_chains(Operands& operands, Index example, Index unit) {
+  float sum = operands.first(example, unit);
+  for (Index run = 0; run < operands.shape.depth; run += 256) {
+    const Index end = std::min(run + 256, operands.shape.depth);
+    for (Index first = run; first < std::min(run + 8, end); ++first) {
+      float chain = 0.0f;
+      for (Index k = first; k < end; k += 8)
+        chain = std::fma(operands.x(example, k), operands.weight(unit, k), chain);
+      sum += chain;
+    }
+  }
+  return sum;
+}
+
 // On this processor, by each set of instructions that it has.
-TEST_F(DenseRowsTest, AreChainsOfFusedMultiplyAddsByAllInstructions) {
+TEST_F(DenseRowsTest, AreEightChainsOfEachRunByAllInstructions) {
   Executor executor(2);
   const std::vector<const RowProductInstructions*> all = row_product_instructions();
   EXPECT_STREQ(all.back()->name, "plain");
@@ -187,18 +205,16 @@ TEST_F(DenseRowsTest, AreChainsOfFusedMultiplyAddsByAllInstructions) {
     for (const Shape& shape : shapes()) {
       SCOPED_TRACE(fmt::format("{}: {} units, depth {}, product {}", instructions->name,
                                shape.units, shape.depth, int(shape.product)));
-      const Index examples = 1 + below(40);
-      Operands operands(*this, shape, examples);
-      std::vector<Index> each(static_cast<std::size_t>(examples));
-      std::iota(each.begin(), each.end(), Index(0));
-      const std::vector<float> z = run(*products, operands, each);
-      for (Index r = 0; r < examples; ++r)
-        for (Index u = 0; u < shape.units; ++u) {
-          float sum = operands.first(r, u);
-          for (Index k = 0; k < shape.depth; ++k)
-            sum = std::fma(operands.x(r, k), operands.weight(u, k), sum);
-          ASSERT_EQ(z[std::size_t(r * shape.units + u)], sum) << r << ", " << u;
-        }
+      for (const Index examples : {1 + below(16), 17 + below(40)}) {
+        Operands operands(*this, shape, examples);
+        std::vector<Index> each(static_cast<std::size_t>(examples));
+        std::iota(each.begin(), each.end(), Index(0));
+        const std::vector<float> z = run(*products, operands, each);
+        for (Index r = 0; r < examples; ++r)
+          for (Index u = 0; u < shape.units; ++u)
+            ASSERT_EQ(z[std::size_t(r * shape.units + u)], sum_of_chains(operands, r, u))
+                << r << ", " << u << " of " << examples;
+      }
     }
   }
 }
