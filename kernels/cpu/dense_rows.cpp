@@ -16,7 +16,9 @@ constexpr Index kPackedUnits = 64;  ///< of all panels together
 constexpr Index kRowRun = 512;      ///< rows for which a panel is packed once
 constexpr Index kMostUnits = 512;   ///< of a task
 constexpr Index kTasksOfLane = 4;
-constexpr Index kFewOfShortRuns = 4;  ///< rows that go without packing, where chains are short
+/// Less depth than that pays for packing from fewer rows on.
+constexpr Index kShortDepth = 128;
+constexpr Index kFewOfShortDepth = 4;
 /// Weights of so many floats come from memory rather than from a cache, and 16 KiB ahead is in
 /// time.
 constexpr Index kUncached = 2'000'000;
@@ -97,7 +99,7 @@ class CpuDenseRows final : public DenseProducts {
 
   void add_part(MatrixView<const float> x, const Weights& w, MatrixView<float> z, Range rows,
                 Range units) {
-    const Index few = w.depth() < kDepthRun ? kFewOfShortRuns : by_.few_rows;
+    const Index few = w.depth() < kShortDepth ? kFewOfShortDepth : by_.few_rows;
     if (rows.count() <= few && w.rows_are_units)
       by_.add_few({x.row(rows.begin), x.stride, w.w.row(units.begin), w.w.stride, w.depth(),
                    z.row(rows.begin) + units.begin, z.stride, rows.count(), units.count(),
