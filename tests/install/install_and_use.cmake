@@ -32,6 +32,7 @@ if(place EQUAL -1)
   message(FATAL_ERROR "${PAGE} does not hold the program ${SOURCE}/main.cpp")
 endif()
 run(/usr/bin/python3 ${WORK}/prefix/bin/report.py --help)
+run(${WORK}/prefix/bin/tuner --help)
 # Programs find their library wherever the folder is moved to.
 file(REMOVE_RECURSE ${WORK}/moved)
 file(RENAME ${WORK}/prefix ${WORK}/moved)

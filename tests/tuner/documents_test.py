@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What is written beside the tuner is true: its page names every option and event, spaces that ship fit their recipes and the schema."""
+import pathlib
+import re
+import unittest
+
+import jsonschema
+
+from space_test import MALFORMED
+from tuner_case import NETWORK, PARAMETERS, ROOT, SeededTest
+
+from tuning import facts, options, search
+from tuning.errors import UsageError
+from tuning.files import JsonText
+from tuning.space import read_space
+
+PAGE = (ROOT / "docs/user/tuner.md").read_text(encoding="utf-8")
+SCHEMA = JsonText(ROOT / "configs/schema/space.schema.json").value
+# What a schema cannot know: the descriptor, and how values compare.
+BEYOND_A_SCHEMA = ("is empty: 2", "holds one value", "needs more than 0", "multiples of 64", "no layer", "no key of a layer", "whole part",
+                   "counts layers", "no value of", "not among", "is a Range", "circle", "given twice", "not JSON")
+
+
+class Documents(SeededTest):
+    def test_the_page_names_every_option(self):
+        for action in options.parser_of("")._actions:
+            for option in action.option_strings:
+                if option not in ("-h", "--help"):
+                    self.assertIn(f"`{option}", PAGE, option)
+
+    def test_the_page_names_every_event_and_state(self):
+        source = "".join(path.read_text() for path in (ROOT / "tools/tuning").rglob("*.py"))
+        events = set(re.findall(r'\.note\("(\w+)"', source)) | set(facts.DECISIONS)
+        self.assertLessEqual({"open", "submit", "value", "lost", "broken", "limit", "end"}, events)
+        for event in events:
+            self.assertIn(f"`{event}`", PAGE)
+        for state in (search.DONE, search.HALVED, search.DIVERGED, search.INFEASIBLE, search.FAILED):
+            self.assertIn(state, PAGE)
+
+    def test_the_space_on_the_page_is_one(self):
+        text = re.search(r"```json\n(.*?)```", PAGE, re.S).group(1)
+        path = self.folder / "space.json"
+        path.write_text(text)
+        space, value = read_space(str(path), NETWORK)
+        jsonschema.validate(value, SCHEMA)
+        self.assertEqual(len(space), 7)
+
+    def test_spaces_that_ship_fit_their_recipes(self):
+        files = sorted((ROOT / "configs/spaces").glob("*.json"))
+        self.assertGreaterEqual(len(files), 2)
+        for file in files:
+            space, value = read_space(str(file), JsonText(ROOT / "configs/recipes" / file.name).value)
+            jsonschema.validate(value, SCHEMA)
+            # The recipe itself is a point of it, in what both say.
+            self.assertGreater(len(space), 5)
+            self.assertTrue((pathlib.Path(file).parent / value["$schema"]).exists())
+
+    def test_the_schema_takes_what_is_right_and_refuses_what_is_malformed(self):
+        jsonschema.validate({"Parameters": PARAMETERS}, SCHEMA)
+        path = self.folder / "space.json"
+        for text, said in MALFORMED:
+            if any(part in said for part in BEYOND_A_SCHEMA):
+                continue
+            path.write_text(text)
+            try:
+                value = JsonText(path).value
+            except UsageError:
+                continue
+            with self.subTest(text), self.assertRaises(jsonschema.ValidationError):
+                jsonschema.validate(value, SCHEMA)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What tuner is used for, with the real trainer on small data: what it prints and writes, samplers, objectives, other studies."""
+import csv
+import json
+import unittest
+
+from tuner_program import TunerTest
+
+
+class UsesTest(TunerTest):
+    def test_what_it_says_of_a_study(self):
+        self.succeed_tuner(*self.command("told", "--trials", 5, "--threads", 1, "--confirm", 1, "--seeds", 1))
+        said = self.succeed_tuner("--study", "told", "--status").stdout
+        self.assertIn("5 trials", said)
+        self.assertRegex(said, r"best so far: trial \d, ndcg@10 0\.")
+        self.succeed_tuner("--study", "told", "--best", "best.json", "--export", "all.csv")
+        self.assertEqual(json.loads(self.read("best.json")), json.loads(self.read("told/best.json")))
+        self.train("--epochs", 1, config="best.json", model="again.nc")
+        rows = list(csv.DictReader(self.path("all.csv").read_text().splitlines()))
+        self.assertEqual(len(rows), 5)
+        self.assertEqual({row["state"] for row in rows} - {"done", "halved"}, set())
+        self.assertTrue(all(float(row["Training.Alpha"]) > 0 for row in rows))
+        self.succeed_tuner("--study", "told")
+        self.assertEqual(len(self.decisions("told")["propose"]), 5)
+
+    def test_a_grid_ends_where_its_points_do(self):
+        self.write("grid.json", '{"Parameters": {"Training.Batch": {"Values": [16, 32, 64]}, "Layers.Hidden.Count": {"Whole": [1, 2]}}}')
+        self.succeed_tuner(*self.command("grid", "--sampler", "grid", "--threads", 1, "--confirm", 0, "--halving", "none", space="grid.json"))
+        found = [(e["settings"]["Training.Batch"], e["settings"]["Layers.Hidden.Count"]) for e in self.decisions("grid")["propose"]]
+        self.assertEqual(sorted(found), [(b, c) for b in (16, 32, 64) for c in (1, 2)])
+        self.assertEqual({e["state"] for e in self.decisions("grid")["tell"]}, {"done"})
+        self.refuse_tuner(2, ["--sampler grid: Training.Alpha is a Range"], *self.command("no", "--sampler", "grid"))
+
+    def test_a_loss_is_made_small(self):
+        done = self.succeed_tuner(*[x if x != "ndcg@10" else "loss" for x in self.command("loss", "--trials", 6, "--threads", 1, "--confirm", 0)])
+        values = [e["value"] for e in self.decisions("loss")["tell"] if e["state"] == "done"]
+        self.assertIn(f"loss {-max(values):.6g}", done.stdout)
+        self.assertTrue(all(value < 0 for value in values))
+
+    def test_trials_that_diverge_are_the_worst(self):
+        self.write("wild.json", '{"Parameters": {"Training.Alpha": {"Values": [0.01, 1e30]}}}')
+        self.succeed_tuner(*self.command("wild", "--sampler", "grid", "--threads", 1, "--confirm", 0, space="wild.json"))
+        self.assertEqual([e["state"] for e in sorted(self.decisions("wild")["tell"], key=lambda e: e["trial"])], ["done", "diverged"])
+
+    def test_hours_end_the_proposals_and_more_hours_go_on_from_there(self):
+        self.succeed_tuner(*self.command("timed", "--hours", 1e-9, "--start", 4, "--threads", 1, "--confirm", 0))
+        first = self.decisions("timed")
+        self.assertEqual((len(first["propose"]), len(first["tell"])), (4, 4))  # what began together: the clock's slots
+        self.succeed_tuner("--study", "timed", "--hours", 1e-9, "--workers", 2, "--threads", 1)
+        then = self.decisions("timed")
+        self.assertEqual(len(then["tell"]), 8)
+        self.assertEqual({kind: then[kind][:len(first[kind])] for kind in first}, first)
+        self.succeed_tuner("--study", "timed")
+        self.assertEqual(self.decisions("timed"), then)
+
+    def test_a_dry_run_leaves_nothing(self):
+        before = sorted(self.folder.iterdir())
+        said = self.succeed_tuner(*self.command("dry", "--dry-run")).stdout
+        self.assertIn("4 parameters", said)
+        self.assertRegex(said, r"corners of the space planned: \d+ fit")
+        self.assertEqual(sorted(self.folder.iterdir()), before)
+
+    def test_what_other_studies_know_is_used_from_the_first_trial(self):
+        self.succeed_tuner(*self.command("north", "--trials", 10, "--start", 6, "--threads", 1, "--confirm", 0))
+        self.succeed_tuner(*self.command("south", "--trials", 2, "--from", "north", "--threads", 1, "--confirm", 0, "--clock", 1))
+        north = {tuple(e["row"]): e["trial"] for e in self.decisions("north")["propose"]}
+        best = max((e for e in self.decisions("north")["tell"] if e["state"] == "done"), key=lambda e: e["value"])
+        best_row = next(row for row, trial in north.items() if trial == best["trial"])
+        first = self.decisions("south")["propose"][0]["row"]
+        self.assertLess(sum((a - b) ** 2 for a, b in zip(first, best_row)), 0.5)
+        self.refuse_tuner(2, ["--from: the study", "has begun"], "--study", "south", "--from", "north")
+
+
+if __name__ == "__main__":
+    unittest.main()

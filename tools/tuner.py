@@ -1,0 +1,32 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Searches the settings of a network: trains it with many, and finds the best.
+
+  tuner -c net.json --space space.json -i train.nc --study studies/first --trials 40 --workers 2 -- --validation-split 0.1
+  tuner --study studies/first                          # goes on after anything, or to more --trials
+  tuner --study studies/first --status
+  tuner --study studies/first --best best.json         # the best descriptor so far
+
+docs/user/tuner.md says what a space is, how trials are stopped early, and what is promised."""
+import os
+import pathlib
+import sys
+
+# One thread computes proposals: trials have the machine. Before numpy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+for _folder in (HERE, HERE.parent / "share/norn"):
+    if (_folder / "tuning").is_dir():
+        sys.path.insert(0, str(_folder))
+        break
+try:
+    import numpy  # noqa: F401
+    import scipy  # noqa: F401
+except ImportError as error:
+    sys.exit(f"tuner: error: {error.name} is missing; install it: apt-get install python3-numpy python3-scipy")
+
+from tuning.command_line import run  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(run(__doc__, HERE))

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each way of calling the program tuner does."""
+import argparse
+import csv
+import io
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+
+from . import program
+from .coordinator import Coordinator
+from .corners import check_corners
+from .errors import DataError, TunerError, UsageError
+from .executors.local import Local, cpu_places, gpu_places
+from .facts import STAGE, Facts
+from .files import write_json, write_whole
+from .journal import Journal, read_events
+from .options import DEFAULT_TRIALS, parser_of
+from .sampler import Sampler
+from .study import Study, create, draft
+from .transfer import prior_of, read_sources
+from .voice import Voice, best_of, result_text, status, table
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at + 1:]
+
+
+def run(description: str, here: pathlib.Path) -> int:
+    """The program; its exit code."""
+    own, handed = _split(sys.argv[1:])
+    parser = parser_of(description)
+    wish = parser.parse_args(own)
+    if wish.trainer_options:
+        parser.error(f"{wish.trainer_options[0]}: is not understood; options for the trainer stand behind --")
+    try:
+        if not wish.study and not wish.dry_run:
+            raise UsageError("--study is missing; give the folder of a study, which is made where there is none")
+        return _do(wish, handed, here)
+    except TunerError as error:
+        for line in error.lines:
+            print(f"tuner: error: {line}", file=sys.stderr)
+        return error.code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        print(f"tuner: error: {error.filename or 'a file'}: {error.strerror}; mend it, then run the same command again: the study goes on",
+              file=sys.stderr)
+        return DataError.code
+
+
+def _do(wish: argparse.Namespace, handed: list[str], here: pathlib.Path) -> int:
+    if wish.status or wish.best or wish.export:
+        return _look(wish)
+    trainer_path = program.find(wish.trainer, here)
+    if wish.workers > 1 and wish.gpus:
+        raise UsageError("--workers and --gpus: give one of the two; with --gpus there is a worker for each")
+    places = gpu_places(wish.gpus) if wish.gpus else cpu_places(wish.workers)
+    wish.workers = len(places)
+    handed = program.check_options(handed)
+    if wish.dry_run:
+        return _dry_run(wish, trainer_path, handed)
+    folder = pathlib.Path(os.path.abspath(wish.study))
+    study = _open(folder, wish, handed) if (folder / "study.json").exists() else _create(folder, wish, trainer_path, handed)
+    return _search(study, wish, trainer_path, places)
+
+
+def _open(folder: pathlib.Path, wish: argparse.Namespace, handed: list[str]) -> Study:
+    study = Study.open(folder)
+    study.refuse_other(wish)
+    if handed and handed != study.identity["options"]:
+        raise UsageError(f"-- {' '.join(handed)}: the study {folder} was begun with {' '.join(study.identity['options']) or 'none'}; leave them out, "
+                         f"or begin another study")
+    if wish.sources:
+        raise UsageError(f"--from: the study {folder} has begun, and what it may know is fixed; leave the option out, or begin another study")
+    return study
+
+
+def _create(folder: pathlib.Path, wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[str]) -> Study:
+    identity, trainer = draft(wish, trainer_path, handed)
+    draft_study = Study(folder, identity)
+    Sampler(draft_study.space, identity["sampler"], identity["seed"], identity["start"])
+    identity["sources"] = read_sources(wish.sources or [], draft_study)
+    check_corners(draft_study, trainer, wish.space)
+    return create(folder, identity, trainer)
+
+
+def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, places: list) -> int:
+    journal = Journal(study.folder)
+    try:
+        facts, voice = Facts(journal), Voice(study, wish.quiet)
+        trainer = study.trainer(trainer_path)
+        for warning in study.check_data(trainer):
+            voice.warn(f"warning: {warning}")
+        voice.known(facts.decided["tell"])
+        _note_budget(wish, facts, len(places))
+        one = study.identity
+        sampler = Sampler(study.space, one["sampler"], one["seed"], one["start"], prior_of(study))
+        threads = wish.threads or (0 if wish.gpus else max(1, (os.cpu_count() or 1) // len(places)))
+        coordinator = Coordinator(study, facts, trainer, Local(places), sampler, wish.hours, threads, voice)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+            signal.signal(number, coordinator.handle)
+        result = coordinator.run()
+        facts.note("end", result)
+        print(result_text(study, facts, result))
+        return 0
+    finally:
+        journal.close()
+
+
+def _note_budget(wish: argparse.Namespace, facts: Facts, places: int) -> None:
+    """What is not given stays as it was. A budget that has been used may be raised, and then counts after the one before."""
+    before = facts.budget
+    given = {"trials": wish.trials, "epochs": wish.epoch_budget, "seconds": 3600.0 * wish.gpu_hours if wish.gpu_hours else None,
+             "confirm": wish.confirm, "seeds": wish.seeds}
+    names = {"trials": "--trials", "epochs": "--epoch-budget", "seconds": "--gpu-hours (in seconds)"}
+    for key, name in names.items():
+        if given[key] is not None and before.get(key) is not None and given[key] < before[key]:
+            raise UsageError(f"{name} {given[key]:g}: the study has {before[key]:g} already; a budget may be raised, not lowered: a study that "
+                             f"runs is stopped by control-C, and --best gives what it has found")
+    budget = {key: value if value is not None else before.get(key) for key, value in given.items()}
+    if all(budget[key] is None for key in STAGE) and wish.hours is None:
+        budget["trials"] = DEFAULT_TRIALS
+    budget.update(confirm=3 if budget["confirm"] is None else budget["confirm"], seeds=budget["seeds"] or 3)
+    changed = any(budget[key] != before.get(key) for key in STAGE)
+    stage = not facts.stages or changed or (wish.hours is not None and facts.stages[-1].get("cut", False))
+    facts.note("open", {"budget": budget, "stage": stage, "pid": os.getpid(), "host": os.uname().nodename, "places": places})
+
+
+def _look(wish: argparse.Namespace) -> int:
+    """Reads a study, which may be running."""
+    folder = pathlib.Path(os.path.abspath(wish.study))
+    if not (folder / "study.json").exists():
+        raise UsageError(f"{folder}: holds no study; check the path of --study")
+    study = Study.open(folder)
+    facts = Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0])
+    if wish.status:
+        print(status(study, facts))
+    if wish.best:
+        best = {"trial": facts.ended["best"]} if facts.ended else best_of(facts)
+        if best is None:
+            raise DataError(f"{folder}: no trial has come to its end yet; --status says how far they are")
+        write_json(wish.best, study.network_of(facts.decided["propose"][best["trial"]]["settings"]))
+    if wish.export:
+        rows = table(study, facts)
+        write_whole(wish.export, lambda file: file.write(_csv(rows).encode()))
+    return 0
+
+
+def _csv(rows: list[list]) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue()
+
+
+def _dry_run(wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[str]) -> int:
+    identity, trainer = draft(wish, trainer_path, handed)
+    with tempfile.TemporaryDirectory(prefix="norn-tuner-") as name:
+        folder = pathlib.Path(name)
+        study = Study(folder, identity)
+        identity["sources"] = read_sources(wish.sources or [], study)
+        prices = check_corners(study, trainer, wish.space)
+        write_json(folder / "net.json", identity["descriptor"])
+        facts = trainer.probe(folder / "net.json", folder / "probe")
+    plans = [program.plan_of(price, study.network_of(study.space.settings(row)), facts["examples"]) for row, price in prices]
+    hours = [plan.epoch_seconds * plan.epochs / 3600.0 for plan in plans if plan.fits]
+    trials = wish.trials or DEFAULT_TRIALS
+    print(f"{len(study.space)} parameters; {facts['examples']} examples; {facts['device_name']}\n"
+          f"objective {study.objective}; sampler {identity['sampler']}; " + (f"one of {identity['halving']} goes on after epochs "
+          f"{', '.join(map(str, identity['rungs']))}" if identity["rungs"] else "every trial makes all its epochs"))
+    print(f"{len(plans)} corners of the space planned: {sum(plan.fits for plan in plans)} fit"
+          + (f", a trial takes {min(hours):.3g} to {max(hours):.3g} planned hours" if hours else ""))
+    if hours:
+        print(f"{trials} trials: about {trials * sum(hours) / len(hours):.3g} planned hours"
+              + (", a third to a half of that with halving" if identity["rungs"] else ""))
+    return 0

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a study: writes down what the search decides, gives trainings to the executor, and tells the search what came of them. It
+holds nothing that is not in the journal or in the trials' folders, so it may be killed at any moment."""
+import os
+import pathlib
+import shutil
+import signal
+import time
+
+import numpy as np
+
+from . import program, trial
+from .errors import Stopped, TunerError, UsageError
+from .facts import Facts, Training, best_until
+from .files import read_json, write_json
+from .finish import Finish
+from .sampler import Sampler
+from .search import DIVERGED, FAILED, INFEASIBLE, STUCK_AFTER, Decision, Plan, Search
+from .study import Study
+
+STOP_SECONDS = 120.0
+SHORTEST_WAIT, LONGEST_WAIT = 0.01, 0.5
+STOPPED, DEVICE, DIVERGENCE = 75, 4, 6
+
+
+class Coordinator:
+    """Of one study, while it runs; after `hours` nothing more is proposed."""
+
+    def __init__(self, study: Study, facts: Facts, trainer: program.Trainer, executor, sampler: Sampler, hours: float | None,
+                 threads: int, voice):
+        self.study, self.facts, self.trainer, self.executor, self.sampler = study, facts, trainer, executor, sampler
+        self.threads, self.voice = threads, voice
+        self.search = Search(study.rules, self._propose, self._plan, trials=0)
+        self._stage = -1
+        self.finish = Finish(study, facts, facts.budget["confirm"], facts.budget["seeds"])
+        self.running: dict[Training, str] = {}  # {training: its place}
+        self._useless: set[Training] = set()    # whose models nobody needs
+        self.signal: int | None = None
+        self._deadline = time.monotonic() + 3600.0 * hours if hours else None
+        self._waited = SHORTEST_WAIT
+
+    # The search's questions. What was answered before stands in the journal.
+
+    def _propose(self, number: int, results: list, pending: list) -> np.ndarray | None:
+        known = self.facts.decided["propose"]
+        if number < len(known):
+            return np.array(known[number]["row"], dtype=np.float64)
+        self.facts.journal.touch()
+        return self.sampler.propose(number, results, pending)
+
+    def _plan(self, number: int, row: np.ndarray) -> Plan:
+        known = self.facts.decided["plan"]
+        if number < len(known):
+            return Plan(known[number]["fits"], known[number]["epoch_seconds"], known[number]["epochs"])
+        network = self.study.network_of(self.study.space.settings(row))
+        config = self._write_network(Training(number), network)
+        try:
+            price = self.trainer.plan(config)
+        except program.Failed as failed:
+            if failed.code == DEVICE:
+                return Plan(False, 0.0, 0)
+            raise program.error_for(failed.code, f"trials/{number:04d}/net.json: {failed.said}; the space permits what the trainer does not: "
+                                                 f"begin a study with another space (an If, or a smaller range)") from failed
+        return program.plan_of(price, network, self.study.identity["made_of"]["examples"])
+
+    def _write_network(self, training: Training, network: dict) -> pathlib.Path:
+        folder = self.study.trial_folder(training.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "net.json", network)
+        return folder / "net.json"
+
+    # The loop.
+
+    def run(self) -> dict:
+        """To the end of the study; the result. Stopped: by a signal."""
+        self._adopt()
+        while True:
+            self._advance()
+            wanted = self._wanted()
+            if self.signal is not None:
+                self._stop()
+            if not wanted and not self.running:
+                break
+            self._submit(wanted)
+            self._collect()
+        if self.search.stuck:
+            raise UsageError(f"{self.study.folder}: {STUCK_AFTER} proposals in a row do not fit into the memory of the planned machine; "
+                             f"begin a study with a smaller space, or plan for another --machine")
+        return self.finish.conclude(self.search)
+
+    def handle(self, number: int, _frame) -> None:
+        """Of a signal: the first asks all trials for a checkpoint; with the second they go on alone, and the next tuner finds them."""
+        if self.signal is not None:
+            os._exit(128 + number)
+        self.signal = number
+
+    def _advance(self) -> None:
+        last = self._stage == len(self.facts.stages) - 1
+        if self._deadline is not None and time.monotonic() > self._deadline and last and self.search.limit > len(self.search.trials):
+            self.facts.note("limit", {"stage": self._stage, "trials": len(self.search.trials)})
+            self.search.limit = len(self.search.trials)
+        news = True
+        while news:
+            decisions = self.search.advance()
+            for decision in decisions:
+                self._decide(decision)
+            # In a study that goes on, values of what has just been proposed may be known.
+            fresh = [decision.members["trial"] for decision in decisions if decision.event == "propose"]
+            news = any([self._feed(number) for number in fresh]) or self._next_stage()
+
+    def _next_stage(self) -> bool:
+        """A higher budget counts when the search is done with the one before: so it does not matter when it was given."""
+        if not self.search.done or self._stage == len(self.facts.stages) - 1:
+            return False
+        self._stage += 1
+        self.search.extend(**{key: value for key, value in self.facts.stages[self._stage].items() if key != "cut"})
+        return True
+
+    def _feed(self, number: int) -> bool:
+        """Tells the search what is known of a trial and it has not been told; True: something."""
+        one, training, news = self.search.trials[number], Training(number), False
+        for stop in one.stops:
+            if stop not in one.values and self._reached(training, stop):
+                self.search.value(number, stop, self.facts.best_value(training, stop))
+                news = True
+        broken = self.facts.broken.get(training)
+        if broken is not None and one.broken is None:
+            self.search.broke(number, broken)
+            news = True
+        return news
+
+    def _reached(self, training: Training, epoch: int) -> bool:
+        """Whether it was trained to the end of that epoch."""
+        return any(at >= epoch for at in self.facts.checksums.get(training, {}))
+
+    def _decide(self, decision: Decision) -> None:
+        members = dict(decision.members)
+        training = Training(members["trial"])
+        if decision.event == "propose":
+            members["settings"] = self.study.space.settings(np.array(members["row"]))
+        if decision.event == "tell":
+            members["checksum"] = self.facts.checksums.get(training, {}).get(members["epochs"])
+        new = self.facts.decide(decision.event, members)
+        if decision.event == "tell":
+            if new:
+                self.voice.told(self, members)
+            self._useless |= {Training(number) for number in self.finish.ended(self.search.trials[training.trial])}
+            if training in self.running:  # it went on while its verdict was not known
+                (self.study.trial_folder(training.folder) / trial.STOP).touch()
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Models stay of those that may be the best, checkpoints of none that has ended; records stay of all."""
+        for training in [one for one in self._useless if one not in self.running]:
+            self._useless.discard(training)
+            for file in self.study.trial_folder(training.folder).glob("model*.nc"):
+                file.unlink(missing_ok=True)
+
+    def _wanted(self) -> list[tuple[Training, int]]:
+        """Trainings to make, and to which epoch, the most urgent first."""
+        if self.search.done:
+            return self.finish.wanted(self.search)
+        return [(Training(segment.trial), segment.epoch) for segment in self.search.wanted()]
+
+    def _submit(self, wanted: list[tuple[Training, int]]) -> None:
+        taken = set(self.running.values())
+        free = [place for place in self.executor.places if place.name not in taken]
+        for training, epoch in wanted:
+            if not free:
+                return
+            if training in self.running:
+                continue
+            place = free.pop(0)
+            self._begin(training, epoch, place)
+
+    def _begin(self, training: Training, epoch: int, place) -> None:
+        folder = self.study.trial_folder(training.folder)
+        attempt = self.facts.attempts.get(training, -1) + 1
+        if (folder / trial.ATTEMPT).exists() and read_json(folder / trial.ATTEMPT)["attempt"] >= attempt and not self._begin_anew(folder):
+            return
+        self._write_network(training, self.study.network_of(self.facts.decided["propose"][training.trial]["settings"]))
+        for name in (trial.STOP, trial.RESULT):
+            (folder / name).unlink(missing_ok=True)
+        write_json(folder / trial.ATTEMPT, {
+            "attempt": attempt, "until": epoch, "command": self.trainer.command(epoch, training.seed, self.threads),
+            "gpus": list(place.gpus), "environment": dict(place.environment)})
+        self.facts.note("submit", {**training.members, "attempt": attempt, "until": epoch, "place": place.name})
+        self.running[training] = place.name
+        self._waited = SHORTEST_WAIT
+        self.executor.submit(folder, attempt)
+
+    def _begin_anew(self, folder: pathlib.Path) -> bool:
+        """The folder is ahead of the journal: that is an older copy, or lines were removed. What is trained again has the same bits.
+        False: somebody is at work there still."""
+        if not trial.is_free(folder):
+            (folder / trial.STOP).touch()
+            return False
+        shutil.rmtree(folder)
+        return True
+
+    def _adopt(self) -> None:
+        """Attempts of an earlier tuner: they have ended, run still, or are gone."""
+        self._advance()
+        for training, event in self.facts.open.items():
+            self.running[training] = event["place"]
+
+    def _collect(self) -> None:
+        """Looks after what runs, and waits a little where nothing has ended."""
+        ended = 0
+        for training in list(self.running):
+            folder = self.study.trial_folder(training.folder)
+            if not self.executor.gone(folder):
+                continue
+            del self.running[training]
+            ended += 1
+            self._outcome(training, self._result(folder, self.facts.attempts[training]))
+            if training.seed is None:
+                self._feed(training.trial)
+        if ended:
+            self._waited = SHORTEST_WAIT
+            self._sweep()
+        else:
+            self.facts.journal.touch()
+            self.executor.wait(self._waited)
+            self._waited = min(2 * self._waited, LONGEST_WAIT)
+
+    def _result(self, folder: pathlib.Path, attempt: int) -> dict | None:
+        path = folder / trial.RESULT
+        if not path.exists():
+            return None
+        found = read_json(path)
+        return found if found["attempt"] == attempt else None
+
+    def _outcome(self, training: Training, result: dict | None) -> None:
+        if result is None:
+            self._lost(training, 137, "the attempt ended without a result", 0.0)
+            return
+        code, seconds = result["code"], result["seconds"]
+        values = {int(epoch): self.study.sign * value for epoch, value in result["values"].items()}
+        said = "; ".join(error["message"] for error in result["errors"]) or f"exit code {code}"
+        if code == 0:
+            self._trained(training, values, result)
+        elif code == DIVERGENCE:
+            self.facts.note("broken", {**training.members, "state": DIVERGED, "why": said, "seconds": seconds})
+        elif code == DEVICE:
+            self.facts.note("broken", {**training.members, "state": INFEASIBLE, "why": said, "seconds": seconds})
+        elif code in (2, 3):
+            self._lost(training, code, said, seconds, counts=False)
+            raise program.error_for(code, f"trials/{training.folder}: {said}")
+        else:
+            self._lost(training, code, said, seconds, counts=code != STOPPED)
+
+    def _trained(self, training: Training, values: dict[int, float], result: dict) -> None:
+        try:
+            self.facts.compare(training, values)
+        except TunerError:
+            self._lost(training, 0, "it gave another value than before", result["seconds"])
+            raise
+        until = self.facts.open[training]["until"]
+        if best_until(values, until) is None:
+            raise UsageError(f"trials/{training.folder}: nothing was validated up to epoch {until}; give a smaller --validate-every, or later --rungs")
+        self.facts.note("value", {**training.members, "attempt": result["attempt"], "values": {str(epoch): value for epoch, value in
+                        sorted({**values, until: values.get(until, best_until(values, until))}.items())},
+                        "checksum": result["checksum"], "seconds": result["seconds"]})
+
+    def _lost(self, training: Training, code: int, why: str, seconds: float, counts: bool = True) -> None:
+        members = {**training.members, "attempt": self.facts.attempts[training], "code": code, "why": why, "seconds": seconds, "counts": counts}
+        again = not counts or self.facts.tries_left(training, code)
+        self.facts.note("lost", members)
+        if not again:
+            self.facts.note("broken", {**training.members, "state": FAILED, "why": why, "seconds": 0.0})
+        if counts:
+            self.voice.lost(training, why, again)
+
+    def _stop(self) -> None:
+        """Every trial writes a checkpoint; what has ended is written down."""
+        for training in self.running:
+            (self.study.trial_folder(training.folder) / trial.STOP).touch()
+        deadline = time.monotonic() + STOP_SECONDS
+        while self.running and time.monotonic() < deadline:
+            self._collect()
+        raise Stopped(f"{self.study.folder}: stopped by {signal.Signals(self.signal).name}; the same command goes on")

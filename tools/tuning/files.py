@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JSON with comments, as descriptors have it, and files that are whole or not there. Standard library alone: trials use it
+on machines of their own."""
+import json
+import os
+import pathlib
+import re
+from typing import Any, Callable
+
+if __package__:
+    from .errors import DataError, UsageError
+else:  # trial.py, by its path
+    from errors import DataError, UsageError
+
+# A string, or a comment of one of the two kinds.
+_STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
+
+
+def without_comments(text: str) -> str:
+    """The same text with blanks for comments: lines and columns stay."""
+    def blank(match: re.Match) -> str:
+        found = match.group()
+        return found if found[0] == '"' else re.sub(r"[^\n]", " ", found)
+    return _STRING_OR_COMMENT.sub(blank, text)
+
+
+class JsonText:
+    """A JSON document and where its keys stand."""
+
+    def __init__(self, path: os.PathLike | str):
+        self.path = pathlib.Path(path)
+        try:
+            self.text = without_comments(self.path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read: {error.strerror}; check the path") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path}: is not UTF-8 text (byte {error.start}); write it as UTF-8") from error
+        try:
+            self.value = json.loads(self.text, object_pairs_hook=self._pairs)
+        except json.JSONDecodeError as error:
+            raise UsageError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from error
+        except RecursionError as error:
+            raise UsageError(f"{path}: brackets are nested too deep") from error
+
+    def _pairs(self, pairs: list[tuple[str, Any]]) -> dict:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise UsageError(f"{self.path}:{self.line(key, last=True)}: \"{key}\" is given twice; remove one of the two")
+            found[key] = value
+        return found
+
+    def line(self, key: str, last: bool = False) -> int:
+        """The line, from 1, that the key stands on: its first place, or the last; 1 where it is not found."""
+        places = [match.start() for match in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:", self.text)]
+        return self.text.count("\n", 0, places[-1 if last else 0]) + 1 if places else 1
+
+
+def read_json(path: os.PathLike | str) -> Any:
+    """A file that a program wrote; DataError where it is not whole."""
+    try:
+        return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise DataError(f"{path}: not JSON: {error}; it was written by a program, and something has changed it") from error
+
+
+def write_whole(path: os.PathLike | str, write: Callable[[Any], None]) -> None:
+    """`write` gets a binary file beside `path`, which then takes its place: a reader sees the old one or the new one whole,
+    after a power cut too."""
+    path = pathlib.Path(path)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(beside, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        try:
+            beside.unlink(missing_ok=True)
+        except OSError:
+            pass
+        raise DataError(f"{path}: cannot be written: {error.strerror}; make room or mend its folder, then run the same command again") from error
+
+
+def write_json(path: os.PathLike | str, value: Any, indent: int | None = 2) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
+    write_whole(path, lambda file: file.write(text.encode()))

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What comes of a study: the best trials are trained again with other seeds, because the best of many by one seed owes a part of that to
+the seed; the best mean wins."""
+import bisect
+import os
+import pathlib
+import shutil
+import statistics
+from typing import Any
+
+from . import descriptor
+from .errors import DataError
+from .facts import Facts, Training
+from .files import write_json, write_whole
+from .search import DONE, Search, Trial
+from .study import Study
+
+
+class Finish:
+    """`best` trials (0 or 1: none) are trained with `seeds` other seeds."""
+
+    def __init__(self, study: Study, facts: Facts, best: int, seeds: int):
+        self.study, self.facts = study, facts
+        self.best, self.seeds = (best, seeds) if best > 0 and seeds > 0 else (0, 0)
+        self._top: list[tuple[float, int]] = []
+
+    def ranked(self, search: Search) -> list[Trial]:
+        """Trials that came to their end, the best first; of equal ones the earlier."""
+        done = [one for one in search.finished if one.state == DONE]
+        return sorted(done, key=lambda one: (-one.values[one.stops[-1]], one.number))
+
+    def ended(self, one: Trial) -> list[int]:
+        """To be told of each trial that has ended; those whose models nobody needs any more."""
+        if one.state != DONE:
+            return [one.number]
+        bisect.insort(self._top, (-one.values[one.stops[-1]], one.number))
+        return [self._top.pop()[1] for _ in range(len(self._top) - max(1, self.best))]
+
+    def _trainings(self, one: Trial) -> list[Training]:
+        seed = descriptor.get(descriptor.get(self.study.network, "Training", {}), "Seed", self.study.identity["made_of"]["seed"])
+        return [Training(one.number, int(seed) + number) for number in range(1, self.seeds + 1)]
+
+    def wanted(self, search: Search) -> list[tuple[Training, int]]:
+        found = []
+        for one in self.ranked(search)[:self.best]:
+            for training in self._trainings(one):
+                if training not in self.facts.broken and self.facts.best_value(training, one.stops[-1]) is None:
+                    found.append((training, one.stops[-1]))
+        if not found and self.ranked(search):
+            # Its model was removed when fewer were kept; it has the same bytes again.
+            winner = next(one for one in search.trials if one.number == self._winner(search)["trial"])
+            if not (self.study.trial_folder(Training(winner.number).folder) / "model.nc").exists():
+                found.append((Training(winner.number), winner.stops[-1]))
+        return found
+
+    def _confirmed(self, one: Trial) -> list[float]:
+        values = [self.facts.best_value(training, one.stops[-1]) for training in self._trainings(one)]
+        return [value for value in values if value is not None]
+
+    def _table(self, search: Search) -> list[dict]:
+        table = []
+        for one in self.ranked(search)[:max(1, self.best)]:
+            values = self._confirmed(one)
+            table.append({"trial": one.number, "value": self.study.shown(one.values[one.stops[-1]]),
+                          "mean": self.study.shown(statistics.fmean(values)) if values else None,
+                          "spread": statistics.stdev(values) if len(values) > 1 else None, "values": [self.study.shown(v) for v in values]})
+        return table
+
+    def _winner(self, search: Search) -> dict:
+        """By the mean of the other seeds, where each has one; else by the search's own value."""
+        table = self._table(search)
+        if self.best > 1 and all(row["mean"] is not None for row in table):
+            return max(table, key=lambda row: (self.study.sign * row["mean"], -row["trial"]))
+        return table[0]
+
+    def conclude(self, search: Search) -> dict[str, Any]:
+        """Writes best.json and best.nc; {best, value, confirmed, ...}."""
+        ranked = self.ranked(search)
+        if not ranked:
+            states = [one.state for one in search.finished]
+            raise DataError(f"{self.study.folder}: none of {len(states)} trials came to its end ({_counted(states)}); --status says why, and a "
+                            f"smaller rate or a smaller network may help")
+        winner, table = self._winner(search), self._table(search)
+        self._write(winner["trial"])
+        for one in ranked[:self.best]:
+            for training in self._trainings(one):
+                for model in self.study.trial_folder(training.folder).glob("model*.nc"):
+                    model.unlink(missing_ok=True)
+        remove_pieces(self.study.folder)
+        settings = self.facts.decided["propose"][winner["trial"]]["settings"]
+        return {"best": winner["trial"], "value": winner["value"], "settings": settings, "confirmed": table if self.best else []}
+
+    def _write(self, number: int) -> None:
+        folder = self.study.trial_folder(Training(number).folder)
+        settings = self.facts.decided["propose"][number]["settings"]
+        write_json(self.study.folder / "best.json", self.study.network_of(settings))
+        model = folder / "model.nc"
+        if model.exists():
+            copy_whole(model, self.study.folder / "best.nc")
+
+
+def copy_whole(source: pathlib.Path, target: pathlib.Path) -> None:
+    """A second name for the file, where the file system has that; else a copy."""
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        beside.unlink(missing_ok=True)
+        os.link(source, beside)
+        os.replace(beside, target)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        with open(source, "rb") as file:
+            write_whole(target, lambda out: shutil.copyfileobj(file, out))
+
+
+def remove_pieces(folder: pathlib.Path) -> None:
+    """Files that were being written when somebody was killed."""
+    for path in folder.rglob(".*"):
+        if path.is_file() and path.suffix[1:].isdigit():
+            path.unlink(missing_ok=True)
+
+
+def _counted(states: list[str]) -> str:
+    return ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))) or "none began"

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The only truth of a study: a file to which one writer appends events, a JSON object a line, each on the disk before it is
+acted on. Lines are numbered, so that a line that is missing, doubled or another one's is seen. A piece of a line at the end, of a
+write that a crash cut short, is removed; the event had not been acted on."""
+import datetime
+import errno
+import fcntl
+import json
+import os
+import pathlib
+import socket
+import time
+from typing import Any
+
+from .errors import DataError, ExecutorError
+
+LEASE_SECONDS = 60.0  # a writer of another host that has not touched the lease for so long is gone
+
+
+def _parse(line: bytes, path: pathlib.Path, number: int) -> dict:
+    try:
+        event = json.loads(line)
+    except ValueError as error:
+        raise DataError(f"{path}:{number}: is no event: {error}; something else has written to the journal: restore it from a copy, "
+                        f"or remove this line and all that follow, and the study goes on from there") from error
+    if not isinstance(event, dict) or not isinstance(event.get("event"), str) or not isinstance(event.get("n"), int):
+        raise DataError(f"{path}:{number}: is no event: expected an object with \"n\" and \"event\"; restore the journal from a copy, "
+                        f"or remove this line and all that follow, and the study goes on from there")
+    return event
+
+
+def read_events(path: pathlib.Path) -> tuple[list[dict], int]:
+    """(events, bytes of the whole lines). A line that stands there twice, as copying tools leave it, counts once."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return [], 0
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    whole = data.rfind(b"\n") + 1
+    events: list[dict] = []
+    for number, line in enumerate(data[:whole].split(b"\n")[:-1], 1):
+        event = _parse(line, path, number)
+        if 1 <= event["n"] <= len(events) and event == events[event["n"] - 1]:
+            continue
+        if event["n"] != len(events) + 1:
+            known = "was another event before" if event["n"] <= len(events) else f"but event {len(events) + 1} is missing"
+            raise DataError(f"{path}:{number}: event {event['n']} stands here, {known}; restore the journal from a copy, "
+                            f"or remove this line and all that follow, and the study goes on from there")
+        events.append(event)
+    return events, whole
+
+
+class Journal:
+    """Open for writing by this process alone. `events` are those that stand in it."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.path = folder / "journal.jsonl"
+        self._lease = folder / "lease.json"
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise DataError(f"{self.path}: cannot be opened: {error.strerror}; check the folder of --study") from error
+        try:
+            self._lock()
+            self.events, self._size = read_events(self.path)
+            os.ftruncate(self._file, self._size)
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._touched = 0.0
+        self.touch()
+
+    def _lock(self) -> None:
+        holder = self._holder()
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise DataError(f"{self.path}: cannot be locked: {error.strerror}; put the study on a file system that has locks") from error
+            raise ExecutorError(f"{self.path}: another tuner is at work on this study{holder or ''}; wait for it, or stop it") from error
+        # Locks may not reach other hosts over a network file system; the lease does.
+        if holder and socket.gethostname() not in holder and time.time() - self._lease.stat().st_mtime < LEASE_SECONDS:
+            raise ExecutorError(f"{self._lease}: another tuner is at work on this study{holder}; wait for it, stop it, or wait "
+                                f"{LEASE_SECONDS:.0f} s if it is gone")
+
+    def _holder(self) -> str | None:
+        try:
+            lease = json.loads(self._lease.read_text(encoding="utf-8"))
+            return f", process {lease['pid']} on {lease['host']}"
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def touch(self) -> None:
+        """To be called now and then: other hosts see that this one is alive."""
+        if time.monotonic() - self._touched < 5.0 and self._touched:
+            return
+        self._touched = time.monotonic()
+        try:
+            self._lease.write_text(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}), encoding="utf-8")
+        except OSError:
+            pass  # a full disk; the lock of this host stands
+
+    def append(self, event: str, members: dict[str, Any]) -> dict:
+        """The event is on the disk when this returns; after an error nothing of it is."""
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        written = {"n": len(self.events) + 1, "event": event, "time": now, **members}
+        line = (json.dumps(written, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        try:
+            done = 0
+            while done < len(line):
+                done += os.write(self._file, line[done:])
+            os.fdatasync(self._file)
+        except OSError as error:
+            try:
+                os.ftruncate(self._file, self._size)
+            except OSError:
+                pass  # the next reader removes the piece
+            raise DataError(f"{self.path}: cannot be written: {error.strerror}; make room, then run the same command again: "
+                            f"the study goes on where it was") from error
+        self._size += len(line)
+        self.events.append(written)
+        return written
+
+    def close(self) -> None:
+        try:
+            self._lease.unlink(missing_ok=True)
+        except OSError:
+            pass
+        os.close(self._file)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program trainer: what it is asked, and what it says."""
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+from typing import Any, NamedTuple
+
+from . import descriptor
+from .errors import DataError, DeviceError, TunerError, UsageError
+from .files import read_json
+from .search import Plan
+from .trial import errors_of
+
+# What may be handed to the trainer as it is: where and on what it validates and computes. What is trained is in descriptor and space.
+OPTIONS = {"--validation-input", "--validation-output", "--validation-split", "--validation-by", "--validate-every", "--metrics-at",
+           "--trust-index", "--data-memory", "--data-on-gpu", "--device", "--precision", "--collective-timeout", "--verify",
+           "--dataset-name", "-d"}
+FILES = {"--validation-input", "--validation-output"}
+KINDS = {2: UsageError, 3: DataError, 4: DeviceError}
+KILLED = 128  # codes from here on: by a signal, which says nothing of the descriptor
+
+
+class Failed(Exception):
+    """The trainer ended with an exit code that is not 0; `errors` as it lists them with --errors=json."""
+
+    def __init__(self, code: int, errors: list[dict], said: str):
+        super().__init__(said)
+        self.code, self.errors, self.said = code, errors, said
+
+
+class Price(NamedTuple):
+    """Of one descriptor on the planned machine."""
+
+    fits: bool
+    examples_per_second: float
+    bytes: int
+
+
+def error_for(code: int, message: str) -> TunerError:
+    return KINDS.get(code, TunerError)(message)
+
+
+def check_options(words: list[str]) -> list[str]:
+    """Options for the trainer, files made absolute; refuses those that would win over a descriptor."""
+    found, last = [], ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word.startswith("-") and not word[1:2].isdigit():
+            if name not in OPTIONS:
+                raise UsageError(f"{name}: is not among the options that go to the trainer as they are: {', '.join(sorted(OPTIONS))}; "
+                                 f"settings of the training belong into the descriptor or the space")
+            last = name
+            found.append(f"{name}={os.path.abspath(value)}" if equals and name in FILES else word)
+        else:
+            found.append(os.path.abspath(word) if last in FILES else word)
+    return found
+
+
+def find(wanted: str | None, beside: pathlib.Path) -> pathlib.Path:
+    """The trainer: as it was given, beside the tuner, in PATH, or built here."""
+    candidates = [wanted] if wanted else [beside / "trainer", shutil.which("trainer"), beside.parent / "build/cpu/bin/trainer"]
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+            return pathlib.Path(os.path.abspath(candidate))
+    raise UsageError(f"--trainer: {wanted or 'trainer'} is not there, or cannot be run; give the path of the program")
+
+
+class Trainer:
+    """Calls of the program with the data of a study."""
+
+    def __init__(self, program: pathlib.Path, inputs: list[str], outputs: list[str], options: list[str], objective: str,
+                 machine: str | None):
+        self.program, self.objective, self.machine, self.options = program, objective, machine, options
+        self.data = [word for file in inputs for word in ("-i", file)] + [word for file in outputs for word in ("-o", file)]
+
+    def _say(self, words: list[str], folder: pathlib.Path) -> str:
+        command = [str(self.program), *words, "--errors", "json"]
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+        except OSError as error:
+            raise UsageError(f"{self.program}: cannot be run: {error.strerror}; give --trainer") from error
+        if done.returncode != 0:
+            errors = next((json.loads(line).get("errors", []) for line in done.stderr.splitlines() if line.startswith("{")), [])
+            said = "; ".join(_told(error) for error in errors) or (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            raise Failed(done.returncode if done.returncode > 0 else 128 - done.returncode, errors, said)
+        return done.stdout
+
+    def complete(self, config: pathlib.Path) -> dict:
+        """The descriptor as it would be trained, recipes written out."""
+        try:
+            return json.loads(self._say(["-c", str(config), *self.data, "-n", "none.nc", "--print-recipe"], pathlib.Path.cwd()))
+        except Failed as failed:
+            raise error_for(failed.code, "\n".join(_told(e) for e in failed.errors) or failed.said) from failed
+
+    def plan(self, config: pathlib.Path) -> Price:
+        machine = ["--machine", self.machine] if self.machine else []
+        words = ["-c", str(config), *self.data, "-n", "none.nc", "--plan", "--ranks", "1", *machine, "--plan-format", "json", *self._watched()]
+        for left in (2, 1, 0):
+            try:
+                found = json.loads(self._say(words, config.parent))
+                break
+            except Failed as failed:
+                if failed.code < KILLED or not left:
+                    raise
+        return Price(bool(found["memory"]["fits"]), float(found["plan"]["examples_per_second"]), int(found["memory"]["total_bytes"]))
+
+    def _watched(self) -> list[str]:
+        return ["--early-stop", "none", "--keep-best", self.objective, *self.options]
+
+    def probe(self, config: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
+        """What is trained on what: an initial model is made and thrown away. Members: sets and validation_sets (name and checksum),
+        binary, device, device_name, precision, examples, seed."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            self._say(["-c", str(config), *self.data, "-n", "model.nc", "--run-dir", "run", "--epochs", "0", *self._watched()], folder)
+        except Failed as failed:
+            raise error_for(failed.code, "\n".join(_told(e) for e in failed.errors) or failed.said) from failed
+        record = read_json(folder / "run/run.json")
+        shutil.rmtree(folder)
+        found = {key: record[key] for key in ("binary", "version", "device", "device_name", "precision", "examples", "seed")}
+        for key in ("sets", "validation_sets"):
+            found[key] = [{"name": one["name"], "checksum": one["checksum"]} for one in record[key]]
+        return found
+
+    def command(self, until: int, seed: int | None, threads: int) -> list[str]:
+        """That trains a trial to the end of that epoch, in its folder, going on from what stands there."""
+        return [str(self.program), "-c", "net.json", *self.data, "-n", "model.nc", "--run-dir", "run", "--resume", "--last-epoch", str(until),
+                "--keep", "1", *self._watched(), *(["--seed", str(seed)] if seed is not None else []),
+                *(["--threads", str(threads)] if threads else []), "--errors", "json"]
+
+
+def _told(error: dict) -> str:
+    where = error.get("file", "")
+    if "line" in error:
+        where += f":{error['line']}"
+    return f"{where}: {error['message']}" if where else error["message"]
+
+
+def plan_of(price: Price, network: dict, examples: int) -> Plan:
+    """An epoch's planned seconds, and how many there are of them in the descriptor."""
+    epochs = descriptor.get(descriptor.get(network, "Training", {}), "Epochs")
+    return Plan(price.fits, examples / price.examples_per_second, int(epochs))
+
+
+def digest_of_file(path: str | os.PathLike) -> str:
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()[:16]
+
+
+__all__ = ["Failed", "Price", "Trainer", "check_options", "digest_of_file", "error_for", "errors_of", "find", "plan_of"]

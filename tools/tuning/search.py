@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The search as a simulation in logical time that asks for values. Workers supply them, in any order and number.
+
+A trial's epoch takes its planned seconds on one of `slots` logical slots. A slot that falls free at logical time t proposes a trial
+from the results that ended before t - lag; trials that run at t count as pending. At a rung a trial is compared with those
+that reached it before. So what is proposed and stopped follows from the rules and from the values alone: one worker or
+sixty-four, in any order of finishing, killed or not, make the same study (Chandy and Misra 1979 call it conservative)."""
+import hashlib
+import heapq
+import json
+import math
+import statistics
+from dataclasses import dataclass, field
+from typing import Any, Callable, NamedTuple
+
+import numpy as np
+
+REACH, FREE = 0, 1  # kinds of logical events; at the same time those that reach a rung come first
+DONE, HALVED, DIVERGED, INFEASIBLE, FAILED = "done", "halved", "diverged", "infeasible", "failed"
+STUCK_AFTER = 100   # proposals in a row that do not fit
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the order of a search follows from, beside its values."""
+
+    slots: int                   # trials at a time, in logical time
+    rungs: tuple[int, ...] = ()  # epochs after which trials are compared; none: no halving
+    keep: int = 2                # of so many trials at a rung one goes on
+    lag: float = 0.25            # in mean planned durations of a whole trial of the first `slots`
+
+
+class Plan(NamedTuple):
+    """What is known of a trial before it is trained."""
+
+    fits: bool
+    epoch_seconds: float
+    epochs: int
+
+
+class Decision(NamedTuple):
+    """What the search has come to: a line of the journal."""
+
+    event: str  # propose, plan, rung or tell
+    members: dict[str, Any]
+
+
+class Segment(NamedTuple):
+    """What is to be trained: that trial to the end of that epoch."""
+
+    trial: int
+    epoch: int
+
+
+@dataclass
+class Trial:
+    number: int
+    row: np.ndarray
+    plan: Plan
+    slot: int
+    start: float
+    stops: tuple[int, ...]  # epochs at which it is looked at; the last is its last
+    passed: int = 0         # how many of them in logical time
+    end: float | None = None
+    state: str | None = None
+    values: dict[int, float] = field(default_factory=dict)  # {epoch: best value up to it}
+    broken: str | None = None                               # how it ended before its time: DIVERGED, FAILED, INFEASIBLE
+
+    def time_of(self, stop: int) -> float:
+        return self.start + self.plan.epoch_seconds * self.stops[stop]
+
+    @property
+    def reached(self) -> int:
+        """Its epochs in logical time."""
+        return self.stops[self.passed - 1] if self.passed else 0
+
+    @property
+    def known(self) -> bool:
+        """Whether what it ended with is known."""
+        return self.broken is not None or self.state != DONE or self.stops[-1] in self.values
+
+
+class Result(NamedTuple):
+    """Of a trial that has ended: what a proposal may know."""
+
+    trial: int
+    row: np.ndarray
+    value: float  # larger is better; nan: it failed
+
+
+def digest_of(number: int, results: list[Result], pending: list[Trial]) -> str:
+    """Of all that a proposal is computed from, beside the study's own rules."""
+    text = json.dumps([number, [[r.trial, repr(r.value)] for r in results], [t.number for t in pending]])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Search:
+    """`propose(number, results, pending)` gives a row, or None when there are no more; `plan(number, row)` what is known of it.
+    `limits`: trials, epochs and planned seconds, each a number or infinite, after which nothing more is proposed."""
+
+    def __init__(self, rules: Rules, propose: Callable[[int, list[Result], list[Trial]], np.ndarray | None],
+                 plan: Callable[[int, np.ndarray], Plan], trials: float = math.inf, epochs: float = math.inf, seconds: float = math.inf):
+        self.rules, self._propose, self._plan = rules, propose, plan
+        self.trials: list[Trial] = []
+        self.limit, self.epoch_limit, self.second_limit = trials, epochs, seconds
+        self.spent_epochs, self.spent_seconds = 0, 0.0
+        self.finished: list[Trial] = []             # told, in the order of their ends
+        self._events = [(0.0, FREE, slot) for slot in range(rules.slots)]
+        self._untold: list[tuple[float, int]] = []  # heap of (end, trial)
+        self._late: list[Trial] = []                # told, but not yet a lag ago
+        self._ripe: list[Trial] = []                # what proposals may know
+        self._at_rung: dict[int, list[tuple[float, float]]] = {rung: [] for rung in rules.rungs}
+        self._lag: float | None = None
+        self._now = 0.0
+        self._infeasible = 0
+        self.exhausted = False
+
+    @property
+    def done(self) -> bool:
+        """Nothing is to be proposed any more, and everything is told."""
+        return not self._events and not self._untold
+
+    @property
+    def stuck(self) -> bool:
+        """Whether so many proposals in a row did not fit that the search has given up."""
+        return self._infeasible >= STUCK_AFTER
+
+    def extend(self, trials: float = math.inf, epochs: float = math.inf, seconds: float = math.inf) -> None:
+        """Higher limits, once it is done with the lower ones: what was compared at the end must stay. All slots begin again at one time,
+        late enough to know all results."""
+        assert self.done
+        self.limit, self.epoch_limit, self.second_limit = trials, epochs, seconds
+        again = self._now + self._lag_at(self._now) if self.trials else 0.0
+        self._events = [(again, FREE, slot) for slot in range(self.rules.slots)]
+
+    def value(self, trial: int, epoch: int, value: float) -> None:
+        """A fact: the best value of that trial up to that epoch."""
+        self.trials[trial].values[epoch] = value
+
+    def broke(self, trial: int, how: str) -> None:
+        """A fact: it goes no further than the values that are known."""
+        self.trials[trial].broken = how
+
+    def advance(self) -> list[Decision]:
+        """Goes on as far as the known values allow; what was decided, in order within each kind of event."""
+        decisions: list[Decision] = []
+        while True:
+            decisions += self._tell()
+            if not self._events:
+                return decisions
+            time, kind, number = self._events[0]
+            self._now = time
+            found = self._reach(time, number) if kind == REACH else self._free(time, number)
+            if found is None:
+                return decisions
+            decisions += found
+
+    def wanted(self, speculate: bool = True) -> list[Segment]:
+        """What is to be trained next, the most urgent first; one segment of each trial. After what the search waits for come parts
+        of trials whose verdict is not known yet: it may be that they are not needed."""
+        found = []
+        for trial in self._unfinished():
+            stop = next((n for n, epoch in enumerate(trial.stops) if epoch not in trial.values), None)
+            guess = stop is not None and stop > trial.passed
+            if stop is not None and (speculate or not guess):
+                found.append((guess, trial.time_of(stop), trial.number, trial.stops[stop]))
+        return [Segment(number, epoch) for _, _, number, epoch in sorted(found)]
+
+    def _unfinished(self) -> list[Trial]:
+        numbers = {number for _, kind, number in self._events if kind == REACH} | {number for _, number in self._untold}
+        return [self.trials[n] for n in numbers if self.trials[n].broken is None and self.trials[n].state in (None, DONE)]
+
+    def _tell(self) -> list[Decision]:
+        """Trials that have ended in logical time, in the order of their ends, as far as their results are known."""
+        told = []
+        while self._untold and self.trials[self._untold[0][1]].known:
+            trial = self.trials[heapq.heappop(self._untold)[1]]
+            if trial.broken is not None and trial.state != HALVED and trial.stops[-1] not in trial.values:
+                trial.state = trial.broken
+            self.finished.append(trial)
+            if trial.plan.fits:
+                self._late.append(trial)
+            best = trial.values.get(trial.reached) if trial.state in (DONE, HALVED) else None
+            told.append(Decision("tell", {"trial": trial.number, "state": trial.state, "epochs": trial.reached, "value": best}))
+        return told
+
+    def _end(self, trial: Trial, time: float, state: str) -> None:
+        trial.end, trial.state = time, state
+        heapq.heappush(self._untold, (time, trial.number))
+
+    def _reach(self, time: float, number: int) -> list[Decision] | None:
+        """A trial comes to a rung, or to its last epoch: its slot is free then, whatever its value."""
+        trial = self.trials[number]
+        epoch = trial.stops[trial.passed]
+        last = trial.passed == len(trial.stops) - 1
+        if not last and epoch not in trial.values and trial.broken is None:
+            return None
+        heapq.heappop(self._events)
+        self._spend(trial, epoch)
+        trial.passed += 1
+        if not last and epoch not in trial.values:
+            self._at_rung[epoch].append((time, -math.inf))
+            self._end(trial, time, trial.broken)
+        elif last:
+            self._end(trial, time, DONE)
+        else:
+            decision, halved = self._compare(trial, time, epoch)
+            if halved:
+                self._end(trial, time, HALVED)
+                heapq.heappush(self._events, (time, FREE, trial.slot))
+            else:
+                heapq.heappush(self._events, (trial.time_of(trial.passed), REACH, number))
+            return [decision]
+        heapq.heappush(self._events, (time, FREE, trial.slot))
+        return []
+
+    def _spend(self, trial: Trial, epoch: int) -> None:
+        self.spent_epochs += epoch - trial.reached
+        self.spent_seconds += (epoch - trial.reached) * trial.plan.epoch_seconds
+
+    def _compare(self, trial: Trial, time: float, epoch: int) -> tuple[Decision, bool]:
+        """Among those that have reached the rung, one of `keep` goes on; the first ones do."""
+        value, others = trial.values[epoch], self._at_rung[epoch]
+        better = sum(other > value for _, other in others)
+        halved = len(others) >= self.rules.keep and better * self.rules.keep >= len(others) + 1
+        others.append((time, value))
+        return Decision("rung", {"trial": trial.number, "epoch": epoch, "value": value, "among": len(others) - 1, "better": better,
+                                 "decision": HALVED if halved else "goes on"}), halved
+
+    def _free(self, time: float, slot: int) -> list[Decision] | None:
+        """A slot proposes its next trial. None: results that it may know are not known yet."""
+        over = (len(self.trials) >= self.limit or self.spent_epochs >= self.epoch_limit or self.spent_seconds >= self.second_limit)
+        if over or self.exhausted or self.stuck:
+            heapq.heappop(self._events)
+            return []
+        before = time - self._lag_at(time)
+        if self._untold and self._untold[0][0] <= before:
+            return None
+        self._ripe += [trial for trial in self._late if trial.end <= before]
+        self._late = [trial for trial in self._late if trial.end > before]
+        results = self.results(self._ripe)
+        ripe = {trial.number for trial in self._ripe}
+        pending = [trial for trial in self._running() if trial.number not in ripe]
+        number = len(self.trials)
+        row = self._propose(number, results, pending)
+        heapq.heappop(self._events)
+        if row is None:
+            self.exhausted = True
+            return []
+        return self._begin(number, row, slot, time, digest_of(number, results, pending))
+
+    def _running(self) -> list[Trial]:
+        """Those without a result that proposals may know, by number."""
+        numbers = {number for _, kind, number in self._events if kind == REACH} | {number for _, number in self._untold}
+        numbers |= {trial.number for trial in self._late}
+        return [self.trials[number] for number in sorted(numbers)]
+
+    def _lag_at(self, time: float) -> float:
+        """The lag is fixed when the first trial has come somewhere: from all that began with the search."""
+        if time == 0.0:
+            return 0.0
+        if self._lag is None:
+            whole = [t.plan.epoch_seconds * t.stops[-1] for t in self.trials if t.plan.fits]
+            self._lag = self.rules.lag * (sum(whole) / len(whole)) if whole else 0.0
+        return self._lag
+
+    def _begin(self, number: int, row: np.ndarray, slot: int, time: float, digest: str) -> list[Decision]:
+        plan = self._plan(number, row)
+        stops = (*(rung for rung in self.rules.rungs if rung < plan.epochs), plan.epochs)
+        trial = Trial(number, row, plan, slot, time, stops)
+        self.trials.append(trial)
+        made = [Decision("propose", {"trial": number, "row": [float(x) for x in row], "from": digest}),
+                Decision("plan", {"trial": number, "fits": plan.fits, "epoch_seconds": plan.epoch_seconds, "epochs": plan.epochs})]
+        if plan.fits:
+            self._infeasible = 0
+            heapq.heappush(self._events, (trial.time_of(0), REACH, number))
+        else:
+            # Known at once: the next proposal of the same moment may learn from it.
+            self._infeasible += 1
+            self._end(trial, time, INFEASIBLE)
+            self._ripe.append(trial)
+            heapq.heappush(self._events, (time, FREE, slot))
+        return made
+
+    def results(self, trials: list[Trial]) -> list[Result]:
+        """By number. What was halved counts with what the others gained, in the median, from that rung to their end: it would be
+        taken for a bad one otherwise only because it was short."""
+        gains: dict[int, float] = {}
+        for stage in range(len(self.rules.rungs)):
+            # Only what it came to in logical time: more may be known, by chance.
+            steps = [t.values[t.stops[stage + 1]] - t.values[t.stops[stage]] for t in trials
+                     if t.passed > stage + 1 and t.stops[stage + 1] in t.values]
+            gains[stage] = statistics.median(steps) if steps else 0.0
+        found = []
+        for trial in sorted(trials, key=lambda t: t.number):
+            value = trial.values.get(trial.reached, math.nan) if trial.state in (DONE, HALVED) else math.nan
+            if trial.state == HALVED:
+                value += sum(gains[stage] for stage in range(trial.passed - 1, len(trial.stops) - 1))
+            found.append(Result(trial.number, trial.row, value))
+        return found

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study: its folder, and what it is made of (study.json). The identity never changes: what is found follows from it and from
+values. How far and on what the study runs is not part of it."""
+import os
+import pathlib
+import uuid
+from typing import Any
+
+from . import descriptor
+from .errors import DataError, UsageError
+from .files import JsonText, read_json, write_json
+from .program import Trainer, digest_of_file
+from .search import Rules
+from .space import Space, read_space, space_of
+
+FORMAT = 1
+ALGORITHM = 1       # proposals of another number would be others
+DEFAULT_METRIC = "ndcg@20"
+IDENTITY = ("seed", "clock", "sampler", "start", "halving", "rungs", "objective", "epochs")
+RUNG_SHARES = (15, 5, 5 / 3)
+
+
+def default_rungs(epochs: int) -> list[int]:
+    """A fifteenth, a fifth and three fifths of a training."""
+    return sorted({round(epochs / share) for share in RUNG_SHARES} - {0} - {epochs})
+
+
+def _most_epochs(network: dict, space: Space) -> int:
+    for one in space.dimensions:
+        if one.path.casefold() == "training.epochs":
+            return int(max(one.value(place) for place in one.ends()))
+    return int(descriptor.get(descriptor.get(network, "Training", {}), "Epochs"))
+
+
+def _prepare(network: dict, wish: Any, path: str) -> dict:
+    """The descriptor that trials change: without what ends a training by itself or makes it twice."""
+    training = network.setdefault(descriptor.key_in(network, "Training"), {})
+    if wish.epochs is not None:
+        training[descriptor.key_in(training, "Epochs")] = wish.epochs
+    if descriptor.get(training, "Epochs") is None:
+        raise UsageError(f"{path}: Training has no Epochs; write how many a trial makes, or give --epochs")
+    for key in ("EarlyStop", "KeepBest", "Refit", "LastEpoch"):
+        training.pop(descriptor.key_in(training, key), None)
+    return network
+
+
+def objective_of(network: dict, wanted: str | None) -> str:
+    training = descriptor.get(network, "Training", {})
+    return wanted or descriptor.get(training, "EarlyStop") or descriptor.get(training, "KeepBest") or DEFAULT_METRIC
+
+
+class Study:
+    """Of a folder with a study.json."""
+
+    def __init__(self, folder: pathlib.Path, identity: dict[str, Any]):
+        self.folder, self.identity = folder, identity
+        self.network: dict = identity["descriptor"]
+        self.space: Space = space_of(identity["space"], self.network, str(folder / "study.json"))
+        self.objective: str = identity["objective"]
+        self.sign = -1.0 if self.objective.casefold() == "loss" else 1.0
+        self.rules = Rules(identity["clock"], tuple(identity["rungs"]), identity["halving"] or 2)
+
+    @classmethod
+    def open(cls, folder: pathlib.Path) -> "Study":
+        path = folder / "study.json"
+        identity = read_json(path)
+        if not isinstance(identity, dict) or identity.get("format") != FORMAT or identity.get("algorithm") != ALGORITHM:
+            raise DataError(f"{path}: is no study of this version of the tuner (expected format {FORMAT}, algorithm {ALGORITHM}); "
+                            f"begin another one, which --from lets know what this one found")
+        missing = [key for key in (*IDENTITY, "descriptor", "space", "inputs", "outputs", "options", "made_of") if key not in identity]
+        if missing:
+            raise DataError(f"{path}: \"{missing[0]}\" is missing; restore the file from a copy")
+        return cls(folder, identity)
+
+    def trainer(self, program: pathlib.Path) -> Trainer:
+        one = self.identity
+        return Trainer(program, one["inputs"], one["outputs"], one["options"], self.objective, one["machine"])
+
+    def trial_folder(self, name: str) -> pathlib.Path:
+        return self.folder / "trials" / name
+
+    def network_of(self, settings: dict[str, Any]) -> dict:
+        return descriptor.apply(self.network, settings)
+
+    def shown(self, value: float | None) -> float | None:
+        """A value as the metric has it: of the loss less is better."""
+        return None if value is None else self.sign * value
+
+    def refuse_other(self, wish: Any) -> None:
+        """Options that were given again must say what the study was begun with."""
+        for key in IDENTITY:
+            given = getattr(wish, key)
+            if given is not None and given != self.identity[key]:
+                raise UsageError(f"--{key} {_text(given)}: the study {self.folder} was begun with {_text(self.identity[key])}; "
+                                 f"leave the option out, or begin another study")
+        for key, option in (("input", "inputs"), ("output_data", "outputs")):
+            given = [os.path.abspath(file) for file in getattr(wish, key) or []]
+            if given and given != self.identity[option]:
+                raise UsageError(f"--{key.replace('_', '-')} {given[0]}: the study {self.folder} was begun with "
+                                 f"{', '.join(self.identity[option]) or 'none'}; leave the option out, or begin another study")
+        for key in ("config", "space"):
+            given = getattr(wish, key)
+            if given is not None and digest_of_file(given) != self.identity[f"{key}_digest"]:
+                raise UsageError(f"{given}: is not what the study {self.folder} was begun with; leave the option out, or begin another study "
+                                 f"(--from {self.folder} lets it know what this one found)")
+
+    def files_digest(self, program: pathlib.Path) -> dict[str, list]:
+        """Sizes and times of what is read: while they stay, contents need not be looked at again."""
+        words = [*self.identity["inputs"], *self.identity["outputs"], *self.identity["options"], str(program)]
+        return {word: [os.stat(word).st_size, os.stat(word).st_mtime_ns] for word in words if os.path.isfile(word)}
+
+    def check_data(self, trainer: Trainer) -> list[str]:
+        """Data must have the contents that the study was begun with; what else is another is said, and bits may differ."""
+        seen = self.folder / "seen.json"
+        now = self.files_digest(trainer.program)
+        if seen.exists() and read_json(seen) == now:
+            return []
+        write_json(self.folder / "net.json", self.network)
+        found, known = trainer.probe(self.folder / "net.json", self.folder / "probe"), self.identity["made_of"]
+        for key in ("sets", "validation_sets"):
+            if found[key] != known[key]:
+                one = next((a for a, b in zip(found[key], known[key]) if a != b), {"name": key})
+                raise DataError(f"{', '.join(self.identity['inputs'])}: data set \"{one['name']}\" has other contents than the study "
+                                f"{self.folder} was begun with; restore the data, or begin another study (--from {self.folder} lets it know what this one found)")
+        write_json(seen, now)
+        names = {"binary": "the trainer is another build", "device_name": "the device is another", "precision": "the precision is another"}
+        return [f"{text} ({known[key]} before, {found[key]} now); values may differ in their last bits" for key, text in names.items()
+                if found[key] != known[key]]
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def draft(wish: Any, program: pathlib.Path, options: list[str]) -> tuple[dict, Trainer]:
+    """(the identity that a new study would have but for what must be run first, its trainer)."""
+    for key, name in (("config", "-c NETWORK"), ("space", "--space SPACE"), ("input", "-i DATA")):
+        if not getattr(wish, key):
+            raise UsageError(f"{wish.study or 'a new study'}: holds no study yet; a new one needs {name}")
+    JsonText(wish.config)  # says what is wrong with the JSON by line
+    inputs, outputs = [os.path.abspath(f) for f in wish.input], [os.path.abspath(f) for f in wish.output_data or []]
+    objective = wish.objective
+    machine = os.path.abspath(wish.machine) if wish.machine else None
+    trainer = Trainer(program, inputs, outputs, options, objective or DEFAULT_METRIC, machine)
+    network = trainer.complete(pathlib.Path(os.path.abspath(wish.config)))
+    trainer.objective = objective = objective_of(network, wish.objective)
+    network = _prepare(network, wish, wish.config)
+    validates = any(word.partition("=")[0] in ("--validation-input", "--validation-split") for word in options)
+    if not validates and not descriptor.get(descriptor.get(network, "Training", {}), "ValidationSplit"):
+        raise UsageError("nothing to compare trials by: give --validation-input and --validation-output, or --validation-split 0.1")
+    space, value = read_space(wish.space, network)
+    sampler = wish.sampler or "gp"
+    halving = 2 if wish.halving is None else wish.halving
+    rungs = [] if not halving else wish.rungs if wish.rungs is not None else default_rungs(_most_epochs(network, space))
+    start = wish.start if wish.start is not None else 0 if wish.sources else 10
+    return {"format": FORMAT, "algorithm": ALGORITHM, "study": str(uuid.uuid4()), "descriptor": network, "space": value,
+            "config_digest": digest_of_file(wish.config), "space_digest": digest_of_file(wish.space),
+            "seed": 1 if wish.seed is None else wish.seed, "clock": wish.clock or max(4, wish.workers), "sampler": sampler, "start": start,
+            "halving": halving, "rungs": rungs, "objective": objective, "epochs": wish.epochs, "inputs": inputs, "outputs": outputs,
+            "options": options, "machine": machine, "machine_digest": digest_of_file(machine) if machine else None}, trainer
+
+
+def create(folder: pathlib.Path, identity: dict, trainer: Trainer) -> Study:
+    """Asks the trainer what the study is made of, and writes study.json last: a folder without one is no study."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be made: {error.strerror}; give another --study") from error
+    if (folder / "journal.jsonl").exists():
+        raise DataError(f"{folder}: has a journal but no study.json; restore study.json from a copy, or give another --study")
+    write_json(folder / "net.json", identity["descriptor"])
+    identity["made_of"] = trainer.probe(folder / "net.json", folder / "probe")
+    study = Study(folder, identity)
+    write_json(folder / "seen.json", study.files_digest(trainer.program))
+    new = folder / f"study.json.{os.getpid()}"
+    write_json(new, identity)
+    try:
+        os.link(new, folder / "study.json")
+    except FileExistsError as error:
+        raise UsageError(f"{folder}: another tuner has begun a study there meanwhile; give another --study, or leave out what begins one") from error
+    finally:
+        new.unlink(missing_ok=True)
+    return study

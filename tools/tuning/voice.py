@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a study says: a line a trial on stderr while it runs, and its state as text."""
+import sys
+from typing import Any
+
+from .facts import Facts, Training
+from .search import DONE
+from .study import Study
+
+EDGE = 0.02  # of a range: so near to an end it counts as there
+
+
+def settings_text(settings: dict[str, Any]) -> str:
+    """Shortened paths: "Alpha 0.002, Hidden.N 512"."""
+    short = {path: path.removeprefix("Training.").removeprefix("Layers.") for path in settings}
+    return ", ".join(f"{short[path]} {_value(value)}" for path, value in settings.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "/".join(str(_value(one)) for one in value.values())
+    return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
+
+
+class Voice:
+    """`quiet`: warnings and errors only."""
+
+    def __init__(self, study: Study, quiet: bool):
+        self.study, self.quiet = study, quiet
+        self._best: tuple[float, int] | None = None
+        self._told = 0
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        try:
+            print(f"tuner: {text}", file=sys.stderr, flush=True)
+        except OSError:
+            pass  # nobody reads any more; the study goes on
+
+    def known(self, events: list[dict]) -> None:
+        """Of the trials that were told before."""
+        for event in events:
+            self._count(event)
+
+    def _count(self, event: dict) -> None:
+        self._told += 1
+        if event["state"] == DONE and (self._best is None or event["value"] > self._best[0]):
+            self._best = event["value"], event["trial"]
+
+    def told(self, coordinator, event: dict) -> None:
+        self._count(event)
+        settings = coordinator.facts.decided["propose"][event["trial"]]["settings"]
+        value = "" if event["value"] is None else f" {self.study.objective} {self.study.shown(event['value']):.6g}"
+        best = f"; best {self.study.shown(self._best[0]):.6g} of trial {self._best[1]}" if self._best else ""
+        limit = coordinator.search.limit
+        of = f"{self._told} of {limit:.0f}" if limit < float("inf") else f"{self._told}"
+        self.say(f"trial {event['trial']} {event['state']} after {event['epochs']} epochs:{value} ({settings_text(settings)}){best} [{of}]")
+
+    def lost(self, training: Training, why: str, again: bool) -> None:
+        self.warn(f"warning: trial {training.folder} was lost ({why}); " + ("it begins again where its checkpoint stands" if again
+                  else "it was lost too often and counts as failed"))
+
+
+def status(study: Study, facts: Facts) -> str:
+    """A table of the trials, and the best one."""
+    lines = [f"study {study.folder}: {study.objective}, {len(facts.decided['propose'])} trials, seed {study.identity['seed']}"]
+    told = {event["trial"]: event for event in facts.decided["tell"]}
+    lines.append(f"{'trial':>5}  {'state':<10} {'epochs':>6}  {'value':>12}  settings")
+    for event in facts.decided["propose"]:
+        training = Training(event["trial"])
+        end = told.get(event["trial"])
+        state = end["state"] if end else "running" if training in facts.open else "waiting"
+        epochs = end["epochs"] if end else max(facts.values.get(training, {0: 0.0}), default=0)
+        value = end["value"] if end else facts.best_value(training, epochs)
+        shown = "" if value is None else f"{study.shown(value):.6g}"
+        lines.append(f"{event['trial']:>5}  {state:<10} {epochs:>6}  {shown:>12}  {settings_text(event['settings'])}")
+    best = best_of(facts)
+    if best is not None:
+        lines.append(f"best so far: trial {best['trial']}, {study.objective} {study.shown(best['value']):.6g}")
+    counts = {state: sum(event["state"] == state for event in told.values()) for state in sorted({e["state"] for e in told.values()})}
+    lines.append(", ".join(f"{count} {state}" for state, count in counts.items()) or "nothing has ended yet")
+    lines.append(f"{sum(facts.seconds.values()) / 3600.0:.3g} hours of training, {sum(e['epochs'] for e in told.values())} epochs")
+    if facts.ended:
+        lines.append(f"ended: the best is trial {facts.ended['best']}")
+        lines += [_confirmed(row) for row in facts.ended["confirmed"] if row["mean"] is not None]
+    return "\n".join(lines)
+
+
+def at_the_end(study: Study, facts: Facts, trial: int) -> list[str]:
+    """Parameters that stand at the end of their range in a trial: beyond it may be something better."""
+    row, settings = facts.decided["propose"][trial]["row"], facts.decided["propose"][trial]["settings"]
+    return [one.path for one, place in zip(study.space.dimensions, row)
+            if one.path in settings and not one.category and (one.size or 3) > 2 and not EDGE < place < 1.0 - EDGE]
+
+
+def result_text(study: Study, facts: Facts, result: dict[str, Any]) -> str:
+    """What came of a study that has ended."""
+    lines = [f"best: trial {result['best']}, {study.objective} {result['value']:.6g}"]
+    lines += [_confirmed(row) for row in result["confirmed"] if row["mean"] is not None]
+    edges = at_the_end(study, facts, result["best"])
+    lines += [f"  {path}: {_value(value)}" + ("   (the end of its range)" if path in edges else "") for path, value in result["settings"].items()]
+    if edges:
+        lines.append(f"beyond the end of a range may be better ones: widen it in a space of its own, and --from {study.folder} lets that study know this one")
+    lines.append(f"descriptor {study.folder}/best.json, model {study.folder}/best.nc")
+    return "\n".join(lines)
+
+
+def _confirmed(row: dict[str, Any]) -> str:
+    spread = f" (spread {row['spread']:.2g})" if row["spread"] else ""
+    return f"  trial {row['trial']}: {row['value']:.6g} in the search, {row['mean']:.6g} with other seeds{spread}"
+
+
+def best_of(facts: Facts) -> dict | None:
+    """The end of the best trial that came to its last epoch."""
+    done = [event for event in facts.decided["tell"] if event["state"] == DONE]
+    return max(done, key=lambda event: (event["value"], -event["trial"]), default=None)
+
+
+def table(study: Study, facts: Facts) -> list[list[Any]]:
+    """Rows of a CSV file, the first its head."""
+    paths = [one.path for one in study.space.dimensions]
+    told = {event["trial"]: event for event in facts.decided["tell"]}
+    rows = [["trial", "state", "epochs", study.objective, "seconds", *paths]]
+    for event in facts.decided["propose"]:
+        end = told.get(event["trial"], {"state": "running", "epochs": "", "value": None})
+        rows.append([event["trial"], end["state"], end["epochs"], study.shown(end["value"]), round(facts.seconds.get(Training(event["trial"]), 0.0), 3),
+                     *(event["settings"].get(path, "") for path in paths)])
+    return rows
+
+
