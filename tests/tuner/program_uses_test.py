@@ -5,7 +5,11 @@ import csv
 import json
 import unittest
 
+import numpy as np
+
 from tuner_program import TunerTest
+from tuning.study import Study
+from tuning.transfer import prior_of
 
 
 class UsesTest(TunerTest):
@@ -53,6 +57,10 @@ class UsesTest(TunerTest):
         self.assertEqual({kind: then[kind][:len(first[kind])] for kind in first}, first)
         self.succeed_tuner("--study", "timed")
         self.assertEqual(self.decisions("timed"), then)
+        # Killed before the hours were over.
+        journal = self.read("timed/journal.jsonl").splitlines(keepends=True)
+        self.path("timed/journal.jsonl").write_bytes(b"".join(journal[:4]))
+        self.refuse_tuner(2, ["was begun with --hours alone, and they were not over: give --hours or --trials"], "--study", "timed")
 
     def test_a_dry_run_leaves_nothing(self):
         before = sorted(self.folder.iterdir())
@@ -64,11 +72,12 @@ class UsesTest(TunerTest):
     def test_what_other_studies_know_is_used_from_the_first_trial(self):
         self.succeed_tuner(*self.command("north", "--trials", 10, "--start", 6, "--threads", 1, "--confirm", 0))
         self.succeed_tuner(*self.command("south", "--trials", 2, "--from", "north", "--threads", 1, "--confirm", 0, "--clock", 1))
-        north = {tuple(e["row"]): e["trial"] for e in self.decisions("north")["propose"]}
-        best = max((e for e in self.decisions("north")["tell"] if e["state"] == "done"), key=lambda e: e["value"])
-        best_row = next(row for row, trial in north.items() if trial == best["trial"])
-        first = self.decisions("south")["propose"][0]["row"]
-        self.assertLess(sum((a - b) ** 2 for a, b in zip(first, best_row)), 0.5)
+        south = Study.open(self.path("south"))
+        stack = prior_of(south)
+        first = np.array(self.decisions("south")["propose"][0]["row"])
+        anywhere = south.space.spread(np.random.default_rng(self.seed).uniform(size=(1000, len(south.space))))
+        self.assertGreater(stack.expected(first[None, :])[0], np.quantile(stack.expected(anywhere), 0.98))
+        self.assertEqual(len(stack.sources[0].values), 10)
         self.refuse_tuner(2, ["--from: the study", "has begun"], "--study", "south", "--from", "north")
 
 

@@ -122,8 +122,11 @@ def _note_budget(wish: argparse.Namespace, facts: Facts, places: int) -> None:
             raise UsageError(f"{name} {given[key]:g}: the study has {before[key]:g} already; a budget may be raised, not lowered: a study that "
                              f"runs is stopped by control-C, and --best gives what it has found")
     budget = {key: value if value is not None else before.get(key) for key, value in given.items()}
-    if all(budget[key] is None for key in STAGE) and wish.hours is None:
+    endless = all(budget[key] is None for key in STAGE) and wish.hours is None
+    if endless and not facts.stages:
         budget["trials"] = DEFAULT_TRIALS
+    elif endless and not facts.stages[-1].get("cut", False):
+        raise UsageError("the study was begun with --hours alone, and they were not over: give --hours or --trials")
     budget.update(confirm=3 if budget["confirm"] is None else budget["confirm"], seeds=budget["seeds"] or 3)
     changed = any(budget[key] != before.get(key) for key in STAGE)
     stage = not facts.stages or changed or (wish.hours is not None and facts.stages[-1].get("cut", False))
