@@ -2,14 +2,12 @@
 // The trainer's options and how they change a descriptor.
 #include "tools/training/trainer_options.h"
 
-#include "norn/base/error.h"
 #include "src/base/text.h"
 #include "src/nn/recipe.h"
 #include "src/run/train_settings.h"
 #include "tools/common/setting_names.h"
 
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
 #include <variant>
 
