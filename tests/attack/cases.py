@@ -6,6 +6,7 @@ import random
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 SANITIZERS = re.compile(r"AddressSanitizer|LeakSanitizer|runtime error: |ThreadSanitizer")
 # A sanitizer ends a program where main memory does not suffice, which it would have said itself.
 TOO_LARGE = re.compile(r"AddressSanitizer: (requested )?(allocation-size-too-big|out-of-memory|allocation size)|calloc-overflow")
+# Under a sanitizer memory has no bound: networks of gigabytes, which are refused otherwise, run into that of time.
+LARGE = re.compile(r"\d GiB of memory")
 LEAKS = SOURCE / "tests/support/leaks.txt"
 
 
@@ -100,7 +103,7 @@ class Case:
 
     def check_end(self, program, done, ranks, says_json):
         said = done.err.decode(errors="replace")
-        if SANITIZED and TOO_LARGE.search(said):
+        if SANITIZED and (TOO_LARGE.search(said) or (done.code == -signal.SIGXCPU and LARGE.search(said))):
             done.code = 4
             return
         if SANITIZERS.search(said):
