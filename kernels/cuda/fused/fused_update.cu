@@ -279,7 +279,7 @@ int resident() {
 }
 
 template <class Tile, class Rule>
-void launch(const Stream& stream, UpdateTask<Rule> task) {
+void launch_tiles(const Stream& stream, UpdateTask<Rule> task) {
   task.operands.order = order_of<Tile>(task.weights[0]);
   // Tiles are dealt out to all clusters: those that have to wait for room would double the time.
   const int free = stream.left_free ? *stream.left_free : 0;
@@ -305,11 +305,11 @@ bool launch(const Stream& stream, UpdateTask<Rule> task) {
     if (task.operands.steps <= kMostSteps &&
         order_of<SmallTile>(task.weights[0]).count() <=
             kFewRounds * (resident<SmallTile, Rule>() - free / kBlocks)) {
-      launch<SmallTile>(stream, task);
+      launch_tiles<SmallTile>(stream, task);
       return true;
     }
   }
-  launch<LargeTile>(stream, task);
+  launch_tiles<LargeTile>(stream, task);
   return true;
 }
 
