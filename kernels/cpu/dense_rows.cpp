@@ -19,10 +19,18 @@ constexpr Index kTasksOfLane = 4;
 /// Less depth than that pays for packing from fewer rows on.
 constexpr Index kShortDepth = 128;
 constexpr Index kFewOfShortDepth = 4;
-/// Weights of so many floats come from memory rather than from a cache, and 16 KiB ahead is in
-/// time.
+constexpr Index kAhead = 4096;  ///< 16 KiB: what is fetched from memory comes in time
 constexpr Index kUncached = 2'000'000;
-constexpr Index kAhead = 4096;
+constexpr Index kShortRow = 256;
+constexpr Index kPartOfMore = 1 << 16;
+
+/// How far ahead weights are fetched, where a few rows read them once. A product may be a block of
+/// a layer that is in no cache, though it would be in one itself. Long rows the processor fetches
+/// by itself.
+Index ahead_of(Index units, Index depth) {
+  const Index from = depth <= kShortRow ? kPartOfMore : kUncached;
+  return units * depth < from ? 0 : kAhead;
+}
 
 /// The second operand: rows of it are units, or sources.
 struct Weights {
@@ -103,7 +111,7 @@ class CpuDenseRows final : public DenseProducts {
     if (rows.count() <= few && w.rows_are_units)
       by_.add_few({x.row(rows.begin), x.stride, w.w.row(units.begin), w.w.stride, w.depth(),
                    z.row(rows.begin) + units.begin, z.stride, rows.count(), units.count(),
-                   w.units() * w.depth() < kUncached ? 0 : kAhead});
+                   ahead_of(w.units(), w.depth())});
     else
       add_packed(x, w, z, rows, units);
   }
