@@ -43,7 +43,7 @@ class RowTable {
  public:
   static constexpr std::uint32_t kAbsent = std::numeric_limits<std::uint32_t>::max();
 
-  RowTable(std::filesystem::path folder, bool valued) : spill_(std::move(folder), valued) {}
+  RowTable(const std::filesystem::path& folder, bool valued) : spill_(folder, valued) {}
 
   /// Adds a row, or a part of one when its example has been here before. Rows that come in the
   /// order of their examples' numbers, each at once, are stored in one go; others are put in order

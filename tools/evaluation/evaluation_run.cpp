@@ -96,7 +96,7 @@ std::vector<Index> parse_ks(const std::string& text) {
 }
 
 int run_evaluation(const EvaluatorOptions& options, MpiSession& session) {
-  run::EvaluateOptions settings = options;
+  run::EvaluateOptions settings = static_cast<const run::EvaluateOptions&>(options);
   if (options.keep_seen) settings.seen = SeenUnits::keep;
   Console console("evaluator", session.rank(), options.run.level());
   run::Model model(options.model,
