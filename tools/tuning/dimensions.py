@@ -3,6 +3,7 @@
 that no last bit of a logarithm matters; of a Choice the number of its name. Columns are float64 arrays of places."""
 import json
 import math
+from abc import ABC, abstractmethod
 from typing import Any, Callable
 
 import numpy as np
@@ -16,7 +17,7 @@ def _rounded(column: np.ndarray) -> np.ndarray:
     return np.round(column, DECIMALS) + 0.0  # -0 is 0
 
 
-class Dimension:
+class Dimension(ABC):
     """One parameter: its path, and `condition`, {path: permitted values} under which it is there at all."""
 
     category = False
@@ -31,9 +32,9 @@ class Dimension:
         """Where it stands while its condition does not hold."""
         return float(self.snap(np.array([0.5]))[0])
 
+    @abstractmethod
     def snap(self, column: np.ndarray) -> np.ndarray:
         """The nearest places that values have."""
-        raise NotImplementedError
 
     def spread(self, column: np.ndarray) -> np.ndarray:
         """Places for numbers from 0 to 1, without 1: each value has its share of them."""
@@ -43,13 +44,13 @@ class Dimension:
         """Other places nearby, `scale` of the whole range away."""
         return self.snap(column + scale * draws.normal(len(column)))
 
+    @abstractmethod
     def value(self, place: float) -> Any:
         """As the descriptor has it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def place(self, value: Any) -> float | None:
         """None where it is no value of this dimension."""
-        raise NotImplementedError
 
     def ends(self) -> list[float]:
         """The places that bound it."""
