@@ -4,54 +4,87 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace norn::step {
 namespace {
 
-// The layer whose pre-activations an op makes, or -1.
-int layer_of_forward(const Op& op) {
+// The layer that an op is for, or -1.
+int layer_of(const Op& op) {
   return std::visit(
-      []<typename T>(const T& one) {
-        if constexpr (requires { T::kMakesPreActivations; }) return one.layer;
-        return -1;
+      [](const auto& one) {
+        if constexpr (requires { one.layer; })
+          return one.layer;
+        else
+          return -1;
       },
       op);
 }
 
+// What ops say of themselves: docs/developer/adding_a_layer.md.
+bool makes_pre_activations(const Op& op) {
+  return std::visit(
+      []<typename T>(const T&) {
+        return requires {
+          T::kMakesPreActivations;
+        };
+      },
+      op);
+}
+bool makes_activations(const Op& op) {
+  return std::visit(
+      []<typename T>(const T&) {
+        return requires {
+          T::kMakesActivations;
+        };
+      },
+      op);
+}
+bool takes_delta(const Op& op) {
+  return std::visit(
+      []<typename T>(const T&) {
+        return requires {
+          T::kTakesDelta;
+        };
+      },
+      op);
+}
+
+// The edges that an op goes back through, or null.
 std::vector<EdgeBackward>* edges_of(Op& op) {
-  if (auto* output = std::get_if<OutputBlocks>(&op)) return &output->edges;
-  if (auto* hidden = std::get_if<HiddenBlocks>(&op)) return &hidden->edges;
-  return nullptr;
-}
-
-int layer_of_blocks(const Op& op) {
-  if (const auto* output = std::get_if<OutputBlocks>(&op)) return output->layer;
-  return std::get<HiddenBlocks>(op).layer;
-}
-
-// The layer whose activations an op makes or completes, or -1.
-int layer_of_activations(const Op& op) {
   return std::visit(
-      []<typename T>(const T& one) {
-        if constexpr (requires { T::kMakesActivations; }) return one.layer;
-        return -1;
+      [](auto& one) -> std::vector<EdgeBackward>* {
+        if constexpr (requires { std::span<EdgeBackward>(one.edges); })
+          return &one.edges;
+        else
+          return nullptr;
       },
       op);
 }
 
-// The first of the ops of one output layer, of which this is its blocks'.
-std::size_t first_of_output(const Program& program, std::size_t blocks) {
-  const int layer = std::get<OutputBlocks>(program[blocks]).layer;
-  const auto is_of_layer = [&](const Op& op) {
-    const auto* sums = std::get_if<SumSources>(&op);
-    const auto* rows = std::get_if<ReduceSoftMaxRows>(&op);
-    const auto* norms = std::get_if<DeltaNorms>(&op);
-    return (sums && sums->layer == layer) || (rows && rows->layer == layer) ||
-           (norms && norms->layer == layer);
-  };
-  while (blocks > 0 && is_of_layer(program[blocks - 1])) --blocks;
-  return blocks;
+// Whether an op that has the choice makes loss and delta in the product; null where it has none.
+bool* fuses(Op& op) {
+  return std::visit(
+      [](auto& one) -> bool* {
+        if constexpr (requires { one.fuses; })
+          return &one.fuses;
+        else
+          return nullptr;
+      },
+      op);
+}
+
+// Whether an op makes deltas where it uses them up: that of an output layer's blocks.
+bool streams_deltas(Op& op) {
+  return makes_pre_activations(op) && edges_of(op);
+}
+
+// How many ops of the same layer stand right before an op.
+std::size_t ops_before(const Program& program, std::size_t op) {
+  std::size_t count = 0;
+  while (count < op && layer_of(program[op - count - 1]) == layer_of(program[op])) ++count;
+  return count;
 }
 
 }  // namespace
@@ -67,36 +100,32 @@ void share_out(Program& program, const StepFacts& facts) {
   std::set<int> summed;
   Program shared;
   for (Op& op : program) {
-    const int made = layer_of_forward(op);
-    if (made >= 0 && facts.sums_over_sources(made) && summed.insert(made).second)
-      shared.push_back(SumSources{made});
-    const auto* delta = std::get_if<HiddenDelta>(&op);
-    if (delta && !alone && facts.gathers(delta->layer)) {
-      shared.push_back(BeginReduce{delta->layer});
-      shared.push_back(FinishReduce{delta->layer});
+    const int layer = layer_of(op);
+    if (makes_pre_activations(op) && facts.sums_over_sources(layer) && summed.insert(layer).second)
+      shared.push_back(SumSources{layer});
+    if (takes_delta(op) && !alone && facts.gathers(layer)) {
+      shared.push_back(BeginReduce{layer});
+      shared.push_back(FinishReduce{layer});
     }
     if (reduces_maxima && std::holds_alternative<UpdateBiases>(op)) shared.push_back(BeginMaxima{});
     if (reduces_maxima && std::holds_alternative<EndStep>(op)) shared.push_back(FinishMaxima{});
     if (std::vector<EdgeBackward>* edges = edges_of(op))
       std::erase_if(*edges, [&](const EdgeBackward& edge) { return facts.by_source(edge.edge); });
     shared.push_back(op);
-    if (made >= 0 && layer_of_activations(op) == made && !alone && facts.gathers(made))
-      shared.push_back(GatherActivations{made});
-    if (edges_of(op) && facts.sums_over_sources(layer_of_blocks(op)))
-      shared.push_back(SendBySource{layer_of_blocks(op)});
+    if (makes_pre_activations(op) && makes_activations(op) && !alone && facts.gathers(layer))
+      shared.push_back(GatherActivations{layer});
+    if (edges_of(op) && facts.sums_over_sources(layer)) shared.push_back(SendBySource{layer});
   }
   program = std::move(shared);
 }
 
 // A device that has product, cost and delta in one kernel makes SoftMax's sums in the product, too.
 void fuse_outputs(Program& program, const StepFacts& facts) {
-  for (Op& op : program) {
-    auto* blocks = std::get_if<OutputBlocks>(&op);
-    if (!blocks || !facts.may_fuse_delta(blocks->layer)) continue;
-    blocks->fuses = true;
-    for (Op& other : program)
-      if (auto* rows = std::get_if<ReduceSoftMaxRows>(&other); rows && rows->layer == blocks->layer)
-        rows->fuses = true;
+  for (Op& blocks : program) {
+    const int layer = layer_of(blocks);
+    if (!streams_deltas(blocks) || !fuses(blocks) || !facts.may_fuse_delta(layer)) continue;
+    for (Op& op : program)
+      if (fuses(op) && layer_of(op) == layer) *fuses(op) = true;
   }
 }
 
@@ -106,10 +135,10 @@ void copy_operands(Program& program, const StepFacts& facts) {
   Program copied;
   for (std::size_t i = 0; i < program.size(); ++i) {
     copied.push_back(program[i]);
-    const bool goes_on = i + 1 < program.size() &&
-                         layer_of_activations(program[i + 1]) == layer_of_activations(program[i]);
-    const int layer = layer_of_activations(program[i]);
-    if (layer >= 0 && !goes_on) copied.push_back(CopyActivations{layer});
+    const int layer = layer_of(program[i]);
+    const bool goes_on = i + 1 < program.size() && makes_activations(program[i + 1]) &&
+                         layer_of(program[i + 1]) == layer;
+    if (makes_activations(program[i]) && !goes_on) copied.push_back(CopyActivations{layer});
   }
   program = std::move(copied);
 }
@@ -125,10 +154,10 @@ void overlap_updates(Program& program, const StepFacts& facts) {
   Program overlapped;
   LateUpdates late;  // that wait
   for (std::size_t i = 0; i < program.size(); ++i) {
-    const bool is_output = std::holds_alternative<OutputBlocks>(program[i]);
-    if (is_output)
-      overlapped.insert(overlapped.end() - std::ptrdiff_t(i - first_of_output(program, i)),
-                        std::exchange(late, {}));
+    if (streams_deltas(program[i])) {
+      const auto before = overlapped.end() - std::ptrdiff_t(ops_before(program, i));
+      overlapped.insert(before, std::exchange(late, {}));
+    }
     overlapped.push_back(program[i]);
     std::vector<EdgeBackward>* edges = i < end ? edges_of(overlapped.back()) : nullptr;
     for (std::size_t e = 0; edges && e < edges->size(); ++e) {

@@ -25,6 +25,7 @@ struct FinishReduce {
 /// From d cost / d activation to d cost / d pre-activation of the own units, and what skips hand
 /// on of it.
 struct HiddenDelta {
+  static constexpr bool kTakesDelta = true;
   static constexpr const char* kName = "hidden delta";
   int layer = 0;
   void run(State& state) const;
