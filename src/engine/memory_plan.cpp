@@ -76,7 +76,7 @@ class Planner {
     const LayerDescriptor& layer = facts_.layer(number);
     LayerPlan entry;
     entry.name = layer.name;
-    entry.kind = facts_.is_input(number) ? "Input" : facts_.is_output(number) ? "Output" : "Hidden";
+    entry.kind = rules_of(layer.kind).name;
     entry.activation = activation_name(layer);
     entry.units = layer.units();
     if (!facts_.is_input(number)) {

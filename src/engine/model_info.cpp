@@ -75,7 +75,7 @@ LayerDescriptor read_layer(const TensorFileReader& file, std::int64_t number) {
   layer.name = file.text(p + "name");
   if (!file.has_attribute(p + "kind"))
     throw DataError(fmt::format("{} has no kind; the file is damaged or of another kind", where));
-  layer.kind = enum_of(file, p + "kind", LayerKind::target);
+  layer.kind = enum_of(file, p + "kind", LayerKind(kLayerKinds.size() - 1));
   layer.type = enum_of(file, p + "type", LayerType(kLayerTypes.size() - 1));
   // DSSTNE writes every item for every layer. What is no key of this one's kind means nothing.
   const auto has = [&](const char* key) { return is_layer_key(key, layer.kind, layer.type); };

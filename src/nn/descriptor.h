@@ -109,7 +109,24 @@ struct LayerDescriptor {
 /// left alone then.
 using ShapeInference = std::string(LayerDescriptor& layer,
                                    const std::vector<const LayerDescriptor*>& sources);
-ShapeInference infer_shape;  // src/nn/shapes.h
+// Of src/nn/shapes.h.
+ShapeInference infer_convolution;
+ShapeInference infer_pooling;
+
+/// What a layer of a kind is for.
+struct LayerKindRules {
+  const char* name;    ///< in descriptors
+  const char* phrase;  ///< in messages
+  bool has_data;       ///< of a data set, whose width it may take with "N": "auto"
+};
+/// By LayerKind, as model files number them.
+inline constexpr std::array kLayerKinds = {LayerKindRules{"Input", "an Input layer", true},
+                                           LayerKindRules{"Hidden", "a Hidden layer", false},
+                                           LayerKindRules{"Output", "an Output layer", true},
+                                           LayerKindRules{"Target", "a Target layer", false}};
+constexpr const LayerKindRules& rules_of(LayerKind kind) {
+  return kLayerKinds.at(std::size_t(kind));
+}
 
 /// How layers of a type are connected to their sources.
 struct LayerTypeRules {
@@ -118,12 +135,15 @@ struct LayerTypeRules {
   bool runs;                    ///< one of src/step/layers makes steps of it
   ShapeInference* infer_shape;  ///< null: any sources fit
   const char* shape_key;        ///< the key of the descriptor that what it finds is about
+  bool has_window;              ///< Kernel and KernelStride mean something
+  bool computes_size;           ///< N follows from the sources and is left out
+  bool has_activation;          ///< its units have an Activation and pDropout
 };
-/// By LayerType.
+/// By LayerType, as model files number them.
 inline constexpr std::array kLayerTypes = {
-    LayerTypeRules{"FullyConnected", true, true, nullptr, ""},
-    LayerTypeRules{"Convolutional", true, false, infer_shape, "Kernel"},
-    LayerTypeRules{"Pooling", false, false, infer_shape, "Function"}};
+    LayerTypeRules{"FullyConnected", true, true, nullptr, "", false, false, true},
+    LayerTypeRules{"Convolutional", true, false, infer_convolution, "Kernel", true, false, true},
+    LayerTypeRules{"Pooling", false, false, infer_pooling, "Function", true, true, false}};
 constexpr const LayerTypeRules& rules_of(LayerType type) {
   return kLayerTypes.at(std::size_t(type));
 }

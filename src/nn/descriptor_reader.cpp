@@ -139,12 +139,12 @@ void Reader::check_layer(const Place& place) {
   const auto given = d.places.find("N");
   const TextPlace at = given != d.places.end() ? given->second : d.places.at("");
   if (d.auto_size && place.kind_known) {
-    if (d.kind == LayerKind::hidden || d.kind == LayerKind::target)
+    if (!rules_of(d.kind).has_data)
       text_.error(
           at, key,
           fmt::format("{}N \"auto\" belongs to Input and Output layers; give {} a number of "
                       "units",
-                      place.prefix, keys::kind_phrase(d.kind)));
+                      place.prefix, rules_of(d.kind).phrase));
     else if (d.dataset.empty())
       text_.error(at, key,
                   fmt::format("{}N \"auto\" needs a DataSet to take the width from; name one, "
@@ -160,11 +160,12 @@ void Reader::note_idle_keys(TextPlace at, const Place& place) const {
   const auto idle = [&](const std::string& key, const std::string& where) {
     text_.note(at, fmt::format("{}{} has no effect {}", place.prefix, key, where));
   };
-  if (d.type == LayerType::fully_connected && d.kernel_dimensions > 0)
-    idle("Kernel", "on a FullyConnected layer");
-  if (d.type == LayerType::pooling && d.dropout > 0.0f) idle("pDropout", "on a Pooling layer");
+  const LayerTypeRules& type = rules_of(d.type);
+  const std::string where = fmt::format("on a {} layer", type.name);
+  if (!type.has_window && d.kernel_dimensions > 0) idle("Kernel", where);
+  if (!type.has_activation && d.dropout > 0.0f) idle("pDropout", where);
   for (int axis = d.kernel_dimensions; axis < 3; ++axis)
-    if (d.type != LayerType::fully_connected && d.stride[std::size_t(axis)] > 1)
+    if (type.has_window && d.stride[std::size_t(axis)] > 1)
       idle(fmt::format("KernelStride {}", d.stride[std::size_t(axis)]),
            fmt::format("along axis {}, where Kernel gives no window", "xyz"[axis]));
 }

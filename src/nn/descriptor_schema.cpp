@@ -165,27 +165,22 @@ Json::Value condition(const char* key, const std::string& word) {
   return schema;
 }
 
-// Keys that layers of a kind do not have. Layers without Kind are told by position, which a schema
-// cannot see.
+// Keys that layers of a kind or type do not have. Layers without Kind are told by position, which a
+// schema cannot see.
 Json::Value layer_rules() {
   Json::Value rules(Json::arrayValue);
-  for (int number = 0; number < 4; ++number) {
-    const LayerKind kind = LayerKind(number);
+  const auto add = [&](const char* word, const char* name, unsigned Key::*set, unsigned bit) {
     Json::Value rule;
-    rule["if"] = condition("Kind", keys::kind_name(kind));
+    rule["if"] = condition(word, name);
     for (const Key& key : keys::layer_keys())
-      if (key.refusal.empty() && (key.kinds >> number & 1u) == 0)
+      if (key.refusal.empty() && (key.*set & bit) == 0)
         rule["then"]["patternProperties"][key_pattern(key)] = false;
     if (rule.isMember("then")) rules.append(rule);
-  }
-  for (const LayerTypeRules& type : kLayerTypes) {
-    if (&type == &rules_of(LayerType::pooling)) continue;
-    Json::Value rule;
-    rule["if"] = condition("Type", type.name);
-    for (const Key& key : keys::layer_keys())
-      if (key.pooling_only) rule["then"]["patternProperties"][key_pattern(key)] = false;
-    rules.append(rule);
-  }
+  };
+  for (std::size_t kind = 0; kind < kLayerKinds.size(); ++kind)
+    add("Kind", kLayerKinds[kind].name, &Key::kinds, keys::bit(LayerKind(kind)));
+  for (std::size_t type = 0; type < kLayerTypes.size(); ++type)
+    add("Type", kLayerTypes[type].name, &Key::types, keys::bit(LayerType(type)));
   return rules;
 }
 

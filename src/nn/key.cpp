@@ -104,26 +104,16 @@ Json::Value value_of(const Key& key, const Draft& draft) {
   return key.always_written || value != default_of(key) ? value : Json::Value();
 }
 
-std::string kind_name(LayerKind kind) {
-  constexpr const char* names[] = {"Input", "Hidden", "Output", "Target"};
-  return names[int(kind)];
-}
-
-std::string kind_phrase(LayerKind kind) {
-  const bool vowel = kind == LayerKind::input || kind == LayerKind::output;
-  return (vowel ? "an " : "a ") + kind_name(kind) + " layer";
-}
-
 std::string legal_phrase(const Key& key) {
   if (key.kinds == kAllKinds) return "all layers";
-  std::vector<std::string> kinds;
-  for (int kind = 0; kind < 4; ++kind)
-    if (key.kinds >> kind & 1u) kinds.push_back(kind_name(LayerKind(kind)));
+  std::vector<std::string> kinds = names_in(kLayerKinds, key.kinds);
   std::string text = kinds.back();
   kinds.pop_back();
   if (!kinds.empty()) text = fmt::format("{} and {}", join(kinds), text);
   text += " layers";
-  if (key.pooling_only) text += " with \"Type\": \"Pooling\"";
+  if (key.types != kAllTypes)
+    text += fmt::format(" with \"Type\": \"{}\"",
+                        fmt::join(names_in(kLayerTypes, key.types), "\" or \""));
   return text;
 }
 

@@ -79,16 +79,23 @@ struct Word {
 
 using Limits = ParameterLimits;
 
-/// Sets of layer kinds.
+/// The members of sets of layer kinds, and of layer types.
+constexpr unsigned bit(LayerKind kind) {
+  return 1u << unsigned(kind);
+}
+constexpr unsigned bit(LayerType type) {
+  return 1u << unsigned(type);
+}
 enum KindSet : unsigned {
-  kInput = 1,
-  kHidden = 2,
-  kOutput = 4,
-  kTarget = 8,
+  kInput = bit(LayerKind::input),
+  kHidden = bit(LayerKind::hidden),
+  kOutput = bit(LayerKind::output),
+  kTarget = bit(LayerKind::target),
   kFed = kHidden | kOutput | kTarget,
   kComputed = kHidden | kOutput,
-  kAllKinds = 15
+  kAllKinds = (1u << kLayerKinds.size()) - 1
 };
+constexpr unsigned kAllTypes = (1u << kLayerTypes.size()) - 1;
 
 struct Key {
   std::string name;
@@ -98,7 +105,7 @@ struct Key {
   std::vector<Word> words;
   Limits limits;
   unsigned kinds = kAllKinds;  ///< layer keys: where it is legal
-  bool pooling_only = false;   ///< layer keys: only with "Type": "Pooling"
+  unsigned types = kAllTypes;  ///< layer keys: with which "Type"
   bool always_written = false;
   bool required = false;
   bool has_effect = true;
@@ -116,7 +123,7 @@ struct Key {
   std::function<void(Draft&)> end_entry;
 
   bool legal_for(LayerKind kind, LayerType layer_type) const {
-    return (kinds >> int(kind) & 1u) != 0 && (!pooling_only || layer_type == LayerType::pooling);
+    return (kinds & bit(kind)) != 0 && (types & bit(layer_type)) != 0;
   }
 };
 
@@ -140,9 +147,14 @@ Json::Value value_of(const Key& key, const Draft& draft);
 /// The default as JSON, null when there is none.
 Json::Value default_of(const Key& key);
 
-/// "an Input layer", "a Hidden layer" ...
-std::string kind_phrase(LayerKind kind);
-std::string kind_name(LayerKind kind);
+/// Names of a set of kinds or types, out of kLayerKinds or kLayerTypes.
+template <typename Rules>
+std::vector<std::string> names_in(const Rules& rules, unsigned set) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    if (set >> i & 1u) names.push_back(rules[i].name);
+  return names;
+}
 /// "Hidden and Output layers".
 std::string legal_phrase(const Key& key);
 

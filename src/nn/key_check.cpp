@@ -278,12 +278,12 @@ std::vector<std::string> descriptor_faults(const NetworkDescriptor& network) {
       else if (key.type == ValueType::object ? value_of(key, draft) != value_of(key, Draft{})
                                              : key.get(draft) != default_of(key))
         faults.push_back(fmt::format("{}{} is not a key of {}; it belongs to {}", prefix, key.name,
-                                     kind_phrase(layer.kind), legal_phrase(key)));
+                                     rules_of(layer.kind).phrase, legal_phrase(key)));
     }
-    if (layer.auto_size && (layer.kind == LayerKind::hidden || layer.kind == LayerKind::target))
+    if (layer.auto_size && !rules_of(layer.kind).has_data)
       faults.push_back(
           fmt::format("{}N \"auto\" belongs to Input and Output layers; give {} a number of units",
-                      prefix, kind_phrase(layer.kind)));
+                      prefix, rules_of(layer.kind).phrase));
   }
   return faults;
 }

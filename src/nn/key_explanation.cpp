@@ -154,12 +154,11 @@ std::string sample_value(const Key& key) {
 // The kind that a layer needs for the key to be legal there, and a type where that matters.
 std::string layer_around(const Key& key) {
   if (key.name == "Kind" || key.name == "Type") return "";
-  std::string text;
-  for (const LayerKind kind :
-       {LayerKind::hidden, LayerKind::output, LayerKind::input, LayerKind::target})
-    if (text.empty() && (key.kinds >> int(kind) & 1u) != 0)
-      text = fmt::format("\"Kind\": \"{}\", ", keys::kind_name(kind));
-  if (key.pooling_only) text += "\"Type\": \"Pooling\", ";
+  const unsigned fed = key.kinds & keys::kFed;
+  std::string text =
+      fmt::format("\"Kind\": \"{}\", ", keys::names_in(kLayerKinds, fed ? fed : key.kinds).front());
+  if (key.types != keys::kAllTypes)
+    text += fmt::format("\"Type\": \"{}\", ", keys::names_in(kLayerTypes, key.types).front());
   return text;
 }
 

@@ -82,10 +82,10 @@ bool KeyReader::read_member(const Member& member, const Place& place) {
   };
   if (!key.refusal.empty()) return fail(key.refusal);
   if (place.layer && place.kind_known && !key.legal_for(place.layer->kind, place.layer->type)) {
-    const bool type = (key.kinds >> int(place.layer->kind) & 1u) != 0;
+    const bool type = (key.kinds & bit(place.layer->kind)) != 0;
     return fail(fmt::format("is not a key of {}; it belongs to {}",
                             type ? fmt::format("a {} layer", rules_of(place.layer->type).name)
-                                 : kind_phrase(place.layer->kind),
+                                 : std::string(rules_of(place.layer->kind).phrase),
                             legal_phrase(key)));
   }
   const Checked checked = check_value(key, *member.value);

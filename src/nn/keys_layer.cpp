@@ -49,14 +49,17 @@ Key names_key(std::string name, Access access, std::string help) {
   return key;
 }
 
+// Of kLayerKinds or kLayerTypes.
+template <typename E, typename Rules>
+std::vector<EnumWord<E>> words_in(const Rules& rules) {
+  std::vector<EnumWord<E>> words;
+  for (std::size_t i = 0; i < rules.size(); ++i) words.push_back({rules[i].name, E(i)});
+  return words;
+}
+
 Key kind_key() {
   Key key = enum_key<LayerKind>(
-      "Kind",
-      {{"Input", LayerKind::input},
-       {"Hidden", LayerKind::hidden},
-       {"Output", LayerKind::output},
-       {"Target", LayerKind::target}},
-      [](auto& d) -> auto& { return d.layer.kind; },
+      "Kind", words_in<LayerKind>(kLayerKinds), [](auto& d) -> auto& { return d.layer.kind; },
       "What the layer is for. Target is read, but cannot be run.");
   key.always_written = true;
   key.default_text = "by position: Input for the first layer, Output for the last, else Hidden";
@@ -86,8 +89,8 @@ Key size_key() {
   };
   key.get = [](const Draft& d) {
     if (d.layer.auto_size) return Json::Value("auto");
-    const bool pooling = d.layer.type == LayerType::pooling && d.layer.kind != LayerKind::input;
-    if (pooling && d.layer.dimensions == 1 && d.layer.extent[0] == 1) return Json::Value();
+    const bool computed = rules_of(d.layer.type).computes_size && d.layer.kind != LayerKind::input;
+    if (computed && d.layer.dimensions == 1 && d.layer.extent[0] == 1) return Json::Value();
     return json_of_extents(d.layer.extent, d.layer.dimensions);
   };
   key.default_text = "1";
@@ -110,14 +113,14 @@ Key function_key() {
   for (const char* never : {"Stochastic", "LocalContrastNormalization", "GlobalTemporal"})
     key.words.push_back({never, {}, "was never implemented, not in DSSTNE either", {}, false});
   key.kinds = kComputed;
-  key.pooling_only = true;
+  key.types = bit(LayerType::pooling);
   return key;
 }
 
 Json::Value activation_word(const Draft& d) {
   const Activation* f = std::get_if<Activation>(&d.layer.activation);
-  // Pooling layers have no use for it: it is written only if somebody gave it.
-  if (d.layer.type == LayerType::pooling && f && std::holds_alternative<Sigmoid>(*f)) return {};
+  // A layer that has no use for it: it is written only if somebody gave it.
+  if (!rules_of(d.layer.type).has_activation && f && std::holds_alternative<Sigmoid>(*f)) return {};
   const std::string_view word = f ? name_of(*f) : SoftMax::name;
   return {word.data(), word.data() + word.size()};
 }
@@ -227,11 +230,8 @@ std::vector<Key> make_layer_keys() {
                      "Name of the layer; case matters. Names of a network differ.")),
                  "`Input<i>`, `Hidden<i>`, `Output<i>` or `Target<i>`, i = position from 0"));
   keys.push_back(kind_key());
-  std::vector<EnumWord<LayerType>> types;
-  for (std::size_t type = 0; type < kLayerTypes.size(); ++type)
-    types.push_back({kLayerTypes[type].name, LayerType(type)});
   keys.push_back(enum_key<LayerType>(
-      "Type", types, [](auto& d) -> auto& { return d.layer.type; },
+      "Type", words_in<LayerType>(kLayerTypes), [](auto& d) -> auto& { return d.layer.type; },
       "How the layer is connected to its sources. An Input layer that feeds convolutions is "
       "Convolutional."));
   keys.push_back(size_key());

@@ -9,7 +9,7 @@
 namespace norn {
 
 std::string default_layer_name(LayerKind kind, std::size_t index) {
-  return keys::kind_name(kind) + std::to_string(index);
+  return rules_of(kind).name + std::to_string(index);
 }
 
 void fill_names_and_sources(NetworkDescriptor& network) {

@@ -81,6 +81,37 @@ std::string pooling(const LayerDescriptor& layer,
   return "";
 }
 
+// What gives a size, and what of N is then left out.
+struct SizeWords {
+  const char* by;
+  const char* left_out;
+};
+
+// find(number of a source, shape) gives what does not fit, or nothing and the shape. `given`: the
+// descriptor says a size.
+template <typename Find>
+std::string infer(LayerDescriptor& layer, const std::vector<const LayerDescriptor*>& sources,
+                  bool given, const SizeWords& words, const Find& find) {
+  if (sources.empty()) return "";
+  Shape result;
+  for (std::size_t s = 0; s < sources.size(); ++s) {
+    Shape shape;
+    if (const std::string fault = find(s, shape); !fault.empty()) return fault;
+    if (s > 0 && shape.extent != result.extent)
+      return fmt::format("source \"{}\" gives {} units, but source \"{}\" gives {}",
+                         sources[0]->name, extent_text(result.extent.data(), result.dimensions),
+                         sources[s]->name, extent_text(shape.extent.data(), shape.dimensions));
+    if (s == 0) result = shape;
+  }
+  if (given && layer.extent != result.extent)
+    return fmt::format("N is {}, but {} gives {}; leave {} out", text_of(layer), words.by,
+                       extent_text(result.extent.data(), result.dimensions), words.left_out);
+  layer.extent = result.extent;
+  layer.dimensions = result.dimensions;
+  layer.padding = result.padding;
+  return "";
+}
+
 }  // namespace
 
 WindowAxis window_axis(Index width, Index kernel, Index stride) {
@@ -89,33 +120,18 @@ WindowAxis window_axis(Index width, Index kernel, Index stride) {
   return {(width - kernel) / stride + 1, 0};
 }
 
-std::string infer_shape(LayerDescriptor& layer,
-                        const std::vector<const LayerDescriptor*>& sources) {
-  if (sources.empty()) return "";
-  Shape result;
-  for (std::size_t s = 0; s < sources.size(); ++s) {
-    Shape shape;
-    const std::string fault = layer.type == LayerType::convolutional
-                                  ? convolution(layer, *sources[s], shape)
-                                  : pooling(layer, sources, s, shape);
-    if (!fault.empty()) return fault;
-    if (s > 0 && shape.extent != result.extent)
-      return fmt::format("source \"{}\" gives {} units, but source \"{}\" gives {}",
-                         sources[0]->name, extent_text(result.extent.data(), result.dimensions),
-                         sources[s]->name, extent_text(shape.extent.data(), shape.dimensions));
-    if (s == 0) result = shape;
-  }
-  const bool given = layer.type == LayerType::pooling ? layer.units() != 1 || layer.dimensions > 1
-                                                      : layer.dimensions > 1;
-  if (given && layer.extent != result.extent)
-    return fmt::format("N is {}, but {} gives {}; leave {} out", text_of(layer),
-                       layer.type == LayerType::pooling ? "the pooling" : "the convolution",
-                       extent_text(result.extent.data(), result.dimensions),
-                       layer.type == LayerType::pooling ? "N" : "all but the channels");
-  layer.extent = result.extent;
-  layer.dimensions = result.dimensions;
-  layer.padding = result.padding;
-  return "";
+std::string infer_convolution(LayerDescriptor& layer,
+                              const std::vector<const LayerDescriptor*>& sources) {
+  const bool given = layer.dimensions > 1;
+  return infer(layer, sources, given, {"the convolution", "all but the channels"},
+               [&](std::size_t s, Shape& shape) { return convolution(layer, *sources[s], shape); });
+}
+
+std::string infer_pooling(LayerDescriptor& layer,
+                          const std::vector<const LayerDescriptor*>& sources) {
+  const bool given = layer.units() != 1 || layer.dimensions > 1;
+  return infer(layer, sources, given, {"the pooling", "N"},
+               [&](std::size_t s, Shape& shape) { return pooling(layer, sources, s, shape); });
 }
 
 }  // namespace norn

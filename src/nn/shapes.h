@@ -19,8 +19,8 @@ struct WindowAxis {
 };
 WindowAxis window_axis(Index width, Index kernel, Index stride);
 
-/// Of a Convolutional or Pooling layer. A Convolutional layer's N is its number of channels, on the
-/// axis after the kernel's.
-ShapeInference infer_shape;
+/// A Convolutional layer's N is its number of channels, on the axis after the kernel's.
+ShapeInference infer_convolution;
+ShapeInference infer_pooling;
 
 }  // namespace norn

@@ -39,6 +39,11 @@ LayerDescriptor pooling(PoolingFunction function, std::array<Index, 3> kernel = 
   return d;
 }
 
+std::string infer_shape(LayerDescriptor& layer,
+                        const std::vector<const LayerDescriptor*>& sources) {
+  return rules_of(layer.type).infer_shape(layer, sources);
+}
+
 TEST(Shapes, WindowsStayInsideWhatTheyRead) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
