@@ -37,7 +37,7 @@ class Planner {
   MemoryPlan plan() {
     for (int layer : facts_.order()) add_layer(layer);
     for (int edge = 0; edge < facts_.edges(); ++edge)
-      if (facts_.edge_takes_part(edge)) add_edge(edge);
+      if (facts_.edge_takes_part(edge) && facts_.has_weights(edge)) add_edge(edge);
     tensors_.for_each(facts_, [this](const std::string& owner, auto& array) {
       const Tensor& tensor = array.tensor();
       this->count(sum_of(tensor.purpose), owner.empty() ? tensor.use : owner + " " + tensor.use,
@@ -85,8 +85,8 @@ class Planner {
       tensors_.for_each_of(number, [&](auto& array) {  // vectors of its units
         if (array.tensor().purpose == Purpose::parameter) entry.weights += layer.units();
       });
-      for (int e : facts_.sources(number))
-        if (facts_.owner(e) == e && facts_.has_weights(e))
+      for (int e : facts_.matrices(number))
+        if (facts_.owner(e) == e)
           entry.weights += layer.units() * facts_.layer(facts_.edge(e).source).units();
     }
     plan_.weights += entry.weights;

@@ -29,7 +29,7 @@ void check_size(const TensorFileReader& file, const std::string& item, Index exp
 }
 
 // Which weight{w} of the file each edge is: by the names of the layers, in order where several
-// have the same. -1: the edge leads to no output, and files have no weights of it.
+// have the same. -1: it has no weights, or leads to no output, and files have none of it.
 std::vector<int> places_of_edges(const TensorFileReader& file, const Graph& graph) {
   std::map<std::pair<std::string, std::string>, std::vector<int>> named;
   const std::int64_t weights = file.integer("weights");
@@ -40,7 +40,9 @@ std::vector<int> places_of_edges(const TensorFileReader& file, const Graph& grap
   std::vector<int> places(graph.edges.size(), -1);
   for (std::size_t e = 0; e < graph.edges.size(); ++e) {
     const Edge& edge = graph.edges[e];
-    if (std::count(graph.unused.begin(), graph.unused.end(), edge.destination) > 0) continue;
+    if (!edge.has_weights() ||
+        std::count(graph.unused.begin(), graph.unused.end(), edge.destination) > 0)
+      continue;
     const std::string& source = graph.network.layers[std::size_t(edge.source)].name;
     const std::string& destination = graph.network.layers[std::size_t(edge.destination)].name;
     std::vector<int>& candidates = named[{source, destination}];
@@ -72,7 +74,7 @@ class ModelReader {
             layer, broadcast_vector(feature_weights_item(layer),
                                     network_.descriptor().layers[std::size_t(layer)].units()));
       if (!network_.unit_layer(layer)) continue;
-      read_bias(layer, places);
+      if (!network_.graph().matrices(layer).empty()) read_bias(layer, places);
       read_vectors(layer);
     }
   }
@@ -124,7 +126,7 @@ class ModelReader {
     UnitLayer& unit = *network_.unit_layer(layer);
     const Index units = unit.partition().width();
     std::vector<float> sum(static_cast<std::size_t>(units), 0.0f);
-    for (int edge : network_.graph().sources[std::size_t(layer)]) {
+    for (int edge : network_.graph().matrices(layer)) {
       const std::vector<float> bias =
           broadcast_vector(fmt::format("weight{}_bias", places[std::size_t(edge)]), units);
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += bias[i];
@@ -171,7 +173,7 @@ void check_sizes(const TensorFileReader& file, const Graph& graph) {
     const Edge& edge = graph.edges[e];
     const Index sources = graph.network.layers[std::size_t(edge.source)].units();
     const Index destinations = graph.network.layers[std::size_t(edge.destination)].units();
-    if (edge.shared_with < 0 && edge.has_weights)
+    if (edge.shared_with < 0)
       check_size(file, fmt::format("weight{}_weights", places[e]), sources * destinations);
     check_size(file, fmt::format("weight{}_bias", places[e]), destinations);
   }

@@ -89,8 +89,9 @@ void for_runs(Network& network, int edge, const Body& body) {
 
 std::vector<HeldBuffer<float>*> layer_vectors(Network& network, int layer, bool with_state) {
   std::vector<HeldBuffer<float>*> vectors = network.unit_vectors(layer);
+  const bool has_matrices = !network.graph().matrices(layer).empty();
   std::erase_if(vectors, [&](const HeldBuffer<float>* vector) {
-    return vector == &network.unit_layer(layer)->bias.value ||
+    return (has_matrices && vector == &network.unit_layer(layer)->bias.value) ||
            (!with_state && vector->tensor().purpose == Purpose::state);
   });
   return vectors;

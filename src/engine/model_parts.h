@@ -11,7 +11,8 @@
 namespace norn {
 
 /// Those of a layer's vectors that files hold as items of the layer: with the state of the update
-/// rule in files that can be resumed from, and without the bias, which they keep with its weights.
+/// rule in files that can be resumed from, and without the bias of a layer that has weight
+/// matrices, with which they keep it.
 std::vector<HeldBuffer<float>*> layer_vectors(Network& network, int layer, bool with_state);
 /// "layer3_scaleBN"
 std::string layer_item(int layer, const Tensor& vector);

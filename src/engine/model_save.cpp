@@ -126,11 +126,13 @@ void write_layer(TensorFileWriter& file, const LayerDescriptor& layer, std::size
   write_names(file, p + "skips", p + "skip", layer.skips);
 }
 
-// The edges that files hold, in their order: those of layers that take part.
+// The weight matrices that files hold, in their order: those of layers that take part.
 std::vector<int> saved_edges(const Network& network) {
   std::vector<int> edges;
   for (std::size_t e = 0; e < network.graph().edges.size(); ++e)
-    if (network.unit_layer(network.graph().edges[e].destination)) edges.push_back(int(e));
+    if (const Edge& edge = network.graph().edges[e];
+        edge.has_weights() && network.unit_layer(edge.destination))
+      edges.push_back(int(e));
   return edges;
 }
 
@@ -253,7 +255,7 @@ class ModelWriter {
       file.attribute(p + "sourceOutputLayer", layers[std::size_t(owner.destination)].name);
       return;
     }
-    for (int part = 0; edge.has_weights && part <= parts(edges_[w]); ++part)
+    for (int part = 0; part <= parts(edges_[w]); ++part)
       file.define_float(weight_item(w, part), p + "weightDim",
                         source.units() * destination.units());
   }
@@ -278,8 +280,7 @@ class ModelWriter {
     const int edge = edges_[w];
     const int layer = network_.graph().edges[std::size_t(edge)].destination;
     std::vector<float> bias = gather_units(network_, layer, network_.unit_layer(layer)->bias.value);
-    if (network_.graph().sources[std::size_t(layer)].front() != edge)
-      bias.assign(bias.size(), 0.0f);
+    if (network_.graph().matrices(layer).front() != edge) bias.assign(bias.size(), 0.0f);
     take(fmt::format("weight{}_bias", w), 0, bias);
   }
 

@@ -30,7 +30,7 @@ bool Network::finds_best(int output_layer, Index units, Index k) const {
   if (!context().compute.kernels.recommend || !found || !found->is_output()) return false;
   const UnitLayer& layer = *found;
   if (layer.connections.size() != 1 || !layer.connections[0].begins_with_bias() ||
-      !unit_layer(layer.source_layers[0]) || !parts_->facts.skips(output_layer).empty() ||
+      !unit_layer(layer.source_layers[0]) || !parts_->facts.unit_edges(output_layer).empty() ||
       !keeps_order(layer.descriptor().activation))
     return false;
   const ScoredUnits own = scored_units(parts_->state, output_layer, layer.mine(), batch());

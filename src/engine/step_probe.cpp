@@ -50,9 +50,7 @@ struct Probe {
 Probe make_probe(const Graph& graph, const PlanSettings& settings) {
   Probe probe{graph.network, settings.block_rule};
   for (const Edge& edge : graph.edges)
-    if (edge.shared_with >= 0) return probe;
-  for (const auto& skips : graph.skips)
-    if (!skips.empty()) return probe;
+    if (edge.shared_with >= 0 || !edge.has_weights()) return probe;
   Index widest = 0;
   Index hidden = 1;
   for (const LayerDescriptor& layer : graph.network.layers) {

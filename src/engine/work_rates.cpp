@@ -56,7 +56,8 @@ class SpreadBatch {
 Index dense_width(const Graph& graph) {
   Index width = 16;
   for (const Edge& edge : graph.edges)
-    if (graph.network.layers[std::size_t(edge.source)].kind != LayerKind::input)
+    if (edge.has_weights() &&
+        graph.network.layers[std::size_t(edge.source)].kind != LayerKind::input)
       width = std::max(width, graph.network.layers[std::size_t(edge.source)].units());
   return std::min<Index>(width, 2048);
 }

@@ -128,11 +128,28 @@ constexpr const LayerKindRules& rules_of(LayerKind kind) {
   return kLayerKinds.at(std::size_t(kind));
 }
 
-/// How layers of a type are connected to their sources.
+/// How the units of a source lead to those of a layer.
+enum class EdgeKind { matrix = 0, skip = 1, own = 2 };
+struct EdgeKindRules {
+  const char* name;  ///< in plans and records of runs
+  const char* key;   ///< of descriptors, that names the source
+  bool by_unit;      ///< each unit to that of the same number: src/step/edges makes steps of it
+};
+/// By EdgeKind.
+inline constexpr std::array kEdgeKinds = {
+    EdgeKindRules{"weights", "Source", false},  // a matrix
+    EdgeKindRules{"skip", "Skip", true},        // as they are
+    EdgeKindRules{"own", "Source", false}};     // as the layer's type computes
+constexpr const EdgeKindRules& rules_of(EdgeKind kind) {
+  return kEdgeKinds.at(std::size_t(kind));
+}
+
+/// What layers of a type are, and how their sources feed them.
 struct LayerTypeRules {
   const char* name;             ///< in descriptors
-  bool has_weights;             ///< each source feeds it through a weight matrix
+  EdgeKind edges;               ///< from its sources
   bool runs;                    ///< one of src/step/layers makes steps of it
+  bool adds_up;                 ///< its units add up bias and edges: the room is Hidden or Output
   ShapeInference* infer_shape;  ///< null: any sources fit
   const char* shape_key;        ///< the key of the descriptor that what it finds is about
   bool has_window;              ///< Kernel and KernelStride mean something
@@ -141,9 +158,11 @@ struct LayerTypeRules {
 };
 /// By LayerType, as model files number them.
 inline constexpr std::array kLayerTypes = {
-    LayerTypeRules{"FullyConnected", true, true, nullptr, "", false, false, true},
-    LayerTypeRules{"Convolutional", true, false, infer_convolution, "Kernel", true, false, true},
-    LayerTypeRules{"Pooling", false, false, infer_pooling, "Function", true, true, false}};
+    LayerTypeRules{"FullyConnected", EdgeKind::matrix, true, true, nullptr, "", false, false, true},
+    LayerTypeRules{"Convolutional", EdgeKind::matrix, false, false, infer_convolution, "Kernel",
+                   true, false, true},
+    LayerTypeRules{"Pooling", EdgeKind::own, false, false, infer_pooling, "Function", true, true,
+                   false}};
 constexpr const LayerTypeRules& rules_of(LayerType type) {
   return kLayerTypes.at(std::size_t(type));
 }

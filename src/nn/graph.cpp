@@ -60,8 +60,12 @@ void connect(Graph& graph, Faults& faults) {
   const std::size_t count = graph.network.layers.size();
   graph.sources.resize(count);
   graph.destinations.resize(count);
-  graph.skips.resize(count);
-  graph.skip_destinations.resize(count);
+  std::vector<Edge> skips;
+  const auto add = [&](const Edge& edge) {
+    graph.sources[std::size_t(edge.destination)].push_back(int(graph.edges.size()));
+    graph.destinations[std::size_t(edge.source)].push_back(int(graph.edges.size()));
+    graph.edges.push_back(edge);
+  };
   const LayerNumbers numbers(graph.network);
   for (std::size_t i = 0; i < count; ++i) {
     const LayerDescriptor& layer = graph.network.layers[i];
@@ -73,24 +77,19 @@ void connect(Graph& graph, Faults& faults) {
       if (!seen.insert(name).second)
         faults.add(layer, "Source", fmt::format("Source names \"{}\" twice", name));
       const int source = find_layer(graph.network, numbers, layer, "Source", name, faults);
-      if (source < 0) continue;
-      const int edge = int(graph.edges.size());
-      graph.edges.push_back({source, int(i), -1, false, rules_of(layer.type).has_weights});
-      graph.sources[i].push_back(edge);
-      graph.destinations[std::size_t(source)].push_back(edge);
+      if (source >= 0) add({source, int(i), rules_of(layer.type).edges});
     }
     for (const std::string& name : layer.skips) {
       const int source = find_layer(graph.network, numbers, layer, "Skip", name, faults);
-      if (source < 0) continue;
-      graph.skips[i].push_back(source);
-      graph.skip_destinations[std::size_t(source)].push_back(int(i));
+      if (source >= 0) skips.push_back({source, int(i), EdgeKind::skip});
     }
   }
+  for (const Edge& skip : skips) add(skip);
 }
 
 // The layers that must be computed before a layer.
 std::vector<int> inputs_of(const Graph& graph, int layer) {
-  std::vector<int> inputs = graph.skips[std::size_t(layer)];
+  std::vector<int> inputs;
   for (int edge : graph.sources[std::size_t(layer)])
     inputs.push_back(graph.edges[std::size_t(edge)].source);
   return inputs;
@@ -136,9 +135,15 @@ void sort_layers(Graph& graph, Faults& faults) {
     done[std::size_t(layer)] = true;
     for (int edge : graph.destinations[std::size_t(layer)])
       feed(graph.edges[std::size_t(edge)].destination);
-    for (int destination : graph.skip_destinations[std::size_t(layer)]) feed(destination);
   }
   if (graph.order.size() < count) report_cycle(graph, done, faults);
+}
+
+// The edges into a layer that its Source names.
+std::vector<int> named_sources(const Graph& graph, int layer) {
+  std::vector<int> edges = graph.sources[std::size_t(layer)];
+  std::erase_if(edges, [&](int e) { return graph.edges[std::size_t(e)].kind == EdgeKind::skip; });
+  return edges;
 }
 
 // Sizes that follow from those of sources, as far as their sources' are known. What follows from
@@ -153,8 +158,9 @@ void infer_shapes(Graph& graph, KnownSizes& known, Faults& faults) {
     LayerDescriptor& layer = graph.network.layers[at];
     if (!is_computed_size(layer)) continue;
     std::vector<const LayerDescriptor*> sources;
-    bool complete = layer.sources.size() == graph.sources[at].size();
-    for (int edge : graph.sources[at]) {
+    const std::vector<int> edges = named_sources(graph, number);
+    bool complete = layer.sources.size() == edges.size();
+    for (int edge : edges) {
       const auto source = std::size_t(graph.edges[std::size_t(edge)].source);
       complete = complete && known[source];
       sources.push_back(&graph.network.layers[source]);
@@ -172,7 +178,7 @@ void check_weight_counts(const Graph& graph, const KnownSizes& known, Faults& fa
   constexpr double kMostWeights = 0x1p50;
   for (const Edge& edge : graph.edges) {
     const auto source = std::size_t(edge.source), destination = std::size_t(edge.destination);
-    if (!known[source] || !known[destination]) continue;
+    if (!edge.has_weights() || !known[source] || !known[destination]) continue;
     const LayerDescriptor& from = graph.network.layers[source];
     const LayerDescriptor& to = graph.network.layers[destination];
     const double weights = double(from.units()) * double(to.units());
@@ -230,10 +236,8 @@ void find_idle_kinds(const Graph& graph, Faults& faults) {
                              rules_of(layer.type).name, join(types_that_run())));
     if (layer.kind == LayerKind::target)
       faults.add(layer, "Kind", "Kind Target has no meaning in training or prediction; use Output");
-    const bool feeds = !graph.destinations[i].empty();
-    if (layer.kind != LayerKind::output || (!feeds && graph.skip_destinations[i].empty())) continue;
-    const int fed = feeds ? graph.edges[std::size_t(graph.destinations[i][0])].destination
-                          : graph.skip_destinations[i][0];
+    if (layer.kind != LayerKind::output || graph.destinations[i].empty()) continue;
+    const int fed = graph.edges[std::size_t(graph.destinations[i][0])].destination;
     faults.add(layer, "Kind",
                fmt::format("an Output layer cannot feed layer \"{}\": its values are used up block "
                            "by block and never kept whole; make it a Hidden layer, or feed layer "
@@ -274,7 +278,7 @@ void find_shared_norms(const Graph& graph, Faults& faults) {
                  fmt::format("WeightNorm {} would bound weights from layer \"{}\" that belong to "
                              "another connection; give it to that connection's layer, or remove it",
                              layer.weight_norm, source));
-    else if (graph.sources[std::size_t(edge.destination)].size() > 1)
+    else if (graph.matrices(edge.destination).size() > 1)
       faults.add(layer, "WeightNorm",
                  fmt::format("WeightNorm {} would bound weights from several sources together, and "
                              "others share those from layer \"{}\"; remove one of the two",
@@ -295,7 +299,7 @@ Faults faults_in_use(const Graph& graph, Use use, const std::string& where) {
 // Whether every source that is named has been found.
 bool is_connected(const Graph& graph) {
   for (std::size_t i = 0; i < graph.sources.size(); ++i)
-    if (graph.sources[i].size() != graph.network.layers[i].sources.size()) return false;
+    if (named_sources(graph, int(i)).size() != graph.network.layers[i].sources.size()) return false;
   return true;
 }
 
@@ -318,7 +322,7 @@ void resolve(Graph& graph, const std::vector<DatasetShape>* datasets, const std:
   check_weight_counts(graph, known, faults);
   const std::vector<DatasetShape> none;
   graph_parts::check_widths(graph, datasets ? *datasets : none, known, faults);
-  graph_parts::check_skips(graph, datasets ? *datasets : none, known, faults);
+  graph_parts::check_edges_by_unit(graph, datasets ? *datasets : none, known, faults);
   graph_parts::check_weighting(graph, datasets ? *datasets : none, faults);
   // A connection whose source is misspelt is missing, which is no error of its own.
   if (is_connected(graph)) graph_parts::resolve_shared_weights(graph, known, faults);
@@ -331,6 +335,20 @@ int Graph::layer(const std::string& name) const {
   for (std::size_t i = 0; i < network.layers.size(); ++i)
     if (network.layers[i].name == name) return int(i);
   return -1;
+}
+
+std::vector<int> Graph::matrices(int layer) const {
+  std::vector<int> found = sources[std::size_t(layer)];
+  std::erase_if(found, [this](int edge) { return !edges[std::size_t(edge)].has_weights(); });
+  return found;
+}
+
+bool feeds_by_unit(const NetworkDescriptor& network, const std::string& source) {
+  return std::ranges::any_of(network.layers, [&](const LayerDescriptor& layer) {
+    return std::ranges::count(layer.skips, source) > 0 ||
+           (rules_of(rules_of(layer.type).edges).by_unit &&
+            std::ranges::count(layer.sources, source) > 0);
+  });
 }
 
 Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& datasets,

@@ -21,27 +21,30 @@ struct DatasetShape {
   bool gives_sparse_batches = false;
 };
 
-/// From a source layer to a destination layer: a weight matrix of all units of both, unless the
-/// type of the destination has none.
+/// From a source layer to a destination layer: of the kind that the destination's type has, or a
+/// skip.
 struct Edge {
   int source = 0;
   int destination = 0;
+  EdgeKind kind = EdgeKind::matrix;
   int shared_with = -1;     ///< edge whose weights these are, or -1
   bool transposed = false;  ///< used the other way round than there
-  bool has_weights = true;
+  bool has_weights() const { return kind == EdgeKind::matrix; }
+  bool by_unit() const { return rules_of(kind).by_unit; }
 };
 
 struct Graph {
   NetworkDescriptor network;  ///< names, sizes and sources filled in
-  std::vector<int> order;   ///< layers, sources before destinations; ties in the order of the file
-  std::vector<Edge> edges;  ///< by destination in file order, then in the order of its sources
+  std::vector<int> order;  ///< layers, sources before destinations; ties in the order of the file
+  /// By destination in file order, then in the order of its sources; behind them all skips.
+  std::vector<Edge> edges;
   std::vector<std::vector<int>> sources;       ///< edges into each layer
   std::vector<std::vector<int>> destinations;  ///< edges out of each layer
-  std::vector<std::vector<int>> skips;         ///< layers added to each layer's pre-activations
-  std::vector<std::vector<int>> skip_destinations;
   std::vector<int> unused;  ///< layers that lead to no output; none when there is no output at all
 
   int layer(const std::string& name) const;  ///< -1 when there is none
+  /// Of the edges into a layer, those that are weight matrices.
+  std::vector<int> matrices(int layer) const;
 };
 
 /// Resolves a descriptor. Names and sources that are left out take their defaults: <Kind><number>
@@ -59,6 +62,9 @@ Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& dat
 /// The same checks as far as they need no data sets, before those are opened. Throws as
 /// make_graph().
 void check_network(const NetworkDescriptor& network, const std::string& where);
+
+/// Whether a layer sees the units of one by their number, so that they cannot be sparse.
+bool feeds_by_unit(const NetworkDescriptor& network, const std::string& source);
 
 /// What a network is asked to do.
 enum class Use { prediction, training };

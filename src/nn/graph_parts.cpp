@@ -35,7 +35,7 @@ int find_edge(const Graph& graph, const LayerNumbers& numbers, const std::string
   const int to = numbers.of(destination);
   if (to < 0) return -1;
   for (int e : graph.sources[std::size_t(to)])
-    if (graph.edges[std::size_t(e)].source == from && graph.edges[std::size_t(e)].has_weights)
+    if (graph.edges[std::size_t(e)].source == from && graph.edges[std::size_t(e)].has_weights())
       return e;
   return -1;
 }
@@ -144,24 +144,25 @@ void check_widths(const Graph& graph, const std::vector<DatasetShape>& datasets,
   }
 }
 
-void check_skips(const Graph& graph, const std::vector<DatasetShape>& datasets,
-                 const KnownSizes& known, Faults& faults) {
-  for (std::size_t i = 0; i < graph.skips.size(); ++i)
-    for (int skip : graph.skips[i]) {
-      const LayerDescriptor& layer = layer_at(graph, int(i));
-      const LayerDescriptor& from = layer_at(graph, skip);
-      if (known[i] && known[std::size_t(skip)] && from.units() != layer.units())
-        faults.add(layer, "Skip",
-                   fmt::format("Skip \"{}\" has {} units, this layer has {}; they must be the "
-                               "same",
-                               from.name, from.units(), layer.units()));
-      const DatasetShape* dataset = find_dataset(datasets, from.dataset);
-      if (from.kind == LayerKind::input && dataset && dataset->gives_sparse_batches)
-        faults.add(layer, "Skip",
-                   fmt::format("Skip \"{}\" is an Input layer with sparse data; only dense "
-                               "activations can be added",
-                               from.name));
-    }
+void check_edges_by_unit(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                         const KnownSizes& known, Faults& faults) {
+  for (const Edge& edge : graph.edges) {
+    if (!edge.by_unit()) continue;
+    const LayerDescriptor& layer = layer_at(graph, edge.destination);
+    const LayerDescriptor& from = layer_at(graph, edge.source);
+    const char* key = rules_of(edge.kind).key;
+    const bool sizes = known[std::size_t(edge.destination)] && known[std::size_t(edge.source)];
+    if (sizes && from.units() != layer.units())
+      faults.add(layer, key,
+                 fmt::format("{} \"{}\" has {} units, this layer has {}; they must be the same",
+                             key, from.name, from.units(), layer.units()));
+    const DatasetShape* dataset = find_dataset(datasets, from.dataset);
+    if (from.kind == LayerKind::input && dataset && dataset->gives_sparse_batches)
+      faults.add(layer, key,
+                 fmt::format("{} \"{}\" is an Input layer with sparse data; only dense activations "
+                             "can be added",
+                             key, from.name));
+  }
 }
 
 void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datasets,

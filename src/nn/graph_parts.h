@@ -64,8 +64,9 @@ void bind_datasets(Graph& graph, const std::vector<DatasetShape>& datasets, Faul
 /// Layers at least as wide as their data; of the data's very shape when both have several axes.
 void check_widths(const Graph& graph, const std::vector<DatasetShape>& datasets,
                   const KnownSizes& known, Faults& faults);
-void check_skips(const Graph& graph, const std::vector<DatasetShape>& datasets,
-                 const KnownSizes& known, Faults& faults);
+/// Edges from unit to unit: between layers of the same width, from dense ones.
+void check_edges_by_unit(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                         const KnownSizes& known, Faults& faults);
 /// Features are weighted in sparse data only.
 void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
 /// Sets shared_with and transposed of edges; chains lead to the edge that owns the weights.

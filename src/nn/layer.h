@@ -81,8 +81,9 @@ class UnitLayer {
   bool is_output() const { return descriptor().kind == LayerKind::output; }
   bool is_softmax() const { return std::holds_alternative<SoftMax>(descriptor().activation); }
 
-  std::vector<Connection> connections;  ///< in the order of the descriptor's sources
-  std::vector<int> source_layers;       ///< of the connections
+  std::vector<Connection>
+      connections;                 ///< weight matrices, in the order of the descriptor's sources
+  std::vector<int> source_layers;  ///< of the connections
   UnitParameters bias;
   UnitParameters norm_scale;  ///< batch normalisation, else empty
   UnitParameters norm_bias;

@@ -152,19 +152,14 @@ std::vector<Parameter> parameters_of(Network& network, const std::shared_ptr<con
 
 std::vector<Parameter> Model::parameters() {
   if (state_->network) return parameters_of(*state_->network, state_);
-  // Which inputs are sparse does not change what the weights are; those that a Skip adds are dense.
-  const auto is_skipped = [&](const LayerDescriptor& input) {
-    return std::ranges::any_of(state_->info.network.layers, [&](const LayerDescriptor& layer) {
-      return std::ranges::count(layer.skips, input.name) > 0;
-    });
-  };
+  // Which inputs are sparse does not change what the weights are.
   std::vector<DatasetShape> shapes;
   for (const LayerDescriptor& layer : state_->info.network.layers)
     if (!layer.dataset.empty())
       shapes.push_back({layer.dataset,
                         layer.dimensions,
                         {layer.extent[0], layer.extent[1], layer.extent[2]},
-                        !is_skipped(layer)});
+                        !feeds_by_unit(state_->info.network, layer.name)});
   const auto loaded = std::make_shared<State>();
   loaded->ranks = state_->ranks;
   loaded->runtime = make_runtime(state_->options.device, *loaded->ranks);

@@ -95,7 +95,8 @@ Program compile_cost(const StepFacts& facts, int visited) {
 void InputRoom::forward(const StepFacts& facts, int layer, bool learns, OpList& ops) {
   if (!learns || !facts.sparse_input(layer)) return;
   for (int edge : facts.graph().destinations[std::size_t(layer)])
-    if (facts.edge_takes_part(edge) && facts.owner(edge) == edge && !facts.is_shared(edge))
+    if (facts.edge_takes_part(edge) && facts.has_weights(edge) && facts.owner(edge) == edge &&
+        !facts.is_shared(edge))
       ops.add(CatchUpRows{edge});
 }
 
@@ -110,7 +111,7 @@ namespace {
 std::vector<EdgeBackward> backward_edges(const StepFacts& facts, int layer) {
   using enum EdgeBackward::Update;
   std::vector<EdgeBackward> edges;
-  const std::vector<int>& sources = facts.sources(layer);
+  const std::vector<int>& sources = facts.matrices(layer);
   for (std::size_t c = 0; c < sources.size(); ++c) {
     const int edge = sources[c];
     EdgeBackward backward{edge, c, !facts.is_input(facts.edge(edge).source), at_once};
@@ -122,7 +123,7 @@ std::vector<EdgeBackward> backward_edges(const StepFacts& facts, int layer) {
 }
 
 void finish_backward(const StepFacts& facts, int layer, OpList& ops) {
-  const std::vector<int>& sources = facts.sources(layer);
+  const std::vector<int>& sources = facts.matrices(layer);
   if (std::ranges::any_of(sources, [&](int edge) { return facts.is_sparse_source(edge); })) {
     if (facts.is_hidden(layer)) ops.add(UpdateRows{layer});
     ops.add(FinishRows{layer});

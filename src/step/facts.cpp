@@ -24,6 +24,7 @@ StepFacts::StepFacts(const Graph& graph, StepSettings settings)
   settings_.sparse_input.resize(count, false);
   settings_.entries.resize(count, 0.0);
   find_participants();
+  sort_edges();
   const Index examples = block_examples(settings_.purpose, settings_.batch);
   sharding_ = choose_sharding(graph, takes_part_, examples, device().block_rule);
   partitions_ = Numbered<BlockPartition>(count);
@@ -63,10 +64,19 @@ void StepFacts::find_participants() {
   for (auto it = graph_.order.rbegin(); it != graph_.order.rend(); ++it) {
     if (!takes_part(*it)) continue;
     for (int edge : sources(*it)) takes_part_[std::size_t(this->edge(edge).source)] = true;
-    for (int skip : skips(*it)) takes_part_[std::size_t(skip)] = true;
   }
   for (int layer : graph_.order)
     if (takes_part(layer)) order_.push_back(layer);
+}
+
+void StepFacts::sort_edges() {
+  matrices_.resize(layers());
+  unit_edges_.resize(layers());
+  for (int layer : order_)
+    for (int edge : sources(layer)) {
+      if (has_weights(edge)) matrices_[layer].push_back(edge);
+      if (this->edge(edge).by_unit()) unit_edges_[layer].push_back(edge);
+    }
 }
 
 int StepFacts::users(int edge) const {
@@ -103,13 +113,12 @@ bool StepFacts::begins_with_bias(int edge) const {
 }
 
 bool StepFacts::sums_over_sources(int layer) const {
-  return std::any_of(sources(layer).begin(), sources(layer).end(),
-                     [this](int edge) { return by_source(edge); });
+  return std::ranges::any_of(matrices(layer), [this](int edge) { return by_source(edge); });
 }
 
 DeltaSum::Shape StepFacts::source_sum(int layer) const {
   DeltaSum::Shape shape{batch(), this->layer(layer).units()};
-  for (int edge : sources(layer))
+  for (int edge : matrices(layer))
     if (by_source(edge)) shape.partial_sums += partition(this->edge(edge).source).blocks();
   shape.is_reduced = ranks() > 1;
   shape.format = FixedFormat::of_any_step(shape.partial_sums);
@@ -127,13 +136,13 @@ Index StepFacts::delta_partial_sums(int layer) const {
       partial_sums += by_source(edge) || !has_weights(edge)
                           ? 1
                           : partition(this->edge(edge).destination).blocks();
-  return partial_sums + Index(graph_.skip_destinations[std::size_t(layer)].size());
+  return partial_sums;
 }
 
 Index StepFacts::partial_sums_of_rank(int layer, int rank) const {
   Index partial_sums = 0;
   for (int edge : graph_.destinations[std::size_t(layer)])
-    if (edge_takes_part(edge))
+    if (edge_takes_part(edge) && has_weights(edge))
       partial_sums += partition(this->edge(edge).destination).blocks_of(rank, ranks()).count();
   return partial_sums;
 }
@@ -153,19 +162,20 @@ bool StepFacts::exchanges_partial_sums(int layer) const {
 }
 
 bool StepFacts::feeds_units(int layer) const {
-  const std::vector<int>& edges = graph_.destinations[std::size_t(layer)];
-  return !graph_.skip_destinations[std::size_t(layer)].empty() ||
-         std::any_of(edges.begin(), edges.end(),
-                     [this](int edge) { return edge_takes_part(edge) && !has_weights(edge); });
+  return std::ranges::any_of(graph_.destinations[std::size_t(layer)], [this](int edge) {
+    return edge_takes_part(edge) && !has_weights(edge);
+  });
 }
 
 bool StepFacts::decide_fusing(int layer) const {
   const DeviceTraits& device = this->device();
   const std::vector<int>& edges = sources(layer);
-  if (!training() || !is_output(layer) || !device.fuses || edges.size() != 1) return false;
+  if (!training() || !is_output(layer) || !device.fuses || edges.size() != 1 ||
+      !has_weights(edges[0]))
+    return false;
   const bool from_targets = CostKernels::coupling_from_targets(softmax_cost(graph_.network));
   return (device.casts_operands || device.transposes_operands) && begins_with_bias(edges[0]) &&
-         skips(layer).empty() && this->layer(layer).delta_norm == 0.0f &&
+         this->layer(layer).delta_norm == 0.0f &&
          (!is_softmax(layer) || (sparse_input(layer) && from_targets));
 }
 

@@ -65,10 +65,11 @@ class StepFacts {
   }
 
   const Edge& edge(int number) const { return graph_.edges[std::size_t(number)]; }
+  /// All edges into a layer; those that are weight matrices; those from unit to unit.
   const std::vector<int>& sources(int layer) const { return graph_.sources[std::size_t(layer)]; }
-  const std::vector<int>& skips(int layer) const { return graph_.skips[std::size_t(layer)]; }
-  /// Whether it is a weight matrix. Else it leads from unit to unit, as a skip does.
-  bool has_weights(int edge) const { return this->edge(edge).has_weights; }
+  const std::vector<int>& matrices(int layer) const { return matrices_[layer]; }
+  const std::vector<int>& unit_edges(int layer) const { return unit_edges_[layer]; }
+  bool has_weights(int edge) const { return this->edge(edge).has_weights(); }
   bool edge_takes_part(int edge) const { return takes_part(this->edge(edge).destination); }
   bool is_sparse_source(int edge) const { return sparse_input(this->edge(edge).source); }
   int owner(int edge) const {
@@ -92,8 +93,8 @@ class StepFacts {
   DeltaSum::Shape source_sum(int layer) const;
 
   /// Whether a hidden layer needs the delta of its activations, of how many partial sums it is the
-  /// sum: blocks of all destinations, one for an edge by source, and skips; and how many a rank
-  /// gives.
+  /// sum: blocks of all destinations, and one for an edge by source or without weights; and how
+  /// many a rank gives.
   bool wants_delta(int layer) const;
   Index delta_partial_sums(int layer) const;
   Index partial_sums_of_rank(int layer, int rank) const;
@@ -101,7 +102,7 @@ class StepFacts {
   /// Whether ranks send each other their partial sums as they are: the same on all ranks.
   bool exchanges_partial_sums(int layer) const;
 
-  /// Whether its units feed those of the same number directly: skips, and edges without weights.
+  /// Whether an edge without weights leads from it.
   bool feeds_units(int layer) const;
 
   /// Whether the shape of an output layer allows its product, cost and delta to be one kernel in
@@ -113,7 +114,7 @@ class StepFacts {
   Index units_at_once(int layer) const;
   /// Whether a layer has a bound on the norm of each unit's weights from all its sources together.
   bool bounds_sources_together(int layer) const {
-    return this->layer(layer).weight_norm > 0.0f && sources(layer).size() > 1;
+    return this->layer(layer).weight_norm > 0.0f && matrices(layer).size() > 1;
   }
   UnitLayer::Settings layer_settings(int layer) const;
 
@@ -129,6 +130,7 @@ class StepFacts {
 
  private:
   void find_participants();
+  void sort_edges();
   void number_words();
   bool stored_by_destination(int owner_edge) const;
   bool decide_fusing(int layer) const;
@@ -137,6 +139,8 @@ class StepFacts {
   StepSettings settings_;
   std::vector<bool> takes_part_;
   std::vector<int> order_;
+  Numbered<std::vector<int>> matrices_;
+  Numbered<std::vector<int>> unit_edges_;
   Sharding sharding_;
   Numbered<BlockPartition> partitions_;
   Numbered<std::vector<Range>> shares_;

@@ -23,11 +23,13 @@ class Chooser {
         std::holds_alternative<SoftMax>(source.activation))
       return false;
     Index destinations = 0;
-    for (int edge : graph_.destinations[std::size_t(layer)]) {
-      const int destination = graph_.edges[std::size_t(edge)].destination;
+    for (int number : graph_.destinations[std::size_t(layer)]) {
+      const Edge& edge = graph_.edges[std::size_t(number)];
+      const int destination = edge.destination;
       if (!takes_part_[std::size_t(destination)]) continue;
-      if (!graph_.edges[std::size_t(edge)].has_weights) return false;
-      if (shares_[std::size_t(edge)] || layer_of(destination).weight_norm > 0.0f) return false;
+      if (edge.by_unit()) continue;
+      if (!edge.has_weights()) return false;
+      if (shares_[std::size_t(number)] || layer_of(destination).weight_norm > 0.0f) return false;
       destinations += layer_of(destination).units();
     }
     return destinations > 0 && source.units() >= kClearlyWider * destinations &&
@@ -54,9 +56,11 @@ Sharding choose_sharding(const Graph& graph, const std::vector<bool>& takes_part
     const bool by_source = chooser.by_source(int(layer), batch, rule);
     sharding.gathered.push_back(!by_source);
     if (!by_source) continue;
-    for (int edge : graph.destinations[layer])
-      sharding.by_source[std::size_t(edge)] =
-          takes_part[std::size_t(graph.edges[std::size_t(edge)].destination)];
+    for (int number : graph.destinations[layer]) {
+      const Edge& edge = graph.edges[std::size_t(number)];
+      sharding.by_source[std::size_t(number)] =
+          edge.has_weights() && takes_part[std::size_t(edge.destination)];
+    }
   }
   return sharding;
 }

@@ -33,11 +33,11 @@ struct Sharding {
 /// - edges from an input layer. Every rank reads the whole batch, and no delta goes back: by
 ///   destination nothing moves at all.
 /// - from a hidden SoftMax layer, whose rows are gathered anyway.
-/// - without weights.
+/// - from a layer that feeds one of a type with edges of its own.
 /// - with SharedWeights, which every rank holds whole.
 /// - into a layer with WeightNorm, whose rows of weights, one for each destination unit, must
 ///   stand on one rank.
-/// Skips exchange nothing: they lead from unit i to unit i, which are on one rank.
+/// Edges from unit to unit exchange nothing: unit i of both layers is on one rank.
 Sharding choose_sharding(const Graph& graph, const std::vector<bool>& takes_part, Index batch,
                          const BlockRule& rule);
 

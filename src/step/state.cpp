@@ -70,9 +70,8 @@ void State::begin_arrays() {
 }
 
 void State::connect(int layer) {
-  for (int e : facts.sources(layer)) {
+  for (int e : facts.matrices(layer)) {
     const Edge& edge = facts.edge(e);
-    if (!facts.has_weights(e)) continue;
     Weights* of_edge = weights[facts.owner(e)].get();
     require(of_edge, "Network: a layer without weights; make_graph() refuses it");
     units[layer]->connections.emplace_back(*of_edge, edge.shared_with >= 0 && edge.transposed,

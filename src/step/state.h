@@ -80,7 +80,7 @@ class State : public StepTensors {
   WeightStep weight_step() const {
     return {network().training.optimizer, schedule, now.position.step, 1.0f / float(now.examples)};
   }
-  int edge_of(int layer, std::size_t connection) const { return facts.sources(layer)[connection]; }
+  int edge_of(int layer, std::size_t connection) const { return facts.matrices(layer)[connection]; }
   SharedGradient& shared_gradient(int layer, std::size_t connection) {
     return *shared[edge_of(layer, connection)];
   }

@@ -18,7 +18,7 @@ int slots(const StepFacts& facts) {
 
 // Elements of a tile of a weight gradient, of the largest call.
 Index gradient_tile(const StepFacts& facts, int edge) {
-  if (!facts.has_weights(edge) || facts.is_sparse_source(edge) || facts.is_shared(edge)) return 0;
+  if (facts.is_sparse_source(edge) || facts.is_shared(edge)) return 0;
   const Edge& e = facts.edge(edge);
   const bool by_source = facts.by_source(edge);
   const BlockPartition& cut = facts.partition(by_source ? e.source : e.destination);
@@ -38,6 +38,7 @@ std::string edge_name(const StepFacts& facts, int edge) {
 StepTensors::StepTensors(const StepFacts& facts) {
   units.resize(facts.layers());
   rooms.resize(facts.layers());
+  unit_edges.resize(facts.layers());
   source_sums.resize(facts.layers());
   weight_squares.resize(facts.layers());
   weights.resize(facts.edges());
@@ -66,6 +67,14 @@ void StepTensors::add_layer(const StepFacts& facts, int layer) {
     rooms[layer].emplace<Room>(facts, layer);
   });
   require(has_kind, "StepTensors: a layer of a kind that no step has; require_runnable() tells");
+  for (int number : facts.unit_edges(layer)) {
+    const step::UnitEdge edge{facts.edge(number), int(unit_edges[layer].size())};
+    const bool is_known =
+        step::with_edge(edge.edge.kind, [&]<typename Room>(std::type_identity<Room>) {
+          unit_edges[layer].emplace_back(std::in_place_type<Room>, facts, edge);
+        });
+    require(is_known, "StepTensors: an edge of a kind that src/step/edges/edges.h does not list");
+  }
   if (facts.is_input(layer)) return;
   units[layer] =
       std::make_unique<UnitLayer>(facts.layer_settings(layer), slots(facts), facts.device());
@@ -105,7 +114,7 @@ void StepTensors::add_lanes(const StepFacts& facts) {
   Index widest_part = 0, widest_source = 0, gradient = 0, widest_z = 0, widest_delta = 0;
   for (int layer : facts.order()) {
     if (facts.is_input(layer)) continue;
-    for (int edge : facts.sources(layer)) {
+    for (int edge : facts.matrices(layer)) {
       const int source = facts.edge(edge).source;
       const bool by_source = facts.by_source(edge);
       if (by_source) widest_part = std::max(widest_part, facts.layer(layer).units());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/step/edges/edges.h"
 #include "src/step/layers/rooms.h"
 
 #include <array>
@@ -39,8 +40,9 @@ struct StepTensors {
   explicit StepTensors(const StepFacts& facts);
 
   // By layer.
-  Numbered<std::unique_ptr<UnitLayer>> units;  ///< of all but input layers
-  Numbered<step::LayerRoom> rooms;             ///< what layers of its kind hold
+  Numbered<std::unique_ptr<UnitLayer>> units;        ///< of all but input layers
+  Numbered<step::LayerRoom> rooms;                   ///< what layers of its kind hold
+  Numbered<std::vector<step::EdgeRoom>> unit_edges;  ///< as StepFacts::unit_edges()
   Numbered<std::unique_ptr<SourceSum>> source_sums;
   Numbered<HeldBuffer<double>> weight_squares;  ///< with WeightNorm over several sources
   template <typename Room>
@@ -87,6 +89,8 @@ void StepTensors::for_each_of(int layer, const Visit& visit) {
         if constexpr (!std::is_same_v<Room, std::monostate>) room.for_each_tensor(visit);
       },
       rooms[layer]);
+  for (step::EdgeRoom& edge : unit_edges[layer])
+    std::visit([&](auto& room) { room.for_each_tensor(visit); }, edge);
   if (source_sums[layer]) source_sums[layer]->for_each_tensor(visit);
   visit(weight_squares[layer]);
 }

@@ -37,13 +37,17 @@ void TensorUses::adds_to_delta(int layer) {
 
 void TensorUses::reads_sources(int layer) {
   reads(tensors.units[layer]->bias.value);
-  for (int edge : facts.sources(layer)) {
+  for (int edge : facts.matrices(layer)) {
     if (facts.by_source(edge)) continue;
     reads_weights(edge);
     reads_activations(facts.edge(edge).source);
   }
   if (tensors.source_sums[layer]) reads(tensors.source_sums[layer]->z);
-  for (int skip : facts.skips(layer)) reads_activations(skip);
+  for (int edge : facts.unit_edges(layer)) reads_activations(facts.edge(edge).source);
+  for (EdgeRoom& edge : tensors.unit_edges[layer])
+    std::visit(
+        [this](auto& room) { room.for_each_tensor([this](auto& array) { this->reads(array); }); },
+        edge);
 }
 
 void TensorUses::writes_lanes() {

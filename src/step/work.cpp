@@ -3,6 +3,7 @@
 #include "src/step/work.h"
 
 #include "src/step/block_group.h"
+#include "src/step/edges/edges.h"
 
 #include <cmath>
 
@@ -87,17 +88,28 @@ void WorkList::product(const char* stage, int edge, double calls) {
 }
 
 void WorkList::loss_product(const char* stage, int layer, double calls) {
-  product(stage, facts_.sources(layer)[0], calls);
+  product(stage, facts_.matrices(layer)[0], calls);
   list_.back().kind = Work::Kind::loss_product;
   list_.back().evaluated = rows_of(layer);
 }
 
 void WorkList::pre_activations(const char* stage, int layer) {
-  for (int edge : facts_.sources(layer))
+  for (int edge : facts_.matrices(layer))
     if (facts_.is_sparse_source(edge))
       sparse_forward(edge);
     else if (!facts_.by_source(edge))
       product(stage, edge, calls_for(layer));
+  for (int edge : facts_.unit_edges(layer))
+    with_edge(facts_.edge(edge).kind, [&]<typename Room>(std::type_identity<Room>) {
+      pass(stage, rows_of(layer) * Room::kForwardBytes, calls_for(layer));
+    });
+}
+
+void WorkList::backward_by_unit(const char* stage, int layer) {
+  for (int edge : facts_.unit_edges(layer))
+    with_edge(facts_.edge(edge).kind, [&]<typename Room>(std::type_identity<Room>) {
+      pass(stage, rows_of(layer) * Room::kBackwardBytes, calls_for(layer));
+    });
 }
 
 void WorkList::sparse_forward(int edge) {

@@ -46,8 +46,10 @@ class WorkList {
   void product(const char* stage, int edge, double calls);
   /// With the weights of the only edge into an output layer.
   void loss_product(const char* stage, int layer, double calls);
-  /// The own pre-activations of a layer, but for edges by source.
+  /// The own pre-activations of a layer, but for edges by source; and what their delta does to
+  /// edges from unit to unit.
   void pre_activations(const char* stage, int layer);
+  void backward_by_unit(const char* stage, int layer);
   /// Sums in fixed point: a GPU adds a few partial sums at a time.
   void partial_sums(double elements, double partial_sums);
   /// The parts of a source's delta from the own blocks of `layer`, or of the source where the edge

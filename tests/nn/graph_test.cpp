@@ -72,8 +72,14 @@ TEST(Graph, OrderPutsSourcesFirstAndKeepsTheFilesOrderOtherwise) {
          {"Name": "A", "Kind": "Hidden", "Source": "I"},
          {"Name": "I", "Kind": "Input"})");
   EXPECT_THAT(graph.order, ElementsAre(4, 2, 3, 1, 0));
-  EXPECT_THAT(graph.skips[1], ElementsAre(3));
-  EXPECT_THAT(graph.skip_destinations[3], ElementsAre(1));
+  ASSERT_EQ(graph.edges.size(), 6u);  // the skip stands behind all weight matrices
+  const Edge& skip = graph.edges[5];
+  EXPECT_EQ(skip.kind, EdgeKind::skip);
+  EXPECT_EQ(skip.source, 3);
+  EXPECT_EQ(skip.destination, 1);
+  EXPECT_THAT(graph.sources[1], ElementsAre(2, 5));
+  EXPECT_THAT(graph.matrices(1), ElementsAre(2));
+  EXPECT_THAT(graph.destinations[3], ElementsAre(1, 5));
 }
 
 TEST(Graph, RandomNetworksAreSortedAndConnectedAsTheySay) {

@@ -109,6 +109,12 @@ TEST(StepProgram, HasAKindForEveryTypeOfLayerThatRuns) {
   }
 }
 
+TEST(StepProgram, HasARoomForEveryKindOfEdgeFromUnitToUnit) {
+  for (std::size_t kind = 0; kind < kEdgeKinds.size(); ++kind)
+    EXPECT_EQ(with_edge(EdgeKind(kind), [](auto) {}), kEdgeKinds[kind].by_unit)
+        << kEdgeKinds[kind].name;
+}
+
 TEST(StepProgram, OfOneRankExchangesNothing) {
   for (const Recipe& recipe : all_recipes()) {
     const Compiled step(recipe, 1, 1);
@@ -134,14 +140,16 @@ TEST(StepProgram, UpdatesEveryWeightMatrixOnce) {
         const auto* rows = std::get_if<UpdateRows>(&op);
         const auto* sums = std::get_if<SendBySource>(&op);
         if (rows || sums)
-          for (int edge : step.facts.sources(rows ? rows->layer : sums->layer))
+          for (int edge : step.facts.matrices(rows ? rows->layer : sums->layer))
             if (!step.facts.is_shared(edge) &&
                 (rows ? step.facts.is_sparse_source(edge) : step.facts.by_source(edge)))
               updated.insert(edge);
       }
       std::multiset<int> owned;
       for (int edge = 0; edge < step.facts.edges(); ++edge)
-        if (step.facts.edge_takes_part(edge) && step.facts.owner(edge) == edge) owned.insert(edge);
+        if (step.facts.has_weights(edge) && step.facts.edge_takes_part(edge) &&
+            step.facts.owner(edge) == edge)
+          owned.insert(edge);
       EXPECT_EQ(updated, owned) << recipe.name << ", " << ranks << " ranks";
     }
 }

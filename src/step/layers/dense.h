@@ -25,11 +25,11 @@ struct InputRoom {
   static void backward(const StepFacts&, int, OpList&) {}
 };
 
-/// They hold what all layers with units hold, and no more.
+/// Bias and whatever edges lead to them, added up. They hold what all layers with units hold.
 struct HiddenRoom {
   using Ops = OpTypes<>;
   static bool is_of(const LayerDescriptor& layer) {
-    return layer.kind == LayerKind::hidden && layer.type == LayerType::fully_connected;
+    return layer.kind == LayerKind::hidden && rules_of(layer.type).adds_up;
   }
   HiddenRoom(const StepFacts&, int) {}
 
@@ -52,7 +52,7 @@ struct OutsideTensor {
 struct OutputRoom {
   using Ops = OpTypes<>;
   static bool is_of(const LayerDescriptor& layer) {
-    return layer.kind == LayerKind::output && layer.type == LayerType::fully_connected;
+    return layer.kind == LayerKind::output && rules_of(layer.type).adds_up;
   }
   OutputRoom(const StepFacts& facts, int layer);
 

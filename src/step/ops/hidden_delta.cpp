@@ -3,6 +3,7 @@
 #include "src/step/ops/hidden_delta.h"
 
 #include "src/step/ops/source_edges.h"
+#include "src/step/ops/unit_edges.h"
 
 namespace norn::step {
 namespace {
@@ -97,10 +98,7 @@ void HiddenDelta::run(State& state) const {
   if (unit.descriptor().delta_norm > 0.0f) clip_deltas(state, unit);
   const DenseOperand delta = unit.delta_operand(compute, examples);
   state.deltas[layer] = delta;
-  if (unit.mine().count() == 0) return;
-  for (int skip : state.facts.skips(layer))
-    if (state.units[skip])
-      state.units[skip]->delta_sum.add(compute, unit.mine().begin, delta.values);
+  if (unit.mine().count() > 0) backward_by_unit(state, layer, unit.mine(), delta.values);
 }
 
 void HiddenDelta::work(const StepFacts& facts, WorkList& list) const {
@@ -109,8 +107,8 @@ void HiddenDelta::work(const StepFacts& facts, WorkList& list) const {
   if (facts.device().casts_operands) each += kBf16;
   if (descriptor.batch_normalization) each += 6.0 * kFloat;
   if (descriptor.delta_norm > 0.0f) each += 3.0 * kFloat;
-  each += (kFloat + 2.0 * kWord) * double(facts.skips(layer).size());
   list.pass("hidden delta", list.rows_of(layer) * each, facts.ranks() > 1 ? 2.0 : 1.0);
+  list.backward_by_unit("hidden delta", layer);
 }
 
 void HiddenDelta::traffic(const StepFacts& facts, TrafficList& list) const {
@@ -133,7 +131,7 @@ void HiddenDelta::tensors(TensorUses& uses) const {
     uses.updates_all(unit.norm_scale);
     uses.updates_all(unit.norm_bias);
   }
-  for (int skip : uses.facts.skips(layer)) uses.adds_to_delta(skip);
+  list_backward_by_unit(layer, uses);
 }
 
 }  // namespace norn::step

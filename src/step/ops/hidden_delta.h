@@ -22,8 +22,8 @@ struct FinishReduce {
   void run(State& state) const;
 };
 
-/// From d cost / d activation to d cost / d pre-activation of the own units, and what skips hand
-/// on of it.
+/// From d cost / d activation to d cost / d pre-activation of the own units, and what edges from
+/// unit to unit make of it.
 struct HiddenDelta {
   static constexpr bool kTakesDelta = true;
   static constexpr const char* kName = "hidden delta";

@@ -3,6 +3,7 @@
 #include "src/step/ops/hidden_forward.h"
 
 #include "src/step/ops/source_edges.h"
+#include "src/step/ops/unit_edges.h"
 
 #include <algorithm>
 
@@ -40,10 +41,7 @@ void HiddenForward::run(State& state) const {
   if (unit.connections.size() > 1 || !has_sparse) state.stage("hidden forward");
   connection_forward(false);
   add_source_sum(state, layer, unit.mine(), unit.own(examples));
-  for (int skip : state.facts.skips(layer))
-    compute.kernels.pointwise->add(
-        state.output_of(skip).dense.values.columns(unit.mine().begin, unit.mine().count()),
-        unit.own(examples));
+  add_by_unit(state, layer, unit.mine(), unit.own(examples));
   state.stage("activation");
   unit.finish_forward(compute, examples, state.now.pass, state.now.position);
 }
@@ -56,8 +54,7 @@ void HiddenForward::work(const StepFacts& facts, WorkList& list) const {
     each += kFloat;
   if (keeps_pre_activations(descriptor)) each += kFloat;
   if (descriptor.batch_normalization) each += 4.0 * kFloat;
-  const double skips = double(facts.skips(layer).size());
-  list.pass("activation", list.rows_of(layer) * (each + 3.0 * kFloat * skips));
+  list.pass("activation", list.rows_of(layer) * each);
 }
 
 void HiddenForward::tensors(TensorUses& uses) const {

@@ -6,7 +6,7 @@
 /// Hidden layers forward.
 namespace norn::step {
 
-/// Bias, products with the sources, skips; then batch normalisation, activation, dropout: of all
+/// Bias and what all edges bring; then batch normalisation, activation, dropout: of all
 /// own units at once. Sums over sparse sources do not depend on blocks; products with dense sources
 /// are told where the blocks are, so that their bits do not depend on how many of them a rank owns.
 struct HiddenForward {

@@ -7,6 +7,7 @@
 #include "src/step/costs.h"
 #include "src/step/ops/hidden_delta.h"
 #include "src/step/ops/source_edges.h"
+#include "src/step/ops/unit_edges.h"
 
 namespace norn::step {
 void pre_activation(State& state, int layer, Range units, MatrixView<float> z, const char* stage) {
@@ -28,9 +29,7 @@ void pre_activation(State& state, int layer, Range units, MatrixView<float> z, c
     connection.forward(compute, state.output_of(unit.source_layers[c], z.rows), units, 0, z);
   }
   add_source_sum(state, layer, units, z);
-  for (int skip : state.facts.skips(layer))
-    compute.kernels.pointwise->add(
-        state.output_of(skip, z.rows).dense.values.columns(units.begin, units.count()), z);
+  add_by_unit(state, layer, units, z);
 }
 
 MatrixView<float> block_z(State& state, int layer, Range units, int lane) {
@@ -152,8 +151,7 @@ void OutputBlocks::run(State& state) const {
           limit, state.row_squares.view().range(0, state.examples()), z);
       delta = z;
     }
-    for (int skip : state.facts.skips(layer))
-      if (state.units[skip]) state.units[skip]->delta_sum.add(state.compute(), units.begin, z);
+    backward_by_unit(state, layer, units, z);
     keep_delta_by_source(state, layer, units, z);
     run_backward(state, layer, edges, units, delta, lane, b + 1 == blocks.count());
     state.stage("bias update");
@@ -172,6 +170,7 @@ void OutputBlocks::work(const StepFacts& facts, WorkList& list) const {
               .bytes = outputs * (2.0 * kFloat + bf16),
               .evaluated = outputs,
               .calls = list.calls_for(layer)});
+    list.backward_by_unit("output delta", layer);
   }
   count_backward(layer, edges, facts, list);
 }
@@ -227,7 +226,7 @@ void OutputBlocks::tensors(TensorUses& uses) const {
               uses.tensors.units[layer]->gradient);
   if (uses.facts.layer(layer).delta_norm > 0.0f) uses.reads(uses.tensors.row_squares);
   if (const auto& sum = uses.tensors.source_sums[layer]) uses.writes(sum->delta);
-  for (int skip : uses.facts.skips(layer)) uses.adds_to_delta(skip);
+  list_backward_by_unit(layer, uses);
   list_backward(edges, uses);
 }
 

@@ -45,7 +45,7 @@ void UpdateRows::run(State& state) const {
 }
 
 void UpdateRows::work(const StepFacts& facts, WorkList& list) const {
-  for (int edge : facts.sources(layer))
+  for (int edge : facts.matrices(layer))
     if (facts.is_sparse_source(edge)) list.update_rows(edge);
 }
 
@@ -71,7 +71,7 @@ void FinishRows::run(State& state) const {
 void UpdateRows::tensors(TensorUses& uses) const {
   UnitLayer& unit = *uses.tensors.units[layer];
   uses.reads(unit.deltas, unit.bf16_deltas);
-  for (int edge : uses.facts.sources(layer)) {
+  for (int edge : uses.facts.matrices(layer)) {
     if (!uses.facts.is_sparse_source(edge)) continue;
     if (uses.facts.is_shared(edge))
       uses.updates(uses.tensors.shared[edge]->part);
@@ -81,7 +81,7 @@ void UpdateRows::tensors(TensorUses& uses) const {
 }
 
 void FinishRows::tensors(TensorUses& uses) const {
-  for (int edge : uses.facts.sources(layer))
+  for (int edge : uses.facts.matrices(layer))
     if (uses.facts.is_sparse_source(edge) && !uses.facts.is_shared(edge))
       uses.updates_weights(edge);
 }

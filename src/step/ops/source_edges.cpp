@@ -48,7 +48,7 @@ void SumSources::run(State& state) const {
 }
 
 void SumSources::work(const StepFacts& facts, WorkList& list) const {
-  for (int edge : facts.sources(layer)) {
+  for (int edge : facts.matrices(layer)) {
     if (!facts.by_source(edge)) continue;
     const double partial_sums = double(facts.own_blocks(facts.edge(edge).source).count());
     list.product(stages_of(facts, layer).forward, edge, partial_sums);
@@ -123,7 +123,7 @@ void SendBySource::run(State& state) const {
 
 void SendBySource::work(const StepFacts& facts, WorkList& list) const {
   const EdgeStages& stages = stages_of(facts, layer);
-  for (int edge : facts.sources(layer)) {
+  for (int edge : facts.matrices(layer)) {
     if (!facts.by_source(edge)) continue;
     list.input_delta(stages.input_delta, edge);
     list.update(stages.update, edge);
@@ -136,7 +136,7 @@ void SendBySource::traffic(const StepFacts&, TrafficList& list) const {
 
 void SumSources::tensors(TensorUses& uses) const {
   SourceSum& sum = *uses.tensors.source_sums[layer];
-  for (int edge : uses.facts.sources(layer)) {
+  for (int edge : uses.facts.matrices(layer)) {
     if (!uses.facts.by_source(edge)) continue;
     uses.reads_weights(edge);
     uses.reads_activations(uses.facts.edge(edge).source);
@@ -151,7 +151,7 @@ void SendBySource::tensors(TensorUses& uses) const {
   uses.updates(sum.delta);
   uses.writes(sum.bf16_delta);
   uses.writes_lanes();
-  for (int edge : uses.facts.sources(layer)) {
+  for (int edge : uses.facts.matrices(layer)) {
     if (!uses.facts.by_source(edge)) continue;
     const int source = uses.facts.edge(edge).source;
     uses.reads_activations(source);

@@ -22,7 +22,7 @@ void AddSharedGradients::run(State& state) const {
 }
 
 void AddSharedGradients::traffic(const StepFacts& facts, TrafficList& list) const {
-  for (int edge : facts.sources(layer))
+  for (int edge : facts.matrices(layer))
     if (facts.is_shared(edge))
       list.gather("gather shared gradients", layer,
                   double(facts.layer(facts.edge(edge).source).units()) *
@@ -137,7 +137,7 @@ void FinishMaxima::run(State& state) const {
 }
 
 void AddSharedGradients::tensors(TensorUses& uses) const {
-  for (int edge : uses.facts.sources(layer))
+  for (int edge : uses.facts.matrices(layer))
     if (uses.facts.is_shared(edge))
       uses.updates(uses.tensors.shared[edge]->part,
                    uses.tensors.shared[uses.facts.owner(edge)]->sum);
@@ -161,7 +161,7 @@ void UpdateShared::tensors(TensorUses& uses) const {
 
 void BoundWeights::tensors(TensorUses& uses) const {
   uses.writes(uses.tensors.weight_squares[layer]);
-  for (int edge : uses.facts.sources(layer)) uses.updates_weights(edge);
+  for (int edge : uses.facts.matrices(layer)) uses.updates_weights(edge);
 }
 
 void FinishMaxima::tensors(TensorUses& uses) const {

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward and backward of all edges from unit to unit into a layer.
+#include "src/step/ops/unit_edges.h"
+
+namespace norn::step {
+namespace {
+
+// body(edge, its room, the source's activations [B x units])
+template <typename Body>
+void for_edges(State& state, int layer, Range units, Index examples, const Body& body) {
+  const std::vector<int>& edges = state.facts.unit_edges(layer);
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    const UnitEdge edge{state.facts.edge(edges[i]), int(i)};
+    const MatrixView<const float> x = state.output_of(edge.edge.source, examples)
+                                          .dense.values.columns(units.begin, units.count());
+    std::visit([&](auto& room) { body(edge, room, x); }, state.unit_edges[layer][i]);
+  }
+}
+
+}  // namespace
+
+void add_by_unit(State& state, int layer, Range units, MatrixView<float> z) {
+  for_edges(state, layer, units, z.rows, [&](const UnitEdge& edge, auto& room, const auto& x) {
+    room.forward(state, edge, units, x, z);
+  });
+}
+
+void backward_by_unit(State& state, int layer, Range units, MatrixView<const float> delta) {
+  for_edges(state, layer, units, delta.rows, [&](const UnitEdge& edge, auto& room, const auto& x) {
+    room.backward(state, edge, units, x, delta);
+  });
+}
+
+void send_by_unit(State& state, const UnitEdge& edge, Range units, MatrixView<const float> delta) {
+  if (UnitLayer* source = state.units[edge.edge.source].get())
+    source->delta_sum.add(state.compute(), units.begin, delta);
+}
+
+void list_backward_by_unit(int layer, TensorUses& uses) {
+  const std::vector<int>& edges = uses.facts.unit_edges(layer);
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    const int source = uses.facts.edge(edges[i]).source;
+    uses.adds_to_delta(source);
+    bool learns = false;
+    std::visit(
+        [&](auto& room) {
+          room.for_each_tensor([&](auto& array) {
+            uses.updates(array);
+            learns = true;
+          });
+        },
+        uses.tensors.unit_edges[layer][i]);
+    if (learns) uses.reads_activations(source);
+  }
+}
+
+}  // namespace norn::step
