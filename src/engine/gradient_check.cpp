@@ -30,28 +30,16 @@ struct Group {
 
 std::vector<Group> groups_of(Network& network) {
   std::vector<Group> groups;
-  const Graph& graph = network.graph();
-  const auto& layers = graph.network.layers;
-  for (std::size_t e = 0; e < graph.edges.size(); ++e) {
-    Weights* weights = network.weights(int(e));
-    if (!weights) continue;
-    const MatrixView<float> values = weights->values();
-    groups.push_back({fmt::format("{} -> {}", layers[std::size_t(graph.edges[e].source)].name,
-                                  layers[std::size_t(graph.edges[e].destination)].name),
-                      values.rows * values.cols, [values](Index i) -> float& {
+  for (const NetworkParameter& parameter : network.parameters()) {
+    if (HeldBuffer<float>* vector = parameter.vector) {
+      groups.push_back({parameter.name, vector->size(),
+                        [vector](Index i) -> float& { return vector->data()[i]; }});
+      continue;
+    }
+    const MatrixView<float> values = parameter.matrix->values();
+    groups.push_back({parameter.name, values.rows * values.cols, [values](Index i) -> float& {
                         return values.data[i / values.cols * values.stride + i % values.cols];
                       }});
-  }
-  for (int layer : network.order()) {
-    UnitLayer* unit = network.unit_layer(layer);
-    if (!unit) continue;
-    for (HeldBuffer<float>* vector : network.unit_vectors(layer)) {
-      if (vector->tensor().purpose != Purpose::parameter) continue;
-      const bool is_bias = vector == &unit->bias.value;
-      groups.push_back(
-          {layers[std::size_t(layer)].name + " " + (is_bias ? "biases" : vector->tensor().use),
-           vector->size(), [vector](Index i) -> float& { return vector->data()[i]; }});
-    }
   }
   return groups;
 }

@@ -36,6 +36,7 @@ class Planner {
 
   MemoryPlan plan() {
     for (int layer : facts_.order()) add_layer(layer);
+    count_weights();
     for (int edge = 0; edge < facts_.edges(); ++edge)
       if (facts_.edge_takes_part(edge) && facts_.has_weights(edge)) add_edge(edge);
     tensors_.for_each(facts_, [this](const std::string& owner, auto& array) {
@@ -82,15 +83,24 @@ class Planner {
     if (!facts_.is_input(number)) {
       entry.blocks = facts_.partition(number).blocks();
       entry.block_width = facts_.partition(number).block_width();
-      tensors_.for_each_of(number, [&](auto& array) {  // vectors of its units
-        if (array.tensor().purpose == Purpose::parameter) entry.weights += layer.units();
-      });
-      for (int e : facts_.matrices(number))
-        if (facts_.owner(e) == e)
-          entry.weights += layer.units() * facts_.layer(facts_.edge(e).source).units();
     }
-    plan_.weights += entry.weights;
     plan_.layers.push_back(std::move(entry));
+  }
+
+  // Over all ranks.
+  void count_weights() {
+    Numbered<Index> into(std::size_t(facts_.layers()));
+    tensors_.for_each_parameter(
+        facts_,
+        [&](int edge, const Weights& weights) {
+          into[facts_.edge(edge).destination] +=
+              weights.shape().sources * weights.shape().destinations;
+        },
+        [&](int layer, const auto&) { into[layer] += facts_.layer(layer).units(); });
+    for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
+      plan_.layers[i].weights = into[facts_.order()[i]];
+      plan_.weights += plan_.layers[i].weights;
+    }
   }
 
   void add_edge(int number) {

@@ -103,15 +103,26 @@ Index Network::working_bytes() const {
   return parts_->state.bytes(parts_->facts, Purpose::working);
 }
 
+std::vector<NetworkParameter> Network::parameters() {
+  std::vector<NetworkParameter> all;
+  const StepFacts& facts = parts_->facts;
+  parts_->state.for_each_parameter(
+      facts,
+      [&](int edge, Weights& matrix) {
+        all.push_back({.name = edge_name(facts, edge), .edge = edge, .matrix = &matrix});
+      },
+      [&](int layer, HeldBuffer<float>& vector) {
+        all.push_back({.name = facts.layer(layer).name + " " + vector.tensor().item,
+                       .layer = layer,
+                       .vector = &vector});
+      });
+  return all;
+}
+
 std::vector<HeldBuffer<float>*> Network::unit_vectors(int layer) {
   std::vector<HeldBuffer<float>*> vectors;
-  parts_->state.for_each_of(layer, [&]<typename Array>(Array& array) {
-    if (array.tensor().item.empty()) return;
-    if constexpr (std::is_same_v<Array, HeldBuffer<float>>)
-      vectors.push_back(&array);
-    else
-      require(false, "Network::unit_vectors: model files hold vectors of float32 by units");
-  });
+  parts_->state.for_each_item_of(layer,
+                                 [&](HeldBuffer<float>& vector) { vectors.push_back(&vector); });
   return vectors;
 }
 
@@ -125,9 +136,10 @@ void Network::for_each_state(
 
 void Network::initialise(std::uint64_t seed) {
   const Compute& compute = parts_->compute();
-  for (int e = 0; e < parts_->facts.edges(); ++e) {
-    Weights* weights = this->weights(e);
+  for (const NetworkParameter& parameter : parameters()) {
+    Weights* weights = parameter.matrix;
     if (!weights) continue;
+    const int e = parameter.edge;
     const WeightShape& shape = weights->shape();
     WeightPlace place;
     place.by_destination = shape.by_destination;

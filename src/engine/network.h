@@ -20,6 +20,15 @@ struct OpTime {
   double seconds = 0.0;
 };
 
+/// This rank's part of a weight matrix, or of a vector of a layer's units.
+struct NetworkParameter {
+  std::string name;  ///< "Hidden1 -> Output", "Hidden1 bias"
+  int edge = -1;
+  Weights* matrix = nullptr;
+  int layer = -1;
+  HeldBuffer<float>* vector = nullptr;
+};
+
 class Network {
  public:
   /// `shapes` tell which inputs are sparse. `batch` is the largest number of examples of a step;
@@ -111,6 +120,8 @@ class Network {
   /// that take no part.
   Weights* weights(int edge);
   const std::vector<Range>& shares(int layer) const;
+  /// All that the network has learnt or measured: matrices, then vectors of layers, sources first.
+  std::vector<NetworkParameter> parameters();
   /// The vectors of a layer's own units that model files hold, in their order: parameters, and the
   /// state of the update rule.
   std::vector<HeldBuffer<float>*> unit_vectors(int layer);

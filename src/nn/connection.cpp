@@ -209,7 +209,7 @@ void Connection::update_by_source(const Compute& compute, const WeightStep& step
 UnitParameters::UnitParameters(Index units, int state_arrays, const std::string& item,
                                float initial)
     : value("biases and scales", Purpose::parameter, units), slots(state_arrays) {
-  value.saved_as(item, initial);
+  value.saved_as(item, initial, true);
   for (int s = 0; s < slots; ++s) {
     auto& state = slot[std::size_t(s)];
     state = {"state of biases and scales", Purpose::state, units};

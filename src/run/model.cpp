@@ -108,17 +108,15 @@ std::optional<MatrixView<const float>> whole_here(Network& network, int edge) {
   return MatrixView<const float>(weights.values());
 }
 
-Parameter edge_parameter(Network& network, int number, const std::shared_ptr<const void>& owner) {
-  const Graph& graph = network.graph();
-  const Edge& edge = graph.edges[std::size_t(number)];
-  const auto layer = [&](int end) -> const LayerDescriptor& {
-    return graph.network.layers[std::size_t(end)];
-  };
-  std::string name = fmt::format("{} -> {}", layer(edge.source).name, layer(edge.destination).name);
-  std::vector<Index> extent = {layer(edge.source).units(), layer(edge.destination).units()};
+Parameter edge_parameter(Network& network, const NetworkParameter& parameter,
+                         const std::shared_ptr<const void>& owner) {
+  const int number = parameter.edge;
+  const WeightShape& shape = parameter.matrix->shape();
+  std::string name = parameter.name;
+  std::vector<Index> extent = {shape.sources, shape.destinations};
   if (const auto whole = whole_here(network, number)) {
     std::vector<Index> stride = {whole->stride, 1};
-    if (network.weights(number)->shape().by_destination) std::ranges::reverse(stride);
+    if (shape.by_destination) std::ranges::reverse(stride);
     return {std::move(name), std::move(extent), std::move(stride), whole->data, owner};
   }
   std::vector<float> values;
@@ -131,19 +129,14 @@ Parameter edge_parameter(Network& network, int number, const std::shared_ptr<con
 
 std::vector<Parameter> parameters_of(Network& network, const std::shared_ptr<const void>& owner) {
   std::vector<Parameter> all;
-  for (std::size_t edge = 0; edge < network.graph().edges.size(); ++edge)
-    if (network.weights(int(edge))) all.push_back(edge_parameter(network, int(edge), owner));
-  for (const int layer : network.order()) {
-    UnitLayer* const unit = network.unit_layer(layer);
-    if (!unit) continue;
-    const auto add = [&](const std::string& what, const Buffer<float>& mine) {
-      std::vector<float> whole = gather_units(network, layer, mine);
-      const auto units = Index(whole.size());
-      all.push_back(
-          copied(fmt::format("{} {}", unit->descriptor().name, what), {units}, std::move(whole)));
-    };
-    for (const HeldBuffer<float>* vector : network.unit_vectors(layer))
-      if (vector->tensor().purpose == Purpose::parameter) add(vector->tensor().item, *vector);
+  for (const NetworkParameter& parameter : network.parameters()) {
+    if (parameter.matrix) {
+      all.push_back(edge_parameter(network, parameter, owner));
+      continue;
+    }
+    std::vector<float> whole = gather_units(network, parameter.layer, *parameter.vector);
+    const auto units = Index(whole.size());
+    all.push_back(copied(parameter.name, {units}, std::move(whole)));
   }
   return all;
 }

@@ -2,7 +2,6 @@
 // The arrays of a network from the facts of its step.
 #include "src/step/tensors.h"
 
-#include "norn/base/error.h"
 #include "src/step/block_group.h"
 
 #include <algorithm>

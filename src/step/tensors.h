@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/base/error.h"
 #include "src/step/edges/edges.h"
 #include "src/step/layers/rooms.h"
 
@@ -70,6 +71,12 @@ struct StepTensors {
   /// visit(array), of those that belong to a layer.
   template <typename Visit>
   void for_each_of(int layer, const Visit& visit);
+  /// The same, of vectors of its units that model files hold: parameters, and state of the rule.
+  template <typename Visit>
+  void for_each_item_of(int layer, const Visit& visit);
+  /// All parameters of the network: matrix(edge, Weights), then vector(layer, HeldBuffer<float>).
+  template <typename Matrix, typename Vector>
+  void for_each_parameter(const StepFacts& facts, const Matrix& matrix, const Vector& vector);
   Index bytes(const StepFacts& facts, Purpose purpose);
 
  private:
@@ -93,6 +100,28 @@ void StepTensors::for_each_of(int layer, const Visit& visit) {
     std::visit([&](auto& room) { room.for_each_tensor(visit); }, edge);
   if (source_sums[layer]) source_sums[layer]->for_each_tensor(visit);
   visit(weight_squares[layer]);
+}
+
+template <typename Visit>
+void StepTensors::for_each_item_of(int layer, const Visit& visit) {
+  for_each_of(layer, [&]<typename Array>(Array& array) {
+    if (array.tensor().item.empty()) return;
+    if constexpr (std::is_same_v<Array, HeldBuffer<float>>)
+      visit(array);
+    else
+      require(false, "StepTensors: model files hold vectors of float32 by units");
+  });
+}
+
+template <typename Matrix, typename Vector>
+void StepTensors::for_each_parameter(const StepFacts& facts, const Matrix& matrix,
+                                     const Vector& vector) {
+  for (int edge = 0; edge < facts.edges(); ++edge)
+    if (weights[edge]) matrix(edge, *weights[edge]);
+  for (int layer : facts.order())
+    for_each_item_of(layer, [&](HeldBuffer<float>& array) {
+      if (array.tensor().purpose == Purpose::parameter) vector(layer, array);
+    });
 }
 
 template <typename Visit>

@@ -30,7 +30,8 @@ struct Tensor {
   /// What model files call it, behind what it belongs to; empty: they do not hold it, or not as it
   /// is.
   std::string item = {};
-  float initial = 0.0f;  ///< what parameters begin with
+  float initial = 0.0f;    ///< what parameters begin with
+  bool is_learnt = false;  ///< the update rule changes it, by a gradient
 
   bool empty() const { return rows == 0 || cols == 0; }
   Index bytes() const { return rows * cols * element_bytes; }
@@ -54,9 +55,10 @@ class Held : public Array<T> {
       : tensor_{use, purpose, rows, cols, layout, element_name<T>(), Index(sizeof(T))} {}
 
   /// Declares it as an item of model files.
-  Held& saved_as(std::string item, float initial = 0.0f) {
+  Held& saved_as(std::string item, float initial = 0.0f, bool is_learnt = false) {
     tensor_.item = std::move(item);
     tensor_.initial = initial;
+    tensor_.is_learnt = is_learnt;
     return *this;
   }
 

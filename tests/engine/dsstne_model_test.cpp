@@ -101,16 +101,14 @@ void write_dsstne_model(const std::filesystem::path& path, const Problem& proble
     const auto destination = std::size_t(network.links()[w].destination);
     const double part = seen[destination]++ == 0 ? -0.5 : 1.5;  // together the whole bias
     file.write(fmt::format("weight{}_bias", w), 0,
-               std::span<const float>(floats(p.bias[destination], part)));
+               std::span<const float>(floats(p.of("bias")[destination], part)));
     file.write(fmt::format("weight{}_weights", w), 0, std::span<const float>(floats(p.weight[w])));
   }
   const auto write = [&](const std::string& item, const reference::Row& row) {
     file.write(item, 0, std::span<const float>(floats(row)));
   };
-  write("layer2_scaleBN", p.norm_scale[2]);
-  write("layer2_biasBN", p.norm_bias[2]);
-  write("layer2_runningMeanBN", p.running_mean[2]);
-  write("layer2_runningVarianceBN", p.running_variance[2]);
+  for (const char* item : {"scaleBN", "biasBN", "runningMeanBN", "runningVarianceBN"})
+    write(fmt::format("layer2_{}", item), p.of(item)[2]);
   file.commit();
 }
 

@@ -45,7 +45,7 @@ Counts check(const NetworkDescriptor& network, Index most) {
   }
   const auto after = engine.get();
   EXPECT_EQ(before.weight, after.weight);
-  EXPECT_EQ(before.bias, after.bias);
+  EXPECT_EQ(before.unit, after.unit);
   return counts;
 }
 

@@ -43,7 +43,7 @@ TEST(KeptOutputs, TrainAsRecomputedOnesDo) {
     const Trained recomputed = train_planned_for(problem, kFewest + 1);
     EXPECT_EQ(kept.cost, recomputed.cost);
     EXPECT_TRUE(kept.parameters.weight == recomputed.parameters.weight);
-    EXPECT_TRUE(kept.parameters.bias == recomputed.parameters.bias);
+    EXPECT_TRUE(kept.parameters.unit == recomputed.parameters.unit);
   }
 }
 

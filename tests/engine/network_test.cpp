@@ -174,14 +174,14 @@ TEST_P(Updates, FollowTheFormulasOverSeveralSteps) {
   for (int t = 0; t < 4; ++t) {
     const reference::Parameters gradient = expected_gradients(network, p, batch);
     for (std::size_t e : {0, 1}) update(p.weight[e], gradient.weight[e], true, t);
-    for (std::size_t l : {1, 2}) update(p.bias[l], gradient.bias[l], false, t);
+    for (std::size_t l : {1, 2}) update(p.of("bias")[l], gradient.of("bias")[l], false, t);
     engine.network().train_step(batch, {t, 0, 1});
   }
   engine.network().catch_up(4);
   const reference::Parameters got = engine.get();
   // In units of what a step changes at most.
   EXPECT_LT(furthest(p.weight, got.weight), 2e-5 * tolerance_factor());
-  EXPECT_LT(furthest(p.bias, got.bias), 2e-5 * tolerance_factor());
+  EXPECT_LT(furthest(p.of("bias"), got.of("bias")), 2e-5 * tolerance_factor());
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, Updates, testing::ValuesIn(names_of<UpdateRule>()),

@@ -131,7 +131,7 @@ TEST(NetworkGradient, OfALayerThatLeadsNowhere) {
   EXPECT_NEAR(step.cost,
               network.cost(network.forward(parameters, problem.bound()), problem.bound()),
               1e-4 * tolerance_factor());
-  EXPECT_TRUE(step.gradient.bias[2].empty()) << "it takes no part";
+  EXPECT_TRUE(step.gradient.of("bias")[2].empty()) << "it takes no part";
 }
 
 TEST(NetworkGradient, OfATiedAutoencoder) {
@@ -354,7 +354,7 @@ TEST(NetworkGradient, WithACapOnTheDeltasOfAHiddenLayer) {
   const reference::Rows x = network.forward(parameters, batch).output[0];
   reference::Rows delta = network.deltas(parameters, batch, 1);
   std::fill(expected.weight[0].begin(), expected.weight[0].end(), 0.0);
-  std::fill(expected.bias[1].begin(), expected.bias[1].end(), 0.0);
+  std::fill(expected.of("bias")[1].begin(), expected.of("bias")[1].end(), 0.0);
   int clipped = 0;
   for (std::size_t b = 0; b < delta.size(); ++b) {
     double squares = 0.0;
@@ -363,7 +363,7 @@ TEST(NetworkGradient, WithACapOnTheDeltasOfAHiddenLayer) {
     clipped += factor < 1.0;
     for (std::size_t j = 0; j < delta[b].size(); ++j) {
       const double d = factor * delta[b][j] / double(batch.examples);
-      expected.bias[1][j] += d;
+      expected.of("bias")[1][j] += d;
       for (std::size_t i = 0; i < x[b].size(); ++i)
         expected.weight[0][i * delta[b].size() + j] += x[b][i] * d;
     }
@@ -386,12 +386,12 @@ TEST(NetworkGradient, LeavesRunningStatisticsThatFollowTheBatches) {
   const EngineStep step = engine_step(problem, parameters);
   const double unbiased = double(kExamples) / double(kExamples - 1);
   for (std::size_t j = 0; j < 7; ++j) {
-    EXPECT_NEAR(step.after.running_mean[1][j],
-                0.9 * parameters.running_mean[1][j] + 0.1 * activity.batch_mean[1][j], 1e-6);
-    EXPECT_NEAR(
-        step.after.running_variance[1][j],
-        0.9 * parameters.running_variance[1][j] + 0.1 * unbiased * activity.batch_variance[1][j],
-        1e-6);
+    EXPECT_NEAR(step.after.of("runningMeanBN")[1][j],
+                0.9 * parameters.of("runningMeanBN")[1][j] + 0.1 * activity.batch_mean[1][j], 1e-6);
+    EXPECT_NEAR(step.after.of("runningVarianceBN")[1][j],
+                0.9 * parameters.of("runningVarianceBN")[1][j] +
+                    0.1 * unbiased * activity.batch_variance[1][j],
+                1e-6);
   }
 }
 

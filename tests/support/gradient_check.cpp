@@ -60,27 +60,26 @@ std::map<int, Rows> changed_deltas(const reference::Network& network, const Para
   return deltas;
 }
 
-// Names the groups of parameters that have gradients and visits them.
+// Names the groups of parameters that have gradients and visits them, with the number of their
+// users.
 template <typename Visit>
 void for_each_group(const reference::Network& network, const Visit& visit) {
   const auto& layers = network.descriptor().layers;
-  for (std::size_t l = 0; l < network.links().size(); ++l) {
-    const reference::Link& link = network.links()[l];
-    if (link.owner != int(l)) continue;
-    visit(
-        fmt::format("weights {} -> {}", layers[std::size_t(link.source)].name,
-                    layers[std::size_t(link.destination)].name),
-        [l](auto& p) -> auto& { return p.weight[l]; }, double(link.users));
-  }
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i].kind == LayerKind::input) continue;
-    visit(
-        layers[i].name + " bias", [i](auto& p) -> auto& { return p.bias[i]; }, 1.0);
-    if (!layers[i].batch_normalization) continue;
-    visit(
-        layers[i].name + " norm scale", [i](auto& p) -> auto& { return p.norm_scale[i]; }, 1.0);
-    visit(
-        layers[i].name + " norm bias", [i](auto& p) -> auto& { return p.norm_bias[i]; }, 1.0);
+  for (const ParameterShape& shape : parameter_shapes(network.descriptor())) {
+    if (shape.edge >= 0) {
+      const auto l = std::size_t(shape.edge);
+      const reference::Link& link = network.links()[l];
+      visit(
+          fmt::format("weights {} -> {}", layers[std::size_t(link.source)].name,
+                      layers[std::size_t(link.destination)].name),
+          [l](auto& p) -> auto& { return p.weight[l]; }, double(link.users));
+    } else if (shape.tensor.is_learnt) {
+      const auto layer = std::size_t(shape.layer);
+      const std::string& item = shape.tensor.item;
+      visit(
+          layers[layer].name + " " + item,
+          [ layer, item ](auto& p) -> auto& { return p.of(item)[layer]; }, 1.0);
+    }
   }
 }
 
@@ -160,9 +159,7 @@ EngineStep engine_step(const Problem& problem, const Parameters& parameters) {
         gradient[i][k] = before[i][k] - gradient[i][k];
   };
   subtract(step.gradient.weight, parameters.weight);
-  subtract(step.gradient.bias, parameters.bias);
-  subtract(step.gradient.norm_scale, parameters.norm_scale);
-  subtract(step.gradient.norm_bias, parameters.norm_bias);
+  for (auto& [item, rows] : step.gradient.unit) subtract(rows, parameters.of(item));
   return step;
 }
 

@@ -2,6 +2,8 @@
 // Random data and parameters, and their way into the engine and back.
 #include "tests/support/problem.h"
 
+#include "src/step/tensors.h"
+
 #include <algorithm>
 #include <random>
 
@@ -128,6 +130,22 @@ std::vector<DatasetShape> Problem::shapes() const {
   return shapes;
 }
 
+std::vector<ParameterShape> parameter_shapes(const NetworkDescriptor& network) {
+  const Graph graph = make_graph(network, {}, "test");
+  const StepFacts facts(graph, {});
+  std::vector<ParameterShape> shapes;
+  StepTensors(facts).for_each_parameter(
+      facts,
+      [&](int edge, Weights& weights) {
+        shapes.push_back(
+            {edge, -1, weights.tensor(), weights.tensor().rows * weights.tensor().cols});
+      },
+      [&](int layer, HeldBuffer<float>& vector) {
+        shapes.push_back({-1, layer, vector.tensor(), vector.tensor().rows});
+      });
+  return shapes;
+}
+
 reference::Parameters random_parameters(const reference::Network& network, std::uint64_t seed,
                                         double deviation) {
   std::mt19937_64 random(seed);
@@ -138,22 +156,18 @@ reference::Parameters random_parameters(const reference::Network& network, std::
     for (double& v : row) v = double(distribution(random));
     return row;
   };
-  const std::vector<LayerDescriptor>& layers = network.descriptor().layers;
   reference::Parameters p;
-  for (std::size_t l = 0; l < network.links().size(); ++l) {
-    const reference::Link& link = network.links()[l];
-    const Index count =
-        layers[std::size_t(link.source)].units() * layers[std::size_t(link.destination)].units();
-    p.weight.push_back(link.owner == int(l) ? draw(count, normal) : reference::Row{});
-  }
-  for (const LayerDescriptor& layer : layers) {
-    const Index units = layer.kind == LayerKind::input ? 0 : layer.units();
-    const Index normed = layer.batch_normalization ? units : 0;
-    p.bias.push_back(draw(units, normal));
-    p.norm_scale.push_back(draw(normed, positive));
-    p.norm_bias.push_back(draw(normed, normal));
-    p.running_mean.push_back(draw(normed, normal));
-    p.running_variance.push_back(draw(normed, positive));
+  p.weight.resize(network.links().size());
+  for (const ParameterShape& shape : parameter_shapes(network.descriptor())) {
+    const bool begins_with_one = shape.tensor.initial == 1.0f;
+    reference::Row row = begins_with_one ? draw(shape.count, positive) : draw(shape.count, normal);
+    if (shape.edge >= 0) {
+      p.weight[std::size_t(shape.edge)] = std::move(row);
+      continue;
+    }
+    std::vector<reference::Row>& rows = p.of(shape.tensor.item);
+    rows.resize(network.descriptor().layers.size());
+    rows[std::size_t(shape.layer)] = std::move(row);
   }
   return p;
 }
@@ -174,36 +188,30 @@ void edit_values(Memory& memory, MatrixView<float> values, const Edit& edit) {
 // Calls move(double& of the reference, float& of the engine) for every parameter.
 template <typename Move>
 void for_each_parameter(reference::Parameters& p, norn::Network& network, const Move& move) {
-  for (std::size_t e = 0; e < network.graph().edges.size(); ++e) {
-    Weights* weights = network.weights(int(e));
-    if (!weights) continue;
-    const WeightShape& shape = weights->shape();
-    p.weight[e].resize(std::size_t(shape.sources * shape.destinations));
-    const Compute& compute = network.context().compute;
-    edit_values(compute.memory, weights->values(), [&](MatrixView<float> w) {
+  const Compute& compute = network.context().compute;
+  for (const NetworkParameter& parameter : network.parameters()) {
+    if (HeldBuffer<float>* vector = parameter.vector) {
+      std::vector<reference::Row>& rows = p.of(vector->tensor().item);
+      rows.resize(network.descriptor().layers.size());
+      reference::Row& row = rows[std::size_t(parameter.layer)];
+      row.resize(std::size_t(vector->size()));
+      std::vector<float> values(row.size());
+      vector->read(values.data(), vector->size());
+      for (std::size_t i = 0; i < row.size(); ++i) move(row[i], values[i]);
+      vector->write(values.data(), vector->size());
+      continue;
+    }
+    Weights& weights = *parameter.matrix;
+    const WeightShape& shape = weights.shape();
+    reference::Row& row = p.weight[std::size_t(parameter.edge)];
+    row.resize(std::size_t(shape.sources * shape.destinations));
+    edit_values(compute.memory, weights.values(), [&](MatrixView<float> w) {
       for (Index i = 0; i < shape.sources; ++i)
         for (Index j = 0; j < shape.destinations; ++j)
-          move(p.weight[e][std::size_t(i * shape.destinations + j)],
+          move(row[std::size_t(i * shape.destinations + j)],
                shape.by_destination ? w(j, i) : w(i, j));
     });
-    weights->cast_to_bf16(compute);
-  }
-  const auto move_row = [&](reference::Row& row, Buffer<float>& buffer) {
-    row.resize(std::size_t(buffer.size()));
-    std::vector<float> values(row.size());
-    buffer.read(values.data(), buffer.size());
-    for (std::size_t i = 0; i < row.size(); ++i) move(row[i], values[i]);
-    buffer.write(values.data(), buffer.size());
-  };
-  for (int layer : network.order()) {
-    UnitLayer* unit = network.unit_layer(layer);
-    if (!unit) continue;
-    const auto at = std::size_t(layer);
-    move_row(p.bias[at], unit->bias.value);
-    move_row(p.norm_scale[at], unit->norm_scale.value);
-    move_row(p.norm_bias[at], unit->norm_bias.value);
-    move_row(p.running_mean[at], unit->running_mean);
-    move_row(p.running_variance[at], unit->running_variance);
+    weights.cast_to_bf16(compute);
   }
 }
 
@@ -229,8 +237,6 @@ void Engine::set(const reference::Parameters& parameters) {
 reference::Parameters Engine::get() {
   reference::Parameters p;
   p.weight.resize(network_->graph().edges.size());
-  for (auto* rows : {&p.bias, &p.norm_scale, &p.norm_bias, &p.running_mean, &p.running_variance})
-    rows->resize(network_->descriptor().layers.size());
   for_each_parameter(p, *network_, [](double& to, float& from) { to = double(from); });
   return p;
 }

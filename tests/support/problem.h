@@ -62,7 +62,18 @@ struct Problem {
   std::vector<DatasetShape> shapes() const;
 };
 
-/// Normally distributed parameters, each a float.
+/// What the engine says that it learns and keeps: a matrix of an edge, or a vector of a layer's
+/// units.
+struct ParameterShape {
+  int edge = -1;
+  int layer = -1;
+  Tensor tensor;    ///< of one rank: of all units
+  Index count = 0;  ///< elements
+};
+std::vector<ParameterShape> parameter_shapes(const NetworkDescriptor& network);
+
+/// Normally distributed parameters, but for those that begin with 1, which are positive; each a
+/// float.
 reference::Parameters random_parameters(const reference::Network& network, std::uint64_t seed,
                                         double deviation = 0.5);
 

@@ -130,7 +130,7 @@ Rows Network::pre_activation(int number, const Parameters& parameters,
   const std::size_t units = std::size_t(network_.layers[at].units());
   std::size_t examples = 0;
   for (const Rows& rows : activity.output) examples = std::max(examples, rows.size());
-  Rows z(examples, parameters.bias[at]);
+  Rows z(examples, parameters.of("bias")[at]);
   for (const Link& link : links_) {
     if (link.destination != number) continue;
     const Row& w = parameters.weight[std::size_t(link.owner)];
@@ -161,11 +161,11 @@ void Network::normalise(int number, const Parameters& parameters, Activity& acti
     for (const Row& row : z) mean[j] += row[j] / count;
     for (const Row& row : z) variance[j] += (row[j] - mean[j]) * (row[j] - mean[j]) / count;
     const bool own = pass_ == Pass::training;
-    const double m = own ? mean[j] : parameters.running_mean[at][j];
-    const double v = own ? variance[j] : parameters.running_variance[at][j];
+    const double m = own ? mean[j] : parameters.of("runningMeanBN")[at][j];
+    const double v = own ? variance[j] : parameters.of("runningVarianceBN")[at][j];
     for (Row& row : z)
-      row[j] = parameters.norm_scale[at][j] * (row[j] - m) / std::sqrt(v + 1e-5) +
-               parameters.norm_bias[at][j];
+      row[j] = parameters.of("scaleBN")[at][j] * (row[j] - m) / std::sqrt(v + 1e-5) +
+               parameters.of("biasBN")[at][j];
   }
 }
 
@@ -212,6 +212,7 @@ Activity Network::forward(const Parameters& parameters, const BoundBatch& batch,
       if (!batch.of_layer[at]->is_sparse) drop(number, activity.output[at]);
       continue;
     }
+    if (parameters.of("bias")[at].empty()) continue;  // it leads to no output
     Rows z = pre_activation(number, parameters, activity);
     if (number == offset_layer)
       for (std::size_t b = 0; b < z.size(); ++b)

@@ -3,6 +3,8 @@
 
 #include "src/engine/network.h"
 
+#include <map>
+#include <string>
 #include <vector>
 
 /// A fully connected network in float64, written from the formulas (docs/user/numerics.md) with
@@ -13,14 +15,15 @@ namespace norn::reference {
 using Row = std::vector<double>;
 using Rows = std::vector<Row>;  // [examples][units]
 
-/// All parameters. Vectors of layers and edges that have none are empty.
+/// All parameters. Those of layers and edges that have none are empty.
 struct Parameters {
   std::vector<Row> weight;  ///< by edge, [source * destinations + destination]; empty when shared
-  std::vector<Row> bias;    ///< by layer, as the rest
-  std::vector<Row> norm_scale;
-  std::vector<Row> norm_bias;
-  std::vector<Row> running_mean;
-  std::vector<Row> running_variance;
+  /// Vectors of units by their names in model files, then by layer.
+  std::map<std::string, std::vector<Row>> unit;
+
+  /// By layer.
+  std::vector<Row>& of(const std::string& item) { return unit[item]; }
+  const std::vector<Row>& of(const std::string& item) const { return unit.at(item); }
 };
 
 /// One source of one layer, in the order of the layers and of their sources.
