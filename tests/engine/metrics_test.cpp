@@ -4,6 +4,7 @@
 #include "src/engine/metrics.h"
 
 #include "norn/base/error.h"
+#include "src/base/files.h"
 #include "src/engine/watched_metric.h"
 #include "src/nn/json_value.h"
 
@@ -11,12 +12,28 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <regex>
 #include <set>
 
 #include <gtest/gtest.h>
 
 namespace norn {
 namespace {
+
+// A metric that is written but not listed would be told to nobody.
+TEST(RankingMetrics, AreListedAsTheyAreWritten) {
+  const auto text = read_text_file(NORN_SOURCE_DIR "/include/norn/engine/metric.h");
+  ASSERT_TRUE(text);
+  const std::regex written(R"(struct (\w+) \{\s+static constexpr MetricInfo info)");
+  const std::size_t list = text->find("using RankingMetricsList");
+  ASSERT_NE(list, std::string::npos);
+  const std::string listed = text->substr(list, text->find(';', list) - list);
+  std::size_t count = 0;
+  for (std::sregex_iterator it(text->begin(), text->end(), written), end; it != end; ++it, ++count)
+    EXPECT_TRUE(std::regex_search(listed, std::regex("metric::" + (*it)[1].str() + "\\b")))
+        << (*it)[1] << " is not in RankingMetricsList";
+  EXPECT_EQ(count, kMetrics.size());
+}
 
 TEST(RankingMetrics, OfOneExampleByHand) {
   RankingMetrics metrics({1, 4}, 10);
