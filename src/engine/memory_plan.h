@@ -116,6 +116,7 @@ WorkPlan plan_work(const Graph& graph, const PlanSettings& settings);
 
 /// The part of it that the weights between two layers make.
 struct EdgeWork {
+  std::string kind;  ///< as kEdgeKinds calls it: "weights", "skip"
   std::string source;
   std::string destination;
   WorkPlan work;

@@ -3,11 +3,8 @@
 #include "src/engine/plan_settings.h"
 #include "src/step/program.h"
 
-#include <algorithm>
-
 namespace norn {
 
-// Rows of weights are read for every entry; an update gathers deltas beside them.
 std::vector<EdgeWork> plan_edges(const Graph& graph, const PlanSettings& settings) {
   const StepFacts facts(graph, step_settings(graph, settings));
   Numbered<EdgeWork> of_edge(graph.edges.size());
@@ -16,11 +13,11 @@ std::vector<EdgeWork> plan_edges(const Graph& graph, const PlanSettings& setting
     WorkPlan& plan = of_edge[work.edge].work;
     (facts.is_sparse_source(work.edge) ? plan.sparse_flops : plan.dense_flops) += work.flops;
     plan.updated_weights += work.updated;
-    plan.bytes += work.kind == step::Work::Kind::rows ? work.bytes + work.gathered
-                                                      : std::max(work.bytes, work.gathered);
+    plan.bytes += work.least_bytes();
   }
   std::vector<EdgeWork> edges;
   for (int edge = 0; edge < facts.edges(); ++edge) {
+    of_edge[edge].kind = rules_of(facts.edge(edge).kind).name;
     of_edge[edge].source = facts.layer(facts.edge(edge).source).name;
     of_edge[edge].destination = facts.layer(facts.edge(edge).destination).name;
     if (facts.edge_takes_part(edge)) edges.push_back(of_edge[edge]);

@@ -100,7 +100,7 @@ JsonValue plan_record(const Graph& graph, const PlanSettings& settings, const Me
   JsonValue edges = JsonValue::array();
   for (const EdgeWork& edge : plan_edges(graph, settings)) {
     JsonValue value = JsonValue::object();
-    value.set("source", edge.source).set("destination", edge.destination);
+    value.set("source", edge.source).set("destination", edge.destination).set("kind", edge.kind);
     value.set("flop", edge.work.flops()).set("bytes", edge.work.bytes);
     edges.push(value.set("floor_seconds", floor(edge.work)));
   }

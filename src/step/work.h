@@ -3,6 +3,7 @@
 
 #include "src/step/facts.h"
 
+#include <algorithm>
 #include <vector>
 
 /// The work of a step as its ops count it, without a machine that would say how long it takes.
@@ -31,6 +32,11 @@ struct Work {
   int edge = -1;         ///< whose weights it reads or writes, if it does
   double updated = 0.0;  ///< weights that are updated
   double late = 0.0;     ///< the share of it that may wait until ranks exchange deltas
+
+  /// Rows of weights are read for every entry; an update gathers deltas beside them.
+  double least_bytes() const {
+    return kind == Kind::rows ? bytes + gathered : std::max(bytes, gathered);
+  }
 };
 
 class WorkList {

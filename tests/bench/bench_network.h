@@ -5,6 +5,8 @@
 #include "src/data/feature_counts.h"
 #include "src/engine/context.h"
 #include "src/engine/network.h"
+#include "src/engine/plan_settings.h"
+#include "src/step/program.h"
 #include "tests/bench/synthetic.h"
 #include "tests/support/reference_maths.h"
 
@@ -13,7 +15,6 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,13 +47,33 @@ inline std::vector<Index> numbers(Index first, Index count) {
   return all;
 }
 
-/// Entries of the first `examples` examples of a set, and how many units they touch.
-inline std::pair<double, double> density_of(Dataset& set, Index examples) {
-  HostBatch batch;
-  set.gather(numbers(0, examples), batch);
-  const CsrView rows = batch.csr();
-  const std::set<Column> units(rows.column, rows.column + rows.entries());
-  return {double(rows.entries()), double(units.size())};
+/// What the weights make a stage compute and move through memory at least.
+struct StageWork {
+  double flops = 0.0;
+  double bytes = 0.0;
+};
+/// Of one step of rank 0, by stages, as its ops say.
+inline std::map<std::string, StageWork> stage_work(const NetworkDescriptor& network,
+                                                   const DataSets& sets, const Context& context) {
+  PlanSettings settings;
+  settings.batch = network.training.batch;
+  settings.ranks = context.communicator.size();
+  settings.lanes = context.compute.executor.lanes();
+  set_device(settings, context.compute);
+  std::vector<DatasetShape> shapes;
+  for (const auto& [name, set] : sets) {
+    settings.sets.push_back(set->info());
+    shapes.push_back({name, 1, {set->info().width(), 1, 1}, true});
+  }
+  const Graph graph = make_graph(network, shapes, "train_bench");
+  const StepFacts facts(graph, step_settings(graph, settings));
+  std::map<std::string, StageWork> stages;
+  for (const step::Work& work : step::work_of(step::compile_training(facts), facts)) {
+    if (work.edge < 0) continue;
+    stages[work.stage].flops += work.flops;
+    stages[work.stage].bytes += work.least_bytes();
+  }
+  return stages;
 }
 
 class BenchNetwork {

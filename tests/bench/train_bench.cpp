@@ -152,14 +152,12 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
   result.error = check(network, context, sets);
   if (!result.error.empty()) return result;
 
-  const auto [entries, touched] = density_of(*sets.begin()->second, result.batch);
+  const auto work = stage_work(network, sets, context);
   if (options.data_on_gpu && !memory.is_host())
     for (auto& [unused, set] : sets) set = std::make_shared<DeviceDataset>(std::move(set), memory);
   BenchNetwork bench(network, context, sets, options.batches, result.batch);
   time_steps(bench, options, ranks, result);
 
-  const auto work = stage_work(network, double(result.batch), entries, touched,
-                               context.compute.kernels.casts_operands);
   double flop_seconds = 0.0;
   double byte_seconds = 0.0;
   for (const auto& [stage, needs] : work) {

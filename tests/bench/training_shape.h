@@ -5,14 +5,12 @@
 #include "src/nn/descriptor_json.h"
 #include "tests/bench/synthetic.h"
 
-#include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
-/// The networks that train_bench knows, and what a step of one must compute and move.
+/// The networks that train_bench knows.
 namespace norn::bench {
 
 /// An autoencoder on implicit feedback.
@@ -80,43 +78,6 @@ inline NetworkDescriptor descriptor_of(const TrainingShape& shape) {
   if (shape.softmax) output.activation = SoftMax{};
   network.layers.push_back(output);
   return network;
-}
-
-/// What a stage must compute and move through memory at least.
-struct StageWork {
-  double flops = 0.0;
-  double bytes = 0.0;
-};
-
-/// Of one step of a chain of layers, by the stages' names in Network. Bytes: each operand and each
-/// result once where it cannot stay in a cache from one kernel to the next (weights and their
-/// state, gathered rows), activations and deltas not at all.
-inline std::map<std::string, StageWork> stage_work(const NetworkDescriptor& network, double batch,
-                                                   double entries, double touched, bool rounds) {
-  std::map<std::string, StageWork> work;
-  const double slots = double(slots_of(network.training.optimizer));
-  const double operand = rounds ? 2.0 : 4.0;
-  const double update_bytes = 8.0 * (1.0 + slots) + (rounds ? 2.0 : 0.0);
-  for (std::size_t i = 1; i < network.layers.size(); ++i) {
-    const double above = double(network.layers[i].units());
-    const double below = double(network.layers[i - 1].units());
-    const bool output = network.layers[i].kind == LayerKind::output;
-    if (i == 1) {
-      work["sparse forward"] = {2.0 * entries * above, 4.0 * entries * above};
-      work["sparse update"] = {2.0 * entries * above,
-                               touched * above * 8.0 * (1.0 + slots) + 4.0 * entries * above};
-      continue;
-    }
-    const double flops = 2.0 * batch * above * below;
-    const auto add = [&](const char* stage, double bytes) {
-      work[stage].flops += flops;
-      work[stage].bytes += bytes;
-    };
-    add(output ? "output forward" : "hidden forward", operand * above * below);
-    add(output ? "output input delta" : "hidden input delta", operand * above * below);
-    add(output ? "output update" : "hidden update", update_bytes * above * below);
-  }
-  return work;
 }
 
 }  // namespace norn::bench

@@ -15,6 +15,7 @@ from programs import BIN, SOURCE, ProgramTest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(SOURCE / "tools"))
+from report_page import drawing  # noqa: E402
 from report_page.runs import METRICS, MOST_POINTS, Curves, Run, thin  # noqa: E402
 
 START = {"event": "start", "program": "trainer", "version": "0.1.0", "model": "model.nc", "resumed": False, "epoch": 0, "step": 0,
@@ -98,6 +99,25 @@ class Report(ProgramTest):
 
     def train_validated(self, *arguments, folder="run", model="model.nc"):
         self.train("--run-dir", folder, "-e", "6", "--validation-split", "0.2", "--metrics-at", "5,10", *arguments, model=model)
+
+
+class Drawing(unittest.TestCase):
+    PLAN = {"layers": [{"name": name, "kind": kind, "units": 100, "activation": "", "weights": 0}
+                       for name, kind in (("In", "Input"), ("First", "Hidden"), ("Out", "Output"))],
+            "edges": [{"source": source, "destination": destination, "flop": flop, "bytes": flop, "floor_seconds": 1e-3 * flop, **kind}
+                      for source, destination, flop, kind in (("In", "First", 5, {"kind": "weights"}), ("First", "Out", 7, {}),
+                                                              ("In", "Out", 0, {"kind": "skip"}))]}
+
+    def test_shows_every_edge_as_the_run_says_that_it_is(self):
+        page = Page(drawing.network_svg(self.PLAN))
+        self.assertEqual([path.get("class") for path in page.all("path")], [None, None, "by-unit"])
+        for words in ("In -&gt; Out: skip, unit by unit", "First -&gt; Out: 7 FLOP a step"):
+            self.assertIn(words, page.text)
+
+    def test_a_floor_is_that_of_weights_alone(self):
+        text = drawing.floor_html(self.PLAN, 0.1)
+        self.assertIn("First → Out", text)
+        self.assertNotIn("In → Out", text)
 
 
 class OfOneRun(Report):

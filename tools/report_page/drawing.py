@@ -62,7 +62,8 @@ def network_svg(plan):
         (x0, y0), (x1, y1) = place[edge["source"]], place[edge["destination"]]
         y0, y1 = y0 + height_of[edge["source"]] / 2, y1 + height_of[edge["destination"]] / 2
         bend = (x1 - x0 - BOX) / 2
-        parts.append(f'<path d="M{x0 + BOX} {y0:.1f} C{x0 + BOX + bend} {y0:.1f} {x1 - bend} {y1:.1f} {x1} {y1:.1f}" '
+        kind = "" if is_matrix(edge) else ' class="by-unit"'
+        parts.append(f'<path{kind} d="M{x0 + BOX} {y0:.1f} C{x0 + BOX + bend} {y0:.1f} {x1 - bend} {y1:.1f} {x1} {y1:.1f}" '
                      f'stroke-width="{edge_width(edge):.1f}"><title>{html.escape(edge_text(edge))}</title></path>')
     for layer in layers:
         x, y = place[layer["name"]]
@@ -74,8 +75,14 @@ def edge_width(edge):
     return min(14.0, 1.0 + max(0.0, math.log10(max(edge["flop"], 1.0)) - 3.0))
 
 
+def is_matrix(edge):
+    """Runs of older versions name weight matrices alone, and no kind."""
+    return edge.get("kind", "weights") == "weights"
+
+
 def edge_text(edge):
-    return f'{edge["source"]} -> {edge["destination"]}: {count(round(edge["flop"]), "FLOP")} a step'
+    what = f'{count(round(edge["flop"]), "FLOP")} a step' if is_matrix(edge) else f'{edge["kind"]}, unit by unit'
+    return f'{edge["source"]} -> {edge["destination"]}: {what}'
 
 
 def box(layer, x, y, height):
@@ -109,7 +116,7 @@ def ops_html(ops):
 
 def floor_html(plan, step_seconds):
     """A step's measured time, and what of it the weights between two layers need at least."""
-    parts = [(f'{e["source"]} → {e["destination"]}', e["floor_seconds"], e) for e in plan["edges"]]
+    parts = [(f'{e["source"]} → {e["destination"]}', e["floor_seconds"], e) for e in plan["edges"] if is_matrix(e)]
     if not step_seconds or any(value is None for _, value, _ in parts):
         return ""
     whole = max(step_seconds, sum(value for _, value, _ in parts))
