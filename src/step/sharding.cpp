@@ -2,6 +2,8 @@
 // Sharing out by source or by destination units.
 #include "src/step/sharding.h"
 
+#include "src/nn/layer.h"
+
 namespace norn {
 namespace {
 
@@ -27,7 +29,7 @@ class Chooser {
       const Edge& edge = graph_.edges[std::size_t(number)];
       const int destination = edge.destination;
       if (!takes_part_[std::size_t(destination)]) continue;
-      if (edge.by_unit()) continue;
+      if (edge.by_unit() && has_blocks_of(destination, layer, batch, rule)) continue;
       if (!edge.has_weights()) return false;
       if (shares_[std::size_t(number)] || layer_of(destination).weight_norm > 0.0f) return false;
       destinations += layer_of(destination).units();
@@ -37,6 +39,11 @@ class Chooser {
   }
 
  private:
+  // So that a rank has the same units of both.
+  bool has_blocks_of(int layer, int other, Index batch, const BlockRule& rule) const {
+    return partition_of(layer_of(layer), batch, rule).block_width() ==
+           partition_of(layer_of(other), batch, rule).block_width();
+  }
   const LayerDescriptor& layer_of(int layer) const {
     return graph_.network.layers[std::size_t(layer)];
   }

@@ -37,7 +37,9 @@ struct Sharding {
 /// - with SharedWeights, which every rank holds whole.
 /// - into a layer with WeightNorm, whose rows of weights, one for each destination unit, must
 ///   stand on one rank.
-/// Edges from unit to unit exchange nothing: unit i of both layers is on one rank.
+/// - from a layer that an edge leads from unit to unit of one with other blocks: a device may cut
+///   hidden and output layers of the same width into others.
+/// Other edges from unit to unit exchange nothing: unit i of both layers is on one rank.
 Sharding choose_sharding(const Graph& graph, const std::vector<bool>& takes_part, Index batch,
                          const BlockRule& rule);
 

@@ -229,6 +229,20 @@ TEST(SourceEdges, GiveTheSameBitsOnMoreRanksThanBlocks) {
   }
 }
 
+// A GPU's blocks of hidden layers are smaller than those of output layers.
+TEST(SourceEdges, GiveTheSameBitsBesideASkipToALayerOfOtherBlocks) {
+  Recipe recipe = recipe_base("skip to an output", Adam{}, 0.003f);
+  recipe.network.layers = {
+      input_layer("In", 333), hidden_layer("Wide", 407, {"In"}, Activation(Relu{})),
+      hidden_layer("Narrow", 61, {"Wide"}), output_layer("Out", 407, {"Narrow"})};
+  recipe.network.layers[3].skips = {"Wide"};
+  recipe.blocks.gathered_elements = 1;
+  recipe.blocks.minimum_width = 16;
+  recipe.blocks.minimum_hidden_width = recipe.blocks.hidden_multiple = 64;
+  const Outcome alone = run(recipe, 6, 1, 1);
+  for (int ranks : {2, 3, 4}) EXPECT_TRUE(same_bits(alone, run(recipe, 6, ranks, 2))) << ranks;
+}
+
 TEST(SourceEdges, PredictTheSameOnAnyNumberOfRanks) {
   const Recipe recipe = recipe_of(Adam{});
   const std::vector<float> alone = predictions(recipe, 1, Pass::training);

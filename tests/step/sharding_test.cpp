@@ -125,5 +125,17 @@ TEST(Sharding, IsIndifferentToSkips) {
   EXPECT_FALSE(choose(network).gathered[1]);
 }
 
+TEST(Sharding, IsByDestinationWhereASkipLeadsToOtherBlocks) {
+  NetworkDescriptor network = wide_to_narrow();
+  network.layers[3] = output_layer("Out", 20'000, {"Narrow"});
+  network.layers[3].skips = {"Wide"};
+  EXPECT_FALSE(choose(network).gathered[1]);  // both are cut alike
+  BlockRule rule;
+  rule.minimum_width = 8192;
+  rule.maximum_width = 65536;
+  rule.minimum_hidden_width = 32;
+  EXPECT_EQ(choose(network, 1024, rule).gathered, kAllGathered);
+}
+
 }  // namespace
 }  // namespace norn::test
