@@ -8,6 +8,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import time
 
@@ -45,7 +46,7 @@ SchedulerParameters=batch_sched_delay=0,sched_interval=1
 ReturnToService=2
 JobRequeue=1
 KillWait=20
-NodeName={host} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
+NodeName={host} NodeAddr=127.0.0.1 CPUs=4{gres} State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -72,9 +73,10 @@ def free_port():
 
 
 class SlurmCluster:
-    """Starts in its constructor, and raises Unavailable where that cannot be; stop() ends all of it."""
+    """Starts in its constructor, and raises Unavailable where that cannot be; stop() ends all of it. `gpus`: so many pretended ones,
+    which jobs get by their numbers in CUDA_VISIBLE_DEVICES."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, gpus=0):
         missing = [name for name in DAEMONS + COMMANDS if find_program(name) is None]
         if missing:
             raise Unavailable(f"{', '.join(missing)} not installed: tools/install_dependencies.sh --cluster-tests")
@@ -86,14 +88,25 @@ class SlurmCluster:
         for name in ("state", "spool"):
             (self.folder / name).mkdir(parents=True)
         self.folder.chmod(0o755)
+        host = socket.gethostname().split(".")[0]
         (self.folder / "slurm.conf").write_text(CONFIG.format(
-            host=socket.gethostname().split(".")[0], folder=self.folder, user=pwd.getpwuid(os.geteuid()).pw_name,
-            ctld_port=free_port(), slurmd_port=free_port()))
+            host=host, folder=self.folder, user=pwd.getpwuid(os.geteuid()).pw_name, ctld_port=free_port(), slurmd_port=free_port(),
+            gres=f" Gres=gpu:{gpus}" if gpus else "") + ("GresTypes=gpu\n" if gpus else ""))
+        if gpus:
+            self._pretend_gpus(host, gpus)
         try:
             self._start()
         except Exception:
             self.stop()
             raise
+
+    def _pretend_gpus(self, host, gpus):
+        devices = self.folder / "dev"
+        devices.mkdir()
+        for number in range(gpus):
+            os.mknod(devices / f"gpu{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # /dev/null by another name
+        (self.folder / "gres.conf").write_text(f"NodeName={host} Name=gpu File={devices}/gpu[0-{gpus - 1}]\n")
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
 
     def _start(self):
         key = self.folder / "munge.key"

@@ -13,7 +13,7 @@ from . import program
 from .coordinator import Coordinator
 from .corners import check_corners
 from .errors import DataError, TunerError, UsageError
-from .executors.local import Local, cpu_places, gpu_places
+from .executors.pool import Pool, open_pool
 from .facts import STAGE, Facts
 from .files import write_json, write_whole
 from .journal import Journal, read_events
@@ -56,16 +56,15 @@ def _do(wish: argparse.Namespace, handed: list[str], here: pathlib.Path) -> int:
     if wish.status or wish.best or wish.export:
         return _look(wish)
     trainer_path = program.find(wish.trainer, here)
-    if wish.workers > 1 and wish.gpus:
-        raise UsageError("--workers and --gpus: give one of the two; with --gpus there is a worker for each")
-    places = gpu_places(wish.gpus) if wish.gpus else cpu_places(wish.workers)
-    wish.workers = len(places)
     handed = program.check_options(handed)
-    if wish.dry_run:
-        return _dry_run(wish, trainer_path, handed)
-    folder = pathlib.Path(os.path.abspath(wish.study))
-    study = _open(folder, wish, handed) if (folder / "study.json").exists() else _create(folder, wish, trainer_path, handed)
-    return _search(study, wish, trainer_path, places)
+    folder = pathlib.Path(os.path.abspath(wish.study)) if not wish.dry_run else None
+    study = _open(folder, wish, handed) if folder and (folder / "study.json").exists() else None
+    pool = open_pool(wish, study.identity["ranks"] if study else wish.ranks or 1)
+    wish.workers = len(pool.places)
+    if folder is None:
+        return _dry_run(wish, trainer_path, handed, pool)
+    study = study or _create(folder, wish, trainer_path, handed)
+    return _search(study, wish, trainer_path, pool)
 
 
 def _open(folder: pathlib.Path, wish: argparse.Namespace, handed: list[str]) -> Study:
@@ -88,7 +87,8 @@ def _create(folder: pathlib.Path, wish: argparse.Namespace, trainer_path: pathli
     return create(folder, identity, trainer)
 
 
-def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, places: list) -> int:
+def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, pool: Pool) -> int:
+    pool.executor.check()
     journal = Journal(study.folder)
     try:
         facts, voice = Facts(journal), Voice(study, wish.quiet)
@@ -96,11 +96,11 @@ def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, 
         for warning in study.check_data(trainer):
             voice.warn(f"warning: {warning}")
         voice.known(facts.decided["tell"])
-        _note_budget(wish, facts, len(places))
+        pool.warn = voice.warn
+        _note_budget(wish, facts, pool)
         one = study.identity
         sampler = Sampler(study.space, one["sampler"], one["seed"], one["start"], prior_of(study))
-        threads = wish.threads or (0 if wish.gpus else max(1, (os.cpu_count() or 1) // len(places)))
-        coordinator = Coordinator(study, facts, trainer, Local(places), sampler, wish.hours, threads, voice)
+        coordinator = Coordinator(study, facts, trainer, pool, sampler, wish.hours, pool.threads(wish.threads), voice)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
             signal.signal(number, coordinator.handle)
         result = coordinator.run()
@@ -108,10 +108,11 @@ def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, 
         print(result_text(study, facts, result))
         return 0
     finally:
+        pool.executor.close()
         journal.close()
 
 
-def _note_budget(wish: argparse.Namespace, facts: Facts, places: int) -> None:
+def _note_budget(wish: argparse.Namespace, facts: Facts, pool: Pool) -> None:
     """What is not given stays as it was. A budget that has been used may be raised, and then counts after the one before."""
     before = facts.budget
     given = {"trials": wish.trials, "epochs": wish.epoch_budget, "seconds": 3600.0 * wish.gpu_hours if wish.gpu_hours else None,
@@ -130,7 +131,8 @@ def _note_budget(wish: argparse.Namespace, facts: Facts, places: int) -> None:
     budget.update(confirm=3 if budget["confirm"] is None else budget["confirm"], seeds=budget["seeds"] or 3)
     changed = any(budget[key] != before.get(key) for key in STAGE)
     stage = not facts.stages or changed or (wish.hours is not None and facts.stages[-1].get("cut", False))
-    facts.note("open", {"budget": budget, "stage": stage, "pid": os.getpid(), "host": os.uname().nodename, "places": places})
+    facts.note("open", {"budget": budget, "stage": stage, "pid": os.getpid(), "host": os.uname().nodename,
+                        "executor": pool.settings.executor, "places": len(pool.places)})
 
 
 def _look(wish: argparse.Namespace) -> int:
@@ -159,7 +161,8 @@ def _csv(rows: list[list]) -> str:
     return text.getvalue()
 
 
-def _dry_run(wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[str]) -> int:
+def _dry_run(wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[str], pool: Pool) -> int:
+    there = pool.executor.check()
     identity, trainer = draft(wish, trainer_path, handed)
     with tempfile.TemporaryDirectory(prefix="norn-tuner-") as name:
         folder = pathlib.Path(name)
@@ -176,6 +179,7 @@ def _dry_run(wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[
           f"{', '.join(map(str, identity['rungs']))}" if identity["rungs"] else "every trial makes all its epochs"))
     print(f"{len(plans)} corners of the space planned: {sum(plan.fits for plan in plans)} fit"
           + (f", a trial takes {min(hours):.3g} to {max(hours):.3g} planned hours" if hours else ""))
+    print(f"executor {pool.settings.executor}: {there}")
     if hours:
         print(f"{trials} trials: about {trials * sum(hours) / len(hours):.3g} planned hours"
               + (", a third to a half of that with halving" if identity["rungs"] else ""))

@@ -11,6 +11,8 @@ import numpy as np
 
 from . import program, trial
 from .errors import Stopped, TunerError, UsageError
+from .executors import Attempt, Place
+from .executors.pool import LOST, UNBEGUN, Pool
 from .facts import Facts, Training, best_until
 from .files import read_json, write_json
 from .finish import Finish
@@ -20,20 +22,20 @@ from .study import Study
 
 STOP_SECONDS = 120.0
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 0.5
-STOPPED, DEVICE, DIVERGENCE = 75, 4, 6
+STOPPED, DEVICE, UNREACHED, DIVERGENCE, KILLED = 75, 4, 5, 6, 137
 
 
 class Coordinator:
     """Of one study, while it runs; after `hours` nothing more is proposed."""
 
-    def __init__(self, study: Study, facts: Facts, trainer: program.Trainer, executor, sampler: Sampler, hours: float | None,
+    def __init__(self, study: Study, facts: Facts, trainer: program.Trainer, pool: Pool, sampler: Sampler, hours: float | None,
                  threads: int, voice):
-        self.study, self.facts, self.trainer, self.executor, self.sampler = study, facts, trainer, executor, sampler
+        self.study, self.facts, self.trainer, self.pool, self.sampler = study, facts, trainer, pool, sampler
         self.threads, self.voice = threads, voice
         self.search = Search(study.rules, self._propose, self._plan, trials=0)
         self._stage = -1
         self.finish = Finish(study, facts, facts.budget["confirm"], facts.budget["seeds"])
-        self.running: dict[Training, str] = {}  # {training: its place}
+        self.running: dict[Training, Attempt] = {}
         self._useless: set[Training] = set()    # whose models nobody needs
         self.signal: int | None = None
         self._deadline = time.monotonic() + 3600.0 * hours if hours else None
@@ -146,7 +148,7 @@ class Coordinator:
                 self.voice.told(self, members)
             self._useless |= {Training(number) for number in self.finish.ended(self.search.trials[training.trial])}
             if training in self.running:  # it went on while its verdict was not known
-                (self.study.trial_folder(training.folder) / trial.STOP).touch()
+                self.pool.stop(self.running[training])
             self._sweep()
 
     def _sweep(self) -> None:
@@ -163,8 +165,8 @@ class Coordinator:
         return [(Training(segment.trial), segment.epoch) for segment in self.search.wanted()]
 
     def _submit(self, wanted: list[tuple[Training, int]]) -> None:
-        taken = set(self.running.values())
-        free = [place for place in self.executor.places if place.name not in taken]
+        taken = {attempt.place.name for attempt in self.running.values()}
+        free = [place for place in self.pool.places if place.name not in taken]
         for training, epoch in wanted:
             if not free:
                 return
@@ -173,26 +175,29 @@ class Coordinator:
             place = free.pop(0)
             self._begin(training, epoch, place)
 
-    def _begin(self, training: Training, epoch: int, place) -> None:
+    def _begin(self, training: Training, epoch: int, place: Place) -> None:
         folder = self.study.trial_folder(training.folder)
         attempt = self.facts.attempts.get(training, -1) + 1
         if (folder / trial.ATTEMPT).exists() and read_json(folder / trial.ATTEMPT)["attempt"] >= attempt and not self._begin_anew(folder):
             return
         self._write_network(training, self.study.network_of(self.facts.decided["propose"][training.trial]["settings"]))
+        # First: an earlier attempt that comes to its turn only now ends.
+        write_json(folder / trial.ATTEMPT, {"attempt": attempt, "until": epoch, **self.pool.members(place),
+                                            "command": self.trainer.command(epoch, training.seed, self.threads)})
         for name in (trial.STOP, trial.RESULT):
             (folder / name).unlink(missing_ok=True)
-        write_json(folder / trial.ATTEMPT, {
-            "attempt": attempt, "until": epoch, "command": self.trainer.command(epoch, training.seed, self.threads),
-            "gpus": list(place.gpus), "environment": dict(place.environment)})
         self.facts.note("submit", {**training.members, "attempt": attempt, "until": epoch, "place": place.name})
-        self.running[training] = place.name
+        self.running[training] = self._attempt(training, attempt, place)
         self._waited = SHORTEST_WAIT
-        self.executor.submit(folder, attempt)
+        self.pool.submit(self.running[training])
+
+    def _attempt(self, training: Training, number: int, place: Place) -> Attempt:
+        return Attempt(self.study.trial_folder(training.folder), number, self.study.identity["study"], place)
 
     def _begin_anew(self, folder: pathlib.Path) -> bool:
         """The folder is ahead of the journal: that is an older copy, or lines were removed. What is trained again has the same bits.
         False: somebody is at work there still."""
-        if not trial.is_free(folder):
+        if trial.Lease(folder).held:
             (folder / trial.STOP).touch()
             return False
         shutil.rmtree(folder)
@@ -202,18 +207,14 @@ class Coordinator:
         """Attempts of an earlier tuner: they have ended, run still, or are gone."""
         self._advance()
         for training, event in self.facts.open.items():
-            self.running[training] = event["place"]
+            self.running[training] = self._attempt(training, event["attempt"], Place(event["place"]))
 
     def _collect(self) -> None:
         """Looks after what runs, and waits a little where nothing has ended."""
-        ended = 0
-        for training in list(self.running):
-            folder = self.study.trial_folder(training.folder)
-            if not self.executor.gone(folder):
-                continue
-            del self.running[training]
-            ended += 1
-            self._outcome(training, self._result(folder, self.facts.attempts[training]))
+        ended = self.pool.ended(self.running.values())
+        for training in [one for one, attempt in self.running.items() if attempt in ended]:
+            attempt = self.running.pop(training)
+            self._outcome(training, attempt, ended[attempt])
             if training.seed is None:
                 self._feed(training.trial)
         if ended:
@@ -221,20 +222,17 @@ class Coordinator:
             self._sweep()
         else:
             self.facts.journal.touch()
-            self.executor.wait(self._waited)
+            self.pool.wait(self._waited)
             self._waited = min(2 * self._waited, LONGEST_WAIT)
 
-    def _result(self, folder: pathlib.Path, attempt: int) -> dict | None:
-        path = folder / trial.RESULT
-        if not path.exists():
-            return None
-        found = read_json(path)
-        return found if found["attempt"] == attempt else None
-
-    def _outcome(self, training: Training, result: dict | None) -> None:
-        if result is None:
-            self._lost(training, 137, "the attempt ended without a result", 0.0)
+    def _outcome(self, training: Training, attempt: Attempt, how: str) -> None:
+        if how == UNBEGUN:
+            self._lost(training, UNREACHED, "the attempt never began", 0.0, counts=False)
             return
+        if how == LOST:
+            self._lost(training, KILLED, "the attempt ended without a result", 0.0)
+            return
+        result = read_json(attempt.folder / trial.RESULT)
         code, seconds = result["code"], result["seconds"]
         values = {int(epoch): self.study.sign * value for epoch, value in result["values"].items()}
         said = "; ".join(error["message"] for error in result["errors"]) or f"exit code {code}"
@@ -274,8 +272,8 @@ class Coordinator:
 
     def _stop(self) -> None:
         """Every trial writes a checkpoint; what has ended is written down."""
-        for training in self.running:
-            (self.study.trial_folder(training.folder) / trial.STOP).touch()
+        for attempt in self.running.values():
+            self.pool.stop(attempt)
         deadline = time.monotonic() + STOP_SECONDS
         while self.running and time.monotonic() < deadline:
             self._collect()

@@ -3,11 +3,12 @@
 import argparse
 import math
 
+from .executors.settings import EXECUTORS
 from .sampler import SAMPLERS
 
 DEFAULT_TRIALS = 50
 EPILOG = """Exit codes: 0 done, 1 unforeseen, 2 command line, space or descriptor, 3 data, 4 device or memory,
-5 the study is open elsewhere, 75 stopped by a signal: the same command goes on."""
+5 the study is open elsewhere, or the executor is out of reach, 75 stopped by a signal: the same command goes on."""
 
 
 def _rungs(text: str) -> list[int]:
@@ -82,6 +83,7 @@ def _add_search(group) -> None:
     add("--rungs", type=_rungs, metavar="N,N,...", help="epochs after which trials are compared [1/15, 1/5 and 3/5 of the epochs]")
     add("--clock", type=_at_least(1), metavar="N",
         help="trials at a time in logical time; the same study on any number of workers [the larger of 4 and --workers at the beginning]")
+    add("--ranks", type=_at_least(1), metavar="N", help="of each trial, a GPU or a worker's share of the CPU each, under mpirun or srun [1]")
     add("--seed", type=_at_least(0), metavar="N", help="of the search [1]")
     add("--from", dest="sources", action="append", metavar="FOLDER",
         help="studies whose results this one may know: of other regions, of yesterday (repeatable)")
@@ -102,8 +104,11 @@ def _add_budget(group) -> None:
 
 def _add_running(group) -> None:
     add = group.add_argument
-    add("--workers", type=_at_least(1), metavar="N", default=1, help="trials at a time on the CPU [%(default)s]")
+    add("--workers", type=_at_least(1), metavar="N", default=1, help="trials at a time: on the CPU here, or in the executor's queue [%(default)s]")
     add("--gpus", metavar="LIST", help="a trial on each of these GPUs instead: 0,1,2,3; 0*5: five share GPU 0")
+    add("--executor", choices=list(EXECUTORS), default="local", metavar="NAME",
+        help=f"what trials run on: {', '.join(EXECUTORS)} (docs/user/clusters.md) [%(default)s]")
+    add("--executor-file", metavar="FILE", help="JSON: its queue, GPUs and memory of a trial, and such")
     add("--threads", type=_at_least(1), metavar="N", help="threads of each trial [cores / workers on the CPU; else the trainer's]")
     add("--trainer", metavar="FILE", help="the program [beside this one, or in PATH]")
     add("-q", "--quiet", action="store_true", help="warnings and errors only")

@@ -72,8 +72,8 @@ class Trainer:
     """Calls of the program with the data of a study."""
 
     def __init__(self, program: pathlib.Path, inputs: list[str], outputs: list[str], options: list[str], objective: str,
-                 machine: str | None):
-        self.program, self.objective, self.machine, self.options = program, objective, machine, options
+                 machine: str | None, ranks: int):
+        self.program, self.objective, self.machine, self.ranks, self.options = program, objective, machine, ranks, options
         self.data = [word for file in inputs for word in ("-i", file)] + [word for file in outputs for word in ("-o", file)]
 
     def _say(self, words: list[str], folder: pathlib.Path) -> str:
@@ -97,7 +97,7 @@ class Trainer:
 
     def plan(self, config: pathlib.Path) -> Price:
         machine = ["--machine", self.machine] if self.machine else []
-        words = ["-c", str(config), *self.data, "-n", "none.nc", "--plan", "--ranks", "1", *machine, "--plan-format", "json", *self._watched()]
+        words = ["-c", str(config), *self.data, "-n", "none.nc", "--plan", "--ranks", str(self.ranks), *machine, "--plan-format", "json", *self._watched()]
         for left in (2, 1, 0):
             try:
                 found = json.loads(self._say(words, config.parent))

@@ -16,7 +16,7 @@ from .space import Space, read_space, space_of
 FORMAT = 1
 ALGORITHM = 1       # proposals of another number would be others
 DEFAULT_METRIC = "ndcg@20"
-IDENTITY = ("seed", "clock", "sampler", "start", "halving", "rungs", "objective", "epochs")
+IDENTITY = ("seed", "clock", "sampler", "start", "halving", "rungs", "ranks", "objective", "epochs")
 RUNG_SHARES = (15, 5, 5 / 3)
 
 
@@ -67,6 +67,7 @@ class Study:
         if not isinstance(identity, dict) or identity.get("format") != FORMAT or identity.get("algorithm") != ALGORITHM:
             raise DataError(f"{path}: is no study of this version of the tuner (expected format {FORMAT}, algorithm {ALGORITHM}); "
                             f"begin another one, which --from lets know what this one found")
+        identity.setdefault("ranks", 1)  # studies before --ranks
         missing = [key for key in (*IDENTITY, "descriptor", "space", "inputs", "outputs", "options", "made_of") if key not in identity]
         if missing:
             raise DataError(f"{path}: \"{missing[0]}\" is missing; restore the file from a copy")
@@ -74,7 +75,7 @@ class Study:
 
     def trainer(self, program: pathlib.Path) -> Trainer:
         one = self.identity
-        return Trainer(program, one["inputs"], one["outputs"], one["options"], self.objective, one["machine"])
+        return Trainer(program, one["inputs"], one["outputs"], one["options"], self.objective, one["machine"], one["ranks"])
 
     def trial_folder(self, name: str) -> pathlib.Path:
         return self.folder / "trials" / name
@@ -141,7 +142,7 @@ def draft(wish: Any, program: pathlib.Path, options: list[str]) -> tuple[dict, T
     inputs, outputs = [os.path.abspath(f) for f in wish.input], [os.path.abspath(f) for f in wish.output_data or []]
     objective = wish.objective
     machine = os.path.abspath(wish.machine) if wish.machine else None
-    trainer = Trainer(program, inputs, outputs, options, objective or DEFAULT_METRIC, machine)
+    trainer = Trainer(program, inputs, outputs, options, objective or DEFAULT_METRIC, machine, wish.ranks or 1)
     network = trainer.complete(pathlib.Path(os.path.abspath(wish.config)))
     trainer.objective = objective = objective_of(network, wish.objective)
     network = _prepare(network, wish, wish.config)
@@ -156,7 +157,7 @@ def draft(wish: Any, program: pathlib.Path, options: list[str]) -> tuple[dict, T
     return {"format": FORMAT, "algorithm": ALGORITHM, "study": str(uuid.uuid4()), "descriptor": network, "space": value,
             "config_digest": digest_of_file(wish.config), "space_digest": digest_of_file(wish.space),
             "seed": 1 if wish.seed is None else wish.seed, "clock": wish.clock or max(4, wish.workers), "sampler": sampler, "start": start,
-            "halving": halving, "rungs": rungs, "objective": objective, "epochs": wish.epochs, "inputs": inputs, "outputs": outputs,
+            "halving": halving, "rungs": rungs, "ranks": wish.ranks or 1, "objective": objective, "epochs": wish.epochs, "inputs": inputs, "outputs": outputs,
             "options": options, "machine": machine, "machine_digest": digest_of_file(machine) if machine else None}, trainer
 
 

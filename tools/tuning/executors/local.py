@@ -1,68 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials on this machine: so many at a time on the CPU, or one on each GPU (or on each part of one)."""
 import os
-import pathlib
 import subprocess
 import sys
-import time
-from typing import NamedTuple
 
 from ..errors import UsageError
-from ..trial import is_free
-
-TRIAL = pathlib.Path(__file__).resolve().parents[1] / "trial.py"
+from . import GONE, RUNNING, TRIAL, Attempt, Place
 
 
-class Place(NamedTuple):
-    """Where one trial runs at a time."""
-
-    name: str
-    gpus: tuple[str, ...] = ()               # locks to take
-    environment: tuple[tuple[str, str], ...] = ()
-
-
-def gpu_places(text: str) -> list[Place]:
-    """"0,1*5,GPU-a0223334": GPUs by number or name; five trials share the second."""
-    places = []
+def gpu_places(text: str, ranks: int = 1) -> list[Place]:
+    """"0,1*5,GPU-a0223334": GPUs by number or name; five trials share the second. A trial of several ranks takes as many in turn."""
+    gpus = []
     for part in text.split(","):
         gpu, star, count = part.strip().partition("*")
         if not gpu or star and not (count.isdigit() and int(count) > 0):
             raise UsageError(f"--gpus: \"{part}\" is no GPU; write numbers or names with commas between, and 0*5 for five trials that share GPU 0")
-        for share in range(int(count or 1)):
-            lock = gpu if not star else f"{gpu}.{share}"
-            places.append(Place(f"gpu {lock}", (lock,), (("CUDA_VISIBLE_DEVICES", gpu),)))
-    names = [place.name for place in places]
-    if len(set(names)) < len(names):
+        gpus += [gpu if not star else f"{gpu}.{share}" for share in range(int(count or 1))]
+    if len(set(gpus)) < len(gpus):
         raise UsageError(f"--gpus: \"{text}\" names a GPU twice; write 0*2 for two trials that share GPU 0")
-    return places
-
-
-def cpu_places(workers: int) -> list[Place]:
-    return [Place(f"worker {number}") for number in range(workers)]
+    if len(gpus) % ranks:
+        raise UsageError(f"--gpus: \"{text}\" names {len(gpus)}, and a trial takes {ranks} (--ranks); give a multiple of that")
+    groups = [tuple(gpus[at:at + ranks]) for at in range(0, len(gpus), ranks)]
+    return [Place(f"gpu {'+'.join(group)}", group) for group in groups]
 
 
 class Local:
-    """Starts trial.py for each attempt; one that outlived its tuner is adopted."""
+    """Starts trial.py for each attempt; one outlives its tuner, and the next one finds it by its folder."""
 
-    def __init__(self, places: list[Place]):
-        self.places = places
-        self._started: dict[pathlib.Path, subprocess.Popen] = {}
+    def __init__(self, _settings: dict):
+        self._started: dict[str, subprocess.Popen] = {}
 
-    def submit(self, folder: pathlib.Path, attempt: int) -> None:
+    def check(self) -> str:
+        return f"this machine, {os.cpu_count()} cores"
+
+    def submit(self, attempt: Attempt) -> str:
         # A session of its own: control-C at the terminal is for the tuner, which asks each trial to stop.
-        self._started[folder] = subprocess.Popen([sys.executable, "-B", str(TRIAL), str(folder), str(attempt)], start_new_session=True,
-                                                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                                 env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        self._started[attempt.name] = subprocess.Popen(
+            [sys.executable, "-B", str(TRIAL), str(attempt.folder), str(attempt.number)], start_new_session=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        return attempt.name
 
-    def gone(self, folder: pathlib.Path) -> bool:
-        """Neither the attempt nor its trainer is there any more; the folder says what came of it."""
-        process = self._started.get(folder)
-        if process is not None and process.poll() is None:
-            return False
-        if not is_free(folder):
-            return False
-        self._started.pop(folder, None)
-        return True
+    def poll(self, handles: list[str]) -> dict[str, str]:
+        self._started = {name: process for name, process in self._started.items() if process.poll() is None}
+        return {handle: RUNNING if handle in self._started else GONE for handle in handles}
 
-    def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
+    def stop(self, handle: str) -> None:
+        pass  # it does not wait: its folder stops it
+
+    def close(self) -> None:
+        self.poll([])
