@@ -9,7 +9,9 @@ import numpy as np
 
 from tuner_case import NETWORK, SeededTest
 
+from tuning.acquisition import targets
 from tuning.errors import UsageError
+from tuning.gp import GaussianProcess
 from tuning.sampler import Sampler
 from tuning.search import Plan, Rules, Search
 from tuning.space import space_of
@@ -51,6 +53,23 @@ class Transfer(SeededTest):
         random_best = max(self.value(np.array([cold.propose(n, [], []) for n in range(14)]), own))
         self.assertGreater(max(self.value(rows, own)), min(-0.01, random_best))
         self.assertEqual(len({tuple(row) for row in rows}), len(rows))
+
+    def test_studies_know_more_of_their_space_together_than_each_for_itself(self):
+        """Few results in each, and one of six dimensions matters: which one, a study alone cannot tell."""
+        space = space_of({"Parameters": {name: {"Range": [0, 1]} for name in "ABCDEF"}}, NETWORK, "space.json")
+        anywhere = space.spread(self.draw.uniform(size=(500, 6)))
+        together = apart = 0.0
+        for _ in range(6):
+            found = []
+            for number in range(5):
+                rows = space.spread(self.draw.uniform(size=(12, 6)))
+                found.append(Source(str(number), rows, np.sin(5.0 * rows[:, 3]) + self.draw.normal(0, 0.2, 12)))
+            truth = np.sin(5.0 * anywhere[:, 3])
+            alone = np.mean([GaussianProcess(one.rows, targets(one.values, ranks=True), space.categories).mean(anywhere) for one in found], axis=0)
+            together += float(np.corrcoef(Stack(space, found).expected(anywhere), truth)[0, 1])
+            apart += float(np.corrcoef(alone, truth)[0, 1])
+        print(f"correlation with the truth: {together / 6:.3f}, each for itself {apart / 6:.3f}")
+        self.assertGreater(together, apart)
 
     def test_trials_that_begin_together_are_not_alike(self):
         stack = Stack(self.space, self.sources(3, np.array([0.3, 0.5, 0.7])))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other studies know: of other regions, of yesterday. The median of their surrogates is what is expected of a row before this study knows
+"""What other studies know: of other regions, of yesterday. The mean of their surrogates is what is expected of a row before this study knows
 anything; its own process models the rest (the stacked residuals of Google Vizier, Golovin and others, KDD 2017)."""
 import math
 import os
@@ -28,17 +28,17 @@ class Source(NamedTuple):
 
 
 class Stack:
-    """Expects b times the median of the sources' surrogates, which one strange source does not move; b is fitted to this study's values, and is 1 before there are any."""
+    """Expects b times the mean of the sources' surrogates; b is fitted to this study's values, and is 1 before there are any."""
 
     def __init__(self, space: Space, sources: list[Source]):
         self.sources = sources
-        self._processes, spreads = [], []
-        for source in sources:
-            fitted = chosen_points(source.values)
-            spreads.append(float(ranked(source.values[fitted], ranks=True).std()))
-            self._processes.append(GaussianProcess(source.rows[fitted], targets(source.values[fitted], ranks=True), space.categories))
-
-        self.spread = 0.5 * float(np.median(spreads))
+        fitted = [chosen_points(source.values) for source in sources]
+        values = [source.values[chosen] for source, chosen in zip(sources, fitted)]
+        own = [GaussianProcess(source.rows[chosen], targets(of, ranks=True), space.categories) for source, chosen, of in zip(sources, fitted, values)]
+        # A few dozen results say little of the lengths of many dimensions, and those of one metric are alike: what all say counts for each.
+        self._shared = np.mean([process.hyper for process in own], axis=0)
+        self._processes = [GaussianProcess(one.points, one.targets, space.categories, self._shared) for one in own]
+        self.spread = 0.5 * float(np.median([ranked(of, ranks=True).std() for of in values]))
 
     def __len__(self) -> int:
         return len(self._processes)
@@ -48,11 +48,10 @@ class Stack:
 
     def hyper(self) -> np.ndarray:
         """Lengths of the sources; a residual varies less than what it is left of."""
-        found = np.mean([process.hyper for process in self._processes], axis=0)
-        return np.r_[found[:-2], found[-2] - 1.4, found[-1]]
+        return np.r_[self._shared[:-2], self._shared[-2] - 1.4, self._shared[-1]]
 
     def expected(self, rows: np.ndarray) -> np.ndarray:
-        return np.median([process.mean(rows) for process in self._processes], axis=0)
+        return np.mean([process.mean(rows) for process in self._processes], axis=0)
 
     def residual(self, rows: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
         if not len(rows):
