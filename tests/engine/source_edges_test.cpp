@@ -60,7 +60,8 @@ std::vector<bool> edges_by_source(const Recipe& recipe) {
   std::vector<bool> by_source;
   with_network(recipe, 1, [&](Network& network, RecipeData&, Communicator&) {
     for (std::size_t e = 0; e < network.graph().edges.size(); ++e)
-      by_source.push_back(network.weights(int(e))->shape().by_source);
+      if (network.graph().edges[e].has_weights())
+        by_source.push_back(network.weights(int(e))->shape().by_source);
   });
   return by_source;
 }
