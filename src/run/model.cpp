@@ -78,11 +78,11 @@ void Model::save(const std::filesystem::path& file) {
 }
 
 std::string Model::bytes() {
-  if (!state_->file.empty()) return read_whole(state_->file);
   ScratchFolder scratch;
-  const std::filesystem::path file = scratch.path(*state_->ranks) / "model.nc";
-  save(file);
+  std::filesystem::path file = state_->file;
+  if (file.empty()) save(file = scratch.path(*state_->ranks) / "model.nc");
   std::string bytes = read_whole(file);
+  // A folder of rank 0 ends with it, or with its model, which the caller may be done with.
   state_->ranks->barrier();
   return bytes;
 }
