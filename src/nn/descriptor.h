@@ -173,11 +173,12 @@ enum class ValidationBy { user, entry };
 struct ValidationDescriptor {
   float split = 0.0f;  ///< share of the data that is held back; 0: none
   ValidationBy by = ValidationBy::user;
-  Index every = 1;                ///< epochs
-  std::string metrics_at = "20";  ///< lengths of the lists
-  std::string early_stop;         ///< the metric that stops the run; empty: none
-  std::string keep_best;          ///< the metric by which the best model is the result; empty: none
-  Index patience = 5;             ///< validations without improvement before the run stops
+  std::optional<std::uint64_t> seed;  ///< that it is drawn with; none: that of the training
+  Index every = 1;                    ///< epochs
+  std::string metrics_at = "20";      ///< lengths of the lists
+  std::string early_stop;             ///< the metric that stops the run; empty: none
+  std::string keep_best;  ///< the metric by which the best model is the result; empty: none
+  Index patience = 5;     ///< validations without improvement before the run stops
   std::optional<float> stop_from;  ///< share of the epochs before which it does not stop
   float min_delta = 0.0f;          ///< what counts as one must be larger
 };
@@ -211,6 +212,8 @@ struct TrainingDescriptor {
 
   /// The epochs that the run makes.
   Index epochs_made() const { return last_epoch > 0 ? std::min(last_epoch, epochs) : epochs; }
+  /// What the part that is held back is drawn with.
+  std::uint64_t validation_seed() const { return validation.seed.value_or(seed); }
   /// Whether validation still has to choose the length.
   bool refits_later() const { return refit && last_epoch == 0; }
 };

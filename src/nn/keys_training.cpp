@@ -58,6 +58,13 @@ void add_validation_keys(std::vector<Key>& members) {
       "ValidationBy", {{"User", ValidationBy::user}, {"Entry", ValidationBy::entry}},
       [](auto& d) -> auto& { return d.network.training.validation.by; },
       "What is held back: whole examples, or entries of every example."));
+  members.push_back(by_default(
+      integer_key(
+          "ValidationSeed", [](auto& d) -> auto& { return d.network.training.validation.seed; },
+          from_to_below(0, 0x1p64),
+          "Seed that ValidationSplit draws with: runs with the same one and other Seeds hold back "
+          "the same part."),
+      "Seed"));
   members.push_back(integer_key(
       "ValidateEvery", [](auto& d) -> auto& { return d.network.training.validation.every; },
       from_to(1, kMostUnits), "Epochs between validations."));

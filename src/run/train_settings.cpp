@@ -280,6 +280,12 @@ TrainSettings validation_settings() {
            "validation_by", [](auto& o) -> auto& { return o.validation.by; },
            [](auto& t) -> auto& { return t.validation.by; }, {"user", "entry"},
            "what is held back: whole examples, or entries of every example"),
+       with_default("that of the training",
+                    over(
+                        "validation_seed", "N", [](auto& o) -> auto& { return o.validation.seed; },
+                        [](auto& t) -> auto& { return t.validation.seed; }, at_least(0),
+                        "of what `validation_split` holds back: the same part for trainings with "
+                        "other seeds")),
        over(
            "validate_every", "N", [](auto& o) -> auto& { return o.validation.every; },
            [](auto& t) -> auto& { return t.validation.every; }, at_least(1),

@@ -94,6 +94,7 @@ TrainingStart resume_from(const fs::path& path, const TrainOptions& options, con
     const ValidationDescriptor given = std::exchange(now.validation, before.validation);
     if (!options.validation.has_data()) now.validation.split = given.split;
     now.validation.by = given.by;
+    now.validation.seed = given.seed;
     now.last_epoch = before.last_epoch;
   }
   const auto require_same = [&](bool same, const char* option, const std::string& value) {
@@ -115,6 +116,8 @@ TrainingStart resume_from(const fs::path& path, const TrainOptions& options, con
                fmt::format("{:g}", before.validation.split));
   require_same(now.validation.split == 0.0f || now.validation.by == before.validation.by,
                "`validation_by`", before.validation.by == ValidationBy::user ? "user" : "entry");
+  require_same(now.validation.split == 0.0f || now.validation_seed() == before.validation_seed(),
+               "`validation_seed`", fmt::format("{}", before.validation_seed()));
   require_same(options.shuffle.empty() || start.network.shuffle == (options.shuffle == "yes"),
                "`shuffle`", start.network.shuffle ? "yes" : "no");
   require_same(now.optimizer.index() == before.optimizer.index(), "`optimizer`",
@@ -252,6 +255,7 @@ TrainingStart start_refit(NetworkDescriptor network, std::int64_t epoch, const s
   ValidationDescriptor held_back;
   held_back.split = training.validation.split;
   held_back.by = training.validation.by;
+  held_back.seed = training.validation.seed;
   training.validation = held_back;
   return start;
 }

@@ -70,7 +70,7 @@ RunValidation open_validation(const TrainOptions& options, const NetworkDescript
   if (!given.has_data()) {
     const HoldOutRule rule{asked.split,
                            asked.by == ValidationBy::user ? HoldOutBy::user : HoldOutBy::entry,
-                           network.training.seed};
+                           network.training.validation_seed()};
     validation.data = training.hold_out(network, rule, validation.output_layer);
     return validation;
   }

@@ -81,6 +81,12 @@ class Bytes(Repeat):
         best = self.run_json()["result"]["best_evaluation"]
         self.assertEqual((best["best"], best["watched"]), (True, "recall@5"))
 
+    def test_are_the_same_of_a_run_whose_part_held_back_has_a_seed_of_its_own(self):
+        self.record("-e", "6", "--validation-split", "0.2", "--validation-by", "entry", "--validation-seed", "77", "--keep-best")
+        self.assertEqual(self.run_json()["network"]["Training"]["ValidationSeed"], 77)
+        self.repeat()
+        self.same("model.nc", "again.nc")
+
     def test_are_the_same_of_a_run_with_validation_data_of_its_own(self):
         self.record("-e", "8", "--validation-input", "test.nc", "--metrics-at", "5", "--keep-best")
         record = self.run_json()
@@ -250,7 +256,7 @@ class Refused(Repeat):
 
     def test_settings_beside_it(self):
         self.record()
-        for option in (["-e", "3"], ["--rate", "0.1"], ["-c", "net.json"], ["--resume"], ["--seed", "1"], ["--shuffle", "no"]):
+        for option in (["-e", "3"], ["--rate", "0.1"], ["-c", "net.json"], ["--resume"], ["--seed", "1"], ["--validation-seed", "1"], ["--shuffle", "no"]):
             name = {"-e": "--epochs", "-c": "--config"}.get(option[0], option[0])
             self.refuse_wholly(2, f"{name} cannot be given with --repeat, which makes the run again as it was; leave one of them "
                                "out", *option)

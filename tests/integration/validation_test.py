@@ -108,6 +108,56 @@ class Validation(ProgramTest):
                        "option out", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "--resume",
                        "--validation-split", "0.3")
 
+    def test_a_seed_of_its_own_holds_the_same_part_back_for_any_training(self):
+        self.train("-e", "5", model="first.nc")
+        still = ("--rate", "1e-30", "-e", "1", *SPLIT)  # weights stay: what is said depends on the part alone
+        one, other = (self.random.randrange(2**63) for _ in range(2))
+        for by in ("user", "entry"):
+            said = []
+            for number, seeds in enumerate(((one,), (other, one), (other,))):
+                more = [word for name, seed in zip(("--seed", "--validation-seed"), seeds) for word in (name, seed)]
+                done = self.train(*still, *more, "--validation-by", by, config="first.nc", model=f"{by}{number}.nc")
+                said.append([report[1:3] for report in reports(done.stderr)])
+            self.assertEqual(len(said[0]), 1)
+            self.assertEqual(said[0], said[1], by)
+            self.assertNotEqual(said[0], said[2], by)
+
+    def test_a_seed_of_its_own_that_is_the_trainings_changes_no_weight(self):
+        settings = ("-e", "4", *SPLIT, "--seed", "7", "--validation-by", "entry")
+        self.train(*settings, model="plain.nc")
+        self.train(*settings, "--validation-seed", "7", model="same.nc")
+        self.train(*settings, "--validation-seed", "8", model="other.nc")
+        self.write("net.json", (NETWORK % "SoftMax").replace('"Lambda": 0.0001}', '"Lambda": 0.0001, "ValidationSeed": 8}'))
+        self.train(*settings, model="described.nc")
+        plain, same, other = (model_arrays(self.path(f"{name}.nc"))[0] for name in ("plain", "same", "other"))
+        self.assertTrue(all(values.tobytes() == same[name].tobytes() for name, values in plain.items()))
+        self.assertFalse(all(values.tobytes() == other[name].tobytes() for name, values in plain.items()))
+        self.assertNotIn("ValidationSeed", model_arrays(self.path("plain.nc"))[1]["norn_descriptor"])
+        self.assertEqual(self.read("described.nc"), self.read("other.nc"))
+
+    def test_a_part_that_is_held_back_stays_when_a_run_is_resumed(self):
+        settings = (*SPLIT, "--validation-by", "entry", "--seed", "7")
+        self.train(*settings, "-e", "4", "--validation-seed", "8", model="straight.nc")
+        self.train(*settings, "-e", "2", "--validation-seed", "8")
+        for seed in ("7", "9"):
+            self.fail_with(2, "--validation-seed cannot change when a run is resumed: model.nc was trained with 8; leave the option out", "trainer",
+                           "-c", "net.json", "-i", "train.nc", "-n", "model.nc", *settings, "-e", "4", "--validation-seed", seed, "--resume")
+        self.train(*settings, "-e", "4", "--resume")
+        self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+        # Where nothing was said it was the training's.
+        self.train(*settings, "-e", "2", model="plain.nc")
+        self.train(*settings, "-e", "4", "--validation-seed", "7", "--resume", model="plain.nc")
+        self.fail_with(2, "--validation-seed cannot change when a run is resumed: plain.nc was trained with 7; leave the option out", "trainer",
+                       "-c", "net.json", "-i", "train.nc", "-n", "plain.nc", *settings, "-e", "5", "--validation-seed", "8", "--resume")
+
+    def test_a_refit_keeps_the_seed_that_its_length_was_chosen_with(self):
+        settings = (*SPLIT, "--seed", "7", "--refit", "--keep-best", "recall@5", "-e", "4", "--validation-seed", "8")
+        self.train(*settings)
+        training = json.loads(model_arrays(self.path("model.nc"))[1]["norn_descriptor"])["Training"]
+        self.assertEqual((training["ValidationSeed"], training["Refit"]), (8, True))
+        self.fail_with(2, "--validation-seed cannot change when a run is resumed: model.nc was trained with 8", "trainer", "-c", "net.json", "-i",
+                       "train.nc", "-n", "model.nc", *settings[:-1], "9", "--resume")
+
     def test_labels_of_another_width_are_all_to_be_found(self):
         labels = [[row[0] % 7] if row else [] for row in self.rows]
         write_datasets(self.path("train.nc"), [("gl_input", self.width, self.rows, None), ("gl_output", 7, labels, None)])

@@ -102,8 +102,9 @@ TEST(TrainSettings, HoldsEveryNumberWithinItsLimits) {
             return false;
           },
           one.member(options));
-      ASSERT_TRUE(set || one.name == "seed") << one.name;
-      if (one.name == "seed") continue;
+      const bool any_will_do = one.name.ends_with("seed");
+      ASSERT_TRUE(set || any_will_do) << one.name;
+      if (any_will_do) continue;
       EXPECT_THAT(message_of<UsageError>([&] { options.check(); }),
                   HasSubstr("`" + one.name + "` -1 is out of range: it must be "));
     }

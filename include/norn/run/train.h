@@ -48,6 +48,7 @@ struct ValidationSettings {
   // What is not set is the descriptor's.
   std::optional<float> split;
   std::string by;  ///< "user", "entry"
+  std::optional<std::uint64_t> seed;
   std::optional<Index> every;
   std::string metrics_at;  ///< "10,20,100"
   std::string early_stop;  ///< "ndcg@20", "loss"; "none": not by the descriptor's
