@@ -28,6 +28,31 @@ class UsesTest(TunerTest):
         self.succeed_tuner("--study", "told")
         self.assertEqual(len(self.decisions("told")["propose"]), 5)
 
+    def test_all_trainings_of_a_study_are_compared_on_one_part_of_the_data(self):
+        def seeds(study):
+            runs = {run.parent.parent.name: json.loads(run.read_text())["network"]["Training"] for run in self.path(study).glob("trials/*/run/run.json")}
+            return {name: (training.get("Seed"), training.get("ValidationSeed")) for name, training in runs.items()}
+
+        arguments = ("--trials", 2, "--threads", 1, "--confirm", 1, "--seeds", 2, "--halving", "none")
+        self.succeed_tuner(*self.command("parts", *arguments))
+        self.assertEqual(len(seeds("parts")), 4)
+        self.assertEqual({part for _, part in seeds("parts").values()}, {12134})
+        self.assertEqual(len({seed for seed, _ in seeds("parts").values()}), 3)
+        self.succeed_tuner(*self.command("given", *arguments, handed=("--validation-split", "0.2", "--validation-seed", "5")))
+        self.assertEqual({part for _, part in seeds("given").values()}, {5})
+        self.succeed_tuner(*self.command("files", *arguments, handed=("--validation-input", "test.nc")))
+        self.assertEqual({part for _, part in seeds("files").values()}, {None})
+
+    def test_a_study_of_an_earlier_version_goes_on_as_it_was(self):
+        self.succeed_tuner(*self.command("old", "--trials", 2, "--threads", 1, "--confirm", 0, "--halving", "none"))
+        identity = json.loads(self.read("old/study.json"))
+        del identity["descriptor"]["Training"]["ValidationSeed"]
+        self.write("old/study.json", json.dumps(identity))
+        self.succeed_tuner("--study", "old", "--trials", 3, "--confirm", 1, "--seeds", 1)
+        trainings = [json.loads(run.read_text())["network"]["Training"] for run in self.path("old").glob("trials/*/run/run.json")]
+        self.assertEqual(sum("ValidationSeed" in training for training in trainings), 2)
+        self.assertEqual(len(trainings), 4)
+
     def test_a_grid_ends_where_its_points_do(self):
         self.write("grid.json", '{"Parameters": {"Training.Batch": {"Values": [16, 32, 64]}, "Layers.Hidden.Count": {"Whole": [1, 2]}}}')
         self.succeed_tuner(*self.command("grid", "--sampler", "grid", "--threads", 1, "--confirm", 0, "--halving", "none", space="grid.json"))

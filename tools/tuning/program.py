@@ -15,7 +15,7 @@ from .search import Plan
 from .trial import errors_of
 
 # What may be handed to the trainer as it is: where and on what it validates and computes. What is trained is in descriptor and space.
-OPTIONS = {"--validation-input", "--validation-output", "--validation-split", "--validation-by", "--validate-every", "--metrics-at",
+OPTIONS = {"--validation-input", "--validation-output", "--validation-split", "--validation-by", "--validation-seed", "--validate-every", "--metrics-at",
            "--trust-index", "--data-memory", "--data-on-gpu", "--device", "--precision", "--collective-timeout", "--verify",
            "--dataset-name", "-d"}
 FILES = {"--validation-input", "--validation-output"}

@@ -161,6 +161,14 @@ def draft(wish: Any, program: pathlib.Path, options: list[str]) -> tuple[dict, T
             "options": options, "machine": machine, "machine_digest": digest_of_file(machine) if machine else None}, trainer
 
 
+def _fix_part(identity: dict) -> None:
+    """What is held back is the same for all trials and for trainings with other seeds: by other examples they could not be compared."""
+    given = {word.partition("=")[0] for word in identity["options"]}
+    if not given & {"--validation-input", "--validation-seed"}:
+        training = identity["descriptor"][descriptor.key_in(identity["descriptor"], "Training")]
+        training.setdefault(descriptor.key_in(training, "ValidationSeed"), identity["made_of"]["seed"])
+
+
 def create(folder: pathlib.Path, identity: dict, trainer: Trainer) -> Study:
     """Asks the trainer what the study is made of, and writes study.json last: a folder without one is no study."""
     try:
@@ -171,6 +179,7 @@ def create(folder: pathlib.Path, identity: dict, trainer: Trainer) -> Study:
         raise DataError(f"{folder}: has a journal but no study.json; restore study.json from a copy, or give another --study")
     write_json(folder / "net.json", identity["descriptor"])
     identity["made_of"] = trainer.probe(folder / "net.json", folder / "probe")
+    _fix_part(identity)
     study = Study(folder, identity)
     write_json(folder / "seen.json", study.files_digest(trainer.program))
     new = folder / f"study.json.{os.getpid()}"
