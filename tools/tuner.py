@@ -6,6 +6,7 @@
   tuner --study studies/first                          # goes on after anything, or to more --trials
   tuner --study studies/first --status
   tuner --study studies/first --best best.json         # the best descriptor so far
+  tuner --study studies/first --report                 # a page to look at
 
 docs/user/tuner.md says what a space is, how trials are stopped early, and what is promised."""
 import os

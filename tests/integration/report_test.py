@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/report.py: the page of a run, looked at by a browser without a screen."""
 import html
-import html.parser
 import json
 import math
 import re
-import shutil
 import subprocess
 import sys
 import unittest
 
+from browser import Browsing, Page
 from programs import BIN, SOURCE, ProgramTest
 
 sys.dont_write_bytecode = True
@@ -32,22 +31,7 @@ def epoch_event(epoch, cost=1.0, step=None, second=None):
             "cost": cost, "regularization": 0.0, "rate": 0.01, "seconds": 1.0, "examples_per_second": 100.0}
 
 
-class Page(html.parser.HTMLParser):
-    """What a test asks of a page: its elements with their attributes."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.elements, self.text = [], text
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-
-    def all(self, tag, **wanted):
-        return [a for t, a in self.elements if t == tag and all((a.get(k) or "").split(" ")[0] == v for k, v in wanted.items())]
-
-
-class Report(ProgramTest):
+class Report(Browsing, ProgramTest):
     def report(self, *arguments):
         return subprocess.run([sys.executable, SOURCE / "tools/report.py", *map(str, arguments)], cwd=self.folder,
                               capture_output=True, text=True, timeout=120)
@@ -70,19 +54,6 @@ class Report(ProgramTest):
         for part in parts:
             self.assertTrue(part in text, f"{part!r} is not in the page")
 
-    def browse(self, page, *arguments):
-        """The page as the browser has it after its script has run; the script must not complain."""
-        browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-        if browser is None:
-            self.skipTest("chromium is not installed; tools/install_dependencies.sh --browser does that")
-        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-                   f"--user-data-dir={self.path('chrome')}", "--window-size=1280,3000", "--virtual-time-budget=2000",
-                   "--enable-logging=stderr", *arguments, f"file://{self.path(page)}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        self.assertNotIn(":CONSOLE", done.stderr, done.stderr[-2000:])
-        return done.stdout
-
     def drawn(self, page, charts):
         """The browser has drawn that many charts, each with curves and axes."""
         dom = Page(self.browse(page, "--dump-dom"))
@@ -92,9 +63,7 @@ class Report(ProgramTest):
         self.assertTrue(all(int(picture["data-curves"]) >= 1 for picture in pictures))
         marks = len(dom.all("polyline")) + len(dom.all("circle"))
         self.assertGreaterEqual(marks, charts)
-        for tag, attributes in dom.elements:
-            for name, value in attributes.items():
-                self.assertNotRegex(value or "", "NaN|Infinity|undefined", f"{tag} {name}")
+        self.numbers_are_numbers(dom)
         return dom
 
     def train_validated(self, *arguments, folder="run", model="model.nc"):

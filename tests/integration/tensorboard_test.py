@@ -5,11 +5,10 @@ import json
 import subprocess
 import unittest
 
-from programs import BIN, ProgramTest
+from programs import ProgramTest
+from python_packages import TENSORBOARD, python_with
 from run_files import read_log
 
-TENSORBOARD = "tensorboard==2.18.0"
-INSTALL_SECONDS = 300
 READER = """
 import json, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -19,24 +18,10 @@ print(json.dumps({tag: [(e.step, e.value, e.wall_time) for e in events.Scalars(t
 """
 
 
-def python_with_tensorboard():
-    """A Python that has TensorBoard; skips the test with the reason where it cannot be installed."""
-    folder = BIN.parent.parent / "tensorboard"
-    python, done = folder / "bin/python", folder / TENSORBOARD
-    if not done.exists():
-        for command in (["/usr/bin/python3", "-m", "venv", "--system-site-packages", "--clear", folder],
-                        [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", TENSORBOARD]):
-            made = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS)
-            if made.returncode != 0:
-                raise unittest.SkipTest(f"{TENSORBOARD} cannot be installed: {(made.stderr or made.stdout).strip()[-300:]}")
-        done.touch()
-    return python
-
-
 class TensorBoard(ProgramTest):
     @classmethod
     def setUpClass(cls):
-        cls.python = python_with_tensorboard()
+        cls.python = python_with(TENSORBOARD)
 
     def scalars(self, folder="run"):
         """{tag: [(step, value, time)]}, as TensorBoard reads them."""

@@ -18,10 +18,10 @@ class UsesTest(TunerTest):
         said = self.succeed_tuner("--study", "told", "--status").stdout
         self.assertIn("5 trials", said)
         self.assertRegex(said, r"best so far: trial \d, ndcg@10 0\.")
-        self.succeed_tuner("--study", "told", "--best", "best.json", "--export", "all.csv")
+        self.succeed_tuner("--study", "told", "--best", "best.json", "--export", "csv")
         self.assertEqual(json.loads(self.read("best.json")), json.loads(self.read("told/best.json")))
         self.train("--epochs", 1, config="best.json", model="again.nc")
-        rows = list(csv.DictReader(self.path("all.csv").read_text().splitlines()))
+        rows = list(csv.DictReader(self.path("told/export/trials.csv").read_text().splitlines()))
         self.assertEqual(len(rows), 5)
         self.assertEqual({row["state"] for row in rows} - {"done", "halved"}, set())
         self.assertTrue(all(float(row["Training.Alpha"]) > 0 for row in rows))

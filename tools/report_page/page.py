@@ -9,6 +9,8 @@ from report_page.examples import SHOWN_ITEMS
 from report_page.runs import Curves
 
 HERE = pathlib.Path(__file__).resolve().parent
+STYLES, SCRIPTS = (HERE / "page.css",), (HERE / "drawing.js",)  # of every page
+THEME_BUTTON = '<button id="theme">light / dark</button>'
 SETTINGS = ("Optimizer", "Alpha", "Batch", "Epochs", "Lambda", "Lambda1", "Seed")
 
 
@@ -48,13 +50,15 @@ def status(run):
     return f'<span class="status {look}">{escaped(text)}</span>'
 
 
-def chart_cards(charts):
-    def grid(look, chosen):
-        cards = "".join(f'<div class="card" id="chart-{c["id"]}"></div>' for c in charts if chosen(c))
-        return f'<div class="grid {look}">{cards}</div>' if cards else ""
+def grid(look, charts):
+    """Places for charts: one, three or as many small ones as there is room for beside each other."""
+    cards = "".join(f'<div class="card" id="chart-{c["id"]}"></div>' for c in charts)
+    return f'<div class="grid {look}">{cards}</div>' if cards else ""
 
-    return (grid("one", lambda c: c.get("wide")) + grid("small", lambda c: c.get("small")) +
-            grid("", lambda c: not c.get("wide") and not c.get("small")))
+
+def chart_cards(charts):
+    return (grid("one", [c for c in charts if c.get("wide")]) + grid("small", [c for c in charts if c.get("small")]) +
+            grid("", [c for c in charts if not c.get("wide") and not c.get("small")]))
 
 
 def settings_of(run):
@@ -171,16 +175,27 @@ def single_run(run, examples):
     return "".join(parts)
 
 
+def block_of(name, value):
+    """Data in the page for its script."""
+    # No "<" at all: "<!--<script" would keep the block open beyond its end.
+    text = json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{text}</script>'
+
+
+def whole_page(title, body, blocks, styles, scripts):
+    """One file with everything in it. `body`: HTML; `blocks`: {name: data}; `styles`, `scripts`: paths."""
+    data = "".join(block_of(name, value) for name, value in blocks.items())
+    style = "".join(path.read_text(encoding="utf-8") for path in styles)
+    script = "".join(f"<script>{path.read_text(encoding='utf-8')}</script>" for path in scripts)
+    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
+            f'initial-scale=1"><title>{escaped(title)}</title><style>{style}</style></head><body><main>{body}</main>{data}{script}</body></html>\n')
+
+
 def make_page(runs, title, examples):
     charts = Curves(runs).all()
-    # No "<" at all: "<!--<script" would keep the block open beyond its end.
-    data = json.dumps(charts, separators=(",", ":")).replace("<", "\\u003c")
     single = len(runs) == 1
-    body = [f'<header><h1>{escaped(title)}</h1>{status(runs[0]) if single else ""}<button id="theme">light / dark</button></header>',
+    body = [f'<header><h1>{escaped(title)}</h1>{status(runs[0]) if single else ""}{THEME_BUTTON}</header>',
             tiles(runs[0]) if single else comparison_table(runs), f"<h2>Curves</h2>{chart_cards(charts)}",
             single_run(runs[0], examples) if single else "", settings_table(runs), story(runs[0]) if single else "",
             f'<footer>Norn {escaped(runs[0].start["version"])}; made of {escaped(", ".join(str(run.folder) for run in runs))}</footer>']
-    return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
-            f'initial-scale=1"><title>{escaped(title)}</title><style>{(HERE / "page.css").read_text()}</style></head><body><main>'
-            f'{"".join(body)}</main><script type="application/json" id="charts">{data}</script>'
-            f'<script>{(HERE / "page.js").read_text()}</script></body></html>\n')
+    return whole_page(title, "".join(body), {"charts": charts}, STYLES, [*SCRIPTS, HERE / "page.js"])

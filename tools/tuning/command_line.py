@@ -1,27 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each way of calling the program tuner does."""
 import argparse
-import csv
-import io
 import os
 import pathlib
 import signal
 import sys
 import tempfile
 
-from . import program
+from . import looks, program
 from .coordinator import Coordinator
 from .corners import check_corners
 from .errors import DataError, TunerError, UsageError
 from .executors.pool import Pool, open_pool
 from .facts import STAGE, Facts
-from .files import write_json, write_whole
-from .journal import Journal, read_events
+from .files import write_json
+from .journal import Journal
 from .options import DEFAULT_TRIALS, parser_of
 from .sampler import Sampler
 from .study import Study, create, draft
 from .transfer import prior_of, read_sources
-from .voice import Voice, best_of, result_text, status, table
+from .voice import Voice, result_text
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
     at = words.index("--") if "--" in words else len(words)
@@ -36,7 +34,7 @@ def run(description: str, here: pathlib.Path) -> int:
     if wish.trainer_options:
         parser.error(f"{wish.trainer_options[0]}: is not understood; options for the trainer stand behind --")
     try:
-        if not wish.study and not wish.dry_run:
+        if not wish.study and not wish.dry_run and not looks.wanted(wish):
             raise UsageError("--study is missing; give the folder of a study, which is made where there is none")
         return _do(wish, handed, here)
     except TunerError as error:
@@ -53,8 +51,8 @@ def run(description: str, here: pathlib.Path) -> int:
 
 
 def _do(wish: argparse.Namespace, handed: list[str], here: pathlib.Path) -> int:
-    if wish.status or wish.best or wish.export:
-        return _look(wish)
+    if looks.wanted(wish) or wish.page:
+        return looks.look(wish)
     trainer_path = program.find(wish.trainer, here)
     handed = program.check_options(handed)
     folder = pathlib.Path(os.path.abspath(wish.study)) if not wish.dry_run else None
@@ -105,6 +103,7 @@ def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, 
             signal.signal(number, coordinator.handle)
         result = coordinator.run()
         facts.note("end", result)
+        looks.page_at_the_end(study.folder, voice)
         print(result_text(study, facts, result))
         return 0
     finally:
@@ -133,32 +132,6 @@ def _note_budget(wish: argparse.Namespace, facts: Facts, pool: Pool) -> None:
     stage = not facts.stages or changed or (wish.hours is not None and facts.stages[-1].get("cut", False))
     facts.note("open", {"budget": budget, "stage": stage, "pid": os.getpid(), "host": os.uname().nodename,
                         "executor": pool.settings.executor, "places": len(pool.places)})
-
-
-def _look(wish: argparse.Namespace) -> int:
-    """Reads a study, which may be running."""
-    folder = pathlib.Path(os.path.abspath(wish.study))
-    if not (folder / "study.json").exists():
-        raise UsageError(f"{folder}: holds no study; check the path of --study")
-    study = Study.open(folder)
-    facts = Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0])
-    if wish.status:
-        print(status(study, facts))
-    if wish.best:
-        best = {"trial": facts.ended["best"]} if facts.ended else best_of(facts)
-        if best is None:
-            raise DataError(f"{folder}: no trial has come to its end yet; --status says how far they are")
-        write_json(wish.best, study.network_of(facts.decided["propose"][best["trial"]]["settings"]))
-    if wish.export:
-        rows = table(study, facts)
-        write_whole(wish.export, lambda file: file.write(_csv(rows).encode()))
-    return 0
-
-
-def _csv(rows: list[list]) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows(rows)
-    return text.getvalue()
 
 
 def _dry_run(wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[str], pool: Pool) -> int:

@@ -4,6 +4,7 @@ import argparse
 import math
 
 from .executors.settings import EXECUTORS
+from .export import KINDS
 from .sampler import SAMPLERS
 
 DEFAULT_TRIALS = 50
@@ -120,4 +121,8 @@ def _add_looks(group) -> None:
         help="check space, descriptor, data and the space's corners, say what a study would cost, and exit")
     add("--status", action="store_true", help="print all trials and the best, and exit; the study may be running")
     add("--best", metavar="FILE", help="write the best descriptor so far, which trainer --config takes, and exit")
-    add("--export", metavar="FILE", help="write all trials as a table (CSV), and exit")
+    add("--report", nargs="*", metavar="FOLDER",
+        help="make STUDY/report.html, a page to look at, and exit; with folders of other studies one page of all of them")
+    add("--page", metavar="FILE", help="where the page of --report goes [report.html in the first study]")
+    add("--export", choices=tuple(KINDS), help="write all trials to STUDY/export as a table (csv) or for optuna-dashboard (optuna), or into the "
+        "trials' runs for TensorBoard (hparams), and exit")

@@ -92,11 +92,11 @@ def _known(other: Study, facts: Facts, space: Space) -> tuple[list[list[float]],
         if row is None or event["state"] == "infeasible":
             continue
         rows.append([float(place) for place in row])
-        values.append(_whole_value(other, facts, event))
+        values.append(whole_value(other, facts, event))
     return rows, values
 
 
-def _whole_value(other: Study, facts: Facts, event: dict) -> float | None:
+def whole_value(other: Study, facts: Facts, event: dict) -> float | None:
     """Of a trial that was halved: with what the others gained in the median from that epoch to their end."""
     if event["value"] is None or event["state"] == "done":
         return event["value"]

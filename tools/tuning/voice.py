@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a study says: a line a trial on stderr while it runs, and its state as text."""
+"""What a study says: on stderr while it runs, a line a trial beside how far it is, and its state as text."""
 import sys
 from typing import Any
 
+from .borders import at_the_end
 from .facts import Facts, Training
 from .search import DONE
 from .study import Study
-
-EDGE = 0.02  # of a range: so near to an end it counts as there
 
 
 def settings_text(settings: dict[str, Any]) -> str:
     """Shortened paths: "Alpha 0.002, Hidden.N 512"."""
     short = {path: path.removeprefix("Training.").removeprefix("Layers.") for path in settings}
-    return ", ".join(f"{short[path]} {_value(value)}" for path, value in settings.items())
+    return ", ".join(f"{short[path]} {value_text(value)}" for path, value in settings.items())
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
     if isinstance(value, dict):
-        return "/".join(str(_value(one)) for one in value.values())
+        return "/".join(str(value_text(one)) for one in value.values())
     return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
 
 
@@ -89,19 +88,13 @@ def status(study: Study, facts: Facts) -> str:
     return "\n".join(lines)
 
 
-def at_the_end(study: Study, facts: Facts, trial: int) -> list[str]:
-    """Parameters that stand at the end of their range in a trial: beyond it may be something better."""
-    row, settings = facts.decided["propose"][trial]["row"], facts.decided["propose"][trial]["settings"]
-    return [one.path for one, place in zip(study.space.dimensions, row)
-            if one.path in settings and not one.category and (one.size or 3) > 2 and not EDGE < place < 1.0 - EDGE]
-
-
 def result_text(study: Study, facts: Facts, result: dict[str, Any]) -> str:
     """What came of a study that has ended."""
     lines = [f"best: trial {result['best']}, {study.objective} {result['value']:.6g}"]
     lines += [_confirmed(row) for row in result["confirmed"] if row["mean"] is not None]
-    edges = at_the_end(study, facts, result["best"])
-    lines += [f"  {path}: {_value(value)}" + ("   (the end of its range)" if path in edges else "") for path, value in result["settings"].items()]
+    edges = {border.path: border for border in at_the_end(study, facts, result["best"])}
+    lines += [f"  {path}: {value_text(value)}" + (f"   (the end of its range; wider: {edges[path].wider})" if path in edges else "")
+              for path, value in result["settings"].items()]
     if edges:
         lines.append(f"beyond the end of a range may be better ones: widen it in a space of its own, and --from {study.folder} lets that study know this one")
     lines.append(f"descriptor {study.folder}/best.json, model {study.folder}/best.nc")
@@ -117,17 +110,4 @@ def best_of(facts: Facts) -> dict | None:
     """The end of the best trial that came to its last epoch."""
     done = [event for event in facts.decided["tell"] if event["state"] == DONE]
     return max(done, key=lambda event: (event["value"], -event["trial"]), default=None)
-
-
-def table(study: Study, facts: Facts) -> list[list[Any]]:
-    """Rows of a CSV file, the first its head."""
-    paths = [one.path for one in study.space.dimensions]
-    told = {event["trial"]: event for event in facts.decided["tell"]}
-    rows = [["trial", "state", "epochs", study.objective, "seconds", *paths]]
-    for event in facts.decided["propose"]:
-        end = told.get(event["trial"], {"state": "running", "epochs": "", "value": None})
-        rows.append([event["trial"], end["state"], end["epochs"], study.shown(end["value"]), round(facts.seconds.get(Training(event["trial"]), 0.0), 3),
-                     *(event["settings"].get(path, "") for path in paths)])
-    return rows
-
 

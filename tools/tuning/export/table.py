@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials as a table: CSV."""
+import csv
+import io
+import json
+import pathlib
+from typing import Any
+
+from ..facts import Facts, Training
+from ..files import write_whole
+from ..study import Study
+
+
+def write(study: Study, facts: Facts, folder: pathlib.Path) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows(study, facts))
+    path = folder / "trials.csv"
+    write_whole(path, lambda file: file.write(text.getvalue().encode()))
+    return str(path)
+
+
+def rows(study: Study, facts: Facts) -> list[list[Any]]:
+    """The first is the head; settings that are no numbers or texts stand as JSON."""
+    paths = [one.path for one in study.space.dimensions]
+    told = {event["trial"]: event for event in facts.decided["tell"]}
+    found: list[list[Any]] = [["trial", "state", "epochs", study.objective, "seconds", *paths]]
+    for event in facts.decided["propose"]:
+        end = told.get(event["trial"], {"state": "running", "epochs": "", "value": None})
+        found.append([event["trial"], end["state"], end["epochs"], study.shown(end["value"]), round(facts.seconds.get(Training(event["trial"]), 0.0), 3),
+                      *(plain(event["settings"].get(path, "")) for path in paths)])
+    return found
+
+
+def plain(value: Any) -> Any:
+    """As a table or another program takes it: a number, a truth value or a text."""
+    return value if isinstance(value, (int, float, str)) else json.dumps(value, ensure_ascii=False)

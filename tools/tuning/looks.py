@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is said and written of a study that is there, and may be running: its state, its best, its page, exports."""
+import argparse
+import os
+import pathlib
+
+from .errors import DataError, TunerError, UsageError
+from .export import export
+from .facts import Facts
+from .files import write_json
+from .journal import read_events
+from .study import Study
+from .study_page.found import Found
+from .study_page.page import PAGE, write_page
+from .voice import best_of, status
+
+
+def wanted(wish: argparse.Namespace) -> bool:
+    return bool(wish.status or wish.best or wish.export or wish.report is not None)
+
+
+def look(wish: argparse.Namespace) -> int:
+    if wish.page and wish.report is None:
+        raise UsageError("--page: says where --report writes to; give that too")
+    if wish.report is not None:
+        report([*([wish.study] if wish.study else []), *wish.report], wish.page)
+    if wish.status or wish.best or wish.export:
+        if not wish.study:
+            raise UsageError("--study is missing; give the folder of a study")
+        _look_at(_folder(wish.study), wish)
+    return 0
+
+
+def _folder(name: str) -> pathlib.Path:
+    folder = pathlib.Path(os.path.abspath(name))
+    if not (folder / "study.json").exists():
+        raise UsageError(f"{folder}: holds no study; check the path")
+    return folder
+
+
+def _look_at(folder: pathlib.Path, wish: argparse.Namespace) -> None:
+    study = Study.open(folder)
+    facts = Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0])
+    if wish.status:
+        print(status(study, facts))
+    if wish.best:
+        best = {"trial": facts.ended["best"]} if facts.ended else best_of(facts)
+        if best is None:
+            raise DataError(f"{folder}: no trial has come to its end yet; --status says how far they are")
+        write_json(wish.best, study.network_of(facts.decided["propose"][best["trial"]]["settings"]))
+    if wish.export:
+        print(export(wish.export, study, facts))
+
+
+def report(names: list[str], page: str | None) -> None:
+    """One page of one study or several; its path is printed."""
+    if not names:
+        raise UsageError("--report: of which study? give --study FOLDER, or folders behind --report")
+    folders = [_folder(name) for name in names]
+    if len(set(folders)) < len(folders):
+        raise UsageError(f"--report: {next(f for f in folders if folders.count(f) > 1)} is given twice; leave one out")
+    path = pathlib.Path(page) if page else folders[0] / PAGE
+    write_page([Found(folder, name) for folder, name in zip(folders, names_of(folders))], path)
+    print(path)
+
+
+def names_of(folders: list[pathlib.Path]) -> list[str]:
+    """The last parts of the paths, or as much of them as tells them apart."""
+    for depth in range(1, max(len(folder.parts) for folder in folders) + 1):
+        names = ["/".join(folder.parts[-depth:]) for folder in folders]
+        if len(set(names)) == len(names):
+            return names
+    return [str(folder) for folder in folders]
+
+
+def page_at_the_end(folder: pathlib.Path, voice) -> None:
+    """What the page cannot show must not take away what was found."""
+    try:
+        write_page([Found(folder)], folder / PAGE)
+        voice.say(f"page {folder / PAGE}")
+    except TunerError as error:
+        voice.warn(f"warning: no page: {error}")
