@@ -16,6 +16,7 @@ from .space import Space, read_space, space_of
 FORMAT = 1
 ALGORITHM = 1       # proposals of another number would be others
 DEFAULT_METRIC = "ndcg@20"
+DEFAULT_EPOCHS = 40  # the trainer's, who leaves out of a complete descriptor what is its default
 IDENTITY = ("seed", "clock", "sampler", "start", "halving", "rungs", "ranks", "objective", "epochs")
 RUNG_SHARES = (15, 5, 5 / 3)
 
@@ -32,13 +33,12 @@ def _most_epochs(network: dict, space: Space) -> int:
     return int(descriptor.get(descriptor.get(network, "Training", {}), "Epochs"))
 
 
-def _prepare(network: dict, wish: Any, path: str) -> dict:
+def _prepare(network: dict, wish: Any) -> dict:
     """The descriptor that trials change: without what ends a training by itself or makes it twice."""
     training = network.setdefault(descriptor.key_in(network, "Training"), {})
     if wish.epochs is not None:
         training[descriptor.key_in(training, "Epochs")] = wish.epochs
-    if descriptor.get(training, "Epochs") is None:
-        raise UsageError(f"{path}: Training has no Epochs; write how many a trial makes, or give --epochs")
+    training.setdefault(descriptor.key_in(training, "Epochs"), DEFAULT_EPOCHS)
     for key in ("EarlyStop", "KeepBest", "Refit", "LastEpoch"):
         training.pop(descriptor.key_in(training, key), None)
     return network
@@ -145,7 +145,7 @@ def draft(wish: Any, program: pathlib.Path, options: list[str]) -> tuple[dict, T
     trainer = Trainer(program, inputs, outputs, options, objective or DEFAULT_METRIC, machine, wish.ranks or 1)
     network = trainer.complete(pathlib.Path(os.path.abspath(wish.config)))
     trainer.objective = objective = objective_of(network, wish.objective)
-    network = _prepare(network, wish, wish.config)
+    network = _prepare(network, wish)
     validates = any(word.partition("=")[0] in ("--validation-input", "--validation-split") for word in options)
     if not validates and not descriptor.get(descriptor.get(network, "Training", {}), "ValidationSplit"):
         raise UsageError("nothing to compare trials by: give --validation-input and --validation-output, or --validation-split 0.1")

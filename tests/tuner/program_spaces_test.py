@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every recipe has a space whose corners the trainer takes."""
+import re
+import unittest
+
+import jsonschema
+from tuner_program import ROOT, TunerTest
+from norn_files import write_datasets
+from tuning.files import JsonText
+from tuning.study import DEFAULT_EPOCHS
+
+NAMES = {"extreme_classification": "xc"}
+SCHEMA = JsonText(ROOT / "configs/schema/space.schema.json").value
+
+
+def _objects(value):
+    """All objects of a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _objects(one)
+
+
+class SpacesTest(TunerTest):
+    def test_corners_of_every_recipe_are_taken(self):
+        schema = JsonText(ROOT / "configs/schema/network.schema.json").value
+        epochs = [found for part in _objects(schema) if (found := part.get("properties", {}).get("Epochs"))]
+        self.assertEqual({one["default"] for one in epochs}, {DEFAULT_EPOCHS})
+        recipes, spaces = ({path.stem: path for path in (ROOT / "configs" / folder).glob("*.json")} for folder in ("recipes", "spaces"))
+        self.assertEqual(recipes.keys(), spaces.keys())
+        for name, space in spaces.items():
+            with self.subTest(name):
+                jsonschema.validate(JsonText(space).value, SCHEMA)
+                self.assertTrue((space.parent / JsonText(space).value["$schema"]).exists())
+                data = NAMES.get(name, "gl")
+                write_datasets(self.path(f"{name}.nc"), [(f"{data}_input", self.width, self.rows, None), (f"{data}_output", self.width, self.rows, None)])
+                said = self.succeed_tuner("-c", recipes[name], "--space", space, "-i", f"{name}.nc", "--dry-run", "--", "--validation-split", "0.2").stdout
+                planned, fit = map(int, re.search(r"(\d+) corners of the space planned: (\d+) fit", said).groups())
+                self.assertEqual(planned, fit)
+                self.assertGreater(planned, 10)
+
+
+if __name__ == "__main__":
+    unittest.main()
