@@ -87,9 +87,9 @@ def _create(folder: pathlib.Path, wish: argparse.Namespace, trainer_path: pathli
 
 def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, pool: Pool) -> int:
     pool.executor.check()
-    journal = Journal(study.folder)
+    journal, voice = Journal(study.folder), Voice(study, wish.quiet)
     try:
-        facts, voice = Facts(journal), Voice(study, wish.quiet)
+        facts = Facts(journal)
         trainer = study.trainer(trainer_path)
         for warning in study.check_data(trainer):
             voice.warn(f"warning: {warning}")
@@ -104,10 +104,12 @@ def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, 
         result = coordinator.run()
         facts.note("end", result)
         looks.page_at_the_end(study.folder, voice)
+        voice.end()
         print(result_text(study, facts, result))
         return 0
     finally:
         pool.executor.close()
+        voice.end()
         journal.close()
 
 

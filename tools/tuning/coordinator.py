@@ -38,7 +38,7 @@ class Coordinator:
         self.running: dict[Training, Attempt] = {}
         self._useless: set[Training] = set()    # whose models nobody needs
         self.signal: int | None = None
-        self._deadline = time.monotonic() + 3600.0 * hours if hours else None
+        self.deadline = time.monotonic() + 3600.0 * hours if hours else None
         self._waited = SHORTEST_WAIT
 
     # The search's questions. What was answered before stands in the journal.
@@ -84,6 +84,7 @@ class Coordinator:
             if not wanted and not self.running:
                 break
             self._submit(wanted)
+            self.voice.at_work(self)
             self._collect()
         if self.search.stuck:
             raise UsageError(f"{self.study.folder}: {STUCK_AFTER} proposals in a row do not fit into the memory of the planned machine; "
@@ -98,7 +99,7 @@ class Coordinator:
 
     def _advance(self) -> None:
         last = self._stage == len(self.facts.stages) - 1
-        if self._deadline is not None and time.monotonic() > self._deadline and last and self.search.limit > len(self.search.trials):
+        if self.deadline is not None and time.monotonic() > self.deadline and last and self.search.limit > len(self.search.trials):
             self.facts.note("limit", {"stage": self._stage, "trials": len(self.search.trials)})
             self.search.limit = len(self.search.trials)
         news = True

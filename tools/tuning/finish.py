@@ -53,6 +53,12 @@ class Finish:
                 found.append((Training(winner.number), winner.stops[-1]))
         return found
 
+    def seconds_left(self, search: Search) -> float:
+        """Of one worker, for the trainings with other seeds: about as long as the trials themselves took."""
+        took = [self.facts.seconds.get(Training(number), 0.0) for _, number in self._top]
+        missing = len(self.wanted(search)) if search.done else self.best * self.seeds
+        return missing * sum(took) / len(took) if took else 0.0
+
     def _confirmed(self, one: Trial) -> list[float]:
         values = [self.facts.best_value(training, one.stops[-1]) for training in self._trainings(one)]
         return [value for value in values if value is not None]

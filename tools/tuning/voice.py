@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a study says: on stderr while it runs, a line a trial beside how far it is, and its state as text."""
-import sys
 from typing import Any
 
 from .borders import at_the_end
 from .facts import Facts, Training
+from .progress import Line, progress
 from .search import DONE
 from .study import Study
 
@@ -26,6 +26,7 @@ class Voice:
 
     def __init__(self, study: Study, quiet: bool):
         self.study, self.quiet = study, quiet
+        self._line = Line()
         self._best: tuple[float, int] | None = None
         self._told = 0
 
@@ -34,10 +35,16 @@ class Voice:
             self.warn(text)
 
     def warn(self, text: str) -> None:
-        try:
-            print(f"tuner: {text}", file=sys.stderr, flush=True)
-        except OSError:
-            pass  # nobody reads any more; the study goes on
+        self._line.say(text)
+
+    def at_work(self, coordinator) -> None:
+        """To be called often."""
+        if not self.quiet and self._line.due():
+            self._line.show(progress(coordinator, self._best[0] if self._best else None))
+
+    def end(self) -> None:
+        """Nothing more changes in place."""
+        self._line.end()
 
     def known(self, events: list[dict]) -> None:
         """Of the trials that were told before."""
