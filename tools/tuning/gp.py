@@ -34,6 +34,10 @@ class GaussianProcess:
         """The same hyperparameters with more points."""
         return GaussianProcess(np.vstack([self.points, points]), np.r_[self.targets, targets], self.categories, self.hyper)
 
+    def doubted(self, factor: float) -> "GaussianProcess":
+        """The same points under lengths that are so many times shorter."""
+        return GaussianProcess(self.points, self.targets, self.categories, np.r_[self.hyper[:-2] - math.log(factor), self.hyper[-2:]])
+
     @property
     def lengths(self) -> np.ndarray:
         return np.exp(self.hyper[:-2])
