@@ -70,6 +70,7 @@ class Evaluator {
   Evaluation run(Index batch, const Rank& rank, const Cost& cost = {}) {
     RankingMetrics metrics(settings_.ks, units_);
     if (!settings_.gains.empty()) metrics.set_gains(settings_.gains);
+    metrics.watch(settings_.on_example);
     FixedSum total;
     std::vector<Dataset*> sets = data_.sets();
     const std::size_t bound_sets = sets.size();

@@ -20,6 +20,8 @@ struct EvaluationSettings {
   std::vector<Dataset*>
       also_seen;  ///< sets whose units are left out too; their examples pair by position
   std::function<void(Index examples)> on_batch;  ///< examples done so far; may be empty
+  /// RankingMetrics::watch(); may be empty.
+  std::function<void(Index example, const MetricsAtK& values)> on_example;
   std::vector<double> gains;  ///< for RankingMetrics::set_gains(), of every candidate; may be empty
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -47,6 +48,19 @@ struct TotalsOf<MetricList<Metrics...>> {
 };
 using AllTotals = TotalsOf<RankingMetricsList>;
 
+template <typename Metric>
+double value_of(const RankedExample& example) {
+  if constexpr (std::is_same_v<typename TotalOf<Metric>::Type, MeanOfExamples<Metric>>)
+    return Metric::of_example(example);
+  else
+    return std::numeric_limits<double>::quiet_NaN();
+}
+
+template <typename... Metrics>
+MetricsAtK values_of(const RankedExample& example, MetricList<Metrics...> /*all*/) {
+  return {example.k, {value_of<Metrics>(example)...}};
+}
+
 }  // namespace
 
 struct RankingMetrics::Totals {
@@ -67,6 +81,10 @@ RankingMetrics::~RankingMetrics() = default;
 void RankingMetrics::set_gains(std::vector<double> gains) {
   require(Index(gains.size()) == units_, "RankingMetrics: every unit needs a gain");
   unit_gains_ = std::move(gains);
+}
+
+void RankingMetrics::watch(std::function<void(Index, const MetricsAtK&)> take) {
+  watcher_ = std::move(take);
 }
 
 // The ranks, from 1, of held-out units.
@@ -103,6 +121,7 @@ void RankingMetrics::add(std::span<const Index> ranked, std::span<const Column> 
     const RankedExample example{k,         first(ranked, k), {hit_ranks_.begin(), end},
                                 held_out_, unit_gains_,      rank_gains_};
     std::apply([&](auto&... totals) { (totals.add(example), ...); }, totals_[at].metrics);
+    if (watcher_) watcher_(evaluated_ + skipped_ - 1, values_of(example, RankingMetricsList()));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "norn/engine/metric.h"
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,9 @@ class RankingMetrics {
   /// What a hit of each unit counts, for the precision that is weighted by propensities. Comes
   /// before the first example.
   void set_gains(std::vector<double> gains);
+  /// Calls `take` with the values of each example that is added and not skipped, for every K; its
+  /// number counts all that were added, from 0. What is no mean over examples is NaN.
+  void watch(std::function<void(Index example, const MetricsAtK& values)> take);
   std::vector<MetricsAtK> result() const;
   Index examples() const { return evaluated_; }
   Index skipped() const { return skipped_; }
@@ -36,6 +40,7 @@ class RankingMetrics {
   std::vector<Totals> totals_;
   RankGains rank_gains_;
   std::vector<double> unit_gains_;  // by unit, or empty
+  std::function<void(Index, const MetricsAtK&)> watcher_;
   Index units_;
   Index evaluated_ = 0;
   Index skipped_ = 0;

@@ -55,6 +55,7 @@ class EvaluationRun {
     EvaluationReport report{evaluate_model(network, data), {}};
     if (training) {
       settings_.on_batch = {};
+      watch("popularity");
       report.popularity = evaluate_popularity(network, data, *training, settings_);
     }
     warn_of_hidden(report.model);
@@ -69,7 +70,15 @@ class EvaluationRun {
       if (options_.on_batch) options_.on_batch(done, data.examples());
       communicator.set_place({"evaluating", 0, communicator.place().batch + 1});
     };
+    watch("model");
     return norn::evaluate(network, data, settings_);
+  }
+
+  void watch(std::string_view ranking) {
+    if (!options_.on_example) return;
+    settings_.on_example = [this, ranking](Index example, const MetricsAtK& values) {
+      options_.on_example(ranking, example, values);
+    };
   }
 
   void weigh_units(Dataset& training, const DataBinding& data, const LayerDescriptor& layer) {

@@ -86,6 +86,32 @@ class Evaluating(ProgramTest):
         got, _ = self.evaluate("--popularity", "train.nc")
         self.expect(got, np.tile(count, (len(self.rows), 1)), self.known, name="popularity")
 
+    def test_the_metrics_of_each_example_are_those_of_the_reference(self):
+        got, _ = self.evaluate("--popularity", "train.nc", "--per-example", "each.tsv", "--batch", "29")
+        head, *lines = [line.split("\t") for line in self.path("each.tsv").read_text().splitlines()]
+        self.assertEqual(head, ["ranking", "example", "K", "recall", "precision", "ndcg", "map", "mrr", "hit_rate", "capped_recall"])
+        rows = {(ranking, int(example), int(k)): dict(zip(head[3:], map(float, values))) for ranking, example, k, *values in lines}
+        asked = [e for e, row in enumerate(self.held_out) if row]
+        self.assertEqual(list(rows), [(ranking, e, k) for ranking in ("model", "popularity") for e in asked for k in KS])
+        scores, title = self.scores(), {metric["name"]: metric["title"] for metric in METRICS}
+        for e in asked:
+            for k in KS:
+                ranked = reference_metrics.ranking(scores[e], self.known[e], k)
+                expected = reference_metrics.metrics_of_user(ranked, self.held_out[e], k)
+                for name, value in rows["model", e, k].items():
+                    self.assertAlmostEqual(value, expected[title[name]], delta=1e-12)
+        for ranking in ("model", "popularity"):
+            for at in got[ranking]:
+                for name in head[3:]:
+                    mean = np.mean([rows[ranking, e, at["K"]][name] for e in asked])
+                    self.assertAlmostEqual(mean, at[title[name]], delta=1e-12)
+
+    def test_a_table_of_examples_is_whole_or_not_there(self):
+        self.fail_with(3, "missing/each.tsv: ", "evaluator", "-n", "model.nc", "--data", "test.nc", "--per-example", "missing/each.tsv")
+        small = self.mount_small("4k")
+        self.fail_with(3, f"{small}/each.tsv: ", "evaluator", "-n", "model.nc", "--data", "test.nc", "--per-example", small / "each.tsv")
+        self.assertEqual(list(small.iterdir()), [])
+
     def test_prints_a_table(self):
         done = self.succeed("evaluator", "--model", "model.nc", "--data", "test.nc")
         lines = done.stdout.splitlines()

@@ -44,6 +44,8 @@ void EvaluatorOptions::add_to(CommandLine& line) {
   line.option("--batch", "-b", "N", batch, "examples of one step");
   line.section("Output");
   line.choice("--format", "", {"table", "json"}, format, "of the metrics on stdout");
+  line.option("--per-example", "", "FILE", per_example,
+              "also write the metrics of each example: a line for each K, with tabs between");
   run.add_to(line);
 }
 
@@ -109,8 +111,15 @@ int run_evaluation(const EvaluatorOptions& options, MpiSession& session) {
     if (!progress) progress.emplace(console, examples, "examples");
     progress->update(done);
   };
+  std::optional<ExampleTable> table;
+  if (session.rank() == 0 && !options.per_example.empty()) table.emplace(options.per_example);
+  if (table)
+    settings.on_example = [&](std::string_view ranking, Index example, const MetricsAtK& values) {
+      table->add(ranking, example, values);
+    };
   const run::EvaluationReport report = run::evaluate(model, settings);
   if (session.rank() != 0) return 0;
+  if (table) table->commit();
   std::vector<std::string> names = {"model"};
   std::vector<Evaluation> evaluations = {report.model};
   if (report.popularity) {

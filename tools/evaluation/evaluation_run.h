@@ -2,11 +2,13 @@
 #pragma once
 
 #include "norn/run/evaluate.h"
+#include "src/base/atomic_file.h"
 #include "tools/common/program.h"
 #include "tools/common/run_options.h"
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,7 @@ struct EvaluatorOptions : run::EvaluateOptions {
   bool keep_seen = false;
   bool trust_index = false;
   std::string format = "table";
+  std::filesystem::path per_example;
   Index batch = 1024;
   RunOptions run;
 
@@ -41,6 +44,23 @@ std::string evaluation_table(const std::vector<std::string>& names,
                              const std::vector<Evaluation>& evaluations);
 std::string evaluation_json(const std::vector<std::string>& names,
                             const std::vector<Evaluation>& evaluations);
+
+/// Values of single examples as lines of text with tabs between, the first of which names the
+/// columns: ranking, example, K, and the metrics that are means over examples. Numbers are written
+/// so that reading them gives the same again.
+class ExampleTable {
+ public:
+  /// Throws DataError for a file that cannot be written.
+  explicit ExampleTable(const std::filesystem::path& file) : file_(file) {}
+  void add(std::string_view ranking, Index example, const MetricsAtK& values);
+  /// The file is there, whole. Throws DataError (disk full).
+  void commit();
+
+ private:
+  AtomicFile file_;
+  std::string text_;  // that is not written yet
+  bool has_head_ = false;
+};
 
 int run_evaluation(const EvaluatorOptions& options, MpiSession& session);
 

@@ -5,10 +5,14 @@
 #include "tools/evaluation/evaluation_run.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
 namespace norn::tools {
+namespace {
+constexpr std::size_t kPieceBytes = 1 << 20;
+}
 
 std::string evaluation_table(const std::vector<std::string>& names,
                              const std::vector<Evaluation>& evaluations) {
@@ -56,6 +60,31 @@ std::string evaluation_json(const std::vector<std::string>& names,
     value.set(names[e], list);
   }
   return value.text();
+}
+
+void ExampleTable::add(std::string_view ranking, Index example, const MetricsAtK& values) {
+  const auto for_each = [&](const auto& visit) {
+    values.for_each([&](const MetricInfo& metric, double value) {
+      if (!std::isnan(value)) visit(metric, value);
+    });
+  };
+  if (!has_head_) {
+    has_head_ = true;
+    text_ = "ranking\texample\tK";
+    for_each([&](const MetricInfo& metric, double) { text_ += fmt::format("\t{}", metric.name); });
+    text_ += '\n';
+  }
+  text_ += fmt::format("{}\t{}\t{}", ranking, example, values.k);
+  for_each([&](const MetricInfo&, double value) { text_ += fmt::format("\t{}", value); });
+  text_ += '\n';
+  if (text_.size() < kPieceBytes) return;
+  file_.write(text_);
+  text_.clear();
+}
+
+void ExampleTable::commit() {
+  file_.write(text_);
+  file_.commit();
 }
 
 }  // namespace norn::tools

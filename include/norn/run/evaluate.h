@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,10 @@ struct EvaluateOptions {
   std::optional<std::pair<double, double>> propensity = {};
   /// Examples done so far, of so many; may throw to end it.
   std::function<void(Index done, Index examples)> on_batch = {};
+  /// The metrics of one example, for each K: what is no mean over examples is NaN. Examples without
+  /// held-out units are counted and passed over. `ranking` is "model" or "popularity".
+  std::function<void(std::string_view ranking, Index example, const MetricsAtK& values)>
+      on_example = {};
 };
 
 struct EvaluationReport {
