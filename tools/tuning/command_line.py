@@ -6,6 +6,7 @@ import pathlib
 import signal
 import sys
 import tempfile
+from typing import Any
 
 from . import looks, program
 from .coordinator import Coordinator
@@ -16,6 +17,7 @@ from .facts import STAGE, Facts
 from .files import write_json
 from .journal import Journal
 from .options import DEFAULT_TRIALS, parser_of
+from .repeat import Differs, begin, original_of
 from .sampler import Sampler
 from .study import Study, create, draft
 from .transfer import prior_of, read_sources
@@ -57,6 +59,8 @@ def _do(wish: argparse.Namespace, handed: list[str], here: pathlib.Path) -> int:
     handed = program.check_options(handed)
     folder = pathlib.Path(os.path.abspath(wish.study)) if not wish.dry_run else None
     study = _open(folder, wish, handed) if folder and (folder / "study.json").exists() else None
+    if folder and not study and wish.repeat:
+        study = begin(folder, wish, trainer_path, handed)
     pool = open_pool(wish, study.identity["ranks"] if study else wish.ranks or 1)
     wish.workers = len(pool.places)
     if folder is None:
@@ -95,17 +99,27 @@ def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, 
             voice.warn(f"warning: {warning}")
         voice.known(facts.decided["tell"])
         pool.warn = voice.warn
-        _note_budget(wish, facts, pool)
+        original = facts.original = original_of(study, wish)
+        if original is None:
+            _note_budget(wish, facts, pool)
+        else:
+            original.note_budgets(facts, _about(pool))
         one = study.identity
         sampler = Sampler(study.space, one["sampler"], one["seed"], one["start"], prior_of(study))
         coordinator = Coordinator(study, facts, trainer, pool, sampler, wish.hours, pool.threads(wish.threads), voice)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
             signal.signal(number, coordinator.handle)
-        result = coordinator.run()
+        try:
+            result = coordinator.run()
+        except Differs:
+            coordinator.give_up()
+            raise
         facts.note("end", result)
         looks.page_at_the_end(study.folder, voice)
         voice.end()
         print(result_text(study, facts, result))
+        if original is not None:
+            print(original.conclude(result, study.folder))
         return 0
     finally:
         pool.executor.close()
@@ -132,8 +146,11 @@ def _note_budget(wish: argparse.Namespace, facts: Facts, pool: Pool) -> None:
     budget.update(confirm=3 if budget["confirm"] is None else budget["confirm"], seeds=budget["seeds"] or 3)
     changed = any(budget[key] != before.get(key) for key in STAGE)
     stage = not facts.stages or changed or (wish.hours is not None and facts.stages[-1].get("cut", False))
-    facts.note("open", {"budget": budget, "stage": stage, "pid": os.getpid(), "host": os.uname().nodename,
-                        "executor": pool.settings.executor, "places": len(pool.places)})
+    facts.note("open", {"budget": budget, "stage": stage, **_about(pool)})
+
+
+def _about(pool: Pool) -> dict[str, Any]:
+    return {"pid": os.getpid(), "host": os.uname().nodename, "executor": pool.settings.executor, "places": len(pool.places)}
 
 
 def _dry_run(wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[str], pool: Pool) -> int:

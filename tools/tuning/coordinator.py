@@ -279,3 +279,11 @@ class Coordinator:
         while self.running and time.monotonic() < deadline:
             self._collect()
         raise Stopped(f"{self.study.folder}: stopped by {signal.Signals(self.signal).name}; the same command goes on")
+
+    def give_up(self) -> None:
+        """Nothing more is to be trained: every trial writes a checkpoint and ends."""
+        self.signal = signal.SIGTERM
+        try:
+            self._stop()
+        except Stopped:
+            pass

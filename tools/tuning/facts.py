@@ -38,6 +38,7 @@ class Facts:
 
     def __init__(self, journal: Journal):
         self.journal = journal
+        self.original = None  # of a search that is made again (repeat.py): each decision is compared with its own
         self._begin(journal.path, journal.events)
 
     @classmethod
@@ -120,6 +121,8 @@ class Facts:
         """Writes a decision down; one that was taken before must be the same again. True: it is a new one."""
         at = self._confirmed[kind]
         self._confirmed[kind] += 1
+        if self.original is not None:
+            self.original.compare(kind, at, members)
         if at >= len(self.decided[kind]):
             self.note(kind, members)
             return True

@@ -71,6 +71,9 @@ def _add_study(group) -> None:
     add("--epochs", type=_at_least(1), metavar="N", help="passes over the data of a whole trial [the descriptor's]")
     add("--objective", metavar="METRIC",
         help="loss, or a metric with its K [the descriptor's EarlyStop or KeepBest, else ndcg@20]")
+    add("--repeat", metavar="STUDY.JSON",
+        help="make the search of that study again and compare all that is decided, and the best model's bytes; -i, -o and options behind -- name "
+             "data that have moved")
     add("trainer_options", nargs="*", metavar="-- OPTION",
         help="behind --: options for the trainer, such as --validation-split 0.1 --precision bf16")
 

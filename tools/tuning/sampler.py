@@ -11,6 +11,7 @@ from .search import Result, Trial
 from .space import Space
 
 SAMPLERS = ("gp", "random", "grid")
+REPEATABLE = ("gp", "random", "grid")  # whose proposals are functions of the study alone
 GRID_LIMIT = 100_000
 ALONE_EVERY = 3
 

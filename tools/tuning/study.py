@@ -14,7 +14,7 @@ from .search import Rules
 from .space import Space, read_space, space_of
 
 FORMAT = 1
-ALGORITHM = 1       # proposals of another number would be others
+ALGORITHM = 2       # proposals of another number would be others
 DEFAULT_METRIC = "ndcg@20"
 DEFAULT_EPOCHS = 40  # the trainer's, who leaves out of a complete descriptor what is its default
 IDENTITY = ("seed", "clock", "sampler", "start", "halving", "rungs", "ranks", "objective", "epochs")
@@ -182,6 +182,13 @@ def create(folder: pathlib.Path, identity: dict, trainer: Trainer) -> Study:
     _fix_part(identity)
     study = Study(folder, identity)
     write_json(folder / "seen.json", study.files_digest(trainer.program))
+    write_identity(folder, identity)
+    return study
+
+
+def write_identity(folder: pathlib.Path, identity: dict) -> None:
+    """study.json, once: whoever comes second is refused."""
+    folder.mkdir(parents=True, exist_ok=True)
     new = folder / f"study.json.{os.getpid()}"
     write_json(new, identity)
     try:
@@ -190,4 +197,3 @@ def create(folder: pathlib.Path, identity: dict, trainer: Trainer) -> Study:
         raise UsageError(f"{folder}: another tuner has begun a study there meanwhile; give another --study, or leave out what begins one") from error
     finally:
         new.unlink(missing_ok=True)
-    return study
