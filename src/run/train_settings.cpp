@@ -258,10 +258,16 @@ TrainSetting files(std::string name, Get get, std::string help) {
   return setting;
 }
 
+TrainSetting split_setting() {
+  return with_default(
+      {}, over(
+              "validation_split", "X", [](auto& o) -> auto& { return o.validation.split; },
+              [](auto& t) -> auto& { return t.validation.split; }, from_to_below(0, 1),
+              "hold back this share of the training data instead, 0.1 for example; "
+              "drawn with the seed, the same on any number of ranks"));
+}
+
 TrainSettings validation_settings() {
-  const auto split_help =
-      "hold back this share of the training data instead, 0.1 for example; drawn with the seed, "
-      "the same on any number of ranks";
   return {
       "Validation while training (docs/user/validation.md)",
       {files(
@@ -271,11 +277,7 @@ TrainSettings validation_settings() {
        files(
            "validation_output", [](auto& o) -> auto& { return o.validation.outputs; },
            "the held-out part of the same examples; without it those of `validation_input`"),
-       with_default(
-           {}, over(
-                   "validation_split", "X", [](auto& o) -> auto& { return o.validation.split; },
-                   [](auto& t) -> auto& { return t.validation.split; }, from_to_below(0, 1),
-                   split_help)),
+       split_setting(),
        choice(
            "validation_by", [](auto& o) -> auto& { return o.validation.by; },
            [](auto& t) -> auto& { return t.validation.by; }, {"user", "entry"},

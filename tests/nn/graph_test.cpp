@@ -75,8 +75,7 @@ TEST(Graph, OrderPutsSourcesFirstAndKeepsTheFilesOrderOtherwise) {
   ASSERT_EQ(graph.edges.size(), 6u);  // the skip stands behind all weight matrices
   const Edge& skip = graph.edges[5];
   EXPECT_EQ(skip.kind, EdgeKind::skip);
-  EXPECT_EQ(skip.source, 3);
-  EXPECT_EQ(skip.destination, 1);
+  EXPECT_EQ(std::pair(skip.source, skip.destination), std::pair(3, 1));
   EXPECT_THAT(graph.sources[1], ElementsAre(2, 5));
   EXPECT_THAT(graph.matrices(1), ElementsAre(2));
   EXPECT_THAT(graph.destinations[3], ElementsAre(1, 5));
