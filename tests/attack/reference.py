@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training step in float64, from the formulas of docs/user/numerics.md: cost, deltas and gradients of a network in NumPy, whose
 layers stand in an order in which they can be computed."""
+import copy
 import math
 
 import numpy as np
@@ -46,7 +47,7 @@ def through(name, z, y, d):
     """d cost / d z from d cost / d y, and a magnitude of its terms."""
     if name == "SoftMax":
         return y * (d - (d * y).sum(axis=1, keepdims=True)), y * (np.abs(d) + (np.abs(d) * y).sum(axis=1, keepdims=True))
-    f = slope(name, z, y)
+    f = slope(name, z, y).astype(y.dtype)
     return d * f, np.abs(d * f)
 
 
@@ -78,6 +79,22 @@ def element_loss(name, y, t, one, margins):
     return counts * weight * np.where(one, -ln_y, -ln_rest), counts * weight * np.where(one, -inverse_y, inverse_rest)
 
 
+def nudged(parameters, draw):
+    """All of them a little off."""
+    return {key: value * (1 + 3e-7 * draw.sign(value.shape)) + 1e-8 * draw.sign(value.shape) for key, value in parameters.items()}
+
+
+class Draw:
+    """Signs by a seed; the same with the other `side` are all the opposite ones, so that whoever stands at a kink is seen on either
+    side of it."""
+
+    def __init__(self, seed, side):
+        self.chooser, self.side = np.random.default_rng(seed), side
+
+    def sign(self, shape):
+        return self.side * self.chooser.choice((-1, 1), shape)
+
+
 class Output:
     """Targets of a layer: t, which are stored, and the weights of its examples."""
 
@@ -90,14 +107,20 @@ class Output:
         self.weighted = "weights" in one
         self.ignores_zero = one.get("ignore_zero", False)
 
+    def of(self, stored):
+        """The same with `stored` of its numbers."""
+        other = copy.copy(self)
+        other.target, other.weights = stored(self.target), stored(self.weights)
+        return other
+
     def probabilities(self, network):
         """p of SoftMax's cross entropies."""
         loss = network["ErrorFunction"]
         stored_are_ones = self.boolean or loss == "ScaledMarginalCrossEntropy"
         if stored_are_ones and not self.weighted and loss != "DataScaledMarginalCrossEntropy" \
                 and network.get("TargetWeight") != "One":
-            return self.present / np.maximum(1, self.present.sum(axis=1, keepdims=True))
-        p = np.where(self.present, 1.0 if stored_are_ones else self.target, 0.0)
+            return (self.present / np.maximum(1, self.present.sum(axis=1, keepdims=True))).astype(self.target.dtype)
+        p = np.where(self.present, 1.0 if stored_are_ones else self.target, 0.0).astype(self.target.dtype)
         return p if loss == "DataScaledMarginalCrossEntropy" else p * self.weights
 
     def loss(self, network, activation, z, y):
@@ -105,7 +128,7 @@ class Output:
         loss = network["ErrorFunction"]
         margins = network.get(loss)
         boost = network.get("DeltaBoost", {"one": 1, "zero": 1}) if self.sparse else {"one": 1, "zero": 1}
-        boost = np.where(self.present, boost["one"], boost["zero"])
+        boost = np.where(self.present, boost["one"], boost["zero"]).astype(y.dtype)
         if activation == "SoftMax" and loss.endswith("CrossEntropy"):
             p = self.probabilities(network)
             if margins:
@@ -113,8 +136,9 @@ class Output:
                 p = np.where(let_go, 0, p * margins["oneScale"])
             all_p = p.sum(axis=1, keepdims=True)
             return -p * logs(y)[0], boost * (y * all_p - p), boost * (y * all_p + np.abs(p)), p
-        cost, d = element_loss(loss, y, self.target, self.present & (self.target != 0 if not self.sparse else True), margins)
-        factor = self.weights * np.where(self.present | (not self.ignores_zero), 1.0, 0.0)
+        one = self.present & (self.target != 0 if not self.sparse else True)
+        cost, d = (part.astype(y.dtype) for part in element_loss(loss, y, self.target, one, margins))
+        factor = self.weights * (self.present | (not self.ignores_zero))
         if activation == "Sigmoid" and loss == "CrossEntropy":  # exact where y rounds to 0 or 1
             cost, delta = np.logaddexp(0, z) - self.target * z, y - self.target
             magnitude = np.abs(y) + np.abs(self.target)
@@ -124,24 +148,43 @@ class Output:
 
 
 def bound_rows(delta, magnitude, bound):
-    norm = np.sqrt((delta * delta).sum(axis=1, keepdims=True))
-    shrink = np.where(norm > bound, bound / np.maximum(norm, 1e-300), 1)
+    norm = np.sqrt((delta * delta).sum(axis=1, keepdims=True, dtype=float))
+    shrink = np.where(norm > bound, bound / np.maximum(norm, 1e-300), 1).astype(delta.dtype)
     return delta * shrink, magnitude * shrink
+
+
+def mean(x):
+    """Over the batch, in float64: a column's sum is."""
+    return x.mean(axis=0, dtype=float)
 
 
 class Step:
     """One step over one batch: inputs {layer: [B x units]}, outputs {layer: Output}, weights {(from, to): matrix}, biases {layer:
-    vector}, scales and shifts of batch normalisation {layer: vector}. `rounded`: what a layer computes is stored in float32."""
+    vector}, scales and shifts of batch normalisation {layer: vector}. `draw` (a Draw): everything is computed in float32,
+    from parameters and units that are a last digit off, as it draws them. That is how much of the result is rounding."""
 
-    def __init__(self, network, inputs, outputs, parameters, rounded=False):
-        self.network, self.outputs, self.rounded = network, outputs, rounded
-        self.weights, self.biases, self.scales, self.shifts = parameters
+    def __init__(self, network, inputs, outputs, parameters, draw=None):
+        self.network, self.draw = network, draw
+        self.weights, self.biases, self.scales, self.shifts = (
+            {key: self.stored(value) for key, value in (nudged(part, draw) if draw else part).items()} for part in parameters)
         self.layers = {layer["Name"]: layer for layer in network["Layers"]}
-        self.z, self.y, self.normal, self.deviation = {}, dict(inputs), {}, {}
+        self.outputs = {name: output.of(self.stored) for name, output in outputs.items()}
+        self.z, self.y, self.normal, self.deviation = {}, {name: self.stored(x) for name, x in inputs.items()}, {}, {}
         self.cost, self.cost_terms, self.shake = 0.0, 0.0, 0.0
         self.gradients, self.magnitudes = {}, {}
         self.forward()
         self.backward()
+
+    def stored(self, x):
+        return x.astype(np.float32) if self.draw else x
+
+    def computed(self, y):
+        """Units as an activation may leave them: its last digit is its own, the same for equal rows; 0 and 1 are what they are."""
+        if not self.draw:
+            return y
+        y = y.astype(np.float32)
+        beside = np.nextafter(y, (np.inf * self.draw.sign(y.shape[1])).astype(np.float32))
+        return np.where((y == 0) | (np.abs(y) == 1), y, beside)
 
     def forward(self):
         for name, layer in self.layers.items():
@@ -150,13 +193,10 @@ class Step:
             z = self.biases[name] + sum(self.y[s] @ self.weights[s, name] for s in layer["Source"])
             z = z + sum(self.y[s] for s in layer.get("Skip", []))
             if layer.get("BatchNormalization"):
-                self.deviation[name] = np.sqrt(z.var(axis=0) + 1e-5)
-                self.normal[name] = (z - z.mean(axis=0)) / self.deviation[name]
+                self.deviation[name] = self.stored(np.sqrt(z.var(axis=0, dtype=float) + 1e-5))
+                self.normal[name] = self.stored(z - z.mean(axis=0, dtype=float)) / self.deviation[name]
                 z = self.normal[name] * self.scales[name] + self.shifts[name]
-            if self.rounded:
-                z = z.astype(np.float32).astype(float)
-            y = activate(layer["Activation"], z)
-            self.z[name], self.y[name] = z, y.astype(np.float32).astype(float) if self.rounded else y
+            self.z[name], self.y[name] = z, self.computed(activate(layer["Activation"], z))
 
     def penalty(self, layer, y):
         settings = self.network.get("SparsenessPenalty")
@@ -174,9 +214,9 @@ class Step:
             z, y = self.z[name], self.y[name]
             if layer["Kind"] == "Output":
                 cost, delta, size, shake = self.outputs[name].loss(self.network, layer["Activation"], z, y)
-                self.cost += cost.sum()
-                self.shake += (shake * shake).sum()
-                self.cost_terms += np.abs(cost).sum()
+                self.cost += cost.sum(dtype=float)
+                self.shake += (shake * shake).sum(dtype=float)
+                self.cost_terms += np.abs(cost).sum(dtype=float)
             else:
                 d = upstream[name] + self.penalty(layer, y)
                 delta, _ = through(layer["Activation"], z, y, d)
@@ -192,17 +232,17 @@ class Step:
             self.collect(name, layer, delta, size, upstream, sizes)
 
     def through_normalisation(self, name, delta, size):
-        x, batch = self.normal[name], len(delta)
-        self.keep(("scale", name), (delta * x).sum(axis=0) / batch, (size * np.abs(x)).sum(axis=0) / batch)
-        self.keep(("shift", name), delta.sum(axis=0) / batch, size.sum(axis=0) / batch)
+        x = self.normal[name]
+        self.keep(("scale", name), mean(delta * x), mean(size * np.abs(x)))
+        self.keep(("shift", name), mean(delta), mean(size))
         d, m = delta * self.scales[name], size * np.abs(self.scales[name])
-        inner = d - d.mean(axis=0) - x * (d * x).mean(axis=0)
-        outer = m + m.mean(axis=0) + np.abs(x) * (m * np.abs(x)).mean(axis=0)
+        inner = d - self.stored(mean(d)) - x * self.stored(mean(d * x))
+        outer = m + mean(m) + np.abs(x) * mean(m * np.abs(x))
         return inner / self.deviation[name], outer / self.deviation[name]
 
     def collect(self, name, layer, delta, size, upstream, sizes):
         batch = len(delta)
-        self.keep(("bias", name), delta.sum(axis=0) / batch, size.sum(axis=0) / batch)
+        self.keep(("bias", name), mean(delta), mean(size))
         for source in layer["Source"]:
             w, y = self.weights[source, name], self.y[source]
             self.keep(("weight", source, name), y.T @ delta / batch, np.abs(y).T @ size / batch)
@@ -230,3 +270,9 @@ def first_step(rule, h, rate, mu, mu1):
         return -h * np.sqrt(1e-9 / np.maximum(1e-9, (1 - mu) * h * h))
     m, v = (1 - mu) * h, (1 - mu1) * h * h
     return -rate * (m / (1 - mu)) / (np.sqrt(v / (1 - mu1)) + 1e-8)
+
+
+def rounded_steps(network, inputs, outputs, parameters, draw, pairs):
+    """Steps in float32, two and two with the opposite signs."""
+    seeds = draw.integers(2**63, size=pairs)
+    return [Step(network, inputs, outputs, parameters, Draw(seed, side)) for seed in seeds for side in (-1, 1)]
