@@ -46,7 +46,11 @@ void TensorUses::reads_sources(int layer) {
   for (int edge : facts.unit_edges(layer)) reads_activations(facts.edge(edge).source);
   for (EdgeRoom& edge : tensors.unit_edges[layer])
     std::visit(
-        [this](auto& room) { room.for_each_tensor([this](auto& array) { this->reads(array); }); },
+        [this](auto& room) {
+          room.for_each_tensor([this](auto& array) {
+            if (array.tensor().purpose == Purpose::parameter) this->reads(array);
+          });
+        },
         edge);
 }
 

@@ -13,6 +13,7 @@
 ///     void forward(State&, const UnitEdge&, Range units, x, z);       // z += what it makes of x
 ///     void backward(State&, const UnitEdge&, Range units, x, delta);  // of the same units
 ///
+/// forward() reads parameters alone; working arrays are backward()'s, which writes them first.
 /// The layer's pre-activations of an example are the sum over its edges, of any kind, and its bias.
 /// backward() adds the source's delta with send_by_unit(), then changes the edge's own parameters.
 /// Arrays with a name in model files are vectors of the destination's units, and saved with them.

@@ -45,7 +45,8 @@ void list_backward_by_unit(int layer, TensorUses& uses) {
     std::visit(
         [&](auto& room) {
           room.for_each_tensor([&](auto& array) {
-            uses.updates(array);
+            const bool stays = array.tensor().purpose != Purpose::working;
+            stays ? uses.updates(array) : uses.writes(array);
             learns = true;
           });
         },
