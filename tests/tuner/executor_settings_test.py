@@ -31,6 +31,10 @@ MALFORMED = [
     ("slurm", '{"Account": ""}', ':1: Account is ""; expected text'),
     ("slurm", "[1]", ": expected an object with keys such as HeartbeatSeconds"),
     ("slurm", '{"Gpus": 1,}', ":1: not JSON"),
+    ("gridengine", '{"GpuNames": "0"}', ':1: GpuNames is "0"; expected a list of texts'),
+    ("htcondor", '{"MemoryGiB": 0}', ":1: MemoryGiB is 0; expected a number above 0"),
+    ("dask", '{"Scheduler": ""}', ':1: Scheduler is ""; expected text'),
+    ("kubernetes", '{"Image": "i", "Claim": "c"}', ": Mount is missing; --executor kubernetes needs it in a file"),
     ("celery", "{}", ": Broker is missing; --executor celery needs it in a file (--executor-file)"),
 ]
 
@@ -80,13 +84,16 @@ class SettingsTest(SeededTest):
             for name in own:
                 said = SCHEMA["properties"][name]["description"]
                 self.assertTrue(executor in said or "(all" in said, f"{name}: {said}")
-        for executor, text, _ in MALFORMED:
-            if "not JSON" not in _ and "missing" not in _ and "unknown to --executor celery" not in _:
+        for _, text, fault in MALFORMED:
+            if "not JSON" not in fault and "missing" not in fault and "unknown to --executor celery" not in fault:
                 with self.subTest(text), self.assertRaises(jsonschema.ValidationError):
                     jsonschema.validate(json.loads(text), SCHEMA)
 
     def test_programs_and_modules_that_are_missing_are_named(self):
         self.refuse(5, ["sbatch, squeue, scancel, sinfo: not in PATH"], "--executor", "slurm", env={**os.environ, "PATH": str(self.folder)})
+        self.refuse(5, ["qsub, qstat, qdel, qhost: not in PATH"], "--executor", "gridengine", env={**os.environ, "PATH": str(self.folder)})
+        self.refuse(5, ["condor_submit, condor_q, condor_rm, condor_status: not in PATH"], "--executor", "htcondor",
+                    env={**os.environ, "PATH": str(self.folder)})
         (self.folder / "celery.py").write_text("raise ImportError('no', name='celery')\n")
         self.refuse(5, ["--executor celery: celery is missing; install it: apt-get install python3-celery python3-redis"], "--executor", "celery",
                     *self.write('{"Broker": "redis://127.0.0.1:1/0"}'), env={**os.environ, "PYTHONPATH": str(self.folder)})
@@ -107,6 +114,15 @@ class SettingsTest(SeededTest):
         port = free_port()
         self.refuse(5, [f"redis://:**@127.0.0.1:{port}/0: the broker cannot be reached: ", "Connection refused", "correct Broker"],
                     "--executor", "celery", *self.write(json.dumps({"Broker": f"redis://:secret@127.0.0.1:{port}/0"})))
+
+    def test_a_scheduler_that_is_not_there(self):
+        try:
+            import distributed  # noqa: F401
+        except ImportError as error:
+            self.skipTest(f"{error.name} is not installed")
+        port = free_port()
+        self.refuse(5, [f"tcp://127.0.0.1:{port}: Dask's scheduler cannot be reached: ", "correct Scheduler"], "--executor", "dask",
+                    *self.write(json.dumps({"Scheduler": f"tcp://127.0.0.1:{port}"})))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ class ExecutorTest(TunerTest):
 
     executor = ""
     gpus = ("0", "1")
+    prefix = ()   # words before those of the tuner
     tells = True  # whether the queue knows what it has lost
 
     @classmethod
@@ -79,7 +80,7 @@ class ExecutorTest(TunerTest):
 
     def start(self, study, *arguments, trainer=STAND_IN):
         """A tuner at work."""
-        words = [sys.executable, "-B", TUNER, *self.command(study, "--trainer", trainer, "--threads", 1, "--confirm", 0, *arguments)]
+        words = [*self.prefix, sys.executable, "-B", TUNER, *self.command(study, "--trainer", trainer, "--threads", 1, "--confirm", 0, *arguments)]
         process = subprocess.Popen([str(word) for word in words], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                                    env={**os.environ, **self.environment})
         self.addCleanup(process.stderr.close)
@@ -191,7 +192,9 @@ class ExecutorTest(TunerTest):
 
     def check_gpus(self):
         self.assertEqual([line for line in self.said() if "SHARED" in line], [])
-        used = {line.split()[2] for line in self.said() if line.startswith("begin")}
+        self.gpus_used({line.split()[2] for line in self.said() if line.startswith("begin")})
+
+    def gpus_used(self, used):
         self.assertEqual(used, set(self.gpus))
 
     def victims(self, study):

@@ -86,3 +86,44 @@ class CeleryServers(Servers):
         self.start("redis", [find_program("redis-server"), "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         self.wait("redis-server", lambda: subprocess.run(["redis-cli", "-p", str(port), "ping"], capture_output=True).stdout == b"PONG\n")
         return f"redis://127.0.0.1:{port}/0"
+
+
+class RabbitServers(CeleryServers):
+    """The same workers with the other broker."""
+
+    def start_broker(self):
+        server = pathlib.Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one in PATH changes its user
+        if not server.exists():
+            raise Unavailable("rabbitmq-server not installed: apt-get install rabbitmq-server")
+        port, names = free_port(), free_port()
+        (self.folder / "rabbitmq.conf").write_text(f"listeners.tcp.default = 127.0.0.1:{port}\n")
+        environment = {"RABBITMQ_NODENAME": f"norn{port}@localhost", "RABBITMQ_MNESIA_BASE": str(self.folder), "RABBITMQ_LOG_BASE": str(self.folder),
+                       "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"), "RABBITMQ_DIST_PORT": str(free_port()), "HOME": str(self.folder),
+                       "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"), "ERL_EPMD_ADDRESS": "127.0.0.1", "ERL_EPMD_PORT": str(names)}
+        # Erlang would start one that stays behind.
+        self.start("epmd", [find_program("epmd"), "-address", "127.0.0.1", "-port", names])
+        self.start("rabbitmq", [server], environment)
+        self.wait("rabbitmq-server", lambda: b"completed with" in (self.folder / "rabbitmq.out").read_bytes())
+        return f"amqp://guest:guest@127.0.0.1:{port}//"
+
+
+class DaskServers(Servers):
+    """A scheduler, and workers, one a GPU."""
+
+    def __init__(self, folder, gpus, environment):
+        super().__init__(folder)
+        if importlib.util.find_spec("distributed") is None:
+            raise Unavailable("Python's distributed not installed: apt-get install python3-distributed")
+        port = free_port()
+        self.address = f"tcp://127.0.0.1:{port}"
+        dask = [sys.executable, "-m"]
+        try:
+            self.start("scheduler", [*dask, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard"])
+            self.wait("the scheduler", lambda: "Scheduler at" in (self.folder / "scheduler.out").read_text())
+            for number, gpu in enumerate(gpus):
+                self.start(f"worker{number}", [*dask, "distributed.cli.dask_worker", self.address, "--nthreads", "1", "--resources", "GPU=1", "--no-nanny",
+                                               "--no-dashboard", "--local-directory", self.folder], {**environment, "CUDA_VISIBLE_DEVICES": gpu})
+            self.wait("a worker", lambda: "Registered to" in self.last_words())
+        except BaseException:
+            self.stop()
+            raise

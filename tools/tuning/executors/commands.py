@@ -25,8 +25,8 @@ def ask(*words: str, text: str | None = None, mend: str, nothing: tuple[str, ...
     except OSError as error:
         raise ExecutorError(f"{words[0]}: cannot be run: {error.strerror}; {mend}") from error
     if done.returncode != 0 and not any(word in done.stderr for word in nothing):
-        said = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()
-        raise ExecutorError(f"{words[0]}: {said[-1].strip()} (exit code {done.returncode}); {mend}")
+        said = " ".join((done.stderr.strip() or done.stdout.strip() or "it said nothing").split())
+        raise ExecutorError(f"{words[0]}: {said[-400:]} (exit code {done.returncode}); {mend}")
     return done.stdout
 
 

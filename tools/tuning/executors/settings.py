@@ -19,12 +19,20 @@ WHOLE, NUMBER, TEXT, WORDS = "a whole number above 0", "a number above 0", "text
 SHARED = {"HeartbeatSeconds": Key(NUMBER, 60.0), "PollSeconds": Key(NUMBER, 5.0), "StartSeconds": Key(NUMBER)}
 QUEUED = {"Gpus": Key(WHOLE), "Cpus": Key(WHOLE)}
 SIZED = {**QUEUED, "MemoryGiB": Key(NUMBER), "Options": Key(WORDS, [])}
+CELERY = "apt-get install python3-celery python3-redis"
+DASK = "apt-get install python3-distributed, or pip install distributed"
 # {executor: (its class, what is to be installed for it, keys)}
 EXECUTORS: dict[str, tuple[str, str, dict[str, Key]]] = {
     "local": ("Local", "", {}),
-    "celery": ("Celery", "apt-get install python3-celery python3-redis", {
+    "celery": ("Celery", CELERY, {
         **QUEUED, "Broker": Key(TEXT, REQUIRED), "Queue": Key(TEXT, "norn"), "StartSeconds": Key(NUMBER, 600.0)}),
     "slurm": ("Slurm", "", {**SIZED, "Partition": Key(TEXT), "Account": Key(TEXT), "Hours": Key(NUMBER)}),
+    "gridengine": ("GridEngine", "", {**QUEUED, "Queue": Key(TEXT), "GpuResource": Key(TEXT, "gpu"), "GpuNames": Key(WORDS),
+                                      "ParallelEnvironment": Key(TEXT), "Hours": Key(NUMBER), "Options": Key(WORDS, [])}),
+    "htcondor": ("HtCondor", "", SIZED),
+    "dask": ("Dask", DASK, {**QUEUED, "Scheduler": Key(TEXT, REQUIRED)}),
+    "kubernetes": ("Kubernetes", "", {**QUEUED, "MemoryGiB": Key(NUMBER), "Image": Key(TEXT, REQUIRED), "Claim": Key(TEXT, REQUIRED),
+                                      "Mount": Key(TEXT, REQUIRED), "Namespace": Key(TEXT, "default")}),
 }
 
 
