@@ -19,7 +19,7 @@ from slurm_cluster import Unavailable
 
 STAND_IN = ROOT / "tests/tuner/stand_in_trainer.py"
 SIX = '{"Parameters": {"Training.Alpha": {"Values": [0.003, 0.005, 0.01, 0.02, 0.03, 0.05]}}}'
-LIMIT_SECONDS = 200.0
+LIMIT_SECONDS = 300.0
 PLAIN, PREEMPTED, KILLED, DIVERGES, NEVER_STARTS, STOPPED = range(6)
 KILLS = int(os.environ.get("NORN_TEST_KILLS", "4"))
 
