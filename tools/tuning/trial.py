@@ -141,6 +141,10 @@ class Attempt:
         except Exception:  # no longer there, or not yet whole: not ours
             return False
 
+    def _late(self) -> bool:
+        """Whether it is to do nothing. A queue may give out twice what has begun once: if that was lost, the tuner begins it anew."""
+        return not self.newest() or Lease(self.folder).begun(self.number)
+
     def asked_to_stop(self) -> bool:
         return self.stopping or (self.folder / STOP).exists()
 
@@ -152,11 +156,10 @@ class Attempt:
     def run(self) -> int:
         lock = _open_lock(self.folder / LOCK)
         while not _try(lock):
-            if not self.newest() or self.asked_to_stop():
+            if self._late() or self.asked_to_stop():
                 return 0
             time.sleep(WAIT_SECONDS)
-        # A queue may give out twice what has begun once: that is lost, and the tuner begins it anew.
-        if not self.newest() or Lease(self.folder).begun(self.number):
+        if self._late():
             return 0
         wish = read_json(self.folder / ATTEMPT)
         self._every = min(LEASE_SECONDS, wish["heartbeat"] / 6.0)
