@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a study: writes down what the search decides, gives trainings to the executor, and tells the search what came of them. It
 holds nothing that is not in the journal or in the trials' folders, so it may be killed at any moment."""
+import math
 import os
 import pathlib
 import shutil
@@ -10,7 +11,7 @@ import time
 import numpy as np
 
 from . import program, trial
-from .errors import Stopped, TunerError, UsageError
+from .errors import DataError, Stopped, TunerError, UsageError
 from .executors import Attempt, Place
 from .executors.pool import LOST, UNBEGUN, Pool
 from .facts import Facts, Training, best_until
@@ -68,7 +69,7 @@ class Coordinator:
     def _write_network(self, training: Training, network: dict) -> pathlib.Path:
         folder = self.study.trial_folder(training.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "net.json", network)
+        write_json(folder / "net.json", network, lasting=False)  # written anew for each attempt
         return folder / "net.json"
 
     # The loop.
@@ -81,9 +82,10 @@ class Coordinator:
             wanted = self._wanted()
             if self.signal is not None:
                 self._stop()
-            if not wanted and not self.running:
-                break
             self._submit(wanted)
+            self._sweep()
+            if not self.running and not wanted:
+                break
             self.voice.at_work(self)
             self._collect()
         if self.search.stuck:
@@ -150,11 +152,13 @@ class Coordinator:
             self._useless |= {Training(number) for number in self.finish.ended(self.search.trials[training.trial])}
             if training in self.running:  # it went on while its verdict was not known
                 self.pool.stop(self.running[training])
-            self._sweep()
 
     def _sweep(self) -> None:
         """Models stay of those that may be the best, checkpoints of none that has ended; records stay of all."""
-        for training in [one for one in self._useless if one not in self.running]:
+        useless = [one for one in self._useless if one not in self.running]
+        if useless:
+            self.facts.journal.sync()
+        for training in useless:
             self._useless.discard(training)
             for file in self.study.trial_folder(training.folder).glob("model*.nc"):
                 file.unlink(missing_ok=True)
@@ -168,29 +172,42 @@ class Coordinator:
     def _submit(self, wanted: list[tuple[Training, int]]) -> None:
         taken = {attempt.place.name for attempt in self.running.values()}
         free = [place for place in self.pool.places if place.name not in taken]
-        for training, epoch in wanted:
-            if not free:
-                return
-            if training in self.running:
-                continue
-            place = free.pop(0)
-            self._begin(training, epoch, place)
+        fresh = [(training, epoch) for training, epoch in wanted if training not in self.running][:len(free)]
+        if not fresh:
+            return
+        begun = [training for (training, epoch), place in zip(fresh, free) if self._begin(training, epoch, place)]
+        self.facts.journal.sync()
+        for training in begun:
+            self.pool.submit(self.running[training])
 
-    def _begin(self, training: Training, epoch: int, place: Place) -> None:
+    def _begin(self, training: Training, epoch: int, place: Place) -> bool:
+        """Makes an attempt ready; False: not yet."""
         folder = self.study.trial_folder(training.folder)
         attempt = self.facts.attempts.get(training, -1) + 1
-        if (folder / trial.ATTEMPT).exists() and read_json(folder / trial.ATTEMPT)["attempt"] >= attempt and not self._begin_anew(folder):
-            return
+        if self._attempt_in(folder) >= attempt and not self._begin_anew(folder):
+            return False
         self._write_network(training, self.study.network_of(self.facts.decided["propose"][training.trial]["settings"]))
         # First: an earlier attempt that comes to its turn only now ends.
         write_json(folder / trial.ATTEMPT, {"attempt": attempt, "until": epoch, **self.pool.members(place),
-                                            "command": self.trainer.command(epoch, training.seed, self.threads)})
+                                            "command": self.trainer.command(epoch, training.seed, self.threads)}, lasting=False)
+        if (folder / trial.RESULT).exists():
+            self.facts.journal.sync()  # what came of it
         for name in (trial.STOP, trial.RESULT):
             (folder / name).unlink(missing_ok=True)
         self.facts.note("submit", {**training.members, "attempt": attempt, "until": epoch, "place": place.name})
         self.running[training] = self._attempt(training, attempt, place)
         self._waited = SHORTEST_WAIT
-        self.pool.submit(self.running[training])
+        return True
+
+    @staticmethod
+    def _attempt_in(folder: pathlib.Path) -> float:
+        """The number of the newest attempt there; -1: none."""
+        if not (folder / trial.ATTEMPT).exists():
+            return -1
+        try:
+            return read_json(folder / trial.ATTEMPT)["attempt"]
+        except DataError:  # a power cut left a piece of it
+            return math.inf
 
     def _attempt(self, training: Training, number: int, place: Place) -> Attempt:
         return Attempt(self.study.trial_folder(training.folder), number, self.study.identity["study"], place)
@@ -220,7 +237,6 @@ class Coordinator:
                 self._feed(training.trial)
         if ended:
             self._waited = SHORTEST_WAIT
-            self._sweep()
         else:
             self.facts.journal.touch()
             self.pool.wait(self._waited)

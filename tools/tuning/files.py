@@ -66,16 +66,17 @@ def read_json(path: os.PathLike | str) -> Any:
         raise DataError(f"{path}: not JSON: {error}; it was written by a program, and something has changed it") from error
 
 
-def write_whole(path: os.PathLike | str, write: Callable[[Any], None]) -> None:
+def write_whole(path: os.PathLike | str, write: Callable[[Any], None], lasting: bool = True) -> None:
     """`write` gets a binary file beside `path`, which then takes its place: a reader sees the old one or the new one whole,
-    after a power cut too."""
+    after a power cut too where it is to be `lasting`."""
     path = pathlib.Path(path)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(beside, "wb") as file:
             write(file)
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
         os.replace(beside, path)
     except OSError as error:
         try:
@@ -85,6 +86,6 @@ def write_whole(path: os.PathLike | str, write: Callable[[Any], None]) -> None:
         raise DataError(f"{path}: cannot be written: {error.strerror}; make room or mend its folder, then run the same command again") from error
 
 
-def write_json(path: os.PathLike | str, value: Any, indent: int | None = 2) -> None:
+def write_json(path: os.PathLike | str, value: Any, indent: int | None = 2, lasting: bool = True) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
-    write_whole(path, lambda file: file.write(text.encode()))
+    write_whole(path, lambda file: file.write(text.encode()), lasting)

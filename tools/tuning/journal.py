@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only truth of a study: a file to which one writer appends events, a JSON object a line, each on the disk before it is
-acted on. Lines are numbered, so that a line that is missing, doubled or another one's is seen. A piece of a line at the end, of a
+acted on (sync). Lines are numbered, so that a line that is missing, doubled or another one's is seen. A piece of a line at the end, of a
 write that a crash cut short, is removed; the event had not been acted on."""
 import datetime
 import errno
@@ -10,7 +10,7 @@ import os
 import pathlib
 import socket
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from .errors import DataError, ExecutorError
 
@@ -65,6 +65,7 @@ class Journal:
             self._lock()
             self.events, self._size = read_events(self.path)
             os.ftruncate(self._file, self._size)
+            self._synced = self._size
         except BaseException:
             os.close(self._file)
             raise
@@ -102,7 +103,7 @@ class Journal:
             pass  # a full disk; the lock of this host stands
 
     def append(self, event: str, members: dict[str, Any]) -> dict:
-        """The event is on the disk when this returns; after an error nothing of it is."""
+        """The event outlives this process when this returns, and the machine after the next sync(); after an error nothing of it is there."""
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         written = {"n": len(self.events) + 1, "event": event, "time": now, **members}
         line = (json.dumps(written, ensure_ascii=False, allow_nan=False) + "\n").encode()
@@ -110,19 +111,37 @@ class Journal:
             done = 0
             while done < len(line):
                 done += os.write(self._file, line[done:])
-            os.fdatasync(self._file)
         except OSError as error:
-            try:
-                os.ftruncate(self._file, self._size)
-            except OSError:
-                pass  # the next reader removes the piece
-            raise DataError(f"{self.path}: cannot be written: {error.strerror}; make room, then run the same command again: "
-                            f"the study goes on where it was") from error
+            self._fail(error, self._size)
         self._size += len(line)
         self.events.append(written)
         return written
 
+    def sync(self) -> None:
+        """All events so far are on the disk. To be called before something is done that follows from them: what is only decided can be
+        decided again."""
+        if self._synced == self._size:
+            return
+        try:
+            os.fdatasync(self._file)
+        except OSError as error:
+            self._fail(error, self._synced)
+        self._synced = self._size
+
+    def _fail(self, error: OSError, size: int) -> NoReturn:
+        """What stands behind `size` is not certain to be there."""
+        try:
+            os.ftruncate(self._file, size)
+        except OSError:
+            pass  # the next reader removes the piece
+        raise DataError(f"{self.path}: cannot be written: {error.strerror}; make room, then run the same command again: "
+                        f"the study goes on where it was") from error
+
     def close(self) -> None:
+        try:
+            os.fdatasync(self._file)
+        except OSError:
+            pass  # what is missing is decided again
         try:
             self._lease.unlink(missing_ok=True)
         except OSError:

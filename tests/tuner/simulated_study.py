@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study whose trainings are curves that are drawn from their settings: the real coordinator, journal and search, and workers of random
+speeds that lose work. Their time is simulated, so thousands of trainings take seconds."""
+import heapq
+import json
+import math
+import pathlib
+
+import numpy as np
+
+import tuner_case  # noqa: F401  (where the package is)
+from tuner_case import NETWORK
+from tuning import trial
+from tuning.coordinator import Coordinator
+from tuning.executors import Place
+from tuning.executors.pool import ENDED, LOST, UNBEGUN
+from tuning.facts import TRIES, Facts
+from tuning.files import write_json
+from tuning.journal import Journal
+from tuning.program import Price
+from tuning.sampler import Sampler
+from tuning.study import ALGORITHM, FORMAT, Study
+
+PARAMETERS = {"Training.Alpha": {"Range": [1e-4, 1e-1], "Scale": "log"}, "Training.Batch": {"Values": [32, 64, 128, 256]},
+              "Layers.Hidden.N": {"Whole": [64, 1024], "Multiple": 64}, "Layers.Hidden.Activation": {"Names": ["Tanh", "Relu"]}}
+EPOCHS, RUNGS, EXAMPLES = 18, (2, 6), 1000
+
+
+class Curves:
+    """value(settings, epoch), seconds an epoch and failures, all of the settings alone; a trainer as far as the coordinator asks one."""
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def _luck(self, network, what):
+        training, hidden = network["Training"], next(layer for layer in network["Layers"] if layer["Name"] == "Hidden")
+        of = [round(math.log(training["Alpha"]) * 1e6) + 2**40, training["Batch"], hidden["N"], len(hidden["Activation"])]
+        return np.random.default_rng([self.seed, what, *of]).uniform(), training, hidden
+
+    def value(self, network, epoch):
+        luck, training, hidden = self._luck(network, 1)
+        best = 1.0 - 0.1 * (math.log(training["Alpha"] / 3e-3)) ** 2 - 0.2 * abs(math.log2(hidden["N"] / 512)) - 0.1 * (training["Batch"] > 100)
+        return round(best - (0.3 + 0.3 * luck) / epoch, 9)
+
+    def breaks(self, network):
+        """The epoch at which it diverges."""
+        luck, training, _ = self._luck(network, 2)
+        return 2 if training["Alpha"] > 0.05 and luck < 0.5 else math.inf
+
+    def epoch_seconds(self, network):
+        luck, training, hidden = self._luck(network, 3)
+        return hidden["N"] / 500.0 * (1.0 + 16.0 / training["Batch"]) * (0.8 + 0.4 * luck)
+
+    def plan(self, config):
+        network = json.loads(config.read_text())
+        hidden = next(layer for layer in network["Layers"] if layer["Name"] == "Hidden")
+        fits = hidden["N"] < 1024 or network["Training"]["Batch"] < 256
+        return Price(fits, EXAMPLES / self.epoch_seconds(network), 1)
+
+    def command(self, until, seed, threads):
+        return ["train", str(until)]
+
+
+class Workers:
+    """A pool of them, each with a speed of its own for each attempt. What they have made before they were lost stays made, as by a checkpoint."""
+
+    def __init__(self, curves, count, chance, loss=0.0):
+        self.curves, self.chance, self.loss = curves, chance, loss
+        self.places = [Place(f"worker {number}") for number in range(count)]
+        self.now, self.busy, self.begun = 0.0, 0.0, 0
+        self._ends, self._known, self._begun, self._losses = [], set(), set(), {}
+
+    def members(self, place):
+        return {}
+
+    def submit(self, attempt):
+        self._known.add(attempt)
+        self._begun.add(attempt)
+        self.begun += 1
+        network = json.loads((attempt.folder / "net.json").read_text())
+        until = json.loads((attempt.folder / trial.ATTEMPT).read_text())["until"]
+        done = attempt.folder / "epochs"
+        epochs = until - (int(done.read_text()) if done.exists() else 0)
+        seconds = max(epochs, 0) * self.curves.epoch_seconds(network) * self.chance.lognormvariate(0, 0.05)
+        heapq.heappush(self._ends, (self.now + seconds, self.begun, seconds, attempt, network, until))
+
+    def lose(self, chance):
+        """Half of what runs is gone; what a tuner finds is either at its end or gone."""
+        for _, _, _, attempt, network, until in self._ends:
+            if not self._unlucky(attempt, chance, 0.5):
+                self._make(attempt, network, until)
+        self._ends, self._known = [], set()
+
+    def _unlucky(self, attempt, chance, loss):
+        """Whether it is lost: not so often in a row that its trial would count as failed."""
+        lost = chance.random() < loss and self._losses.get(attempt.folder, 0) < TRIES - 2
+        self._losses[attempt.folder] = self._losses.get(attempt.folder, 0) + 1 if lost else 0
+        return lost
+
+    def stop(self, attempt):
+        pass  # the epochs that nobody needs are made
+
+    def ended(self, attempts):
+        """The next one in simulated time; those that another tuner began are lost with it."""
+        strange = [attempt for attempt in attempts if attempt not in self._known]
+        if strange:
+            return {attempt: self._end(attempt) for attempt in strange}
+        if not self._ends:
+            return {}
+        self.now, _, seconds, attempt, network, until = heapq.heappop(self._ends)
+        self._known.discard(attempt)
+        self.busy += seconds
+        if self._unlucky(attempt, self.chance, self.loss):
+            return {attempt: LOST}
+        self._make(attempt, network, until)
+        return {attempt: ENDED}
+
+    def _make(self, attempt, network, until):
+        broken = self.curves.breaks(network) <= until
+        values = {epoch: self.curves.value(network, epoch) for epoch in range(1, until + 1)}
+        (attempt.folder / "epochs").write_text(str(until))
+        checksum = f"{hash(tuple(values.items())) & (2**64 - 1):016x}"
+        found = {"attempt": attempt.number, "code": 6 if broken else 0, "seconds": 1.0, "values": values, "errors": [], "checksum": checksum}
+        (attempt.folder / trial.RESULT).write_text(json.dumps(found))
+        (attempt.folder / "model.nc").write_text(checksum)
+
+    def _end(self, attempt):
+        path = attempt.folder / trial.RESULT
+        if path.exists() and json.loads(path.read_text())["attempt"] == attempt.number:
+            return ENDED
+        return LOST if attempt in self._begun else UNBEGUN
+
+    def wait(self, seconds):
+        assert self._ends, "nothing runs, and the coordinator waits"
+
+
+class Silence:
+    """Says nothing of all that happens."""
+
+    def __getattr__(self, name):
+        return lambda *_, **__: None
+
+
+def begin(folder: pathlib.Path, sampler="random", clock=8, start=10, seed=1, rungs=RUNGS) -> Study:
+    folder.mkdir(parents=True, exist_ok=True)
+    network = json.loads(json.dumps(NETWORK))
+    network["Training"].update(Alpha=0.01, Batch=64, Epochs=EPOCHS)
+    network["Layers"][1].update(N=64, Activation="Tanh")
+    identity = {"format": FORMAT, "algorithm": ALGORITHM, "study": "simulated", "descriptor": network, "space": {"Parameters": PARAMETERS}, "seed": seed,
+                "clock": clock, "sampler": sampler, "start": start, "halving": 2, "rungs": list(rungs), "ranks": 1, "objective": "ndcg@20", "epochs": None,
+                "inputs": [], "outputs": [], "options": [], "machine": None, "made_of": {"examples": EXAMPLES, "seed": 1}}
+    write_json(folder / "study.json", identity)
+    return Study.open(folder)
+
+
+def run(study, workers, trials, confirm=0):
+    """To the end, from what stands in the journal; (its decisions by kind, facts)."""
+    journal = Journal(study.folder)
+    try:
+        facts = Facts(journal)
+        facts.note("open", {"budget": {"trials": trials, "epochs": None, "seconds": None, "confirm": confirm, "seeds": 2}, "stage": not facts.stages})
+        one = study.identity
+        coordinator = Coordinator(study, facts, workers.curves, workers, Sampler(study.space, one["sampler"], one["seed"], one["start"]), None, 1, Silence())
+        facts.note("end", coordinator.run())
+        return facts.decided, facts
+    finally:
+        journal.close()
