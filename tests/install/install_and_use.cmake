@@ -33,6 +33,7 @@ if(place EQUAL -1)
 endif()
 run(/usr/bin/python3 ${WORK}/prefix/bin/report.py --help)
 run(${WORK}/prefix/bin/tuner --help)
+run(${WORK}/prefix/bin/daily --help)
 # Programs find their library wherever the folder is moved to.
 file(REMOVE_RECURSE ${WORK}/moved)
 file(RENAME ${WORK}/prefix ${WORK}/moved)

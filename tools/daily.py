@@ -1,0 +1,27 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every day and for every region: imports the text, tunes, trains, holds the new model against the one in service, publishes it and
+recommends.
+
+  daily --regions regions.json --day 2026-11-22 --slots 4      # goes on after anything; nothing is done twice
+  daily --regions regions.json --day 2026-11-22 --status
+  daily --regions regions.json --rollback north                # the model before it is in service again
+  daily --regions regions.json --export make day               # the same steps for another engine
+
+docs/user/daily.md says what regions.json holds, what each step does, and what is promised."""
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.dont_write_bytecode = True
+HERE = pathlib.Path(__file__).resolve().parent
+for _folder in (HERE, HERE.parent / "share/norn"):
+    if (_folder / "daily_steps").is_dir():
+        sys.path.insert(0, str(_folder))
+        break
+
+from daily_steps.command_line import run  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(run(__doc__, pathlib.Path(__file__).resolve()))

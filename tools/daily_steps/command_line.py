@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each way of calling the program daily does."""
+import argparse
+import datetime
+import difflib
+import importlib
+import json
+import os
+import pathlib
+import signal
+import sys
+
+from tuning.errors import DataError, TunerError, UsageError
+from tuning.executors.local import Local, cpu_places, gpu_places
+
+from .days import STEPS, Day, Lock, day_of
+from .errors import SOME_NOT_PUBLISHED, RegionError
+from .export import export
+from .options import parser_of
+from .plan import Plan
+from .programs import Programs, Stop
+from .regions import Regions
+from .runner import Runner, hold
+from .serving import Service
+from .status import PUBLISHED, state_of, steps_of, table
+from .step import Work, do
+
+
+def run(description: str, daily: pathlib.Path) -> int:
+    """The program; its exit code."""
+    wish = parser_of(description).parse_args()
+    try:
+        return _do(wish, daily)
+    except TunerError as error:
+        for line in error.lines:
+            print(f"daily: error: {line}", file=sys.stderr)
+        return error.code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        print(f"daily: error: {error.filename or 'a file'}: {error.strerror}; mend it, then run the same command again: the day goes on", file=sys.stderr)
+        return DataError.code
+
+
+def _do(wish: argparse.Namespace, daily: pathlib.Path) -> int:
+    regions = Regions(wish.regions)
+    day = Day(regions.days, day_of(wish.day or datetime.date.today().isoformat()))
+    names = _named(regions, wish.only) if wish.only else list(regions.regions)
+    if bool(wish.step) != bool(wish.region):
+        raise UsageError("--step and --region: one is given without the other; a single step needs both")
+    if wish.status:
+        print(table(regions, day, names))
+        return 0 if all(state_of(regions, day, name).state == PUBLISHED for name in names) else SOME_NOT_PUBLISHED
+    stop = Stop()
+    if wish.rollback:
+        [name] = _named(regions, [wish.rollback])
+        service = Service(regions.serving, name)
+        with service.lock(stop.check):
+            print("{}: {} is taken back, {} is in service".format(name, *service.roll_back()))
+        return 0
+    programs = Programs(wish.bin, daily, stop)
+    if wish.step:
+        [name] = _named(regions, [wish.region])
+        return _step(wish, regions, day, name, programs)
+    plan = Plan(regions, day, Lock(day.own / "plan.lock", stop.check))
+    if wish.export:
+        kind, folder = wish.export
+        print(export(kind, pathlib.Path(os.path.abspath(folder)), regions, day, plan, names, _command(wish, daily, regions, day, programs, wish.threads),
+                     bool(wish.gpus)))
+        return 0
+    return _run(wish, daily, regions, day, plan, names, programs)
+
+
+def _named(regions: Regions, names: list[str]) -> list[str]:
+    for name in names:
+        if name not in regions.regions:
+            near = difflib.get_close_matches(name, regions.regions, n=1)
+            hint = f"did you mean \"{near[0]}\"?" if near else f"it has: {', '.join(regions.regions)}"
+            raise UsageError(f"{regions.document.path}: has no region \"{name}\"; {hint}")
+    return list(dict.fromkeys(names))
+
+
+def _command(wish: argparse.Namespace, daily: pathlib.Path, regions: Regions, day: Day, programs: Programs, threads: int | None) -> list[str]:
+    """The words that a step of the day is called with."""
+    return [sys.executable, "-B", str(daily), "--regions", str(regions.path), "--day", day.day, "--bin", str(programs.folder),
+            *(["--threads", str(threads)] if threads else []), "--quiet"]
+
+
+def _step(wish: argparse.Namespace, regions: Regions, day: Day, name: str, programs: Programs) -> int:
+    region = regions.regions[name]
+    if wish.step not in steps_of(regions, region):
+        raise UsageError(f"--step {wish.step}: region \"{name}\" has no such step; it has: {', '.join(steps_of(regions, region))}")
+    module = importlib.import_module(f".{wish.step}_step", __package__)
+    work = Work(regions, region, day.region(name), programs, wish.threads or os.cpu_count() or 1)
+    try:
+        stamp = do(wish.step, module, work)
+    except RegionError as error:
+        if not wish.go_on:
+            raise
+        print(f"daily: {name}: {error}", file=sys.stderr)
+        return 0
+    if not wish.quiet:
+        print(f"{name}: {wish.step}: {json.dumps(stamp['result'], ensure_ascii=False)}")
+    return 0
+
+
+def _run(wish: argparse.Namespace, daily: pathlib.Path, regions: Regions, day: Day, plan: Plan, names: list[str], programs: Programs) -> int:
+    if wish.slots > 1 and wish.gpus:
+        raise UsageError("--slots and --gpus: give one of the two; with --gpus there is a slot for each")
+    places = gpu_places(wish.gpus) if wish.gpus else cpu_places(wish.slots)
+    threads = wish.threads or max(1, (os.cpu_count() or 1) // len(places))
+    lock = hold(day, programs.stop)
+    try:
+        if wish.from_step:
+            for name in names:
+                for step in STEPS[STEPS.index(wish.from_step):]:
+                    mine = day.region(name)
+                    with mine.lock(step, programs.stop.check):
+                        mine.forget(step)
+        for name in names:  # what failed before may be mended
+            for step in STEPS:
+                day.region(name).failure(step).unlink(missing_ok=True)
+        runner = Runner(regions, day, plan, names, _command(wish, daily, regions, day, programs, threads), Local(places), programs.stop, wish.quiet)
+        code = runner.run()
+        print(table(regions, day, names))
+        return code
+    finally:
+        os.close(lock.file)

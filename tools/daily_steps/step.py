@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of one region: it takes its lock, looks whether it is made already, works beside its place, and renames."""
+import os
+import pathlib
+from typing import Any, NamedTuple
+
+from tuning.errors import DataError, TunerError
+from tuning.files import write_json
+
+from .days import Day, RegionDay
+from .errors import HeldBack, RegionError
+from .programs import Programs
+from .regions import Region, Regions
+
+
+class Work(NamedTuple):
+    """What a step works with. A step is a module with
+      inputs(work)        what its result follows from, as JSON
+      make(work, folder)  makes it in that folder, where a killed one may have left a part; (names of the files that later steps
+                          read, what there is to say of it)"""
+
+    regions: Regions
+    region: Region
+    day: RegionDay
+    programs: Programs
+    threads: int
+
+    def build(self, name: str) -> str:
+        return self.programs.build(name, self.day.day.own)
+
+    def run(self, name: str, words: list[Any], folder: pathlib.Path, launch: list[str] | None = None) -> None:
+        self.programs.run(name, list(map(str, words)), folder, launch)
+
+
+def day_pattern(pattern: str, day: str) -> pathlib.Path:
+    return pathlib.Path(pattern.replace("{day}", day))
+
+
+def do(step: str, module: Any, work: Work) -> dict:
+    """Makes the step where it is not made of the same already; its stamp. What went wrong stands in a file beside it, until it is made."""
+    day = work.day
+    with day.lock(step, work.programs.stop.check) as lock:
+        work.programs.lock = lock.file
+        try:
+            inputs = module.inputs(work)
+            if not day.is_made(step, inputs):
+                folder = day.begin(step, inputs)
+                outputs, result = module.make(work, folder)
+                day.finish(step, inputs, outputs, result)
+            day.failure(step).unlink(missing_ok=True)
+            return day.stamp(step)
+        except OSError as error:
+            failed = RegionError(f"{error.filename or day.folder}: {error.strerror}; make room or mend it, then run the same command again")
+            _note(day, step, failed)
+            raise failed from error
+        except DataError as error:
+            _note(day, step, error)
+            raise RegionError(str(error)) from error
+        except RegionError as error:
+            _note(day, step, error)
+            raise
+
+
+def _note(day: RegionDay, step: str, error: TunerError) -> None:
+    try:
+        write_json(day.failure(step), {"message": str(error), "held_back": isinstance(error, HeldBack)})
+    except TunerError:
+        pass  # a full disk; the message is said, too
+
+
+def follow(path: pathlib.Path, name: pathlib.Path) -> None:
+    """`name` becomes a link to `path`, whatever it was."""
+    name.unlink(missing_ok=True)
+    os.symlink(path, name)
+
+
+def study_of(day: Day, region: str) -> pathlib.Path | None:
+    """The study that a region has finished on a day."""
+    found = day.folder / region / "tune/study"
+    return found if (found / "best.json").exists() else None
