@@ -240,7 +240,7 @@ const drawing = (() => {
         return group;
       }
       if (at.length > 1) element("polyline", { points: (series.step ? stairs(at) : at).map((p) => p.join()).join(" ") }, group);
-      if (at.length <= 30 && !series.faint) for (const [cx, cy] of at) element("circle", { cx, cy, r: at.length > 1 ? 2.2 : 3.5 }, group);
+      if (at.length === 1 || (at.length <= 30 && !series.faint)) for (const [cx, cy] of at) element("circle", { cx, cy, r: at.length > 1 ? 2.2 : 3.5 }, group);
       this.rings(series, group);
       return group;
     }

@@ -7,10 +7,9 @@ from report_page.runs import rounded
 from ..dimensions import Listed
 from ..search import DONE, HALVED
 from ..voice import value_text
-from .found import Found, Shown
+from .found import ON_THE_WAY, Found, Shown
 
 UNITS = ((3600.0, 7200.0, "hours"), (60.0, 120.0, "minutes"), (0.0, 0.0, "seconds"))
-ON_THE_WAY = ("running", "interrupted", "waiting")
 LETTERS = 44  # of a chart's title
 
 

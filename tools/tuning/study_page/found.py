@@ -25,6 +25,8 @@ from ..transfer import whole_value
 LEAST_RESULTS = 4  # that a surrogate is fitted to
 RESAMPLES, BAND = 400, (0.1, 0.9)
 DRAWS_SEED = 20  # of the band: the same page each time
+ON_THE_WAY = ("waiting", "running", "paused", "interrupted")
+BLIND = ("random", "grid")  # samplers that do not look at results
 
 
 @dataclass
@@ -32,7 +34,7 @@ class Shown:
     """A trial. `value` is as the metric has it; of one that was halved what it had come to."""
 
     number: int
-    state: str  # of its tell event; before "waiting", "running", "interrupted"
+    state: str  # of its tell event; before one of ON_THE_WAY
     epochs: int
     value: float | None
     whole: float | None  # the same; of one that was halved with what the others gained from there to their end
@@ -63,16 +65,21 @@ class Found:
         number, training = event["trial"], Training(event["trial"])
         end = self.told.get(number)
         known = max(self.facts.values.get(training, {}), default=0)
-        begun = training in self.facts.attempts
-        state = end["state"] if end else "waiting" if not begun else "running" if self.status == "running" else "interrupted"
+        state = end["state"] if end else self._on_the_way(training)
         epochs = end["epochs"] if end else known
         value = end["value"] if end else self.facts.best_value(training, known)
         plans = self.facts.decided["plan"]
         price = plans[number]["epoch_seconds"] if number < len(plans) else 0.0
-        drawn = self.study.identity["sampler"] != "gp" or number < self.study.identity["start"]
+        drawn = self.study.identity["sampler"] in BLIND or number < self.study.identity["start"]
         whole = whole_value(self.study, self.facts, end) if end else value
         return Shown(number, state, epochs, self.study.shown(value), self.study.shown(whole), self.facts.seconds.get(training, 0.0), price * epochs,
                      event["row"], event["settings"], drawn)
+
+    def _on_the_way(self, training: Training) -> str:
+        """At a rung a trial waits for its turn, or for others' values."""
+        if training not in self.facts.attempts:
+            return "waiting"
+        return "paused" if training not in self.facts.open else "running" if self.status == "running" else "interrupted"
 
     def _best(self) -> Shown | None:
         if self.facts.ended:

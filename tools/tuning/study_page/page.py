@@ -267,9 +267,9 @@ def trials(found: Found) -> str:
             f'<td class="number">{number(one.value, 5) if one.value is not None else ""}</td>'
             + "".join(f'<td class="number">{cut(value_text(one.settings[path])) if path in one.settings else ""}</td>' for path in paths)
             + "</tr>" for one in ranked]
-    more = (f'<details><summary class="note">{len(rows) - LISTED} more</summary><table>{head}{"".join(rows[LISTED:])}</table></details>'
+    more = (f'<details><summary class="note">{len(rows) - LISTED} more</summary><table class="trials">{head}{"".join(rows[LISTED:])}</table></details>'
             if len(rows) > LISTED else "")
-    return f'<h2>Trials</h2><div class="card wide"><table id="trials-table">{head}{"".join(rows[:LISTED])}</table>{more}</div>' if rows else ""
+    return f'<h2>Trials</h2><div class="card wide"><table class="trials">{head}{"".join(rows[:LISTED])}</table>{more}</div>' if rows else ""
 
 
 def made_of(found: Found) -> str:
