@@ -83,6 +83,9 @@ class Expected(unittest.TestCase):
         self.assertIsNone(left(self.coordinator([4.0])))
         self.assertAlmostEqual(left(self.coordinator([4.0, 6.0], limit=10)), 40.0)
         self.assertAlmostEqual(left(self.coordinator([4.0, 6.0], limit=10, places=4)), 10.0)
+        paused = self.coordinator([4.0, 6.0], limit=10)
+        paused.facts.seconds[Training(2)] = 3.0  # of a trial that waits at a rung
+        self.assertAlmostEqual(left(paused), 37.0)
         self.assertAlmostEqual(left(self.coordinator([4.0, 6.0], limit=10, epochs=40)), 10.0)  # the first that is used up
         self.assertAlmostEqual(left(self.coordinator([4.0, 6.0], planned=30.0)), 20.0)
         self.assertAlmostEqual(left(self.coordinator([4.0, 6.0], limit=10, confirm=8.0, places=2)), 24.0)
@@ -96,6 +99,7 @@ class Expected(unittest.TestCase):
         line._drawn -= progress.LINE_SECONDS
         self.assertTrue(line.due())
         line.show("3 of 9 trials")
+        line.show("3 of 9 trials")  # nothing new
         self.assertEqual(out.getvalue(), "tuner: 3 of 9 trials\n")
         self.assertFalse(line.due())
 

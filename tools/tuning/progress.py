@@ -21,7 +21,8 @@ class Line:
     def __init__(self, out: TextIO | None = None):
         self._out = sys.stderr if out is None else out
         self._terminal = self._out.isatty()
-        self._shown, self._drawn = "", time.monotonic() - (LINE_SECONDS if self._terminal else 0.0)
+        self._last = self._shown = ""
+        self._drawn = time.monotonic() - (LINE_SECONDS if self._terminal else 0.0)
 
     def due(self) -> bool:
         return time.monotonic() - self._drawn >= (REDRAW_SECONDS if self._terminal else LINE_SECONDS)
@@ -29,11 +30,14 @@ class Line:
     def show(self, text: str) -> None:
         """To be called when it is due."""
         self._drawn = time.monotonic()
-        if not self._terminal:
-            self.say(text)
-        elif text != self._shown:
+        if text == self._last:
+            return
+        self._last = text
+        if self._terminal:
             self._shown = text
             self._write("\r\033[K" + self._cut(text))
+        else:
+            self.say(text)
 
     def say(self, text: str) -> None:
         """A line that stays, above the one that changes."""
@@ -89,8 +93,9 @@ def seconds_left(coordinator) -> float | None:
     spent = sum(facts.seconds.get(Training(event["trial"]), 0.0) for event in facts.decided["tell"])
     if not spent:
         return None
+    begun = sum(took for training, took in facts.seconds.items() if training.seed is None)
     ended, places = len(facts.decided["tell"]), max(1, len(coordinator.pool.places))
-    ends = [] if search.done else [spent * max(0.0, share - 1.0) / places for share in _shares(search, ended)]
+    ends = [] if search.done else [max(0.0, spent * share - begun) / places for share in _shares(search, ended)]
     if coordinator.deadline is not None and not search.done:
         ends.append(max(0.0, coordinator.deadline - time.monotonic()) + spent / ended)
     if not ends and not search.done:
