@@ -18,7 +18,8 @@ PAGE = (ROOT / "docs/user/tuner.md").read_text(encoding="utf-8")
 SCHEMA = JsonText(ROOT / "configs/schema/space.schema.json").value
 # What a schema cannot know: the descriptor, and how values compare.
 BEYOND_A_SCHEMA = ("is empty: 2", "holds one value", "needs more than 0", "multiples of 64", "no layer", "no key of a layer", "whole part",
-                   "counts layers", "no value of", "not among", "is a Range", "circle", "given twice", "not JSON")
+                   "counts layers", "no value of", "not among", "is a Range", "circle", "given twice", "not JSON",
+                   "counts copies", "call the layer by", "counts epochs", "wider than a number", "not finite", "000]; expected", "half a character")
 
 
 class Documents(SeededTest):

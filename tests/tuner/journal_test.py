@@ -8,7 +8,9 @@ import resource
 import socket
 import subprocess
 import sys
+import time
 import unittest
+import unittest.mock
 
 from tuner_case import ROOT, SeededTest
 
@@ -83,10 +85,19 @@ class JournalTest(SeededTest):
         with self.assertRaises(ExecutorError) as caught:
             Journal(self.folder)
         self.assertIn("process 7 on elsewhere.example", str(caught.exception))
-        os.utime(lease, (0, 0))
-        journal = Journal(self.folder)
-        self.assertEqual(journal.events, events)
-        journal.close()
+        for left in (0, time.time() + 3600):  # long ago; before a clock was set back by an hour
+            lease.write_text(json.dumps({"host": "elsewhere.example", "pid": 7}))
+            os.utime(lease, (left, left))
+            journal = Journal(self.folder)
+            self.assertEqual(journal.events, events)
+            journal.close()
+
+    def test_leases_are_timed_by_the_clock_of_the_file_system(self):
+        self.filled(2)
+        (self.folder / "lease.json").write_text(json.dumps({"host": "elsewhere.example", "pid": 7}))
+        ahead = time.time() + 3600
+        with unittest.mock.patch("time.time", lambda: ahead), self.assertRaises(ExecutorError):
+            Journal(self.folder)
 
     def test_on_a_full_disk_nothing_of_an_event_is_left_and_it_goes_on_later(self):
         path, events = self.filled(3)

@@ -156,6 +156,18 @@ MALFORMED = [
     ('{"Parameters": {"A": {"Values": [1]},\n"A": {"Values": [1]}}}', ":2: \"A\" is given twice"),
     ('{"Parameters": {"A": {"Values": [1]}},\n "Parametres": 1}', ":2: Parametres: is unknown; did you mean \"Parameters\"?"),
     ('{"Parameters": {"A": {"Values": [1]},\n}}', ":2: not JSON: "),
+    ('{"Parameters": {"Layers.Hidden.Count": {"Whole": [2]},\n"Layers.Hidden2.N": {"Whole": [1, 2]}}}', "Whole is [2]; expected"),
+    ('{"Parameters": {"Layers.Hidden.Count": {"Whole": [2, "a"]},\n"Layers.Hidden2.N": {"Whole": [1, 2]}}}', "Whole is [2, \"a\"]; expected"),
+    ('{"Parameters": {"Layers.Hidden.Count": {"Values": [2, "a"]},\n"Layers.Hidden2.N": {"Whole": [1, 2]}}}', "counts layers; expected"),
+    ('{"Parameters": {"Layers.Hidden.Count": {"Values": [2, 3]},\n"Layers.Hidden2.Count": {"Whole": [1, 2]}}}', ":2: Layers.Hidden2.Count: counts copies"),
+    ('{"Parameters": {\n"Layers.Hidden.Name": {"Names": ["A", "B"]}}}', ":2: Layers.Hidden.Name: is what paths and sources call the layer by"),
+    ('{"Parameters": {\n"Training.Epochs": {"Names": [null, 3]}}}', ":2: Training.Epochs: counts epochs; expected"),
+    ('{"Parameters": {\n"Training.Epochs": {"Range": [1, 3]}}}', ":2: Training.Epochs: counts epochs; expected"),
+    (f'{{"Parameters": {{\n"Training.Alpha": {{"Range": [0, 1{"0" * 400}]}}}}}}', "000]; expected [lowest, highest], two numbers"),
+    ('{"Parameters": {\n"Training.Alpha": {"Range": [-1e308, 1e308]}}}', "is wider than a number can be"),
+    ('{"Parameters": {\n"Training.Alpha": {"Values": [1, 1e999]}}}', "Values holds a number that is not finite"),
+    ('{"Parameters": {\n"Training.Alpha": {"Values": [1, NaN]}}}', ":2: NaN is no number of JSON"),
+    ('{"Parameters": {"A": {"Names": ["\\ud800"]}}}', "a string holds half a character"),
 ]
 
 

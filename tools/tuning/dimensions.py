@@ -3,6 +3,7 @@
 that no last bit of a logarithm matters; of a Choice the number of its name. Columns are float64 arrays of places."""
 import json
 import math
+import sys
 from abc import ABC, abstractmethod
 from typing import Any, Callable
 
@@ -202,7 +203,7 @@ class Malformed(Exception):
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _range(entry: dict, key: str, fits: Callable[[Any], bool], what: str) -> tuple:
@@ -236,7 +237,10 @@ def _listed(kind: type, path: str, condition: dict, entry: dict, key: str) -> Li
     values = entry[key]
     if not isinstance(values, list) or not values:
         raise Malformed(f"{key} is {json.dumps(values)}; expected a list of values")
-    texts = [json.dumps(value, sort_keys=True) for value in values]
+    try:
+        texts = [json.dumps(value, sort_keys=True, allow_nan=False) for value in values]
+    except ValueError as error:
+        raise Malformed(f"{key} holds a number that is not finite; remove it") from error
     double = next((text for number, text in enumerate(texts) if text in texts[:number]), None)
     if double is not None:
         raise Malformed(f"{key} holds {double} twice; remove one of the two")
@@ -257,6 +261,8 @@ def dimension(path: str, entry: Any, condition: dict[str, list]) -> Dimension:
             raise Malformed(f"\"{key}\" means nothing beside {kind}; expected {', '.join(sorted(_EXTRA[kind] | {'If'}))}")
     if kind == "Range":
         low, high, log = _range(entry, "Range", _number, "numbers")
+        if not math.isfinite(float(high) - float(low)):
+            raise Malformed(f"Range {json.dumps(entry['Range'])} is wider than a number can be; narrow it")
         return Real(path, condition, float(low), float(high), log)
     if kind == "Whole":
         return _whole(path, condition, entry)

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 from .errors import DataError, TunerError
 from .journal import Journal
+from .search import DONE
 
 TRIES = 5           # attempts in a row that are lost without a new value, and a trial has failed
 UNFORESEEN_TRIES = 2
 UNFORESEEN = {1, 134, 135, 136, 139}  # a fault of the program: abort, bus error, floating point, segmentation
 STAGE = ("trials", "epochs", "seconds")
-DECISIONS = ("propose", "plan", "rung", "tell")
+DECISIONS = {"propose": ("trial", "row"), "plan": ("trial", "fits", "epoch_seconds", "epochs"), "rung": ("trial", "epoch", "value"),
+             "tell": ("trial", "state", "epochs", "value")}  # and what is read of each
 
 
 class Training(NamedTuple):
@@ -75,6 +77,9 @@ class Facts:
     def _take(self, event: dict) -> None:
         kind = event["event"]
         if kind in DECISIONS:
+            missing = [key for key in DECISIONS[kind] if key not in event or (event[key] is None and event.get("state") == DONE)]
+            if missing:
+                raise KeyError(missing[0])
             self.decided[kind].append({key: value for key, value in event.items() if key not in ("n", "event", "time")})
         elif kind == "open":
             self.budget, self.ended = event["budget"], None
@@ -84,7 +89,7 @@ class Facts:
             self.stages[event["stage"]]["trials"] = event["trials"]
             self.stages[event["stage"]]["cut"] = True
         elif kind == "end":
-            self.ended = event
+            self.ended = {**event, "best": event["best"], "confirmed": event["confirmed"]}
         elif kind == "submit":
             training = training_of(event)
             self.attempts[training], self.open[training] = event["attempt"], event

@@ -36,11 +36,18 @@ class JsonText:
         except UnicodeDecodeError as error:
             raise UsageError(f"{path}: is not UTF-8 text (byte {error.start}); write it as UTF-8") from error
         try:
-            self.value = json.loads(self.text, object_pairs_hook=self._pairs)
+            self.value = json.loads(self.text, object_pairs_hook=self._pairs, parse_constant=self._constant)
+            json.dumps(self.value, ensure_ascii=False).encode()
         except json.JSONDecodeError as error:
             raise UsageError(f"{path}:{error.lineno}: not JSON: {error.msg} (column {error.colno})") from error
         except RecursionError as error:
             raise UsageError(f"{path}: brackets are nested too deep") from error
+        except UnicodeEncodeError as error:
+            raise UsageError(f"{path}: a string holds half a character, such as \\ud800; write both halves, or the character itself") from error
+
+    def _constant(self, word: str) -> None:
+        at = self.text.count("\n", 0, self.text.find(word)) + 1
+        raise UsageError(f"{self.path}:{at}: {word} is no number of JSON; write a finite one")
 
     def _pairs(self, pairs: list[tuple[str, Any]]) -> dict:
         found: dict[str, Any] = {}

@@ -6,9 +6,12 @@ import datetime
 import errno
 import fcntl
 import json
+import math
 import os
 import pathlib
 import socket
+import sys
+import tempfile
 import time
 from typing import Any, NoReturn
 
@@ -17,15 +20,46 @@ from .errors import DataError, ExecutorError
 LEASE_SECONDS = 60.0  # a writer of another host that has not touched the lease for so long is gone
 
 
+def _number(x: Any) -> bool:
+    return isinstance(x, (int, float)) and not isinstance(x, bool) and abs(x) <= sys.float_info.max
+
+
+def _count(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool) and 0 <= x < 2**53
+
+
+def _mean(row: Any) -> bool:
+    return isinstance(row, dict) and _count(row.get("trial")) and _number(row.get("value")) and all(
+        row.get(key, "") is None or _number(row.get(key)) for key in ("mean", "spread"))
+
+
+# What members of events are, whichever event they stand in.
+_MEMBERS = {
+    **dict.fromkeys(("trial", "epoch", "epochs", "attempt", "until", "trials", "among", "better", "best", "seed"), _count),
+    **dict.fromkeys(("epoch_seconds", "seconds"), _number),
+    **dict.fromkeys(("state", "place", "why", "decision", "from"), lambda x: isinstance(x, str)),
+    **dict.fromkeys(("budget", "settings"), lambda x: isinstance(x, dict)),
+    **dict.fromkeys(("fits", "counts"), lambda x: isinstance(x, bool)),
+    "value": lambda x: x is None or _number(x),
+    "values": lambda x: isinstance(x, dict) and all(epoch.isdecimal() and _number(value) for epoch, value in x.items()),
+    "row": lambda x: isinstance(x, list) and all(_number(place) for place in x),
+    "confirmed": lambda x: isinstance(x, list) and all(_mean(row) for row in x),
+}
+
+
 def _parse(line: bytes, path: pathlib.Path, number: int) -> dict:
     try:
         event = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}:{number}: is no event: {error}; something else has written to the journal: restore it from a copy, "
                         f"or remove this line and all that follow, and the study goes on from there") from error
     if not isinstance(event, dict) or not isinstance(event.get("event"), str) or not isinstance(event.get("n"), int):
         raise DataError(f"{path}:{number}: is no event: expected an object with \"n\" and \"event\"; restore the journal from a copy, "
                         f"or remove this line and all that follow, and the study goes on from there")
+    strange = next((key for key, fits in _MEMBERS.items() if key in event and not fits(event[key])), None)
+    if strange is not None:
+        raise DataError(f"{path}:{number}: \"{strange}\" of the event \"{event['event']}\" is {json.dumps(event[strange])[:60]}; something else "
+                        f"has changed it: restore the journal from a copy, or remove this line and all that follow, and the study goes on from there")
     return event
 
 
@@ -81,9 +115,22 @@ class Journal:
                 raise DataError(f"{self.path}: cannot be locked: {error.strerror}; put the study on a file system that has locks") from error
             raise ExecutorError(f"{self.path}: another tuner is at work on this study{holder or ''}; wait for it, or stop it") from error
         # Locks may not reach other hosts over a network file system; the lease does.
-        if holder and socket.gethostname() not in holder and time.time() - self._lease.stat().st_mtime < LEASE_SECONDS:
+        if holder and socket.gethostname() not in holder and self._lease_age() < LEASE_SECONDS:
             raise ExecutorError(f"{self._lease}: another tuner is at work on this study{holder}; wait for it, stop it, or wait "
                                 f"{LEASE_SECONDS:.0f} s if it is gone")
+
+    def _lease_age(self) -> float:
+        """By the clock of the file system, which wrote the lease's time: that of this host may be another. One from the future was left
+        before a clock was set back."""
+        try:
+            with tempfile.TemporaryFile(dir=self.path.parent) as beside:
+                now = os.fstat(beside.fileno()).st_mtime
+        except OSError:
+            now = time.time()
+        try:
+            return abs(now - self._lease.stat().st_mtime)
+        except FileNotFoundError:  # its writer has ended meanwhile
+            return math.inf
 
     def _holder(self) -> str | None:
         try:

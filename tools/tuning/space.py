@@ -14,6 +14,7 @@ from .errors import UsageError
 from .files import JsonText
 
 KEYS = ("$schema", "Parameters")
+MOST_LAYERS = 1000
 
 
 class Space:
@@ -121,6 +122,19 @@ class Space:
         return np.array(list({tuple(row): row for row in self.settle(rows)}.values()))
 
 
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _counts(entry: Any) -> list[int]:
+    """What a Count may be; none where the entry says no good ones, which it is told for itself."""
+    kind = next((key for key in ("Whole", "Values", "Names") if isinstance(entry, dict) and key in entry), None)
+    found = entry[kind] if kind else None
+    if not isinstance(found, list) or not found or not all(_whole(count) and 1 <= count <= MOST_LAYERS for count in found):
+        return []
+    return list(range(found[0], found[-1] + 1)) if kind == "Whole" else found
+
+
 class _Reader:
     """Makes a Space of its JSON and says all that is wrong with it, each with its line."""
 
@@ -164,23 +178,23 @@ class _Reader:
     def _names(self) -> list[str]:
         return [descriptor.name_of(layer) for layer in descriptor.layers_of(self.network)]
 
-    def _copies(self, entries: dict) -> dict[str, tuple[str, int]]:
-        """{name of a copy: (path of its Count, its number)}."""
+    def _copies(self, entries: dict) -> dict[str, tuple[str, list[int]]]:
+        """{name of a copy: (path of its Count, the counts with which it is there)}."""
         found = {}
         for path, entry in entries.items():
             try:
                 name, keys = descriptor.split(path, self._names())
             except descriptor.PathError:
                 continue
-            most = entry.get("Whole", entry.get("Values", [1])) if isinstance(entry, dict) else [1]
-            if name is None or len(keys) != 1 or keys[0].casefold() != descriptor.COUNT.casefold() or not isinstance(most, list):
+            if name is None or len(keys) != 1 or keys[0].casefold() != descriptor.COUNT.casefold():
                 continue
-            numbers = [number for number in most if isinstance(number, int) and not isinstance(number, bool)]
+            counts = _counts(entry)
             written = next(n for n in self._names() if n.casefold() == name.casefold())
-            found.update({descriptor.copy_name(written, k): (path, k) for k in range(2, min(max(numbers, default=1), 1000) + 1)})
+            found.update({descriptor.copy_name(written, k): (path, [count for count in counts if count >= k])
+                          for k in range(2, max(counts, default=1) + 1)})
         return found
 
-    def _copy_of(self, path: str, copies: dict) -> tuple[str, int] | None:
+    def _copy_of(self, path: str, copies: dict) -> tuple[str, list[int]] | None:
         try:
             descriptor.split(path, self._names())
             return None
@@ -191,27 +205,27 @@ class _Reader:
     def _implied(self, path: str, copies: dict) -> dict[str, list]:
         """A setting of the third copy of a layer is there where there are three."""
         of = self._copy_of(path, copies)
-        if of is None:
-            return {}
-        entry = self.value["Parameters"][of[0]]
-        if "Whole" in entry:
-            return {of[0]: list(range(max(of[1], entry["Whole"][0]), entry["Whole"][1] + 1))}
-        return {of[0]: [value for value in entry["Values"] if value >= of[1]]}
+        return {} if of is None else dict([of])
 
     def _check_path(self, path: str, copies: dict) -> None:
         name, keys = descriptor.split(path, [*self._names(), *copies])
         if name is None and len(keys) == 1 and isinstance(descriptor.get(self.network, keys[0]), (dict, list)):
             raise Malformed(f"is a whole part of the descriptor; name a key in it: {path}.KEY")
+        if name is not None and len(keys) == 1 and keys[0].casefold() == "name":
+            raise Malformed("is what paths and sources call the layer by; search another key of it")
+        if name is not None and name not in self._names() and len(keys) == 1 and keys[0].casefold() == descriptor.COUNT.casefold():
+            raise Malformed("counts copies of a copy; count those of the layer itself")
         same = [other for other in self.value["Parameters"] if other.casefold() == path.casefold()]
         if len(same) > 1:
             raise Malformed(f"is given twice, as {' and '.join(same)}")
 
     def _check_count(self, path: str, made: Dimension) -> None:
-        if path.rpartition(".")[2].casefold() != descriptor.COUNT.casefold() or not path.casefold().startswith("layers."):
+        of_layers = path.rpartition(".")[2].casefold() == descriptor.COUNT.casefold() and path.casefold().startswith("layers.")
+        if not of_layers and path.casefold() != "training.epochs":
             return
-        values = [made.low, made.high] if isinstance(made, Whole) else getattr(made, "values", [0.5])
-        if not all(isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1000 for value in values):
-            raise Malformed("counts layers; expected Whole or Values of whole numbers from 1 to 1000")
+        values, most = [made.low, made.high] if isinstance(made, Whole) else getattr(made, "values", [0.5]), MOST_LAYERS if of_layers else 2**31
+        if not all(_whole(value) and 1 <= value <= most for value in values):
+            raise Malformed(f"counts {'layers' if of_layers else 'epochs'}; expected Whole or Values of whole numbers from 1 to {most}")
 
     def _condition(self, entry: Any, entries: dict) -> dict[str, list]:
         found = entry.get("If", {}) if isinstance(entry, dict) else {}
