@@ -28,7 +28,9 @@ class ExecutorTest(TunerTest):
     """One executor is one of these: `executor` its name, `start_servers` begins them and gives what --executor-file holds."""
 
     executor = ""
+    there = ""    # what --dry-run says of it, as a regular expression
     gpus = ("0", "1")
+    kills_by_wish = False
     prefix = ()   # words before those of the tuner
     tells = True  # whether the queue knows what it has lost
 
@@ -78,12 +80,13 @@ class ExecutorTest(TunerTest):
     def lease(self, study, trial):
         return json.loads(self.path(f"{study}/trials/{trial:04d}/lock").read_text())
 
-    def start(self, study, *arguments, trainer=STAND_IN):
+    def start(self, study, *arguments, trainer=STAND_IN, out=subprocess.DEVNULL):
         """A tuner at work."""
         words = [*self.prefix, sys.executable, "-B", TUNER, *self.command(study, "--trainer", trainer, "--threads", 1, "--confirm", 0, *arguments)]
-        process = subprocess.Popen([str(word) for word in words], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        process = subprocess.Popen([str(word) for word in words], cwd=self.folder, stdout=out, stderr=subprocess.PIPE, text=True,
                                    env={**os.environ, **self.environment})
         self.addCleanup(process.stderr.close)
+        self.addCleanup(process.stdout.close if process.stdout else lambda: None)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
@@ -146,6 +149,12 @@ class ExecutorTest(TunerTest):
 
     # The tests.
 
+    def test_a_dry_run_says_what_is_there(self):
+        process = self.start("dry", *self.where(), "--dry-run", out=subprocess.PIPE)
+        said, _ = process.communicate(timeout=LIMIT_SECONDS)
+        self.assertRegex(said, f"executor {self.executor}: {self.there}\n")
+        self.assertFalse(self.path("dry").exists())
+
     def test_six_trials(self):
         for trial in (PREEMPTED, KILLED, STOPPED):
             self.act("six", trial, "hang")
@@ -202,6 +211,8 @@ class ExecutorTest(TunerTest):
         return [pid for pids in self.processes(study).values() for pid in pids]
 
     def test_kills_change_nothing(self):
+        if self.kills_by_wish and "NORN_TEST_KILLS" not in os.environ:
+            self.skipTest("NORN_TEST_KILLS=20 has this one run, too")
         arguments = ["--trials", 8, "--start", 5]
         self.end(self.start("undisturbed", *arguments, "--workers", 2, trainer=BIN / "trainer"))
         struck, process = 0, None

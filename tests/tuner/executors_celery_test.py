@@ -14,6 +14,7 @@ from servers import CeleryServers
 
 class CeleryTest(executors_body.ExecutorTest):
     executor = "celery"
+    there = r"redis://127.0.0.1:\d+/0, queue norn, workers that answer: 2"
     tells = False
     servers = CeleryServers
 

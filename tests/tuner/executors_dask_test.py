@@ -18,6 +18,8 @@ client.close()
 
 class DaskTest(executors_body.ExecutorTest):
     executor = "dask"
+    there = r"tcp://127.0.0.1:\d+, workers: 2"
+    kills_by_wish = True
 
     @classmethod
     def start_servers(cls):

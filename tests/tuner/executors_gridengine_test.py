@@ -9,6 +9,8 @@ from gridengine_cell import GridEngineCell
 
 class GridEngineTest(executors_body.ExecutorTest):
     executor = "gridengine"
+    there = r"hosts: 1"
+    kills_by_wish = True
 
     @classmethod
     def start_servers(cls):

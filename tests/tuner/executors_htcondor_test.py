@@ -9,6 +9,7 @@ from htcondor_pool import HtCondorPool
 
 class HtCondorTest(executors_body.ExecutorTest):
     executor = "htcondor"
+    there = r"slots: 1"
 
     @classmethod
     def start_servers(cls):

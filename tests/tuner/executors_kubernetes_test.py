@@ -43,6 +43,7 @@ class Applier(threading.Thread):
 
 class KubernetesTest(executors_body.ExecutorTest):
     executor = "kubernetes"
+    there = r"manifests of jobs are written, and no cluster is asked"
     tells = False
     test_kills_change_nothing = None
 

@@ -13,10 +13,16 @@ from tuning import trial
 
 class LocalTest(executors_body.ExecutorTest):
     executor = "local"
-    test_kills_change_nothing = None  # program_study_test.py has it
+    there = r"this machine, cores: \d+"
+    kills_by_wish = True  # program_study_test.py has twelve
+    places = ("--gpus", "0,1")
 
     def where(self):
-        return ["--gpus", "0,1"]
+        return self.places
+
+    def test_kills_change_nothing_on_one_worker(self):
+        self.places = ("--workers", 1)
+        self.test_kills_change_nothing()
 
     def prepare_loss(self):
         self.held = executors_body.HeldFolder(self.path(f"six/trials/{executors_body.NEVER_STARTS:04d}"))

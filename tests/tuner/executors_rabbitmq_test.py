@@ -9,6 +9,7 @@ from servers import RabbitServers
 
 class RabbitMqTest(executors_celery_test.CeleryTest):
     servers = RabbitServers
+    there = r"amqp://guest:\*\*@127.0.0.1:\d+//, queue norn, workers that answer: 2"
     # executors_celery_test.py has them
     test_kills_change_nothing = None
     test_a_queue_that_doubles_what_it_has_and_then_forgets_all = None

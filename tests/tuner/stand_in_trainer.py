@@ -32,7 +32,10 @@ for one in gpu.split(","):
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(trial).encode(), 0)
     except BlockingIOError:
-        if os.pread(lock, 1000, 0).decode() != str(trial):  # else another rank of its own
+        end = time.monotonic() + 5.0  # another rank of the same trial is about to write
+        while os.pread(lock, 1000, 0).decode() != str(trial) and time.monotonic() < end:
+            time.sleep(0.01)
+        if os.pread(lock, 1000, 0).decode() != str(trial):
             say(f"SHARED {one} {trial}")
     fcntl.flock(lock, fcntl.LOCK_SH)
 say(f"begin {trial.name} {gpu}")

@@ -48,7 +48,7 @@ class Celery:
         except (kombu.exceptions.OperationalError, OSError) as error:
             raise self._unreachable(error) from error
         workers = [name for name, found in queues.items() if any(one["name"] == self._queue for one in found)]
-        return f"{app.connection().as_uri()}, queue {self._queue}: {len(workers)} workers answer"
+        return f"{app.connection().as_uri()}, queue {self._queue}, workers that answer: {len(workers)}"
 
     def submit(self, attempt: Attempt) -> str:
         try:

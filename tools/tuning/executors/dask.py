@@ -30,7 +30,7 @@ class Dask:
         return self._client
 
     def check(self) -> str:
-        return f"{self._address}: {len(self._connected().scheduler_info()['workers'])} workers"
+        return f"{self._address}, workers: {len(self._connected().scheduler_info()['workers'])}"
 
     def submit(self, attempt: Attempt) -> str:
         resources = {"GPU": self._gpus} if self._gpus else None

@@ -17,7 +17,7 @@ class GridEngine:
 
     def check(self) -> str:
         hosts = [line for line in ask("qhost", mend=MEND).splitlines()[2:] if not line.startswith("global")]
-        return f"{len(hosts)} hosts"
+        return f"hosts: {len(hosts)}"
 
     def _needs(self) -> list[str]:
         one = self._settings

@@ -32,7 +32,7 @@ class HtCondor:
     def check(self) -> str:
         ask("condor_q", "-totals", mend=MEND)
         slots = ask("condor_status", "-af", "Name", mend=MEND).split()
-        return f"{len(slots)} slots"
+        return f"slots: {len(slots)}"
 
     def submit(self, attempt: Attempt) -> str:
         one, (command, output) = self._settings, job(attempt)

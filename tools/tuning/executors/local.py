@@ -31,7 +31,7 @@ class Local:
         self._started: dict[str, subprocess.Popen] = {}
 
     def check(self) -> str:
-        return f"this machine, {os.cpu_count()} cores"
+        return f"this machine, cores: {os.cpu_count()}"
 
     def submit(self, attempt: Attempt) -> str:
         # A session of its own: control-C at the terminal is for the tuner, which asks each trial to stop.

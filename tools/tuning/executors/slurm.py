@@ -25,7 +25,7 @@ class Slurm:
             known = " ".join(sorted({name.rstrip("*") for name in ask("sinfo", "-h", "-o", "%P", mend=MEND).split()}))
             raise UsageError(f"{self._settings.path}:{self._settings.line('Partition')}: Partition \"{partition}\" does not exist; sinfo has {known}")
         names, states, nodes = lines[0::3], lines[1::3], lines[2::3]
-        return "; ".join(f"partition {name} {state}, {count} nodes" for name, state, count in zip(names, states, nodes))
+        return "; ".join(f"partition {name} is {state}, nodes: {count}" for name, state, count in zip(names, states, nodes))
 
     def submit(self, attempt: Attempt) -> str:
         one, (command, output) = self._settings, job(attempt)
