@@ -9,7 +9,7 @@ import numpy as np
 from tuner_case import NETWORK, PARAMETERS, SeededTest
 
 from tuning.sampler import Sampler
-from tuning.search import DIVERGED, DONE, FAILED, HALVED, INFEASIBLE, Plan, Rules, Search
+from tuning.search import DIVERGED, DONE, FAILED, HALVED, INFEASIBLE, Known, Plan, Rules, Search
 from tuning.space import space_of
 
 
@@ -165,7 +165,10 @@ class Decisions(SeededTest):
         gains = {0: 0.5, 1: 0.3, 2: 0.7, 3: 9.0, 4: 9.0}
         base = {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.0, 4: 0.05}
         self.run_all(search, lambda trial, epoch: base[trial] + (gains[trial] if epoch == 12 else 0.0))
-        found = {result.trial: result.value for result in search.results(search.finished)}
+        known = Known(1)
+        for trial in search.finished:
+            known.add(trial)
+        found = {result.trial: result.value for result in known.results()}
         self.assertEqual([search.trials[n].state for n in range(5)], [DONE, DONE, DONE, HALVED, HALVED])
         for number in (3, 4):
             self.assertAlmostEqual(found[number], base[number] + 0.5)

@@ -5,13 +5,14 @@ A trial's epoch takes its planned seconds on one of `slots` logical slots. A slo
 from the results that ended before t - lag; trials that run at t count as pending. At a rung a trial is compared with those
 that reached it before. So what is proposed and stopped follows from the rules and from the values alone: one worker or
 sixty-four, in any order of finishing, killed or not, make the same study (Chandy and Misra 1979 call it conservative)."""
+import bisect
 import hashlib
 import heapq
 import json
 import math
 import statistics
 from dataclasses import dataclass, field
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -88,17 +89,67 @@ class Result(NamedTuple):
     value: float  # larger is better; nan: it failed
 
 
-def digest_of(number: int, results: list[Result], pending: list[Trial]) -> str:
-    """Of all that a proposal is computed from, beside the study's own rules."""
-    text = json.dumps([number, [[r.trial, repr(r.value)] for r in results], [t.number for t in pending]])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+class Results(Sequence):
+    """Of the trials that a proposal may know, by number. They are put together when the first one is asked for: a proposal that stands in
+    the journal asks for none."""
+
+    def __init__(self, make: Callable[[], list[Result]]):
+        self._make = make
+        self._made: list[Result] | None = None
+
+    def _all(self) -> list[Result]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __getitem__(self, at):
+        return self._all()[at]
+
+
+class Known:
+    """Trials that proposals may know, in the order in which they came to be known."""
+
+    def __init__(self, rungs: int):
+        self._trials: list[Trial] = []
+        self._steps: list[list[float]] = [[] for _ in range(rungs)]  # sorted: what trials gained from each rung to their next stop
+        self._digest = hashlib.sha256()
+
+    def add(self, trial: Trial) -> None:
+        # Only what it came to in logical time: more may be known, by chance.
+        found = [trial.values.get(stop) for stop in trial.stops[:trial.passed]]
+        self._trials.append(trial)
+        self._digest.update(json.dumps([trial.number, trial.state, [repr(value) for value in found]]).encode())
+        for stage, (before, after) in enumerate(zip(found, found[1:])):
+            if before is not None and after is not None:
+                bisect.insort(self._steps[stage], after - before)
+
+    def digest(self, number: int, pending: list[Trial]) -> str:
+        """Of all that a proposal is computed from, beside the study's own rules."""
+        whole = self._digest.copy()
+        whole.update(json.dumps([number, [trial.number for trial in pending]]).encode())
+        return whole.hexdigest()[:16]
+
+    def results(self) -> list[Result]:
+        """By number. What was halved counts with what the others gained, in the median, from that rung to their end: it would be
+        taken for a bad one otherwise only because it was short."""
+        gains = [statistics.median(steps) if steps else 0.0 for steps in self._steps]
+        found = []
+        for trial in sorted(self._trials, key=lambda t: t.number):
+            value = trial.values.get(trial.reached, math.nan) if trial.state in (DONE, HALVED) else math.nan
+            if trial.state == HALVED:
+                value += sum(gains[stage] for stage in range(trial.passed - 1, len(trial.stops) - 1))
+            found.append(Result(trial.number, trial.row, value))
+        return found
 
 
 class Search:
     """`propose(number, results, pending)` gives a row, or None when there are no more; `plan(number, row)` what is known of it.
     `limits`: trials, epochs and planned seconds, each a number or infinite, after which nothing more is proposed."""
 
-    def __init__(self, rules: Rules, propose: Callable[[int, list[Result], list[Trial]], np.ndarray | None],
+    def __init__(self, rules: Rules, propose: Callable[[int, Sequence[Result], list[Trial]], np.ndarray | None],
                  plan: Callable[[int, np.ndarray], Plan], trials: float = math.inf, epochs: float = math.inf, seconds: float = math.inf):
         self.rules, self._propose, self._plan = rules, propose, plan
         self.trials: list[Trial] = []
@@ -108,8 +159,8 @@ class Search:
         self._events = [(0.0, FREE, slot) for slot in range(rules.slots)]
         self._untold: list[tuple[float, int]] = []  # heap of (end, trial)
         self._late: list[Trial] = []                # told, but not yet a lag ago
-        self._ripe: list[Trial] = []                # what proposals may know
-        self._at_rung: dict[int, list[tuple[float, float]]] = {rung: [] for rung in rules.rungs}
+        self._ripe = Known(len(rules.rungs))
+        self._at_rung: dict[int, list[float]] = {rung: [] for rung in rules.rungs}  # values of those that came there, sorted
         self._lag: float | None = None
         self._now = 0.0
         self._infeasible = 0
@@ -199,12 +250,12 @@ class Search:
         self._spend(trial, epoch)
         trial.passed += 1
         if not last and epoch not in trial.values:
-            self._at_rung[epoch].append((time, -math.inf))
+            self._at_rung[epoch].insert(0, -math.inf)
             self._end(trial, time, trial.broken)
         elif last:
             self._end(trial, time, DONE)
         else:
-            decision, halved = self._compare(trial, time, epoch)
+            decision, halved = self._compare(trial, epoch)
             if halved:
                 self._end(trial, time, HALVED)
                 heapq.heappush(self._events, (time, FREE, trial.slot))
@@ -218,12 +269,12 @@ class Search:
         self.spent_epochs += epoch - trial.reached
         self.spent_seconds += (epoch - trial.reached) * trial.plan.epoch_seconds
 
-    def _compare(self, trial: Trial, time: float, epoch: int) -> tuple[Decision, bool]:
+    def _compare(self, trial: Trial, epoch: int) -> tuple[Decision, bool]:
         """Among those that have reached the rung, one of `keep` goes on; the first ones do."""
         value, others = trial.values[epoch], self._at_rung[epoch]
-        better = sum(other > value for _, other in others)
+        better = len(others) - bisect.bisect_right(others, value)
         halved = len(others) >= self.rules.keep and better * self.rules.keep >= len(others) + 1
-        others.append((time, value))
+        bisect.insort(others, value)
         return Decision("rung", {"trial": trial.number, "epoch": epoch, "value": value, "among": len(others) - 1, "better": better,
                                  "decision": HALVED if halved else "goes on"}), halved
 
@@ -236,18 +287,18 @@ class Search:
         before = time - self._lag_at(time)
         if self._untold and self._untold[0][0] <= before:
             return None
-        self._ripe += [trial for trial in self._late if trial.end <= before]
+        for trial in self._late:
+            if trial.end <= before:
+                self._ripe.add(trial)
         self._late = [trial for trial in self._late if trial.end > before]
-        results = self.results(self._ripe)
-        ripe = {trial.number for trial in self._ripe}
-        pending = [trial for trial in self._running() if trial.number not in ripe]
+        pending = [trial for trial in self._running() if trial.plan.fits]
         number = len(self.trials)
-        row = self._propose(number, results, pending)
+        row = self._propose(number, Results(self._ripe.results), pending)
         heapq.heappop(self._events)
         if row is None:
             self.exhausted = True
             return []
-        return self._begin(number, row, slot, time, digest_of(number, results, pending))
+        return self._begin(number, row, slot, time, self._ripe.digest(number, pending))
 
     def _running(self) -> list[Trial]:
         """Those without a result that proposals may know, by number."""
@@ -278,23 +329,6 @@ class Search:
             # Known at once: the next proposal of the same moment may learn from it.
             self._infeasible += 1
             self._end(trial, time, INFEASIBLE)
-            self._ripe.append(trial)
+            self._ripe.add(trial)
             heapq.heappush(self._events, (time, FREE, slot))
         return made
-
-    def results(self, trials: list[Trial]) -> list[Result]:
-        """By number. What was halved counts with what the others gained, in the median, from that rung to their end: it would be
-        taken for a bad one otherwise only because it was short."""
-        gains: dict[int, float] = {}
-        for stage in range(len(self.rules.rungs)):
-            # Only what it came to in logical time: more may be known, by chance.
-            steps = [t.values[t.stops[stage + 1]] - t.values[t.stops[stage]] for t in trials
-                     if t.passed > stage + 1 and t.stops[stage + 1] in t.values]
-            gains[stage] = statistics.median(steps) if steps else 0.0
-        found = []
-        for trial in sorted(trials, key=lambda t: t.number):
-            value = trial.values.get(trial.reached, math.nan) if trial.state in (DONE, HALVED) else math.nan
-            if trial.state == HALVED:
-                value += sum(gains[stage] for stage in range(trial.passed - 1, len(trial.stops) - 1))
-            found.append(Result(trial.number, trial.row, value))
-        return found

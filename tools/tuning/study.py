@@ -15,7 +15,7 @@ from .search import Rules
 from .space import Space, read_space, space_of
 
 FORMAT = 1
-ALGORITHM = 2       # proposals of another number would be others
+ALGORITHM = 3       # proposals of another number would be others
 DEFAULT_METRIC = "ndcg@20"
 DEFAULT_EPOCHS = 40  # the trainer's, who leaves out of a complete descriptor what is its default
 TYPES = {**dict.fromkeys(("seed", "clock", "start", "epochs", "ranks"), int), **dict.fromkeys(("sampler", "objective", "study"), str),
