@@ -68,6 +68,9 @@ class RepeatTest(TunerTest):
         expect(["best.nc: has other bytes than"])
         self.path("first/journal.jsonl").write_bytes(b"".join(journal.splitlines(keepends=True)[:-1]))
         expect(["/first has not ended; let it end first: tuner --study"], code=2)
+        study = json.loads(self.read("first/study.json"))
+        self.write("first/study.json", json.dumps({**study, "sampler": "tpe"}))
+        expect(["has the sampler tpe, whose proposals follow from more than the study; gp, random, grid can be repeated"], code=2)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def _add_study(group) -> None:
 
 def _add_search(group) -> None:
     add = group.add_argument
-    add("--sampler", choices=SAMPLERS, help="gp: a model of the results; random; grid: every point of the space in order [gp]")
+    add("--sampler", choices=SAMPLERS, help="gp: a model of the results; random; grid: every point of the space in order; tpe, cmaes: of the Python package optuna [gp]")
     add("--start", type=_at_least(0), metavar="N",
         help="trials that fill the space evenly before the model has a say [10; with --from 0]")
     add("--halving", type=_halving, metavar="N|none", help="at each rung one of N trials goes on [2]")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which row is tried next: by a model of the results, at random, or in order."""
 import math
-from typing import Callable
+from typing import Callable, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from .errors import UsageError
 from .search import Result, Trial
 from .space import Space
 
-SAMPLERS = ("gp", "random", "grid")
+SAMPLERS = ("gp", "random", "grid", "tpe", "cmaes")
 REPEATABLE = ("gp", "random", "grid")  # whose proposals are functions of the study alone
 GRID_LIMIT = 100_000
 ALONE_EVERY = 3
@@ -22,8 +22,11 @@ class Sampler:
 
     def __init__(self, space: Space, kind: str, seed: int, start: int, prior=acquisition.NoPrior()):
         self.space, self.kind, self.seed, self.start, self.prior = space, kind, seed, start, prior
-        self._propose: Callable = {"gp": self._model, "random": self._random, "grid": self._next}[kind]
+        self._propose: Callable = {"gp": self._model, "random": self._random, "grid": self._next}.get(kind, self._ask)
         self._grid = None
+        if kind not in REPEATABLE:
+            from .optuna_samplers import OptunaSampler
+            self._optuna = OptunaSampler(space, kind, seed)
         if kind == "grid":
             self._grid = space.product(GRID_LIMIT)
             if self._grid is None:
@@ -31,16 +34,19 @@ class Sampler:
                 raise UsageError(f"--sampler grid: {ranges[0]} is a Range, which has no end of values; give it Values" if ranges else
                                  f"--sampler grid: the space has more than {GRID_LIMIT} points; give shorter lists, or take another sampler")
 
-    def propose(self, number: int, results: list[Result], pending: list[Trial]) -> np.ndarray | None:
+    def propose(self, number: int, results: Sequence[Result], pending: list[Trial]) -> np.ndarray | None:
         return self._propose(number, results, pending)
 
-    def _random(self, number: int, results: list[Result], pending: list[Trial]) -> np.ndarray:
+    def _random(self, number: int, results: Sequence[Result], pending: list[Trial]) -> np.ndarray:
         return acquisition.random_row(self.space, self.seed, number)
 
-    def _next(self, number: int, results: list[Result], pending: list[Trial]) -> np.ndarray | None:
+    def _next(self, number: int, results: Sequence[Result], pending: list[Trial]) -> np.ndarray | None:
         return self._grid[number] if number < len(self._grid) else None
 
-    def _model(self, number: int, results: list[Result], pending: list[Trial]) -> np.ndarray:
+    def _ask(self, number: int, results: Sequence[Result], pending: list[Trial]) -> np.ndarray:
+        return acquisition.start_row(self.space, self.seed, number) if number < self.start else self._optuna.propose(number, results)
+
+    def _model(self, number: int, results: Sequence[Result], pending: list[Trial]) -> np.ndarray:
         known = [result for result in results if math.isfinite(result.value)]
         if number < self.start or (not known and not len(self.prior)):
             return acquisition.start_row(self.space, self.seed, number)
