@@ -11,7 +11,6 @@ import signal
 import sys
 
 from tuning.errors import DataError, TunerError, UsageError
-from tuning.executors.local import Local, cpu_places, gpu_places
 
 from .days import STEPS, Day, Lock, day_of
 from .errors import SOME_NOT_PUBLISHED, RegionError
@@ -21,6 +20,7 @@ from .plan import Plan
 from .programs import Programs, Stop
 from .regions import Regions
 from .runner import Runner, hold
+from .slots import Local, on_gpu, slots_of
 from .serving import Service
 from .status import PUBLISHED, state_of, steps_of, table
 from .step import Work, do
@@ -94,6 +94,8 @@ def _step(wish: argparse.Namespace, regions: Regions, day: Day, name: str, progr
     module = importlib.import_module(f".{wish.step}_step", __package__)
     work = Work(regions, region, day.region(name), programs, wish.threads or os.cpu_count() or 1)
     try:
+        if wish.gpus:
+            on_gpu(wish.gpus, programs)
         stamp = do(wish.step, module, work)
     except RegionError as error:
         if not wish.go_on:
@@ -108,8 +110,8 @@ def _step(wish: argparse.Namespace, regions: Regions, day: Day, name: str, progr
 def _run(wish: argparse.Namespace, daily: pathlib.Path, regions: Regions, day: Day, plan: Plan, names: list[str], programs: Programs) -> int:
     if wish.slots > 1 and wish.gpus:
         raise UsageError("--slots and --gpus: give one of the two; with --gpus there is a slot for each")
-    places = gpu_places(wish.gpus) if wish.gpus else cpu_places(wish.slots)
-    threads = wish.threads or max(1, (os.cpu_count() or 1) // len(places))
+    slots = slots_of(wish.slots, wish.gpus)
+    threads = wish.threads or max(1, (os.cpu_count() or 1) // len(slots))
     lock = hold(day, programs.stop)
     try:
         if wish.from_step:
@@ -120,8 +122,9 @@ def _run(wish: argparse.Namespace, daily: pathlib.Path, regions: Regions, day: D
                         mine.forget(step)
         for name in names:  # what failed before may be mended
             for step in STEPS:
-                day.region(name).failure(step).unlink(missing_ok=True)
-        runner = Runner(regions, day, plan, names, _command(wish, daily, regions, day, programs, threads), Local(places), programs.stop, wish.quiet)
+                day.region(name).outcome(step).unlink(missing_ok=True)
+        runner = Runner(regions, day, plan, names, _command(wish, daily, regions, day, programs, threads), slots, Local(day.own / "steps.txt"), programs.stop,
+                        wish.quiet)
         code = runner.run()
         print(table(regions, day, names))
         return code

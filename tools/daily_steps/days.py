@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The folders of a day, and what a step leaves in them.
 
-  DAYS/2026-11-22/.daily/            what is of no region: plan.json, the runner's lock and jobs
+  DAYS/2026-11-22/.daily/            what is of no region: plan.json, the runner's lock, what steps print
   DAYS/2026-11-22/REGION/STEP/       what the step has made, with stamp.json: of what it was made
   DAYS/2026-11-22/REGION/STEP.work/  the same while it is being made
   DAYS/2026-11-22/REGION/STEP.lock   held while somebody is at work on it, by that process and by the program that it runs"""
@@ -23,6 +23,7 @@ from .errors import RegionError
 
 STEPS = ("import", "tune", "train", "gate", "publish", "recommend")
 STAMP, BEGUN = "stamp.json", "begun.json"
+MADE, HELD_BACK, FAILED = "made", "held back", "failed"  # outcomes
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 WAIT_SECONDS = 0.1
 
@@ -135,8 +136,9 @@ class RegionDay:
     def work(self, step: str) -> pathlib.Path:
         return self.folder / f"{step}.work"
 
-    def failure(self, step: str) -> pathlib.Path:
-        return self.folder / f"{step}.failed.json"
+    def outcome(self, step: str) -> pathlib.Path:
+        """What came of the step when it was called last: state and message; not there while it is at work, or was killed."""
+        return self.folder / f"{step}.outcome.json"
 
     def lock(self, step: str, go_on: Callable[[], Any]) -> Lock:
         return Lock(self.folder / f"{step}.lock", go_on)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tuning.errors import DataError, UsageError
 
-from .days import STEPS, Day
+from .days import Day
 from .graph import Node, graph_of
 from .plan import Plan
 from .regions import Regions

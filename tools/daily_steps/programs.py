@@ -45,7 +45,8 @@ class Programs:
     """Where they are: in the folder that was given, beside daily, in PATH, or built here."""
 
     def __init__(self, folder: str | None, daily: pathlib.Path, stop: Stop):
-        self.daily, self.stop, self.lock = daily, stop, -1
+        self.daily, self.stop = daily, stop
+        self.locks: list[int] = []  # that a child inherits
         places = [pathlib.Path(folder)] if folder else [daily.parent, daily.parents[1] / "build/cpu/bin"]
         self._paths: dict[str, pathlib.Path] = {}
         for name in NAMES:
@@ -96,7 +97,7 @@ class Programs:
         try:
             with open(said, "wb") as output:
                 self.stop.child = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                                   preexec_fn=orphaned, pass_fds=[self.lock], start_new_session=True)
+                                                   preexec_fn=orphaned, pass_fds=self.locks, start_new_session=True)
             code = self._wait()
         except OSError as error:
             raise RegionError(f"{error.filename or command[0]}: {error.strerror}; mend it, then run the same command again") from error

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 from tuning.files import read_json
 
-from .days import Day
+from .days import FAILED, HELD_BACK, MADE, Day
 from .regions import Region, Regions
 from .serving import CURRENT, Service
 
-PUBLISHED, HELD_BACK, FAILED, OPEN = "published", "held back", "failed", "open"
+PUBLISHED, OPEN = "published", "open"  # states of a region, beside the outcomes of its steps
 
 
 def steps_of(regions: Regions, region: Region) -> list[str]:
@@ -29,11 +29,10 @@ def state_of(regions: Regions, day: Day, name: str) -> State:
     region, mine = regions.regions[name], day.region(name)
     steps = steps_of(regions, region)
     made = [step for step in steps if mine.stamp(step) is not None]
-    failures = [step for step in steps if mine.failure(step).exists()]
-    for step in failures:
-        failure = read_json(mine.failure(step))
-        if step != "recommend" or "publish" in made:
-            return State(HELD_BACK if failure["held_back"] else FAILED, made, step, failure["message"])
+    for step in steps:
+        outcome = read_json(mine.outcome(step)) if mine.outcome(step).exists() else {"state": MADE}
+        if outcome["state"] != MADE and (step != "recommend" or "publish" in made):
+            return State(outcome["state"], made, step, outcome["message"])
     missing = [step for step in steps if step not in made]
     if missing:
         return State(OPEN, made, missing[0], "")

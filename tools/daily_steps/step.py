@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tuning.errors import DataError, TunerError
 from tuning.files import write_json
 
-from .days import Day, RegionDay
+from .days import FAILED, HELD_BACK, MADE, Day, RegionDay
 from .errors import HeldBack, RegionError
 from .programs import Programs
 from .regions import Region, Regions
@@ -40,30 +40,30 @@ def do(step: str, module: Any, work: Work) -> dict:
     """Makes the step where it is not made of the same already; its stamp. What went wrong stands in a file beside it, until it is made."""
     day = work.day
     with day.lock(step, work.programs.stop.check) as lock:
-        work.programs.lock = lock.file
+        work.programs.locks.append(lock.file)
         try:
             inputs = module.inputs(work)
             if not day.is_made(step, inputs):
                 folder = day.begin(step, inputs)
                 outputs, result = module.make(work, folder)
                 day.finish(step, inputs, outputs, result)
-            day.failure(step).unlink(missing_ok=True)
+            _note(day, step, MADE, "")
             return day.stamp(step)
         except OSError as error:
             failed = RegionError(f"{error.filename or day.folder}: {error.strerror}; make room or mend it, then run the same command again")
-            _note(day, step, failed)
+            _note(day, step, FAILED, str(failed))
             raise failed from error
         except DataError as error:
-            _note(day, step, error)
+            _note(day, step, FAILED, str(error))
             raise RegionError(str(error)) from error
         except RegionError as error:
-            _note(day, step, error)
+            _note(day, step, HELD_BACK if isinstance(error, HeldBack) else FAILED, str(error))
             raise
 
 
-def _note(day: RegionDay, step: str, error: TunerError) -> None:
+def _note(day: RegionDay, step: str, state: str, message: str) -> None:
     try:
-        write_json(day.failure(step), {"message": str(error), "held_back": isinstance(error, HeldBack)})
+        write_json(day.outcome(step), {"state": state, "message": message})
     except TunerError:
         pass  # a full disk; the message is said, too
 
