@@ -104,9 +104,11 @@ void add_split_options(ImporterOptions& options, CommandLine& line) {
   line.option("--split", "", "RULE", options.split,
               "ratio:0.8/0.1/0.1 (train/validation/test), ratio:0.8/0.2 (train/test) or "
               "leave-one-out; writes OUTPUT.train.nc and so on");
-  line.choice("--split-by", "", run::import_words("split_by"), options.split_by,
-              "share out the entries of each example (inputs are then always its training "
-              "entries), or whole examples");
+  line.choice(
+      "--split-by", "", run::import_words("split_by"), options.split_by,
+      "share out the entries of each example (inputs are then always its training "
+      "entries), or whole examples; pair: as entry, but each by its example's label and its "
+      "feature's number alone, so that it stays in its part when the text grows");
   line.option("--seed", "", "N", options.seed, "of the split");
   line.section("Running");
   line.toggle("--quiet", "-q", options.quiet, "warnings and errors only, no progress");

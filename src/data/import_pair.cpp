@@ -187,6 +187,7 @@ class PairImporter {
 
   void plan_parts() {
     totals_.resize(std::size_t(split_.parts()));
+    if (split_.by_pair()) rows_->rewind();
     if (split_.by_example()) example_parts_ = split_.example_parts(Index(kept_.size()));
     for (std::size_t i = 0; i < kept_.size(); ++i) {
       const Column example = kept_[i];
@@ -197,7 +198,8 @@ class PairImporter {
         add(part, bytes, in_input, count(*target_, example));
         continue;
       }
-      const std::array<Index, 3> counts = split_.entry_counts(example, in_input);
+      const std::array<Index, 3> counts =
+          split_.by_pair() ? next_pair_counts(example) : split_.entry_counts(example, in_input);
       for (int part = 0; part < split_.parts(); ++part) {
         if (holds(part, counts)) add(totals_[part], bytes, counts[0], counts[part]);
       }
@@ -211,6 +213,28 @@ class PairImporter {
           file_of(part).string(), total.examples, total.input_entries, total.target_entries,
           split_.parts() > 1 ? " for the " + split_.name(part) + " part" : ""));
     }
+  }
+
+  /// How many entries each part gets. By pair they must be looked at, in the order of the examples.
+  std::array<Index, 3> next_pair_counts(Column example) {
+    SpilledRow row;
+    bool left = rows_->next(row);
+    while (left && row.example < example) left = rows_->next(row);
+    if (!left || row.example != example) return {};
+    return share_out(row, examples_.label(example));
+  }
+
+  /// Sets part_of_entry_.
+  std::array<Index, 3> share_out(const SpilledRow& row, std::string_view label) {
+    const Index n = Index(row.features.size());
+    if (!split_.by_pair()) {
+      split_.entry_parts(row.example, n, part_of_entry_);
+      return split_.entry_counts(row.example, n);
+    }
+    split_.pair_parts(label, row.features, part_of_entry_);
+    std::array<Index, 3> counts = {};
+    for (const std::uint8_t part : part_of_entry_) ++counts[part];
+    return counts;
   }
 
   static void add(PartTotals& part, Index label_bytes, Index input, Index target) {
@@ -288,9 +312,7 @@ class PairImporter {
   void write_shared_out(const SpilledRow& row, std::string_view label,
                         const std::vector<std::unique_ptr<OutputFile>>& files,
                         const std::vector<LabelIndexWriter*>& example_files) {
-    const Index n = Index(row.features.size());
-    const std::array<Index, 3> counts = split_.entry_counts(row.example, n);
-    split_.entry_parts(row.example, n, part_of_entry_);
+    const std::array<Index, 3> counts = share_out(row, label);
     for (auto& columns : part_columns_) columns.clear();
     for (auto& values : part_values_) values.clear();
     for (std::size_t k = 0; k < row.features.size(); ++k) {

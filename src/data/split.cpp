@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "src/base/philox.h"
+#include "src/base/sha256.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,13 +18,20 @@ namespace norn {
 namespace {
 
 /// Streams within RandomPurpose::split.
-enum Stream : std::uint32_t { kRounding = 0, kEntries = 1, kExamples = 2 };
+enum Stream : std::uint32_t { kRounding = 0, kEntries = 1, kExamples = 2, kPairs = 3 };
 
 /// A whole number in [0, bound).
 Index draw(const Philox& random, std::uint64_t row, Index position, Index bound) {
   const Philox::Block block = random.block(std::uint64_t(position), row);
   const std::uint64_t bits = (std::uint64_t(block.word[0]) << 32) | block.word[1];
   return Index((static_cast<unsigned __int128>(bits) * std::uint64_t(bound)) >> 64);
+}
+
+// 64 bits of a label's checksum.
+std::uint64_t label_key(std::string_view label) {
+  Sha256 sum;
+  sum.add(label);
+  return std::stoull(sum.hex().substr(0, 16), nullptr, 16);
 }
 
 template <typename T>
@@ -40,9 +48,10 @@ Split::Split(const SplitRule& rule) : rule_(rule) {
     names_ = {""};
     return;
   }
-  by_entry_ = rule.unit == SplitRule::Unit::entry;
+  by_entry_ = rule.unit != SplitRule::Unit::example;
   if (rule.kind == SplitRule::Kind::leave_one_out) {
-    if (!by_entry_) throw UsageError("a leave-one-out split is by entry; drop `split_by` example");
+    if (rule.unit != SplitRule::Unit::entry)
+      throw UsageError("a leave-one-out split is by entry; drop `split_by`");
     names_ = {"train", "test"};
     return;
   }
@@ -94,6 +103,24 @@ void Split::entry_parts(std::uint64_t example, Index n, std::vector<std::uint8_t
   for (std::uint8_t part = 0; part < 3; ++part)
     parts.insert(parts.end(), std::size_t(counts[part]), part);
   shuffle(parts, Philox::stream(rule_.seed, RandomPurpose::split, kEntries), example);
+}
+
+void Split::pair_parts(std::string_view label, std::span<const Column> features,
+                       std::vector<std::uint8_t>& parts) const {
+  parts.clear();
+  const Philox random = Philox::stream(rule_.seed, RandomPurpose::split, kPairs);
+  const std::uint64_t row = label_key(label);
+  double least = 1.0;
+  std::size_t kept = 0;  // what is nearest to training
+  for (const Column feature : features) {
+    const double place = random.uniform(row, feature);
+    if (place < least) {
+      least = place;
+      kept = parts.size();
+    }
+    parts.push_back(std::uint8_t(std::ranges::upper_bound(upper_, place) - upper_.begin()));
+  }
+  if (!parts.empty()) parts[kept] = 0;
 }
 
 std::vector<std::uint8_t> Split::example_parts(Index n) const {

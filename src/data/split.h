@@ -6,11 +6,14 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 /// Shares out entries or examples to training, validation and test. Every decision is a function of
-/// (seed, number of the example, number of its entries).
+/// (seed, number of the example, number of its entries), of pairs of (seed, label of the example,
+/// number of the feature).
 namespace norn {
 
 class Split {
@@ -22,6 +25,7 @@ class Split {
   /// "train", "validation", "test"; one empty name without a split.
   const std::string& name(int part) const { return names_[std::size_t(part)]; }
   bool by_entry() const { return by_entry_; }
+  bool by_pair() const { return by_entry_ && rule_.unit == SplitRule::Unit::pair; }
   bool by_example() const { return parts() > 1 && !by_entry_; }
 
   /// How many of an example's n entries each part gets. An example with entries keeps at least one
@@ -29,6 +33,9 @@ class Split {
   std::array<Index, 3> entry_counts(std::uint64_t example, Index n) const;
   /// The part of each of an example's n entries.
   void entry_parts(std::uint64_t example, Index n, std::vector<std::uint8_t>& parts) const;
+  /// by_pair(): the part of each entry of an example with that label.
+  void pair_parts(std::string_view label, std::span<const Column> features,
+                  std::vector<std::uint8_t>& parts) const;
   /// The part of each of n examples, by position: exact shares.
   std::vector<std::uint8_t> example_parts(Index n) const;
 

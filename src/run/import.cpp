@@ -36,7 +36,7 @@ const std::vector<Choice>& choices() {
       {"repeated_examples", &O::repeated_examples, {"auto", "error", "last", "merge"}},
       {"missing_examples", &O::missing_examples, {"auto", "error", "empty", "drop"}},
       {"feature_labels", &O::feature_labels, {"keep", "checksum"}},
-      {"split_by", &O::split_by, {"entry", "example"}}};
+      {"split_by", &O::split_by, {"entry", "example", "pair"}}};
   return all;
 }
 

@@ -9,6 +9,8 @@ import subprocess
 import time
 import unittest
 
+import netCDF4
+
 from daily_case import DAY, NETWORK, DailyTest
 from programs import Gate
 
@@ -133,6 +135,32 @@ class Days(DailyTest):
         self.assertEqual((step.returncode, first.wait(timeout=300)), (0, 0))
         self.assertIn("north: import", said)
         self.assertEqual(len(list(self.path("serving/north").glob("20*"))), 1)
+
+    def pairs(self, day, file, part):
+        """{(example, feature)} of the inputs (0) or outputs (1) of a data set that a day has imported."""
+        made = self.path("days", day, "north/import")
+        names = [line.rsplit("\t", 1)[0] for line in (made / "features.txt").read_text().splitlines()]
+        with netCDF4.Dataset(made / file) as data:
+            examples = bytes(data["exampleLabels0"][:]).decode()
+            ends = [0, *map(int, data["exampleLabelEnd0"][:])]
+            rows = zip(data[f"sparseStart{part}"][:], data[f"sparseEnd{part}"][:])
+            index = data[f"sparseIndex{part}"][:]
+            return {(examples[ends[e]:ends[e + 1]], names[unit]) for e, (begin, end) in enumerate(rows) for unit in index[begin:end]}
+
+    def test_what_is_held_out_today_was_not_trained_on_yesterday(self):
+        rows = [(name, needs) for name, needs in self.draw(300) if len(needs) >= 5]
+        self.text("in/north.txt.gz", rows, packed=True)
+        self.regions({"north": {}})
+        self.ends_with(0)
+        changed = [(name, ["what is new", *reversed(needs)]) for name, needs in self.random.sample(rows, len(rows) - 20)] + self.draw(1)
+        self.text("in/north.txt.gz", changed, packed=True)
+        self.ends_with(7, "--step", "train", "--region", "north", day=NEXT)
+        self.ends_with(0, "--step", "import", "--region", "north", day=NEXT)
+        trained, held_out = self.pairs(DAY, "train.nc", 0), self.pairs(NEXT, "test.nc", 1)
+        self.assertGreater(len(held_out), 50)
+        self.assertLess(len(trained & held_out), 0.005 * len(held_out) + 2)
+        again = held_out & self.pairs(DAY, "test.nc", 1)
+        self.assertGreater(len(again), 0.8 * len(held_out) - 20)
 
     def test_days_that_hold_the_newest_entries_alone(self):
         """Three days: the first has nothing to train on, the second no validation by time, the third has."""

@@ -59,6 +59,40 @@ TEST(Split, DependsOnTheSeedAndOnNothingElse) {
   EXPECT_NE(parts, next);
 }
 
+TEST(Split, APairStaysInItsPartWhateverStandsBesideIt) {
+  const unsigned seed = fresh_seed();
+  SCOPED_TRACE(seed);
+  const Split split(ratio({0.7, 0.1, 0.2}, SplitRule::Unit::pair, seed));
+  EXPECT_TRUE(split.by_pair());
+  std::array<double, 3> total = {};
+  double all = 0, moved = 0;
+  for (int example = 0; example < 3000; ++example) {
+    const std::string label = "example " + std::to_string(example);
+    std::vector<Column> features;
+    for (Column f = 0; f < Column(1 + example % 12); ++f)
+      features.push_back(f * 31 + Column(example));
+    std::vector<std::uint8_t> parts, later;
+    split.pair_parts(label, features, parts);
+    ASSERT_EQ(parts.size(), features.size());
+    ASSERT_NE(std::ranges::find(parts, 0), parts.end());
+    for (const std::uint8_t part : parts) total[part] += features.size() >= 6;
+    all += features.size() >= 6 ? double(features.size()) : 0.0;
+    // New entries before and behind them: what moves was kept for training where there was nothing.
+    std::vector<Column> grown = features;
+    grown.insert(grown.begin(), 7'000'001);
+    grown.push_back(7'000'002);
+    split.pair_parts(label, grown, later);
+    for (std::size_t k = 0; k < parts.size(); ++k)
+      moved += features.size() >= 6 && parts[k] != later[k + 1];
+  }
+  EXPECT_NEAR(total[0] / all, 0.7, 0.02);
+  EXPECT_NEAR(total[1] / all, 0.1, 0.02);
+  EXPECT_NEAR(total[2] / all, 0.2, 0.02);
+  EXPECT_LT(moved / all, 0.001);
+  EXPECT_THROW(Split({SplitRule::Kind::leave_one_out, SplitRule::Unit::pair, {}, seed}),
+               UsageError);
+}
+
 TEST(Split, LeaveOneOutLeavesExactlyOneAnywhereInTheRow) {
   const Split split({SplitRule::Kind::leave_one_out, SplitRule::Unit::entry, {}, fresh_seed()});
   std::array<int, 5> left_out = {};

@@ -75,7 +75,8 @@ def make(work: Work, folder: pathlib.Path) -> tuple[list[str], dict]:
     texts = texts_of(work)
     outputs = ["train.nc", "test.nc", FEATURES]
     if work.regions.held_out != NEWEST:
-        _importer(work, folder, ["--input", texts[0], "--output", "data.nc", "--split", work.regions.held_out, *merge])
+        # By pair: what is held out today was held out of the model in service, too.
+        _importer(work, folder, ["--input", texts[0], "--output", "data.nc", "--split", work.regions.held_out, "--split-by", "pair", *merge])
         os.replace(folder / "data.train.nc", folder / "train.nc")
         os.replace(folder / "data.test.nc", folder / "test.nc")
     else:

@@ -61,8 +61,10 @@ enum class FeatureMode {
 struct SplitRule {
   enum class Kind { none, ratio, leave_one_out };
   enum class Unit {
-    entry,   ///< each example's entries are shared out; inputs are always the training entries
-    example  ///< whole examples are shared out
+    entry,    ///< each example's entries are shared out; inputs are always the training entries
+    example,  ///< whole examples are shared out
+    pair      ///< as entry, but each by its example's label and its feature's number alone: it
+              ///< stays in its part when the text grows
   };
   Kind kind = Kind::none;
   Unit unit = Unit::entry;

@@ -54,7 +54,7 @@ struct ImportOptions {
   std::string missing_examples = "auto";   ///< auto: drop, with `samples` error
 
   std::string split;               ///< "ratio:0.8/0.1/0.1", "leave-one-out"; empty: one file
-  std::string split_by = "entry";  ///< entries of each example, or whole examples
+  std::string split_by = "entry";  ///< entries of each example, whole examples, or pairs
   std::uint64_t seed = 1;          ///< of the split
 
   std::function<void(const ImportProgress&)> on_progress;  ///< may throw to end it
