@@ -6,6 +6,7 @@ import json
 import math
 import re
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from browser import Browsing, Page
 from made_study import EPOCHS, Made
 from tuning.borders import at_the_end, wider
 from tuning.dimensions import dimension
+from tuning.study_page import found as found_module
 from tuning.study_page.found import Clock, Found
 from tuning.study_page.page import make_page
 
@@ -145,6 +147,15 @@ class WhatItSays(PageTest):
         self.assertAlmostEqual(sum(shares), 1.0)
         self.assertEqual(int(np.argmax(shares)), numbers[which])
         self.assertGreater(max(shares), 0.4)
+
+    def test_of_very_many_trials_the_best_are_drawn(self):
+        found = self.made(trials=20)
+        with unittest.mock.patch.object(found_module, "MOST_SHOWN", 6):
+            text = make_page([found])
+            self.assertEqual(len(json.loads(re.search(r'id="panels">(.*?)</script>', text).group(1))[0]["trials"]), 6)
+            self.assertEqual({one.number for one in found.shown()}, {one.number for one in sorted(found.trials, key=lambda t: -t.whole)[:6]})
+            self.assertIn("Of 20 trials the best 6 are drawn", text)
+        self.assertNotIn("are drawn", make_page([found]))
 
     def test_few_results_have_no_importances(self):
         self.assertEqual(self.made(trials=9, values=3).importances(), [])

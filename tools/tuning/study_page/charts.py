@@ -55,7 +55,7 @@ def curve_charts(found: Found, prefix: str) -> list[dict]:
     """Values by epoch, each trial to where it came; rungs upright."""
     curves, series = found.curves(), []
     best = found.best.number if found.best else -1
-    order = sorted((one for one in found.trials if curves[one.number]), key=lambda one: (one.number == best, one.state == DONE, one.number))
+    order = sorted((one for one in found.shown() if curves[one.number]), key=lambda one: (one.number == best, one.state == DONE, one.number))
     for one in order:
         kind = kind_of(one)
         look = ({"color": 1, "name": f"the best, trial {best}"} if one.number == best
@@ -74,7 +74,7 @@ def slice_charts(found: Found, prefix: str, order: list[int]) -> list[dict]:
     charts: list[dict] = []
     for n in order:
         one = found.study.space.dimensions[n]
-        there = [trial for trial in found.trials if trial.whole is not None and one.path in trial.settings]
+        there = [trial for trial in found.shown() if trial.whole is not None and one.path in trial.settings]
         chart: dict[str, Any] = {"id": f"{prefix}slice-{n}", "title": short_name(one.path), "x": "", "y": found.objective, "small": True, "one": True}
         if isinstance(one, Listed):
             chart["names"] = [value_text(value) for value in one.values]

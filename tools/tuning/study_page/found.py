@@ -26,6 +26,7 @@ LEAST_RESULTS = 4  # that a surrogate is fitted to
 RESAMPLES, BAND = 400, (0.1, 0.9)
 DRAWS_SEED = 20  # of the band: the same page each time
 ON_THE_WAY = ("waiting", "running", "paused", "interrupted")
+MOST_SHOWN = 1000  # trials that are drawn one by one: a browser takes no more
 BLIND = ("random", "grid")  # samplers that do not look at results
 
 
@@ -90,6 +91,12 @@ class Found:
     @property
     def borders(self) -> list[Border]:
         return at_the_end(self.study, self.facts, self.best.number) if self.best else []
+
+    def shown(self) -> list[Shown]:
+        """The trials that are drawn: all, or the best of very many, by number."""
+        def rank(one: Shown) -> tuple:
+            return one.whole is None, -self.sign * (one.whole or 0.0), one.number
+        return sorted(sorted(self.trials, key=rank)[:MOST_SHOWN], key=lambda one: one.number)
 
     def counts(self) -> dict[str, int]:
         """{state: trials}, the usual ones first."""
@@ -159,7 +166,7 @@ class Found:
         """{trial: its values by epoch}."""
         return {one.number: [(epoch, self.study.shown(value)) for epoch, value in
                              sorted(self.facts.values.get(Training(one.number), {}).items()) if math.isfinite(value)]
-                for one in self.trials}
+                for one in self.shown()}
 
     def failures(self) -> list[dict]:
         """What went wrong, by kind: how often, in which trials, and what was said last."""

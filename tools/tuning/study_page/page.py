@@ -105,7 +105,9 @@ def band_note(found: Found) -> str:
 
 
 def halved_note(found: Found) -> str:
-    return ('<p class="note">A trial that was halved stands with what the others gained, in the median, from there to their end.</p>'
+    left_out = len(found.trials) - len(found.shown())
+    most = f'<p class="note">Of {len(found.trials):,} trials the best {len(found.shown()):,} are drawn.</p>' if left_out else ""
+    return most + ('<p class="note">A trial that was halved stands with what the others gained, in the median, from there to their end.</p>'
             if any(one.state == HALVED for one in found.trials) else "")
 
 
@@ -186,7 +188,7 @@ def brief(value: Any) -> str:
 def panel(found: Found, order: list[int]) -> dict[str, Any]:
     """What the page's script draws itself: parallel coordinates, and who worked when."""
     dimensions = found.study.space.dimensions
-    shown = [one for one in found.trials if one.whole is not None]
+    shown = [one for one in found.shown() if one.whole is not None]
     places, bars = found.work()
     return {"objective": found.objective, "larger": found.sign > 0, "best": found.best.number if found.best else -1,
             "axes": [{"name": dimensions[n].path, "ticks": axis(dimensions[n])} for n in order],
@@ -258,7 +260,7 @@ def failures(found: Found) -> str:
 
 def trials(found: Found) -> str:
     """The best first, then those without a value."""
-    ranked = sorted(found.trials, key=lambda one: (one.state != DONE, one.value is None, -found.sign * (one.value or 0.0), one.number))
+    ranked = sorted(found.shown(), key=lambda one: (one.state != DONE, one.value is None, -found.sign * (one.value or 0.0), one.number))
     paths = [one.path for one in found.study.space.dimensions]
     short = [path.removeprefix("Training.").removeprefix("Layers.") for path in paths]
     head = ("<tr><th>trial</th><th>state</th>" + f'<th class="number">epochs</th><th class="number">{escaped(found.objective)}</th>'
