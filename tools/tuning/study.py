@@ -18,7 +18,7 @@ FORMAT = 1
 ALGORITHM = 3       # proposals of another number would be others
 DEFAULT_METRIC = "ndcg@20"
 DEFAULT_EPOCHS = 40  # the trainer's, who leaves out of a complete descriptor what is its default
-TYPES = {**dict.fromkeys(("seed", "clock", "start", "epochs", "ranks"), int), **dict.fromkeys(("sampler", "objective", "study"), str),
+TYPES = {**dict.fromkeys(("seed", "clock", "start", "ranks"), int), **dict.fromkeys(("sampler", "objective", "study"), str),
          **dict.fromkeys(("descriptor", "space", "made_of"), dict), **dict.fromkeys(("rungs", "inputs", "outputs", "options"), list)}
 IDENTITY = ("seed", "clock", "sampler", "start", "halving", "rungs", "ranks", "objective", "epochs")
 RUNG_SHARES = (15, 5, 5 / 3)
@@ -76,7 +76,7 @@ class Study:
             raise DataError(f"{path}: \"{missing[0]}\" is missing; restore the file from a copy")
         strange = [key for key, kind in TYPES.items() if key in identity and type(identity[key]) is not kind]
         strange += ["rungs"] if not strange and not all(type(rung) is int for rung in identity["rungs"]) else []
-        strange += ["halving"] if identity["halving"] is not None and type(identity["halving"]) is not int else []
+        strange += [key for key in ("halving", "epochs") if identity[key] is not None and type(identity[key]) is not int]
         if strange:
             raise DataError(f"{path}: \"{strange[0]}\" is {json.dumps(identity[strange[0]])[:60]}; something has changed it: restore the file from a copy")
         return cls(folder, identity)
