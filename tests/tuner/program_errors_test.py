@@ -30,6 +30,15 @@ class Before(TunerTest):
                     space=self.space("Layers.Hidden.Activation", {"Names": ["Tanh", "Tahn"]}))
         self.refuse(2, ["bad.json:3: Training.Alpha"], space=self.space("Training.Alpha", {"Values": [0.1, -1]}))
 
+    def test_a_program_that_is_no_trainer(self):
+        for name, said, kept in [("broken", "{not", '"{not\\n"'), ("another", "[]", '"[]\\n"'), ("silent", "", '"\\n"')]:
+            self.write(name, f"#!/bin/sh\necho '{said}'; printf '\\377{{\\n' >&2\n")
+            self.path(name).chmod(0o755)
+            self.refuse(2, [f"{name}: said {kept}, where an object with \"Layers\" was expected"], "--trainer", self.path(name))
+        self.write("failing", "#!/bin/sh\necho '{not' >&2; exit 2\n")
+        self.path("failing").chmod(0o755)
+        self.refuse(2, ["{not"], "--trainer", self.path("failing"))
+
     def test_a_space_in_which_nothing_fits(self):
         machine = JsonText(ROOT / "configs/machines/h200.json").value
         machine["Device"]["MemoryGiB"] = 1e-3

@@ -68,6 +68,14 @@ def find(wanted: str | None, beside: pathlib.Path) -> pathlib.Path:
     raise UsageError(f"--trainer: {wanted or 'trainer'} is not there, or cannot be run; give the path of the program")
 
 
+def _errors_of(line: str) -> list:
+    """Of a line that may be --errors json."""
+    try:
+        return json.loads(line).get("errors", [])
+    except (ValueError, RecursionError):
+        return []
+
+
 class Trainer:
     """Calls of the program with the data of a study."""
 
@@ -83,15 +91,27 @@ class Trainer:
         except OSError as error:
             raise UsageError(f"{self.program}: cannot be run: {error.strerror}; give --trainer") from error
         if done.returncode != 0:
-            errors = next((json.loads(line).get("errors", []) for line in done.stderr.splitlines() if line.startswith("{")), [])
+            errors = next((_errors_of(line) for line in done.stderr.splitlines() if line.startswith("{")), [])
             said = "; ".join(_told(error) for error in errors) or (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
             raise Failed(done.returncode if done.returncode > 0 else 128 - done.returncode, errors, said)
         return done.stdout
 
+    def _object(self, words: list[str], folder: pathlib.Path, needs: str) -> dict:
+        """JSON that it says."""
+        said = self._say(words, folder)
+        try:
+            found = json.loads(said)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict) or needs not in found:
+            raise UsageError(f"{self.program}: said {json.dumps(said[:60])}, where an object with \"{needs}\" was expected; "
+                             f"give a --trainer of this version that prints nothing else")
+        return found
+
     def complete(self, config: pathlib.Path) -> dict:
         """The descriptor as it would be trained, recipes written out."""
         try:
-            return json.loads(self._say(["-c", str(config), *self.data, "-n", "none.nc", "--print-recipe"], pathlib.Path.cwd()))
+            return self._object(["-c", str(config), *self.data, "-n", "none.nc", "--print-recipe"], pathlib.Path.cwd(), "Layers")
         except Failed as failed:
             raise error_for(failed.code, "\n".join(_told(e) for e in failed.errors) or failed.said) from failed
 
@@ -100,7 +120,7 @@ class Trainer:
         words = ["-c", str(config), *self.data, "-n", "none.nc", "--plan", "--ranks", str(self.ranks), *machine, "--plan-format", "json", *self._watched()]
         for left in (2, 1, 0):
             try:
-                found = json.loads(self._say(words, config.parent))
+                found = self._object(words, config.parent, "plan")
                 break
             except Failed as failed:
                 if failed.code < KILLED or not left:
