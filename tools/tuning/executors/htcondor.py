@@ -51,11 +51,16 @@ class HtCondor:
         for one in json.loads(said or "[]"):
             name = one["JobBatchName"]
             if one["JobStatus"] == HELD:  # it could not begin, and waits for somebody to look after it
-                with open(self._folders.get(name, pathlib.Path.cwd()) / JOB_OUTPUT, "a", encoding="utf-8") as file:
-                    file.write(f"held: {one.get('HoldReason')}\n")
+                self._say(name, f"held: {one.get('HoldReason')}")
                 self.stop(name)
             found[name] = STATES.get(one["JobStatus"], GONE)
         return found
+
+    def _say(self, name: str, text: str) -> None:
+        """Where an attempt says why it never began; those of an earlier tuner are begun anew anyway."""
+        if name in self._folders:
+            with open(self._folders[name] / JOB_OUTPUT, "a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
 
     def stop(self, handle: str) -> None:
         ask("condor_rm", "-constraint", f"({_are([handle])}) && (JobStatus == {IDLE} || JobStatus == {HELD})", mend=MEND,
