@@ -59,9 +59,11 @@ class LocalTest(executors_body.ExecutorTest):
         self.wait_until("both ranks", lambda: len([line for line in self.said() if line.startswith("begin 0000")]) == 2, process)
         ranks = self.processes("ranks")["trainer"]
         self.assertEqual(len(ranks), 2)
+        self.addCleanup(lambda: [os.kill(pid, signal.SIGKILL) for pid in self.processes("ranks")["trainer"]])
         lock = self.place / trial.gpu_lock_path("1").name
         process.kill()
-        for pid in self.processes("ranks")["trial"]:  # and mpirun
+        parents = {int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in ranks}
+        for pid in {self.lease("ranks", 0)["pid"], *parents}:  # the trial, and mpirun
             os.kill(pid, signal.SIGKILL)
         # They were told to write a checkpoint, which takes them a second.
         seen, free = 0, False
