@@ -50,6 +50,10 @@ class CeleryTest(executors_body.ExecutorTest):
         broker.kill()
         broker.wait()
         time.sleep(2)  # it is not there for a while
+        for name, (worker, _, _) in self.queue.processes.items():
+            if name != "redis":  # with kombu before 5.4 some reconnect and take up no work
+                worker.kill()
+                worker.wait()
         self.queue.keep()
         for number in (PREEMPTED, KILLED):
             self.preempt("six", number)
