@@ -5,7 +5,6 @@ import ctypes
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -47,12 +46,11 @@ class Programs:
     def __init__(self, folder: str | None, daily: pathlib.Path, stop: Stop):
         self.daily, self.stop = daily, stop
         self.locks: list[int] = []  # that a child inherits
-        places = [pathlib.Path(folder)] if folder else [daily.parent, daily.parents[1] / "build/cpu/bin"]
+        inside = [pathlib.Path(one) for one in os.environ.get("PATH", "").split(os.pathsep) if one]
+        places = [pathlib.Path(folder)] if folder else [daily.parent, *inside, daily.parents[1] / "build/cpu/bin"]
         self._paths: dict[str, pathlib.Path] = {}
         for name in NAMES:
             found = [path for path in (place / name for place in places) if os.access(path, os.X_OK) and path.is_file()]
-            if not found and not folder and shutil.which(name):
-                found = [pathlib.Path(shutil.which(name))]
             if not found:
                 raise UsageError(f"--bin: {name} is not in {places[0]}; give the folder of the programs")
             self._paths[name] = pathlib.Path(os.path.abspath(found[0]))
