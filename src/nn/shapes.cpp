@@ -123,14 +123,16 @@ WindowAxis window_axis(Index width, Index kernel, Index stride) {
 std::string infer_convolution(LayerDescriptor& layer,
                               const std::vector<const LayerDescriptor*>& sources) {
   const bool given = layer.dimensions > 1;
-  return infer(layer, sources, given, {"the convolution", "all but the channels"},
+  const SizeWords words{"the convolution", "all but the channels"};
+  return infer(layer, sources, given, words,
                [&](std::size_t s, Shape& shape) { return convolution(layer, *sources[s], shape); });
 }
 
 std::string infer_pooling(LayerDescriptor& layer,
                           const std::vector<const LayerDescriptor*>& sources) {
   const bool given = layer.units() != 1 || layer.dimensions > 1;
-  return infer(layer, sources, given, {"the pooling", "N"},
+  const SizeWords words{"the pooling", "N"};
+  return infer(layer, sources, given, words,
                [&](std::size_t s, Shape& shape) { return pooling(layer, sources, s, shape); });
 }
 
