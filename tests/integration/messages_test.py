@@ -38,7 +38,7 @@ IMPORTING = (
     ("importer", (*IMPORT, "-i", "requests.txt", "--split", "halves"), 2,
      "--split halves: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2 or leave-one-out"),
     ("importer", (*IMPORT, "-i", "requests.txt", "--split", "leave-one-out", "--split-by", "example"), 2,
-     "a leave-one-out split is by entry; drop --split-by example"),
+     "a leave-one-out split is by entry; drop --split-by"),
     ("importer", (*IMPORT, "-i", "requests.txt", "-c", "-m"), 2,
      "--new-features starts a new index of features and --merge-features adds to one; choose one of them"),
     ("importer", (*IMPORT, "-i", "requests.txt", "-s", "samples"), 2,
