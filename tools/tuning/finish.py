@@ -48,7 +48,7 @@ class Finish:
                     found.append((training, one.stops[-1]))
         if not found and self.ranked(search):
             # Its model was removed when fewer were kept; it has the same bytes again.
-            winner = next(one for one in search.trials if one.number == self._winner(search)["trial"])
+            winner = search.trials[self._winner(search)["trial"]]
             if not (self.study.trial_folder(Training(winner.number).folder) / "model.nc").exists():
                 found.append((Training(winner.number), winner.stops[-1]))
         return found
@@ -120,9 +120,10 @@ def copy_whole(source: pathlib.Path, target: pathlib.Path) -> None:
 
 def remove_pieces(folder: pathlib.Path) -> None:
     """Files that were being written when somebody was killed."""
-    for path in folder.rglob(".*"):
-        if path.is_file() and path.suffix[1:].isdigit():
-            path.unlink(missing_ok=True)
+    for at, _, files in os.walk(folder):
+        for name in files:
+            if name.startswith(".") and name.rpartition(".")[2].isdigit():
+                pathlib.Path(at, name).unlink(missing_ok=True)
 
 
 def _counted(states: list[str]) -> str:

@@ -11,8 +11,9 @@ import heapq
 import json
 import math
 import statistics
+from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -126,10 +127,10 @@ class Known:
             if before is not None and after is not None:
                 bisect.insort(self._steps[stage], after - before)
 
-    def digest(self, number: int, pending: list[Trial]) -> str:
-        """Of all that a proposal is computed from, beside the study's own rules."""
+    def digest(self, number: int, pending: Iterable[str]) -> str:
+        """Of all that a proposal is computed from, beside the study's own rules; `pending` are the numbers of the trials that run."""
         whole = self._digest.copy()
-        whole.update(json.dumps([number, [trial.number for trial in pending]]).encode())
+        whole.update(f"[{number}, [{', '.join(pending)}]]".encode())
         return whole.hexdigest()[:16]
 
     def results(self) -> list[Result]:
@@ -145,6 +146,44 @@ class Known:
         return found
 
 
+class Wants:
+    """What is to be trained, kept in order while trials come, go on and are taken by workers: none of it is gone through."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[bool, float, int, int]] = {}  # {trial: (whether it is a guess, its logical time, trial, epoch)}
+        self._free: list[tuple[bool, float, int, int]] = []     # sorted: of those that nobody trains
+        self._taken: set[int] = set()
+
+    def put(self, trial: int, want: tuple[bool, float, int, int] | None) -> None:
+        """Instead of what was wanted of that trial; None: nothing more."""
+        old = self._of.pop(trial, None)
+        if want is not None:
+            self._of[trial] = want
+        if old == want or trial in self._taken:
+            return
+        if old is not None:
+            self._remove(old)
+        if want is not None:
+            bisect.insort(self._free, want)
+
+    def take(self, trial: int) -> None:
+        if trial in self._of and trial not in self._taken:
+            self._remove(self._of[trial])
+        self._taken.add(trial)
+
+    def give_back(self, trial: int) -> None:
+        if trial in self._of and trial in self._taken:
+            bisect.insort(self._free, self._of[trial])
+        self._taken.discard(trial)
+
+    def _remove(self, want: tuple[bool, float, int, int]) -> None:
+        del self._free[bisect.bisect_left(self._free, want)]
+
+    def first(self, most: int | None, guesses: bool) -> list[Segment]:
+        end = len(self._free) if guesses else bisect.bisect_left(self._free, (True,))
+        return [Segment(number, epoch) for _, _, number, epoch in self._free[:end if most is None else min(most, end)]]
+
+
 class Search:
     """`propose(number, results, pending)` gives a row, or None when there are no more; `plan(number, row)` what is known of it.
     `limits`: trials, epochs and planned seconds, each a number or infinite, after which nothing more is proposed."""
@@ -158,7 +197,10 @@ class Search:
         self.finished: list[Trial] = []             # told, in the order of their ends
         self._events = [(0.0, FREE, slot) for slot in range(rules.slots)]
         self._untold: list[tuple[float, int]] = []  # heap of (end, trial)
-        self._late: list[Trial] = []                # told, but not yet a lag ago
+        self._late: deque[Trial] = deque()          # told, but not yet a lag ago, in the order of their ends
+        self._pending: dict[int, Trial] = {}        # without a result that proposals may know, by number
+        self._pending_texts: dict[int, str] = {}    # their numbers
+        self._wants = Wants()
         self._ripe = Known(len(rules.rungs))
         self._at_rung: dict[int, list[float]] = {rung: [] for rung in rules.rungs}  # values of those that came there, sorted
         self._lag: float | None = None
@@ -187,10 +229,20 @@ class Search:
     def value(self, trial: int, epoch: int, value: float) -> None:
         """A fact: the best value of that trial up to that epoch."""
         self.trials[trial].values[epoch] = value
+        self._urge(self.trials[trial])
 
     def broke(self, trial: int, how: str) -> None:
         """A fact: it goes no further than the values that are known."""
         self.trials[trial].broken = how
+        self._urge(self.trials[trial])
+
+    def take(self, trial: int) -> None:
+        """Somebody trains it: meanwhile it is not wanted."""
+        self._wants.take(trial)
+
+    def give_back(self, trial: int) -> None:
+        """Nobody trains it any more."""
+        self._wants.give_back(trial)
 
     def advance(self) -> list[Decision]:
         """Goes on as far as the known values allow; what was decided, in order within each kind of event."""
@@ -204,22 +256,22 @@ class Search:
             found = self._reach(time, number) if kind == REACH else self._free(time, number)
             if found is None:
                 return decisions
+            if kind == REACH:
+                self._urge(self.trials[number])
             decisions += found
 
-    def wanted(self, speculate: bool = True) -> list[Segment]:
-        """What is to be trained next, the most urgent first; one segment of each trial. After what the search waits for come parts
-        of trials whose verdict is not known yet: it may be that they are not needed."""
-        found = []
-        for trial in self._unfinished():
-            stop = next((n for n, epoch in enumerate(trial.stops) if epoch not in trial.values), None)
-            guess = stop is not None and stop > trial.passed
-            if stop is not None and (speculate or not guess):
-                found.append((guess, trial.time_of(stop), trial.number, trial.stops[stop]))
-        return [Segment(number, epoch) for _, _, number, epoch in sorted(found)]
+    def wanted(self, speculate: bool = True, most: int | None = None) -> list[Segment]:
+        """What is to be trained next and nobody trains, the most urgent first; one segment of each trial, and of `most` trials. After what
+        the search waits for come parts of trials whose verdict is not known yet: it may be that they are not needed."""
+        return self._wants.first(most, speculate)
 
-    def _unfinished(self) -> list[Trial]:
-        numbers = {number for _, kind, number in self._events if kind == REACH} | {number for _, number in self._untold}
-        return [self.trials[n] for n in numbers if self.trials[n].broken is None and self.trials[n].state in (None, DONE)]
+    def _urge(self, trial: Trial) -> None:
+        """To be called when something of the trial has changed."""
+        stop = None
+        if trial.broken is None and trial.state in (None, DONE):
+            stop = next((n for n, epoch in enumerate(trial.stops) if epoch not in trial.values), None)
+        want = None if stop is None else (stop > trial.passed, trial.time_of(stop), trial.number, trial.stops[stop])
+        self._wants.put(trial.number, want)
 
     def _tell(self) -> list[Decision]:
         """Trials that have ended in logical time, in the order of their ends, as far as their results are known."""
@@ -287,24 +339,17 @@ class Search:
         before = time - self._lag_at(time)
         if self._untold and self._untold[0][0] <= before:
             return None
-        for trial in self._late:
-            if trial.end <= before:
-                self._ripe.add(trial)
-        self._late = [trial for trial in self._late if trial.end > before]
-        pending = [trial for trial in self._running() if trial.plan.fits]
+        while self._late and self._late[0].end <= before:
+            trial = self._late.popleft()
+            self._ripe.add(trial)
+            del self._pending[trial.number], self._pending_texts[trial.number]
         number = len(self.trials)
-        row = self._propose(number, Results(self._ripe.results), pending)
+        row = self._propose(number, Results(self._ripe.results), list(self._pending.values()))
         heapq.heappop(self._events)
         if row is None:
             self.exhausted = True
             return []
-        return self._begin(number, row, slot, time, self._ripe.digest(number, pending))
-
-    def _running(self) -> list[Trial]:
-        """Those without a result that proposals may know, by number."""
-        numbers = {number for _, kind, number in self._events if kind == REACH} | {number for _, number in self._untold}
-        numbers |= {trial.number for trial in self._late}
-        return [self.trials[number] for number in sorted(numbers)]
+        return self._begin(number, row, slot, time, self._ripe.digest(number, self._pending_texts.values()))
 
     def _lag_at(self, time: float) -> float:
         """The lag is fixed when the first trial has come somewhere: from all that began with the search."""
@@ -324,6 +369,8 @@ class Search:
                 Decision("plan", {"trial": number, "fits": plan.fits, "epoch_seconds": plan.epoch_seconds, "epochs": plan.epochs})]
         if plan.fits:
             self._infeasible = 0
+            self._pending[number], self._pending_texts[number] = trial, str(number)
+            self._urge(trial)
             heapq.heappush(self._events, (trial.time_of(0), REACH, number))
         else:
             # Known at once: the next proposal of the same moment may learn from it.

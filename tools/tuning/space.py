@@ -25,6 +25,8 @@ class Space:
         self.categories = np.array([one.category for one in dimensions], dtype=bool)
         self._number = {one.path: number for number, one in enumerate(dimensions)}
         self._order = self._parents_first()
+        self._conditions = [[(self._number[path], [self.dimensions[self._number[path]].place(value) for value in values])
+                             for path, values in one.condition.items()] for one in dimensions]  # [(a parent, its places)] of each
 
     def __len__(self) -> int:
         return len(self.dimensions)
@@ -48,9 +50,7 @@ class Space:
         """[rows x dimensions] whether each parameter is there."""
         found = np.ones(rows.shape, dtype=bool)
         for number in self._order:
-            for path, values in self.dimensions[number].condition.items():
-                parent = self._number[path]
-                places = [self.dimensions[parent].place(value) for value in values]
+            for parent, places in self._conditions[number]:
                 found[:, number] &= found[:, parent] & np.isin(rows[:, parent], places)
         return found
 
@@ -73,8 +73,10 @@ class Space:
 
     def settings(self, row: np.ndarray) -> dict[str, Any]:
         """{path: value} of what is there."""
-        there = self.active(np.asarray(row)[None, :])[0]
-        return {one.path: one.value(float(row[n])) for n, one in enumerate(self.dimensions) if there[n]}
+        places, there = [float(place) for place in row], [True] * len(self)
+        for number in self._order:  # as active(), of which numpy's calls would take the most for one row
+            there[number] = all(there[parent] and places[parent] in permitted for parent, permitted in self._conditions[number])
+        return {one.path: one.value(place) for one, place, here in zip(self.dimensions, places, there) if here}
 
     def row(self, settings: dict[str, Any]) -> np.ndarray | None:
         """The row of settings, of another study for example; None where one of them is no value of this space."""
