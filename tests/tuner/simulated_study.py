@@ -102,8 +102,8 @@ class Workers:
 
     def ended(self, attempts):
         """The next one in simulated time; those that another tuner began are lost with it."""
-        strange = [attempt for attempt in attempts if attempt not in self._known]
-        if strange:
+        if len(attempts) != len(self._known):  # another tuner began some
+            strange = [attempt for attempt in attempts if attempt not in self._known]
             return {attempt: self._end(attempt) for attempt in strange}
         if not self._ends:
             return {}

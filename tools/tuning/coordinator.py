@@ -12,7 +12,7 @@ import numpy as np
 
 from . import program, trial
 from .errors import DataError, Stopped, TunerError, UsageError
-from .executors import Attempt, Place
+from .executors import Attempt, FreePlaces, Place
 from .executors.pool import LOST, UNBEGUN, Pool
 from .facts import Facts, Training, best_until
 from .files import read_json, write_json
@@ -23,6 +23,8 @@ from .study import Study
 
 STOP_SECONDS = 120.0
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 0.5
+REST = 4.0           # after looking at what runs, in the time that this took: with thousands of attempts that is not nothing
+SWEPT_A_PASS = 20    # folders; a study that goes on has one for each of its trials
 STOPPED, DEVICE, UNREACHED, DIVERGENCE, KILLED = 75, 4, 5, 6, 137
 
 
@@ -37,10 +39,15 @@ class Coordinator:
         self._stage = -1
         self.finish = Finish(study, facts, facts.budget["confirm"], facts.budget["seeds"])
         self.running: dict[Training, Attempt] = {}
-        self._useless: set[Training] = set()    # whose models nobody needs
+        self._free = FreePlaces(pool.places)
+        self._training_of: dict[Attempt, Training] = {}  # of what runs
+        self._useless: set[Training] = set()    # whose models nobody needs, while they run
+        self._swept_next: list[Training] = []   # and when they do not
+        self._written: set[Training] = set()    # whose descriptor this process has written
+        self._mine: set[Training] = set()       # whose newest attempt is this process's
         self.signal: int | None = None
         self.deadline = time.monotonic() + 3600.0 * hours if hours else None
-        self._waited = SHORTEST_WAIT
+        self._waited, self._rest = SHORTEST_WAIT, 0.0
 
     # The search's questions. What was answered before stands in the journal.
 
@@ -69,7 +76,8 @@ class Coordinator:
     def _write_network(self, training: Training, network: dict) -> pathlib.Path:
         folder = self.study.trial_folder(training.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "net.json", network, lasting=False)  # written anew for each attempt
+        write_json(folder / "net.json", network, lasting=False)  # written anew by each tuner, and after each loss
+        self._written.add(training)
         return folder / "net.json"
 
     # The loop.
@@ -91,6 +99,7 @@ class Coordinator:
         if self.search.stuck:
             raise UsageError(f"{self.study.folder}: {STUCK_AFTER} proposals in a row do not fit into the memory of the planned machine; "
                              f"begin a study with a smaller space, or plan for another --machine")
+        self._sweep(len(self._swept_next))
         return self.finish.conclude(self.search)
 
     def handle(self, number: int, _frame) -> None:
@@ -149,53 +158,83 @@ class Coordinator:
         if decision.event == "tell":
             if new:
                 self.voice.told(self, members)
-            self._useless |= {Training(number) for number in self.finish.ended(self.search.trials[training.trial])}
+            for number in self.finish.ended(self.search.trials[training.trial]):
+                self._discard(Training(number))
             if training in self.running:  # it went on while its verdict was not known
                 self.pool.stop(self.running[training])
 
-    def _sweep(self) -> None:
+    def _discard(self, training: Training) -> None:
         """Models stay of those that may be the best, checkpoints of none that has ended; records stay of all."""
-        useless = [one for one in self._useless if one not in self.running]
-        if useless:
+        if training in self.running:
+            self._useless.add(training)
+        elif training in self.facts.attempts:
+            self._swept_next.append(training)
+
+    def _sweep(self, most: int = SWEPT_A_PASS) -> None:
+        """The newest first: behind them may be all that ended before this tuner began."""
+        if self._swept_next:
             self.facts.journal.sync()
-        for training in useless:
-            self._useless.discard(training)
-            for file in self.study.trial_folder(training.folder).glob("model*.nc"):
-                file.unlink(missing_ok=True)
+        for _ in range(min(most, len(self._swept_next))):
+            training = self._swept_next.pop()
+            if training in self.running:  # since an earlier tuner began it
+                self._useless.add(training)
+                continue
+            folder = self.study.trial_folder(training.folder)
+            for name in os.listdir(folder) if folder.exists() else ():
+                if name.startswith("model") and name.endswith(".nc"):
+                    (folder / name).unlink(missing_ok=True)
 
     def _wanted(self) -> list[tuple[Training, int]]:
-        """Trainings to make, and to which epoch, the most urgent first."""
+        """Trainings to make that nobody makes yet, and to which epoch, the most urgent first; one for each free place at most."""
         if self.search.done:
-            return self.finish.wanted(self.search)
-        return [(Training(segment.trial), segment.epoch) for segment in self.search.wanted()]
+            return [one for one in self.finish.wanted(self.search) if one[0] not in self.running]
+        return [(Training(segment.trial), segment.epoch) for segment in self.search.wanted(most=max(1, len(self._free)))]
 
     def _submit(self, wanted: list[tuple[Training, int]]) -> None:
-        taken = {attempt.place.name for attempt in self.running.values()}
-        free = [place for place in self.pool.places if place.name not in taken]
-        fresh = [(training, epoch) for training, epoch in wanted if training not in self.running][:len(free)]
-        if not fresh:
+        begun = [training for (training, epoch), place in zip(wanted, self._free.first(len(wanted))) if self._begin(training, epoch, place)]
+        if not begun:
             return
-        begun = [training for (training, epoch), place in zip(fresh, free) if self._begin(training, epoch, place)]
-        self.facts.journal.sync()
+        self.facts.journal.sync()  # what came of the attempts before, and what begins now
         for training in begun:
+            folder = self.study.trial_folder(training.folder)
+            for name in (trial.STOP, trial.RESULT):
+                (folder / name).unlink(missing_ok=True)
             self.pool.submit(self.running[training])
+
+    def _runs(self, training: Training, attempt: Attempt) -> None:
+        self.running[training] = attempt
+        self._training_of[attempt] = training
+        self._free.take(attempt.place)
+        if training.seed is None:
+            self.search.take(training.trial)
+
+    def _rests(self, attempt: Attempt) -> Training:
+        training = self._training_of.pop(attempt)
+        del self.running[training]
+        self._free.give_back(attempt.place)
+        if training.seed is None:
+            self.search.give_back(training.trial)
+        if training in self._useless:
+            self._useless.discard(training)
+            self._swept_next.append(training)
+        return training
 
     def _begin(self, training: Training, epoch: int, place: Place) -> bool:
         """Makes an attempt ready; False: not yet."""
         folder = self.study.trial_folder(training.folder)
         attempt = self.facts.attempts.get(training, -1) + 1
-        if self._attempt_in(folder) >= attempt and not self._begin_anew(folder):
-            return False
-        self._write_network(training, self.study.network_of(self.facts.decided["propose"][training.trial]["settings"]))
+        if training not in self._mine and self._attempt_in(folder) >= attempt:
+            if not self._begin_anew(folder):
+                return False
+            self._written.discard(training)
+        self._mine.add(training)
+        if training not in self._written or training in self.facts.lost_in_row:
+            self._write_network(training, self.study.network_of(self.facts.decided["propose"][training.trial]["settings"]))
         # First: an earlier attempt that comes to its turn only now ends.
         write_json(folder / trial.ATTEMPT, {"attempt": attempt, "until": epoch, **self.pool.members(place),
-                                            "command": self.trainer.command(epoch, training.seed, self.threads)}, lasting=False)
-        if (folder / trial.RESULT).exists():
-            self.facts.journal.sync()  # what came of it
-        for name in (trial.STOP, trial.RESULT):
-            (folder / name).unlink(missing_ok=True)
+                                            "command": self.trainer.command(epoch, training.seed, self.threads)}, indent=None, lasting=False)
         self.facts.note("submit", {**training.members, "attempt": attempt, "until": epoch, "place": place.name})
-        self.running[training] = self._attempt(training, attempt, place)
+        self._runs(training, self._attempt(training, attempt, place))
         self._waited = SHORTEST_WAIT
         return True
 
@@ -225,14 +264,18 @@ class Coordinator:
         """Attempts of an earlier tuner: they have ended, run still, or are gone."""
         self._advance()
         for training, event in self.facts.open.items():
-            self.running[training] = self._attempt(training, event["attempt"], Place(event["place"]))
+            self._runs(training, self._attempt(training, event["attempt"], Place(event["place"])))
 
     def _collect(self) -> None:
         """Looks after what runs, and waits a little where nothing has ended."""
+        if self.running and self._rest > SHORTEST_WAIT:
+            self.pool.wait(self._rest)
+        begun = time.thread_time()
         ended = self.pool.ended(self.running.values())
-        for training in [one for one, attempt in self.running.items() if attempt in ended]:
-            attempt = self.running.pop(training)
-            self._outcome(training, attempt, ended[attempt])
+        self._rest = REST * (time.thread_time() - begun)
+        for attempt, how in ended.items():
+            training = self._rests(attempt)
+            self._outcome(training, attempt, how)
             if training.seed is None:
                 self._feed(training.trial)
         if ended:

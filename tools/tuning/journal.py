@@ -2,9 +2,11 @@
 """The only truth of a study: a file to which one writer appends events, a JSON object a line, each on the disk before it is
 acted on (sync). Lines are numbered, so that a line that is missing, doubled or another one's is seen. A piece of a line at the end, of a
 write that a crash cut short, is removed; the event had not been acted on."""
+import contextlib
 import datetime
 import errno
 import fcntl
+import gc
 import json
 import math
 import os
@@ -47,18 +49,31 @@ _MEMBERS = {
 }
 
 
+@contextlib.contextmanager
+def _without_collection():
+    """Many events at once hold no rings, and searches for such would go through all of them time and again, later ones too."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
+
+
 def _parse(line: bytes, path: pathlib.Path, number: int) -> dict:
     try:
-        event = json.loads(line)
+        event = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}:{number}: is no event: {error}; something else has written to the journal: restore it from a copy, "
                         f"or remove this line and all that follow, and the study goes on from there") from error
     if not isinstance(event, dict) or not isinstance(event.get("event"), str) or not isinstance(event.get("n"), int):
         raise DataError(f"{path}:{number}: is no event: expected an object with \"n\" and \"event\"; restore the journal from a copy, "
                         f"or remove this line and all that follow, and the study goes on from there")
-    strange = next((key for key, fits in _MEMBERS.items() if key in event and not fits(event[key])), None)
-    if strange is not None:
-        raise DataError(f"{path}:{number}: \"{strange}\" of the event \"{event['event']}\" is {json.dumps(event[strange])[:60]}; something else "
+    strange = [key for key, value in event.items() if key in _MEMBERS and not _MEMBERS[key](value)]
+    if strange:
+        raise DataError(f"{path}:{number}: \"{strange[0]}\" of the event \"{event['event']}\" is {json.dumps(event[strange[0]])[:60]}; something else "
                         f"has changed it: restore the journal from a copy, or remove this line and all that follow, and the study goes on from there")
     return event
 
@@ -97,7 +112,8 @@ class Journal:
             raise DataError(f"{self.path}: cannot be opened: {error.strerror}; check the folder of --study") from error
         try:
             self._lock()
-            self.events, self._size = read_events(self.path)
+            with _without_collection():
+                self.events, self._size = read_events(self.path)
             os.ftruncate(self._file, self._size)
             self._synced = self._size
         except BaseException:

@@ -3,8 +3,10 @@
 twice, and say of it what is not so: what they say is a hint. What came of an attempt is said by the folder of its trial alone (pool.py).
 
 A handle is the attempt's name, known before it is submitted: nothing is lost between the two, and another tuner finds it."""
+import bisect
 import pathlib
 import sys
+from collections import Counter
 from typing import Iterable, NamedTuple, Protocol
 
 WAITING, RUNNING, GONE = "waiting", "running", "gone"
@@ -17,6 +19,32 @@ class Place(NamedTuple):
 
     name: str
     gpus: tuple[str, ...] = ()  # names, each with its part behind a dot; the executor's own alone
+
+
+class FreePlaces:
+    """Places without an attempt, in their order. An earlier tuner may have had others."""
+
+    def __init__(self, places: list[Place]):
+        self._places = places
+        self._number = {place.name: number for number, place in enumerate(places)}
+        self._free = list(range(len(places)))
+        self._taken: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._free)
+
+    def first(self, most: int) -> list[Place]:
+        return [self._places[number] for number in self._free[:most]]
+
+    def take(self, place: Place) -> None:
+        self._taken[place.name] += 1
+        if self._taken[place.name] == 1 and place.name in self._number:
+            del self._free[bisect.bisect_left(self._free, self._number[place.name])]
+
+    def give_back(self, place: Place) -> None:
+        self._taken[place.name] -= 1
+        if not self._taken[place.name] and place.name in self._number:
+            bisect.insort(self._free, self._number[place.name])
 
 
 class Attempt(NamedTuple):
