@@ -62,10 +62,11 @@ class Curves:
 
 
 class Workers:
-    """A pool of them, each with a speed of its own for each attempt. What they have made before they were lost stays made, as by a checkpoint."""
+    """A pool of them, each with a speed of its own for each attempt. What they have made before they were lost stays made, as by a checkpoint.
+    At each look up to `together` have ended."""
 
-    def __init__(self, curves, count, chance, loss=0.0):
-        self.curves, self.chance, self.loss = curves, chance, loss
+    def __init__(self, curves, count, chance, loss=0.0, together=1):
+        self.curves, self.chance, self.loss, self.together = curves, chance, loss, together
         self.places = [Place(f"worker {number}") for number in range(count)]
         self.now, self.busy, self.begun = 0.0, 0.0, 0
         self._ends, self._known, self._begun, self._losses = [], set(), set(), {}
@@ -101,19 +102,20 @@ class Workers:
         pass  # the epochs that nobody needs are made
 
     def ended(self, attempts):
-        """The next one in simulated time; those that another tuner began are lost with it."""
+        """The next ones in simulated time; those that another tuner began are lost with it."""
         if len(attempts) != len(self._known):  # another tuner began some
             strange = [attempt for attempt in attempts if attempt not in self._known]
             return {attempt: self._end(attempt) for attempt in strange}
-        if not self._ends:
-            return {}
+        return dict(self._next() for _ in range(min(self.together, len(self._ends))))
+
+    def _next(self):
         self.now, _, seconds, attempt, network, until = heapq.heappop(self._ends)
         self._known.discard(attempt)
         self.busy += seconds
         if self._unlucky(attempt, self.chance, self.loss):
-            return {attempt: LOST}
+            return attempt, LOST
         self._make(attempt, network, until)
-        return {attempt: ENDED}
+        return attempt, ENDED
 
     def _make(self, attempt, network, until):
         broken = self.curves.breaks(network) <= until

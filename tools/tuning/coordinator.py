@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import signal
 import time
+from typing import Iterable, Sequence
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Coordinator:
 
     # The search's questions. What was answered before stands in the journal.
 
-    def _propose(self, number: int, results: list, pending: list) -> np.ndarray | None:
+    def _propose(self, number: int, results: Sequence, pending: Iterable) -> np.ndarray | None:
         known = self.facts.decided["propose"]
         if number < len(known):
             return np.array(known[number]["row"], dtype=np.float64)
@@ -151,7 +152,7 @@ class Coordinator:
         members = dict(decision.members)
         training = Training(members["trial"])
         if decision.event == "propose":
-            members["settings"] = self.study.space.settings(np.array(members["row"]))
+            members["settings"] = self.study.space.settings(members["row"])
         if decision.event == "tell":
             members["checksum"] = self.facts.checksums.get(training, {}).get(members["epochs"])
         new = self.facts.decide(decision.event, members)

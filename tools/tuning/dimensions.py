@@ -105,7 +105,7 @@ class Whole(Dimension):
         self.size = (self.high - self.low) // multiple + 1
 
     def _nearest(self, values: np.ndarray) -> np.ndarray:
-        return np.clip(self.multiple * np.rint(values / self.multiple), self.low, self.high)
+        return np.minimum(np.maximum(self.multiple * np.rint(values / self.multiple), self.low), self.high)
 
     def snap(self, column: np.ndarray) -> np.ndarray:
         return self.scale.places(self._nearest(self.scale.values(np.clip(column, 0.0, 1.0))))

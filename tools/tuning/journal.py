@@ -23,11 +23,11 @@ LEASE_SECONDS = 60.0  # a writer of another host that has not touched the lease 
 
 
 def _number(x: Any) -> bool:
-    return isinstance(x, (int, float)) and not isinstance(x, bool) and abs(x) <= sys.float_info.max
+    return type(x) in (float, int) and abs(x) <= sys.float_info.max
 
 
 def _count(x: Any) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool) and 0 <= x < 2**53
+    return type(x) is int and 0 <= x < 2**53
 
 
 def _mean(row: Any) -> bool:
@@ -49,6 +49,9 @@ _MEMBERS = {
 }
 
 
+_DECODER = json.JSONDecoder()
+
+
 @contextlib.contextmanager
 def _without_collection():
     """Many events at once hold no rings, and searches for such would go through all of them time and again, later ones too."""
@@ -64,7 +67,10 @@ def _without_collection():
 
 def _parse(line: bytes, path: pathlib.Path, number: int) -> dict:
     try:
-        event = json.loads(line.decode())
+        text = line.decode()
+        event, end = _DECODER.raw_decode(text) if text[:1] == "{" else (None, -1)
+        if end != len(text):
+            event = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}:{number}: is no event: {error}; something else has written to the journal: restore it from a copy, "
                         f"or remove this line and all that follow, and the study goes on from there") from error

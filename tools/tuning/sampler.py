@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which row is tried next: by a model of the results, at random, or in order."""
 import math
-from typing import Callable, Sequence
+from typing import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -34,19 +34,19 @@ class Sampler:
                 raise UsageError(f"--sampler grid: {ranges[0]} is a Range, which has no end of values; give it Values" if ranges else
                                  f"--sampler grid: the space has more than {GRID_LIMIT} points; give shorter lists, or take another sampler")
 
-    def propose(self, number: int, results: Sequence[Result], pending: list[Trial]) -> np.ndarray | None:
+    def propose(self, number: int, results: Sequence[Result], pending: Iterable[Trial]) -> np.ndarray | None:
         return self._propose(number, results, pending)
 
-    def _random(self, number: int, results: Sequence[Result], pending: list[Trial]) -> np.ndarray:
+    def _random(self, number: int, results: Sequence[Result], pending: Iterable[Trial]) -> np.ndarray:
         return acquisition.random_row(self.space, self.seed, number)
 
-    def _next(self, number: int, results: Sequence[Result], pending: list[Trial]) -> np.ndarray | None:
+    def _next(self, number: int, results: Sequence[Result], pending: Iterable[Trial]) -> np.ndarray | None:
         return self._grid[number] if number < len(self._grid) else None
 
-    def _ask(self, number: int, results: Sequence[Result], pending: list[Trial]) -> np.ndarray:
+    def _ask(self, number: int, results: Sequence[Result], pending: Iterable[Trial]) -> np.ndarray:
         return acquisition.start_row(self.space, self.seed, number) if number < self.start else self._optuna.propose(number, results)
 
-    def _model(self, number: int, results: Sequence[Result], pending: list[Trial]) -> np.ndarray:
+    def _model(self, number: int, results: Sequence[Result], pending: Iterable[Trial]) -> np.ndarray:
         known = [result for result in results if math.isfinite(result.value)]
         if number < self.start or (not known and not len(self.prior)):
             return acquisition.start_row(self.space, self.seed, number)

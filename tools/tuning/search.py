@@ -188,7 +188,7 @@ class Search:
     """`propose(number, results, pending)` gives a row, or None when there are no more; `plan(number, row)` what is known of it.
     `limits`: trials, epochs and planned seconds, each a number or infinite, after which nothing more is proposed."""
 
-    def __init__(self, rules: Rules, propose: Callable[[int, Sequence[Result], list[Trial]], np.ndarray | None],
+    def __init__(self, rules: Rules, propose: Callable[[int, Sequence[Result], Iterable[Trial]], np.ndarray | None],
                  plan: Callable[[int, np.ndarray], Plan], trials: float = math.inf, epochs: float = math.inf, seconds: float = math.inf):
         self.rules, self._propose, self._plan = rules, propose, plan
         self.trials: list[Trial] = []
@@ -201,6 +201,7 @@ class Search:
         self._pending: dict[int, Trial] = {}        # without a result that proposals may know, by number
         self._pending_texts: dict[int, str] = {}    # their numbers
         self._wants = Wants()
+        self._changed: set[int] = set()             # trials of which something else may be wanted
         self._ripe = Known(len(rules.rungs))
         self._at_rung: dict[int, list[float]] = {rung: [] for rung in rules.rungs}  # values of those that came there, sorted
         self._lag: float | None = None
@@ -229,12 +230,12 @@ class Search:
     def value(self, trial: int, epoch: int, value: float) -> None:
         """A fact: the best value of that trial up to that epoch."""
         self.trials[trial].values[epoch] = value
-        self._urge(self.trials[trial])
+        self._changed.add(trial)
 
     def broke(self, trial: int, how: str) -> None:
         """A fact: it goes no further than the values that are known."""
         self.trials[trial].broken = how
-        self._urge(self.trials[trial])
+        self._changed.add(trial)
 
     def take(self, trial: int) -> None:
         """Somebody trains it: meanwhile it is not wanted."""
@@ -257,21 +258,23 @@ class Search:
             if found is None:
                 return decisions
             if kind == REACH:
-                self._urge(self.trials[number])
+                self._changed.add(number)
             decisions += found
 
     def wanted(self, speculate: bool = True, most: int | None = None) -> list[Segment]:
         """What is to be trained next and nobody trains, the most urgent first; one segment of each trial, and of `most` trials. After what
         the search waits for come parts of trials whose verdict is not known yet: it may be that they are not needed."""
+        for number in self._changed:
+            self._wants.put(number, self._want(self.trials[number]))
+        self._changed.clear()
         return self._wants.first(most, speculate)
 
-    def _urge(self, trial: Trial) -> None:
-        """To be called when something of the trial has changed."""
-        stop = None
-        if trial.broken is None and trial.state in (None, DONE):
-            stop = next((n for n, epoch in enumerate(trial.stops) if epoch not in trial.values), None)
-        want = None if stop is None else (stop > trial.passed, trial.time_of(stop), trial.number, trial.stops[stop])
-        self._wants.put(trial.number, want)
+    @staticmethod
+    def _want(trial: Trial) -> tuple[bool, float, int, int] | None:
+        if trial.broken is not None or trial.state not in (None, DONE):
+            return None
+        stop = next((n for n, epoch in enumerate(trial.stops) if epoch not in trial.values), None)
+        return None if stop is None else (stop > trial.passed, trial.time_of(stop), trial.number, trial.stops[stop])
 
     def _tell(self) -> list[Decision]:
         """Trials that have ended in logical time, in the order of their ends, as far as their results are known."""
@@ -344,7 +347,7 @@ class Search:
             self._ripe.add(trial)
             del self._pending[trial.number], self._pending_texts[trial.number]
         number = len(self.trials)
-        row = self._propose(number, Results(self._ripe.results), list(self._pending.values()))
+        row = self._propose(number, Results(self._ripe.results), self._pending.values())
         heapq.heappop(self._events)
         if row is None:
             self.exhausted = True
@@ -370,7 +373,7 @@ class Search:
         if plan.fits:
             self._infeasible = 0
             self._pending[number], self._pending_texts[number] = trial, str(number)
-            self._urge(trial)
+            self._changed.add(number)
             heapq.heappush(self._events, (trial.time_of(0), REACH, number))
         else:
             # Known at once: the next proposal of the same moment may learn from it.

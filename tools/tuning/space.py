@@ -3,7 +3,7 @@
 (dimensions.py); what stands in one is canonical: parameters whose condition does not hold stand at their middle."""
 import difflib
 import json
-from typing import Any
+from typing import Any, Iterable
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Space:
         other = np.column_stack([one.moved(rows[:, n], scale, draws) for n, one in enumerate(self.dimensions)])
         return self.settle(np.where(which, other, rows))
 
-    def settings(self, row: np.ndarray) -> dict[str, Any]:
+    def settings(self, row: Iterable[float]) -> dict[str, Any]:
         """{path: value} of what is there."""
         places, there = [float(place) for place in row], [True] * len(self)
         for number in self._order:  # as active(), of which numpy's calls would take the most for one row
