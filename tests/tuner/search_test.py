@@ -187,6 +187,56 @@ class Decisions(SeededTest):
         self.assertEqual(asked[4], ([0], [1, 2, 3]))
 
 
+class Wanted(SeededTest):
+    def looked_through(self, search, taken):
+        """By its definition, from all trials."""
+        found = []
+        for trial in search.trials:
+            left = [stop for stop in trial.stops if stop not in trial.values]
+            if left and trial.broken is None and trial.state in (None, DONE) and trial.number not in taken:
+                stop = trial.stops.index(left[0])
+                found.append((stop > trial.passed, trial.time_of(stop), trial.number, left[0]))
+        return [(number, epoch) for _, _, number, epoch in sorted(found)]
+
+    def test_what_is_wanted_and_nobody_trains_is_what_a_look_through_all_trials_finds(self):
+        world = World(space_of({"Parameters": PARAMETERS}, NETWORK, "space.json"), self.seed)
+        search = Search(Rules(12, (2, 6)), Sampler(world.space, "random", 5, 8).propose, world.plan, trials=150)
+        taken, guesses = {5, 140}, 0
+        for number in taken:
+            search.take(number)  # before it is proposed
+        while True:
+            search.advance()
+            everything = self.looked_through(search, taken)
+            self.assertEqual(search.wanted(), everything)
+            self.assertEqual(search.wanted(most=3), everything[:3])
+            certain = search.wanted(speculate=False)
+            guesses += len(everything) - len(certain)
+            self.assertEqual(certain, everything[:len(certain)])
+            if search.done:
+                break
+            free = [number for number, _ in everything]
+            if free and self.random.random() < 0.6:
+                number = self.random.choice(free)
+                taken.add(number)
+                search.take(number)
+                continue
+            number = self.random.choice(sorted(n for n in taken if n < len(search.trials)) or free)
+            self.come(search, world, number)
+            taken.discard(number)
+            search.give_back(number)
+        self.assertGreater(guesses, 0)
+
+    def come(self, search, world, number):
+        """Its next value, if there is one."""
+        trial = search.trials[number]
+        limit, how = world.breaks(trial.row)
+        epoch = next((stop for stop in trial.stops if stop not in trial.values), None)
+        if epoch is not None and epoch > limit:
+            search.broke(number, how)
+        elif epoch is not None and trial.plan.fits:
+            search.value(number, epoch, world.value(trial.row, epoch))
+
+
 class Work(SeededTest):
     def test_workers_have_work_nearly_all_the_time(self):
         """Simulated, halving, speeds that differ by a tenth: the share of eight workers' time that trains. Batches of eight make 0.37."""

@@ -4,6 +4,8 @@
 tuner make the same one."""
 import os
 import random
+import sys
+import time
 import unittest
 from unittest import mock
 
@@ -94,6 +96,71 @@ class Simulated(SeededTest):
             attempt.write_bytes(b"")
         again, _ = run(study, Workers(Curves(self.seed), 3, self.random), 12)
         self.assertEqual(again, decided)
+
+    def test_what_the_tuner_does_for_a_trial_does_not_grow_with_workers_and_trials(self):
+        def calls(workers, trials):
+            counted = [0]
+
+            def count(_frame, event, _argument):
+                counted[0] += event == "call"
+            study, pool = begin(self.folder / f"of {workers}", clock=workers), Workers(Curves(self.seed), workers, self.random)
+            sys.setprofile(count)
+            try:
+                run(study, pool, trials)
+            finally:
+                sys.setprofile(None)
+            return counted[0] / trials
+        few, many = calls(8, 80), calls(240, 720)
+        self.assertLess(many, 1.3 * few, "calls of functions for each trial")
+
+    def test_what_begins_together_waits_for_the_disk_once(self):
+        really, synced = os.fdatasync, []
+
+        class Watching(Workers):
+            looks = 0
+
+            def ended(self, attempts):
+                self.looks += 1
+                return super().ended(attempts)
+
+        pool = Watching(Curves(self.seed), 20, self.random, together=10)
+        with mock.patch.object(os, "fdatasync", lambda file: synced.append(really(file))):
+            run(begin(self.folder / "together", clock=20), pool, 100)
+        self.assertGreater(pool.begun, 120)
+        self.assertLessEqual(len(synced), pool.looks + 5)
+
+    def test_models_that_a_killed_tuner_left_are_removed_while_the_study_goes_on(self):
+        study = begin(self.folder / "left")
+        decided, facts = run(study, Workers(Curves(self.seed), 3, self.random), 60)
+        for _ in range(2):  # it goes on in the middle, then from its end
+            for folder in (self.folder / "left/trials").iterdir():
+                (folder / "model.nc").write_text("left")
+            again, facts = run(study, Workers(Curves(self.seed), 3, self.random), 60)
+            self.assertEqual(again, decided)
+            begun = {event["trial"] for event in facts.journal.events if event["event"] == "submit"}
+            kept = {int(path.parent.name) for path in (self.folder / "left/trials").glob("*/model.nc")}
+            self.assertEqual(kept & begun, {facts.ended["best"]})
+            lines = (self.folder / "left/journal.jsonl").read_bytes().splitlines(keepends=True)
+            (self.folder / "left/journal.jsonl").write_bytes(b"".join(lines[:len(lines) // 2]))
+
+    def test_looking_at_what_runs_takes_a_fifth_of_a_core_at_most(self):
+        class Slow(Workers):
+            looked = rested = 0.0
+
+            def ended(self, attempts):
+                begun = time.thread_time()
+                while time.thread_time() - begun < 0.02:
+                    pass
+                self.looked += 0.02
+                return super().ended(attempts)
+
+            def wait(self, seconds):
+                super().wait(seconds)
+                self.rested += seconds
+
+        pool = Slow(Curves(self.seed), 4, self.random)
+        run(begin(self.folder / "slow"), pool, 10)
+        self.assertGreater(pool.rested, 3.5 * (pool.looked - 0.02))
 
 
 if __name__ == "__main__":
