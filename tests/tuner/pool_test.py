@@ -13,7 +13,7 @@ import unittest
 from tuner_case import SeededTest
 from tuning import trial
 from tuning.errors import ExecutorError
-from tuning.executors import GONE, TRIAL, WAITING, Attempt, Place, pool
+from tuning.executors import GONE, TRIAL, WAITING, Attempt, FreePlaces, Place, pool
 from tuning.executors.settings import Settings
 
 
@@ -162,6 +162,23 @@ class PoolTest(SeededTest):
             fcntl.flock(held, fcntl.LOCK_EX)  # the first one is at work
             subprocess.run([sys.executable, "-B", str(TRIAL), str(one.folder), "1"], check=True, timeout=60)
         self.assertFalse((one.folder / trial.RESULT).exists())
+
+
+class Places(SeededTest):
+    def test_places_are_taken_in_their_order_whatever_an_earlier_tuner_had(self):
+        places = [Place(f"worker {number}") for number in range(4)]
+        free, taken = FreePlaces(places), []
+        free.take(Place("worker 9"))  # of a tuner with more workers
+        for _ in range(200):
+            self.assertEqual(free.first(9), [place for place in places if place not in taken])
+            self.assertEqual(len(free), 4 - len(set(taken)))
+            if taken and self.random.random() < 0.5:
+                free.give_back(taken.pop(self.random.randrange(len(taken))))
+            else:  # one place twice, too, as a journal that was put together may say
+                taken.append(self.random.choice(places))
+                free.take(taken[-1])
+        free.give_back(Place("worker 9"))
+        self.assertNotIn(Place("worker 9"), free.first(9))
 
 
 if __name__ == "__main__":

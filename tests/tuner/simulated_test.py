@@ -111,7 +111,8 @@ class Simulated(SeededTest):
                 sys.setprofile(None)
             return counted[0] / trials
         few, many = calls(8, 80), calls(240, 720)
-        self.assertLess(many, 1.3 * few, "calls of functions for each trial")
+        print(f"calls of functions for a trial: {few:.0f} with 8 workers, {many:.0f} with 240", file=sys.stderr)
+        self.assertLess(many, 1.1 * few, "calls of functions for each trial")
 
     def test_what_begins_together_waits_for_the_disk_once(self):
         really, synced = os.fdatasync, []

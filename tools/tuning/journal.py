@@ -49,7 +49,7 @@ _MEMBERS = {
 }
 
 
-_DECODER = json.JSONDecoder()
+_DECODER, _ENCODER = json.JSONDecoder(), json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 @contextlib.contextmanager
@@ -175,7 +175,7 @@ class Journal:
         """The event outlives this process when this returns, and the machine after the next sync(); after an error nothing of it is there."""
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         written = {"n": len(self.events) + 1, "event": event, "time": now, **members}
-        line = (json.dumps(written, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        line = (_ENCODER.encode(written) + "\n").encode()
         try:
             done = 0
             while done < len(line):

@@ -23,6 +23,7 @@ class Space:
     def __init__(self, dimensions: list[Dimension]):
         self.dimensions = dimensions
         self.categories = np.array([one.category for one in dimensions], dtype=bool)
+        self._middles = np.array([one.middle for one in dimensions])
         self._number = {one.path: number for number, one in enumerate(dimensions)}
         self._order = self._parents_first()
         self._conditions = [[(self._number[path], [self.dimensions[self._number[path]].place(value) for value in values])
@@ -56,8 +57,7 @@ class Space:
 
     def settle(self, rows: np.ndarray) -> np.ndarray:
         """What is not there goes to its middle."""
-        middles = np.array([one.middle for one in self.dimensions])
-        return np.where(self.active(rows), rows, middles)
+        return np.where(self.active(rows), rows, self._middles)
 
     def spread(self, cube: np.ndarray) -> np.ndarray:
         """Rows for points of the unit cube."""
@@ -80,7 +80,7 @@ class Space:
 
     def row(self, settings: dict[str, Any]) -> np.ndarray | None:
         """The row of settings, of another study for example; None where one of them is no value of this space."""
-        row = np.array([one.middle for one in self.dimensions])
+        row = self._middles.copy()
         for path, value in settings.items():
             if path in self._number:
                 place = self.dimensions[self._number[path]].place(value)
@@ -94,11 +94,10 @@ class Space:
     def corners(self) -> list[np.ndarray]:
         """The middle, each end of each dimension with all others in the middle, and all lowest, all highest: what is planned before
         anything is trained."""
-        middle = np.array([one.middle for one in self.dimensions])
-        rows = [middle]
+        rows = [self._middles]
         for number, one in enumerate(self.dimensions):
             for end in one.ends():
-                row = middle.copy()
+                row = self._middles.copy()
                 row[number] = end
                 # Where it is there under a condition alone, the condition is made to hold.
                 self._permit(row, number)

@@ -57,6 +57,7 @@ class Study:
 
     def __init__(self, folder: pathlib.Path, identity: dict[str, Any]):
         self.folder, self.identity = folder, identity
+        self._trials = folder / "trials"
         self.network: dict = identity["descriptor"]
         self.space: Space = space_of(identity["space"], self.network, str(folder / "study.json"))
         self.objective: str = identity["objective"]
@@ -86,7 +87,7 @@ class Study:
         return Trainer(program, one["inputs"], one["outputs"], one["options"], self.objective, one["machine"], one["ranks"])
 
     def trial_folder(self, name: str) -> pathlib.Path:
-        return self.folder / "trials" / name
+        return self._trials / name
 
     def network_of(self, settings: dict[str, Any]) -> dict:
         return descriptor.apply(self.network, settings)
