@@ -110,7 +110,7 @@ class SettingsTest(SeededTest):
             import celery  # noqa: F401
             import redis  # noqa: F401
         except ImportError as error:
-            self.skipTest(f"{error.name} is not installed")
+            self.skipTest(f"the Python package {error.name} is not installed; pip install {error.name}, or tools/install_dependencies.sh --cluster-tests")
         port = free_port()
         self.refuse(5, [f"redis://:**@127.0.0.1:{port}/0: the broker cannot be reached: ", "Connection refused", "correct Broker"],
                     "--executor", "celery", *self.write(json.dumps({"Broker": f"redis://:secret@127.0.0.1:{port}/0"})))
@@ -119,7 +119,7 @@ class SettingsTest(SeededTest):
         try:
             import distributed  # noqa: F401
         except ImportError as error:
-            self.skipTest(f"{error.name} is not installed")
+            self.skipTest(f"the Python package {error.name} is not installed; pip install {error.name}, or tools/install_dependencies.sh --cluster-tests")
         port = free_port()
         self.refuse(5, [f"tcp://127.0.0.1:{port}: Dask's scheduler cannot be reached: ", "correct Scheduler"], "--executor", "dask",
                     *self.write(json.dumps({"Scheduler": f"tcp://127.0.0.1:{port}"})))

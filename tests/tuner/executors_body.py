@@ -213,7 +213,7 @@ class ExecutorTest(TunerTest):
 
     def test_kills_change_nothing(self):
         if self.kills_by_wish and "NORN_TEST_KILLS" not in os.environ:
-            self.skipTest("NORN_TEST_KILLS=20 has this one run, too")
+            self.skipTest(f"takes a minute, and what is the tuner's is tested with other queues: NORN_TEST_KILLS=20 runs it with {self.executor}, too")
         arguments = ["--trials", 8, "--start", 5]
         self.end(self.start("undisturbed", *arguments, "--workers", 2, trainer=BIN / "trainer"))
         struck, process = 0, None

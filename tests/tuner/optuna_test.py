@@ -25,7 +25,8 @@ class Missing(SeededTest):
             self.assertIn(said, str(caught.exception))
 
 
-@unittest.skipUnless(importlib.util.find_spec("optuna") and importlib.util.find_spec("cmaes"), "the Python packages optuna and cmaes are not installed")
+@unittest.skipUnless(importlib.util.find_spec("optuna") and importlib.util.find_spec("cmaes"), 
+                     "the Python packages optuna and cmaes, which only --sampler tpe and cmaes need, are not installed; pip install optuna cmaes")
 class Proposals(SeededTest):
     def value(self, row):
         return -float(((row[:3] - 0.3) ** 2).sum()) if row[2] < 0.9 else float("nan")

@@ -7,10 +7,9 @@ import importlib
 import json
 import os
 import pathlib
-import signal
 import sys
 
-from tuning.errors import DataError, TunerError, UsageError
+from tuning.errors import UsageError, exit_code_of
 
 from .days import STEPS, Day, Lock, day_of
 from .errors import SOME_NOT_PUBLISHED, RegionError
@@ -29,18 +28,7 @@ from .step import Work, do
 def run(description: str, daily: pathlib.Path) -> int:
     """The program; its exit code."""
     wish = parser_of(description).parse_args()
-    try:
-        return _do(wish, daily)
-    except TunerError as error:
-        for line in error.lines:
-            print(f"daily: error: {line}", file=sys.stderr)
-        return error.code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
-    except OSError as error:
-        print(f"daily: error: {error.filename or 'a file'}: {error.strerror}; mend it, then run the same command again: the day goes on", file=sys.stderr)
-        return DataError.code
+    return exit_code_of("daily", "the day", lambda: _do(wish, daily))
 
 
 def _do(wish: argparse.Namespace, daily: pathlib.Path) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 from . import looks, program
 from .coordinator import Coordinator
 from .corners import check_corners
-from .errors import DataError, TunerError, UsageError
+from .errors import UsageError, exit_code_of
 from .executors.pool import Pool, open_pool
 from .facts import STAGE, Facts
 from .files import write_json
@@ -35,21 +35,13 @@ def run(description: str, here: pathlib.Path) -> int:
     wish = parser.parse_args(own)
     if wish.trainer_options:
         parser.error(f"{wish.trainer_options[0]}: is not understood; options for the trainer stand behind --")
-    try:
-        if not wish.study and not wish.dry_run and not looks.wanted(wish):
-            raise UsageError("--study is missing; give the folder of a study, which is made where there is none")
-        return _do(wish, handed, here)
-    except TunerError as error:
-        for line in error.lines:
-            print(f"tuner: error: {line}", file=sys.stderr)
-        return error.code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
-    except OSError as error:
-        print(f"tuner: error: {error.filename or 'a file'}: {error.strerror}; mend it, then run the same command again: the study goes on",
-              file=sys.stderr)
-        return DataError.code
+    return exit_code_of("tuner", "the study", lambda: _asked(wish, handed, here))
+
+
+def _asked(wish: argparse.Namespace, handed: list[str], here: pathlib.Path) -> int:
+    if not wish.study and not wish.dry_run and not looks.wanted(wish):
+        raise UsageError("--study is missing; give the folder of a study, which is made where there is none")
+    return _do(wish, handed, here)
 
 
 def _do(wish: argparse.Namespace, handed: list[str], here: pathlib.Path) -> int:

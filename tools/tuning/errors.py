@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ends the tuner with a message. Exit codes are the trainer's (docs/user/errors.md)."""
+import os
+import signal
+import sys
+from typing import Callable
 
 
 class TunerError(Exception):
@@ -40,3 +44,20 @@ class Stopped(TunerError):
     """By a signal; the same command goes on."""
 
     code = 75
+
+
+def exit_code_of(name: str, goes_on: str, body: Callable[[], int]) -> int:
+    """Of a program that says on stderr what ended it. `goes_on`: what the same command goes on with, such as "the study"."""
+    try:
+        return body()
+    except TunerError as error:
+        for line in error.lines:
+            print(f"{name}: error: {line}", file=sys.stderr)
+        return error.code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        print(f"{name}: error: {error.filename or 'a file'}: {error.strerror}; mend it, then run the same command again: {goes_on} goes on",
+              file=sys.stderr)
+        return DataError.code
