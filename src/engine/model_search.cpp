@@ -63,12 +63,13 @@ ValidationPlan plan_validation(const NetworkDescriptor& network, const Validatio
 }
 
 ModelSearch::ModelSearch(Network& network, const Validation& validation,
-                         const std::filesystem::path& model, TrainingState& state)
+                         const CheckpointPolicy& policy, TrainingState& state)
     : network_(network),
       validation_(validation),
-      model_(model),
+      model_(policy.model),
       state_(state),
-      training_(network.descriptor().training) {
+      training_(network.descriptor().training),
+      best_(network, policy) {
   const ValidationDescriptor& asked = training_.validation;
   keeps_best_ = !asked.early_stop.empty() || !asked.keep_best.empty();
   require(!keeps_best_ || !model_.empty(), "train: the best model needs a path to be kept at");
@@ -186,14 +187,14 @@ ValidationReport ModelSearch::validate(const std::function<void()>& poll) {
   search.best = report.value;
   search.best_epoch = state_.epoch;
   search.best_step = state_.step;
-  if (keeps_best_) save_model(best_model(model_), network_, state_);
+  if (keeps_best_) best_.keep(state_);
   return report;
 }
 
 void ModelSearch::take_best() {
   if (!keeps_best_ || state_.search.best_epoch == 0 || ended_before_) return;
   const SearchState last = state_.search;
-  if (state_.step != last.best_step) restore();
+  if (state_.step != last.best_step && !best_.take(state_)) restore();
   state_.search.ended_epoch = last.validated_epoch;
   state_.search.ended_since_best = last.since_best;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "norn/base/error.h"
+#include "src/engine/best_model.h"
 #include "src/engine/evaluator.h"
 #include "src/engine/trainer.h"
 #include "src/engine/watched_metric.h"
@@ -16,7 +17,7 @@ class ModelSearch {
  public:
   /// `state` is the run's, and says where a search that goes on stands. Throws UsageError when the
   /// data do not have the metric, and DataError when the best model so far is gone.
-  ModelSearch(Network& network, const Validation& validation, const std::filesystem::path& model,
+  ModelSearch(Network& network, const Validation& validation, const CheckpointPolicy& policy,
               TrainingState& state);
 
   /// Set when the run that `state` comes from had ended, and nothing that was changed since asks
@@ -31,6 +32,9 @@ class ModelSearch {
   /// Validates, and keeps the model if it is the best. `poll` is called after every batch and may
   /// throw. Weights must have caught up.
   ValidationReport validate(const std::function<void()>& poll);
+  /// The best model so far stands in its file when it returns, as runs need it that go on from a
+  /// checkpoint of now.
+  void write_best() { best_.write(); }
   /// At the end of a run that was not stopped: if the best model is kept, network and state become
   /// it.
   void take_best();
@@ -51,6 +55,7 @@ class ModelSearch {
   std::vector<Index> ks_;
   WatchedMetric watched_;
   bool keeps_best_ = false;
+  BestModel best_;
   bool warned_ = false;
   std::optional<TrainingEnd> ended_before_;
 };

@@ -34,20 +34,15 @@ bool equal(const FixedSum& a, const FixedSum& b) {
 }  // namespace
 
 StepVerifier::StepVerifier(Network& network, std::string device)
-    : network_(network), device_(std::move(device)), sum_(1, network.context().compute.memory) {
-  network.for_each_state([&](const Tensor& tensor, std::byte* data) {
-    regions_.push_back({data, tensor.bytes(),
-                        Buffer<std::byte>(tensor.bytes(), network.context().compute.memory)});
-  });
-}
+    : network_(network),
+      device_(std::move(device)),
+      before_(network, network.context().compute.memory),
+      sum_(1, network.context().compute.memory) {}
 
 FixedSum StepVerifier::train_step(const BoundBatch& batch, const StepPosition& position) {
-  Memory& memory = network_.context().compute.memory;
-  for (Region& region : regions_)
-    memory.copy(region.kept.data(), region.data, std::size_t(region.bytes));
+  before_.take();
   const Result first = compute(batch, position);
-  for (Region& region : regions_)
-    memory.copy(region.data, region.kept.data(), std::size_t(region.bytes));
+  before_.put_back();
   const Result second = compute(batch, position);
   require_equal(first, second, position);
   if (second.divergence) std::rethrow_exception(second.divergence);
@@ -71,7 +66,7 @@ StepVerifier::Result StepVerifier::compute(const BoundBatch& batch, const StepPo
   }
   ranks.set_trace(nullptr);
   compute.kernels.queue->make_graphs(graphs);
-  for (Region& region : regions_) {
+  for (const StateCopy::Region& region : before_.regions()) {
     sum_.fill_zero();
     compute.kernels.pointwise->checksum({region.data, region.bytes}, sum_.data());
     std::uint64_t sum = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/engine/network.h"
+#include "src/engine/state_copy.h"
 
 #include <cstdint>
 #include <exception>
@@ -22,11 +22,6 @@ class StepVerifier {
   FixedSum train_step(const BoundBatch& batch, const StepPosition& position);
 
  private:
-  struct Region {
-    std::byte* data = nullptr;
-    Index bytes = 0;
-    Buffer<std::byte> kept;
-  };
   /// What a step came to on this rank.
   struct Result {
     FixedSum cost;
@@ -39,7 +34,7 @@ class StepVerifier {
 
   Network& network_;
   std::string device_;
-  std::vector<Region> regions_;
+  StateCopy before_;
   Buffer<std::uint64_t> sum_;  // one
 };
 

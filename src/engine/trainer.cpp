@@ -49,7 +49,7 @@ class Training {
       verifier_ = std::make_unique<StepVerifier>(network, verification.device);
     }
     if (validation.data && validation.data->data)
-      search_ = std::make_unique<ModelSearch>(network, validation, policy.model, state);
+      search_ = std::make_unique<ModelSearch>(network, validation, policy, state);
   }
 
   TrainingEnd run(const std::atomic<bool>& stop) {
@@ -65,6 +65,16 @@ class Training {
       if (state_.epoch >= settings_.epochs_made()) return TrainingEnd::completed;
       if (!train_epochs(search_ ? search_->next_epoch() : settings_.epochs_made(), stop))
         return stopped();
+    }
+  }
+
+  /// Of a run that has failed on all ranks: it goes on from its best model.
+  void save_what_was_good() {
+    try {
+      if (search_) search_->write_best();
+    } catch (const std::exception& error) {
+      network_.context().log.warning(
+          fmt::format("the best model so far is lost: {}", error.what()));
     }
   }
 
@@ -248,6 +258,7 @@ class Training {
     network_.context().communicator.set_place(
         {"writing a checkpoint", state_.epoch + (state_.batch > 0 ? 1 : 0), state_.batch});
     network_.catch_up(state_.step);
+    if (search_) search_->write_best();
     const std::filesystem::path path = checkpoint_path(policy_.base(), state_.epoch, state_.batch);
     save_model(path, network_, state_);
     if (network_.context().communicator.rank() == 0)
@@ -278,10 +289,15 @@ TrainingEnd train(Network& network, const DataBinding& data, const CheckpointPol
                   TrainingState& state, const Verification& verification,
                   const Validation& validation) {
   Training training(network, data, checkpoints, observer, state, verification, validation);
-  const TrainingEnd end = training.run(stop);
-  network.catch_up(state.step);
-  if (end != TrainingEnd::stopped) training.finish();
-  return end;
+  try {
+    const TrainingEnd end = training.run(stop);
+    network.catch_up(state.step);
+    if (end != TrainingEnd::stopped) training.finish();
+    return end;
+  } catch (const DivergenceError&) {
+    training.save_what_was_good();
+    throw;
+  }
 }
 
 }  // namespace norn

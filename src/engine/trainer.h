@@ -21,6 +21,7 @@ struct CheckpointPolicy {
   double every_minutes = 0.0;       ///< 0: none
   int keep = 3;                     ///< the newest ones that stay; 0 keeps all
   std::filesystem::path name = {};  ///< they are named after this instead; empty: after the model
+  double best_seconds = 10.0;  ///< between two files of the best model so far, at least; 0: each
 
   const std::filesystem::path& base() const { return name.empty() ? model : name; }
 };
@@ -44,10 +45,11 @@ ValidationPlan plan_validation(const NetworkDescriptor& network, const Validatio
 /// Trains the network from `state` (all zero at the start) until network.training.epochs epochs are
 /// complete, the search for the best model ends, or `stop` becomes true on any rank; then a
 /// checkpoint is written that --resume goes on from, if the policy names a model. `state` is where
-/// the run stands after it. When the best model is to be kept, it stands beside the policy's model
-/// while the run lasts (best_model), and network and state are the best model's after it, unless it
-/// was stopped. Validating does not change what is trained. Throws DeviceError when a step that was
-/// verified gave two results, and UsageError when a metric does not exist for the data.
+/// the run stands after it. When the best model is to be kept, network and state are the best
+/// model's after it, unless it was stopped; while the run lasts it stands in main memory, where
+/// that has room, and now and then, and with each checkpoint, beside the policy's model
+/// (best_model). Validating does not change what is trained. Throws DeviceError when a step that
+/// was verified gave two results, and UsageError when a metric does not exist for the data.
 TrainingEnd train(Network& network, const DataBinding& data, const CheckpointPolicy& checkpoints,
                   const std::atomic<bool>& stop, const TrainingObserver& observer,
                   TrainingState& state, const Verification& verification = {},

@@ -1,176 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validating while training: it changes no bit of what is trained, says the same on any number of
-// ranks and after any interruption, and the best model is the one that is kept.
-#include "norn/base/error.h"
-#include "src/engine/evaluator.h"
-#include "src/engine/trainer.h"
-#include "tests/data/support.h"
-#include "tests/engine/grouped_data.h"
-#include "tests/support/recipes.h"
-#include "tests/support/test_runtime.h"
-#include "tests/support/thread_group.h"
-
-#include <cstring>
-#include <mutex>
-
-#include <fmt/format.h>
-#include <gmock/gmock.h>
+// Validating while training: it changes no bit of what is trained and says the same on any number
+// of ranks, and the best model is the one that is kept.
+#include "tests/engine/validating.h"
 
 namespace norn::test {
 namespace {
-
-namespace fs = std::filesystem;
-using testing::HasSubstr;
-
-NetworkDescriptor auto_encoder(const UpdateRule& optimizer, const LayerActivation& output) {
-  Recipe recipe = recipe_base("validated", optimizer, 0.01f);
-  NetworkDescriptor network = recipe.network;
-  network.layers = {input_layer("In", kUnits), hidden_layer("Hidden", 23, {"In"}),
-                    output_layer("Out", kUnits, {"Hidden"}, output)};
-  network.layers[0].sparse = true;
-  network.layers[1].dropout = 0.2f;
-  network.denoising = 0.3f;
-  network.training.epochs = 8;
-  network.training.validation.split = 0.25f;
-  network.training.validation.metrics_at = "5,10";
-  network.training.validation.stop_from = 0.0f;
-  return network;
-}
-
-struct Session {
-  std::int64_t stop_after = -1;  ///< steps
-  int stop_in_validation = 0;    ///< at the first batch of this validation; 0: in none
-  bool resume = false;
-  int ranks = 1;
-  bool validates = true;
-  std::int64_t every_epochs = 0;
-  std::int64_t patience = 0;  ///< instead of what is resumed
-  bool moves_data = false;    ///< to the device's memory
-  bool writes_model = false;  ///< at the end, as the trainer does
-  std::int64_t memory_bytes = std::int64_t(1) << 30;
-  std::function<void()> after_last_validation = {};
-};
-
-struct Result {
-  TrainingEnd end = TrainingEnd::completed;
-  TrainingState state;
-  std::vector<float> weights;
-  std::vector<ValidationReport> reports;
-  std::vector<double> rates;  ///< of every epoch's last step
-};
-
-class Validating : public testing::Test {
- protected:
-  void SetUp() override { use(auto_encoder(Adam{}, SoftMax{})); }
-
-  void use(const NetworkDescriptor& network, bool valued = false) {
-    network_ = network;
-    const auto rows = grouped_rows(kUnits, 11);
-    write_sets(folder_ / "data.nc", {{"In", rows, valued}, {"Out", rows, valued}});
-  }
-  ValidationDescriptor& asked() { return network_.training.validation; }
-  fs::path model_path() const { return folder_ / "model.nc"; }
-
-  Result live(const Session& session) const {
-    Result result;
-    std::mutex mutex;
-    const auto body = [&](Communicator& communicator) {
-      Result mine = live_on(communicator, session);
-      const std::lock_guard lock(mutex);
-      if (communicator.rank() == 0) result = std::move(mine);
-    };
-    if (session.ranks == 1)
-      body(*make_single_process());
-    else
-      run_thread_group(session.ranks, body);
-    return result;
-  }
-
-  Result live_on(Communicator& communicator, const Session& session) const {
-    const std::unique_ptr<Runtime> runtime =
-        make_test_runtime(1, session.stop_after > 0 || session.stop_in_validation > 0 ? 0 : 4);
-    const Context context = runtime->context(communicator);
-    context.compute.kernels.block_rule = blocks_;
-    ModelInfo info;
-    info.network = network_;
-    std::unique_ptr<TensorFileReader> file;
-    if (session.resume) {
-      file = std::make_unique<TensorFileReader>(find_checkpoint(model_path()).value());
-      info = read_model_info(*file);
-      if (session.patience > 0) info.network.training.validation.patience = session.patience;
-    }
-    const fs::path data_file = folder_ / "data.nc";
-    DataBinding data(info.network, {{data_file}, {data_file}, session.memory_bytes},
-                     DataBinding::Layers::inputs_and_outputs);
-    const ValidationDescriptor& asked = info.network.training.validation;
-    const HoldOutRule rule{asked.split,
-                           asked.by == ValidationBy::user ? HoldOutBy::user : HoldOutBy::entry,
-                           info.network.training.seed};
-    const ValidationData held_out = data.hold_out(info.network, rule, 2);
-    if (session.moves_data) data.move_to(context.compute.memory);
-    Network network(make_graph(info.network, data.shapes(), "test"), data.shapes(), context,
-                    info.network.training.batch, Pass::training);
-    Result result;
-    if (session.resume) {
-      load_weights(communicator.rank() == 0 ? file.get() : nullptr, info, network);
-      result.state = info.state;
-    } else {
-      network.initialise(info.network.training.seed);
-    }
-    std::atomic<bool> stop = false;
-    TrainingObserver observer;
-    observer.on_step = [&](const StepReport& report) {
-      if (report.step == session.stop_after) stop = true;
-    };
-    // The last step of the epoch before has been reported when this epoch's validation begins.
-    observer.on_epoch = [&](const EpochReport& report) {
-      result.rates.push_back(report.rate);
-      if (report.epoch == session.stop_in_validation) stop = true;
-    };
-    observer.on_validation = [&](const ValidationReport& report) {
-      result.reports.push_back(report);
-      result.reports.back().seconds = 0.0;
-      const bool is_last = report.epoch == info.network.training.epochs;
-      if (is_last && session.after_last_validation && communicator.rank() == 0)
-        session.after_last_validation();
-    };
-    result.end =
-        train(network, data, {model_path(), session.every_epochs}, stop, observer, result.state, {},
-              session.validates ? Validation{&held_out, 2} : Validation{});
-    result.weights = gather_state(network);
-    if (!session.writes_model) return result;
-    save_model(model_path(), network, result.state);
-    if (communicator.rank() == 0) fs::remove(best_model(model_path()));
-    return result;
-  }
-
-  void forget_files() const {
-    for (const auto& entry : fs::directory_iterator(folder_.path()))
-      if (entry.path().filename() != "data.nc") fs::remove(entry.path());
-  }
-
-  const TempDir folder_;
-  NetworkDescriptor network_;
-  BlockRule blocks_ = kMediumBlocks;
-};
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-std::vector<double> numbers(const std::vector<ValidationReport>& reports) {
-  std::vector<double> all;
-  for (const ValidationReport& r : reports) {
-    for (double x : {double(r.epoch), double(r.step), r.cost, double(r.examples), r.value,
-                     double(r.best), double(r.since_best)})
-      all.push_back(x);
-    for (const MetricsAtK& m : r.metrics) {
-      all.push_back(double(m.k));
-      m.for_each([&all](const MetricInfo&, double value) { all.push_back(value); });
-    }
-  }
-  return all;
-}
 
 TEST_F(Validating, ChangesNoBitOfWhatIsTrained) {
   for (const UpdateRule& rule : {UpdateRule(Adam{}), UpdateRule(Momentum{}), UpdateRule(Sgd{})})
@@ -264,6 +98,35 @@ TEST_F(Validating, KeepsTheBestModelWithoutStopping) {
   EXPECT_TRUE(fs::exists(best_model(model_path())));
 }
 
+// In main memory, unless it is asked for: with a checkpoint, as the file that it would have been.
+TEST_F(Validating, WritesTheBestModelWhenARunCouldGoOnFromThere) {
+  network_.training.epochs = 12;
+  network_.training.rate = 0.05f;
+  asked().keep_best = "loss";
+  const Result each = live({});
+  const std::string file = read_text(best_model(model_path()));
+  ASSERT_LT(each.state.epoch, 12);
+  for (const int ranks : {1, 2, 3}) {
+    forget_files();
+    const Result none = live({.ranks = ranks, .best_seconds = 1e6});
+    EXPECT_FALSE(fs::exists(best_model(model_path())));
+    EXPECT_TRUE(same_bits(none.weights, each.weights)) << ranks << " ranks";
+    EXPECT_EQ(none.state.step, each.state.step);
+    EXPECT_EQ(numbers(none.reports), numbers(each.reports));
+
+    const Result some = live({.ranks = ranks, .every_epochs = 5, .best_seconds = 1e6});
+    EXPECT_TRUE(same_bits(some.weights, each.weights)) << ranks << " ranks";
+    const TensorFileReader checkpoint(folder_ / "model.epoch10.nc");
+    const TensorFileReader best(best_model(model_path()));
+    best.verify();
+    const TrainingState state = read_model_info(checkpoint).state;
+    EXPECT_EQ(read_model_info(best).state.step, state.search.best_step);
+    if (state.search.best_step == each.state.search.best_step) {
+      EXPECT_EQ(read_text(best_model(model_path())), file);
+    }
+  }
+}
+
 TEST_F(Validating, TakesSmallImprovementsForNone) {
   network_.training.epochs = 30;
   asked().early_stop = "recall@10";
@@ -274,117 +137,6 @@ TEST_F(Validating, TakesSmallImprovementsForNone) {
   EXPECT_LT(result.reports.back().epoch, 10);
   for (const ValidationReport& report : result.reports)
     EXPECT_TRUE(report.epoch == 1 || !report.best || report.value > result.reports[0].value + 0.5);
-}
-
-class Interrupted : public Validating {};
-
-TEST_F(Interrupted, AtAnyStepIsNeverHavingStopped) {
-  network_.training.epochs = 30;
-  network_.training.rate = 0.05f;
-  asked().early_stop = "ndcg@5";
-  asked().patience = 3;
-  asked().every = 2;
-  const Result straight = live({});
-  ASSERT_EQ(straight.end, TrainingEnd::early_stopped);
-  const std::int64_t steps = 5;  // an epoch: 180 examples in batches of 37
-  int turn = 0;
-  for (std::int64_t step : {steps * 2 - 1, steps * 2, steps * 2 + 1, steps * 5, steps * 6 + 3}) {
-    SCOPED_TRACE(fmt::format("stopped after step {}", step));
-    forget_files();
-    const Result first = live({.stop_after = step, .ranks = 1 + turn % 2});
-    ASSERT_EQ(first.end, TrainingEnd::stopped);
-    const Result second = live({.resume = true, .ranks = 1 + (turn + 2) % 3});
-    ++turn;
-    EXPECT_EQ(second.end, TrainingEnd::early_stopped);
-    EXPECT_TRUE(same_bits(second.weights, straight.weights));
-    EXPECT_EQ(second.state.search.ended_epoch, straight.state.search.ended_epoch);
-    std::vector<ValidationReport> reports = first.reports;
-    reports.insert(reports.end(), second.reports.begin(), second.reports.end());
-    EXPECT_EQ(numbers(reports), numbers(straight.reports));
-  }
-}
-
-TEST_F(Interrupted, KnowsHowLongItHasBeenOnAPlateau) {
-  network_.training.epochs = 14;
-  network_.training.rate = 0.05f;
-  network_.training.schedule.kind = RateKind::plateau;
-  network_.training.schedule.patience = 2;
-  asked().keep_best = "loss";
-  const Result straight = live({});
-  ASSERT_LT(straight.rates.back(), 0.5f * straight.rates.front());
-  for (const std::int64_t step : {33, 47, 56}) {
-    forget_files();
-    const Result first = live({.stop_after = step, .ranks = 2});
-    const Result second = live({.resume = true, .ranks = 3});
-    EXPECT_TRUE(same_bits(second.weights, straight.weights)) << "stopped after step " << step;
-    std::vector<double> rates = first.rates;
-    rates.insert(rates.end(), second.rates.begin(), second.rates.end());
-    EXPECT_EQ(rates, straight.rates);
-  }
-}
-
-TEST_F(Interrupted, InAValidationValidatesAgain) {
-  asked().keep_best = "ndcg@5";
-  const Result straight = live({});
-  forget_files();
-  const Result first = live({.stop_in_validation = 3, .ranks = 2});
-  EXPECT_EQ(first.end, TrainingEnd::stopped);
-  EXPECT_EQ(first.reports.size(), 2u);
-  EXPECT_TRUE(fs::exists(folder_ / "model.epoch3.nc"));
-  const Result second = live({.resume = true});
-  EXPECT_EQ(second.reports.front().epoch, 3);
-  EXPECT_TRUE(same_bits(second.weights, straight.weights));
-}
-
-// A crash after the best model was written and before any checkpoint: that model is what the run
-// goes on from.
-TEST_F(Interrupted, AfterTheBestModelGoesOnFromThere) {
-  network_.training.epochs = 12;
-  network_.training.rate = 0.05f;
-  asked().keep_best = "loss";
-  const Result straight = live({});
-  const std::string best = read_text(best_model(model_path()));
-  for (const auto& entry : fs::directory_iterator(folder_.path()))
-    EXPECT_THAT(entry.path().filename(), testing::AnyOf("data.nc", "model.best.nc"));
-  const Result second = live({.resume = true, .ranks = 2});
-  EXPECT_EQ(second.reports.front().epoch, straight.state.epoch + 1);
-  EXPECT_TRUE(same_bits(second.weights, straight.weights));
-  EXPECT_EQ(read_text(best_model(model_path())), best);
-}
-
-// As the trainer leaves it at the end: the best model in the model's place, and checkpoints that
-// are later than it.
-TEST_F(Interrupted, AfterItsEndGoesOnFromTheBestModelAlone) {
-  network_.training.epochs = 30;
-  network_.training.rate = 0.05f;
-  asked().early_stop = "ndcg@5";
-  asked().patience = 3;
-  const Result ended = live({.every_epochs = 1, .writes_model = true});
-  ASSERT_EQ(ended.end, TrainingEnd::early_stopped);
-  ASSERT_TRUE(fs::exists(folder_ / fmt::format("model.epoch{}.nc", ended.state.epoch + 2)));
-  ASSERT_FALSE(fs::exists(best_model(model_path())));
-  const Result again = live({.resume = true, .ranks = 2});
-  EXPECT_EQ(again.end, TrainingEnd::early_stopped);
-  EXPECT_TRUE(again.reports.empty());
-  EXPECT_TRUE(same_bits(again.weights, ended.weights));
-
-  asked().patience = 5;
-  const Result more = live({.resume = true, .patience = 5, .writes_model = true});
-  EXPECT_EQ(more.reports.front().epoch, ended.state.epoch + 1);
-  forget_files();
-  EXPECT_TRUE(same_bits(more.weights, live({}).weights));
-}
-
-TEST_F(Interrupted, WithoutItsBestModelSaysSo) {
-  network_.training.rate = 0.05f;
-  asked().keep_best = "ndcg@5";
-  asked().every = 4;
-  live({.stop_after = 22});
-  fs::remove(best_model(model_path()));
-  EXPECT_THAT(
-      message_of<DataError>([&] { live({.resume = true}); }),
-      HasSubstr("model.best.nc: the best model so far, of epoch 4, is not there; put it back, "
-                "resume from the newest checkpoint, or start anew with `force`"));
 }
 
 // The best model of a run beside it takes the place of its own.

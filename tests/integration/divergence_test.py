@@ -59,6 +59,12 @@ class Divergence(ProgramTest):
         self.diverge("--rate", "3", "-e", "200", "--validation-split", "0.2", "--early-stop", "loss", "--patience", "100",
                      "-b", "40")
 
+    def test_the_best_model_before_is_what_the_run_goes_on_from(self):
+        schedule = ("-e", "200", "-b", "40", "--validation-split", "0.2", "--keep-best", "loss", "--rate-schedule", "step", "--rate-interval", "4")
+        self.assertEqual(self.diverge(*schedule, "--rate", "1e-3", "--rate-multiplier", "1e12"), ["model.best.nc"])
+        done = self.train("--resume", *schedule, "--rate", "1e-3", "--rate-multiplier", "1", config="deep.json")
+        self.assertIn("resuming from model.best.nc", done.stderr)
+
     def test_targets_whose_cost_is_no_number(self):
         self.write("far.json", shallow("L2", "Linear", DataSet="values"))
         self.write_values(lambda: self.random.choice((1e30, 3e38)))
