@@ -9,7 +9,7 @@ packages=(
   libfmt-dev libspdlog-dev libcli11-dev libjsoncpp-dev libprotobuf-dev protobuf-compiler zlib1g-dev
   libnetcdf-dev netcdf-bin libopenblas-pthread-dev libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
-  python3 python3-numpy python3-scipy python3-netcdf4 python3-jsonschema strace
+  python3 python3-dev python3-venv python3-numpy python3-scipy python3-netcdf4 python3-jsonschema strace
 )
 for option in "$@"; do
   case "$option" in

@@ -41,6 +41,7 @@ configure() {
 
 heading "dependencies"
 tools/install_dependencies.sh
+tools/dev/python_venv.sh
 
 # mpirun refuses root and more ranks than cores unless told.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1

@@ -36,7 +36,7 @@ shell_scripts() {
 }
 
 python_scripts() {
-  find tools tests -name '*.py' -print0 |
+  find tools tests python -name '*.py' -print0 |
     xargs -0 /usr/bin/python3 -c 'import ast, sys; [ast.parse(open(f, encoding="utf-8").read(), f) for f in sys.argv[1:]]'
 }
 

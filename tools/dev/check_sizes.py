@@ -14,7 +14,7 @@ import checking
 
 FILE_LIMIT = 500
 FUNCTION_LIMIT = 60
-FOLDERS = ("include", "src", "kernels", "tools", "tests", ".ci")
+FOLDERS = ("include", "src", "kernels", "python", "tools", "tests", ".ci")
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 SHELL = {".sh"}
 PYTHON = {".py"}
