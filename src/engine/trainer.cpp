@@ -57,7 +57,7 @@ class Training {
     last_checkpoint_ = Clock::now();
     while (true) {
       if (validation_due()) {
-        if (!validate(stop)) return stopped();
+        if (!validate(stop) || stop_is_wanted(stop)) return stopped();
         if (search_->is_exhausted()) return TrainingEnd::early_stopped;
         if (checkpoint_due(true)) checkpoint();
       }
@@ -138,8 +138,15 @@ class Training {
   }
 
   void set_rate() {
-    network_.set_rate(rate_of_epoch(settings_, state_.epoch, state_.plateau),
-                      warm_up_steps(settings_.schedule, order_.batches()), state_.step);
+    float rate = rate_of_epoch(settings_, state_.epoch, state_.plateau);
+    if (observer_.on_rate) {
+      rate = float(observer_.on_rate(state_.epoch, double(rate)));
+      if (!(rate >= 0.0f && std::isfinite(rate)))
+        throw UsageError(
+            fmt::format("the rate {:g} for epoch {} is out of range: it must be at least 0", rate,
+                        state_.epoch + 1));
+    }
+    network_.set_rate(rate, warm_up_steps(settings_.schedule, order_.batches()), state_.step);
   }
 
   // Where nothing is validated the plateau is one of the cost of training.

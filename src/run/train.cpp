@@ -56,7 +56,8 @@ std::function<void(const Report&)> both_of(std::function<void(const Report&)> fi
 TrainingObserver both(const TrainingObserver& first, const TrainingObserver& second) {
   return {both_of(first.on_step, second.on_step), both_of(first.on_epoch, second.on_epoch),
           both_of(first.on_validation, second.on_validation),
-          both_of(first.on_checkpoint, second.on_checkpoint)};
+          both_of(first.on_checkpoint, second.on_checkpoint),
+          first.on_rate ? first.on_rate : second.on_rate};
 }
 
 // Tells that a run of epochs is over, however it ends.

@@ -212,6 +212,46 @@ TEST_F(Door, StopsWhenAnObserverAsksAndGoesOnToTheSameBytes) {
   EXPECT_EQ(read_text(folder_ / "model.nc"), train(options()).model->bytes());
 }
 
+TEST_F(Door, StopsAfterTheValidationThatAsks) {
+  TrainOptions asked = options();
+  asked.validation.split = 0.2f;
+  std::atomic<bool> stop{false};
+  asked.stop = &stop;
+  TrainObserver observer;
+  std::int64_t of_epoch = 0;
+  observer.on_epoch = [&](const EpochReport& report) { of_epoch = report.step; };
+  observer.on_validation = [&](const ValidationReport& report) { stop = report.epoch == 2; };
+  const TrainResult result = train(asked, observer);
+  EXPECT_EQ(result.end, TrainingEnd::stopped);
+  EXPECT_EQ(result.epoch, 2);
+  EXPECT_EQ(result.step, of_epoch) << "no step more";
+}
+
+TEST_F(Door, TakesRatesOfEpochsFromAnObserver) {
+  TrainOptions asked = options();
+  asked.model = folder_ / "model.nc";
+  std::atomic<bool> stop{false};
+  asked.stop = &stop;
+  TrainObserver observer;
+  observer.on_rate = [](std::int64_t epoch, double) { return 0.001 * double(4 - epoch); };
+  std::vector<float> rates;
+  observer.on_epoch = [&](const EpochReport& report) { rates.push_back(float(report.rate)); };
+  observer.on_step = [&](const StepReport& report) { stop = report.step == 15; };
+  EXPECT_EQ(train(asked, observer).end, TrainingEnd::stopped);
+  asked.resume = "auto";
+  train(asked, observer);
+  EXPECT_EQ(rates, (std::vector<float>{0.004f, 0.003f, 0.002f, 0.001f}));
+  asked.model.clear();
+  asked.resume.clear();
+  EXPECT_EQ(read_text(folder_ / "model.nc"),
+            train(asked, {{{}, {}, {}, {}, observer.on_rate}, {}, {}}).model->bytes())
+      << "the same when it goes on within an epoch";
+  EXPECT_NE(read_text(folder_ / "model.nc"), train(asked).model->bytes());
+  observer.on_rate = [](std::int64_t, double) { return -0.5; };
+  EXPECT_EQ(message_of<UsageError>([&] { train(asked, observer); }),
+            "the rate -0.5 for epoch 1 is out of range: it must be at least 0");
+}
+
 TEST_F(Door, RecordsARunAndItsFailure) {
   TrainOptions asked = options();
   asked.model = folder_ / "model.nc";

@@ -54,6 +54,9 @@ struct TrainingObserver {
   std::function<void(const EpochReport&)> on_epoch;
   std::function<void(const ValidationReport&)> on_validation;
   std::function<void(const std::filesystem::path&)> on_checkpoint;
+  /// The rate of an epoch, counted from 0, in place of the one that its schedule gives; the same on
+  /// every rank, and when a run goes on within the epoch.
+  std::function<double(std::int64_t epoch, double rate)> on_rate;
 };
 
 /// early_stopped: what is watched has not become better for so long as was asked for.
