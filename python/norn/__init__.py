@@ -9,6 +9,11 @@ import importlib
 
 _HOMES = {
     "_core": ("version", "show_config"),
+    "recommender": ("Recommender", "load"),
+    "network": ("Network",),
+    "training": ("train",),
+    "history": ("History",),
+    "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "Callback", "StopTraining"),
     "errors": ("Error", "UsageError", "DataError", "DeviceError", "CommunicationError", "DivergenceError"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -3,7 +3,9 @@
 #include "python/src/parts.h"
 
 NB_MODULE(_core, m) {
+  using namespace norn::python;
   m.doc() = "The engine, as the package `norn` uses it.";
-  norn::python::add_errors(m);
-  norn::python::add_config(m);
+  for (auto add : {add_errors, add_config, add_data, add_settings, add_session, add_model,
+                   add_training, add_prediction, add_evaluation, add_plan})
+    add(m);
 }

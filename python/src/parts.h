@@ -8,5 +8,13 @@ namespace norn::python {
 
 void add_errors(nanobind::module_& m);
 void add_config(nanobind::module_& m);
+void add_data(nanobind::module_& m);
+void add_settings(nanobind::module_& m);
+void add_session(nanobind::module_& m);
+void add_model(nanobind::module_& m);
+void add_training(nanobind::module_& m);
+void add_prediction(nanobind::module_& m);
+void add_evaluation(nanobind::module_& m);
+void add_plan(nanobind::module_& m);
 
 }  // namespace norn::python

@@ -2,8 +2,16 @@
 """What tests of the Python package share. PYTHONPATH holds the package, NORN_BIN the programs."""
 import os
 import pathlib
+import random
+import subprocess
+import types
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
+
+for name in ("OPENBLAS_CORETYPE", "NORN_DEVICE"):
+    os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +24,68 @@ def programs():
 def source():
     """The root of the source tree."""
     return pathlib.Path(os.environ.get("NORN_SOURCE", pathlib.Path(__file__).parents[2]))
+
+
+@pytest.fixture
+def draw(request):
+    """Random numbers, other ones in every run; NORN_TEST_SEED=N draws those of a run that failed."""
+    seed = int(os.environ.get("NORN_TEST_SEED", random.SystemRandom().randrange(2**31)))
+    print(f"NORN_TEST_SEED={seed}")
+    return np.random.default_rng(seed)
+
+
+class Baskets:
+    """Baskets of units that like each other, as a matrix and as the text that importer reads."""
+
+    def __init__(self, draw, users=None, units=None, values=False):
+        users = users or int(draw.integers(60, 300))
+        self.units = units or int(draw.integers(23, 90))
+        rows = [self._row(draw) for _ in range(users)]
+        indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
+        data = np.ones(indptr[-1], np.float32)
+        if values:
+            data = (draw.integers(1, 50, indptr[-1]) / 8).astype(np.float32)
+            data[0] = 2.5
+        self.matrix = sp.csr_matrix((data, np.concatenate(rows).astype(np.int32), indptr), shape=(users, self.units))
+        self.values = values
+
+    def _row(self, draw):
+        group = 10 * int(draw.integers(0, max(1, self.units // 10)))
+        return np.unique(np.minimum(group + draw.integers(0, 13, draw.integers(2, 9)), self.units - 1))
+
+    @property
+    def dataset(self):
+        """With labels, as a Dataset has them."""
+        labels = [f"unit{u}" for u in range(self.units)]
+        return types.SimpleNamespace(matrix=self.matrix, feature_labels=labels, example_labels=None, name="films")
+
+    def write(self, programs, folder):
+        """The NetCDF file of importer."""
+        folder.joinpath("films.features").write_text("".join(f"unit{u}\t{u}\n" for u in range(self.units)))
+        with open(folder / "films.txt", "w", encoding="utf-8") as text:
+            for user in range(self.matrix.shape[0]):
+                row = self.matrix[user]
+                text.write(f"user{user}\t" + ":".join(
+                    f"unit{u},{v!r}" if self.values else f"unit{u}" for u, v in zip(row.indices, row.data.tolist())) + "\n")
+        run(programs / "importer", "-i", folder / "films.txt", "-f", folder / "films.features", "-d", "films", "-o", folder / "films.nc",
+            *(["-t", "analog"] if self.values else []), "-q")
+        return folder / "films.nc"
+
+
+def run(*command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.fixture
+def baskets(draw):
+    return Baskets(draw)
+
+
+@pytest.fixture
+def trained(baskets):
+    """A recommender that has learned the baskets, without labels."""
+    import norn
+
+    return norn.Recommender(epochs=3, batch=20, device="cpu", threads=1).fit(baskets.matrix)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From matrices of SciPy and NumPy to data sets of the engine, which read them where they stand."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from . import _core
+from ._settings import integer
+from .errors import UsageError
+
+_log = logging.getLogger("norn")
+
+
+def matrix_of(data: Any) -> Any:
+    """The matrix of a Dataset, or the matrix itself."""
+    return getattr(data, "matrix", data)
+
+
+def csr_of(data: Any, argument: str) -> Any:
+    """As CSR with ascending columns of 32 bits: the matrix itself where it is that, else a copy."""
+    matrix = matrix_of(data)
+    if not sp.issparse(matrix):
+        raise UsageError(f"`{argument}`: expected a sparse matrix of SciPy or a Dataset, not {type(data).__name__}")
+    if matrix.format != "csr":
+        _log.debug("`%s` is copied from %s to CSR", argument, matrix.format)
+        matrix = matrix.tocsr()
+    if matrix.ndim != 2:
+        raise UsageError(f"`{argument}`: has {matrix.ndim} dimensions, expected examples x units")
+    for name, array in (("indptr", matrix.indptr), ("indices", matrix.indices)):
+        if array.dtype.kind not in "iu":
+            raise UsageError(f"`{argument}`: {name} are {array.dtype}, expected int32")
+    if matrix.data.dtype.kind not in "biuf":
+        raise UsageError(f"`{argument}`: values are {matrix.data.dtype}, expected float32")
+    _require_whole(matrix, argument)
+    if matrix.data.size and not matrix.data.all():
+        _log.debug("`%s` is copied without its zeros", argument)
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
+    if not matrix.has_sorted_indices:
+        _log.debug("`%s` is copied to sort its columns", argument)
+        matrix = matrix.sorted_indices()
+    return matrix
+
+
+def _require_whole(matrix: Any, argument: str) -> None:
+    """SciPy's own functions trust these arrays."""
+    indptr, indices, values = matrix.indptr, matrix.indices, matrix.data
+    if indptr.ndim != 1 or indptr.size != matrix.shape[0] + 1:
+        raise UsageError(f"`{argument}`: indptr has {indptr.size} elements, expected {matrix.shape[0] + 1} for {matrix.shape[0]} rows")
+    if indices.size != values.size:
+        raise UsageError(f"`{argument}`: there are {indices.size} indices and {values.size} values")
+    if indptr[0] != 0 or indptr[-1] != indices.size:
+        raise UsageError(f"`{argument}`: indptr goes from {indptr[0]} to {indptr[-1]}, expected from 0 to {indices.size}")
+    steps = np.diff(indptr)
+    if steps.size and steps.min() < 0:
+        raise UsageError(f"`{argument}`: indptr falls after row {int(steps.argmin())}")
+    if indices.size == 0:
+        return
+    low, high = int(indices.min()), int(indices.max())
+    if low < 0 or high >= matrix.shape[1]:
+        wrong = low if low < 0 else high
+        row = int(np.searchsorted(indptr, int((indices == wrong).argmax()), side="right")) - 1
+        raise UsageError(f"`{argument}`: row {row}: column {wrong} is out of range, expected 0 to {matrix.shape[1] - 1}")
+
+
+def _columns(matrix: Any, argument: str) -> Any:
+    """int32 as it stands; int64 of wider matrices is copied once."""
+    indices = matrix.indices
+    if indices.dtype == np.int32:
+        return np.ascontiguousarray(indices)
+    _log.debug("`%s`: %d indices are copied from %s to 32 bits", argument, indices.size, indices.dtype)
+    if matrix.shape[1] > 2**32 - 1:
+        raise UsageError(f"`{argument}`: {matrix.shape[1]} units are too many, at most {2**32 - 1} are possible")
+    return indices.astype(np.uint32 if matrix.shape[1] > 2**31 else np.int32)
+
+
+def _values(matrix: Any, argument: str) -> Any:
+    """float32 as it stands, None where all are one."""
+    values = matrix.data
+    if values.size == 0 or (values[0] == 1 and (values == 1).all()):
+        return None
+    if values.dtype != np.float32:
+        _log.debug("`%s`: %d values are copied from %s to float32", argument, values.size, values.dtype)
+        values = values.astype(np.float32)
+    return np.ascontiguousarray(values)
+
+
+def labels_of(data: Any) -> Any:
+    """The labels of a Dataset's features for the engine, made once; None where it has none."""
+    labels = getattr(data, "feature_labels", None)
+    if labels is None or isinstance(labels, _core.Labels):
+        return labels
+    kept = getattr(data, "_native_labels", None)
+    if kept is None or kept[0] is not labels:
+        kept = (labels, _core.Labels(labels))
+        try:
+            data._native_labels = kept
+        except AttributeError:
+            pass
+    return kept[1]
+
+
+def weights_of(weights: Any, examples: int) -> Any:
+    """float32, one an example."""
+    if weights is None:
+        return None
+    array = np.ascontiguousarray(weights, dtype=np.float32)
+    if array.shape != (examples,):
+        raise UsageError(f"`weights`: has the shape {array.shape}, expected one for each of {examples} examples")
+    return array
+
+
+def memory_set(name: str, data: Any, argument: str, *, indicator: bool = False, weights: Any = None) -> Any:
+    """The data set `name` over a matrix, without a copy where that can be; with `indicator` without its values. A
+    dense matrix of NumPy is a dense set."""
+    if isinstance(data, _core.MemorySet):
+        return data
+    if isinstance(data, np.ndarray):
+        if data.ndim != 2 or data.dtype.kind not in "biuf":
+            raise UsageError(f"`{argument}`: an array of {data.ndim} dimensions and {data.dtype}, expected [examples, units] of float32")
+        return _core.MemorySet.dense(name, np.ascontiguousarray(data, dtype=np.float32), weights=weights_of(weights, len(data)))
+    matrix = csr_of(data, argument)
+    return _core.MemorySet.sparse(
+        name,
+        matrix.shape[1],
+        matrix.indptr.astype(np.int64, copy=False),
+        _columns(matrix, argument),
+        None if indicator else _values(matrix, argument),
+        labels=labels_of(data),
+        weights=weights_of(weights, matrix.shape[0]),
+    )
+
+
+def units_of(given: Any, argument: str, width: int, labels: Any) -> np.ndarray:
+    """Units' numbers as int64, of numbers or labels. Raises UsageError naming the first that is none."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        given = [given]
+    listed = given if isinstance(given, np.ndarray) else list(given)
+    if len(listed) == 0:
+        return np.empty(0, np.int64)
+    if isinstance(listed[0], str):
+        if labels is None:
+            raise UsageError(f"`{argument}`: {listed[0]!r}: the model has no labels; name units by their numbers")
+        for word in listed:
+            if not isinstance(word, str):
+                raise UsageError(f"`{argument}`: {word!r} is no label beside {listed[0]!r}")
+        numbers = np.asarray(labels.find([str(word) for word in listed]), np.int64)
+        if (numbers < 0).any():
+            raise UsageError(f"`{argument}`: the model has no unit {listed[int((numbers < 0).argmax())]!r}")
+        return numbers
+    if isinstance(listed, np.ndarray) and listed.dtype.kind in "iu":
+        numbers = listed.astype(np.int64).ravel()
+    else:
+        numbers = np.asarray([integer(argument, unit) for unit in listed], np.int64)
+    wrong = (numbers < 0) | (numbers >= width)
+    if wrong.any():
+        raise UsageError(f"`{argument}`: unit {numbers[int(wrong.argmax())]} is out of range, expected 0 to {width - 1}")
+    return numbers

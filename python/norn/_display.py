@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What terminals and notebooks show of networks."""
+from __future__ import annotations
+
+import html
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .history import History
+    from .network import Network
+
+
+def _layers(network: Network) -> list[tuple[str, str, str]]:
+    """(name, kind, units)."""
+    sizes = []
+    for layer in network.descriptor["Layers"]:
+        units = layer.get("N", "auto")
+        shape = " x ".join(str(n) for n in units) if isinstance(units, list) else f"{units:,}" if isinstance(units, int) else str(units)
+        sizes.append((layer["Name"], layer["Kind"], shape))
+    return sizes
+
+
+def network_text(network: Network, name: str = "Network") -> str:
+    """Up to three lines: layers, the run, how good it is."""
+    lines = [f"{name}: " + " -> ".join(f"{layer} {units}" for layer, _, units in _layers(network))]
+    if not network.trained:
+        return lines[0] + ", not trained"
+    if network.history:
+        last = network.history[-1]
+        lines.append(f"{last['epoch']} epochs, cost {last['cost']:.6g}")
+        best = network.history.best
+        if best:
+            lines.append(f"best epoch {best['epoch']}: " + ", ".join(f"{k} {v:.4f}" for k, v in best.items() if "@" in k))
+    return "\n".join(lines)
+
+
+def network_html(network: Network, name: str = "Network") -> str:
+    rows = "".join(f"<tr><td>{html.escape(n)}</td><td>{html.escape(k)}</td><td>{html.escape(u)}</td></tr>" for n, k, u in _layers(network))
+    state = "" if network.trained else " (not trained)"
+    return (
+        f"<div><b>norn.{name}</b>{state}<table><tr><th>layer</th><th>kind</th><th>units</th></tr>{rows}</table>"
+        f"{curves_html(network.history)}</div>"
+    )
+
+
+def curves_html(history: History) -> str:
+    """A small chart for the cost and for what was watched, as SVG."""
+    charts = history.curves()
+    chosen = [name for name in charts if len(charts[name]) > 1][:4]
+    return "".join(_chart(name, charts[name]) for name in chosen)
+
+
+def _chart(name: str, points: list[tuple[int, float]], width: int = 220, height: int = 90) -> str:
+    finite = [(x, y) for x, y in points if math.isfinite(y)]
+    if not finite:
+        return ""
+    x0, x1 = finite[0][0], finite[-1][0]
+    y0, y1 = min(y for _, y in finite), max(y for _, y in finite)
+    place = " ".join(
+        f"{4 + (width - 8) * (x - x0) / max(x1 - x0, 1):.1f},{height - 4 - (height - 22) * (y - y0) / ((y1 - y0) or 1):.1f}" for x, y in finite
+    )
+    return (
+        f'<svg width="{width}" height="{height}" role="img" aria-label="{html.escape(name)} by epoch">'
+        f'<polyline points="{place}" fill="none" stroke="currentColor" stroke-width="1.5"/>'
+        f'<text x="4" y="12" font-size="11" fill="currentColor">{html.escape(name)}: {finite[-1][1]:.5g}</text></svg>'
+    )

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a recommender's settings and data become a run of the engine."""
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ._arrays import memory_set
+from .errors import UsageError
+from .network import Network
+from .training import merged
+
+
+def network_of(params: Mapping[str, Any]) -> Network | None:
+    """The network that is asked for; None: a recipe makes it."""
+    if params["network"] is not None:
+        if params["hidden"] is not None:
+            raise UsageError("`hidden` is a recipe's, and `network` says what its layers are: give one of the two")
+        return Network._of(params["network"])
+    if params["hidden"] is None:
+        return None
+    return Network.from_json({"Recipe": params["recipe"], "Layers": [{"Name": "Hidden", "N": params["hidden"]}]})
+
+
+def settings_of(params: Mapping[str, Any], callbacks: list[Callable], validation: Any = None) -> dict[str, Any]:
+    """As the engine takes them, but for network and data."""
+    own = {name: value for name, value in params.items() if name not in ("recipe", "hidden", "network", "device", "threads", "precision")}
+    if isinstance(validation, (int, float)):
+        own["validation_split"] = validation
+    return merged(own, callbacks) | {name: params[name] for name in ("device", "threads", "precision")}
+
+
+def set_names(network: Network | None, kind: str, name: str) -> list[str]:
+    """The data sets that a network's layers of that kind read."""
+    auto = f"{name}_{kind.lower()}"
+    if network is None:
+        return [auto]
+    found = [layer["DataSet"] for layer in network.descriptor["Layers"] if layer["Kind"] == kind and layer.get("DataSet")]
+    return list(dict.fromkeys(auto if one == "auto" else one for one in found))
+
+
+def sets_of(network: Network | None, name: str, known: Any, wanted: Any, arguments: tuple[str, str], weights: Any = None) -> list[Any]:
+    """Known units for the inputs, wanted ones, without values, for the outputs. Several sets come by their names."""
+    sets: dict[str, Any] = {}
+    for data, kind, argument in ((known, "Input", arguments[0]), (wanted, "Output", arguments[1])):
+        if data is None:
+            continue
+        names = set_names(network, kind, name)
+        if len(names) > 1 and not isinstance(data, Mapping):
+            raise UsageError(f"`{argument}`: the network reads {', '.join(names)}: give a dictionary from these names to matrices")
+        for one, matrix in (data if isinstance(data, Mapping) else {names[0]: data}).items():
+            if one not in sets:
+                sets[one] = memory_set(one, matrix, argument, indicator=kind == "Output", weights=weights)
+    return list(sets.values())
+
+
+def data_settings(network: Network | None, known: Any, wanted: Any, validation: Any, weights: Any) -> dict[str, Any]:
+    """The data sets of a run."""
+    name = getattr(known, "name", None) or "data"
+    native = {"sets": sets_of(network, name, known, known if wanted is None else wanted, ("interactions", "targets"), weights)}
+    if validation is None or isinstance(validation, (int, float)):
+        return native
+    if not isinstance(validation, (tuple, list)) or len(validation) != 2:
+        raise UsageError(f"`validation`: expected a share such as 0.1, or a pair (known, held_out) of matrices, not {validation!r}")
+    return native | {"validation_sets": sets_of(network, name, *validation, ("validation[0]", "validation[1]"))}
+
+
+def keeps_best(native: Mapping[str, Any]) -> bool:
+    """Whether the run needs a place for its best model."""
+    return any(native.get(name, "none") not in ("none", "") for name in ("early_stop", "keep_best"))
+
+
+@contextlib.contextmanager
+def nothing() -> Iterator[dict[str, str]]:
+    """Where the settings name the network themselves."""
+    yield {}
+
+
+def scratch_folder() -> tempfile.TemporaryDirectory:
+    return tempfile.TemporaryDirectory(prefix="norn")

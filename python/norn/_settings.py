@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of a run, from the engine's table: their names, types, words and documents."""
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import operator
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import _core
+from .errors import UsageError
+
+
+@functools.cache
+def table() -> dict[str, dict]:
+    """By name. Those that name files of data are for the programs: data come as arrays here."""
+    return {row["name"]: row for row in _core.settings_table() if row["kind"] != "paths"}
+
+
+def name_of(keyword: str) -> str:
+    """A setting's name of a keyword: `lambda_` is `lambda`, which Python keeps for itself."""
+    return keyword.removesuffix("_")
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """As the engine takes them; None is as not given. Raises UsageError, all that is wrong at once."""
+    values, problems = {}, []
+    for keyword, value in given.items():
+        name = name_of(keyword)
+        try:
+            if name not in table():
+                raise UsageError(f"`{keyword}`: there is no such setting{_did_you_mean(keyword)}")
+            if value is not None:
+                values[name] = _KINDS[table()[name]["kind"]](table()[name], value)
+        except UsageError as error:
+            problems.append({"key": keyword, "message": str(error)})
+    if problems:
+        raise UsageError("\n".join(problem["message"] for problem in problems), problems=problems)
+    return values
+
+
+def _did_you_mean(name: str) -> str:
+    near = difflib.get_close_matches(name, table(), n=1)
+    return f'; did you mean "{near[0]}"?' if near else f"; there are {', '.join(table())}"
+
+
+def integer(name: str, value: object) -> int:
+    """A whole number of Python or NumPy. Raises UsageError naming it."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise UsageError(f"`{name}` {value!r}: expected an integer, not {type(value).__name__}") from None
+
+
+def _number(row: dict, value: Any) -> float:
+    if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
+        raise UsageError(f"`{row['name']}` {value!r}: expected a number, not {type(value).__name__}")
+    return float(value)
+
+
+def _switch(row: dict, value: Any) -> bool:
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise UsageError(f"`{row['name']}` {value!r}: expected True or False")
+    return bool(value)
+
+
+def _text(row: dict, value: Any) -> str:
+    """Words of yes and no may be bool, lists of numbers sequences; True is what the name alone stands for."""
+    if value is True and row["bare_value"]:
+        return row["bare_value"]
+    if isinstance(value, bool) and row["words"] == ["yes", "no"]:
+        return "yes" if value else "no"
+    if row["value"].startswith("K,") and not isinstance(value, str):
+        return ",".join(str(integer(row["name"], k)) for k in (value if hasattr(value, "__iter__") else [value]))
+    if not isinstance(value, str):
+        raise UsageError(f"`{row['name']}` {value!r}: expected a str, not {type(value).__name__}")
+    return value
+
+
+def _path(row: dict, value: Any) -> str:
+    try:
+        return os.fspath(value)
+    except TypeError:
+        raise UsageError(f"`{row['name']}` {value!r}: expected a path, not {type(value).__name__}") from None
+
+
+_KINDS: dict[str, Callable[[dict, Any], Any]] = {
+    "int": lambda row, value: integer(row["name"], value),
+    "float": _number,
+    "bool": _switch,
+    "str": _text,
+    "path": _path,
+}
+
+
+def documented(function: Callable) -> Callable:
+    """Replaces `**settings` in a function's signature and {settings} in its docstring by the table."""
+    signature = inspect.signature(function)
+    kept = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    names = [name + "_" if name == "lambda" else name for name in table()]
+    more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in names if n not in signature.parameters]
+    function.__signature__ = signature.replace(parameters=kept + more)  # type: ignore[attr-defined]
+    return function
+
+
+def reference() -> str:
+    """The settings as text, a line each, under their headings."""
+    lines, group = [], None
+    for row in table().values():
+        if row["group"] != group:
+            group = row["group"]
+            lines.append(f"\n{group}")
+        choices = f" ({', '.join(row['words'])})" if row["words"] else ""
+        default = f" [{row['default']}]" if row["default"] else ""
+        lines.append(f"  {row['name']}: {row['help']}{choices}{default}")
+    return "\n".join(lines).strip()

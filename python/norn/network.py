@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks: descriptors, and trained ones with their parameters."""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from . import _core
+from .errors import UsageError
+from .history import History
+
+
+class Network:
+    """A descriptor, or a trained network. `from_json` and `load` make one, `norn.train` trains it."""
+
+    def __init__(self, model: Any = None, *, source: dict[str, str] | None = None, history: History | None = None):
+        self._model = model
+        self._source = source
+        self._device: dict[str, Any] = {}
+        self.history = History() if history is None else history
+
+    @classmethod
+    def from_json(cls, source: str | os.PathLike | Mapping[str, Any]) -> Network:
+        """Of a descriptor: a path, JSON text or a dictionary. Raises UsageError whose `problems` say line, column and key
+        of all that is wrong."""
+        if isinstance(source, Mapping):
+            network = cls(source={"network": json.dumps(source)})
+        elif isinstance(source, str) and source.lstrip().startswith("{"):
+            network = cls(source={"network": source})
+        else:
+            network = cls(source={"config": os.fspath(source)})
+        network._text = _core.read_network(**network._source)
+        return network
+
+    @classmethod
+    def load(cls, file: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
+        """Of a model's file. Raises DataError when it is missing, damaged or no model."""
+        network = cls(_core.Model.load(os.fspath(file), device, threads, precision, batch))
+        network._device = {"device": device, "threads": threads, "precision": precision}
+        return network
+
+    @classmethod
+    def _of(cls, given: Any) -> Network:
+        return given if isinstance(given, cls) else cls.from_json(given)
+
+    @property
+    def trained(self) -> bool:
+        return self._model is not None
+
+    @property
+    def model(self) -> Any:
+        """The native model. Raises UsageError where there is a descriptor alone."""
+        if self._model is None:
+            raise UsageError("the network is not trained: `norn.train` does that")
+        return self._model
+
+    @property
+    def descriptor(self) -> dict:
+        """As its JSON reads."""
+        return json.loads(self._model.network() if self._model is not None else self._text)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """By name, weights [source units, units] and vectors [units] as read-only arrays of float32: "Input -> Hidden",
+        "Hidden bias". They are views where the engine has them whole in main memory."""
+        return self.model.parameters()
+
+    def labels(self, layer: str) -> Any:
+        """The labels of a layer's units, a sequence of str; None where they are not known."""
+        return self.model.labels(layer)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes a file that every program reads; it is complete or absent. Of a descriptor alone its JSON."""
+        if self._model is None:
+            pathlib.Path(path).write_text(self._text, encoding="utf-8")
+        else:
+            self._model.save(os.fspath(path))
+
+    def plan(self, data: Mapping[str, Any], *, device: str = "auto", threads: int = 0, **settings: Any) -> dict:
+        """What training would take: weights, memory_bytes, available_bytes, fits."""
+        from ._arrays import memory_set
+        from ._settings import checked
+
+        with self._as_settings() as source:
+            native = checked(settings) | source | {"device": device, "threads": threads}
+            native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in data.items()]
+            return _core.plan(native)
+
+    @contextlib.contextmanager
+    def _as_settings(self) -> Iterator[dict[str, str]]:
+        """What a run takes it from; weights go by a file that stands meanwhile."""
+        if self._model is None:
+            yield dict(self._source or {})
+            return
+        with tempfile.TemporaryDirectory(prefix="norn") as folder:
+            file = os.path.join(folder, "model.nc")
+            self._model.save(file)
+            yield {"config": file}
+
+    def _unit_vectors(self, layer: str, of: str) -> Any:
+        """[dimensions, units], of length 1: the weights of a layer's units, from or to all layers beside it."""
+        import numpy as np
+
+        parts = []
+        for name, matrix in self.parameters.items():
+            source, arrow, target = name.partition(" -> ")
+            if arrow and (source if of == "input" else target) == layer:
+                parts.append(matrix.T if of == "input" else matrix)
+        if not parts:
+            raise UsageError(f"layer {layer!r} has no weights of its own")
+        vectors = np.concatenate(parts)
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=0), 1e-30)
+
+    def close(self) -> None:
+        """Gives the memory back. What is asked of the network later raises UsageError."""
+        self.model.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_model": None if self._model is None else self._model.bytes()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        if self._model is not None:
+            self._model = _core.Model.from_bytes(self._model, **self._device)
+
+    def __repr__(self) -> str:
+        from ._display import network_text
+
+        return network_text(self)
+
+    def _repr_html_(self) -> str:
+        from ._display import network_html
+
+        return network_html(self)

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recommender: an autoencoder of what users have, by a recipe that fits any data, or by a descriptor."""
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from . import _core, _fitting, _settings
+from ._arrays import csr_of, memory_set, units_of
+from ._evaluation import Evaluation
+from .errors import UsageError
+from .history import History
+from .network import Network
+from .training import Run, resumed, run
+
+
+class Recommender:
+    """Learns what units go together, and recommends.
+
+    Recommender() takes no argument: the recipe chooses layers and settings by the data. Settings are keywords, those of
+    the trainer (`norn.settings()` lists them): Recommender(epochs=20, seed=1).
+
+    recipe: "sigmoid" or "softmax".
+    hidden: units of the recipe's hidden layer; None: by the data.
+    network: a descriptor in place of a recipe: a Network, a dictionary, JSON text or a path.
+    device: "auto", "cpu", "cuda", "cuda:1".
+    threads: of the CPU; 0: one a core.
+    precision: of products on a GPU: "fp32", "tf32", "bf16".
+    """
+
+    @_settings.documented
+    def __init__(self, *, recipe: str = "sigmoid", hidden: int | None = None, network: Any = None, device: str = "auto",
+                 threads: int = 0, precision: str = "tf32", **settings: Any):
+        _settings.checked(settings)
+        self._params: dict[str, Any] = {
+            "recipe": recipe, "hidden": hidden, "network": network, "device": device, "threads": threads, "precision": precision,
+        }
+        self._params |= {_settings.name_of(name): value for name, value in settings.items()}
+        self._network: Network | None = None
+        self._unfinished: Any = None  # the folder of a run that was stopped and keeps its best model
+
+    # Settings, as scikit-learn asks for them.
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings: those that have been given, and those of the device and the network."""
+        return {name + "_" if name == "lambda" else name: value for name, value in self._params.items()}
+
+    def set_params(self, **params: Any) -> Recommender:
+        """Changes settings; the next `fit` uses them."""
+        type(self)(**(self.get_params() | params))
+        self._params |= {_settings.name_of(name): value for name, value in params.items()}
+        return self
+
+    # Training.
+
+    def fit(self, interactions: Any, targets: Any = None, *, validation: Any = None, weights: Any = None,
+            callbacks: Iterable[Callable] = (), resume: bool = False) -> Recommender:
+        """Trains from the beginning.
+
+        interactions: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
+            values are read where they stand; where all values are 1 there are none.
+        targets: what is to be predicted from it; None: the same units. Its values do not count.
+        validation: the share of the users to validate with, such as 0.1, or a pair (known, held_out) of matrices.
+        weights: [users], what each counts.
+        callbacks: see norn.callbacks; functions are called after each epoch and validation.
+        resume: goes on with a run that Ctrl-C or a callback stopped, to the bits that it would have had. Data and settings
+            are those of that run.
+
+        On Ctrl-C KeyboardInterrupt is raised after the step, and the model is as far as it has come.
+        """
+        callbacks = list(callbacks)
+        network = _fitting.network_of(self._params)
+        native = _fitting.settings_of(self._params, callbacks, validation)
+        native |= _fitting.data_settings(network, interactions, targets, validation, weights)
+        native |= {"recipe": self._params["recipe"]} if network is None else {}
+        if resume:
+            return self._resume(native, network, callbacks)
+        folder = self._unfinished = None
+        if _fitting.keeps_best(native) and "model" not in native:
+            folder = _fitting.scratch_folder()  # where the best model stands, also of a run that is stopped
+            native["model"] = str(pathlib.Path(folder.name, "model.nc"))
+        with network._as_settings() if network else _fitting.nothing() as source:
+            return self._finish(run(native | source, callbacks), folder)
+
+    def _resume(self, native: dict[str, Any], network: Network | None, callbacks: list[Callable]) -> Recommender:
+        history = self.network_.history
+        if self._unfinished is None:
+            return self._finish(resumed(self.network_.model, native, callbacks, history))
+        native |= {"model": str(pathlib.Path(self._unfinished.name, "model.nc")), "resume": "auto"}
+        return self._finish(run(native, callbacks, history), self._unfinished)
+
+    def partial_fit(self, interactions: Any, targets: Any = None, *, epochs: int = 1, weights: Any = None,
+                    callbacks: Iterable[Callable] = ()) -> Recommender:
+        """Goes on for so many epochs with the optimizer's state, on these or other data of the same units. Without a model
+        it is a `fit` of so many epochs."""
+        epochs = _settings.integer("epochs", epochs)
+        callbacks = list(callbacks)
+        if self._network is None:
+            first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(interactions, targets, weights=weights, callbacks=callbacks)
+            self._network = first._network
+            return self
+        done = self.network_.model.epochs()
+        own = {name: value for name, value in self._params.items() if not name.startswith("validation")}
+        native = _fitting.settings_of(own, callbacks) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none"}
+        native |= _fitting.data_settings(self._network, interactions, targets, None, weights)
+        return self._finish(resumed(self.network_.model, native, callbacks, self.network_.history))
+
+    def _finish(self, done: Run, folder: Any = None) -> Recommender:
+        if done.model is not None:
+            self._network = Network(done.model, history=done.history)
+            self._network._device = self._device()
+        self._unfinished = folder if done.facts["end"] == "stopped" else None
+        if done.raised is not None:
+            raise done.raised
+        return self
+
+    def _device(self) -> dict[str, Any]:
+        return {name: self._params[name] for name in ("device", "threads", "precision")}
+
+    # What there is of a model.
+
+    @property
+    def network_(self) -> Network:
+        """The trained network. Raises UsageError before `fit`."""
+        if self._network is None:
+            raise UsageError("the recommender is not trained: call fit, or norn.load")
+        return self._network
+
+    @property
+    def history(self) -> History:
+        """A dictionary for each epoch; `to_pandas()` makes a table of it."""
+        return self._network.history if self._network is not None else History()
+
+    @property
+    def labels(self) -> Any:
+        """The labels of the units that are recommended, a sequence of str; None where they are not known."""
+        return self.network_.labels(self._layer("")["Name"])
+
+    def _layer(self, name: str, kind: str = "Output") -> dict[str, Any]:
+        layers = [layer for layer in self.network_.descriptor["Layers"] if layer["Kind"] == kind]
+        for layer in layers:
+            if layer["Name"] == (name or "Output"):
+                return layer
+        if name or len(layers) != 1:
+            raise UsageError(f"`layer` {name!r}: choose of: {', '.join(layer['Name'] for layer in layers)}")
+        return layers[0]
+
+    @staticmethod
+    def _width(layer: dict[str, Any]) -> int:
+        return int(np.prod(layer["N"]))
+
+    def _inputs(self, user_items: Any) -> list[Any]:
+        return _fitting.sets_of(self.network_, "data", user_items, None, ("user_items", ""))
+
+    def recommend(self, user_items: Any, N: int = 10, *, filter_already_liked_items: bool = True, filter_items: Any = None,
+                  items: Any = None, filter_pairs: Any = None, score_factors: Any = None, layer: str = "") -> Any:
+        """The N best units for each user, exact, ties by the lowest unit.
+
+        user_items: [users, units], CSR or a Dataset: what each has; they need not be those of `fit`. Or one basket, a list
+            of labels or numbers of units.
+        filter_already_liked_items: leaves out what the user has.
+        filter_items, items: units, by label or number, that are left out, and that alone are recommended.
+        filter_pairs: [users, units], CSR: what is left out for each user.
+        score_factors: [users, units], CSR: scores are multiplied by its values where it has any.
+        layer: of networks with several output layers.
+
+        Returns (ids, scores), int32 and float32 [users, N], best first, -1 and nan where there are fewer units. Of one
+        basket a list of (label, score), numbers where the model has no labels.
+        """
+        N = _settings.integer("N", N)
+        if N < 1:
+            raise UsageError(f"`N` {N} is out of range: it must be at least 1")
+        output = self._layer(layer)
+        is_basket = _is_basket(user_items)
+        sets = self._inputs(self._basket(user_items) if is_basket else user_items)
+        pairs = [None if given is None else memory_set(argument, given, argument, indicator=argument == "filter_pairs")
+                 for argument, given in (("filter_pairs", filter_pairs), ("score_factors", score_factors))]
+        ids, scores = _core.recommend(self.network_.model, sets, N, layer, bool(filter_already_liked_items), *pairs,
+                                      self._allowed(output, items, filter_items))
+        if not is_basket:
+            return ids, scores
+        labels = self.labels
+        return [(labels[int(i)] if labels is not None and labels.has_words() else int(i), float(s)) for i, s in zip(ids[0], scores[0]) if i >= 0]
+
+    def _basket(self, given: Any) -> Any:
+        import scipy.sparse as sp
+
+        layer = next(one for one in self.network_.descriptor["Layers"] if one["Kind"] == "Input")
+        width = self._width(layer)
+        units = np.unique(units_of(given, "user_items", width, self.network_.labels(layer["Name"])))
+        shape = (1, width)
+        return sp.csr_matrix((np.ones(len(units), np.float32), units.astype(np.int32), np.array([0, len(units)])), shape=shape)
+
+    def _allowed(self, layer: dict[str, Any], items: Any, filter_items: Any) -> Any:
+        if items is None and filter_items is None:
+            return None
+        width, labels = self._width(layer), self.network_.labels(layer["Name"])
+        allowed = np.full(width, items is None, np.uint8)
+        if items is not None:
+            allowed[units_of(items, "items", width, labels)] = 1
+        if filter_items is not None:
+            allowed[units_of(filter_items, "filter_items", width, labels)] = 0
+        return allowed
+
+    def similar_items(self, itemid: Any, N: int = 10, *, of: str = "output", filter_items: Any = None, items: Any = None) -> Any:
+        """The N units whose weights have the largest cosine with those of a unit, itself among them, exact.
+
+        itemid: a unit, by number or label, or several. of: the weights "output" or "input".
+        Returns (ids, scores), int32 and float32, [N], of several [units, N]; of a label a list of (label, score).
+        """
+        if of not in ("output", "input"):
+            raise UsageError(f"`of` {of!r}: choose of: output, input")
+        N = _settings.integer("N", N)
+        if N < 1:
+            raise UsageError(f"`N` {N} is out of range: it must be at least 1")
+        layer = self._layer("", of.capitalize()) if of == "output" else next(one for one in self.network_.descriptor["Layers"] if one["Kind"] == "Input")
+        labels = self.network_.labels(layer["Name"])
+        asked = units_of(itemid, "itemid", self._width(layer), labels)
+        vectors = self.network_._unit_vectors(layer["Name"], of)
+        scores = vectors[:, asked].T @ vectors
+        allowed = self._allowed(layer, items, filter_items)
+        if allowed is not None:
+            scores[:, allowed == 0] = -np.inf
+        ids = np.argsort(-scores, axis=1, kind="stable")[:, :N].astype(np.int32)
+        best = np.take_along_axis(scores, ids, axis=1)
+        ids[best == -np.inf] = -1
+        best[best == -np.inf] = np.nan
+        if isinstance(itemid, str):
+            return [(labels[int(i)], float(s)) for i, s in zip(ids[0], best[0]) if i >= 0]
+        return (ids, best) if isinstance(itemid, Iterable) else (ids[0], best[0])
+
+    def transform(self, user_items: Any, layer: str = "Hidden") -> np.ndarray:
+        """Embeddings: the activations of a hidden layer, float32 [users, units]."""
+        return _core.embed(self.network_.model, self._inputs(user_items), layer)
+
+    def evaluate(self, known: Any, held_out: Any = None, *, k: Iterable[int] = (10, 20, 100), keep_seen: bool = False,
+                 layer: str = "") -> Evaluation:
+        """How well held-out units are ranked, in the evaluator's numbers.
+
+        known, held_out: [users, units], what is known of users and what is to be found; or one pair of them.
+        k: lengths of the lists. keep_seen: known units may be recommended, too.
+        """
+        if held_out is None:
+            if not isinstance(known, (tuple, list)) or len(known) != 2:
+                raise UsageError("`held_out` is missing: give what is known of users, and what is to be found")
+            known, held_out = known
+        sets = _fitting.sets_of(self.network_, "data", known, held_out, ("known", "held_out"))
+        lengths = [_settings.integer("k", one) for one in (k if isinstance(k, Iterable) else [k])]
+        return Evaluation(_core.evaluate(self.network_.model, sets, lengths, layer, keep_seen))
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the model's file, which all programs of Norn read; it is complete or absent."""
+        self.network_.save(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
+        """Of a model's file. batch: examples that are predicted at a time; results do not depend on it."""
+        network = Network.load(path, device=device, threads=threads, precision=precision, batch=batch)
+        made = cls(network=network.descriptor, device=device, threads=threads, precision=precision)
+        made._network = network
+        return made
+
+    def close(self) -> None:
+        """Gives the model's memory back. What is asked of it later raises UsageError."""
+        self.network_.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_unfinished": None}
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items() if value != _DEFAULTS.get(name) and name != "network")
+        if self._network is None:
+            return f"Recommender({given})"
+        from ._display import network_text
+
+        return network_text(self._network, f"Recommender({given})")
+
+    def _repr_html_(self) -> str:
+        from ._display import network_html
+
+        return network_html(self._network, "Recommender") if self._network is not None else f"<code>{self!r}</code>"
+
+
+_DEFAULTS = {"recipe": "sigmoid", "hidden": None, "network": None, "device": "auto", "threads": 0, "precision": "tf32"}
+
+
+def _is_basket(given: Any) -> bool:
+    """Whether it is one user's units, in place of a matrix."""
+    return isinstance(given, (list, tuple, set, frozenset, str)) or (isinstance(given, np.ndarray) and given.ndim == 1)
+
+
+def load(path: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
+    """The recommender of a model's file, also of one that `trainer` wrote."""
+    return Recommender.load(path, device=device, threads=threads, precision=precision, batch=batch)

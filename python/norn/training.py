@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training any network on any data sets, and what training calls meanwhile."""
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from . import _core, _settings
+from ._arrays import memory_set
+from .callbacks import Callback, Environment, StopTraining
+from .errors import UsageError
+from .history import History
+from .network import Network
+
+
+@dataclasses.dataclass
+class Run:
+    """What a run came to. `raised` stopped it; the model is as it stood then."""
+
+    model: Any
+    history: History
+    facts: dict
+    raised: BaseException | None
+
+
+class _Told:
+    """Hands what the engine reports to callbacks."""
+
+    def __init__(self, callbacks: list[Callable], history: History):
+        self.callbacks = callbacks
+        self.history = history
+        self.reports: list[tuple[str, Any]] = []  # the engine adds to it; Ctrl-C may come anywhere in Python
+        self.taken = 0
+        self.env = Environment("begin", {}, history)
+
+    def __call__(self, kind: str, report: Any) -> None:
+        if kind == "checkpoint":
+            report = {"path": report}
+        env = self.env
+        env.kind, env.report = kind, report
+        for name in ("epoch", "epochs", "step", "cost", "rate"):
+            if name in report and not (kind == "validation" and name == "cost"):
+                setattr(env, name, report[name])
+        if kind == "validation":
+            env.metrics, env.best = report["metrics"], report["best"]
+        self.take_reports()
+        for callback in self.callbacks:
+            if isinstance(callback, Callback) or kind in ("epoch", "validation"):
+                callback(env)
+
+    def take_reports(self) -> None:
+        while self.taken < len(self.reports):
+            self.history._add(*self.reports[self.taken])
+            self.taken += 1
+
+
+def _rate_of(callbacks: list[Callable]) -> Callable | None:
+    resets = [c for c in callbacks if isinstance(c, Callback) and type(c).rate is not Callback.rate]
+    if not resets:
+        return None
+
+    def rate(epoch: int, value: float) -> float:
+        for callback in resets:
+            value = callback.rate(epoch + 1, value)
+        return value
+
+    return rate
+
+
+def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable]) -> dict[str, Any]:
+    """Settings with those of callbacks, as the engine takes them."""
+    own = {name: value for name, value in settings.items() if value is not None}
+    files: dict[str, Any] = {}
+    for callback in callbacks:
+        if not callable(callback):
+            raise UsageError(f"`callbacks`: {callback!r} cannot be called")
+        for name, value in (callback.settings() if isinstance(callback, Callback) else {}).items():
+            if name in ("model", "resume", "run_dir"):
+                files[name] = value
+            elif value is not None:
+                own[name] = value
+    return _settings.checked(own) | files
+
+
+def run(native: dict[str, Any], callbacks: Iterable[Callable] = (), history: History | None = None) -> Run:
+    """Trains with settings as the engine takes them."""
+    callbacks = list(callbacks)
+    history = History() if history is None else history
+    seconds = [c.step_seconds for c in callbacks if isinstance(c, Callback) and c.step_seconds is not None]
+    told = _Told(callbacks, history)
+    try:
+        facts, model, raised = _core.train(native, told, told.reports, min(seconds, default=-1.0), _rate_of(callbacks))
+    finally:
+        told.take_reports()
+        told.env.kind = "end"
+        for callback in callbacks:
+            if isinstance(callback, Callback):
+                callback(told.env)
+    if isinstance(raised, StopTraining):
+        raised = None
+    return Run(model, history, facts, raised)
+
+
+def resumed(model: Any, native: dict[str, Any], callbacks: Iterable[Callable], history: History) -> Run:
+    """Goes on with a model in memory."""
+    with tempfile.TemporaryDirectory(prefix="norn") as folder:
+        file = pathlib.Path(folder, "model.nc")
+        model.save(file)
+        return run(native | {"resume": str(file)}, callbacks, history)
+
+
+@_settings.documented
+def train(
+    network: Any,
+    data: Mapping[str, Any],
+    *,
+    validation: float | Mapping[str, Any] | None = None,
+    callbacks: Iterable[Callable] = (),
+    device: str = "auto",
+    threads: int = 0,
+    precision: str = "tf32",
+    **settings: Any,
+) -> Network:
+    """Trains any network.
+
+    network: a Network, a descriptor (a dictionary or JSON text), or a path to one; of a trained Network the weights are
+        where training begins.
+    data: by the names that the network's layers have in "DataSet", sparse matrices of SciPy, Datasets, or arrays of
+        NumPy ([examples, units], dense). float32 values and int32 indices are read where they stand.
+    validation: the share of the data to validate with, or data of their own by name.
+    device: "auto", "cpu", "cuda", "cuda:1"; threads: 0, one a core; precision: of products on a GPU.
+    settings: `norn.settings()` lists them.
+
+    Returns the trained Network; its `history` has a dictionary for each epoch. Raises UsageError, DataError, DeviceError,
+    DivergenceError, and what a callback raises. On Ctrl-C KeyboardInterrupt, whose `network` attribute is what there is.
+    """
+    if not isinstance(data, Mapping):
+        raise UsageError(f"`data`: expected a dictionary from names of data sets to matrices, not {type(data).__name__}")
+    if isinstance(validation, (int, float)):
+        settings["validation_split"] = validation
+    callbacks = list(callbacks)
+    with Network._of(network)._as_settings() as source:
+        native = merged(settings, callbacks) | source
+        native |= {"device": device, "threads": threads, "precision": precision}
+        native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in data.items()]
+        if isinstance(validation, Mapping):
+            native["validation_sets"] = [memory_set(n, one, f"validation[{n!r}]") for n, one in validation.items()]
+        done = run(native, callbacks)
+    trained = Network(done.model, history=done.history)
+    if done.raised is not None:
+        done.raised.network = trained  # type: ignore[attr-defined]
+        raise done.raised
+    return trained
