@@ -239,7 +239,9 @@ int main(int argc, char** argv) {
       check_beginning();
       return 0;
     }
+    std::shared_ptr<Communicator> outlives_the_session;
     MpiSession session(&argc, &argv);
+    if (what == "collectives") outlives_the_session = session.world();
     if (what == "collectives") check_collectives(session, std::stoi(argv[2]));
     if (what == "time-limit") check_time_limit(session);
     if (what == "late-end") check_late_end(session);

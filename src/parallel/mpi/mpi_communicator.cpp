@@ -150,8 +150,9 @@ MpiCommunicator::~MpiCommunicator() {
     // MPI may still use them.
     static_cast<void>(send_.release());
     static_cast<void>(receive_.release());
-  } else if (std::uncaught_exceptions() == 0) {
-    MPI_Comm_free(&comm_);
+  } else if (int ended = 0; std::uncaught_exceptions() == 0) {
+    // With MPI its communicators have ended, too.
+    if (MPI_Finalized(&ended) == MPI_SUCCESS && ended == 0) MPI_Comm_free(&comm_);
   }
 }
 
