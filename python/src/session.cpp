@@ -2,6 +2,7 @@
 // MPI, begun and ended with Python.
 #include "python/src/session.h"
 
+#include "norn/base/error.h"
 #include "norn/parallel/mpi_session.h"
 #include "python/src/parts.h"
 #include "src/parallel/communicator.h"
@@ -39,21 +40,30 @@ std::shared_ptr<Communicator> world() {
   return here.world;
 }
 
+namespace {
+
+// Ends MPI with Python: of a rank that an exception has ended, all of them.
+void end_session() {
+  Session& here = session();
+  if (!here.mpi || here.process != ::getpid()) return;
+  const bool failed = nb::hasattr(nb::module_::import_("sys"), "last_value");
+  const nb::gil_scoped_release release;
+  if (failed && here.mpi->size() > 1) here.mpi->abort(int(ExitCode::unforeseen));
+  try {
+    here.mpi->finish();
+  } catch (const RunEnded&) {  // another rank says why
+    return;
+  }
+  here.world.reset();
+  here.mpi.reset();
+}
+
+}  // namespace
+
 void add_session(nb::module_& m) {
   m.def(
       "rank", [] { return session().mpi ? session().mpi->rank() : 0; }, "Of this process.");
-  m.def(
-      "end_session",
-      [](bool failed) {
-        Session& here = session();
-        if (!here.mpi || here.process != ::getpid()) return;
-        const nb::gil_scoped_release release;
-        if (failed && here.mpi->size() > 1) here.mpi->abort(1);
-        here.mpi->finish();
-        here.world.reset();
-        here.mpi.reset();
-      },
-      nb::arg("failed"), "Ends MPI, where it was begun; of a rank that failed all of them.");
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&end_session));
 }
 
 }  // namespace norn::python
