@@ -92,7 +92,8 @@ void ModelSearch::continue_search() {
   state_.watched = watched_.name;
   if (search.ended_epoch == 0) return;
   const ValidationDescriptor& asked = training_.validation;
-  if (training_.epochs_made() <= search.ended_epoch)
+  // A run that keeps the last model goes on from the best one of a run that has ended.
+  if (keeps_best_ && training_.epochs_made() <= search.ended_epoch)
     ended_before_ = TrainingEnd::completed;
   else if (!asked.early_stop.empty() && asked.patience <= search.ended_since_best)
     ended_before_ = TrainingEnd::early_stopped;

@@ -164,19 +164,36 @@ std::vector<Parameter> Model::parameters() {
 
 namespace {
 
-// The network that there is takes no data of another kind.
-void require_same_kinds(const NetworkDescriptor& network, const std::vector<DatasetShape>& opened,
-                        const std::vector<DatasetShape>& given) {
+Index units_of(const DatasetShape& set) {
+  return set.extent[0] * set.extent[1] * set.extent[2];
+}
+
+// The network that there is was made for data of some kind and width.
+void require_fitting(const NetworkDescriptor& network, const std::vector<DatasetShape>& opened,
+                     const std::vector<DatasetShape>& given) {
   for (const LayerDescriptor& layer : network.layers) {
-    const auto before = std::ranges::find(opened, layer.dataset, &DatasetShape::name);
     const auto now = std::ranges::find(given, layer.dataset, &DatasetShape::name);
-    if (layer.kind != LayerKind::input || before == opened.end() || now == given.end()) continue;
+    if (layer.dataset.empty() || now == given.end()) continue;
+    if (units_of(*now) > layer.units())
+      throw DataError(
+          fmt::format("data set \"{}\" is {} wide, but layer \"{}\" of the model has {} units; "
+                      "give data of the "
+                      "units that the model has",
+                      layer.dataset, units_of(*now), layer.name, layer.units()));
+    const auto before = std::ranges::find(opened, layer.dataset, &DatasetShape::name);
+    if (layer.kind != LayerKind::input || before == opened.end()) continue;
     const bool sparse = now->gives_sparse_batches;
-    if (sparse == before->gives_sparse_batches) continue;
-    throw DataError(fmt::format(
-        "data set \"{}\" is {}, but the model was opened with {} data for layer \"{}\"; open it "
-        "again for these data",
-        layer.dataset, sparse ? "sparse" : "dense", sparse ? "dense" : "sparse", layer.name));
+    if (sparse != before->gives_sparse_batches)
+      throw DataError(fmt::format(
+          "data set \"{}\" is {}, but the model was opened with {} data for layer \"{}\"; open it "
+          "again for these data",
+          layer.dataset, sparse ? "sparse" : "dense", sparse ? "dense" : "sparse", layer.name));
+    if (!sparse && now->extent != before->extent)
+      throw DataError(
+          fmt::format("data set \"{}\" has {} units, but the model was opened with {} for layer "
+                      "\"{}\"; open it "
+                      "again for these data",
+                      layer.dataset, units_of(*now), units_of(*before), layer.name));
   }
 }
 
@@ -203,7 +220,7 @@ std::unique_ptr<Model> ModelAccess::trained(std::unique_ptr<Runtime> runtime,
 Network& ModelAccess::network(Model& model, const std::vector<DatasetShape>& shapes) {
   Model::State& state = *model.state_;
   if (state.network) {
-    require_same_kinds(state.info.network, state.shapes, shapes);
+    require_fitting(state.info.network, state.shapes, shapes);
     return *state.network;
   }
   state.runtime = make_runtime(state.options.device, *state.ranks);

@@ -20,6 +20,9 @@ namespace {
 class FilterRows {
  public:
   FilterRows(const MemorySet& set, const char* setting, Index width, Index examples) {
+    if (!set.dense.empty())
+      throw UsageError(fmt::format(
+          "{}: is dense; give sparse rows, with what they name for each example", setting));
     if (set.row_begin.empty()) return;
     set_ = open_memory_set(set, Role::target);
     const DatasetInfo& info = set_->info();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program does with the library: train, save, load, recommend, evaluate and plan, on data in
 // memory and without a console.
+#include "tests/run/door.h"
+
 #include "norn/base/problem.h"
 #include "norn/nn/machine.h"
 #include "norn/run/evaluate.h"
@@ -9,7 +11,6 @@
 #include "norn/run/train.h"
 #include "src/parallel/communicator.h"
 #include "src/run/recorder.h"
-#include "tests/data/support.h"
 #include "tests/support/message_of.h"
 #include "tests/support/thread_group.h"
 
@@ -27,58 +28,6 @@ namespace norn::run {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr Index kWidth = 61;
-
-// Baskets of a few units that like each other.
-struct Baskets {
-  std::vector<RowOffset> begin = {0};
-  std::vector<Column> columns;
-
-  Baskets(unsigned seed, Index rows) {
-    std::mt19937 random(seed);
-    for (Index row = 0; row < rows; ++row) {
-      const auto group = Column(random() % 6) * 10;
-      std::set<Column> basket;
-      while (basket.size() < 3 + random() % 4) basket.insert(group + Column(random() % 11));
-      columns.insert(columns.end(), basket.begin(), basket.end());
-      begin.push_back(RowOffset(columns.size()));
-    }
-  }
-  MemorySet set(std::string name) const {
-    return {.name = std::move(name), .width = kWidth, .row_begin = begin, .columns = columns};
-  }
-  std::vector<MemorySet> sets() const { return {set("films_input"), set("films_output")}; }
-};
-
-class Door : public testing::Test {
- protected:
-  TrainOptions options() const {
-    TrainOptions options;
-    options.recipe = "sigmoid";
-    options.sets = baskets_.sets();
-    options.epochs = 4;
-    options.batch = 40;
-    options.device.kind = DeviceChoice::Kind::cpu;
-    options.device.threads = 2;
-    return options;
-  }
-  ModelOptions on_cpu() const {
-    ModelOptions options;
-    options.device.kind = DeviceChoice::Kind::cpu;
-    options.device.threads = 1;
-    return options;
-  }
-  RecommendOptions requests() const {
-    RecommendOptions options;
-    options.sets = {baskets_.set("films_input")};
-    options.k = 5;
-    return options;
-  }
-
-  Baskets baskets_{7, 203};
-  TempDir folder_;
-};
 
 TEST_F(Door, TrainsInMemoryToTheBytesThatAModelFileHas) {
   TrainOptions to_file = options();
@@ -142,6 +91,11 @@ TEST_F(Door, FiltersByExampleAndByUnit) {
   const Recommendations filtered = recommend(*trained.model, asked);
   for (Index e = 0; e < free.examples; ++e)
     EXPECT_EQ(filtered.units[std::size_t(e * 5)], free.units[std::size_t(e * 5) + 2]);
+
+  const std::vector<float> dense(std::size_t(203 * kWidth), 1.0f);
+  asked.excluded = {.name = "excluded", .width = kWidth, .dense = dense};
+  EXPECT_EQ(message_of<UsageError>([&] { recommend(*trained.model, asked); }),
+            "`excluded`: is dense; give sparse rows, with what they name for each example");
 
   std::vector<std::uint8_t> allowed(kWidth, 0);
   allowed[3] = allowed[50] = 1;
@@ -210,46 +164,6 @@ TEST_F(Door, StopsWhenAnObserverAsksAndGoesOnToTheSameBytes) {
   asked.resume = "auto";
   EXPECT_EQ(train(asked).end, TrainingEnd::completed);
   EXPECT_EQ(read_text(folder_ / "model.nc"), train(options()).model->bytes());
-}
-
-TEST_F(Door, StopsAfterTheValidationThatAsks) {
-  TrainOptions asked = options();
-  asked.validation.split = 0.2f;
-  std::atomic<bool> stop{false};
-  asked.stop = &stop;
-  TrainObserver observer;
-  std::int64_t of_epoch = 0;
-  observer.on_epoch = [&](const EpochReport& report) { of_epoch = report.step; };
-  observer.on_validation = [&](const ValidationReport& report) { stop = report.epoch == 2; };
-  const TrainResult result = train(asked, observer);
-  EXPECT_EQ(result.end, TrainingEnd::stopped);
-  EXPECT_EQ(result.epoch, 2);
-  EXPECT_EQ(result.step, of_epoch) << "no step more";
-}
-
-TEST_F(Door, TakesRatesOfEpochsFromAnObserver) {
-  TrainOptions asked = options();
-  asked.model = folder_ / "model.nc";
-  std::atomic<bool> stop{false};
-  asked.stop = &stop;
-  TrainObserver observer;
-  observer.on_rate = [](std::int64_t epoch, double) { return 0.001 * double(4 - epoch); };
-  std::vector<float> rates;
-  observer.on_epoch = [&](const EpochReport& report) { rates.push_back(float(report.rate)); };
-  observer.on_step = [&](const StepReport& report) { stop = report.step == 15; };
-  EXPECT_EQ(train(asked, observer).end, TrainingEnd::stopped);
-  asked.resume = "auto";
-  train(asked, observer);
-  EXPECT_EQ(rates, (std::vector<float>{0.004f, 0.003f, 0.002f, 0.001f}));
-  asked.model.clear();
-  asked.resume.clear();
-  EXPECT_EQ(read_text(folder_ / "model.nc"),
-            train(asked, {{{}, {}, {}, {}, observer.on_rate}, {}, {}}).model->bytes())
-      << "the same when it goes on within an epoch";
-  EXPECT_NE(read_text(folder_ / "model.nc"), train(asked).model->bytes());
-  observer.on_rate = [](std::int64_t, double) { return -0.5; };
-  EXPECT_EQ(message_of<UsageError>([&] { train(asked, observer); }),
-            "the rate -0.5 for epoch 1 is out of range: it must be at least 0");
 }
 
 TEST_F(Door, RecordsARunAndItsFailure) {
