@@ -109,7 +109,10 @@ def weights_of(weights: Any, examples: int) -> Any:
     """float32, one an example."""
     if weights is None:
         return None
-    array = np.ascontiguousarray(weights, dtype=np.float32)
+    try:
+        array = np.ascontiguousarray(weights, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"`weights`: expected numbers, one for each example: {error}") from None
     if array.shape != (examples,):
         raise UsageError(f"`weights`: has the shape {array.shape}, expected one for each of {examples} examples")
     return array
@@ -125,6 +128,8 @@ def memory_set(name: str, data: Any, argument: str, *, indicator: bool = False, 
             raise UsageError(f"`{argument}`: an array of {data.ndim} dimensions and {data.dtype}, expected [examples, units] of float32")
         return _core.MemorySet.dense(name, np.ascontiguousarray(data, dtype=np.float32), weights=weights_of(weights, len(data)))
     matrix = csr_of(data, argument)
+    if matrix.shape[0] == 0:
+        raise UsageError(f"`{argument}`: has no rows")
     return _core.MemorySet.sparse(
         name,
         matrix.shape[1],
@@ -156,7 +161,7 @@ def units_of(given: Any, argument: str, width: int, labels: Any) -> np.ndarray:
     if isinstance(listed, np.ndarray) and listed.dtype.kind in "iu":
         numbers = listed.astype(np.int64).ravel()
     else:
-        numbers = np.asarray([integer(argument, unit) for unit in listed], np.int64)
+        numbers = np.asarray([min(integer(argument, unit), 2**63 - 1) for unit in listed], np.int64)
     wrong = (numbers < 0) | (numbers >= width)
     if wrong.any():
         raise UsageError(f"`{argument}`: unit {numbers[int(wrong.argmax())]} is out of range, expected 0 to {width - 1}")

@@ -52,15 +52,36 @@ def integer(name: str, value: object) -> int:
     try:
         if isinstance(value, bool):
             raise TypeError
-        return operator.index(value)  # type: ignore[arg-type]
+        number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise UsageError(f"`{name}` {value!r}: expected an integer, not {type(value).__name__}") from None
+    if not -(2**63) <= number < 2**64:
+        raise UsageError(f"`{name}` {number} is out of range: it has more than 64 bits")
+    return number
+
+
+def count(name: str, value: object) -> int:
+    """A whole number from 1 to what int32 holds."""
+    number = integer(name, value)
+    if not 1 <= number < 2**31:
+        raise UsageError(f"`{name}` {number} is out of range: it must be from 1 to {2**31 - 1}")
+    return number
+
+
+def word(name: str, value: object) -> str:
+    """Text. Raises UsageError naming it."""
+    if not isinstance(value, str):
+        raise UsageError(f"`{name}` {value!r}: expected a str, not {type(value).__name__}")
+    return value
 
 
 def _number(row: dict, value: Any) -> float:
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
         raise UsageError(f"`{row['name']}` {value!r}: expected a number, not {type(value).__name__}")
-    return float(value)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise UsageError(f"`{row['name']}` {value!r}: expected a number") from None
 
 
 def _switch(row: dict, value: Any) -> bool:
@@ -77,9 +98,7 @@ def _text(row: dict, value: Any) -> str:
         return "yes" if value else "no"
     if row["value"].startswith("K,") and not isinstance(value, str):
         return ",".join(str(integer(row["name"], k)) for k in (value if hasattr(value, "__iter__") else [value]))
-    if not isinstance(value, str):
-        raise UsageError(f"`{row['name']}` {value!r}: expected a str, not {type(value).__name__}")
-    return value
+    return word(row["name"], value)
 
 
 def _path(row: dict, value: Any) -> str:

@@ -2,6 +2,8 @@
 """What Norn raises. The engine's errors come as these classes, with the messages of the programs."""
 from __future__ import annotations
 
+import re
+
 
 class Error(RuntimeError):
     """Base of all. `exit_code` is what a program ends with; `problems` has a dictionary for each thing that is wrong:
@@ -11,7 +13,7 @@ class Error(RuntimeError):
 
     def __init__(self, *arguments: object, problems: list[dict] | None = None):
         super().__init__(*arguments)
-        self.problems: list[dict] = problems or []
+        self.problems: list[dict] = problems or [_problem_of(str(self))]
 
 
 class UsageError(Error, ValueError):
@@ -42,6 +44,11 @@ class DivergenceError(Error, ArithmeticError):
     """Losses or weights that are no longer finite."""
 
     exit_code = 6
+
+
+def _problem_of(message: str) -> dict:
+    named = re.match("`([^`]+)`", message)
+    return {"key": named[1], "message": message} if named else {"message": message}
 
 
 _BY_CODE = {kind.exit_code: kind for kind in (Error, UsageError, DataError, DeviceError, CommunicationError, DivergenceError)}

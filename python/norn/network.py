@@ -29,11 +29,16 @@ class Network:
         """Of a descriptor: a path, JSON text or a dictionary. Raises UsageError whose `problems` say line, column and key
         of all that is wrong."""
         if isinstance(source, Mapping):
-            network = cls(source={"network": json.dumps(source)})
+            try:
+                network = cls(source={"network": json.dumps(source)})
+            except (TypeError, ValueError) as error:
+                raise UsageError(f"`network`: {error}: expected what JSON can hold") from None
         elif isinstance(source, str) and source.lstrip().startswith("{"):
             network = cls(source={"network": source})
-        else:
+        elif isinstance(source, (str, os.PathLike)):
             network = cls(source={"config": os.fspath(source)})
+        else:
+            raise UsageError(f"`network`: expected a dictionary, JSON text or a path, not {type(source).__name__}")
         network._text = _core.read_network(**network._source)
         return network
 

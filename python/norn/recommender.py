@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import _core, _fitting, _settings
-from ._arrays import csr_of, memory_set, units_of
+from ._arrays import csr_of, matrix_of, memory_set, units_of
 from ._evaluation import Evaluation
 from .errors import UsageError
 from .history import History
@@ -154,6 +154,9 @@ class Recommender:
         return int(np.prod(layer["N"]))
 
     def _inputs(self, user_items: Any) -> list[Any]:
+        """The data sets of examples to predict for; none where there are no examples."""
+        if getattr(matrix_of(user_items), "shape", ())[:1] == (0,):
+            return []
         return _fitting.sets_of(self.network_, "data", user_items, None, ("user_items", ""))
 
     def recommend(self, user_items: Any, N: int = 10, *, filter_already_liked_items: bool = True, filter_items: Any = None,
@@ -171,14 +174,14 @@ class Recommender:
         Returns (ids, scores), int32 and float32 [users, N], best first, -1 and nan where there are fewer units. Of one
         basket a list of (label, score), numbers where the model has no labels.
         """
-        N = _settings.integer("N", N)
-        if N < 1:
-            raise UsageError(f"`N` {N} is out of range: it must be at least 1")
-        output = self._layer(layer)
+        N = _settings.count("N", N)
+        output = self._layer(_settings.word("layer", layer))
         is_basket = _is_basket(user_items)
         sets = self._inputs(self._basket(user_items) if is_basket else user_items)
-        pairs = [None if given is None else memory_set(argument, given, argument, indicator=argument == "filter_pairs")
+        pairs = [None if given is None else memory_set(argument, csr_of(given, argument), argument, indicator=argument == "filter_pairs")
                  for argument, given in (("filter_pairs", filter_pairs), ("score_factors", score_factors))]
+        if not sets:
+            return np.empty((0, N), np.int32), np.empty((0, N), np.float32)
         ids, scores = _core.recommend(self.network_.model, sets, N, layer, bool(filter_already_liked_items), *pairs,
                                       self._allowed(output, items, filter_items))
         if not is_basket:
@@ -214,9 +217,7 @@ class Recommender:
         """
         if of not in ("output", "input"):
             raise UsageError(f"`of` {of!r}: choose of: output, input")
-        N = _settings.integer("N", N)
-        if N < 1:
-            raise UsageError(f"`N` {N} is out of range: it must be at least 1")
+        N = _settings.count("N", N)
         layer = self._layer("", of.capitalize()) if of == "output" else next(one for one in self.network_.descriptor["Layers"] if one["Kind"] == "Input")
         labels = self.network_.labels(layer["Name"])
         asked = units_of(itemid, "itemid", self._width(layer), labels)
@@ -235,7 +236,11 @@ class Recommender:
 
     def transform(self, user_items: Any, layer: str = "Hidden") -> np.ndarray:
         """Embeddings: the activations of a hidden layer, float32 [users, units]."""
-        return _core.embed(self.network_.model, self._inputs(user_items), layer)
+        sets = self._inputs(user_items)
+        _settings.word("layer", layer)
+        if not sets:
+            return np.empty((0, self._width(self._layer(layer, "Hidden"))), np.float32)
+        return _core.embed(self.network_.model, sets, layer)
 
     def evaluate(self, known: Any, held_out: Any = None, *, k: Iterable[int] = (10, 20, 100), keep_seen: bool = False,
                  layer: str = "") -> Evaluation:
@@ -249,8 +254,8 @@ class Recommender:
                 raise UsageError("`held_out` is missing: give what is known of users, and what is to be found")
             known, held_out = known
         sets = _fitting.sets_of(self.network_, "data", known, held_out, ("known", "held_out"))
-        lengths = [_settings.integer("k", one) for one in (k if isinstance(k, Iterable) else [k])]
-        return Evaluation(_core.evaluate(self.network_.model, sets, lengths, layer, keep_seen))
+        lengths = [_settings.count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
+        return Evaluation(_core.evaluate(self.network_.model, sets, lengths, _settings.word("layer", layer), bool(keep_seen)))
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the model's file, which all programs of Norn read; it is complete or absent."""

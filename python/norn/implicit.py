@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recommender with the methods of the package `implicit`, for its evaluation and for scripts that use it."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .callbacks import progress
+from .errors import UsageError
+from .recommender import Recommender
+
+
+class Autoencoder(Recommender):
+    """As implicit's models: `fit(user_items)`, `recommend(userid, user_items[userid])`. What a user has is all that is known
+    of them, so there is nothing to recalculate, and user ids only say which rows are meant."""
+
+    def fit(self, user_items: Any, show_progress: bool = True, callback: Callable | None = None, **more: Any) -> Autoencoder:  # type: ignore[override]
+        """callback: is called with (epoch, seconds, cost) after each epoch."""
+        callbacks: list[Callable] = [*more.pop("callbacks", ()), *([progress()] if show_progress else [])]
+        if callback is not None:
+            callbacks.append(lambda env: callback(env.epoch - 1, env.report["seconds"], env.cost) if env.kind == "epoch" else None)
+        super().fit(user_items, callbacks=callbacks, **more)
+        return self
+
+    def recommend(self, userid: Any, user_items: Any, N: int = 10, filter_already_liked_items: bool = True, filter_items: Any = None,  # type: ignore[override]
+                  recalculate_user: bool = False, items: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """user_items: the rows of these users. Returns (ids, scores), [N] of one user and [users, N] of several."""
+        rows = getattr(user_items, "shape", (0,))[0]
+        users = 1 if np.isscalar(userid) else len(userid)
+        if rows != users:
+            raise UsageError(f"`user_items`: has {rows} rows for {users} users; give user_items[userid]")
+        ids, scores = super().recommend(user_items, N, filter_already_liked_items=filter_already_liked_items, filter_items=filter_items, items=items)
+        return (ids[0], scores[0]) if np.isscalar(userid) else (ids, scores)
+
+    def similar_items(self, itemid: Any, N: int = 10, recalculate_item: bool = False, item_users: Any = None, filter_items: Any = None,  # type: ignore[override]
+                      items: Any = None) -> tuple[np.ndarray, np.ndarray]:
+        """Returns (ids, scores), [N] of one item and [items, N] of several."""
+        ids, scores = super().similar_items(np.atleast_1d(itemid), N, filter_items=filter_items, items=items)
+        return (ids[0], scores[0]) if np.isscalar(itemid) else (ids, scores)

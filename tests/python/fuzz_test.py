@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A few hundred random calls; fuzz_binding.py makes more."""
+from fuzz_binding import fuzz
+
+
+def test_random_calls_end_in_answers_or_in_errors_that_are_meant(draw):
+    counts = fuzz(300, int(draw.integers(2**31)))
+    print(counts)
+    assert counts["recommend", "answered"] > 0 and counts["fit", "answered"] > 0
