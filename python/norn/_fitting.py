@@ -37,7 +37,7 @@ def set_names(network: Network | None, kind: str, name: str) -> list[str]:
     auto = f"{name}_{kind.lower()}"
     if network is None:
         return [auto]
-    found = [layer["DataSet"] for layer in network.descriptor["Layers"] if layer["Kind"] == kind and layer.get("DataSet")]
+    found = [layer["DataSet"] for layer in network._layers(kind) if layer.get("DataSet")]
     return list(dict.fromkeys(auto if one == "auto" else one for one in found))
 
 

@@ -22,6 +22,7 @@ class Network:
         self._model = model
         self._source = source
         self._device: dict[str, Any] = {}
+        self._known: dict[Any, Any] = {}  # what has been asked of the model before, which never changes
         self.history = History() if history is None else history
 
     @classmethod
@@ -77,7 +78,15 @@ class Network:
 
     def labels(self, layer: str) -> Any:
         """The labels of a layer's units, a sequence of str; None where they are not known."""
-        return self.model.labels(layer)
+        if ("labels", layer) not in self._known:
+            self._known["labels", layer] = self.model.labels(layer)
+        return self._known["labels", layer]
+
+    def _layers(self, kind: str) -> list[dict[str, Any]]:
+        """Those of the descriptor that are "Input", "Hidden" or "Output"."""
+        if "layers" not in self._known:
+            self._known["layers"] = self.descriptor["Layers"]
+        return [layer for layer in self._known["layers"] if layer["Kind"] == kind]
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a file that every program reads; it is complete or absent. Of a descriptor alone its JSON."""
@@ -126,7 +135,7 @@ class Network:
         self.model.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_model": None if self._model is None else self._model.bytes()}
+        return self.__dict__ | {"_model": None if self._model is None else self._model.bytes(), "_known": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state

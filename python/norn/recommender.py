@@ -141,7 +141,7 @@ class Recommender:
         return self.network_.labels(self._layer("")["Name"])
 
     def _layer(self, name: str, kind: str = "Output") -> dict[str, Any]:
-        layers = [layer for layer in self.network_.descriptor["Layers"] if layer["Kind"] == kind]
+        layers = self.network_._layers(kind)
         for layer in layers:
             if layer["Name"] == (name or "Output"):
                 return layer
@@ -192,7 +192,7 @@ class Recommender:
     def _basket(self, given: Any) -> Any:
         import scipy.sparse as sp
 
-        layer = next(one for one in self.network_.descriptor["Layers"] if one["Kind"] == "Input")
+        layer = self.network_._layers("Input")[0]
         width = self._width(layer)
         units = np.unique(units_of(given, "user_items", width, self.network_.labels(layer["Name"])))
         shape = (1, width)
@@ -218,7 +218,7 @@ class Recommender:
         if of not in ("output", "input"):
             raise UsageError(f"`of` {of!r}: choose of: output, input")
         N = _settings.count("N", N)
-        layer = self._layer("", of.capitalize()) if of == "output" else next(one for one in self.network_.descriptor["Layers"] if one["Kind"] == "Input")
+        layer = self._layer("") if of == "output" else self.network_._layers("Input")[0]
         labels = self.network_.labels(layer["Name"])
         asked = units_of(itemid, "itemid", self._width(layer), labels)
         vectors = self.network_._unit_vectors(layer["Name"], of)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An installation of the package, in a folder and in a fresh environment: it carries the library and the programs."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+TRY = """
+import numpy as np, scipy.sparse as sp, norn
+m = sp.csr_matrix(np.tril(np.ones((40, 30), np.float32)))
+model = norn.Recommender(epochs=2, device="cpu").fit(m)
+model.save("films.nc")
+ids, scores = norn.load("films.nc").recommend(m, N=3)
+assert ids.shape == (40, 3)
+print(norn.__file__)
+import scipy.io
+scipy.io.netcdf_file("classic.nc", "w").close()
+try:
+    norn.load("classic.nc")
+except norn.DataError as error:  # of a file without a seal, which a process beside the library reads
+    assert "classic.nc" in str(error), error
+"""
+
+
+def without_this_build():
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "NORN_BIN")}
+
+
+def use(python, package, folder, **environment):
+    """Trains, saves and loads with a package; the programs in it read the file."""
+    said = subprocess.run([python, "-B", "-c", TRY], cwd=folder, env=without_this_build() | environment, capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+    assert pathlib.Path(said.stdout.strip()).parent == package
+    for program in ("trainer", "importer", "predictor", "evaluator"):
+        shown = subprocess.run([package / "bin" / program, "--version"], env=without_this_build(), capture_output=True, text=True, check=True)
+        assert "Norn" in shown.stdout
+    linked = subprocess.run(["ldd", package / "bin/trainer"], capture_output=True, text=True, check=True).stdout
+    found = next(line.split("=>")[1].split()[0] for line in linked.splitlines() if "libnorn" in line)
+    assert pathlib.Path(found).resolve().is_relative_to(package)
+    assert (package / "py.typed").exists() and "class Model" in (package / "_core.pyi").read_text()
+    (folder / "asked.txt").write_text("one\tunit3:unit4\n")
+    (folder / "units.txt").write_text("".join(f"unit{u}\t{u}\n" for u in range(30)))
+    exact = subprocess.run([package / "bin/predictor", "-n", "films.nc", "-r", "asked.txt", "-i", "units.txt", "-s", "-", "-k", "3", "--device", "cpu"], cwd=folder,
+                           env=without_this_build(), capture_output=True, text=True)
+    assert exact.returncode == 0 and exact.stdout.startswith("one\t"), exact.stderr
+
+
+def test_the_component_is_a_package_that_can_be_moved(programs, source, tmp_path):
+    build = programs.parent
+    subprocess.run(["cmake", "--install", build, "--component", "python", "--prefix", tmp_path / "first/norn"], check=True, capture_output=True)
+    shutil.copytree(source / "python/norn", tmp_path / "first/norn", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "first").rename(tmp_path / "second")
+    use(sys.executable, tmp_path / "second/norn", tmp_path, PYTHONPATH=str(tmp_path / "second"))
+
+
+@pytest.mark.skipif(not os.environ.get("NORN_TEST_PIP"), reason="NORN_TEST_PIP=1 compiles the engine with pip, which takes minutes")
+def test_pip_installs_it_into_a_fresh_environment(source, tmp_path):
+    subprocess.run(["/usr/bin/python3", "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv/bin/python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--config-settings=cmake.define.NORN_CUDA=OFF", source], check=True)
+    use(python, next((tmp_path / "venv").glob("lib/python3*/site-packages/norn")), tmp_path)
