@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ._arrays import memory_set
+from ._arrays import labels_of, memory_set
 from .errors import UsageError
 from .network import Network
 from .training import merged
@@ -56,15 +57,34 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
     return list(sets.values())
 
 
+def wanted_of(known: Any, wanted: Any = None) -> Any:
+    """What is to be predicted: given, or a Dataset's targets, or what is known itself."""
+    targets = getattr(known, "targets", None)
+    if wanted is not None or targets is None:
+        return known if wanted is None else wanted
+    labels = getattr(known, "target_labels", None)
+    if labels is None and targets.shape[1] == known.matrix.shape[1]:
+        labels = labels_of(known)
+    return types.SimpleNamespace(matrix=targets, feature_labels=labels, name=known.name)
+
+
+def pair_of(given: Any, argument: str) -> tuple[Any, Any]:
+    """What is known and what was held out: a pair, or a Dataset with targets."""
+    if getattr(given, "targets", None) is not None:
+        return given, wanted_of(given)
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise UsageError(f"`{argument}`: expected a pair (known, held_out) of matrices, or a Dataset with targets, not {type(given).__name__}")
+    return given[0], given[1]
+
+
 def data_settings(network: Network | None, known: Any, wanted: Any, validation: Any, weights: Any) -> dict[str, Any]:
     """The data sets of a run."""
     name = getattr(known, "name", None) or "data"
-    native = {"sets": sets_of(network, name, known, known if wanted is None else wanted, ("interactions", "targets"), weights)}
+    native = {"sets": sets_of(network, name, known, wanted_of(known, wanted), ("interactions", "targets"), weights)}
     if validation is None or isinstance(validation, (int, float)):
         return native
-    if not isinstance(validation, (tuple, list)) or len(validation) != 2:
-        raise UsageError(f"`validation`: expected a share such as 0.1, or a pair (known, held_out) of matrices, not {validation!r}")
-    return native | {"validation_sets": sets_of(network, name, *validation, ("validation[0]", "validation[1]"))}
+    pair = pair_of(validation, "validation")
+    return native | {"validation_sets": sets_of(network, name, *pair, ("validation[0]", "validation[1]"))}
 
 
 def keeps_best(native: Mapping[str, Any]) -> bool:

@@ -63,8 +63,9 @@ class Recommender:
 
         interactions: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
             values are read where they stand; where all values are 1 there are none.
-        targets: what is to be predicted from it; None: the same units. Its values do not count.
-        validation: the share of the users to validate with, such as 0.1, or a pair (known, held_out) of matrices.
+        targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Their values do not count.
+        validation: the share of the users to validate with, such as 0.1, or a pair (known, held_out) of matrices, or a
+            Dataset with targets.
         weights: [users], what each counts.
         callbacks: see norn.callbacks; functions are called after each epoch and validation.
         resume: goes on with a run that Ctrl-C or a callback stopped, to the bits that it would have had. Data and settings
@@ -246,13 +247,12 @@ class Recommender:
                  layer: str = "") -> Evaluation:
         """How well held-out units are ranked, in the evaluator's numbers.
 
-        known, held_out: [users, units], what is known of users and what is to be found; or one pair of them.
+        known, held_out: [users, units], what is known of users and what is to be found; or one pair of them, or a Dataset
+            with targets.
         k: lengths of the lists. keep_seen: known units may be recommended, too.
         """
         if held_out is None:
-            if not isinstance(known, (tuple, list)) or len(known) != 2:
-                raise UsageError("`held_out` is missing: give what is known of users, and what is to be found")
-            known, held_out = known
+            known, held_out = _fitting.pair_of(known, "known")
         sets = _fitting.sets_of(self.network_, "data", known, held_out, ("known", "held_out"))
         lengths = [_settings.count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
         return Evaluation(_core.evaluate(self.network_.model, sets, lengths, _settings.word("layer", layer), bool(keep_seen)))

@@ -11,6 +11,7 @@ import threading
 import joblib
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import sklearn.base
 
 import norn
@@ -36,6 +37,26 @@ def test_arrays_are_read_where_they_stand(baskets):
     read_only = m.copy()
     read_only.indices.flags.writeable = read_only.data.flags.writeable = False
     assert _arrays.memory_set("x", read_only, "m").addresses[1] == read_only.indices.__array_interface__["data"][0]
+
+
+def test_matrices_wider_than_int32(draw):
+    columns = np.array([5, 2**31 + 7, 2**32 - 2])
+    wide = sp.csr_matrix((np.ones(3, np.float32), columns, np.array([0, 1, 3])), shape=(2, 2**32 - 1))
+    assert wide.indices.dtype == np.int64
+    made = _arrays.memory_set("data_input", wide, "m")
+    assert made.width == 2**32 - 1
+    network = {"Layers": [{"Name": "In", "Kind": "Input", "DataSet": "data_input", "N": "auto"}, {"Name": "Out", "Kind": "Output", "DataSet": "y", "N": "auto"}]}
+    plan = norn.Network.from_json(network).plan({"data_input": wide, "y": np.zeros((2, 3), np.float32)}, device="cpu", batch=1)
+    assert plan["weights"] == 3 * 2**32 and not plan["fits"] and plan["memory_bytes"] > plan["available_bytes"] > 0
+    with pytest.raises(norn.UsageError, match=f"{2**32} units are too many"):
+        _arrays.memory_set("x", sp.csr_matrix((2, 2**32), dtype=np.float32), "m")
+
+
+def test_weights_of_examples_count(baskets):
+    settings = {"epochs": 2, "batch": 20, "device": "cpu", "threads": 1}
+    plain, ones, halves = (norn.Recommender(**settings).fit(baskets.matrix, weights=w).history[-1]["cost"]
+                           for w in (None, np.ones(baskets.matrix.shape[0]), np.full(baskets.matrix.shape[0], 0.5)))
+    assert plain == ones != halves
 
 
 def test_arrays_live_as_long_as_they_are_read(baskets):

@@ -2,7 +2,10 @@
 """What Python makes has the bits of the programs."""
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -68,6 +71,31 @@ def test_a_network_with_validation_is_trainer(draw, programs, tmp_path):
     assert (tmp_path / "train.nc").read_bytes() == expected
 
 
+def test_targets_of_their_own_and_a_descriptor_with_names(draw, programs, tmp_path):
+    known, wanted = Baskets(draw, users=90, units=40), Baskets(draw, users=90, units=40)
+    wanted.write(programs, tmp_path)
+    (tmp_path / "films.txt").rename(tmp_path / "wanted.txt")
+    known.write(programs, tmp_path)
+    run(programs / "importer", "-i", tmp_path / "films.txt", "--target", tmp_path / "wanted.txt", "-f", tmp_path / "films.features", "-d", "films",
+        "-o", tmp_path / "both.nc", "-q")
+    network = {"ErrorFunction": "CrossEntropy", "Training": {"Epochs": 3, "Batch": 30}, "Layers": [
+        {"Name": "In", "Kind": "Input", "DataSet": "films_input", "N": "auto"}, {"Name": "Mid", "Kind": "Hidden", "N": 12, "Activation": "Tanh"},
+        {"Name": "Out", "Kind": "Output", "DataSet": "films_output", "N": "auto", "Activation": "Sigmoid"}]}
+    (tmp_path / "net.json").write_text(json.dumps(network))
+    expected = trainer(programs, tmp_path / "both.nc", tmp_path / "trainer.nc", "-c", tmp_path / "net.json")
+    whole = known.dataset
+    whole.name = "others"  # the descriptor's names hold
+    model = norn.Recommender(network=tmp_path / "net.json", device="cpu").fit(whole, wanted.dataset)
+    model.save(tmp_path / "fit.nc")
+    assert (tmp_path / "fit.nc").read_bytes() == expected
+    whole.targets, whole.target_labels = wanted.matrix, None
+    norn.Recommender(network=network, device="cpu").fit(whole).save(tmp_path / "dataset.nc")
+    assert (tmp_path / "dataset.nc").read_bytes() == expected
+    assert model.evaluate(whole) == model.evaluate(known.matrix, wanted.matrix) == model.evaluate((known.matrix, wanted.matrix))
+    again = norn.Recommender(network=network, device="cpu", metrics_at=5).fit(whole, validation=whole)
+    assert again.history[-1]["ndcg@5"] == again.evaluate(whole, k=5)["ndcg@5"]
+
+
 @pytest.mark.parametrize("keeps_best", [False, True])
 def test_a_fit_that_ctrl_c_stopped_goes_on_to_the_same_bytes(draw, programs, tmp_path, keeps_best):
     baskets = Baskets(draw)
@@ -96,6 +124,32 @@ def test_a_fit_that_ctrl_c_stopped_goes_on_to_the_same_bytes(draw, programs, tmp
     assert (tmp_path / "fit.nc").read_bytes() == expected
     assert [epoch["epoch"] for epoch in model.history] == list(range(1, 61))
     assert stops > 0 or interrupted > 59
+
+
+RANK = """
+import sys, numpy as np, scipy.sparse as sp, norn
+arrays = np.load(sys.argv[1])
+matrix = sp.csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), shape=arrays["shape"])
+model = norn.Recommender(epochs=3, batch=20, device="cpu", threads=1).fit(matrix)
+model.save(sys.argv[2])
+ids, _ = model.recommend(matrix, N=3)
+np.save(f"{sys.argv[2]}.{norn._core.rank()}.npy", ids)
+"""
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None or os.environ.get("NORN_MPI") == "OFF", reason="there is no MPI")
+def test_ranks_under_mpirun_have_the_bits_of_one(baskets, trained, tmp_path):
+    m = baskets.matrix
+    np.savez(tmp_path / "data.npz", data=m.data, indices=m.indices, indptr=m.indptr, shape=m.shape)
+    trained.save(tmp_path / "one.nc")
+    environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+    for ranks in (2, 3):
+        done = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), sys.executable, "-B", "-c", RANK, tmp_path / "data.npz",
+                               tmp_path / "many.nc"], env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "many.nc").read_bytes() == (tmp_path / "one.nc").read_bytes()
+        for rank in range(ranks):
+            assert (np.load(tmp_path / f"many.nc.{rank}.npy") == trained.recommend(m, N=3)[0]).all()
 
 
 def float_bits(scores):
