@@ -9,6 +9,7 @@ import importlib
 
 _HOMES = {
     "_core": ("version", "show_config"),
+    "_settings": ("settings",),
     "recommender": ("Recommender", "load"),
     "network": ("Network",),
     "training": ("train",),

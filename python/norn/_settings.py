@@ -118,23 +118,24 @@ _KINDS: dict[str, Callable[[dict, Any], Any]] = {
 
 
 def documented(function: Callable) -> Callable:
-    """Replaces `**settings` in a function's signature and {settings} in its docstring by the table."""
+    """Puts the table in place of `**settings` in a function's signature, and under its documentation."""
     signature = inspect.signature(function)
     kept = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     names = [name + "_" if name == "lambda" else name for name in table()]
     more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in names if n not in signature.parameters]
     function.__signature__ = signature.replace(parameters=kept + more)  # type: ignore[attr-defined]
+    function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings:\n\n{settings()}"
     return function
 
 
-def reference() -> str:
-    """The settings as text, a line each, under their headings."""
+def settings() -> str:
+    """The settings of a run as text: a line each with words and default, under their headings. `lambda` is `lambda_`."""
     lines, group = [], None
     for row in table().values():
         if row["group"] != group:
             group = row["group"]
             lines.append(f"\n{group}")
-        choices = f" ({', '.join(row['words'])})" if row["words"] else ""
+        words = f" ({', '.join(row['words'])})" if row["words"] else ""
         default = f" [{row['default']}]" if row["default"] else ""
-        lines.append(f"  {row['name']}: {row['help']}{choices}{default}")
+        lines.append(f"  {row['name']}: {row['help']}{words}{default}")
     return "\n".join(lines).strip()

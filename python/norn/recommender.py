@@ -22,7 +22,7 @@ class Recommender:
     """Learns what units go together, and recommends.
 
     Recommender() takes no argument: the recipe chooses layers and settings by the data. Settings are keywords, those of
-    the trainer (`norn.settings()` lists them): Recommender(epochs=20, seed=1).
+    the trainer, which `norn.settings()` lists: Recommender(epochs=20, seed=1).
 
     recipe: "sigmoid" or "softmax".
     hidden: units of the recipe's hidden layer; None: by the data.
@@ -35,6 +35,7 @@ class Recommender:
     @_settings.documented
     def __init__(self, *, recipe: str = "sigmoid", hidden: int | None = None, network: Any = None, device: str = "auto",
                  threads: int = 0, precision: str = "tf32", **settings: Any):
+        """Keeps the settings; `fit` uses them. Raises UsageError for those that there are not."""
         _settings.checked(settings)
         self._params: dict[str, Any] = {
             "recipe": recipe, "hidden": hidden, "network": network, "device": device, "threads": threads, "precision": precision,

@@ -132,13 +132,13 @@ def train(
         NumPy ([examples, units], dense). float32 values and int32 indices are read where they stand.
     validation: the share of the data to validate with, or data of their own by name.
     device: "auto", "cpu", "cuda", "cuda:1"; threads: 0, one a core; precision: of products on a GPU.
-    settings: `norn.settings()` lists them.
+    settings: those of the trainer, below.
 
     Returns the trained Network; its `history` has a dictionary for each epoch. Raises UsageError, DataError, DeviceError,
     DivergenceError, and what a callback raises. On Ctrl-C KeyboardInterrupt, whose `network` attribute is what there is.
     """
-    if not isinstance(data, Mapping):
-        raise UsageError(f"`data`: expected a dictionary from names of data sets to matrices, not {type(data).__name__}")
+    if not isinstance(data, Mapping) or not all(isinstance(name, str) for name in data):
+        raise UsageError(f"`data`: expected a dictionary from names of data sets to matrices, not {data!r:.100}")
     if isinstance(validation, (int, float)):
         settings["validation_split"] = validation
     callbacks = list(callbacks)

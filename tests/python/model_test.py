@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 
 import joblib
@@ -185,6 +186,23 @@ def test_what_a_callback_raises_is_raised_and_the_model_is_usable(baskets):
             model.fit(baskets.matrix, callbacks=[norn.reset_rate(rates)])
     with pytest.raises(norn.UsageError, match="callbacks"):
         model.fit(baskets.matrix, callbacks=[3])
+
+
+def test_an_interrupted_train_gives_its_network_with_the_interruption(baskets):
+    def interrupt(env):
+        signal.raise_signal(signal.SIGINT)
+
+    sets = {"data_input": baskets.matrix, "data_output": baskets.matrix}
+    network = norn.Network.from_json({"Recipe": "sigmoid"})
+    assert not network.trained and "not trained" in repr(network)
+    with pytest.raises(KeyboardInterrupt) as raised:
+        norn.train(network, sets, epochs=5, device="cpu", callbacks=[interrupt])
+    assert raised.value.network.trained and len(raised.value.network.history) == 1
+    more = norn.train(raised.value.network, sets, epochs=2, device="cpu")  # from its weights
+    assert more.history[0]["cost"] < raised.value.network.history[0]["cost"]
+    for wrong in ([baskets.matrix], {"data_input": 3}, {1: baskets.matrix}):
+        with pytest.raises(norn.UsageError, match="data"):
+            norn.train(network, wrong, device="cpu")
 
 
 def test_rates_of_epochs(baskets):

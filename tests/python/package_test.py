@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package as such: what it is, what importing it loads."""
+import inspect
+import re
 import subprocess
 import sys
 
@@ -23,3 +25,14 @@ def test_every_name_is_there():
     for name in norn.__all__:
         assert getattr(norn, name).__doc__, name
     assert set(norn.__all__) <= set(dir(norn))
+
+
+def test_settings_are_those_of_trainer(programs):
+    """Names, words and help come from the engine's table, which the trainer's options are made from."""
+    options = set(re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", subprocess.run([programs / "trainer", "--help"], capture_output=True, text=True).stdout, re.M))
+    names = re.findall(r"^  (\w+): ", norn.settings(), re.M)
+    assert len(names) > 30 and len({name.replace("_", "-") for name in names} & options) > 0.8 * len(names)  # some have other options
+    for function in (norn.Recommender.__init__, norn.train):
+        parameters = inspect.signature(function).parameters
+        assert {name.rstrip("_") for name in parameters} >= set(names) and "settings" not in parameters
+        assert "learning rate" in function.__doc__
