@@ -44,10 +44,10 @@ clang_tidy() {
   local files runner
   runner=$(command -v run-clang-tidy-14) || { echo "run-clang-tidy-14 is not installed"; return 1; }
   if [ -n "${NORN_TIDY_BASE:-}" ]; then
-    mapfile -t files < <(git diff --name-only --diff-filter=d "$NORN_TIDY_BASE" -- 'src/*.cpp' 'kernels/*.cpp' 'tools/*.cpp')
+    mapfile -t files < <(git diff --name-only --diff-filter=d "$NORN_TIDY_BASE" -- 'src/*.cpp' 'kernels/*.cpp' 'python/*.cpp' 'tools/*.cpp')
     [ "${#files[@]}" -gt 0 ] || return 0
   else
-    files=("$PWD/(src|kernels|tools)/.*\.cpp")
+    files=("$PWD/(src|kernels|python|tools)/.*\.cpp")
   fi
   local checks=()
   [ "${CI:-}" != true ] || checks=(-checks='-clang-analyzer-*')
