@@ -50,7 +50,7 @@ class TrainingCall {
     options_.stop = &stop_;
     observer_.on_begin = told<run::RunBeginning>("begin");
     if (step_seconds >= 0.0)
-      observer_.on_step = [this, step_seconds, tell = told<StepReport>("step"),
+      observer_.on_step = [step_seconds, tell = told<StepReport>("step"),
                            last = Clock::time_point()](const StepReport& report) mutable {
         const Clock::time_point now = Clock::now();
         if (now - last < std::chrono::duration<double>(step_seconds)) return;
