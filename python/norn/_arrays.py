@@ -21,11 +21,18 @@ def matrix_of(data: Any) -> Any:
     return getattr(data, "matrix", data)
 
 
-def csr_of(data: Any, argument: str) -> Any:
-    """As CSR with ascending columns of 32 bits: the matrix itself where it is that, else a copy."""
+def sparse_of(data: Any, argument: str) -> Any:
+    """A sparse matrix of SciPy. Raises UsageError for all else."""
     matrix = matrix_of(data)
     if not sp.issparse(matrix):
         raise UsageError(f"`{argument}`: expected a sparse matrix of SciPy or a Dataset, not {type(data).__name__}")
+    return matrix
+
+
+def csr_of(data: Any, argument: str, *, zeros: bool = False) -> Any:
+    """As CSR with ascending columns: the matrix itself where it is that, else a copy. Zeros that are stored are entries only
+    where `zeros` says so."""
+    matrix = sparse_of(data, argument)
     if matrix.format != "csr":
         _log.debug("`%s` is copied from %s to CSR", argument, matrix.format)
         matrix = matrix.tocsr()
@@ -37,7 +44,7 @@ def csr_of(data: Any, argument: str) -> Any:
     if matrix.data.dtype.kind not in "biuf":
         raise UsageError(f"`{argument}`: values are {matrix.data.dtype}, expected float32")
     _require_whole(matrix, argument)
-    if matrix.data.size and not matrix.data.all():
+    if matrix.data.size and not zeros and not matrix.data.all():
         _log.debug("`%s` is copied without its zeros", argument)
         matrix = matrix.copy()
         matrix.eliminate_zeros()
@@ -80,10 +87,8 @@ def _columns(matrix: Any, argument: str) -> Any:
 
 
 def _values(matrix: Any, argument: str) -> Any:
-    """float32 as it stands, None where all are one."""
+    """float32 as it stands."""
     values = matrix.data
-    if values.size == 0 or (values[0] == 1 and (values == 1).all()):
-        return None
     if values.dtype != np.float32:
         _log.debug("`%s`: %d values are copied from %s to float32", argument, values.size, values.dtype)
         values = values.astype(np.float32)
@@ -118,16 +123,18 @@ def weights_of(weights: Any, examples: int) -> Any:
     return array
 
 
-def memory_set(name: str, data: Any, argument: str, *, indicator: bool = False, weights: Any = None) -> Any:
-    """The data set `name` over a matrix, without a copy where that can be; with `indicator` without its values. A
-    dense matrix of NumPy is a dense set."""
+def memory_set(name: str, data: Any, argument: str, *, indicator: bool | None = None, weights: Any = None) -> Any:
+    """The data set `name` over a matrix, without a copy where that can be; with `indicator` without its values, by default
+    where all are one. With False zeros count, too. A dense matrix of NumPy is a dense set."""
     if isinstance(data, _core.MemorySet):
         return data
     if isinstance(data, np.ndarray):
         if data.ndim != 2 or data.dtype.kind not in "biuf":
             raise UsageError(f"`{argument}`: an array of {data.ndim} dimensions and {data.dtype}, expected [examples, units] of float32")
         return _core.MemorySet.dense(name, np.ascontiguousarray(data, dtype=np.float32), weights=weights_of(weights, len(data)))
-    matrix = csr_of(data, argument)
+    matrix = csr_of(data, argument, zeros=indicator is False)
+    if indicator is None:
+        indicator = matrix.data.size == 0 or bool(matrix.data[0] == 1 and (matrix.data == 1).all())
     if matrix.shape[0] == 0:
         raise UsageError(f"`{argument}`: has no rows")
     return _core.MemorySet.sparse(

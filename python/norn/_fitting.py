@@ -53,7 +53,7 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
             raise UsageError(f"`{argument}`: the network reads {', '.join(names)}: give a dictionary from these names to matrices")
         for one, matrix in (data if isinstance(data, Mapping) else {names[0]: data}).items():
             if one not in sets:
-                sets[one] = memory_set(one, matrix, argument, indicator=kind == "Output", weights=weights)
+                sets[one] = memory_set(one, matrix, argument, indicator=True if kind == "Output" else None, weights=weights)
     return list(sets.values())
 
 

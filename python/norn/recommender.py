@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import _core, _fitting, _settings
-from ._arrays import csr_of, matrix_of, memory_set, units_of
+from ._arrays import matrix_of, memory_set, sparse_of, units_of
 from ._evaluation import Evaluation
 from .errors import UsageError
 from .history import History
@@ -180,7 +180,7 @@ class Recommender:
         output = self._layer(_settings.word("layer", layer))
         is_basket = _is_basket(user_items)
         sets = self._inputs(self._basket(user_items) if is_basket else user_items)
-        pairs = [None if given is None else memory_set(argument, csr_of(given, argument), argument, indicator=argument == "filter_pairs")
+        pairs = [None if given is None else memory_set(argument, sparse_of(given, argument), argument, indicator=argument == "filter_pairs")
                  for argument, given in (("filter_pairs", filter_pairs), ("score_factors", score_factors))]
         if not sets:
             return np.empty((0, N), np.int32), np.empty((0, N), np.float32)

@@ -60,6 +60,18 @@ def test_weights_of_examples_count(baskets):
     assert plain == ones != halves
 
 
+def test_filters_and_factors_of_each_user(trained, baskets):
+    users = baskets.matrix.shape[0]
+    free, scores = trained.recommend(baskets.matrix, N=3, filter_already_liked_items=False)
+    best = sp.csr_matrix((np.ones(users, np.float32), free[:, 0], np.arange(users + 1)), shape=baskets.matrix.shape)
+    ids, got = trained.recommend(baskets.matrix, N=3, filter_already_liked_items=False, filter_pairs=best)
+    assert (ids[:, :2] == free[:, 1:]).all()
+    assert same(trained.recommend(baskets.matrix, N=3, filter_already_liked_items=False, score_factors=best), (free, scores))
+    best.data[:] = 0  # a score of nothing is no score that is missing
+    ids, got = trained.recommend(baskets.matrix, N=baskets.units, filter_already_liked_items=False, score_factors=best)
+    assert (ids[:, -1] == free[:, 0]).all() and (got[:, -1] == 0).all()
+
+
 def test_arrays_live_as_long_as_they_are_read(baskets):
     made = _arrays.memory_set("data_input", baskets.matrix.copy(), "m")
     made = [made, _arrays.memory_set("data_output", baskets.matrix.copy(), "m")]
