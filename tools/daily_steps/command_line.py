@@ -3,7 +3,6 @@
 import argparse
 import datetime
 import difflib
-import importlib
 import json
 import os
 import pathlib
@@ -14,15 +13,20 @@ from tuning.errors import UsageError, exit_code_of
 from .days import STEPS, Day, Lock, day_of
 from .errors import SOME_NOT_PUBLISHED, RegionError
 from .export import export
+from .graph import Node
 from .options import parser_of
 from .plan import Plan
 from .programs import Programs, Stop
 from .regions import Regions
 from .runner import Runner, hold
-from .slots import Local, on_gpu, slots_of
+from .queued import Queued, pools_of
+from .slots import Local, hold_gpu, see_gpu, slots_of
 from .serving import Service
 from .status import PUBLISHED, state_of, steps_of, table
 from .step import Work, do
+
+
+LOCAL = "local"
 
 
 def run(description: str, daily: pathlib.Path) -> int:
@@ -52,6 +56,8 @@ def _do(wish: argparse.Namespace, daily: pathlib.Path) -> int:
         [name] = _named(regions, [wish.region])
         return _step(wish, regions, day, name, programs)
     plan = Plan(regions, day, Lock(day.own / "plan.lock", stop.check))
+    if wish.export and wish.executor != LOCAL:
+        raise UsageError(f"--export {wish.export[0]}: and --executor: give one of the two; the engine runs the steps")
     if wish.export:
         kind, folder = wish.export
         print(export(kind, pathlib.Path(os.path.abspath(folder)), regions, day, plan, names, _command(wish, daily, regions, day, programs, wish.threads),
@@ -79,12 +85,13 @@ def _step(wish: argparse.Namespace, regions: Regions, day: Day, name: str, progr
     region = regions.regions[name]
     if wish.step not in steps_of(regions, region):
         raise UsageError(f"--step {wish.step}: region \"{name}\" has no such step; it has: {', '.join(steps_of(regions, region))}")
-    module = importlib.import_module(f".{wish.step}_step", __package__)
-    work = Work(regions, region, day.region(name), programs, wish.threads or os.cpu_count() or 1)
+    work = Work(regions, region, day.region(name), programs, _step_threads(wish), _search_words(wish))
     try:
         if wish.gpus:
-            on_gpu(wish.gpus, programs)
-        stamp = do(wish.step, module, work)
+            see_gpu(wish.gpus)
+        if wish.gpus and wish.step != "tune":  # a search's trials hold it themselves, and may outlive the search
+            hold_gpu(wish.gpus, programs)
+        stamp = do(wish.step, work)
     except RegionError as error:
         if not wish.go_on:
             raise
@@ -95,13 +102,46 @@ def _step(wish: argparse.Namespace, regions: Regions, day: Day, name: str, progr
     return 0
 
 
+def _step_threads(wish: argparse.Namespace) -> int:
+    """0: as many as the executor of a search says for each trial."""
+    return wish.threads or (0 if wish.executor != LOCAL else os.cpu_count() or 1)
+
+
+def _queue_words(wish: argparse.Namespace) -> tuple[str, ...]:
+    return ("--executor", wish.executor, *(("--executor-file", os.path.abspath(wish.executor_file)) if wish.executor_file else ()))
+
+
+def _search_words(wish: argparse.Namespace) -> tuple[str, ...]:
+    """That a search is called with: what its trials run on."""
+    if wish.executor != LOCAL:
+        return (*_queue_words(wish), "--workers", str(wish.slots))
+    return ("--gpus", wish.gpus) if wish.gpus else ("--workers", "1")
+
+
+def _executor(wish: argparse.Namespace, regions: Regions, day: Day, programs: Programs) -> tuple[Local | Queued, int]:
+    """What steps run on, and the threads of each; 0: a step takes what it finds."""
+    if wish.executor == LOCAL:
+        if wish.executor_file:
+            raise UsageError("--executor-file: is for another --executor; on this machine --slots, --gpus and --threads say all")
+        slots = slots_of(wish.slots, wish.gpus)
+        return Local(day.own / "steps.txt", slots), wish.threads or max(1, (os.cpu_count() or 1) // len(slots))
+    pools = pools_of(wish)
+    there, threads = pools[True].executor.check(), pools[True].threads(wish.threads)
+    if not wish.quiet:
+        print(f"daily: executor {wish.executor}: {there}", file=sys.stderr, flush=True)
+
+    def work_of(node: Node) -> Work:
+        return Work(regions, regions.regions[node.region], day.region(node.region), programs, threads)
+    return Queued(day, pools, wish.slots, [*_queue_words(wish), "--slots", str(wish.slots)], work_of), threads
+
+
 def _run(wish: argparse.Namespace, daily: pathlib.Path, regions: Regions, day: Day, plan: Plan, names: list[str], programs: Programs) -> int:
     if wish.slots > 1 and wish.gpus:
         raise UsageError("--slots and --gpus: give one of the two; with --gpus there is a slot for each")
-    slots = slots_of(wish.slots, wish.gpus)
-    threads = wish.threads or max(1, (os.cpu_count() or 1) // len(slots))
     lock = hold(day, programs.stop)
+    executor = None
     try:
+        executor, threads = _executor(wish, regions, day, programs)
         if wish.from_step:
             for name in names:
                 for step in STEPS[STEPS.index(wish.from_step):]:
@@ -111,10 +151,10 @@ def _run(wish: argparse.Namespace, daily: pathlib.Path, regions: Regions, day: D
         for name in names:  # what failed before may be mended
             for step in STEPS:
                 day.region(name).outcome(step).unlink(missing_ok=True)
-        runner = Runner(regions, day, plan, names, _command(wish, daily, regions, day, programs, threads), slots, Local(day.own / "steps.txt"), programs.stop,
-                        wish.quiet)
-        code = runner.run()
+        code = Runner(regions, day, plan, names, _command(wish, daily, regions, day, programs, threads), executor, programs.stop, wish.quiet).run()
         print(table(regions, day, names))
         return code
     finally:
+        if executor is not None:
+            executor.close()
         os.close(lock.file)

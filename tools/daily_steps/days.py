@@ -22,6 +22,7 @@ from tuning.files import read_json, write_json
 from .errors import RegionError
 
 STEPS = ("import", "tune", "train", "gate", "publish", "recommend")
+ON_GPU = ("tune", "train", "gate", "recommend")
 STAMP, BEGUN = "stamp.json", "begun.json"
 MADE, HELD_BACK, FAILED = "made", "held back", "failed"  # outcomes
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")

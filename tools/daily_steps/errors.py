@@ -11,5 +11,11 @@ class RegionError(TunerError):
     code = SOME_NOT_PUBLISHED
 
 
+class Killed(TunerError):
+    """A program of a step was, by somebody or for its memory: the step is begun again a few times."""
+
+    code = 137
+
+
 class HeldBack(RegionError):
     """By the gate, a rollback, or a later day: there is nothing to mend."""

@@ -9,12 +9,10 @@ from typing import NamedTuple
 
 from tuning.errors import DataError, UsageError
 
-from .days import Day
+from .days import ON_GPU, Day
 from .graph import Node, graph_of
 from .plan import Plan
 from .regions import Regions
-
-ON_GPU = ("tune", "train", "gate", "recommend")
 
 
 class Job(NamedTuple):

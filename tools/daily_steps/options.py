@@ -2,11 +2,13 @@
 """The options of the program daily."""
 import argparse
 
+from tuning.executors.settings import EXECUTORS
+
 from .days import STEPS
 from .export import EXPORTS
 
 EPILOG = """Exit codes: 0 all regions are published, 1 unforeseen, 2 command line or regions.json, 3 data, 5 another daily is at
-work on the day, 7 some regions are not published, 75 stopped by a signal: the same command goes on."""
+work on the day or the executor cannot be reached, 7 some regions are not published, 75 stopped by a signal: the same command goes on."""
 
 
 def _at_least_one(text: str) -> int:
@@ -24,8 +26,12 @@ def parser_of(description: str) -> argparse.ArgumentParser:
     add("--only", metavar="REGION", action="append", help="this region alone (repeatable)")
     add("--bin", metavar="FOLDER", help="where the programs are [beside this one, or in PATH]")
     running = parser.add_argument_group("running")
-    running.add_argument("--slots", type=_at_least_one, metavar="N", default=1, help="steps at a time on the CPU [%(default)s]")
+    running.add_argument("--slots", type=_at_least_one, metavar="N", default=1,
+                         help="steps at a time on the CPU here, or in the executor's queue, and there so many trials of each search [%(default)s]")
     running.add_argument("--gpus", metavar="LIST", help="a step on each of these GPUs instead: 0,1,2,3; 0*5: five share GPU 0")
+    running.add_argument("--executor", choices=list(EXECUTORS), default="local", metavar="NAME",
+                         help=f"what steps and the searches' trials run on: {', '.join(EXECUTORS)} (docs/user/clusters.md) [%(default)s]")
+    running.add_argument("--executor-file", metavar="FILE", help="JSON: its queue, GPUs and memory of a step, and such, as the tuner's")
     running.add_argument("--threads", type=_at_least_one, metavar="N", help="threads of each step [cores / slots]")
     running.add_argument("--from-step", choices=STEPS, help="make this step and those after it again, even where nothing they are made of has changed")
     running.add_argument("-q", "--quiet", action="store_true", help="warnings and errors only")

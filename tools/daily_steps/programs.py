@@ -12,10 +12,10 @@ from typing import NoReturn
 
 from tuning.errors import Stopped, UsageError
 from tuning.files import read_json, write_json
-from tuning.trial import PR_SET_PDEATHSIG
+from tuning.trial import HELD, PR_SET_PDEATHSIG
 
 from .days import checksum
-from .errors import RegionError
+from .errors import Killed, RegionError
 
 NAMES = ("importer", "trainer", "evaluator", "predictor")
 STOPPED = 75
@@ -45,7 +45,8 @@ class Programs:
 
     def __init__(self, folder: str | None, daily: pathlib.Path, stop: Stop):
         self.daily, self.stop = daily, stop
-        self.locks: list[int] = []  # that a child inherits
+        # That a child inherits: of an attempt in a queue, and more to come.
+        self.locks = [int(file) for file in os.environ.pop(HELD, "").split(",") if file]
         inside = [pathlib.Path(one) for one in os.environ.get("PATH", "").split(os.pathsep) if one]
         places = [pathlib.Path(folder)] if folder else [daily.parent, *inside, daily.parents[1] / "build/cpu/bin"]
         self._paths: dict[str, pathlib.Path] = {}
@@ -117,6 +118,8 @@ class Programs:
         self.stop.check()
         if code in (STOPPED, -signal.SIGUSR1):
             raise Stopped(f"{name} was stopped from outside; the same command goes on")
+        if code == -signal.SIGKILL:
+            raise Killed(f"{name} was killed, by somebody or for its memory; the same command goes on")
         text = said.read_text(encoding="utf-8", errors="replace").splitlines()
         told: list[str] = []
         for line in text:

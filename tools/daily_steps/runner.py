@@ -17,7 +17,6 @@ from .graph import Node, graph_of
 from .plan import Plan
 from .regions import Regions
 from .serving import CURRENT, Service
-from .slots import GONE, Slot
 from .status import PUBLISHED, state_of
 
 TRIES = 4  # of a step that is killed from outside
@@ -27,15 +26,15 @@ REST = "recommend"  # with the model in service, whatever became of today's
 
 
 class Runner:
-    """Of the regions `names`; `command` are the words that a step is called with, before --region and --step."""
+    """Of the regions `names`; `command` are the words that a step is called with, before --region and --step; `executor` runs them: Local
+    of slots.py, or Queued of queued.py."""
 
-    def __init__(self, regions: Regions, day: Day, plan: Plan, names: list[str], command: list[str], slots: list[Slot], executor: Any, stop: Any,
-                 quiet: bool):
+    def __init__(self, regions: Regions, day: Day, plan: Plan, names: list[str], command: list[str], executor: Any, stop: Any, quiet: bool):
         self.regions, self.day, self.names, self.command = regions, day, names, command
-        self.slots, self.executor, self.stop, self.quiet = slots, executor, stop, quiet
+        self.executor, self.stop, self.quiet = executor, stop, quiet
         self._graph = graph_of(regions, plan, names)
         self._order = {node: number for number, node in enumerate(graphlib.TopologicalSorter(self._graph).static_order())}
-        self._running: dict[Node, tuple[Slot, str, float]] = {}  # {step: (its slot, the executor's handle, when it began)}
+        self._running: dict[Node, float] = {}  # {step: when it began}
         self._tries: dict[Node, int] = {}
         self._failed: set[str] = set()
 
@@ -71,34 +70,34 @@ class Runner:
 
     def _submit(self, ready: list[Node]) -> list[Node]:
         """Begins as many as there is a slot for; the others."""
-        taken = {slot for slot, _, _ in self._running.values()}
-        free = [slot for slot in self.slots if slot not in taken]
-        for node, slot in zip(ready, free):
+        waiting = []
+        for node in ready:
+            if not self.executor.has_room(node):
+                waiting.append(node)
+                continue
             self.day.region(node.region).outcome(node.step).unlink(missing_ok=True)
-            handle = self.executor.submit([*self.command, "--region", node.region, "--step", node.step], slot)
-            self._running[node] = slot, handle, time.monotonic()
-        return ready[len(free):]
+            self._running[node] = time.monotonic()
+            self.executor.submit(node, [*self.command, "--region", node.region, "--step", node.step])
+        return waiting
 
     def _collect(self) -> list[tuple[Node, bool]]:
         """Steps that have ended, and whether they are to be begun again."""
-        states = self.executor.poll([handle for _, handle, _ in self._running.values()])
-        gone = [(node, begun) for node, (_, handle, begun) in self._running.items() if states[handle] == GONE]
-        for node, _ in gone:
-            del self._running[node]
-        return [(node, self._ended(node, begun)) for node, begun in gone]
+        return [(node, self._ended(node, self._running.pop(node), again)) for node, again in self.executor.ended().items()]
 
-    def _ended(self, node: Node, begun: float) -> bool:
-        """Says what came of it; True: it is to be begun again."""
+    def _ended(self, node: Node, begun: float, blameless: bool) -> bool:
+        """Says what came of it; True: it is to be begun again, which does not count where it was `blameless`."""
         path = self.day.region(node.region).outcome(node.step)
         outcome = read_json(path) if path.exists() else None
         if outcome is not None and outcome["state"] == MADE:
             self._say(f"{node.region}: {node.step} ({time.monotonic() - begun:.1f} s)")
             return False
+        if outcome is None and blameless:
+            return True
         self._tries[node] = self._tries.get(node, 0) + 1
         if outcome is None and self._tries[node] < TRIES:
             return True
         self._failed.add(node.region)
-        why = outcome["message"] if outcome else f"it was killed {TRIES} times, or is at fault: {self.day.own / 'steps.txt'} has what it said"
+        why = outcome["message"] if outcome else f"it was killed {TRIES} times, or is at fault: {self.executor.output(node)} has what it said"
         print(f"daily: {node.region}: {node.step}: {why}", file=sys.stderr, flush=True)
         return False
 
@@ -107,8 +106,7 @@ class Runner:
             print(f"daily: {text}", file=sys.stderr, flush=True)
 
     def _stop(self) -> None:
-        for _, handle, _ in self._running.values():
-            self.executor.stop(handle)
+        self.executor.stop()
         deadline = time.monotonic() + STOP_SECONDS
         while self._running and time.monotonic() < deadline:
             self._collect()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where steps run: so many at a time on this machine, or one on each GPU (or on each part of one). What came of a step is said by its
-folder alone, so that whatever else can start a command could stand here."""
+folder alone, so that whatever else can start a command stands here, too (queued.py)."""
 import fcntl
 import os
 import pathlib
@@ -12,9 +12,8 @@ from typing import NamedTuple
 from tuning import trial
 from tuning.executors.local import gpu_places
 
+from .graph import Node
 from .programs import Programs
-
-WAITING, RUNNING, GONE = "waiting", "running", "gone"
 
 
 class Slot(NamedTuple):
@@ -35,8 +34,13 @@ def slots_of(count: int, gpus: str | None) -> list[Slot]:
     return [Slot(f"slot {number}") for number in range(count)]
 
 
-def on_gpu(gpu: str, programs: Programs) -> None:
-    """The step's programs see that GPU alone, and hold its lock: while one of them is there nobody else takes it."""
+def see_gpu(gpu: str) -> None:
+    """The step's programs see that GPU alone."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu.partition(".")[0]
+
+
+def hold_gpu(gpu: str, programs: Programs) -> None:
+    """The step's programs hold its lock: while one of them is there nobody else takes it."""
     file = os.open(trial.gpu_lock_path(gpu), os.O_RDWR | os.O_CREAT, 0o666)
     while True:
         try:
@@ -46,26 +50,42 @@ def on_gpu(gpu: str, programs: Programs) -> None:
             programs.stop.check()
             time.sleep(trial.WAIT_SECONDS)
     programs.locks.append(file)
-    os.environ["CUDA_VISIBLE_DEVICES"] = gpu.partition(".")[0]
 
 
 class Local:
     """Starts steps as processes of their own, which go on when their runner is killed."""
 
-    def __init__(self, output: pathlib.Path):
-        self._output = output
-        self._started: dict[str, subprocess.Popen] = {}
+    def __init__(self, output: pathlib.Path, slots: list[Slot]):
+        self._output, self._slots = output, slots
+        self._started: dict[Node, tuple[Slot, subprocess.Popen]] = {}
 
-    def submit(self, words: list[str], slot: Slot) -> str:
-        """Its handle."""
+    def has_room(self, _node: Node) -> bool:
+        return len(self._started) < len(self._slots)
+
+    def submit(self, node: Node, words: list[str]) -> None:
+        taken = {slot for slot, _ in self._started.values()}
+        self.start(node, words, next(slot for slot in self._slots if slot not in taken))
+
+    def start(self, node: Node, words: list[str], slot: Slot) -> None:
         with open(self._output, "ab") as output:
             process = subprocess.Popen([*words, *slot.words], start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        self._started[str(process.pid)] = process
-        return str(process.pid)
+        self._started[node] = slot, process
 
-    def poll(self, handles: list[str]) -> dict[str, str]:
-        return {handle: RUNNING if self._started[handle].poll() is None else GONE for handle in handles}
+    def ended(self) -> dict[Node, bool]:
+        """{step that has ended: whether it only has to be begun again}"""
+        found = {node: False for node, (_, process) in self._started.items() if process.poll() is not None}
+        for node in found:
+            del self._started[node]
+        return found
 
-    def stop(self, handle: str) -> None:
-        if self._started[handle].poll() is None:
-            self._started[handle].send_signal(signal.SIGUSR1)
+    def stop(self) -> None:
+        for _, process in self._started.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGUSR1)
+
+    def output(self, _node: Node) -> pathlib.Path:
+        """What the step has said."""
+        return self._output
+
+    def close(self) -> None:
+        """At the end; what runs goes on."""

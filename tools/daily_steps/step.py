@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One step of one region: it takes its lock, looks whether it is made already, works beside its place, and renames."""
+import importlib
 import os
 import pathlib
 from typing import Any, NamedTuple
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 from tuning.errors import DataError, TunerError
 from tuning.files import write_json
 
-from .days import FAILED, HELD_BACK, MADE, Day, RegionDay
+from .days import FAILED, HELD_BACK, MADE, STAMP, Day, RegionDay
 from .errors import HeldBack, RegionError
 from .programs import Programs
 from .regions import Region, Regions
@@ -24,6 +25,7 @@ class Work(NamedTuple):
     day: RegionDay
     programs: Programs
     threads: int
+    search_words: tuple[str, ...] = ("--workers", "1")  # of tuner: what trials run on
 
     def build(self, name: str) -> str:
         return self.programs.build(name, self.day.day.own)
@@ -36,9 +38,30 @@ def day_pattern(pattern: str, day: str) -> pathlib.Path:
     return pathlib.Path(pattern.replace("{day}", day))
 
 
-def do(step: str, module: Any, work: Work) -> dict:
-    """Makes the step where it is not made of the same already; its stamp. What went wrong stands in a file beside it, until it is made."""
+def _module(step: str) -> Any:
+    return importlib.import_module(f".{step}_step", __package__)
+
+
+def is_made(step: str, work: Work) -> bool:
+    """Whether there is nothing to do, as far as can be seen from here; what came of the step is then noted."""
     day = work.day
+    if not (day.made(step) / STAMP).exists():
+        return False
+    lock = day.lock(step, work.programs.stop.check)
+    try:
+        if not lock.try_once() or not day.is_made(step, _module(step).inputs(work)):
+            return False
+    except (TunerError, OSError):
+        return False  # the step itself will say it
+    finally:
+        os.close(lock.file)
+    _note(day, step, MADE, "")
+    return True
+
+
+def do(step: str, work: Work) -> dict:
+    """Makes the step where it is not made of the same already; its stamp. What went wrong stands in a file beside it, until it is made."""
+    day, module = work.day, _module(step)
     with day.lock(step, work.programs.stop.check) as lock:
         work.programs.locks.append(lock.file)
         try:

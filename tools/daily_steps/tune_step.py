@@ -5,6 +5,7 @@ import shutil
 
 from tuning.files import read_json, write_json
 from tuning.journal import read_events
+from tuning.study import CLOCK
 
 from . import plan as planning
 from .days import Lock, checksum, days_between
@@ -75,12 +76,13 @@ def make(work: Work, folder: pathlib.Path) -> tuple[list[str], dict]:
 def _search(work: Work, folder: pathlib.Path) -> None:
     rules, data = work.regions.tune, work.day.made("import")
     asked = inputs(work)
-    # A study's clock is part of it, so the number of slots must not be.
-    words = ["--study", "study", "--workers", 1, "--threads", work.threads, "--trials", work.region.trials, "--quiet"]
+    words = ["--study", "study", *work.search_words, "--trials", work.region.trials, "--quiet"]
+    words += ["--threads", work.threads] if work.threads else []
     if asked["hours"]:
         words += ["--gpu-hours", asked["hours"]]
     if not (folder / "study/study.json").exists():
-        words += ["-c", work.region.model, "--space", work.region.space, "-i", data / _files(asked["data"])[0], "--objective", work.regions.objective]
+        # The clock is part of a study, and must not follow from what there is to run it on.
+        words += ["--clock", CLOCK, "-c", work.region.model, "--space", work.region.space, "-i", data / _files(asked["data"])[0], "--objective", work.regions.objective]
         words += [word for source in _sources(work) for word in ("--from", source)]
     words += rules["Options"]
     if not (folder / "study/study.json").exists():

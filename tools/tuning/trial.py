@@ -27,6 +27,7 @@ LOCK, STOP, ATTEMPT, RESULT, ERRORS = "lock", "stop", "attempt.json", "result.js
 WAIT_SECONDS, LEASE_SECONDS = 0.1, 5.0
 PR_SET_PDEATHSIG = 1
 LOCK_FOLDER = "/tmp"  # of the host, whatever TMPDIR a queue gives to its jobs
+HELD = "NORN_HELD"     # file descriptors of the locks, for a command that runs others: they are to hold them, too
 
 
 class Lease:
@@ -231,6 +232,7 @@ class Attempt:
         for file in held:
             os.set_inheritable(file, True)
         parent = os.getpid()
+        environment[HELD] = ",".join(map(str, held))
         with open(self.folder / "output.txt", "ab") as output, open(self.folder / ERRORS, "wb") as errors:
             try:
                 self.child = subprocess.Popen(command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL, cwd=self.folder, env=environment,
