@@ -76,6 +76,9 @@ void add_text_options(ImporterOptions& options, CommandLine& line) {
               fmt::format("of {}: number or name", columns));
   line.option("--feature-column", "", "COLUMN", options.feature_column, "the same");
   line.option("--value-column", "", "COLUMN", options.value_column, "the same, with --type analog");
+  line.option(
+      "--time-column", "", "COLUMN", options.time_column,
+      "the same, with a split by time: ISO dates and times, or Unix seconds or milliseconds");
   line.choice(
       "--libsvm-labels", "", run::import_words("libsvm_labels"), options.libsvm_labels,
       "labels of libsvm text are columns from 0, or names; auto: numbers when the text has a "
@@ -101,9 +104,12 @@ void add_rule_options(ImporterOptions& options, CommandLine& line) {
 
 void add_split_options(ImporterOptions& options, CommandLine& line) {
   line.section("Training and test parts");
-  line.option("--split", "", "RULE", options.split,
-              "ratio:0.8/0.1/0.1 (train/validation/test), ratio:0.8/0.2 (train/test) or "
-              "leave-one-out; writes OUTPUT.train.nc and so on");
+  line.option(
+      "--split", "", "RULE", options.split,
+      "ratio:0.8/0.1/0.1 (train/validation/test), ratio:0.8/0.2 (train/test), "
+      "leave-one-out; by time: time:2026-01-31 (what is older trains, the rest tests), "
+      "time:2026-01-30/2026-01-31 (validation between), leave-last-out (the newest entry of "
+      "each example tests); writes OUTPUT.train.nc and so on");
   line.choice(
       "--split-by", "", run::import_words("split_by"), options.split_by,
       "share out the entries of each example (inputs are then always its training "
@@ -134,6 +140,10 @@ CommandLine importer_command_line(ImporterOptions& options) {
       "importer --input ratings.csv --example-column userId --feature-column movieId "
       "--name films --output films.nc --split leave-one-out",
       "films.train.nc and films.test.nc from a table");
+  line.example(
+      "importer --input ratings.csv --example-column userId --feature-column movieId "
+      "--time-column timestamp --name films --output films.nc --split time:2026-01-31",
+      "the same by time: what each user saw before that day is input, what came later is held out");
   line.example("importer -d gl_input -i ratings.txt -o gl_input.nc -f features -s samples -c",
                "as generateNetCDF");
   return line;
@@ -176,6 +186,7 @@ std::string report_text(const ImportReport& report, bool pair, double seconds) {
   note(report.unknown_features, "entries dropped: their features are not in the given index");
   note(report.empty_rows, "examples without features");
   note(report.unlabelled_rows, "examples without labels");
+  note(report.only_later, "examples left out: all their entries are later than the training part");
   note(report.duplicates, "entries merged: their example named the feature before");
   note(report.repeated_examples, "lines of examples that had been on an earlier line");
   note(report.malformed, "malformed lines passed over");

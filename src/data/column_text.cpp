@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CSV and TSV text with one entry a line: example, feature and perhaps a value in columns.
+// CSV and TSV text with one entry a line: example, feature and perhaps a value and a time in
+// columns.
 
 #include "norn/base/error.h"
 #include "row_parser.h"
@@ -19,12 +20,12 @@ namespace {
 class ColumnParser final : public RowParser {
  public:
   ColumnParser(const TextOptions& options, char separator)
-      : options_(options), separator_(separator), wanted_(2) {
-    if (options.values != TextValues::ignore) wanted_ = 3;
-    const std::array<const std::string*, 3> names = {
-        &options_.example_column, &options_.feature_column, &options_.value_column};
-    for (std::size_t i = 0; i < wanted_; ++i) {
-      const auto number = parse_integer(*names[i]);
+      : options_(options), separator_(separator) {
+    wanted_ = {kExample, kFeature};
+    if (options.values != TextValues::ignore) wanted_.push_back(kValue);
+    if (options.times) wanted_.push_back(kTime);
+    for (const std::size_t i : wanted_) {
+      const auto number = parse_integer(name_of(i));
       if (number && *number < 1) {
         throw UsageError(fmt::format("column {}: columns are numbered from 1", *number));
       }
@@ -34,8 +35,7 @@ class ColumnParser final : public RowParser {
   }
 
   bool take_header(std::string_view line, std::string_view second) override {
-    const bool named =
-        std::any_of(named_.begin(), named_.begin() + wanted_, [](bool n) { return n; });
+    const bool named = std::ranges::any_of(named_, [](bool n) { return n; });
     if (options_.header == HeaderLine::absent) {
       if (named) throw UsageError("columns are named, but the text is said to have no header line");
       return false;
@@ -46,58 +46,83 @@ class ColumnParser final : public RowParser {
       return true;
     }
     if (options_.header == HeaderLine::present) return true;
-    if (wanted_ == 3) return value_field() && !parse_double(*value_field());
-    return names_dropped_values(second);
+    if (options_.values != TextValues::ignore)
+      return field(kValue) && !parse_double(*field(kValue));
+    if (options_.times) return is_header_of(kTime, second, is_time);
+    if (columns_[kExample] == columns_[kValue] || columns_[kFeature] == columns_[kValue])
+      return false;
+    return is_header_of(kValue, second, is_number);  // values that are dropped may be anything
   }
 
   void parse(std::string_view line, TextRow& row) override {
     split(line);
-    const std::size_t needed = options_.values == TextValues::require ? wanted_ : 2;
-    for (std::size_t i = 0; i < needed; ++i) {
+    for (const std::size_t i : wanted_) {
       if (columns_[i] < fields_.size()) continue;
+      if (i == kValue && options_.values == TextValues::optional) continue;
       throw Malformed{fmt::format("the line has {} columns, column {} is wanted", fields_.size(),
                                   columns_[i] + 1)};
     }
-    row.example = fields_[columns_[0]];
+    row.example = fields_[columns_[kExample]];
     check_label(row.example, "example");
-    row.features.push_back(fields_[columns_[1]]);
+    row.features.push_back(fields_[columns_[kFeature]]);
     check_label(row.features.back(), "feature");
-    if (wanted_ < 3) return;
-    const std::string_view value =
-        columns_[2] < fields_.size() ? fields_[columns_[2]] : std::string_view{};
+    if (options_.times) row.times.push_back(time_of(fields_[columns_[kTime]]));
+    if (options_.values == TextValues::ignore) return;
+    const std::string_view value = field(kValue).value_or(std::string_view{});
     const bool missing = value.empty() && options_.values == TextValues::optional;
     row.values.push_back(missing ? options_.missing_value : parse_value(value));
   }
 
  private:
-  std::optional<std::string_view> value_field() const {
-    if (columns_[2] >= fields_.size()) return std::nullopt;
-    return fields_[columns_[2]];
+  enum Wanted : std::size_t { kExample, kFeature, kValue, kTime, kKinds };
+
+  const std::string& name_of(std::size_t i) const {
+    const std::array<const std::string*, kKinds> names = {
+        &options_.example_column, &options_.feature_column, &options_.value_column,
+        &options_.time_column};
+    return *names[i];
   }
 
-  /// Values that are dropped may be anything. The first line, which is cut already, names them when
-  /// they are numbers from the second line on.
-  bool names_dropped_values(std::string_view second) {
-    if (columns_[0] == columns_[2] || columns_[1] == columns_[2]) return false;
-    if (!value_field() || value_field()->empty() || parse_double(*value_field())) return false;
+  std::optional<std::string_view> field(std::size_t i) const {
+    if (columns_[i] >= fields_.size()) return std::nullopt;
+    return fields_[columns_[i]];
+  }
+
+  static bool is_number(std::string_view text) { return parse_double(text).has_value(); }
+  static bool is_time(std::string_view text) { return parse_time(text).has_value(); }
+
+  static Microseconds time_of(std::string_view text) {
+    const auto time = parse_time(text);
+    if (!time)
+      throw Malformed{
+          fmt::format("the time {} is no ISO date (2026-01-31, 2026-01-31T12:30:00Z) and no Unix "
+                      "time in seconds "
+                      "or milliseconds",
+                      excerpt(text))};
+    return *time;
+  }
+
+  /// The first line, which is cut already, names a column when from the second line on that holds
+  /// what it should.
+  bool is_header_of(std::size_t i, std::string_view second, bool (*fits)(std::string_view)) {
+    if (!field(i) || field(i)->empty() || fits(*field(i))) return false;
     try {
       split(second);
     } catch (const Malformed&) {
       return false;  // reported when it is read
     }
-    return value_field() && parse_double(*value_field());
+    return field(i) && fits(*field(i));
   }
 
   void find_columns() {
-    const std::array<const std::string*, 3> names = {
-        &options_.example_column, &options_.feature_column, &options_.value_column};
     const std::vector<std::string> known(fields_.begin(), fields_.end());
-    for (std::size_t i = 0; i < wanted_; ++i) {
+    for (const std::size_t i : wanted_) {
       if (!named_[i]) continue;
-      const auto found = std::find(known.begin(), known.end(), *names[i]);
+      const auto found = std::ranges::find(known, name_of(i));
       if (found == known.end()) {
-        throw UsageError(fmt::format("the header line has no column \"{}\"{} It has: {}", *names[i],
-                                     did_you_mean(*names[i], known, "."), join(known)));
+        throw UsageError(fmt::format("the header line has no column \"{}\"{} It has: {}",
+                                     name_of(i), did_you_mean(name_of(i), known, "."),
+                                     join(known)));
       }
       columns_[i] = std::size_t(found - known.begin());
     }
@@ -146,9 +171,9 @@ class ColumnParser final : public RowParser {
 
   TextOptions options_;
   char separator_;
-  std::size_t wanted_;
-  std::array<std::size_t, 3> columns_ = {0, 1, 2};
-  std::array<bool, 3> named_ = {};
+  std::vector<std::size_t> wanted_;
+  std::array<std::size_t, kKinds> columns_ = {0, 1, 2, 3};
+  std::array<bool, kKinds> named_ = {};
   std::vector<std::string_view> fields_;
   std::string unquoted_;
 };

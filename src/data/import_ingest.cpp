@@ -6,7 +6,10 @@
 #include "src/base/files.h"
 #include "src/base/text.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,6 +19,20 @@ namespace {
 
 constexpr Index kRowsBetweenProgress = 1 << 14;
 constexpr std::size_t kLinesTogether = 256;
+
+/// Gives the labels from number `first` on the order of their bytes; new numbers by old ones.
+std::vector<Column> sort_labels(LabelIndex& labels, Index first) {
+  std::vector<Column> order(std::size_t(labels.size()));
+  std::iota(order.begin(), order.end(), Column(0));
+  std::sort(order.begin() + first, order.end(),
+            [&labels](Column a, Column b) { return labels.label(a) < labels.label(b); });
+  LabelIndex sorted;
+  sorted.reserve(labels.size());
+  std::vector<Column> numbers(order.size());
+  for (const Column old : order) numbers[old] = Column(sorted.add(labels.label(old)));
+  labels = std::move(sorted);
+  return numbers;
+}
 
 }  // namespace
 
@@ -45,6 +62,10 @@ void FeatureIndex::number_all(std::span<const std::string_view> labels,
                      numbers);
 }
 
+std::vector<Column> FeatureIndex::sort_new() {
+  return sort_labels(labels_, given_);
+}
+
 std::optional<Column> FeatureIndex::number(Column number) {
   if (fixed() && Index(number) >= width_) return std::nullopt;
   width_ = std::max(width_, Index(number) + 1);
@@ -68,6 +89,7 @@ void EntryLines::add(const TextRow& row) {
   bytes += row.features[0];
   feature_end.push_back(bytes.size());
   values.insert(values.end(), row.values.begin(), row.values.end());
+  times.insert(times.end(), row.times.begin(), row.times.end());
 }
 
 void EntryLines::make_views() {
@@ -85,6 +107,7 @@ void EntryLines::clear() {
   example_end.clear();
   feature_end.clear();
   values.clear();
+  times.clear();
   examples.clear();
   features.clear();
   example_numbers.clear();
@@ -161,7 +184,7 @@ bool TextIngest::add_row(const FeatureIndex& features, RowTable& rows, RowKind k
                            : "; remove it"));
     }
   }
-  const std::size_t repeated = cleaner_.clean(columns_, values_);
+  const std::size_t repeated = cleaner_.clean(columns_, values_, times_);
   if (repeated < columns_.size()) fail_duplicate(features, repeated, text_->place());
   example_ = Column(examples_.add(label_));
   if (rows.has(example_)) {
@@ -181,11 +204,14 @@ void TextIngest::close_piece(const FeatureIndex& features, RowTable& rows) {
   if (!piece_open_) return;
   piece_open_ = false;
   label_ = examples_.label(example_);
-  const std::size_t repeated = cleaner_.clean(columns_, values_);
-  if (repeated < columns_.size()) fail_duplicate(features, repeated, text_->name());
-  rows.add(example_, columns_, values_);
+  if (!rows.timed()) {  // else the row's parts are merged together, in the order of their times
+    const std::size_t repeated = cleaner_.clean(columns_, values_, times_);
+    if (repeated < columns_.size()) fail_duplicate(features, repeated, text_->name());
+  }
+  rows.add(example_, columns_, values_, times_);
   columns_.clear();
   values_.clear();
+  times_.clear();
 }
 
 /// Numbers the lines that wait, and adds their entries. Lines of one example that follow each other
@@ -199,6 +225,7 @@ void TextIngest::add_lines(FeatureIndex& features, RowTable& rows) {
     lines_.columns[kept] = lines_.columns[i];
     lines_.examples[kept] = lines_.examples[i];
     if (!lines_.values.empty()) lines_.values[kept] = lines_.values[i];
+    if (!lines_.times.empty()) lines_.times[kept] = lines_.times[i];
     ++kept;
   }
   counts_.unknown += Index(lines_.columns.size() - kept);
@@ -210,6 +237,7 @@ void TextIngest::add_lines(FeatureIndex& features, RowTable& rows) {
     piece_open_ = true;
     columns_.push_back(lines_.columns[i]);
     if (!lines_.values.empty()) values_.push_back(lines_.values[i]);
+    if (!lines_.times.empty()) times_.push_back(lines_.times[i]);
   }
   lines_.clear();
 }
@@ -235,6 +263,7 @@ void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
   const bool pieces = text.format()->entry_a_line;
   columns_.clear();
   values_.clear();
+  times_.clear();
   TextRow row;
   Index line = 0;
   for (; text.next(row); ++line) {
@@ -258,6 +287,9 @@ void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
   add_lines(features, rows);
   close_piece(features, rows);
   show_progress("reading", rows.entries());
+  // What has times is the same in whatever order its lines come, so labels must not be numbered by
+  // it.
+  if (rows.timed()) rows.renumber(sort_labels(examples_, 0), features.sort_new());
   const RowNames names{[this](Column example) { return std::string(examples_.label(example)); },
                        [&features](Column feature) { return features.name(feature); }};
   rows.finish(pieces ? RepeatedExamples::merge : rules_.repeated, cleaner_, names);

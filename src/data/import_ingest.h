@@ -33,6 +33,8 @@ class FeatureIndex {
   std::optional<Column> number(Column number);
   /// The numbers of labels, appended; LabelIndex::kUnknown for those that a fixed index lacks.
   void number_all(std::span<const std::string_view> labels, std::vector<Column>& numbers);
+  /// Gives the labels that the given index lacks the order of their bytes; new numbers by old ones.
+  std::vector<Column> sort_new();
   std::string name(Column number) const;
   Index width() const { return numeric_ ? width_ : labels_.size(); }
   const LabelIndex& labels() const { return labels_; }
@@ -63,6 +65,7 @@ struct EntryLines {
   std::vector<std::size_t> example_end;
   std::vector<std::size_t> feature_end;  // and the next example begins
   std::vector<float> values;
+  std::vector<Microseconds> times;
   std::vector<std::string_view> examples, features;  // views into `bytes`
   std::vector<Column> example_numbers, columns;
 
@@ -109,6 +112,7 @@ class TextIngest {
   Column example_ = 0;
   std::vector<Column> columns_;
   std::vector<float> values_;
+  std::vector<Microseconds> times_;
   bool piece_open_ = false;
   EntryLines lines_;
 };

@@ -78,6 +78,7 @@ class PairImporter {
   TextOptions text_options(bool valued) const {
     TextOptions text = options_.rules.text;
     text.values = valued ? TextValues::require : TextValues::ignore;
+    text.times = split_.by_time();
     return text;
   }
 
@@ -105,9 +106,16 @@ class PairImporter {
       throw UsageError(
           "a split by entry needs an input that is its own target; use `split_by` example");
     }
+    if (split_.by_time() && !format.entry_a_line) {
+      throw UsageError(
+          fmt::format("{}: is {} text, which has no times; a split by time needs {}, with a "
+                      "column for them (`time_column`)",
+                      options_.input.string(), format.name,
+                      fmt::join(text_format_names(&TextFormatInfo::entry_a_line), " or ")));
+    }
     const bool values = input_valued_ || (own_target && !labelled_ && target_valued_);
     if (values) text.emplace(options_.input, text_options(true));
-    rows_.emplace(folder, values);
+    rows_.emplace(folder, values, split_.by_time());
     if (format.numbered) use_numbers(*text);
     if (labelled_) {
       target_rows_.emplace(folder, false);
@@ -187,7 +195,7 @@ class PairImporter {
 
   void plan_parts() {
     totals_.resize(std::size_t(split_.parts()));
-    if (split_.by_pair()) rows_->rewind();
+    if (split_.by_looking()) rows_->rewind();
     if (split_.by_example()) example_parts_ = split_.example_parts(Index(kept_.size()));
     for (std::size_t i = 0; i < kept_.size(); ++i) {
       const Column example = kept_[i];
@@ -199,7 +207,8 @@ class PairImporter {
         continue;
       }
       const std::array<Index, 3> counts =
-          split_.by_pair() ? next_pair_counts(example) : split_.entry_counts(example, in_input);
+          split_.by_looking() ? next_counts(example) : split_.entry_counts(example, in_input);
+      if (counts[0] == 0 && in_input > 0) ++report_.only_later;
       for (int part = 0; part < split_.parts(); ++part) {
         if (holds(part, counts)) add(totals_[part], bytes, counts[0], counts[part]);
       }
@@ -215,8 +224,8 @@ class PairImporter {
     }
   }
 
-  /// How many entries each part gets. By pair they must be looked at, in the order of the examples.
-  std::array<Index, 3> next_pair_counts(Column example) {
+  /// How many entries each part gets, where they must be looked at, in the order of the examples.
+  std::array<Index, 3> next_counts(Column example) {
     SpilledRow row;
     bool left = rows_->next(row);
     while (left && row.example < example) left = rows_->next(row);
@@ -227,11 +236,15 @@ class PairImporter {
   /// Sets part_of_entry_.
   std::array<Index, 3> share_out(const SpilledRow& row, std::string_view label) {
     const Index n = Index(row.features.size());
-    if (!split_.by_pair()) {
+    if (!split_.by_looking()) {
       split_.entry_parts(row.example, n, part_of_entry_);
       return split_.entry_counts(row.example, n);
     }
-    split_.pair_parts(label, row.features, part_of_entry_);
+    if (split_.by_time()) {
+      split_.time_parts(row.times, part_of_entry_);
+    } else {
+      split_.pair_parts(label, row.features, part_of_entry_);
+    }
     std::array<Index, 3> counts = {};
     for (const std::uint8_t part : part_of_entry_) ++counts[part];
     return counts;
@@ -290,7 +303,7 @@ class PairImporter {
       const Column example = kept_[i];
       while (input_left && input.example < example) input_left = rows_->next(input);
       while (target_left && target.example < example) target_left = target_rows_->next(target);
-      const SpilledRow none{example, {}, {}};
+      const SpilledRow none{example, {}, {}, {}};
       const SpilledRow& x = input_left && input.example == example ? input : none;
       const SpilledRow& t = !target_rows_                              ? x
                             : target_left && target.example == example ? target

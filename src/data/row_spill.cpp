@@ -6,15 +6,16 @@
 
 namespace norn {
 
-RowSpill::RowSpill(const std::filesystem::path& folder, bool valued)
-    : valued_(valued), file_(folder, "name another folder with `scratch`") {}
+RowSpill::RowSpill(const std::filesystem::path& folder, bool valued, bool timed)
+    : valued_(valued), timed_(timed), file_(folder, "name another folder with `scratch`") {}
 
 void RowSpill::append(Column example, std::span<const Column> features,
-                      std::span<const float> values) {
+                      std::span<const float> values, std::span<const Microseconds> times) {
   const std::array<Column, 2> head = {example, Column(features.size())};
   file_.write(std::span<const Column>(head));
   file_.write(features);
   if (valued_) file_.write(values);
+  if (timed_) file_.write(times);
   ++rows_;
 }
 
@@ -30,9 +31,11 @@ bool RowSpill::next(SpilledRow& row) {
   file_.read(std::span<Column>(head));
   features_.resize(head[1]);
   values_.resize(valued_ ? head[1] : 0);
+  times_.resize(timed_ ? head[1] : 0);
   file_.read(std::span<Column>(features_));
   file_.read(std::span<float>(values_));
-  row = {head[0], features_, values_};
+  file_.read(std::span<Microseconds>(times_));
+  row = {head[0], features_, values_, times_};
   return true;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/base/types.h"
+#include "norn/data/text_reader.h"
 #include "spool.h"
 
 #include <filesystem>
@@ -14,17 +14,20 @@ namespace norn {
 struct SpilledRow {
   Column example = 0;
   std::span<const Column> features;
-  std::span<const float> values;  // empty when the spill has none
+  std::span<const float> values;        // empty when the spill has none
+  std::span<const Microseconds> times;  // the same
 };
 
 /// Written once from front to back, then read any number of times.
 class RowSpill {
  public:
-  RowSpill(const std::filesystem::path& folder, bool valued);
+  RowSpill(const std::filesystem::path& folder, bool valued, bool timed = false);
 
   bool valued() const { return valued_; }
+  bool timed() const { return timed_; }
   const std::filesystem::path& folder() const { return file_.folder(); }
-  void append(Column example, std::span<const Column> features, std::span<const float> values);
+  void append(Column example, std::span<const Column> features, std::span<const float> values,
+              std::span<const Microseconds> times = {});
   /// Ends the writing and goes to the first row.
   void rewind();
   /// False after the last row. The views are valid until the next call.
@@ -32,11 +35,13 @@ class RowSpill {
 
  private:
   bool valued_;
-  Spool file_;  // a row: example, count, features, values
+  bool timed_;
+  Spool file_;  // a row: example, count, features, values, times
   Index rows_ = 0;
   Index read_ = 0;  // rows
   std::vector<Column> features_;
   std::vector<float> values_;
+  std::vector<Microseconds> times_;
 };
 
 }  // namespace norn

@@ -6,6 +6,8 @@
 #include "norn/base/error.h"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,7 +27,8 @@ bool RowCleaner::first_time(Column feature) {
   return std::exchange(seen_[feature], row_) != row_;
 }
 
-std::size_t RowCleaner::clean(std::vector<Column>& features, std::vector<float>& values) {
+std::size_t RowCleaner::clean(std::vector<Column>& features, std::vector<float>& values,
+                              std::vector<Microseconds>& times) {
   if (++row_ == 0) {  // wrapped around: forget all rows
     std::fill(seen_.begin(), seen_.end(), 0u);
     row_ = 1;
@@ -45,15 +48,17 @@ std::size_t RowCleaner::clean(std::vector<Column>& features, std::vector<float>&
     }
     features[kept] = feature;
     if (!values.empty()) values[kept] = values[i];
+    if (!times.empty()) times[kept] = times[i];
     ++kept;
   }
   features.resize(kept);
   if (!values.empty()) values.resize(kept);
+  if (!times.empty()) times.resize(kept);
   return kept;
 }
 
-void RowTable::add(Column example, std::span<const Column> features,
-                   std::span<const float> values) {
+void RowTable::add(Column example, std::span<const Column> features, std::span<const float> values,
+                   std::span<const Microseconds> times) {
   if (example >= counts_.size()) {
     if (example >= counts_.capacity())
       counts_.reserve(std::max<std::size_t>(example + 1, counts_.size() * 3 / 2));
@@ -76,7 +81,24 @@ void RowTable::add(Column example, std::span<const Column> features,
   }
   last_ = example;
   entries_ += added;
-  spill_.append(example, features, values);
+  spill_.append(example, features, values, times);
+}
+
+void RowTable::renumber(std::span<const Column> examples, std::span<const Column> features) {
+  RowSpill renumbered(spill_.folder(), valued(), timed());
+  std::vector<Column> columns;
+  SpilledRow row;
+  spill_.rewind();
+  while (spill_.next(row)) {
+    columns.clear();
+    for (const Column old : row.features) columns.push_back(features[old]);
+    renumbered.append(examples[row.example], columns, row.values, row.times);
+  }
+  std::vector<std::uint32_t> counts(examples.size(), kAbsent);
+  for (std::size_t old = 0; old < counts_.size(); ++old) counts[examples[old]] = counts_[old];
+  counts_ = std::move(counts);
+  spill_ = std::move(renumbered);
+  in_order_ = false;
 }
 
 /// Orders the rows of one run of examples after the other.
@@ -87,7 +109,7 @@ class RowTable::Regrouping {
         repeated_(repeated),
         cleaner_(cleaner),
         names_(names),
-        ordered_(table.spill_.folder(), table.valued()) {}
+        ordered_(table.spill_.folder(), table.valued(), table.timed()) {}
 
   void run(Index bucket_entries) {
     const Index limit = std::max(bucket_entries, table_.entries_ / kMostBuckets + 1);
@@ -116,14 +138,14 @@ class RowTable::Regrouping {
   void order_buckets(const std::vector<Column>& begins) {
     std::vector<RowSpill> buckets;
     for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
-      buckets.emplace_back(table_.spill_.folder(), table_.valued());
+      buckets.emplace_back(table_.spill_.folder(), table_.valued(), table_.timed());
     }
     SpilledRow row;
     table_.spill_.rewind();
     while (table_.spill_.next(row)) {
       const auto after = std::upper_bound(begins.begin(), begins.end(), row.example);
-      buckets[std::size_t(after - begins.begin()) - 1].append(row.example, row.features,
-                                                              row.values);
+      buckets[std::size_t(after - begins.begin()) - 1].append(row.example, row.features, row.values,
+                                                              row.times);
     }
     for (std::size_t i = 0; i < buckets.size(); ++i) order(buckets[i], begins[i], begins[i + 1]);
   }
@@ -138,6 +160,7 @@ class RowTable::Regrouping {
     std::vector<Index> end(begin.begin(), begin.end() - 1);
     std::vector<Column> features(std::size_t(begin.back()));
     std::vector<float> values(table_.valued() ? features.size() : 0);
+    std::vector<Microseconds> times(table_.timed() ? features.size() : 0);
     SpilledRow row;
     bucket.rewind();
     while (bucket.next(row)) {
@@ -145,6 +168,7 @@ class RowTable::Regrouping {
       if (repeated_ == RepeatedExamples::last) to = begin[row.example - first];
       std::copy(row.features.begin(), row.features.end(), features.begin() + to);
       std::copy(row.values.begin(), row.values.end(), values.begin() + (values.empty() ? 0 : to));
+      std::copy(row.times.begin(), row.times.end(), times.begin() + (times.empty() ? 0 : to));
       to += Index(row.features.size());
     }
     for (Column example = first; example < last; ++example) {
@@ -152,19 +176,39 @@ class RowTable::Regrouping {
       const Index from = begin[example - first], to = end[example - first];
       features_.assign(features.begin() + from, features.begin() + to);
       if (!values.empty()) values_.assign(values.begin() + from, values.begin() + to);
+      if (!times.empty()) times_.assign(times.begin() + from, times.begin() + to);
       write(example);
     }
   }
 
+  /// Nothing is left of the order in which they came.
+  void order_entries() {
+    const auto key = [&](std::size_t i) {
+      return std::tuple(features_[i], times_[i], values_.empty() ? 0.0f : values_[i]);
+    };
+    std::vector<std::size_t> order(features_.size());
+    std::iota(order.begin(), order.end(), std::size_t(0));
+    std::ranges::sort(order, {}, key);
+    const auto ordered = [&order]<typename T>(const std::vector<T>& items) {
+      std::vector<T> found;
+      for (std::size_t i = 0; i < items.size(); ++i) found.push_back(items[order[i]]);
+      return found;
+    };
+    features_ = ordered(features_);
+    values_ = ordered(values_);
+    times_ = ordered(times_);
+  }
+
   void write(Column example) {
-    const std::size_t repeated = cleaner_.clean(features_, values_);
+    if (table_.timed()) order_entries();
+    const std::size_t repeated = cleaner_.clean(features_, values_, times_);
     if (repeated < features_.size()) {
       throw DataError(
           fmt::format("example \"{}\": the feature \"{}\" occurs twice; remove one, or "
                       "choose with `duplicates` sum or first",
                       names_.example(example), names_.feature(features_[repeated])));
     }
-    ordered_.append(example, features_, values_);
+    ordered_.append(example, features_, values_, times_);
     table_.counts_[example] = std::uint32_t(features_.size());
     entries_ += Index(features_.size());
   }
@@ -177,11 +221,12 @@ class RowTable::Regrouping {
   Index entries_ = 0;
   std::vector<Column> features_;
   std::vector<float> values_;
+  std::vector<Microseconds> times_;
 };
 
 void RowTable::finish(RepeatedExamples repeated, RowCleaner& cleaner, const RowNames& names,
                       Index bucket_entries) {
-  if (!in_order_) Regrouping(*this, repeated, cleaner, names).run(bucket_entries);
+  if (!in_order_ || timed()) Regrouping(*this, repeated, cleaner, names).run(bucket_entries);
   in_order_ = true;
 }
 

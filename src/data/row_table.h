@@ -24,9 +24,11 @@ struct RowNames {
 class RowCleaner {
  public:
   explicit RowCleaner(Duplicates rule) : rule_(rule) {}
-  /// Merges duplicates in place. With Duplicates::error the row stays as it is, and the position of
-  /// the first entry that repeats another is returned; else the row's size.
-  std::size_t clean(std::vector<Column>& features, std::vector<float>& values);
+  /// Merges duplicates in place; values and times may be none. With Duplicates::error the row stays
+  /// as it is, and the position of the first entry that repeats another is returned; else the row's
+  /// size.
+  std::size_t clean(std::vector<Column>& features, std::vector<float>& values,
+                    std::vector<Microseconds>& times);
   Index merged() const { return merged_; }
 
  private:
@@ -43,12 +45,18 @@ class RowTable {
  public:
   static constexpr std::uint32_t kAbsent = std::numeric_limits<std::uint32_t>::max();
 
-  RowTable(const std::filesystem::path& folder, bool valued) : spill_(folder, valued) {}
+  /// With times the order of the text's lines does not matter: finish() orders each row's entries
+  /// by feature, and merges those of one feature in the order of their times.
+  RowTable(const std::filesystem::path& folder, bool valued, bool timed = false)
+      : spill_(folder, valued, timed) {}
 
   /// Adds a row, or a part of one when its example has been here before. Rows that come in the
   /// order of their examples' numbers, each at once, are stored in one go; others are put in order
   /// by finish().
-  void add(Column example, std::span<const Column> features, std::span<const float> values);
+  void add(Column example, std::span<const Column> features, std::span<const float> values,
+           std::span<const Microseconds> times = {});
+  /// Before finish(): gives examples and features other numbers, each at its old one's place.
+  void renumber(std::span<const Column> examples, std::span<const Column> features);
   bool has(Column example) const { return count(example) != kAbsent; }
   /// The entries of an example's row, or kAbsent.
   std::uint32_t count(Column example) const {
@@ -57,6 +65,7 @@ class RowTable {
   Index rows() const { return rows_; }
   Index entries() const { return entries_; }
   bool valued() const { return spill_.valued(); }
+  bool timed() const { return spill_.timed(); }
 
   static constexpr Index kBucketEntries = Index(1) << 24;
   /// Puts rows in order, where they are not, and merges their parts (or keeps the last). About

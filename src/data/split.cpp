@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -34,6 +35,11 @@ std::uint64_t label_key(std::string_view label) {
   return std::stoull(sum.hex().substr(0, 16), nullptr, 16);
 }
 
+std::vector<std::string> names_of(std::size_t parts) {
+  if (parts == 2) return {"train", "test"};
+  return {"train", "validation", "test"};
+}
+
 template <typename T>
 void shuffle(std::vector<T>& items, const Philox& random, std::uint64_t row) {
   for (Index last = Index(items.size()) - 1; last > 0; --last) {
@@ -49,12 +55,31 @@ Split::Split(const SplitRule& rule) : rule_(rule) {
     return;
   }
   by_entry_ = rule.unit != SplitRule::Unit::example;
-  if (rule.kind == SplitRule::Kind::leave_one_out) {
-    if (rule.unit != SplitRule::Unit::entry)
-      throw UsageError("a leave-one-out split is by entry; drop `split_by`");
-    names_ = {"train", "test"};
+  if (rule.kind == SplitRule::Kind::ratio) {
+    take_ratios();
     return;
   }
+  if (rule.unit != SplitRule::Unit::entry)
+    throw UsageError(fmt::format("a {} split is by entry; drop `split_by`",
+                                 rule.kind == SplitRule::Kind::leave_one_out    ? "leave-one-out"
+                                 : rule.kind == SplitRule::Kind::leave_last_out ? "leave-last-out"
+                                                                                : "time"));
+  const bool ascending =
+      std::ranges::adjacent_find(rule.borders, std::greater_equal()) == rule.borders.end();
+  if (rule.kind == SplitRule::Kind::time &&
+      (rule.borders.empty() || rule.borders.size() > 2 || !ascending))
+    throw UsageError(
+        "`split` time: expected one time (test begins) or two, the earlier first (validation "
+        "begins, test begins)");
+  names_ = names_of(rule.borders.size() == 2 ? 3 : 2);
+}
+
+bool Split::by_time() const {
+  return rule_.kind == SplitRule::Kind::time || rule_.kind == SplitRule::Kind::leave_last_out;
+}
+
+void Split::take_ratios() {
+  const SplitRule& rule = rule_;
   const std::size_t parts = rule.ratios.size();
   const bool positive = std::all_of(rule.ratios.begin(), rule.ratios.end(),
                                     [](double r) { return std::isfinite(r) && r > 0; });
@@ -64,8 +89,7 @@ Split::Split(const SplitRule& rule) : rule_(rule) {
                     "(train/validation/test), each above 0",
                     fmt::join(rule.ratios, "/")));
   }
-  names_ = parts == 2 ? std::vector<std::string>{"train", "test"}
-                      : std::vector<std::string>{"train", "validation", "test"};
+  names_ = names_of(parts);
   const double sum = std::accumulate(rule.ratios.begin(), rule.ratios.end(), 0.0);
   double upper = 0;
   for (const double ratio : rule.ratios) upper_.push_back((upper += ratio) / sum);
@@ -121,6 +145,19 @@ void Split::pair_parts(std::string_view label, std::span<const Column> features,
     parts.push_back(std::uint8_t(std::ranges::upper_bound(upper_, place) - upper_.begin()));
   }
   if (!parts.empty()) parts[kept] = 0;
+}
+
+void Split::time_parts(std::span<const Microseconds> times,
+                       std::vector<std::uint8_t>& parts) const {
+  parts.clear();
+  for (const Microseconds time : times)
+    parts.push_back(
+        std::uint8_t(std::ranges::upper_bound(rule_.borders, time) - rule_.borders.begin()));
+  if (rule_.kind != SplitRule::Kind::leave_last_out || times.size() < 2) return;
+  std::size_t newest = 0;
+  for (std::size_t i = 1; i < times.size(); ++i)
+    if (times[i] >= times[newest]) newest = i;
+  parts[newest] = 1;
 }
 
 std::vector<std::uint8_t> Split::example_parts(Index n) const {

@@ -13,7 +13,7 @@
 
 /// Shares out entries or examples to training, validation and test. Every decision is a function of
 /// (seed, number of the example, number of its entries), of pairs of (seed, label of the example,
-/// number of the feature).
+/// number of the feature), by time of the times of the example's entries.
 namespace norn {
 
 class Split {
@@ -26,6 +26,9 @@ class Split {
   const std::string& name(int part) const { return names_[std::size_t(part)]; }
   bool by_entry() const { return by_entry_; }
   bool by_pair() const { return by_entry_ && rule_.unit == SplitRule::Unit::pair; }
+  bool by_time() const;
+  /// Whether entries must be looked at: their part follows from more than their count.
+  bool by_looking() const { return by_pair() || by_time(); }
   bool by_example() const { return parts() > 1 && !by_entry_; }
 
   /// How many of an example's n entries each part gets. An example with entries keeps at least one
@@ -36,10 +39,14 @@ class Split {
   /// by_pair(): the part of each entry of an example with that label.
   void pair_parts(std::string_view label, std::span<const Column> features,
                   std::vector<std::uint8_t>& parts) const;
+  /// by_time(): the part of each entry of an example. Of several at the newest time the last counts
+  /// as the newest.
+  void time_parts(std::span<const Microseconds> times, std::vector<std::uint8_t>& parts) const;
   /// The part of each of n examples, by position: exact shares.
   std::vector<std::uint8_t> example_parts(Index n) const;
 
  private:
+  void take_ratios();
   SplitRule rule_;
   bool by_entry_ = false;
   std::vector<std::string> names_;

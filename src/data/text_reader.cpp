@@ -107,6 +107,7 @@ bool TextReader::next(TextRow& row) {
     row.numbers.clear();
     row.values.clear();
     row.labels.clear();
+    row.times.clear();
     try {
       parser_->parse(line_, row);
       return true;

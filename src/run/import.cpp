@@ -51,20 +51,22 @@ bool is_single(const ImportOptions& options) {
   return !options.samples.empty();
 }
 
-std::vector<double> shares_of(std::string_view text) {
-  std::vector<double> shares;
+// Parts with slashes between; none where one of them is not what it should be.
+template <typename T>
+std::vector<T> parts_of(std::string_view text, std::optional<T> (*parse)(std::string_view)) {
+  std::vector<T> parts;
   while (!text.empty()) {
     const std::size_t end = text.find('/');
-    const auto share = parse_double(text.substr(0, end));
-    if (!share) return {};
-    shares.push_back(*share);
+    const std::optional<T> part = parse(text.substr(0, end));
+    if (!part) return {};
+    parts.push_back(*part);
     text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
   }
-  return shares;
+  return parts;
 }
 
 SplitRule split_rule(const ImportOptions& options) {
-  constexpr std::string_view kRatio = "ratio:";
+  constexpr std::string_view kRatio = "ratio:", kTime = "time:";
   SplitRule rule;
   rule.seed = options.seed;
   rule.unit = chosen<SplitRule::Unit>(options, &ImportOptions::split_by);
@@ -73,12 +75,19 @@ SplitRule split_rule(const ImportOptions& options) {
     rule.kind = SplitRule::Kind::leave_one_out;
     return rule;
   }
-  rule.kind = SplitRule::Kind::ratio;
-  if (options.split.starts_with(kRatio))
-    rule.ratios = shares_of(std::string_view(options.split).substr(kRatio.size()));
-  if (rule.ratios.empty())
-    throw UsageError(fmt::format(
-        "`split` {}: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2 or leave-one-out", options.split));
+  if (options.split == "leave-last-out") {
+    rule.kind = SplitRule::Kind::leave_last_out;
+    return rule;
+  }
+  const std::string_view text = options.split;
+  rule.kind = text.starts_with(kTime) ? SplitRule::Kind::time : SplitRule::Kind::ratio;
+  if (text.starts_with(kRatio)) rule.ratios = parts_of(text.substr(kRatio.size()), parse_double);
+  if (text.starts_with(kTime)) rule.borders = parts_of(text.substr(kTime.size()), parse_time);
+  if (rule.ratios.empty() && rule.borders.empty())
+    throw UsageError(
+        fmt::format("`split` {}: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2, leave-one-out, "
+                    "time:2026-01-31, time:2026-01-30/2026-01-31 or leave-last-out",
+                    options.split));
   return rule;
 }
 
@@ -97,6 +106,7 @@ ImportRules rules_of(const ImportOptions& options) {
   rules.text.example_column = options.example_column;
   rules.text.feature_column = options.feature_column;
   rules.text.value_column = options.value_column;
+  rules.text.time_column = options.time_column;
   rules.duplicates = chosen<Duplicates>(options, &O::duplicates);
   rules.empty_rows = chosen<EmptyRows>(options, &O::empty_rows);
   rules.repeated = options.repeated_examples != "auto"

@@ -11,7 +11,7 @@ import unittest
 
 import netCDF4
 
-from daily_case import DAY, NETWORK, DailyTest
+from daily_case import DAY, LOOSE, NETWORK, DailyTest
 from programs import Gate
 
 NEXT, THIRD = "2026-11-21", "2026-11-22"
@@ -183,6 +183,32 @@ class Days(DailyTest):
         record = json.loads(self.path("days", DAY, "all of it/train/run/run.json").read_text())
         tuned = json.loads(self.path("days", DAY, "all of it/tune/tuned.json").read_text())
         self.assertEqual(record["result"]["epochs"], tuned["epochs"])
+
+    def test_the_newest_days_of_a_text_with_times_are_held_out_and_those_before_them_validate(self):
+        rows = [(name, need, self.random.randint(0, 9)) for name, needs in self.draw(300) if len(needs) >= 5 for need in needs]
+        def write(day, newest):
+            lines = [f"{name},{need},2026-11-{10 + at:02d}T{self.random.randint(0, 23):02d}:30\n" for name, need, at in rows if at <= newest]
+            self.random.shuffle(lines)
+            self.write(f"in/{day}.csv", "name,need,time\n" + "".join(lines))
+        days = {"2026-11-18": 8, "2026-11-19": 9}
+        for day, newest in days.items():
+            write(day, newest)
+        self.regions({"north": {}}, HeldOut="days:2", Text="in/{day}.csv", Import=["--time-column", "time", "--example-column", "name", "--feature-column",
+                     "need"], Space="space.json", Gate={**LOOSE, "Floor": 0.02},
+                     Tune={"Trials": 2, "Options": ["--confirm", "0", "--halving", "none", "--epochs", "2"]})
+        for day, newest in days.items():
+            self.ends_with(0, day=day)
+            def entries(*when):
+                return {(name, need) for name, need, at in rows if at in when}
+            train = self.pairs(day, "train.nc", 0)
+            self.assertEqual(train, entries(*range(newest - 1)))
+            known = {name for name, _ in train}
+            self.assertEqual(self.pairs(day, "test.nc", 1), {pair for pair in entries(newest - 1, newest) if pair[0] in known})
+            fit = self.pairs(day, "fit.nc", 0)
+            self.assertEqual(fit, entries(*range(newest - 3)))
+            known = {name for name, _ in fit}
+            self.assertEqual(self.pairs(day, "validation.nc", 1), {pair for pair in entries(newest - 3, newest - 2) if pair[0] in known})
+        self.ends_with(7, day="2026-11-23")  # no text yet
 
     def test_tuning_that_is_not_due_takes_the_last_ones_descriptor_and_old_days_go(self):
         self.draw_region("north", 150)

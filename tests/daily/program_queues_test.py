@@ -92,9 +92,6 @@ class Queues(DailyTest):
     def gpus_used(self):
         return {line.split()[2] for line in (self.place / "said").read_text().splitlines() if line.startswith("begin")}
 
-    def unavailable(self, reason):
-        print(f"SKIPPED: {reason}", file=sys.stderr)
-        self.skipTest(str(reason))
 
     def queue(self, **settings):
         self.write("queue.json", json.dumps({"Gpus": 1, "PollSeconds": 0.3, **settings}))
@@ -108,7 +105,7 @@ class Queues(DailyTest):
         try:
             cluster = SlurmCluster(self.place / "slurm", gpus=1)
         except Unavailable as reason:
-            self.unavailable(f"Slurm cannot run here: {reason}")
+            self.skipTest(f"Slurm cannot run here: {reason}")
         self.addCleanup(cluster.stop)
         self.environment["SLURM_CONF"] = cluster.environment["SLURM_CONF"]
         self.amid_kills("--executor", "slurm", *self.queue(Partition="all"), "--slots", 3)
@@ -123,7 +120,7 @@ class Queues(DailyTest):
         try:
             servers = CeleryServers(self.place, ("0", "1"), self.environment)
         except Unavailable as reason:
-            self.unavailable(f"Celery cannot run here: {reason}")
+            self.skipTest(f"Celery cannot run here: {reason}")
         self.addCleanup(servers.stop)
         self.amid_kills("--executor", "celery", *self.queue(Broker=servers.broker, StartSeconds=12), "--slots", 4)
         self.assertEqual(self.gpus_used(), {"0", "1"})

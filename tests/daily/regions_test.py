@@ -30,7 +30,8 @@ MALFORMED = [
     ({"Keep": 1}, ["Keep holds 1; expected a whole number of at least 2"]),
     ({"Keep": True}, ["Keep holds True"]),
     ({"Objective": "loss"}, ["Objective holds \"loss\"; expected a metric with its K"]),
-    ({"HeldOut": "ratio:0.8/0.1/0.1"}, ["HeldOut holds \"ratio:0.8/0.1/0.1\"; expected \"newest\" or a ratio"]),
+    ({"HeldOut": "ratio:0.8/0.1/0.1"}, ["HeldOut holds \"ratio:0.8/0.1/0.1\"; expected \"newest\", days of the text such as \"days:1\", or a ratio"]),
+    ({"HeldOut": "days:0"}, ["HeldOut holds \"days:0\"; expected \"newest\", days"]),
     ({"Import": "--format csv"}, ["Import holds \"--format csv\"; expected a list of texts"]),
     ({"Tune": {"Trials": 0}}, ["Trials holds 0"]),
     ({"Tune": {"From": ["today"]}}, ["From holds ['today']; expected a list of \"yesterday\" and \"regions\""]),
@@ -71,7 +72,7 @@ class RegionsTest(DailyTest):
             Regions(self.path("regions.json"))
 
     def test_the_schema_takes_what_is_right_and_refuses_what_is_malformed(self):
-        for changes in ({}, {"Tune": {}, "Train": {}, "Gate": {}}, {"Keep": 2, "HeldOut": "newest"}, {"Regions": {"Zürich 7": {"Trials": 0}}}):
+        for changes in ({}, {"Tune": {}, "Train": {}, "Gate": {}}, {"Keep": 2, "HeldOut": "newest"}, {"HeldOut": "days:7"}, {"Regions": {"Zürich 7": {"Trials": 0}}}):
             self.read(changes)
             jsonschema.validate({**GOOD, **changes}, SCHEMA)
         for changes, _ in MALFORMED:

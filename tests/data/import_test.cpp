@@ -467,17 +467,18 @@ TEST(Import, NeedsANameForItsDataSets) {
 TEST(RowCleaner, FindsDuplicatesOfSmallAndLargeNumbers) {
   std::vector<Column> features = {7, 4'000'000'000u, 7, 8, 4'000'000'000u};
   std::vector<float> values = {1, 2, 3, 4, 5};
+  std::vector<Microseconds> times;
   RowCleaner sum(Duplicates::sum);
-  EXPECT_EQ(sum.clean(features, values), 3u);
+  EXPECT_EQ(sum.clean(features, values, times), 3u);
   EXPECT_THAT(features, ElementsAre(7u, 4'000'000'000u, 8u));
   EXPECT_THAT(values, ElementsAre(4.0f, 7.0f, 4.0f));
   EXPECT_EQ(sum.merged(), 2);
   std::vector<float> none;
-  EXPECT_EQ(sum.clean(features, none), 3u) << "rows are told apart";
+  EXPECT_EQ(sum.clean(features, none, times), 3u) << "rows are told apart";
   EXPECT_THAT(none, IsEmpty());
   RowCleaner error(Duplicates::error);
   features = {1, 2, 1};
-  EXPECT_EQ(error.clean(features, none), 2u);
+  EXPECT_EQ(error.clean(features, none, times), 2u);
 }
 
 }  // namespace

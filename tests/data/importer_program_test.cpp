@@ -124,6 +124,31 @@ TEST(ImporterProgram, SplitsATable) {
   EXPECT_EQ(read_label_index(folder / "films.test.examples").size(), 20);
 }
 
+TEST(ImporterProgram, SplitsATableByTime) {
+  const TempDir folder;
+  std::string text = "userId,movieId,rating,timestamp\n";
+  for (int u = 0; u < 20; ++u) {
+    for (int m = 0; m < 5; ++m) {
+      // The last two users come late.
+      text += fmt::format("{},{},{}.5,{}\n", u, (u * 3 + m) % 11, m,
+                          1'769'817'600 + 86'400 * (u < 18 ? m - 3 : 1));
+    }
+  }
+  write_text(folder / "ratings.csv", text);
+  for (const char* column : {"timestamp --header yes", "4"}) {
+    const Outcome run = importer(
+        folder, fmt::format("--input ratings.csv --time-column {} --name films --output films.nc "
+                            "--split time:2026-01-31 --example-column 1",
+                            column));
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("films.test.nc: 18 examples, 54 input and 36 target entries\n"));
+    EXPECT_THAT(run.out, HasSubstr("\n2 examples left out: all their entries are later than the "
+                                   "training part\n"));
+  }
+  EXPECT_EQ(importer(folder, "-i ratings.csv -d n -o n.nc --split leave-last-out").exit_code, 0);
+  EXPECT_EQ(list_datasets(folder / "n.test.nc").at(1).entries, 20);
+}
+
 TEST(ImporterProgram, TellsExamplesWithoutLabelsFromThoseWithoutFeatures) {
   const TempDir folder;
   write_text(folder / "t.txt", "4 9 3\n0 1:1\n 2:1\n1,2 8:1\n 3:1\n");

@@ -43,6 +43,21 @@ TEST(Split, SharesOutEveryEntryOnceAndKeepsOneForTraining) {
   EXPECT_NEAR(total[2] / all, 0.3, 0.01);
 }
 
+TEST(Split, SharesOutByTimeWithTheBordersThemselvesLater) {
+  const Split split({SplitRule::Kind::time, SplitRule::Unit::entry, {}, 1, {-3, 10}});
+  std::vector<std::uint8_t> parts;
+  split.time_parts(std::vector<Microseconds>{10, -4, 9, -3, 11, -100}, parts);
+  EXPECT_EQ(parts, (std::vector<std::uint8_t>{2, 0, 1, 1, 2, 0}));
+  EXPECT_EQ(split.parts(), 3);
+  split.time_parts({}, parts);
+  EXPECT_TRUE(parts.empty());
+  const Split last({SplitRule::Kind::leave_last_out, SplitRule::Unit::entry, {}, 1});
+  last.time_parts(std::vector<Microseconds>{3, 7, 7, 1}, parts);
+  EXPECT_EQ(parts, (std::vector<std::uint8_t>{0, 0, 1, 0}));
+  last.time_parts(std::vector<Microseconds>{3}, parts);
+  EXPECT_EQ(parts, (std::vector<std::uint8_t>{0}));
+}
+
 TEST(Split, DependsOnTheSeedAndOnNothingElse) {
   const unsigned seed = fresh_seed();
   SCOPED_TRACE(seed);

@@ -36,7 +36,18 @@ IMPORTING = (
     ("importer", (*IMPORT, "-i", "requests.txt", "--split", "ratio:0.5"), 2,
      "--split ratio:0.5: expected two shares (train/test) or three (train/validation/test), each above 0"),
     ("importer", (*IMPORT, "-i", "requests.txt", "--split", "halves"), 2,
-     "--split halves: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2 or leave-one-out"),
+     "--split halves: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2, leave-one-out, time:2026-01-31, "
+     "time:2026-01-30/2026-01-31 or leave-last-out"),
+    ("importer", (*IMPORT, "-i", "requests.txt", "--split", "time:2026-02-30"), 2,
+     "--split time:2026-02-30: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2, leave-one-out, time:2026-01-31, "
+     "time:2026-01-30/2026-01-31 or leave-last-out"),
+    ("importer", (*IMPORT, "-i", "requests.txt", "--split", "time:2026-02-03/2026-02-03"), 2,
+     "--split time: expected one time (test begins) or two, the earlier first (validation begins, test begins)"),
+    ("importer", (*IMPORT, "-i", "requests.txt", "--split", "leave-last-out"), 2,
+     "requests.txt: is dsstne text, which has no times; a split by time needs csv or tsv, with a column for them "
+     "(--time-column)"),
+    ("importer", (*IMPORT, "-i", "requests.txt", "--split", "leave-last-out", "--split-by", "pair"), 2,
+     "a leave-last-out split is by entry; drop --split-by"),
     ("importer", (*IMPORT, "-i", "requests.txt", "--split", "leave-one-out", "--split-by", "example"), 2,
      "a leave-one-out split is by entry; drop --split-by"),
     ("importer", (*IMPORT, "-i", "requests.txt", "-c", "-m"), 2,

@@ -53,6 +53,11 @@ def days_between(earlier: str, later: str) -> int:
     return (datetime.date.fromisoformat(later) - datetime.date.fromisoformat(earlier)).days
 
 
+def day_before(day: str, back: int) -> str:
+    """The day so many days before."""
+    return (datetime.date.fromisoformat(day) - datetime.timedelta(back)).isoformat()
+
+
 def checksum(path: pathlib.Path) -> str:
     """SHA-256 of a file; of a folder that of its files in the order of their names. RegionError: it cannot be read."""
     sums = hashlib.sha256()

@@ -6,7 +6,7 @@ import pathlib
 import re
 import shutil
 
-from .days import BEGUN, checksum, is_day
+from .days import BEGUN, checksum, day_before, is_day
 from .errors import RegionError
 from .regions import NEWEST
 from .step import Work, day_pattern, follow
@@ -51,7 +51,8 @@ def texts_of(work: Work) -> list[pathlib.Path]:
 
 def inputs(work: Work) -> dict:
     features = work.day.earlier(f"import/{FEATURES}")
-    return {"texts": [[path.name, checksum(path)] for path in texts_of(work)], "features": checksum(features) if features else None,
+    more = {} if work.regions.held_out_days is None else {"day": work.day.day.day, "tuned": work.region.trials > 0}
+    return {**more, "texts": [[path.name, checksum(path)] for path in texts_of(work)], "features": checksum(features) if features else None,
             "held_out": work.regions.held_out, "name": work.region.data_set, "words": work.region.import_words,
             "importer": work.build("importer")}
 
@@ -74,16 +75,36 @@ def make(work: Work, folder: pathlib.Path) -> tuple[list[str], dict]:
         merge = ["--merge-features"]
     texts = texts_of(work)
     outputs = ["train.nc", "test.nc", FEATURES]
-    if work.regions.held_out != NEWEST:
+    if work.regions.held_out_days is not None:
+        _import_by_time(work, folder, texts[0], merge)
+        outputs += ["fit.nc", "validation.nc"] if work.region.trials else []
+    elif work.regions.held_out != NEWEST:
         # By pair: what is held out today was held out of the model in service, too.
         _importer(work, folder, ["--input", texts[0], "--output", "data.nc", "--split", work.regions.held_out, "--split-by", "pair", *merge])
-        os.replace(folder / "data.train.nc", folder / "train.nc")
-        os.replace(folder / "data.test.nc", folder / "test.nc")
+        _take(folder, train="train.nc", test="test.nc")
     else:
         _import_days(work, folder, texts, merge)
         if len(texts) > 2:
             outputs += ["fit.nc", "validation.nc"]
     return outputs, {"texts": len(texts)}
+
+
+def _take(folder: pathlib.Path, **names: str) -> None:
+    """Parts of a split under names of their own."""
+    for part, name in names.items():
+        os.replace(folder / f"data.{part}.nc", folder / name)
+
+
+def _import_by_time(work: Work, folder: pathlib.Path, text: pathlib.Path, merge: list[str]) -> None:
+    """The newest days for the gate, and for the tuning as many before them."""
+    count = work.regions.held_out_days
+    test, validation = (day_before(work.day.day.day, back * count - 1) for back in (1, 2))
+    _importer(work, folder, ["--input", text, "--output", "data.nc", "--split", f"time:{test}", *merge], together=True)
+    _take(folder, train="train.nc", test="test.nc")
+    if work.region.trials:
+        _importer(work, folder, ["--input", text, "--output", "data.nc", "--split", f"time:{validation}/{test}"], together=True)
+        _take(folder, train="fit.nc", validation="validation.nc")
+        (folder / "data.test.nc").unlink()
 
 
 def _import_days(work: Work, folder: pathlib.Path, texts: list[pathlib.Path], merge: list[str]) -> None:

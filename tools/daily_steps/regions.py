@@ -16,6 +16,7 @@ POPULARITY = "popularity"
 FROM = ("yesterday", "regions")
 _METRIC = re.compile(r"[a-z_]+@[1-9][0-9]*")
 _RATIO = re.compile(r"ratio:[0-9.]+/[0-9.]+")
+_DAYS = re.compile(r"days:([1-9][0-9]{0,3})")
 
 
 class Key(NamedTuple):
@@ -56,8 +57,8 @@ REGION = {**PLACES, "Trials": _whole(0, None)}
 ALL = {
     "$schema": _text(), **PLACES, "Name": _text(), "Objective": _OBJECTIVE._replace(default="ndcg@20"), "Days": _text("days"),
     "Serving": _text("serving"), "Keep": _whole(2, 7), "History": _whole(1, 30),
-    "HeldOut": Key(lambda v: v == NEWEST or (isinstance(v, str) and _RATIO.fullmatch(v) is not None),
-                   "\"newest\" or a ratio for training and test such as \"ratio:0.9/0.1\"", "ratio:0.9/0.1"),
+    "HeldOut": Key(lambda v: v == NEWEST or (isinstance(v, str) and any(rule.fullmatch(v) for rule in (_RATIO, _DAYS))),
+                   "\"newest\", days of the text such as \"days:1\", or a ratio for training and test such as \"ratio:0.9/0.1\"", "ratio:0.9/0.1"),
     "Tune": _block(), "Train": _block(), "Gate": _block(), "Recommend": _block(), "Regions": _block()}
 TUNE = {
     "Trials": _whole(1, 20), "Every": _whole(1, 1), "Waves": _whole(1, 3),
@@ -102,6 +103,8 @@ class Regions:
         self.objective: str = every["Objective"]
         self.gate["Metric"] = self.gate["Metric"] or self.objective
         self.held_out: str = every["HeldOut"]
+        days = _DAYS.fullmatch(self.held_out)
+        self.held_out_days = int(days.group(1)) if days else None  # by the times in the text
         self.keep, self.history = every["Keep"], every["History"]
         self.days, self.serving = self._file(every["Days"]), self._file(every["Serving"])
         if self.days == self.serving:

@@ -59,7 +59,13 @@ enum class FeatureMode {
 
 /// Which entries or examples go to which file.
 struct SplitRule {
-  enum class Kind { none, ratio, leave_one_out };
+  enum class Kind {
+    none,
+    ratio,
+    leave_one_out,   ///< one entry of each example at random
+    time,            ///< by the times of the entries
+    leave_last_out,  ///< the newest entry of each example
+  };
   enum class Unit {
     entry,    ///< each example's entries are shared out; inputs are always the training entries
     example,  ///< whole examples are shared out
@@ -70,6 +76,9 @@ struct SplitRule {
   Unit unit = Unit::entry;
   std::vector<double> ratios;  ///< train, test or train, validation, test; of any sum
   std::uint64_t seed = 1;
+  /// Of `time`, ascending, as parse_time() gives them: before the first is training, from the last
+  /// on test, between two validation.
+  std::vector<Microseconds> borders = {};
 };
 
 struct ImportProgress {
@@ -142,6 +151,7 @@ struct ImportReport {
   Index duplicates = 0;         ///< entries merged into an earlier one
   Index repeated_examples = 0;  ///< lines merged with or replaced by another
   Index malformed = 0;          ///< lines passed over
+  Index only_later = 0;         ///< examples left out: a split by time has none of them in training
 };
 
 /// Existing files stay as they were unless everything was written. Throws DataError and UsageError.

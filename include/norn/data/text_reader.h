@@ -4,6 +4,7 @@
 #include "norn/base/types.h"
 #include "norn/data/text_format.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -20,6 +21,14 @@ enum class TextValues {
   require,  ///< every feature needs one
   optional  ///< features without one get TextOptions::missing_value
 };
+
+/// Since 1970, without leap seconds.
+using Microseconds = std::int64_t;
+
+/// ISO 8601: 2026-01-31, 20260131, 2026-01-31T12:30[:05[.25]][Z|+01:00], a blank for the T as well,
+/// UTC where no zone is given. Or a Unix time: seconds below 10^11, else milliseconds. Nothing: it
+/// is neither.
+std::optional<Microseconds> parse_time(std::string_view text);
 
 enum class HeaderLine {
   automatic,  ///< there is one when a column is named, or when the first line's value is no number
@@ -39,6 +48,8 @@ struct TextOptions {
   std::string example_column = "1";
   std::string feature_column = "2";
   std::string value_column = "3";
+  bool times = false;  ///< whether each line has a time, in this column
+  std::string time_column = "4";
 };
 
 /// One line. The views are valid until the next row is read.
@@ -48,6 +59,7 @@ struct TextRow {
   std::vector<Column> numbers;             ///< LibSVM: the features
   std::vector<float> values;               ///< one a feature, or empty with TextValues::ignore
   std::vector<std::string_view> labels;    ///< LibSVM: what the example is labelled with
+  std::vector<Microseconds> times;         ///< one a feature, or empty without TextOptions::times
 };
 
 /// The first line of extreme-classification text: `examples features labels`.

@@ -44,6 +44,7 @@ struct ImportOptions {
   std::string example_column = "1";       ///< of CSV and TSV: number or name
   std::string feature_column = "2";
   std::string value_column = "3";
+  std::string time_column = "4";       ///< of a split by time
   std::string libsvm_labels = "auto";  ///< columns from 0, or names; auto: by the header line
 
   // What is not as expected.
@@ -53,7 +54,8 @@ struct ImportOptions {
   std::string repeated_examples = "auto";  ///< auto: error, with `samples` last
   std::string missing_examples = "auto";   ///< auto: drop, with `samples` error
 
-  std::string split;               ///< "ratio:0.8/0.1/0.1", "leave-one-out"; empty: one file
+  /// "ratio:0.8/0.1/0.1", "leave-one-out", "time:2026-01-31", "leave-last-out"; empty: one file
+  std::string split;
   std::string split_by = "entry";  ///< entries of each example, whole examples, or pairs
   std::uint64_t seed = 1;          ///< of the split
 
