@@ -244,6 +244,17 @@ class Days(DailyTest):
         self.assertEqual(changed, {"north"})
         self.assertEqual(len(list(self.path("serving/north").glob("20*"))), 2)
 
+    def test_a_day_until_a_step_and_the_list_of_regions_for_programs(self):
+        self.draw_region("north", 120)
+        self.regions({"north": {}, "no text": {}}, Recommend={}, Requests="in/{region}.requests.txt")
+        self.ends_with(0, "--only", "north", "--until", "train")
+        self.assertEqual(sorted(path.parent.name for path in self.path("days", DAY, "north").glob("*/stamp.json")), ["import", "train"])
+        self.assertIn("no text: import: ", self.ends_with(7, "--until", "train").stderr)
+        steps = "import train gate publish recommend"
+        self.assertEqual(self.ends_with(0, "--list", day=None).stdout, f"north\t{steps}\nno text\t{steps}\n")
+        self.ends_with(0, "--only", "north", "--until", "publish")
+        self.assertFalse(self.path("serving/north/recommendations").exists())
+
     def test_what_a_step_is_called_with_and_what_it_says(self):
         self.draw_region("north", 120)
         self.regions({"north": {}})

@@ -41,6 +41,9 @@ def _do(wish: argparse.Namespace, daily: pathlib.Path) -> int:
     names = _named(regions, wish.only) if wish.only else list(regions.regions)
     if bool(wish.step) != bool(wish.region):
         raise UsageError("--step and --region: one is given without the other; a single step needs both")
+    if wish.list:
+        print("\n".join(f"{name}\t{' '.join(steps_of(regions, regions.regions[name]))}" for name in names))
+        return 0
     if wish.status:
         print(table(regions, day, names))
         return 0 if all(state_of(regions, day, name).state == PUBLISHED for name in names) else SOME_NOT_PUBLISHED
@@ -151,7 +154,8 @@ def _run(wish: argparse.Namespace, daily: pathlib.Path, regions: Regions, day: D
         for name in names:  # what failed before may be mended
             for step in STEPS:
                 day.region(name).outcome(step).unlink(missing_ok=True)
-        code = Runner(regions, day, plan, names, _command(wish, daily, regions, day, programs, threads), executor, programs.stop, wish.quiet).run()
+        code = Runner(regions, day, plan, names, _command(wish, daily, regions, day, programs, threads), executor, programs.stop, wish.quiet,
+                      wish.until).run()
         print(table(regions, day, names))
         return code
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 from tuning.errors import ExecutorError, Stopped
 from tuning.files import read_json, write_json
 
-from .days import MADE, Day, Lock
+from .days import MADE, STEPS, Day, Lock
 from .errors import SOME_NOT_PUBLISHED
 from .graph import Node, graph_of
 from .plan import Plan
@@ -29,17 +29,19 @@ class Runner:
     """Of the regions `names`; `command` are the words that a step is called with, before --region and --step; `executor` runs them: Local
     of slots.py, or Queued of queued.py."""
 
-    def __init__(self, regions: Regions, day: Day, plan: Plan, names: list[str], command: list[str], executor: Any, stop: Any, quiet: bool):
+    def __init__(self, regions: Regions, day: Day, plan: Plan, names: list[str], command: list[str], executor: Any, stop: Any, quiet: bool,
+                 until: str = STEPS[-1]):
         self.regions, self.day, self.names, self.command = regions, day, names, command
         self.executor, self.stop, self.quiet = executor, stop, quiet
-        self._graph = graph_of(regions, plan, names)
+        self._until = until
+        self._graph = graph_of(regions, plan, names, until)
         self._order = {node: number for number, node in enumerate(graphlib.TopologicalSorter(self._graph).static_order())}
         self._running: dict[Node, float] = {}  # {step: when it began}
         self._tries: dict[Node, int] = {}
         self._failed: set[str] = set()
 
     def run(self) -> int:
-        """0: all regions are published; SOME_NOT_PUBLISHED."""
+        """0: all regions are published, or as far as they were to come; SOME_NOT_PUBLISHED."""
         sorter = graphlib.TopologicalSorter(self._graph)
         sorter.prepare()
         ready: list[Node] = []
@@ -61,6 +63,8 @@ class Runner:
             wait = SHORTEST_WAIT if ended else min(2 * wait, LONGEST_WAIT)
             if self._running and not ended:
                 time.sleep(wait)
+        if self._until != STEPS[-1]:
+            return SOME_NOT_PUBLISHED if self._failed else 0
         states = {name: state_of(self.regions, self.day, name) for name in self.names}
         return 0 if all(one.state == PUBLISHED for one in states.values()) else SOME_NOT_PUBLISHED
 
