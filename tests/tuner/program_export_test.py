@@ -46,7 +46,7 @@ print(json.dumps(found))
 class ExportTest(TunerTest):
     def with_package(self, package, *arguments):
         done = subprocess.run([python_with(package), "-B", str(TUNER), *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=500)
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout
 
     def read_with(self, package, script, path):

@@ -3,6 +3,7 @@
 import logging
 import os
 import pathlib
+import warnings
 from typing import Any
 
 from ..dimensions import Dimension, Listed, Real
@@ -24,8 +25,11 @@ def write(study: Study, facts: Facts, folder: pathlib.Path) -> str:
     try:
         made = optuna.create_study(storage=JournalStorage(JournalFileBackend(str(beside))), study_name=study.folder.name,
                                    direction="minimize" if study.sign < 0 else "maximize")
-        made.set_metric_names([study.objective])
-        made.add_trials([_trial(optuna, study, facts, event) for event in facts.decided["propose"]])
+        with warnings.catch_warnings():  # names of metrics are said to be an experiment
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            made.set_metric_names([study.objective])
+        told = {event["trial"]: event for event in facts.decided["tell"]}
+        made.add_trials([_trial(optuna, study, facts, event, told.get(event["trial"])) for event in facts.decided["propose"]])
         os.replace(beside, path)
     finally:
         optuna.logging.set_verbosity(level)
@@ -34,9 +38,8 @@ def write(study: Study, facts: Facts, folder: pathlib.Path) -> str:
     return str(path)
 
 
-def _trial(optuna, study: Study, facts: Facts, event: dict) -> Any:
+def _trial(optuna, study: Study, facts: Facts, event: dict, end: dict | None) -> Any:
     number, training = event["trial"], Training(event["trial"])
-    end = next((one for one in facts.decided["tell"] if one["trial"] == number), None)
     distributions = {one.path: _distribution(optuna, one) for one in study.space.dimensions if one.path in event["settings"]}
     state = getattr(optuna.trial.TrialState, STATES.get(end["state"], "FAIL") if end else "RUNNING")
     value = study.shown(end["value"]) if end and end["state"] == "done" else None
