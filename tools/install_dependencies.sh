@@ -19,8 +19,8 @@ for option in "$@"; do
     --ccache) packages+=(ccache) ;;
     --peers) packages+=(python3-torch) ;;
     --cluster-tests)
-      packages+=(slurm-wlm munge iproute2 redis-server redis-tools python3-celery python3-redis
-        gridengine-master gridengine-exec gridengine-client patchelf)
+      packages+=(slurm-wlm munge iproute2 redis-server redis-tools rabbitmq-server python3-celery python3-redis
+        python3-distributed gridengine-master gridengine-exec gridengine-client patchelf)
       ;;
     -h | --help)
       echo "usage: tools/install_dependencies.sh [--checks] [--browser] [--valgrind] [--ccache] [--peers] [--cluster-tests]"
@@ -29,7 +29,7 @@ for option in "$@"; do
       echo "  --valgrind  also valgrind (80 MB), for a test of tests/integration/text_forms_test.py"
       echo "  --ccache  also ccache, which CMake does not need"
       echo "  --peers   also python3-torch, for tests/bench/compare_cpu.sh"
-      echo "  --cluster-tests  also Slurm, Redis, Celery and Grid Engine, for tests/tuner/executors_*_test.py and"
+      echo "  --cluster-tests  also Slurm, Celery with Redis and RabbitMQ, Dask and Grid Engine, for tests/tuner/executors_*_test.py and"
       echo "            tests/integration/slurm_test.py, and iproute2 for two_hosts_test.py; Debian starts their daemons, the tests use their"
       echo "            own. patchelf, too, for HTCondor: tools/dev/unpack_htcondor.sh"
       exit 0

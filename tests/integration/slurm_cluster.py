@@ -12,7 +12,7 @@ import stat
 import subprocess
 import time
 
-START_SECONDS = 30
+START_SECONDS = 60
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("sbatch", "srun", "scontrol", "scancel", "sinfo", "squeue")
 
@@ -52,7 +52,12 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 
 class Unavailable(Exception):
-    """Slurm cannot run here, for the reason given."""
+    """Slurm, or another queue, cannot run here, for the reason given."""
+
+
+def not_ready(reason):
+    """What is raised where a queue is installed and does not start: a reason to skip its tests, but in CI, which installs it for them."""
+    return AssertionError(reason) if os.environ.get("CI") == "true" else Unavailable(reason)
 
 
 def end_with_parent():
@@ -132,7 +137,7 @@ class SlurmCluster:
         while not ready():
             ended = self.processes[-1][1].poll() is not None
             if ended or time.monotonic() > end:
-                raise Unavailable(f"{name} {'ended at once' if ended else 'is not ready'}: {self.last_words(name)}")
+                raise not_ready(f"{name} {'ended at once' if ended else 'is not ready'}: {self.last_words(name)}")
             time.sleep(0.1)
 
     def last_words(self, name):

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 from servers import Servers
-from slurm_cluster import Unavailable, find_program
+from slurm_cluster import Unavailable, find_program, not_ready
 
 HOST, ADDRESS = "gridhost", "10.99.0.1"
 INSTALLED = pathlib.Path("/var/lib/gridengine")
@@ -76,7 +76,7 @@ class GridEngineCell(Servers):
         done = self.call("setpriv", f"--reuid={ADMIN}", f"--regid={ADMIN}", "--init-groups", str(SHARED / "scripts/init_cluster"), str(self.root), "default",
                          str(spool / "db"), ADMIN)
         if done.returncode != 0:
-            raise Unavailable(f"init_cluster: {(done.stderr or done.stdout).strip()[-300:]}")
+            raise not_ready(f"init_cluster: {(done.stderr or done.stdout).strip()[-300:]}")
 
     def _configure(self, gpus):
         self.call("setpriv", f"--reuid={ADMIN}", f"--regid={ADMIN}", "--init-groups", "qconf", "-am", "root")
@@ -94,7 +94,7 @@ class GridEngineCell(Servers):
                         shell_start_mode="unix_behavior", notify="00:00:10")
         done = self._give("-Aq", queue)
         if done.returncode != 0:
-            raise Unavailable(f"qconf -Aq: {(done.stderr or done.stdout).strip()}")
+            raise not_ready(f"qconf -Aq: {(done.stderr or done.stdout).strip()}")
 
     def _give(self, option, text, name="given"):
         path = self.folder / name

@@ -8,7 +8,7 @@ import sys
 import time
 
 from tuner_case import ROOT
-from slurm_cluster import Unavailable, end_with_parent, find_program, free_port
+from slurm_cluster import Unavailable, end_with_parent, find_program, free_port, not_ready
 
 START_SECONDS = 180.0  # of a machine that has other work
 
@@ -44,7 +44,7 @@ class Servers:
         while not ready():
             dead = [name for name, (process, _, _) in self.processes.items() if process.poll() is not None]
             if dead or time.monotonic() > end:
-                raise Unavailable(f"{what} is not ready: {', '.join(dead) + ' ended; ' if dead else ''}{self.last_words()}")
+                raise not_ready(f"{what} is not ready: {', '.join(dead) + ' ended; ' if dead else ''}{self.last_words()}")
             time.sleep(0.1)
 
     def last_words(self):
@@ -96,7 +96,7 @@ class RabbitServers(CeleryServers):
     def start_broker(self):
         server = pathlib.Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one in PATH changes its user
         if not server.exists():
-            raise Unavailable("rabbitmq-server not installed: apt-get install rabbitmq-server")
+            raise Unavailable("rabbitmq-server not installed: tools/install_dependencies.sh --cluster-tests")
         port, names = free_port(), free_port()
         (self.folder / "rabbitmq.conf").write_text(f"listeners.tcp.default = 127.0.0.1:{port}\n")
         environment = {"RABBITMQ_NODENAME": f"norn{port}@localhost", "RABBITMQ_MNESIA_BASE": str(self.folder), "RABBITMQ_LOG_BASE": str(self.folder),
@@ -115,7 +115,7 @@ class DaskServers(Servers):
     def __init__(self, folder, gpus, environment):
         super().__init__(folder)
         if importlib.util.find_spec("distributed") is None:
-            raise Unavailable("Python's distributed not installed: apt-get install python3-distributed")
+            raise Unavailable("Python's distributed not installed: tools/install_dependencies.sh --cluster-tests")
         port = free_port()
         self.address = f"tcp://127.0.0.1:{port}"
         dask = [sys.executable, "-m"]
