@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A day of some regions that is killed at random moments is published as one that was not. NORN_DAILY_KILLS: how often (4);
-NORN_DAILY_REGIONS: of how many (8)."""
+NORN_DAILY_REGIONS: of how many (6)."""
 import os
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import unittest
 from daily_case import DAY, LIMIT_SECONDS, DailyTest
 
 KILLS = int(os.environ.get("NORN_DAILY_KILLS", "4"))
-REGIONS = int(os.environ.get("NORN_DAILY_REGIONS", "8"))
+REGIONS = int(os.environ.get("NORN_DAILY_REGIONS", "6"))
 TUNED = int(os.environ.get("NORN_DAILY_TUNED", "1"))  # regions
 
 

@@ -116,7 +116,7 @@ class Programs:
 
     def _fail(self, name: str, code: int, said: pathlib.Path) -> NoReturn:
         self.stop.check()
-        if code in (STOPPED, -signal.SIGUSR1):
+        if code in (STOPPED, -signal.SIGUSR1, -signal.SIGTERM):  # the signals: before it could take them
             raise Stopped(f"{name} was stopped from outside; the same command goes on")
         if code == -signal.SIGKILL:
             raise Killed(f"{name} was killed, by somebody or for its memory; the same command goes on")

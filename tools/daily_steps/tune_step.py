@@ -5,7 +5,6 @@ import shutil
 
 from tuning.files import read_json, write_json
 from tuning.journal import read_events
-from tuning.study import CLOCK
 
 from . import plan as planning
 from .days import Lock, checksum, days_between
@@ -13,6 +12,7 @@ from .errors import RegionError
 from .step import Work, study_of
 
 LEAST_RESULTS = 3  # of a study, for --from
+CLOCK = 4  # slots of a search in logical time, a part of what it finds: they must not follow from what there is to run it on
 
 
 def plan_of(work: Work) -> planning.Plan:
@@ -81,7 +81,6 @@ def _search(work: Work, folder: pathlib.Path) -> None:
     if asked["hours"]:
         words += ["--gpu-hours", asked["hours"]]
     if not (folder / "study/study.json").exists():
-        # The clock is part of a study, and must not follow from what there is to run it on.
         words += ["--clock", CLOCK, "-c", work.region.model, "--space", work.region.space, "-i", data / _files(asked["data"])[0], "--objective", work.regions.objective]
         words += [word for source in _sources(work) for word in ("--from", source)]
     words += rules["Options"]

@@ -20,7 +20,6 @@ DEFAULT_METRIC = "ndcg@20"
 DEFAULT_EPOCHS = 40  # the trainer's, who leaves out of a complete descriptor what is its default
 TYPES = {**dict.fromkeys(("seed", "clock", "start", "ranks"), int), **dict.fromkeys(("sampler", "objective", "study"), str),
          **dict.fromkeys(("descriptor", "space", "made_of"), dict), **dict.fromkeys(("rungs", "inputs", "outputs", "options"), list)}
-CLOCK = 4  # at least, of a study that is not told
 IDENTITY = ("seed", "clock", "sampler", "start", "halving", "rungs", "ranks", "objective", "epochs")
 RUNG_SHARES = (15, 5, 5 / 3)
 
@@ -166,7 +165,7 @@ def draft(wish: Any, program: pathlib.Path, options: list[str]) -> tuple[dict, T
     start = wish.start if wish.start is not None else 0 if wish.sources else 10
     return {"format": FORMAT, "algorithm": ALGORITHM, "study": str(uuid.uuid4()), "descriptor": network, "space": value,
             "config_digest": digest_of_file(wish.config), "space_digest": digest_of_file(wish.space),
-            "seed": 1 if wish.seed is None else wish.seed, "clock": wish.clock or max(CLOCK, wish.workers), "sampler": sampler, "start": start,
+            "seed": 1 if wish.seed is None else wish.seed, "clock": wish.clock or max(4, wish.workers), "sampler": sampler, "start": start,
             "halving": halving, "rungs": rungs, "ranks": wish.ranks or 1, "objective": objective, "epochs": wish.epochs, "inputs": inputs, "outputs": outputs,
             "options": options, "machine": machine, "machine_digest": digest_of_file(machine) if machine else None}, trainer
 
