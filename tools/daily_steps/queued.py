@@ -7,6 +7,7 @@ for. So few slots are no deadlock, however many regions are searched at once."""
 import argparse
 import pathlib
 import re
+import sys
 import unicodedata
 from typing import Any, NamedTuple
 
@@ -37,6 +38,8 @@ class Running(NamedTuple):
 
 def pools_of(wish: argparse.Namespace) -> dict[bool, Pool]:
     """{whether a step uses a GPU: a pool}"""
+    def warn(text: str) -> None:
+        print(f"daily: {text}", file=sys.stderr, flush=True)
     if wish.gpus:
         raise UsageError(f"--gpus: are those of this machine; give Gpus, how many a step and a trial have, in a file for --executor {wish.executor} "
                          f"(--executor-file)")
@@ -46,7 +49,7 @@ def pools_of(wish: argparse.Namespace) -> dict[bool, Pool]:
         settings = Settings(wish.executor, 1, text)
         if not on_gpu:
             settings["Gpus"] = settings["GpuNames"] = None
-        pools[on_gpu] = Pool(make(settings), [Place(wish.executor)], settings)
+        pools[on_gpu] = Pool(make(settings), [Place(wish.executor)], settings, warn)
     return pools
 
 
