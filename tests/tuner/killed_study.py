@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study of the real tuner and its real trials on quick trainings (quick_trainer.py), of which tuner, trials and trainers are killed with -9 at
+random moments; and what an undisturbed one decides, which is simulated in this process."""
+import datetime
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import quick_trainer
+import simulated_study
+from tuner_case import NETWORK, ROOT
+from tuning.program import Price
+from tuning.study import Study
+
+TUNER, TRAINER = ROOT / "tools/tuner.py", pathlib.Path(quick_trainer.__file__).resolve()
+KINDS = ("tuner", "trial", "trainer")
+PATIENCE = 120.0
+
+
+class Undisturbed:
+    """The quick trainer, as simulated workers ask one."""
+
+    value, breaks, epoch_seconds = (staticmethod(one) for one in (quick_trainer.value, quick_trainer.breaks, quick_trainer.epoch_seconds))
+
+    @staticmethod
+    def plan(config):
+        network = json.loads(config.read_text())
+        return Price(quick_trainer.fits(network), quick_trainer.EXAMPLES / quick_trainer.epoch_seconds(network), 1)
+
+    @staticmethod
+    def command(until, seed, threads):
+        return []
+
+
+class KilledStudy:
+    """In a folder of its own."""
+
+    def __init__(self, folder: pathlib.Path, workers: int, chance: random.Random):
+        self.folder, self.workers, self.chance = folder, workers, chance
+        self.study = folder / "study"
+        self.struck = dict.fromkeys(KINDS, 0)
+        self.restarts: list[tuple[int, float]] = []  # (trials told before, seconds to the first submission) of each tuner that came so far
+        self._read, self._told = 0, 0
+        network = json.loads(json.dumps(NETWORK))
+        network["Training"].update(Alpha=0.01, Batch=64, Epochs=simulated_study.EPOCHS)
+        network["Layers"][1].update(N=64, Activation="Tanh")
+        for name, value in (("net.json", network), ("space.json", {"Parameters": simulated_study.PARAMETERS}), ("train.nc", {})):
+            (folder / name).write_text(json.dumps(value))
+
+    def _start(self, trials: int) -> subprocess.Popen:
+        words = ["--study", "study", "--trainer", TRAINER, "--workers", self.workers, "--trials", trials, "--confirm", 0, "--quiet"]
+        if not (self.study / "study.json").exists():
+            words += ["-c", "net.json", "--space", "space.json", "-i", "train.nc", "--sampler", "random", "--rungs", "2,6", "--clock", 8, "--",
+                      "--validation-split", "0.1"]
+        return subprocess.Popen([sys.executable, "-B", str(TUNER), *map(str, words)], cwd=self.folder, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True)
+
+    def run(self, trials: int, kills: int) -> None:
+        """To the end of the study, with so many kills while its first four fifths are made."""
+        moments = sorted(self.chance.randrange(trials * 4 // 5) for _ in range(kills))
+        while True:
+            begun, told = time.time(), self.told()
+            process = self._start(trials)
+            try:
+                while process.poll() is None and moments:
+                    if self.told() < moments[0]:
+                        time.sleep(0.01)
+                        continue
+                    time.sleep(self.chance.uniform(0.0, 0.2))
+                    if self._strike(process):
+                        moments.pop(0)
+                _, said = process.communicate(timeout=None if not moments else PATIENCE)
+            finally:
+                process.kill()
+            first = self._first_submission(process.pid)
+            if first is not None:
+                self.restarts.append((told, first - begun))
+            if process.returncode == 0:
+                assert not moments, f"the study was over before {len(moments)} of the kills"
+                return
+            if process.returncode != -signal.SIGKILL:
+                raise AssertionError(f"tuner ended with {process.returncode}: {said}")
+
+    def _strike(self, process: subprocess.Popen) -> bool:
+        what = self.chance.choice(KINDS)
+        found = [process.pid] if what == "tuner" else self._processes(what)
+        if not found or process.poll() is not None:
+            return False
+        try:
+            os.kill(self.chance.choice(found), signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        self.struck[what] += 1
+        return True
+
+    def _processes(self, what: str) -> list[int]:
+        """Those of the study's trials, or of their trainers."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0") if entry.name.isdigit() else []
+                ours = any(word.startswith(f"{self.study}/trials/") for word in words) if what == "trial" else (
+                    str(TRAINER) in words and "--last-epoch" in words and os.readlink(entry / "cwd").startswith(f"{self.study}/"))
+            except OSError:
+                continue
+            if ours:
+                found.append(int(entry.name))
+        return found
+
+    def told(self) -> int:
+        """Trials that have ended so far."""
+        path = self.study / "journal.jsonl"
+        if path.exists():
+            with open(path, "rb") as file:
+                file.seek(self._read)
+                new = file.read()
+            whole = new.rfind(b"\n") + 1
+            self._read += whole
+            self._told += new[:whole].count(b'"event": "tell"')
+        return self._told
+
+    def events(self) -> list[dict]:
+        lines = (self.study / "journal.jsonl").read_bytes().split(b"\n")[:-1] if (self.study / "journal.jsonl").exists() else []
+        return [json.loads(line) for line in lines]
+
+    def _first_submission(self, pid: int) -> float | None:
+        """When that tuner first gave a training to a worker."""
+        own = False
+        for event in self.events():
+            if event["event"] == "open":
+                own = event["pid"] == pid
+            if own and event["event"] == "submit":
+                return datetime.datetime.fromisoformat(event["time"].replace("Z", "+00:00")).timestamp()
+        return None
+
+    def check(self, trials: int) -> None:
+        """Each trial is told once, all decisions are those of an undisturbed study, and no folder ever had two trainers."""
+        events = self.events()
+        told = [event["trial"] for event in events if event["event"] == "tell"]
+        assert sorted(told) == list(range(trials)), f"told: {sorted(told)}"
+        self._compare(events, trials)
+        shared = list(self.study.glob("trials/*/shared"))
+        assert not shared, f"two trainers were at work at once: {shared}"
+        left = [pid for what in KINDS[1:] for pid in self._processes(what)]
+        assert not left, f"processes are left: {left}"
+
+    def _compare(self, events: list[dict], trials: int) -> None:
+        calm = self.folder / "calm"
+        calm.mkdir()
+        shutil.copy(self.study / "study.json", calm)
+        study = Study.open(calm)
+        decided, _ = simulated_study.run(study, simulated_study.Workers(Undisturbed, 1, random.Random(1)), trials)
+        for kind, undisturbed in decided.items():
+            found = [event for event in events if event["event"] == kind]
+            assert len(found) == len(undisturbed), f"{kind}: {len(found)} events instead of {len(undisturbed)}"
+            for one, other in zip(found, undisturbed):
+                differing = {key for key in other if key != "checksum" and one.get(key) != other[key]}
+                assert not differing, f"{kind} of trial {one['trial']}: {differing}"
+        settings = {event["trial"]: event["settings"] for event in events if event["event"] == "propose"}
+        for event in events:
+            if event["event"] == "value":
+                last = max(map(int, event["values"]))
+                assert event["checksum"] == quick_trainer.checksum(study.network_of(settings[event["trial"]]), last), f"trial {event['trial']}"
