@@ -4,11 +4,13 @@
 
   tests/bench/coordinator_bench.py                              1,000 workers, 10,000 trials, settings at random
   tests/bench/coordinator_bench.py --together 1                 each look at the workers finds one that has ended
-  tests/bench/coordinator_bench.py --workers 8 --trials 200     and how much of eight workers' time is used
+  tests/bench/coordinator_bench.py --workers 8 --trials 200 --together 1 --noise 0.2
+                                                                how much of eight workers' time is used, whose speeds differ by a fifth
   tests/bench/coordinator_bench.py --sampler gp --trials 600 --workers 8
 
 It prints trials per second of the clock and of a core that the tuner takes, without what the simulated workers and their trainer take in this
-process (the clock has the disk's time too); the share of the workers' time in which they trained; and how long a study takes to go on from its
+process (the clock has the disk's time too); the share of the workers' time until the last proposal in which they trained what the search turned out
+to need, for the first time: neither what was lost nor what a trial went on before it was halved counts; and how long a study takes to go on from its
 journal, which holds half of it and then all of it."""
 import argparse
 import pathlib
@@ -20,6 +22,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tuner"))
 sys.dont_write_bytecode = True
 from simulated_study import Curves, Workers, begin, run  # noqa: E402
+from tuning.study import default_clock  # noqa: E402
 
 
 class Clocks:
@@ -82,7 +85,9 @@ def go_on(study, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workers", type=int, default=1000, help="and logical slots [%(default)s]")
+    parser.add_argument("--workers", type=int, default=1000, help="[%(default)s]")
+    parser.add_argument("--clock", type=int, help="logical slots [as tuner's]")
+    parser.add_argument("--noise", type=float, default=0.05, help="by which speeds of workers differ from what is planned [%(default)s]")
     parser.add_argument("--trials", type=int, default=10000, help="[%(default)s]")
     parser.add_argument("--together", type=int, default=10, help="ends that a look at the workers finds, at most [%(default)s]")
     parser.add_argument("--sampler", default="random", help="[%(default)s]")
@@ -90,16 +95,16 @@ def main():
     parser.add_argument("--folder", help="on the disk to be measured [a temporary one]")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        study = begin(pathlib.Path(folder) / "study", sampler=args.sampler, clock=args.workers, seed=args.seed)
-        workers = Workers(Curves(args.seed), args.workers, random.Random(args.seed), together=args.together)
-        clocks = Clocks((workers.curves, ["plan"]), (workers, ["submit", "ended"]))
+        study = begin(pathlib.Path(folder) / "study", sampler=args.sampler, clock=args.clock or default_clock(args.workers), seed=args.seed)
+        workers = Workers(Curves(args.seed), args.workers, random.Random(args.seed), together=args.together, noise=args.noise)
+        clocks = Clocks((workers.curves, ["plan"]), (workers, ["submit", "stop", "ended"]))
         decided, facts = run(study, workers, args.trials)
         seconds, computed = clocks.read()
         print(f"{args.trials} trials on {args.workers} workers: {args.trials / seconds:.1f} trials/s, {1e3 * computed / args.trials:.2f} ms of a core each "
               f"({computed / seconds:.0%} of the time; at 50 trials/s {50 * computed / args.trials:.0%} of a core), {len(facts.journal.events)} events, "
               f"{workers.begun} attempts")
-        print(f"workers trained {workers.busy / (args.workers * workers.now):.1%} of their time, "
-              f"{sum(event['epochs'] for event in decided['tell'])} epochs that the search used")
+        print(f"workers trained what was needed in {workers.useful(decided):.1%} of their time, until the last proposal at "
+              f"{workers.last_proposal / workers.now:.0%} of it; {sum(event['epochs'] for event in decided['tell'])} epochs")
         again, (seconds, computed) = go_on(study, args)
         print(f"going on from the whole journal: {seconds:.2f} s, {computed:.2f} of them computed; the same decisions: {again == decided}")
         journal = study.folder / "journal.jsonl"

@@ -102,7 +102,7 @@ def search(task, sampler, trials, slots, seed):
         spent[0] += time.perf_counter() - begun
         return row
 
-    one = Search(Rules(slots, lag=0.0 if slots == 1 else 0.25), propose, lambda n, row: Plan(True, float(plans[n]), 1), trials)
+    one = Search(Rules(slots), propose, lambda n, row: Plan(True, float(plans[n]), 1), trials)
     while True:
         one.advance()
         if one.done:

@@ -11,6 +11,7 @@ from tuner_case import NETWORK, PARAMETERS, SeededTest
 from tuning.sampler import Sampler
 from tuning.search import DIVERGED, DONE, FAILED, HALVED, INFEASIBLE, Known, Plan, Rules, Search
 from tuning.space import space_of
+from tuning.study import default_clock
 
 
 class World:
@@ -68,7 +69,7 @@ def study(world, rules, trials, workers, chance, kind="gp", start=8, loss=0.0, s
 class Same(SeededTest):
     def test_any_number_of_workers_makes_the_same_decisions(self):
         space = space_of({"Parameters": PARAMETERS}, NETWORK, "space.json")
-        for rules in (Rules(4, (2, 6), 2), Rules(8, (1, 3, 9), 3, 0.1), Rules(3, (), 2, 0.5), Rules(1, (2,), 2, 0.0)):
+        for rules in (Rules(4, (2, 6), 2), Rules(8, (1, 3, 9), 3), Rules(3, (), 2), Rules(1, (2,), 2)):
             world = World(space, self.random.randrange(2**31))
             first = None
             for workers in (1, 2, 8, 33):
@@ -123,7 +124,7 @@ class Decisions(SeededTest):
     def test_of_those_at_a_rung_the_upper_share_goes_on(self):
         values = [self.random.random() for _ in range(60)]
         for keep in (2, 3, 4):
-            search = self.search(Rules(1, (2,), keep, 0.0), trials=60)
+            search = self.search(Rules(1, (2,), keep), trials=60)
             decisions = [d.members for d in self.run_all(search, lambda trial, epoch: values[trial]) if d.event == "rung"]
             before = []
             for one in decisions:
@@ -145,7 +146,7 @@ class Decisions(SeededTest):
 
     def test_budgets_of_epochs_and_seconds_end_it(self):
         for limits in ({"epochs": 100}, {"seconds": 100.0}):
-            search = self.search(Rules(1, (), 2, 0.0), **limits)
+            search = self.search(Rules(1), **limits)
             self.run_all(search, lambda trial, epoch: 0.0)
             self.assertEqual(len(search.finished), 9)  # 8 make 96 epochs of a second each
 
@@ -161,7 +162,7 @@ class Decisions(SeededTest):
         self.assertTrue(search.stuck)
 
     def test_what_was_halved_counts_with_what_the_others_gained(self):
-        search = self.search(Rules(1, (2,), 2, 0.0), trials=5)
+        search = self.search(Rules(1, (2,)), trials=5)
         gains = {0: 0.5, 1: 0.3, 2: 0.7, 3: 9.0, 4: 9.0}
         base = {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.0, 4: 0.05}
         self.run_all(search, lambda trial, epoch: base[trial] + (gains[trial] if epoch == 12 else 0.0))
@@ -173,18 +174,17 @@ class Decisions(SeededTest):
         for number in (3, 4):
             self.assertAlmostEqual(found[number], base[number] + 0.5)
 
-    def test_proposals_know_what_ended_a_lag_ago_and_what_runs(self):
+    def test_proposals_know_what_has_ended_and_what_runs(self):
         asked = []
 
         def propose(number, results, pending):
             asked.append(([r.trial for r in results], [t.number for t in pending]))
             return np.array([0.0])
 
-        search = Search(Rules(2, (), 2, 0.5), propose, lambda number, row: Plan(True, (1.0, 1.5)[number % 2], 10), trials=6)
+        search = Search(Rules(2), propose, lambda number, row: Plan(True, (1.0, 1.5)[number % 2], 10), trials=6)
         self.run_all(search, lambda trial, epoch: 0.0)
-        # Trials end at 10 (0), 15 (1), 20 (2, in slot 0), 30 (3 in slot 1, and 4); half a mean trial is 6.25.
-        self.assertEqual(asked[:4], [([], []), ([], [0]), ([], [0, 1]), ([], [0, 1, 2])])
-        self.assertEqual(asked[4], ([0], [1, 2, 3]))
+        # Trials end at 10 (0), 15 (1), 20 (2, in slot 0), 30 (3 in slot 1, and 4).
+        self.assertEqual(asked, [([], []), ([], [0]), ([0], [1]), ([0, 1], [2]), ([0, 1, 2], [3]), ([0, 1, 2, 3, 4], [])])
 
 
 class Wanted(SeededTest):
@@ -239,32 +239,39 @@ class Wanted(SeededTest):
 
 class Work(SeededTest):
     def test_workers_have_work_nearly_all_the_time(self):
-        """Simulated, halving, speeds that differ by a tenth: the share of eight workers' time that trains. Batches of eight make 0.37."""
-        busy = whole = 0.0
-        for repetition in range(3):
-            busy_one, whole_one = self.utilisation(8, 8, 0.1, repetition)
-            busy, whole = busy + busy_one, whole + whole_one
-        print(f"share of time used: {busy / whole:.3f}")
-        self.assertGreater(busy / whole, 0.7)
+        """Simulated, halving: the share of eight workers' time until the last proposal in which they train what the search turns out to need.
+        Batches of eight make 0.37."""
+        for noise, least in ((0.05, 0.9), (0.2, 0.8)):
+            useful, whole = np.sum([self.work(8, default_clock(8), noise, repetition) for repetition in range(3)], axis=0)
+            print(f"speeds differ by {noise:.0%}: share of time used {useful / whole:.3f}")
+            self.assertGreater(useful / whole, least)
 
-    def utilisation(self, workers, slots, noise, repetition, trials=160):
+    def work(self, workers, slots, noise, repetition, trials=160):
+        """(useful seconds, seconds of all workers)."""
         draw = np.random.default_rng([self.seed, repetition])
         prices, values, speeds = draw.lognormal(0, 0.4, trials), draw.uniform(size=trials), draw.lognormal(0, noise, trials)
-        search = Search(Rules(slots, (2, 6), 2, 0.25), lambda n, r, p: np.array([0.0]), lambda n, row: Plan(True, float(prices[n]), 18), trials=trials)
-        running, now, busy = {}, 0.0, 0.0
+        search = Search(Rules(slots, (2, 6)), lambda n, r, p: np.array([0.0]), lambda n, row: Plan(True, float(prices[n]), 18), trials=trials)
+        running, now, spans, end = {}, 0.0, [], None
         while True:
             search.advance()
-            if search.done or len(search.trials) == trials:
-                return busy, workers * now
-            for segment in search.wanted():
-                if len(running) < workers and segment.trial not in running:
-                    known = search.trials[segment.trial].values
-                    running[segment.trial] = (now, now + (segment.epoch - max(known, default=0)) * prices[segment.trial] * speeds[segment.trial],
-                                              segment.epoch)
+            for trial in [n for n in running if search.trials[n].state == HALVED]:  # its verdict came while it went on
+                begun, _, known, _ = running.pop(trial)
+                spans.append((trial, known, begun, now))
+                search.give_back(trial)
+            if end is None and len(search.trials) == trials:
+                end = now
+            if search.done:
+                useful = sum(min(last, end) - min(first, end) for trial, known, first, last in spans if known < search.trials[trial].reached)
+                return useful, workers * end
+            for segment in search.wanted(most=workers - len(running)):
+                known = max(search.trials[segment.trial].values, default=0)
+                seconds = (segment.epoch - known) * prices[segment.trial] * speeds[segment.trial]
+                running[segment.trial] = (now, now + seconds, known, segment.epoch)
+                search.take(segment.trial)
             trial = min(running, key=lambda t: running[t][1])
-            begun, now, epoch = running.pop(trial)
-            if epoch <= 2 or search.trials[trial].state != HALVED:
-                busy += now - begun
+            begun, now, known, epoch = running.pop(trial)
+            spans.append((trial, known, begun, now))
+            search.give_back(trial)
             search.value(trial, epoch, float(values[trial]))
 
 

@@ -5,6 +5,7 @@ import heapq
 import json
 import math
 import pathlib
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ import tuner_case  # noqa: F401  (where the package is)
 from tuner_case import NETWORK
 from tuning import trial
 from tuning.coordinator import Coordinator
-from tuning.executors import Place
+from tuning.executors import Attempt, Place
 from tuning.executors.pool import ENDED, LOST, UNBEGUN
 from tuning.facts import TRIES, Facts
 from tuning.files import write_json
@@ -61,15 +62,28 @@ class Curves:
         return ["train", str(until)]
 
 
-class Workers:
-    """A pool of them, each with a speed of its own for each attempt. What they have made before they were lost stays made, as by a checkpoint.
-    At each look up to `together` have ended."""
+class Work(NamedTuple):
+    """An attempt that runs, to the end of epoch `until` from that of `known`."""
 
-    def __init__(self, curves, count, chance, loss=0.0, together=1):
-        self.curves, self.chance, self.loss, self.together = curves, chance, loss, together
+    attempt: Attempt
+    network: dict
+    known: int
+    until: int
+    begun: float
+    stopped: bool = False
+
+
+class Workers:
+    """A pool of them, each with a speed of its own for each attempt, which differ by `noise`. What they have made before they were lost stays
+    made, as by a checkpoint. At each look up to `together` have ended."""
+
+    def __init__(self, curves, count, chance, loss=0.0, together=1, noise=0.05):
+        self.curves, self.chance, self.loss, self.together, self.noise = curves, chance, loss, together, noise
         self.places = [Place(f"worker {number}") for number in range(count)]
-        self.now, self.busy, self.begun = 0.0, 0.0, 0
+        self.now, self.begun, self.last_proposal = 0.0, 0, 0.0
+        self.spans = []  # (trial, epoch from which, until which, begin, end) of what was trained
         self._ends, self._known, self._begun, self._losses = [], set(), set(), {}
+        self._entry, self._stopped = {}, set()
 
     def members(self, place):
         return {}
@@ -81,15 +95,17 @@ class Workers:
         network = json.loads((attempt.folder / "net.json").read_text())
         until = json.loads((attempt.folder / trial.ATTEMPT).read_text())["until"]
         done = attempt.folder / "epochs"
-        epochs = until - (int(done.read_text()) if done.exists() else 0)
-        seconds = max(epochs, 0) * self.curves.epoch_seconds(network) * self.chance.lognormvariate(0, 0.05)
-        heapq.heappush(self._ends, (self.now + seconds, self.begun, seconds, attempt, network, until))
+        known = int(done.read_text()) if done.exists() else 0
+        self.last_proposal = self.now if known == 0 else self.last_proposal
+        seconds = max(until - known, 0) * self.curves.epoch_seconds(network) * self.chance.lognormvariate(0, self.noise)
+        self._entry[attempt] = (self.now + seconds, self.begun, Work(attempt, network, known, until, self.now))
+        heapq.heappush(self._ends, self._entry[attempt])
 
     def lose(self, chance):
         """Half of what runs is gone; what a tuner finds is either at its end or gone."""
-        for _, _, _, attempt, network, until in self._ends:
+        for attempt in sorted(self._known, key=lambda one: self._entry[one][1]):
             if not self._unlucky(attempt, chance, 0.5):
-                self._make(attempt, network, until)
+                self._make(self._entry[attempt][2])
         self._ends, self._known = [], set()
 
     def _unlucky(self, attempt, chance, loss):
@@ -99,30 +115,46 @@ class Workers:
         return lost
 
     def stop(self, attempt):
-        pass  # the epochs that nobody needs are made
+        """It ends at its next step, and its last whole epoch stays."""
+        if attempt in self._known and attempt not in self._stopped:
+            self._stopped.add(attempt)
+            end, number, work = self._entry[attempt]
+            whole = math.floor((work.until - work.known) * (self.now - work.begun) / (end - work.begun)) if end > work.begun else 0
+            heapq.heappush(self._ends, (self.now, number, work._replace(until=work.known + whole, stopped=True)))
 
     def ended(self, attempts):
         """The next ones in simulated time; those that another tuner began are lost with it."""
         if len(attempts) != len(self._known):  # another tuner began some
             strange = [attempt for attempt in attempts if attempt not in self._known]
             return {attempt: self._end(attempt) for attempt in strange}
-        return dict(self._next() for _ in range(min(self.together, len(self._ends))))
+        return dict(self._next() for _ in range(min(self.together, len(self._known))))
 
     def _next(self):
-        self.now, _, seconds, attempt, network, until = heapq.heappop(self._ends)
-        self._known.discard(attempt)
-        self.busy += seconds
-        if self._unlucky(attempt, self.chance, self.loss):
-            return attempt, LOST
-        self._make(attempt, network, until)
-        return attempt, ENDED
+        while True:
+            end, _, work = heapq.heappop(self._ends)
+            if work.attempt in self._known:  # else it was stopped before
+                break
+        self.now = end
+        self._known.discard(work.attempt)
+        if self._unlucky(work.attempt, self.chance, self.loss):
+            return work.attempt, LOST
+        self.spans.append((work.attempt.folder.name, work.known, work.until, work.begun, self.now))
+        self._make(work)
+        return work.attempt, ENDED
 
-    def _make(self, attempt, network, until):
+    def useful(self, decided):
+        """Share of the workers' time until the last proposal in which they trained epochs that the search's decisions take, for the first time."""
+        reached = {f"{event['trial']:04d}": event["epochs"] for event in decided["tell"]}
+        used = sum(min(end, self.last_proposal) - min(begin, self.last_proposal) for name, known, _, begin, end in self.spans if known < reached.get(name, 0))
+        return used / (len(self.places) * self.last_proposal)
+
+    def _make(self, work):
+        attempt, network, until = work.attempt, work.network, work.until
         broken = self.curves.breaks(network) <= until
         values = {epoch: self.curves.value(network, epoch) for epoch in range(1, until + 1)}
         (attempt.folder / "epochs").write_text(str(until))
         checksum = f"{hash(tuple(values.items())) & (2**64 - 1):016x}"
-        found = {"attempt": attempt.number, "code": 6 if broken else 0, "seconds": 1.0, "values": values, "errors": [], "checksum": checksum}
+        found = {"attempt": attempt.number, "code": 6 if broken else 75 if work.stopped else 0, "seconds": 1.0, "values": values, "errors": [], "checksum": checksum}
         (attempt.folder / trial.RESULT).write_text(json.dumps(found))
         (attempt.folder / "model.nc").write_text(checksum)
 

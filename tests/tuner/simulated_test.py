@@ -112,7 +112,8 @@ class Simulated(SeededTest):
             return counted[0] / trials
         few, many = calls(8, 80), calls(240, 720)
         print(f"calls of functions for a trial: {few:.0f} with 8 workers, {many:.0f} with 240", file=sys.stderr)
-        self.assertLess(many, 1.1 * few, "calls of functions for each trial")
+        # With more slots more trials go on before their verdicts, and are stopped.
+        self.assertLess(many, 1.2 * few, "calls of functions for each trial")
 
     def test_what_begins_together_waits_for_the_disk_once(self):
         really, synced = os.fdatasync, []

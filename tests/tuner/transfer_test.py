@@ -42,7 +42,7 @@ class Transfer(SeededTest):
     def test_a_study_begins_where_the_others_found_the_best_and_learns_where_it_differs(self):
         best, own = np.array([0.3, 0.5, 0.7]), np.array([0.5, 0.5, 0.7])
         sampler = Sampler(self.space, "gp", self.seed, 0, Stack(self.space, self.sources(4, best)))
-        search = Search(Rules(1, lag=0.0), sampler.propose, lambda number, row: Plan(True, 1.0, 1), trials=14)
+        search = Search(Rules(1), sampler.propose, lambda number, row: Plan(True, 1.0, 1), trials=14)
         while not search.done:
             search.advance()
             for segment in search.wanted():

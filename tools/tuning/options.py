@@ -86,7 +86,7 @@ def _add_search(group) -> None:
     add("--halving", type=_halving, metavar="N|none", help="at each rung one of N trials goes on [2]")
     add("--rungs", type=_rungs, metavar="N,N,...", help="epochs after which trials are compared [1/15, 1/5 and 3/5 of the epochs]")
     add("--clock", type=_at_least(1), metavar="N",
-        help="trials at a time in logical time; the same study on any number of workers [the larger of 4 and --workers at the beginning]")
+        help="trials at a time in logical time; the same study on any number of workers [a quarter more than --workers at the beginning, at least 4]")
     add("--ranks", type=_at_least(1), metavar="N", help="of each trial, a GPU or a worker's share of the CPU each, under mpirun or srun [1]")
     add("--seed", type=_at_least(0), metavar="N", help="of the search [1]")
     add("--from", dest="sources", action="append", metavar="FOLDER",

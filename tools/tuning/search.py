@@ -2,7 +2,7 @@
 """The search as a simulation in logical time that asks for values. Workers supply them, in any order and number.
 
 A trial's epoch takes its planned seconds on one of `slots` logical slots. A slot that falls free at logical time t proposes a trial
-from the results that ended before t - lag; trials that run at t count as pending. At a rung a trial is compared with those
+from the results that ended by t; trials that run at t count as pending. At a rung a trial is compared with those
 that reached it before. So what is proposed and stopped follows from the rules and from the values alone: one worker or
 sixty-four, in any order of finishing, killed or not, make the same study (Chandy and Misra 1979 call it conservative)."""
 import bisect
@@ -11,7 +11,6 @@ import heapq
 import json
 import math
 import statistics
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
@@ -29,7 +28,6 @@ class Rules:
     slots: int                   # trials at a time, in logical time
     rungs: tuple[int, ...] = ()  # epochs after which trials are compared; none: no halving
     keep: int = 2                # of so many trials at a rung one goes on
-    lag: float = 0.25            # in mean planned durations of a whole trial of the first `slots`
 
 
 class Plan(NamedTuple):
@@ -197,14 +195,12 @@ class Search:
         self.finished: list[Trial] = []             # told, in the order of their ends
         self._events = [(0.0, FREE, slot) for slot in range(rules.slots)]
         self._untold: list[tuple[float, int]] = []  # heap of (end, trial)
-        self._late: deque[Trial] = deque()          # told, but not yet a lag ago, in the order of their ends
         self._pending: dict[int, Trial] = {}        # without a result that proposals may know, by number
         self._pending_texts: dict[int, str] = {}    # their numbers
         self._wants = Wants()
         self._changed: set[int] = set()             # trials of which something else may be wanted
         self._ripe = Known(len(rules.rungs))
         self._at_rung: dict[int, list[float]] = {rung: [] for rung in rules.rungs}  # values of those that came there, sorted
-        self._lag: float | None = None
         self._now = 0.0
         self._infeasible = 0
         self.exhausted = False
@@ -220,12 +216,11 @@ class Search:
         return self._infeasible >= STUCK_AFTER
 
     def extend(self, trials: float = math.inf, epochs: float = math.inf, seconds: float = math.inf) -> None:
-        """Higher limits, once it is done with the lower ones: what was compared at the end must stay. All slots begin again at one time,
-        late enough to know all results."""
+        """Higher limits, once it is done with the lower ones: what was compared at the end must stay. All slots begin again at one
+        time."""
         assert self.done
         self.limit, self.epoch_limit, self.second_limit = trials, epochs, seconds
-        again = self._now + self._lag_at(self._now) if self.trials else 0.0
-        self._events = [(again, FREE, slot) for slot in range(self.rules.slots)]
+        self._events = [(self._now, FREE, slot) for slot in range(self.rules.slots)]
 
     def value(self, trial: int, epoch: int, value: float) -> None:
         """A fact: the best value of that trial up to that epoch."""
@@ -285,7 +280,8 @@ class Search:
                 trial.state = trial.broken
             self.finished.append(trial)
             if trial.plan.fits:
-                self._late.append(trial)
+                self._ripe.add(trial)
+                del self._pending[trial.number], self._pending_texts[trial.number]
             best = trial.values.get(trial.reached) if trial.state in (DONE, HALVED) else None
             told.append(Decision("tell", {"trial": trial.number, "state": trial.state, "epochs": trial.reached, "value": best}))
         return told
@@ -339,13 +335,8 @@ class Search:
         if over or self.exhausted or self.stuck:
             heapq.heappop(self._events)
             return []
-        before = time - self._lag_at(time)
-        if self._untold and self._untold[0][0] <= before:
+        if self._untold:
             return None
-        while self._late and self._late[0].end <= before:
-            trial = self._late.popleft()
-            self._ripe.add(trial)
-            del self._pending[trial.number], self._pending_texts[trial.number]
         number = len(self.trials)
         row = self._propose(number, Results(self._ripe.results), self._pending.values())
         heapq.heappop(self._events)
@@ -353,15 +344,6 @@ class Search:
             self.exhausted = True
             return []
         return self._begin(number, row, slot, time, self._ripe.digest(number, self._pending_texts.values()))
-
-    def _lag_at(self, time: float) -> float:
-        """The lag is fixed when the first trial has come somewhere: from all that began with the search."""
-        if time == 0.0:
-            return 0.0
-        if self._lag is None:
-            whole = [t.plan.epoch_seconds * t.stops[-1] for t in self.trials if t.plan.fits]
-            self._lag = self.rules.lag * (sum(whole) / len(whole)) if whole else 0.0
-        return self._lag
 
     def _begin(self, number: int, row: np.ndarray, slot: int, time: float, digest: str) -> list[Decision]:
         plan = self._plan(number, row)

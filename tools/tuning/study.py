@@ -15,13 +15,18 @@ from .search import Rules
 from .space import Space, read_space, space_of
 
 FORMAT = 1
-ALGORITHM = 3       # proposals of another number would be others
+ALGORITHM = 4       # proposals of another number would be others
 DEFAULT_METRIC = "ndcg@20"
 DEFAULT_EPOCHS = 40  # the trainer's, who leaves out of a complete descriptor what is its default
 TYPES = {**dict.fromkeys(("seed", "clock", "start", "ranks"), int), **dict.fromkeys(("sampler", "objective", "study"), str),
          **dict.fromkeys(("descriptor", "space", "made_of"), dict), **dict.fromkeys(("rungs", "inputs", "outputs", "options"), list)}
 IDENTITY = ("seed", "clock", "sampler", "start", "halving", "rungs", "ranks", "objective", "epochs")
 RUNG_SHARES = (15, 5, 5 / 3)
+
+
+def default_clock(workers: int) -> int:
+    """Logical slots: more than there are workers, so that there is something to train while a slot waits for a slower one's result."""
+    return max(4, workers + -(-workers // 4))
 
 
 def default_rungs(epochs: int) -> list[int]:
@@ -165,7 +170,7 @@ def draft(wish: Any, program: pathlib.Path, options: list[str]) -> tuple[dict, T
     start = wish.start if wish.start is not None else 0 if wish.sources else 10
     return {"format": FORMAT, "algorithm": ALGORITHM, "study": str(uuid.uuid4()), "descriptor": network, "space": value,
             "config_digest": digest_of_file(wish.config), "space_digest": digest_of_file(wish.space),
-            "seed": 1 if wish.seed is None else wish.seed, "clock": wish.clock or max(4, wish.workers), "sampler": sampler, "start": start,
+            "seed": 1 if wish.seed is None else wish.seed, "clock": wish.clock or default_clock(wish.workers), "sampler": sampler, "start": start,
             "halving": halving, "rungs": rungs, "ranks": wish.ranks or 1, "objective": objective, "epochs": wish.epochs, "inputs": inputs, "outputs": outputs,
             "options": options, "machine": machine, "machine_digest": digest_of_file(machine) if machine else None}, trainer
 
