@@ -11,6 +11,7 @@
 namespace norn {
 namespace {
 
+constexpr const char* kFeatureWeights = "featureWeights";
 constexpr Index kRunElements = Index(1) << 23;  // 32 MiB of floats
 
 // Where the source units of each rank stand in a run of `count` source rows from `first` on.
@@ -102,7 +103,11 @@ std::string layer_item(int layer, const Tensor& vector) {
 }
 
 std::string feature_weights_item(int layer) {
-  return fmt::format("layer{}_featureWeights", layer);
+  return fmt::format("layer{}_{}", layer, kFeatureWeights);
+}
+
+std::string feature_weights_name(const std::string& layer) {
+  return fmt::format("{} {}", layer, kFeatureWeights);
 }
 
 std::vector<float> gather_units(Network& network, int layer, const Buffer<float>& mine) {

@@ -17,8 +17,10 @@ std::vector<HeldBuffer<float>*> layer_vectors(Network& network, int layer, bool 
 /// "layer3_scaleBN"
 std::string layer_item(int layer, const Tensor& vector);
 
-/// The item of a file that holds the weights of an input layer's features.
+/// The item of a file that holds the weights of an input layer's features, and their name beside
+/// those of Network::parameters().
 std::string feature_weights_item(int layer);
+std::string feature_weights_name(const std::string& layer);
 
 /// The whole vector on every rank.
 std::vector<float> gather_units(Network& network, int layer, const Buffer<float>& mine);

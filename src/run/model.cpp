@@ -49,9 +49,7 @@ std::unique_ptr<Model> Model::from_bytes(std::string_view bytes, ModelOptions op
   auto scratch = std::make_unique<ScratchFolder>();
   const std::filesystem::path file = scratch->path(*options.ranks) / "model.nc";
   rank_0_alone(*options.ranks, [&] { write_file(file, bytes); });
-  auto model = std::make_unique<Model>(file, std::move(options));
-  model->state_->scratch = std::move(scratch);
-  return model;
+  return ModelAccess::in_scratch(std::move(scratch), file, std::move(options));
 }
 
 Model::~Model() = default;
@@ -138,6 +136,12 @@ std::vector<Parameter> parameters_of(Network& network, const std::shared_ptr<con
     const auto units = Index(whole.size());
     all.push_back(copied(parameter.name, {units}, std::move(whole)));
   }
+  for (int layer : network.order()) {
+    if (!network.weights_features(layer)) continue;
+    const LayerDescriptor& input = network.descriptor().layers[std::size_t(layer)];
+    all.push_back(
+        copied(feature_weights_name(input.name), {input.units()}, network.feature_weights(layer)));
+  }
   return all;
 }
 
@@ -146,13 +150,7 @@ std::vector<Parameter> parameters_of(Network& network, const std::shared_ptr<con
 std::vector<Parameter> Model::parameters() {
   if (state_->network) return parameters_of(*state_->network, state_);
   // Which inputs are sparse does not change what the weights are.
-  std::vector<DatasetShape> shapes;
-  for (const LayerDescriptor& layer : state_->info.network.layers)
-    if (!layer.dataset.empty())
-      shapes.push_back({layer.dataset,
-                        layer.dimensions,
-                        {layer.extent[0], layer.extent[1], layer.extent[2]},
-                        !feeds_by_unit(state_->info.network, layer.name)});
+  const std::vector<DatasetShape> shapes = shapes_without_data(state_->info.network);
   const auto loaded = std::make_shared<State>();
   loaded->ranks = state_->ranks;
   loaded->runtime = make_runtime(state_->options.device, *loaded->ranks);
@@ -198,6 +196,13 @@ void require_fitting(const NetworkDescriptor& network, const std::vector<Dataset
 }
 
 }  // namespace
+
+std::unique_ptr<Model> ModelAccess::in_scratch(std::unique_ptr<ScratchFolder> scratch,
+                                               std::filesystem::path file, ModelOptions options) {
+  auto model = std::make_unique<Model>(std::move(file), std::move(options));
+  model->state_->scratch = std::move(scratch);
+  return model;
+}
 
 std::unique_ptr<Model> ModelAccess::trained(std::unique_ptr<Runtime> runtime,
                                             std::shared_ptr<Communicator> ranks,

@@ -26,6 +26,9 @@ struct ModelAccess {
                                         std::shared_ptr<Communicator> ranks,
                                         std::unique_ptr<Network> network,
                                         std::vector<DatasetShape> shapes, TrainingState state);
+  /// Of a file in a folder that goes away with it.
+  static std::unique_ptr<Model> in_scratch(std::unique_ptr<ScratchFolder> scratch,
+                                           std::filesystem::path file, ModelOptions options);
   /// The network, for data of these shapes; built when it is first asked for.
   static Network& network(Model& model, const std::vector<DatasetShape>& shapes);
   /// Examples of one step.

@@ -104,15 +104,47 @@ void require_room(const Graph& graph, const std::vector<DatasetShape>& shapes,
 
 }  // namespace
 
+std::vector<DatasetShape> shapes_without_data(const NetworkDescriptor& network) {
+  std::vector<DatasetShape> shapes;
+  for (const LayerDescriptor& layer : network.layers)
+    if (!layer.dataset.empty())
+      shapes.push_back({layer.dataset,
+                        layer.dimensions,
+                        {layer.extent[0], layer.extent[1], layer.extent[2]},
+                        !feeds_by_unit(network, layer.name)});
+  return shapes;
+}
+
+namespace {
+
+Graph runnable_graph(const NetworkDescriptor& network, const std::vector<DatasetShape>& shapes,
+                     const std::string& where) {
+  Graph graph = make_graph(network, shapes, where);
+  require_runnable(graph, Use::prediction, where);
+  return graph;
+}
+
+std::unique_ptr<Network> make_network(Graph graph, const std::vector<DatasetShape>& shapes,
+                                      const Runtime& runtime, const Context& context, Index batch) {
+  require_room(graph, shapes, runtime, context, batch);
+  return std::make_unique<Network>(std::move(graph), shapes, context, batch, Pass::prediction);
+}
+
+}  // namespace
+
+std::unique_ptr<Network> make_network(const NetworkDescriptor& network,
+                                      const std::vector<DatasetShape>& shapes,
+                                      const std::string& where, const Runtime& runtime,
+                                      const Context& context, Index batch) {
+  return make_network(runnable_graph(network, shapes, where), shapes, runtime, context, batch);
+}
+
 std::unique_ptr<Network> load_network(const std::filesystem::path& model, const ModelInfo& info,
                                       const std::vector<DatasetShape>& shapes,
                                       const Runtime& runtime, const Context& context, Index batch) {
-  Graph graph = make_graph(info.network, shapes, model.string());
-  require_runnable(graph, Use::prediction, model.string());
+  Graph graph = runnable_graph(info.network, shapes, model.string());
   check_model_sizes(model, graph, context.communicator);
-  require_room(graph, shapes, runtime, context, batch);
-  auto network =
-      std::make_unique<Network>(std::move(graph), shapes, context, batch, Pass::prediction);
+  auto network = make_network(std::move(graph), shapes, runtime, context, batch);
   load_weights(model, info, *network);
   return network;
 }

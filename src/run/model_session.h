@@ -33,6 +33,18 @@ void check_index_file(const std::filesystem::path& file, const LabelIndex& index
 void check_model_sizes(const std::filesystem::path& model, const Graph& graph,
                        Communicator& communicator);
 
+/// Those that a network whose sizes are numbers takes, where no data are there to say which inputs
+/// are sparse: all that may be.
+std::vector<DatasetShape> shapes_without_data(const NetworkDescriptor& network);
+
+/// Builds a network for prediction, whose weights are zero. Throws UsageError, naming `where`, for
+/// one that cannot be, and DeviceError when there is not enough memory, before anything large is
+/// allocated. Every rank calls it. `context`: one of the runtime's.
+std::unique_ptr<Network> make_network(const NetworkDescriptor& network,
+                                      const std::vector<DatasetShape>& shapes,
+                                      const std::string& where, const Runtime& runtime,
+                                      const Context& context, Index batch);
+
 /// Builds the network for prediction and loads its weights. Throws DataError when the model's sizes
 /// are wrong and DeviceError when there is not enough memory, before anything large is allocated.
 /// Every rank calls it. `context`: one of the runtime's.

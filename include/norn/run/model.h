@@ -22,7 +22,8 @@ namespace norn::run {
 /// Weights or a vector of a layer, under a name that stays the same. Element (i, j) stands at
 /// data[i * stride[0] + j * stride[1]].
 struct Parameter {
-  std::string name;           ///< "Input -> Hidden", "Hidden bias", "Hidden runningMeanBN"
+  /// "Input -> Hidden", "Hidden bias", "Hidden runningMeanBN", "Input featureWeights".
+  std::string name;
   std::vector<Index> extent;  ///< [source units, units] or [units]
   std::vector<Index> stride;  ///< elements from one to the next, as long as extent
   const float* data = nullptr;
