@@ -173,3 +173,18 @@ def units_of(given: Any, argument: str, width: int, labels: Any) -> np.ndarray:
     if wrong.any():
         raise UsageError(f"`{argument}`: unit {numbers[int(wrong.argmax())]} is out of range, expected 0 to {width - 1}")
     return numbers
+
+
+def float_arrays(arrays: Any) -> dict[str, np.ndarray]:
+    """By name arrays of float32 that the engine reads where they stand. Raises UsageError with all that are something else."""
+    found: dict[str, np.ndarray] = {}
+    problems = []
+    for name, given in arrays.items():
+        array = np.asarray(given)
+        if array.dtype != np.float32 or not 1 <= array.ndim <= 2:
+            problems.append({"key": str(name), "message": f"`parameters`: \"{name}\" is {array.dtype} of {array.ndim} dimensions; expected "
+                                                          "float32 of one or two"})
+        found[str(name)] = array
+    if problems:
+        raise UsageError("\n".join(problem["message"] for problem in problems), problems=problems)
+    return found

@@ -51,6 +51,23 @@ class Network:
         return network
 
     @classmethod
+    def from_parameters(cls, descriptor: Any, parameters: Mapping[str, Any], labels: Mapping[str, Any] | None = None, *,
+                        device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
+        """A trained network of weights from elsewhere.
+
+        `descriptor`: a dictionary or JSON, in which every N is a number. `parameters`: arrays of float32 under the names and of the
+        extents that `parameters` of such a network has, in any order and with any strides. `labels`: by Input or Output layer its
+        units' labels, where they are known. Raises UsageError whose `problems` say all that is missing, too much, of another
+        extent or dtype, or not finite."""
+        from ._arrays import float_arrays
+
+        text = descriptor if isinstance(descriptor, str) else json.dumps(descriptor)
+        tables = {layer: words if isinstance(words, _core.Labels) else _core.Labels(words) for layer, words in (labels or {}).items()}
+        network = cls(_core.from_parameters(text, float_arrays(parameters), tables, device, threads, precision, batch))
+        network._device = {"device": device, "threads": threads, "precision": precision}
+        return network
+
+    @classmethod
     def _of(cls, given: Any) -> Network:
         return given if isinstance(given, cls) else cls.from_json(given)
 

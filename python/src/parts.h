@@ -12,6 +12,7 @@ void add_data(nanobind::module_& m);
 void add_settings(nanobind::module_& m);
 void add_session(nanobind::module_& m);
 void add_model(nanobind::module_& m);
+void add_from_parameters(nanobind::module_& m);
 void add_training(nanobind::module_& m);
 void add_prediction(nanobind::module_& m);
 void add_evaluation(nanobind::module_& m);

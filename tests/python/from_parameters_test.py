@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of arrays."""
+import json
+
+import numpy as np
+import pytest
+
+import norn
+from interchange_support import assert_close, engine_scores, generator
+from random_networks import RandomNetwork
+
+
+def test_parameters_and_labels_are_those_given(tmp_path):
+    random = generator("parameters")
+    net = RandomNetwork(random)
+    given = {name: np.asfortranarray(array) if random.random() < 0.5 else array for name, array in net.parameters.items()}
+    output = net.layers[-1]["Name"]
+    labels = [f"film {number}" for number in range(net.layers[-1]["N"])]
+    network = norn.Network.from_parameters(json.dumps(net.descriptor), given, {output: labels}, device="cpu", threads=1)
+    network.save(tmp_path / "model.nc")
+    for one in (network, norn.Network.load(tmp_path / "model.nc", device="cpu", threads=1)):
+        assert {name: array.shape for name, array in one.parameters.items()} == {name: array.shape for name, array in given.items()}
+        assert all(np.array_equal(array, given[name]) for name, array in one.parameters.items())
+        assert list(one.labels(output)) == labels
+    again = norn.Network.from_parameters(network.descriptor, network.parameters, {output: network.labels(output)})
+    again.save(tmp_path / "again.nc")
+    assert (tmp_path / "again.nc").read_bytes() == (tmp_path / "model.nc").read_bytes()
+    rows = net.examples(7)
+    assert_close(engine_scores(again, rows, output), net.forward(rows)[output], 2e-5)
+
+
+def test_all_that_does_not_fit_is_told_at_once():
+    network = {"Layers": [{"Name": "In", "Kind": "Input", "N": 4, "DataSet": "x"},
+                          {"Name": "Out", "Kind": "Output", "N": 3, "DataSet": "y"}]}
+    bias = np.zeros(3, np.float32)
+    bias[1] = np.inf
+    with pytest.raises(norn.UsageError) as raised:
+        norn.Network.from_parameters(network, {"In -> Out": np.zeros((3, 4), np.float32), "Out bias": bias, "Out Bias": bias})
+    assert [problem["key"] for problem in raised.value.problems] == ["In -> Out", "Out bias", "Out Bias"]
+    with pytest.raises(norn.UsageError) as raised:
+        norn.Network.from_parameters(network, {"In -> Out": np.zeros((4, 3)), "Out bias": np.zeros((1, 1, 3), np.float32)})
+    assert [problem["message"] for problem in raised.value.problems] == [
+        '`parameters`: "In -> Out" is float64 of 2 dimensions; expected float32 of one or two',
+        '`parameters`: "Out bias" is float32 of 3 dimensions; expected float32 of one or two']
