@@ -15,6 +15,7 @@ _HOMES = {
     "training": ("train",),
     "history": ("History",),
     "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "Callback", "StopTraining"),
+    "interchange": ("export_onnx", "import_onnx"),
     "errors": ("Error", "UsageError", "DataError", "DeviceError", "CommunicationError", "DivergenceError"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

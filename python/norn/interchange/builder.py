@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the operations of other formats to the layers of a network: what a layer of Norn's adds up, normalises and puts through its
+activation is gathered operation by operation, and becomes a layer where the next one reads it."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from norn.interchange.parts import Parts
+
+EPSILON = 1e-5  # that Norn adds to variances
+MOST_JOINED = 1 << 14
+MOST_UNITS = (1 << 32) - 1
+
+
+class Unsupported(Exception):
+    """An operation that no layer of Norn's computes; its message says which and why."""
+
+
+@dataclass(frozen=True)
+class Signal:
+    """[examples, units] of floats."""
+
+    units: int
+
+
+@dataclass(frozen=True)
+class Output(Signal):
+    """What a layer gives, times `scale` plus `shift` ([units] each, or None)."""
+
+    layer: str
+    scale: np.ndarray | None = None
+    shift: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Sum(Signal):
+    """What a layer adds up, before its activation: products of layers with matrices [source units, units], a bias, other layers as they
+    are; `norm` (scale, bias, mean, variance) of batch normalisation stands behind all of it."""
+
+    terms: tuple[tuple[str, np.ndarray], ...] = ()
+    bias: np.ndarray | None = None
+    skips: tuple[str, ...] = ()
+    norm: tuple[np.ndarray, ...] | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Joined(Signal):
+    """Several, side by side."""
+
+    parts: tuple[Output, ...]
+
+
+def vector(values: Any, units: int, what: str) -> np.ndarray:
+    """[units] of what is one number, or as many."""
+    array = np.asarray(values, dtype=np.float64).reshape(-1)
+    if array.size == 1:
+        array = np.broadcast_to(array, units)
+    if array.size != units:
+        raise Unsupported(f"{what} has {array.size} numbers for {units} units")
+    return array
+
+
+def plus(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return np.add(a, b, dtype=np.float64)
+
+
+@dataclass
+class Builder:
+    """`data`: what the data sets are called: DATA_input and DATA_output, or where there are several DATA_LAYER."""
+
+    name: str
+    data: str
+    layers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    parameters: dict[str, np.ndarray] = field(default_factory=dict)
+    outputs: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    most_bytes: int = 1 << 34  # of the arrays that operations make, so that a small file does not fill the memory
+    made_bytes: int = 0
+
+    def unique(self, name: str, otherwise: str) -> str:
+        stem = "".join(c if c.isprintable() else "_" for c in name).strip(" /")[:100] or otherwise
+        number, chosen = 1, stem
+        while chosen in self.layers:
+            number += 1
+            chosen = f"{stem}_{number}"
+        return chosen
+
+    def input(self, name: str, units: int) -> Output:
+        if units < 1:
+            raise Unsupported(f"it is {units} units wide")
+        chosen = self.unique(name, "Input")
+        self.layers[chosen] = {"Name": chosen, "Kind": "Input", "N": int(units)}
+        return Output(int(units), chosen)
+
+    def matmul(self, x: Signal, matrix: np.ndarray, name: str = "") -> Sum:
+        """x times [units of x, units]."""
+        if matrix.ndim != 2:
+            raise Unsupported(f"its weights have {matrix.ndim} dimensions; Norn's layers have matrices")
+        if matrix.shape[0] != x.units:
+            raise Unsupported(f"its weights are for {matrix.shape[0]} units, but what it reads has {x.units}")
+        parts: list[tuple[Output, np.ndarray]] = []
+        if isinstance(x, Joined):
+            ends = np.cumsum([part.units for part in x.parts])
+            parts = list(zip(x.parts, np.split(matrix, ends[:-1])))
+        elif isinstance(x, Sum) and not x.terms and x.norm is None:
+            # Layers that are added up without weights: each goes through the matrix.
+            result = Sum(matrix.shape[1], tuple((layer, matrix) for layer in x.skips), name=name)
+            return result if x.bias is None else replace(result, bias=x.bias @ matrix.astype(np.float64))
+        else:
+            parts = [(self.output_of(x), matrix)]
+        result = Sum(matrix.shape[1], name=name)
+        if len({part.layer for part, _ in parts}) < len(parts):
+            raise Unsupported("it reads the same layer twice")
+        for part, rows in parts:
+            bias = None if part.shift is None else part.shift @ rows.astype(np.float64)
+            weights = rows if part.scale is None else self._made(part.scale[:, None], rows, np.multiply)
+            result = replace(result, terms=result.terms + ((part.layer, weights),), bias=plus(result.bias, bias))
+        return result
+
+    def add(self, x: Signal, y: Signal) -> Sum:
+        if x.units != y.units:
+            raise Unsupported(f"it adds {x.units} units to {y.units}")
+        a, b = (self._open(signal) for signal in (x, y))
+        if set(a.skips) & set(b.skips):
+            raise Unsupported("it adds the same layer twice")
+        terms = dict(a.terms)
+        for layer, matrix in b.terms:
+            terms[layer] = matrix if layer not in terms else self._made(terms[layer], matrix, np.add)
+        return Sum(a.units, tuple(terms.items()), plus(a.bias, b.bias), a.skips + b.skips, None, a.name or b.name)
+
+    def join(self, parts: list[Signal]) -> Joined:
+        outputs: list[Output] = []
+        for part in parts:
+            outputs += part.parts if isinstance(part, Joined) else [self.output_of(part)]
+        units = sum(part.units for part in outputs)
+        if len(outputs) > MOST_JOINED or units > MOST_UNITS:
+            raise Unsupported(f"it joins {len(outputs)} layers of {units} units")
+        return Joined(units, tuple(outputs))
+
+    def affine(self, x: Signal, scale: Any = None, shift: Any = None) -> Signal:
+        """x * scale + shift, each a number or [units]."""
+        scale = None if scale is None else vector(scale, x.units, "its factor")
+        shift = None if shift is None else vector(shift, x.units, "its summand")
+        if isinstance(x, Joined):
+            return Joined(x.units, tuple(self.affine(part, scale=None if scale is None else scale[at:at + part.units],
+                                                     shift=None if shift is None else shift[at:at + part.units])
+                                         for part, at in _places(x)))
+        if isinstance(x, Output):
+            before = x.shift if scale is None or x.shift is None else x.shift * scale
+            return Output(x.units, x.layer, _times(x.scale, scale), plus(before, shift))
+        if x.skips and (x.norm is not None or scale is not None):
+            return self.affine(self.output_of(x), scale, shift)
+        x = self._without_norm(x)
+        if scale is not None:
+            x = replace(x, terms=tuple((layer, self._made(matrix, scale, np.multiply)) for layer, matrix in x.terms),
+                        bias=None if x.bias is None else x.bias * scale)
+        return replace(x, bias=plus(x.bias, shift))
+
+    def normalise(self, x: Signal, scale: Any, bias: Any, mean: Any, variance: Any, epsilon: float) -> Signal:
+        """Batch normalisation by running statistics."""
+        values = [vector(value, x.units, what) for value, what in
+                  ((scale, "its scale"), (bias, "its bias"), (mean, "its mean"), (variance, "its variance"))]
+        if not np.all(np.isfinite(values)) or not math.isfinite(epsilon) or np.any(values[3] + epsilon <= 0):
+            raise Unsupported("its statistics are not those of numbers")
+        if isinstance(x, Sum) and x.terms and x.norm is None:
+            # Another epsilon is taken into the variance.
+            values[3] = values[3] + (epsilon - EPSILON)
+            return replace(x, norm=tuple(values))
+        factor = values[0] / np.sqrt(values[3] + epsilon)
+        return self.affine(x, factor, values[1] - values[2] * factor)
+
+    def activate(self, x: Signal, word: str, parameters: dict[str, float] | None = None, name: str = "") -> Output:
+        if isinstance(x, (Output, Joined)):
+            if word == "Linear" and isinstance(x, Output):
+                return x
+            raise Unsupported("it stands behind another activation or an input, without weights between them")
+        return self._layer(x, word, parameters or {}, x.name or name)
+
+    def output_of(self, x: Signal) -> Output:
+        """What a layer reads: of sums a layer of their own."""
+        if isinstance(x, Joined):
+            raise Unsupported("it reads layers side by side, which in Norn only weights do")
+        return x if isinstance(x, Output) else self._layer(x, "Linear", {}, x.name)
+
+    def finish(self, x: Signal) -> None:
+        """An output of the network."""
+        output = self.output_of(x)
+        if output.scale is not None or output.shift is not None:
+            raise Unsupported("an output is scaled behind its activation")
+        if self.layers[output.layer]["Kind"] == "Input":
+            raise Unsupported("an output is an input as it is")
+        if output.layer not in self.outputs:
+            self.outputs.append(output.layer)
+
+    def parts(self) -> Parts:
+        """The network: layers that lead to no output are left out."""
+        if not self.outputs:
+            raise Unsupported("it has no output")
+        used, pending = set(), list(self.outputs)
+        while pending:
+            name = pending.pop()
+            if name not in used:
+                used.add(name)
+                pending += self.layers[name].get("Source", []) + self.layers[name].get("Skip", [])
+        for name in self.outputs:
+            self._make_output(name)
+        layers = [layer for name, layer in self.layers.items() if name in used and name not in self.outputs]
+        layers += [self.layers[name] for name in self.outputs]
+        for name in used & set(self.outputs):
+            readers = [layer["Name"] for layer in layers if name in layer.get("Source", []) + layer.get("Skip", [])]
+            if readers:
+                raise Unsupported(f"output \"{name}\" is read by \"{readers[0]}\" too; Norn's Output layers feed no other layer: "
+                                  "name the outputs that are wanted")
+        self._name_data(layers)
+        judged = all(layer["Activation"] in ("Sigmoid", "SoftMax") for layer in layers if layer["Kind"] == "Output")
+        descriptor = {"Name": self.name, "ErrorFunction": "CrossEntropy" if judged else "L2", "Layers": layers}
+        parameters = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in self.parameters.items()
+                      if name.rsplit(" -> ", 1)[-1] in used or name.rsplit(" ", 1)[0] in used}
+        return Parts(descriptor, parameters, {}, self.notes)
+
+    def _name_data(self, layers: list[dict[str, Any]]) -> None:
+        for kind, word in (("Input", "input"), ("Output", "output")):
+            of_kind = [layer for layer in layers if layer["Kind"] == kind]
+            for layer in of_kind:
+                layer["DataSet"] = f"{self.data}_{word if len(of_kind) == 1 else layer['Name']}"
+
+    def _make_output(self, name: str) -> None:
+        layer = self.layers[name]
+        layer["Kind"] = "Output"
+        if not layer.pop("BatchNormalization", False):
+            return
+        # Output layers have none: it becomes part of the weights.
+        scale, bias, mean, variance = (self.parameters.pop(f"{name} {item}BN") for item in
+                                       ("scale", "bias", "runningMean", "runningVariance"))
+        factor = scale / np.sqrt(variance + EPSILON)
+        for source in layer["Source"]:
+            self.parameters[f"{source} -> {name}"] = self.parameters[f"{source} -> {name}"] * factor
+        self.parameters[f"{name} bias"] = (self.parameters[f"{name} bias"] - mean) * factor + bias
+
+    def _made(self, a: np.ndarray, b: np.ndarray, operation: Any) -> np.ndarray:
+        result = operation(a, b, dtype=np.float64)
+        self.made_bytes += result.nbytes
+        if self.made_bytes > self.most_bytes:
+            raise Unsupported(f"what it computes of weights, with all before it, takes more than {self.most_bytes} bytes")
+        return result
+
+    def _open(self, x: Signal) -> Sum:
+        """Something that more can be added to."""
+        if isinstance(x, Sum) and not (x.norm is not None and x.skips):
+            return self._without_norm(x)
+        output = self.output_of(x)
+        if output.scale is not None:
+            raise Unsupported("it adds a layer that is scaled behind its activation")
+        return Sum(x.units, bias=output.shift, skips=(output.layer,))
+
+    def _without_norm(self, x: Sum) -> Sum:
+        if x.norm is None:
+            return x
+        scale, bias, mean, variance = x.norm
+        factor = scale / np.sqrt(variance + EPSILON)
+        terms = tuple((layer, self._made(matrix, factor, np.multiply)) for layer, matrix in x.terms)
+        before = -mean if x.bias is None else x.bias - mean
+        return replace(x, norm=None, terms=terms, bias=before * factor + bias)
+
+    def _layer(self, x: Sum, word: str, parameters: dict[str, float], name: str) -> Output:
+        if not x.terms:
+            raise Unsupported("it adds up layers as they are, without weights; a layer of Norn's has weights from a source")
+        matrices = dict(x.terms)
+        chosen = self.unique(name, f"Layer{len(self.layers)}")
+        layer: dict[str, Any] = {"Name": chosen, "Kind": "Hidden", "N": int(x.units), "Source": list(matrices)}
+        if x.skips:
+            layer["Skip"] = list(x.skips)
+        layer["Activation"] = word
+        layer.update(parameters)
+        for source, matrix in matrices.items():
+            self.parameters[f"{source} -> {chosen}"] = matrix
+        self.parameters[f"{chosen} bias"] = np.zeros(x.units) if x.bias is None else x.bias
+        if x.norm is not None:
+            layer["BatchNormalization"] = True
+            for item, values in zip(("scale", "bias", "runningMean", "runningVariance"), x.norm):
+                self.parameters[f"{chosen} {item}BN"] = values
+        self.layers[chosen] = layer
+        return Output(x.units, chosen)
+
+
+def _times(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a * b
+
+
+def _places(x: Joined) -> list[tuple[Output, int]]:
+    at, places = 0, []
+    for part in x.parts:
+        places.append((part, at))
+        at += part.units
+    return places

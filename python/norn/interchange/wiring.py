@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who feeds whom in a network, as its canonical descriptor says."""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+VECTORS = ("bias",)
+NORM_VECTORS = ("scaleBN", "biasBN", "runningMeanBN", "runningVarianceBN")
+
+
+def listed(value: Any) -> list[Any]:
+    """A key that takes one or several."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+@dataclass
+class Edge:
+    """Weights between two layers: the matrix `parameter`, [source units, units], or where `transposed` the other way round."""
+
+    source: str
+    destination: str
+    parameter: str
+    transposed: bool = False
+
+    @property
+    def owns(self) -> bool:
+        return self.parameter == f"{self.source} -> {self.destination}" and not self.transposed
+
+
+@dataclass
+class Layer:
+    """A layer and what feeds it. `units` None: "auto"."""
+
+    name: str
+    kind: str
+    units: int | None
+    keys: dict[str, Any]
+    edges: list[Edge] = field(default_factory=list)
+    skips: list[str] = field(default_factory=list)
+
+    @property
+    def normalized(self) -> bool:
+        return bool(self.keys.get("BatchNormalization"))
+
+
+class Wiring:
+    """The layers of a descriptor that take part, sources first, by name."""
+
+    def __init__(self, descriptor: dict[str, Any]):
+        self.descriptor = descriptor
+        self.by_name = {keys["Name"]: _layer(keys) for keys in listed(descriptor["Layers"])}
+        owners = {(edge.source, edge.destination): edge for layer in self.by_name.values() for edge in layer.edges}
+        for layer in self.by_name.values():
+            for shared in listed(layer.keys.get("SharedWeights")):
+                edge = owners[shared["InputLayer"], layer.name]
+                edge.parameter = f"{shared['SourceInputLayer']} -> {shared['SourceOutputLayer']}"
+                edge.transposed = bool(shared.get("Transposed"))
+        for edge in owners.values():
+            self._follow(edge, owners)
+        self.layers = self._sorted()
+        self.inputs = [layer for layer in self.layers if layer.kind == "Input"]
+        self.outputs = [layer for layer in self.layers if layer.kind == "Output"]
+
+    @staticmethod
+    def _follow(edge: Edge, owners: dict[tuple[str, str], Edge]) -> None:
+        # Shared weights may be shared in turn; the engine knows that they lead to an end.
+        for _ in range(len(owners)):
+            owner = owners[_ends(edge.parameter, owners)]
+            if owner.parameter == edge.parameter and not owner.transposed or owner is edge:
+                return
+            edge.parameter, edge.transposed = owner.parameter, edge.transposed != owner.transposed
+
+    def _sorted(self) -> list[Layer]:
+        order: list[Layer] = []
+        done: set[str] = set()
+        pending = [(layer.name, False) for layer in reversed(list(self.by_name.values())) if layer.kind == "Output"]
+        while pending:
+            name, ready = pending.pop()
+            if name in done:
+                continue
+            layer = self.by_name[name]
+            if ready:
+                done.add(name)
+                order.append(layer)
+                continue
+            pending.append((name, True))
+            pending.extend((source, False) for source in reversed([edge.source for edge in layer.edges] + layer.skips))
+        return order
+
+    def is_skipped_to(self, name: str) -> bool:
+        """Whether a layer's units are added one by one to those of another, so that it cannot be sparse."""
+        return any(name in layer.skips for layer in self.by_name.values())
+
+    def extents(self) -> dict[str, tuple[int | None, ...]]:
+        """All parameters by name, in the order in which layers come; None where "auto" does not say."""
+        found: dict[str, tuple[int | None, ...]] = {}
+        for layer in self.layers:
+            for edge in layer.edges:
+                if edge.owns:
+                    found[edge.parameter] = (self.by_name[edge.source].units, layer.units)
+            if layer.kind == "Input":
+                if "InputWeighting" in layer.keys:
+                    found[f"{layer.name} featureWeights"] = (layer.units,)
+                continue
+            for vector in VECTORS + (NORM_VECTORS if layer.normalized else ()):
+                found[f"{layer.name} {vector}"] = (layer.units,)
+        return found
+
+
+def _ends(parameter: str, owners: Iterable[tuple[str, str]]) -> tuple[str, str]:
+    return next(ends for ends in owners if f"{ends[0]} -> {ends[1]}" == parameter)
+
+
+def _layer(keys: dict[str, Any]) -> Layer:
+    n = keys.get("N", 1)
+    units = None if n == "auto" else math.prod(int(extent) for extent in listed(n))
+    name = keys["Name"]
+    edges = [Edge(source, name, f"{source} -> {name}") for source in listed(keys.get("Source"))]
+    return Layer(name, keys["Kind"], units, keys, edges, listed(keys.get("Skip")))
