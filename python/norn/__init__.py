@@ -15,7 +15,8 @@ _HOMES = {
     "training": ("train",),
     "history": ("History",),
     "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "Callback", "StopTraining"),
-    "interchange": ("export_onnx", "import_onnx"),
+    "interchange": ("export_onnx", "import_onnx", "export_safetensors", "import_safetensors", "import_torch", "import_keras",
+                    "import_caffe"),
     "errors": ("Error", "UsageError", "DataError", "DeviceError", "CommunicationError", "DivergenceError"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -8,6 +8,10 @@ from typing import Any
 _HOMES = {
     "onnx_writer": ("export_onnx",),
     "onnx_reader": ("import_onnx",),
+    "safetensors": ("export_safetensors", "import_safetensors"),
+    "torch": ("import_torch", "state_dict"),
+    "keras": ("import_keras",),
+    "caffe": ("import_caffe",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks out of Caffe's files: a network in text (.prototxt) and its weights (.caffemodel)."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from norn.interchange import caffe_schema
+from norn.interchange.builder import Builder, Signal, Unsupported
+from norn.interchange.parts import Parts, network_of
+from norn.interchange.problems import Problems, fail, need, reads, shown
+
+# Types of the files before 2014, and what they have been called since.
+OLD_TYPES = {"INNER_PRODUCT": "InnerProduct", "RELU": "ReLU", "SIGMOID": "Sigmoid", "TANH": "TanH", "SOFTMAX": "Softmax",
+             "SOFTMAX_LOSS": "SoftmaxWithLoss", "SIGMOID_CROSS_ENTROPY_LOSS": "SigmoidCrossEntropyLoss", "DROPOUT": "Dropout",
+             "EUCLIDEAN_LOSS": "EuclideanLoss", "FLATTEN": "Flatten", "SPLIT": "Split", "CONCAT": "Concat", "ELTWISE": "Eltwise",
+             "MEMORY_DATA": "MemoryData", "DATA": "Data", "HDF5_DATA": "HDF5Data", "IMAGE_DATA": "ImageData", "ACCURACY": "Accuracy",
+             "SILENCE": "Silence", "CONVOLUTION": "Convolution", "POOLING": "Pooling", "ARGMAX": "ArgMax"}
+SOURCES = ("Data", "HDF5Data", "ImageData", "MemoryData", "DummyData")
+CONVOLUTIONS = ("Convolution", "Pooling", "LRN")
+
+
+def import_caffe(prototxt: str | os.PathLike[str], caffemodel: str | os.PathLike[str], *, data: str = "data") -> Any:
+    """The Network of Caffe's files, of InnerProduct, ReLU, ELU, Sigmoid, TanH, Softmax, Eltwise (sums) and Concat; losses give the
+    activation of the output, and dropout is left out. `data`: its data sets are called DATA_input and DATA_output.
+    Raises DataError for a damaged file, or with every layer that is none of these."""
+    return network_of(read_caffe(prototxt, caffemodel, data=data), os.fspath(prototxt))
+
+
+@reads("a network of Caffe")
+def read_caffe(prototxt: str | os.PathLike[str], caffemodel: str | os.PathLike[str], *, data: str = "data") -> Parts:
+    """As import_caffe(), before a Network is made of it."""
+    text_format = need("google.protobuf.text_format", "protobuf", "reading files of Caffe")
+    net_class = caffe_schema.messages()["Net"]
+    with open(prototxt, encoding="utf-8") as file:
+        net = text_format.Parse(file.read(), net_class(), allow_unknown_field=True)
+    return _Net(net, _weights(caffemodel, net_class), os.fspath(prototxt), data).parts()
+
+
+@reads("a caffemodel")
+def _weights(caffemodel: str | os.PathLike[str], net_class: Any) -> dict[str, list[np.ndarray]]:
+    net = net_class()
+    with open(caffemodel, "rb") as file:
+        net.ParseFromString(file.read())
+    if not net.layer and not net.layers:
+        raise fail(os.fspath(caffemodel), "has no layers; give the .caffemodel that Caffe wrote")
+    return {layer.name: [_array(blob, layer.name, os.fspath(caffemodel)) for blob in layer.blobs] for layer in [*net.layer, *net.layers]}
+
+
+def _array(blob: Any, name: str, where: str) -> np.ndarray:
+    values = np.array(blob.double_data if blob.double_data else blob.data, dtype=np.float32)
+    extent = list(blob.shape.dim) if blob.HasField("shape") else [blob.num, blob.channels, blob.height, blob.width]
+    count = 1
+    for size in extent:
+        count *= size
+    if min(extent, default=1) < 0 or count != values.size:
+        raise fail(where, f"layer \"{shown(name)}\" has an array of {values.size} numbers, whose extent is said to be {extent}")
+    return values.reshape(extent)
+
+
+class _Net:
+    def __init__(self, net: Any, weights: dict[str, list[np.ndarray]], where: str, data: str):
+        self.net = net
+        self.weights = weights
+        self.where = where
+        self.problems = Problems(where)
+        self.builder = Builder(net.name or "caffe", data)
+        self.signals: dict[str, Signal | int | None] = {}  # by blob; of an input its units, until it is read
+        self.read: set[str] = set()
+        self.order: list[str] = []
+        self.ends: list[str] = []
+
+    def parts(self) -> Parts:
+        self._take_inputs()
+        for layer in [*self.net.layer, *self.net.layers]:
+            if _is_for_use(layer):
+                self._take(layer)
+        self.problems.raise_any()
+        ends = self.ends or [name for name in self.order if name not in self.read]
+        try:
+            for name in ends:
+                signal = self.signals[name]
+                if isinstance(signal, Signal):
+                    self.builder.finish(signal)
+            return self.builder.parts()
+        except Unsupported as error:
+            raise fail(self.where, str(error)) from error
+
+    def _take_inputs(self) -> None:
+        for number, name in enumerate(self.net.input):
+            extent = (list(self.net.input_shape[number].dim) if number < len(self.net.input_shape)
+                      else list(self.net.input_dim[4 * number:4 * number + 4]))
+            self.signals[name] = _units(extent)
+
+    def _take(self, layer: Any) -> None:
+        kind = layer.type if isinstance(layer.type, str) else _old_type(layer)
+        name = layer.name or (layer.top[0] if layer.top else kind)
+        try:
+            if kind in CONVOLUTIONS:
+                raise Unsupported("Norn's layers of this kind cannot be run yet")
+            if kind in SOURCES or kind == "Input":
+                self._take_source(layer, kind)
+                return
+            reader = _LAYERS.get(kind)
+            if reader is None:
+                raise Unsupported("Norn's layers have nothing of the kind")
+            if any(self.signals.get(bottom) is None and bottom not in self.signals for bottom in layer.bottom[:1]):
+                return  # of a layer that is a problem already
+            result = reader(self, layer)
+        except Unsupported as error:
+            self.problems.add(f"layer \"{shown(name)}\" ({shown(kind)}): {error}")
+            return
+        if result is None:
+            return
+        for top in layer.top:
+            self.signals[top] = result
+            self.order = [blob for blob in self.order if blob != top] + [top]
+            self.read.discard(top)
+
+    def _take_source(self, layer: Any, kind: str) -> None:
+        extent: list[int] = []
+        if kind == "Input" and layer.input_param.shape:
+            extent = list(layer.input_param.shape[0].dim)
+        elif kind == "MemoryData":
+            memory = layer.memory_data_param
+            extent = [1, memory.channels, memory.height, memory.width]
+        for top in layer.top[:1 if kind != "Input" else None]:
+            self.signals[top] = _units(extent)
+        for top in layer.top[1:] if kind != "Input" else []:
+            self.signals[top] = None  # labels
+
+    def bottom(self, layer: Any, number: int = 0, units: int | None = None) -> Signal:
+        if number >= len(layer.bottom):
+            raise Unsupported("it reads nothing")
+        name = layer.bottom[number]
+        self.read.add(name)
+        signal = self.signals.get(name)
+        if isinstance(signal, Signal):
+            return signal
+        width = signal or units
+        if name not in self.signals or width is None:
+            raise Unsupported(f"it reads \"{shown(name)}\", whose width is not known")
+        made = self.builder.input(name, width)
+        self.signals[name] = made
+        return made
+
+    # Layers.
+
+    def inner_product(self, layer: Any) -> Signal:
+        settings = layer.inner_product_param
+        arrays = self.weights.get(layer.name, [])
+        has_bias = settings.bias_term if settings.HasField("bias_term") else True
+        if len(arrays) != 1 + has_bias:
+            raise Unsupported(f"the caffemodel has {len(arrays)} arrays of it, expected {1 + has_bias}")
+        if settings.HasField("axis") and settings.axis != 1:
+            raise Unsupported(f"axis {settings.axis} is not that of the units")
+        weights = arrays[0].reshape(arrays[0].shape[-2:]) if arrays[0].ndim > 2 and arrays[0].shape[:-2] == (1, 1) else arrays[0]
+        if weights.ndim != 2 or weights.shape[1 if settings.transpose else 0] != settings.num_output:
+            raise Unsupported(f"its weights are {list(arrays[0].shape)} for {settings.num_output} units")
+        matrix = weights if settings.transpose else weights.T
+        result: Signal = self.builder.matmul(self.bottom(layer, units=matrix.shape[0]), matrix, layer.name)
+        return self.builder.affine(result, shift=arrays[1]) if has_bias else result
+
+    def rectifier(self, layer: Any) -> Signal:
+        slope = layer.relu_param.negative_slope
+        return self.builder.activate(self.bottom(layer), "LRelu" if slope else "Relu", {"RELUSlope": slope} if slope else {}, layer.name)
+
+    def exponential(self, layer: Any) -> Signal:
+        alpha = layer.elu_param.alpha if layer.elu_param.HasField("alpha") else 1.0
+        return self.builder.activate(self.bottom(layer), "ELU", {"ELUAlpha": alpha}, layer.name)
+
+    def sum(self, layer: Any) -> Signal:
+        settings = layer.eltwise_param
+        if settings.HasField("operation") and settings.operation != 1:
+            raise Unsupported("only sums of layers are Norn's")
+        factors = list(settings.coeff) or [1.0] * len(layer.bottom)
+        if len(factors) != len(layer.bottom):
+            raise Unsupported(f"it has {len(factors)} factors for {len(layer.bottom)} layers")
+        result: Signal | None = None
+        for number, factor in enumerate(factors):
+            signal = self.bottom(layer, number)
+            signal = signal if factor == 1.0 else self.builder.affine(signal, scale=factor)
+            result = signal if result is None else self.builder.add(result, signal)
+        if result is None:
+            raise Unsupported("it adds nothing")
+        return result
+
+    def concat(self, layer: Any) -> Signal:
+        settings = layer.concat_param
+        if settings.HasField("axis") and settings.axis not in (1, -1) or settings.HasField("concat_dim") and settings.concat_dim != 1:
+            raise Unsupported("its axis is not that of the units")
+        return self.builder.join([self.bottom(layer, number) for number in range(len(layer.bottom))])
+
+    def as_it_is(self, layer: Any) -> Signal | int | None:
+        name = layer.bottom[0] if layer.bottom else ""
+        if isinstance(self.signals.get(name), int):
+            self.read.add(name)
+            return self.signals[name]
+        return self.bottom(layer)
+
+    def loss(self, layer: Any) -> None:
+        """What is trained is an output, whatever stands beside it."""
+        signal: Signal = self.bottom(layer)
+        kind = layer.type if isinstance(layer.type, str) else _old_type(layer)
+        if kind != "EuclideanLoss":
+            signal = self.builder.activate(signal, "SoftMax" if kind == "SoftmaxWithLoss" else "Sigmoid", name=layer.name)
+        self.signals[f"{layer.name} (loss)"] = signal
+        self.ends.append(f"{layer.name} (loss)")
+
+    def nothing(self, layer: Any) -> None:
+        """Measures or hides; the network is as before."""
+
+
+def _activation(word: str) -> Callable[[_Net, Any], Signal]:
+    def read(net: _Net, layer: Any) -> Signal:
+        if word == "SoftMax" and layer.softmax_param.HasField("axis") and layer.softmax_param.axis not in (1, -1):
+            raise Unsupported(f"axis {layer.softmax_param.axis} is not that of the units")
+        return net.builder.activate(net.bottom(layer), word, name=layer.name)
+    return read
+
+
+_LAYERS: dict[str, Any] = {
+    "InnerProduct": _Net.inner_product, "ReLU": _Net.rectifier, "ELU": _Net.exponential, "Sigmoid": _activation("Sigmoid"),
+    "TanH": _activation("Tanh"), "Softmax": _activation("SoftMax"), "Eltwise": _Net.sum, "Concat": _Net.concat,
+    "Dropout": _Net.as_it_is, "Flatten": _Net.as_it_is, "Split": _Net.as_it_is, "SoftmaxWithLoss": _Net.loss,
+    "SigmoidCrossEntropyLoss": _Net.loss, "EuclideanLoss": _Net.loss, "Accuracy": _Net.nothing, "Silence": _Net.nothing,
+    "ArgMax": _Net.nothing}
+
+
+def _units(extent: list[int]) -> int | None:
+    """All but the examples; None where it is not said."""
+    product = 1
+    for size in extent[1:]:
+        product *= size
+    return product if len(extent) > 1 and product > 0 else None
+
+
+def _old_type(layer: Any) -> str:
+    word = layer.DESCRIPTOR.fields_by_name["type"].enum_type.values_by_number[layer.type].name
+    return OLD_TYPES.get(word, word)
+
+
+def _is_for_use(layer: Any) -> bool:
+    """Whether a layer is part of what is used after training. Losses and data are, so that files of a training can be read."""
+    test = 1
+    if layer.include and any(rule.HasField("phase") for rule in layer.include):
+        return any(not rule.HasField("phase") or rule.phase == test for rule in layer.include)
+    return not any(rule.HasField("phase") and rule.phase == test for rule in layer.exclude)
