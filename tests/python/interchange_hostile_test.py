@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of others that are damaged, or made to do harm: a DataError, or a network; no crash, no endless loop, no large memory.
+NORN_MUTATIONS=10000 makes so many of each kind."""
+import json
+import os
+import resource
+import signal
+import zipfile
+
+import numpy as np
+import pytest
+
+import norn
+from foreign_files import CAFFE_WORDS, caffe_files, keras_file
+from interchange_support import generator
+from norn.interchange.parts import Parts, canonical
+from random_networks import RandomNetwork
+
+COUNT = int(os.environ.get("NORN_MUTATIONS", "90"))
+SECONDS = 20
+MOST_GROWTH = 1 << 30  # bytes
+
+
+def mutated(random, content):
+    data = bytearray(content)
+    for _ in range(int(random.integers(1, 5))):
+        at, length = int(random.integers(len(data) + 1)), int(random.integers(1, 33))
+        what = random.integers(6)
+        if what == 0:
+            data[at:at + 1] = random.bytes(1)
+        elif what == 1 and len(data) > at:
+            data[at] ^= 1 << int(random.integers(8))
+        elif what == 2:
+            del data[at:at + length]
+        elif what == 3:
+            data[at:at] = data[at:at + length]
+        elif what == 4:
+            data[at:at + length] = bytes([random.choice([0, 0x7f, 0x80, 0xff])]) * len(data[at:at + length])
+        elif random.random() < 0.3:
+            del data[at:]
+        if not data:
+            break
+    return bytes(data)
+
+
+class Clock:
+    """Ends what takes too long, and looks at the memory afterwards."""
+
+    def __enter__(self):
+        self.before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+        def late(*_):
+            raise TimeoutError(f"took more than {SECONDS} s")
+        self.old = signal.signal(signal.SIGALRM, late)
+        return self
+
+    def __exit__(self, *_):
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, self.old)
+        assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - self.before) * 1024 < MOST_GROWTH
+
+    def read(self, reader, *paths):
+        signal.alarm(SECONDS)
+        try:
+            reader(*paths)
+        except norn.DataError as error:
+            assert "TimeoutError" not in str(error) and "took more than" not in str(error), error
+            return 0
+        return 1
+
+
+def attack(random, reader, folder, paths, count=COUNT, which=0):
+    """Reads mutations of one of the files."""
+    content = paths[which].read_bytes()
+    read = 0
+    with Clock() as clock:
+        for number in range(count):
+            hostile = [folder / f"hostile{path.suffix}" if path == paths[which] else path for path in paths]
+            hostile[which].write_bytes(mutated(random, content))
+            try:
+                read += clock.read(reader, *hostile)
+            except BaseException:
+                print(f"mutation {number}, kept as {hostile[which]}")
+                raise
+    print(f"{read} of {count} were read all the same")
+
+
+def small(random, **keys):
+    return RandomNetwork(random, plain=True, **keys)
+
+
+def test_mutations_of_onnx(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    random = generator("onnx mutations")
+    for number in range(3):
+        net = small(random)
+        norn.export_onnx(Parts(canonical(net.descriptor), net.parameters, {}), tmp_path / "net.onnx", dense=number == 0)
+        if number < 2:
+            model = onnx.load(tmp_path / "net.onnx")
+            del model.metadata_props[:]
+            onnx.save(model, tmp_path / "net.onnx")
+        attack(random, norn.import_onnx, tmp_path, [tmp_path / "net.onnx"], COUNT // 3)
+
+
+def test_mutations_of_safetensors(tmp_path):
+    pytest.importorskip("safetensors")
+    random = generator("safetensors mutations")
+    net = small(random)
+    norn.export_safetensors(Parts(canonical(net.descriptor), net.parameters, {}), tmp_path / "net.safetensors")
+    attack(random, norn.import_safetensors, tmp_path, [tmp_path / "net.safetensors"])
+
+
+def test_mutations_of_keras(tmp_path):
+    pytest.importorskip("h5py")
+    random = generator("keras mutations")
+    net = small(random, parametric=("LRelu", "ELU"))
+    path = keras_file(net, tmp_path / "net.keras")
+    attack(random, norn.import_keras, tmp_path, [path], max(10, COUNT // 30))
+
+    # Mutations of the whole archive mostly end at its checksums; these are of what is in it.
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+
+    def packed(name):
+        def read(part):
+            target = part.with_suffix(".keras")
+            with zipfile.ZipFile(target, "w") as archive:
+                for member, content in parts.items():
+                    archive.writestr(member, part.read_bytes() if member == name else content)
+            return norn.import_keras(target)
+        return read
+    for name, count in (("config.json", COUNT // 30), ("model.weights.h5", COUNT // 10)):
+        file = tmp_path / name
+        file.write_bytes(parts[name])
+        attack(random, packed(name), tmp_path, [file], max(5, count))
+
+
+@pytest.mark.parametrize("which", (0, 1))
+def test_mutations_of_caffe(which, tmp_path):
+    pytest.importorskip("google.protobuf")
+    random = generator("caffe mutations", which)
+    net = small(random, norms=False, words=tuple(CAFFE_WORDS), parametric=("LRelu", "ELU"), inputs=1)
+    files = caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel", old=False)
+    attack(random, norn.import_caffe, tmp_path, list(files), which=which)
+
+
+def test_files_made_to_fill_the_memory(tmp_path):
+    """Each is a few kilobytes and asks for gigabytes, or for an endless time."""
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    wide = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["b", 4])
+    weights = onnx.numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
+    huge = onnx.TensorProto(name="huge", dims=[1 << 40, 1 << 20], data_type=1, raw_data=b"1234")
+    two = onnx.numpy_helper.from_array(np.full(4, 2.0, np.float32), "two")
+
+    def save(nodes, arrays, last):
+        out = helper.make_tensor_value_info(last, onnx.TensorProto.FLOAT, None)
+        graph = helper.make_graph([helper.make_node(*node[:-1], [node[-1]], **{}) if not isinstance(node[-1], dict)
+                                   else helper.make_node(*node[:-2], [node[-2]], **node[-1]) for node in nodes], "g", [wide], [out], arrays)
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "x.onnx")
+        return tmp_path / "x.onnx"
+
+    doubling = [("MatMul", ["x", "w"], "z0")] + [("Add", [f"z{i}", f"z{i}"], f"z{i + 1}") for i in range(200)]
+    joining = [("MatMul", ["x", "w"], "z0")] + [("Concat", [f"z{i}", f"z{i}"], f"z{i + 1}", {"axis": 1}) for i in range(60)]
+    scaling = [("MatMul", ["x", "w"], "z0")] + [("Mul", [f"z{i}", "two"], f"z{i + 1}") for i in range(5000)]
+    with Clock() as clock:
+        assert clock.read(norn.import_onnx, save([("MatMul", ["x", "huge"], "y")], [huge], "y")) == 0
+        assert clock.read(norn.import_onnx, save(doubling, [weights], "z200")) == 0, "they overflow"
+        assert clock.read(norn.import_onnx, save(joining, [weights], "z60")) == 0
+        clock.read(norn.import_onnx, save(scaling, [weights, two], "z5000"))
+        (tmp_path / "x.keras").write_bytes(b"")
+        with zipfile.ZipFile(tmp_path / "x.keras", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("config.json", json.dumps({"class_name": "Sequential", "config": {"layers": []}}))
+            archive.writestr("model.weights.h5", b"\0" * (100 << 20))
+        assert clock.read(norn.import_keras, tmp_path / "x.keras") == 0
+        deep = "layer { " * 5000 + "} " * 5000
+        (tmp_path / "x.prototxt").write_text(deep)
+        assert clock.read(norn.import_caffe, tmp_path / "x.prototxt", tmp_path / "x.prototxt") == 0
