@@ -146,6 +146,47 @@ def test_a_file_of_pytorch_is_loaded_with_weights_only(tmp_path):
         read_torch(tmp_path / "more.pt", like)
 
 
+@pytest.mark.parametrize("opset", (11, 17))
+def test_graphs_that_pytorch_exports_compute_the_same(opset, tmp_path):
+    torch = pytest.importorskip("torch", reason="no torch")
+    pytest.importorskip("onnx")
+    from norn.interchange.onnx_reader import read_onnx
+    random = generator("torch.onnx")
+    functional, linear = torch.nn.functional, torch.nn.Linear
+
+    class Residual(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm, self.second, self.third = linear(9, 6), torch.nn.BatchNorm1d(6), linear(6, 6, bias=False), linear(6, 6)
+            self.fourth, self.slope, self.fifth = linear(15, 4), torch.nn.PReLU(), linear(4, 5)
+
+        def forward(self, x):
+            h = functional.gelu(self.norm(self.first(x)))
+            h2 = functional.selu(self.third(functional.silu(self.second(h))) + h)
+            return torch.softmax(self.fifth(self.slope(self.fourth(torch.cat([x, h2], 1)))) / 0.5, -1)
+
+    class Normalised(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.third = linear(9, 7), linear(7, 5), linear(5, 5)
+
+        def forward(self, x):
+            h = functional.softplus(self.first(functional.normalize(x)))
+            return torch.log_softmax(self.third(functional.softsign(self.second(h))), 1)
+
+    x = torch.from_numpy(random.normal(size=(6, 9)).astype(np.float32))
+    for module in (Residual(), Normalised()):
+        with torch.no_grad():
+            for name, tensor in module.state_dict().items():
+                if "running" in name:
+                    tensor.uniform_(0.2, 1.5)
+        module.eval()
+        torch.onnx.export(module, x, str(tmp_path / "net.onnx"), opset_version=opset, input_names=["x"], dynamic_axes={"x": {0: "batch"}})
+        expected = module(x).detach().numpy()
+        expected = np.exp(expected) if isinstance(module, Normalised) else expected
+        assert_computes(read_onnx(tmp_path / "net.onnx"), {"x": [dict(enumerate(row)) for row in x.tolist()]}, [expected])
+
+
 @pytest.mark.parametrize("number", range(4))
 def test_a_file_of_keras_computes_the_same(number, tmp_path):
     pytest.importorskip("h5py")

@@ -258,6 +258,20 @@ def test_a_graph_as_pytorch_exports_it_is_read(tmp_path):
     network_of(read, "file")
 
 
+def test_formulas_of_normalisation_and_softsign_are_read(tmp_path):
+    random = generator("formulas")
+    g = Graph(11)
+    x = g.input("x", ["batch", 6])
+    norm = g.node("Clip", g.node("ReduceL2", x, axes=[1], keepdims=1), g.array("least", np.float32(1e-12)))
+    x = g.node("Div", x, g.node("Expand", norm, g.node("Shape", x)))
+    z = g.node("Gemm", x, g.array("w", random.normal(0, 3, (6, 4)).astype(np.float32)))
+    g.save(tmp_path / "g.onnx", g.node("Div", z, g.node("Add", g.node("Abs", z), g.array("one", np.float32(1)))))
+    read = read_onnx(tmp_path / "g.onnx")
+    assert read.descriptor["Layers"][0]["Normalize"] == "L2" and read.descriptor["Layers"][1]["Activation"] == "SoftSign"
+    x = random.normal(size=(5, 6)).astype(np.float32)
+    assert_computes(read, {"x": [dict(enumerate(row)) for row in x.tolist()]}, session_of(tmp_path / "g.onnx").run(None, {"x": x}))
+
+
 def test_bags_of_embeddings_are_sparse_inputs(tmp_path):
     random = generator("bags")
     g = Graph(13)

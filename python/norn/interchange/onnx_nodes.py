@@ -60,8 +60,15 @@ class Norm:
 
 
 @dataclass(frozen=True)
+class Extent:
+    """That of a value."""
+
+    of: Any
+
+
+@dataclass(frozen=True)
 class Part:
-    """A part of a formula, of the signal called `base`: "erf" of it, "1+erf", "gelu", that times two."""
+    """A part of a formula, of the signal called `base`: "erf" of it, "1+erf", "2gelu"; "abs", "1+abs"."""
 
     word: str
     base: str
@@ -201,8 +208,8 @@ def stem(node: Any, first: int = 1) -> str:
 
 def add(reader: Reader, inputs: list[Any], attributes: dict[str, Any], node: Any) -> Any:
     for a, b in ((inputs[0], inputs[1]), (inputs[1], inputs[0])):
-        if isinstance(a, Part) and a.word == "erf" and near(b, 1.0):
-            return Part("1+erf", a.base)
+        if isinstance(a, Part) and a.word in ("erf", "abs") and near(b, 1.0):
+            return Part("1+" + a.word, a.base)
         if isinstance(b, np.ndarray):
             return reader.builder.affine(reader.signal(a, b.size), shift=floats(b, "its summand"))
     return reader.builder.add(reader.signal(inputs[0]), reader.signal(inputs[1]))
@@ -263,6 +270,8 @@ def divide(reader: Reader, inputs: list[Any], attributes: dict[str, Any], node: 
         if np.any(factor == 0):
             raise Unsupported("it divides by 0")
         return scale(reader, a, (1.0 / factor.astype(np.float64)), node.input[0], node)
+    if isinstance(b, Part) and b.word == "1+abs" and b.base == node.input[0]:
+        return reader.builder.activate(reader.signal(a), "SoftSign", name=stem(node))
     if isinstance(b, Norm) and b.of is a:
         if isinstance(a, Values) or isinstance(a, Dense) and a.extent == [None]:
             return replace(a if isinstance(a, Values) else Values(a.name), normalised=True)
@@ -294,6 +303,10 @@ def error_function(reader: Reader, inputs: list[Any], attributes: dict[str, Any]
     if not math.isclose(factor, 0.5 ** 0.5, rel_tol=CLOSE):
         raise Unsupported("it is part of a formula that Norn has not")
     return Part("erf", base)
+
+
+def absolute(reader: Reader, inputs: list[Any], attributes: dict[str, Any], node: Any) -> Any:
+    return Part("abs", node.input[0])
 
 
 def activation(word: str) -> Callable[..., Any]:
@@ -393,6 +406,16 @@ def least(reader: Reader, inputs: list[Any], attributes: dict[str, Any], node: A
     raise Unsupported("only norms of inputs are held above a number near 0")
 
 
+def shape(reader: Reader, inputs: list[Any], attributes: dict[str, Any], node: Any) -> Any:
+    return Extent(inputs[0])
+
+
+def expand(reader: Reader, inputs: list[Any], attributes: dict[str, Any], node: Any) -> Any:
+    if isinstance(inputs[0], Norm) and isinstance(inputs[1], Extent) and inputs[1].of is inputs[0].of:
+        return inputs[0]
+    raise Unsupported("only norms of inputs are expanded, to these")
+
+
 def flatten(reader: Reader, inputs: list[Any], attributes: dict[str, Any], node: Any) -> Any:
     x = inputs[0]
     if attributes.get("axis", 1) != 1:
@@ -462,7 +485,7 @@ HANDLERS: dict[str, Callable[..., Any]] = {
     **{operator: activation(word) for operator, word in BY_ONNX.items()},
     "Identity": as_it_is, "Dropout": as_it_is, "Cast": as_it_is, "Softmax": softmax, "LogSoftmax": softmax, "Gelu": exact_gelu,
     "PRelu": parametric_relu, "MatMul": matmul, "Gemm": gemm, "Add": add, "Sum": add_all, "Sub": subtract, "Mul": multiply, "Div": divide,
-    "Erf": error_function, "BatchNormalization": batch_normalization, "Concat": concat, "Gather": gather, "ReduceSum": reduce_sum,
+    "Erf": error_function, "Abs": absolute, "Shape": shape, "Expand": expand, "BatchNormalization": batch_normalization, "Concat": concat, "Gather": gather, "ReduceSum": reduce_sum,
     "Unsqueeze": unsqueeze, "Squeeze": squeeze, "ReduceL2": norm, "Max": least, "Clip": least, "Flatten": flatten, "Reshape": reshape,
     "Transpose": transpose, "Constant": constant_node, "Equal": mask, "Greater": mask, "Less": mask, "Not": mask, "Where": mask,
     "Min": mask, "ScatterElements": scatter, "TopK": best,
