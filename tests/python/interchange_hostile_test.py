@@ -148,26 +148,30 @@ def test_files_made_to_fill_the_memory(tmp_path):
     """Each is a few kilobytes and asks for gigabytes, or for an endless time."""
     onnx = pytest.importorskip("onnx")
     helper = onnx.helper
-    wide = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["b", 4])
     weights = onnx.numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
     huge = onnx.TensorProto(name="huge", dims=[1 << 40, 1 << 20], data_type=1, raw_data=b"1234")
     two = onnx.numpy_helper.from_array(np.full(4, 2.0, np.float32), "two")
 
-    def save(nodes, arrays, last):
+    def save(nodes, arrays, last, units=4):
+        x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["b", units])
         out = helper.make_tensor_value_info(last, onnx.TensorProto.FLOAT, None)
-        graph = helper.make_graph([helper.make_node(*node[:-1], [node[-1]], **{}) if not isinstance(node[-1], dict)
-                                   else helper.make_node(*node[:-2], [node[-2]], **node[-1]) for node in nodes], "g", [wide], [out], arrays)
+        nodes = [helper.make_node(operator, inputs, [result], **attributes) for operator, inputs, result, attributes in nodes]
+        graph = helper.make_graph(nodes, "g", [x], [out], arrays)
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "x.onnx")
         return tmp_path / "x.onnx"
 
-    doubling = [("MatMul", ["x", "w"], "z0")] + [("Add", [f"z{i}", f"z{i}"], f"z{i + 1}") for i in range(200)]
-    joining = [("MatMul", ["x", "w"], "z0")] + [("Concat", [f"z{i}", f"z{i}"], f"z{i + 1}", {"axis": 1}) for i in range(60)]
-    scaling = [("MatMul", ["x", "w"], "z0")] + [("Mul", [f"z{i}", "two"], f"z{i + 1}") for i in range(5000)]
+    def chain(operator, others, count, **attributes):
+        return [("MatMul", ["x", "w"], "z0", {})] + [(operator, [f"z{i}", *(others or [f"z{i}"])], f"z{i + 1}", attributes)
+                                                    for i in range(count)]
     with Clock() as clock:
-        assert clock.read(norn.import_onnx, save([("MatMul", ["x", "huge"], "y")], [huge], "y")) == 0
-        assert clock.read(norn.import_onnx, save(doubling, [weights], "z200")) == 0, "they overflow"
-        assert clock.read(norn.import_onnx, save(joining, [weights], "z60")) == 0
-        clock.read(norn.import_onnx, save(scaling, [weights, two], "z5000"))
+        assert clock.read(norn.import_onnx, save([("MatMul", ["x", "huge"], "y", {})], [huge], "y")) == 0
+        assert clock.read(norn.import_onnx, save(chain("Add", [], 200), [weights], "z200")) == 0, "they overflow"
+        assert clock.read(norn.import_onnx, save(chain("Concat", [], 60, axis=1), [weights], "z60")) == 0
+        clock.read(norn.import_onnx, save(chain("Mul", ["two"], 5000), [weights, two], "z5000"))
+        weights = onnx.numpy_helper.from_array(np.ones((600, 600), np.float32), "w")
+        two = onnx.numpy_helper.from_array(np.full(600, 1.01, np.float32), "two")
+        with pytest.raises(norn.DataError, match="with all before it, takes more than [0-9]+ bytes"):
+            norn.import_onnx(save(chain("Mul", ["two"], 5000), [weights, two], "z5000", 600))
         (tmp_path / "x.keras").write_bytes(b"")
         with zipfile.ZipFile(tmp_path / "x.keras", "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("config.json", json.dumps({"class_name": "Sequential", "config": {"layers": []}}))

@@ -4,6 +4,7 @@ activation is gathered operation by operation, and becomes a layer where the nex
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from norn.interchange.parts import Parts
 
 EPSILON = 1e-5  # that Norn adds to variances
 MOST_JOINED = 1 << 14
+LEAST_BYTES = 1 << 27
 MOST_UNITS = (1 << 32) - 1
 
 
@@ -81,8 +83,13 @@ class Builder:
     parameters: dict[str, np.ndarray] = field(default_factory=dict)
     outputs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    most_bytes: int = 1 << 34  # of the arrays that operations make, so that a small file does not fill the memory
+    # Of the arrays that operations make, so that a small file does not fill the memory.
+    most_bytes: int = LEAST_BYTES
     made_bytes: int = 0
+
+    def allow_for(self, arrays: Iterable[Any]) -> None:
+        """Operations may make some times as much as the file's arrays."""
+        self.most_bytes = LEAST_BYTES + 32 * sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
     def unique(self, name: str, otherwise: str) -> str:
         stem = "".join(c if c.isprintable() else "_" for c in name).strip(" /")[:100] or otherwise

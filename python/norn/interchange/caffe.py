@@ -68,6 +68,7 @@ class _Net:
         self.where = where
         self.problems = Problems(where)
         self.builder = Builder(net.name or "caffe", data)
+        self.builder.allow_for(array for arrays in weights.values() for array in arrays)
         self.signals: dict[str, Signal | int | None] = {}  # by blob; of an input its units, until it is read
         self.read: set[str] = set()
         self.order: list[str] = []

@@ -76,6 +76,7 @@ class _Model:
         self.problems = Problems(where)
         self.builder = Builder(str(self.config.get("name", "keras")), data)
         self.signals: dict[str, Signal] = {}
+        self.builder.allow_for(arrays.values())
         self.weights = self._weights(arrays, groups)
 
     def _weights(self, arrays: dict[str, np.ndarray], groups: dict[str, str | None]) -> dict[str, list[np.ndarray]]:

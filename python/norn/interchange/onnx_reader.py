@@ -50,6 +50,7 @@ class _GraphReader(Reader):
         self.opset = max([entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")], default=1)
         for tensor in self.graph.initializer:
             self.values[tensor.name] = self._array(tensor)
+        self.builder.allow_for(self.values.values())
 
     def _array(self, tensor: Any) -> np.ndarray:
         if any(extent < 0 for extent in tensor.dims):

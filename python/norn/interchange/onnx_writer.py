@@ -249,9 +249,9 @@ class _Writer:
     def _seen_input(self, seen: str | bool, layer: Layer) -> str | None:
         if seen is False:
             return None
-        labels = self.parts.labels
+        labels = self.parts.labels_sha256()
         same = [name for name in self.entries if self.wiring.by_name[name].units == layer.units
-                and (name not in labels or layer.name not in labels or list(labels[name]) == list(labels[layer.name]))]
+                and (name not in labels or layer.name not in labels or labels[name] == labels[layer.name])]
         if seen is True and len(same) == 1:
             return same[0]
         if seen in self.entries and seen in same:

@@ -24,10 +24,13 @@ class Parts:
     parameters: dict[str, np.ndarray]
     labels: dict[str, Sequence[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    _sha256: dict[str, str] | None = None
 
     def labels_sha256(self) -> dict[str, str]:
         """By layer, the SHA-256 of its labels, a line each, as models hold it."""
-        return {layer: sha256_of_lines(labels) for layer, labels in self.labels.items()}
+        if self._sha256 is None:
+            self._sha256 = {layer: sha256_of_lines(labels) for layer, labels in self.labels.items()}
+        return self._sha256
 
 
 def sha256_of_lines(labels: Iterable[str]) -> str:
