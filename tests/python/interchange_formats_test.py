@@ -12,7 +12,7 @@ from norn.interchange.caffe import read_caffe
 from norn.interchange.keras import read_keras
 from norn.interchange.parts import Parts, canonical, network_of
 from norn.interchange.torch import read_torch, state_dict
-from random_networks import FORMULAS, RandomNetwork
+from random_networks import RandomNetwork, padded
 
 # The parameters of these are fixed elsewhere.
 ELSEWHERE = ("LRelu", "ELU")
@@ -313,16 +313,55 @@ def test_layers_of_caffe_that_there_are_not_are_named(tmp_path):
         norn.import_caffe(prototxt, prototxt)
 
 
-def test_a_missing_package_is_named(monkeypatch, tmp_path):
-    import builtins
-    real = builtins.__import__
+def test_files_are_converted_by_their_endings(tmp_path):
+    for package in ("onnx", "safetensors", "h5py", "google.protobuf"):
+        pytest.importorskip(package)
+    convert = norn.interchange.convert
+    net = caffe_network(generator("endings"), inputs=1)
+    caffe_files(net, tmp_path / "a.prototxt", tmp_path / "a.caffemodel")
+    keras_file(net, tmp_path / "a.keras")
+    found = []
+    for start in ("a.caffemodel", "a.keras"):
+        convert(tmp_path / start, tmp_path / "b.onnx")
+        convert(tmp_path / "b.onnx", tmp_path / "c.safetensors")
+        convert(tmp_path / "c.safetensors", tmp_path / "d.nc")
+        found.append(norn.Network.load(tmp_path / "d.nc"))
+        for name, array in net.parameters.items():
+            assert name not in found[-1].parameters or np.array_equal(found[-1].parameters[name], array), name
+    assert found[0].descriptor["Layers"][0]["N"] == net.layers[0]["N"]
+    norn.interchange.export(found[0], "onnx", tmp_path / "e.onnx", dense=True)
+    for source, target, message in (("a.h5", "b.nc", "a.h5: files that end in \".h5\" are not read; there are: .nc, .onnx"),
+                                    ("a.pt", "b.nc", "a state_dict does not say of which network it is"),
+                                    ("a.keras", "b.keras", "b.keras: files that end in \".keras\" are not written; there are: .nc, .onnx")):
+        with pytest.raises(norn.UsageError, match=message):
+            convert(tmp_path / source, tmp_path / target)
+    with pytest.raises(norn.UsageError, match="`format` \"h5\" is not written; there are: onnx, safetensors"):
+        norn.interchange.export(found[0], "h5", tmp_path / "e.h5")
 
-    def without(name, *arguments, **keys):
-        if name.split(".")[0] in ("onnx", "safetensors", "h5py"):
-            raise ImportError(name)
-        return real(name, *arguments, **keys)
+
+def test_a_trained_recommender_is_exported(tmp_path):
+    pytest.importorskip("onnx")
+    ort = pytest.importorskip("onnxruntime")
+    import scipy.sparse as sp
+    random = generator("recommender")
+    baskets = sp.csr_matrix((random.random((60, 25)) < 0.2).astype(np.float32))
+    model = norn.Recommender(device="cpu", threads=1, hidden=8, epochs=2, batch=20).fit(baskets)
+    norn.export_onnx(model, tmp_path / "model.onnx", top_k=True)
+    found = model.recommend(baskets, N=3)
+    rows = [dict.fromkeys(baskets[e].indices.tolist(), 1.0) for e in range(60)]
+    indices, values = padded(rows)
+    items, scores = ort.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"]).run(
+        ["items", "scores"], {"indices": indices, "values": values, "k": np.array([3])})
+    assert_close(scores, found[1])
+    assert (items == found[0]).mean() > 0.95
+
+
+def test_a_missing_package_is_named(monkeypatch, tmp_path):
     import importlib
-    monkeypatch.setattr(importlib, "import_module", lambda name, package=None: (_ for _ in ()).throw(ImportError(name)))
+
+    def missing(name, package=None):
+        raise ImportError(name)
+    from norn.interchange.safetensors import export_safetensors
+    monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(ImportError, match="writing safetensors needs the package safetensors; install it: pip install safetensors"):
-        from norn.interchange.safetensors import export_safetensors
         export_safetensors(None, tmp_path / "x")

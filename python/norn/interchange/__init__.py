@@ -12,6 +12,7 @@ _HOMES = {
     "torch": ("import_torch", "state_dict"),
     "keras": ("import_keras",),
     "caffe": ("import_caffe",),
+    "files": ("export", "convert"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = list(_HOME_OF)

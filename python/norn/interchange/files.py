@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files by their endings: what reads and what writes each."""
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from norn.errors import UsageError
+
+
+def export(model: Any, format: str, path: str | os.PathLike[str], **options: Any) -> None:
+    """Writes a model as "onnx" or "safetensors"; options are those of export_onnx() and export_safetensors(). Raises UsageError and
+    DataError."""
+    from norn import interchange
+    writers = {"onnx": interchange.export_onnx, "safetensors": interchange.export_safetensors}
+    if format not in writers:
+        raise UsageError(f"`format` \"{format}\" is not written; there are: {', '.join(writers)}")
+    writers[format](model, path, **options)
+
+
+def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Reads a model of one format and writes it as another, by the endings .nc (Norn's), .onnx, .safetensors, .keras, .caffemodel with a
+    .prototxt of that name beside it; .nc, .onnx and .safetensors are written. Raises UsageError and DataError."""
+    formats = {".onnx": "onnx", ".safetensors": "safetensors"}
+    end = pathlib.Path(target).suffix
+    if end != ".nc" and end not in formats:
+        raise UsageError(f"{os.fspath(target)}: files that end in \"{end}\" are not written; there are: .nc, {', '.join(formats)}")
+    network = _reader(source)(os.fspath(source))
+    if end == ".nc":
+        network.save(target)
+    else:
+        export(network, formats[end], target)
+
+
+def _reader(source: str | os.PathLike[str]) -> Callable[[str], Any]:
+    from norn import interchange
+    from norn.network import Network
+    readers: dict[str, Callable[[str], Any]] = {
+        ".nc": Network.load, ".onnx": interchange.import_onnx, ".safetensors": interchange.import_safetensors,
+        ".keras": interchange.import_keras,
+        ".caffemodel": lambda file: interchange.import_caffe(pathlib.Path(file).with_suffix(".prototxt"), file)}
+    end = pathlib.Path(source).suffix
+    if end in (".pt", ".pth"):
+        raise UsageError(f"{os.fspath(source)}: a state_dict does not say of which network it is; norn.import_torch(file, like=descriptor) "
+                         "in Python takes both")
+    if end not in readers:
+        raise UsageError(f"{os.fspath(source)}: files that end in \"{end}\" are not read; there are: {', '.join(readers)}")
+    return readers[end]
