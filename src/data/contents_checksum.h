@@ -17,6 +17,10 @@ namespace norn {
 /// spaced. Nobody else may be reading it.
 std::uint64_t contents_checksum(Dataset& set, Index parts = std::numeric_limits<Index>::max());
 
+/// The parts of a set that are read for the checksum which models keep of it: a second or so, also
+/// of a set that is streamed.
+constexpr Index kTrainedParts = 64;
+
 /// Of a file's bytes. Throws DataError when it cannot be read.
 std::uint64_t file_checksum(const std::filesystem::path& file);
 

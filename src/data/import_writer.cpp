@@ -32,8 +32,9 @@ std::vector<DatasetInfo> infos_of(const std::vector<OutputSet>& sets, Index exam
     info.entries = set.entries;
     info.own_units = set.own_units;
     info.unit_labels = set.labels;
+    info.sparse_ignore_zero = set.ignore_absent;
     // The first set holds the labels for all.
-    info.label_set = 0;
+    info.label_set = label_bytes > 0 ? 0 : -1;
     info.label_bytes = infos.empty() ? label_bytes : 0;
     infos.push_back(info);
   }

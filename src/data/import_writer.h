@@ -22,9 +22,10 @@ struct OutputSet {
   Index entries = 0;
   bool own_units = false;
   LabelTable labels = {};
+  bool ignore_absent = false;
 };
 
-/// One file of data sets that share their examples, and the index of these examples.
+/// One file of data sets that share their examples. Without bytes of labels these have none.
 class OutputFile {
  public:
   OutputFile(const std::filesystem::path& path, const std::vector<OutputSet>& sets, Index examples,

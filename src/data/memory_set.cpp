@@ -220,6 +220,7 @@ DatasetInfo describe(const MemorySet& set) {
   info.boolean = !dense && set.values.empty();
   info.type = info.boolean ? ElementType::uint32 : ElementType::float32;
   info.sparse_ignore_zero = set.ignore_absent;
+  info.own_units = set.own_units;
   info.weighted = !set.weights.empty();
   info.examples = info.unique_examples =
       dense ? Index(set.dense.size()) / set.width : Index(set.row_begin.size()) - 1;

@@ -3,8 +3,10 @@
 #include "norn/run/import.h"
 
 #include "norn/base/error.h"
+#include "norn/run/data.h"
 #include "src/base/option_faults.h"
 #include "src/base/text.h"
+#include "src/data/split.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -192,6 +194,91 @@ void ImportOptions::check(OptionFaults& faults) const {
 ImportReport import_text(const ImportOptions& options) {
   options.check();
   return is_single(options) ? import_single(options) : import_both(options);
+}
+
+namespace {
+
+// Adds a line's entries, and sees that its example is not there twice.
+void add_row(const TextRow& row, const TextReader& text, TextEntries& entries) {
+  const Index before = entries.example_labels.size();
+  const auto example = std::uint32_t(entries.example_labels.add(row.example));
+  if (!text.format()->entry_a_line) {
+    if (Index(example) < before)
+      throw DataError(
+          fmt::format("{}: example \"{}\" has been on an earlier line; put its "
+                      "features on one line",
+                      text.place(), row.example));
+    if (row.features.empty())
+      throw DataError(
+          fmt::format("{}: example \"{}\" has no features; remove it", text.place(), row.example));
+  }
+  entries.examples.insert(entries.examples.end(), row.features.size(), example);
+  entries.feature_labels.number_all(row.features, LabelIndex::Absent::add, entries.features);
+  entries.values.insert(entries.values.end(), row.values.begin(), row.values.end());
+  entries.times.insert(entries.times.end(), row.times.begin(), row.times.end());
+}
+
+}  // namespace
+
+TextEntries read_entries(const ImportOptions& options) {
+  options.check();
+  TextOptions how = rules_of(options).text;
+  if (options.type == "analog") how.values = TextValues::require;
+  how.times = Split(split_rule(options)).by_time();
+  TextReader text(options.input, how);
+  if (text.format()->numbered)
+    throw UsageError(
+        fmt::format("{}: {} text has numbers for features and is imported whole; use "
+                    "importer",
+                    text.name(), text.format()->title));
+  TextEntries entries;
+  TextRow row;
+  for (Index line = 0; text.next(row); ++line) {
+    if (line % 65536 == 0 && options.on_progress)
+      options.on_progress(
+          {"reading", text.bytes_read(), text.bytes_total(), Index(entries.features.size())});
+    add_row(row, text, entries);
+  }
+  entries.malformed = text.malformed();
+  return entries;
+}
+
+std::string text_format(const ImportOptions& options) {
+  options.check();
+  return std::string(TextReader(options.input, rules_of(options).text).format()->name);
+}
+
+SharedOut share_out(const ImportOptions& options, const MemorySet& rows,
+                    std::span<const std::string_view> labels, std::span<const Microseconds> times) {
+  options.check();
+  const Split split(split_rule(options));
+  const auto examples = Index(rows.row_begin.size()) - 1;
+  SharedOut out;
+  for (int part = 0; part < split.parts(); ++part) out.parts.push_back(split.name(part));
+  out.by_entry = !split.by_example();
+  if (split.by_example()) {
+    out.part = split.example_parts(examples);
+    return out;
+  }
+  if (split.by_pair() && Index(labels.size()) != examples)
+    throw UsageError(fmt::format("`split_by` pair needs the labels of {} examples, {} are given",
+                                 examples, labels.size()));
+  if (split.by_time() && times.size() != rows.columns.size())
+    throw UsageError(fmt::format("`split` {} needs the times of {} entries, {} are given",
+                                 options.split, rows.columns.size(), times.size()));
+  std::vector<std::uint8_t> parts;
+  for (Index example = 0; example < examples; ++example) {
+    const auto begin = std::size_t(rows.row_begin[std::size_t(example)]);
+    const std::size_t count = std::size_t(rows.row_begin[std::size_t(example) + 1]) - begin;
+    if (split.by_pair())
+      split.pair_parts(labels[std::size_t(example)], rows.columns.subspan(begin, count), parts);
+    else if (split.by_time())
+      split.time_parts(times.subspan(begin, count), parts);
+    else
+      split.entry_parts(std::uint64_t(example), Index(count), parts);
+    out.part.insert(out.part.end(), parts.begin(), parts.end());
+  }
+  return out;
 }
 
 }  // namespace norn::run

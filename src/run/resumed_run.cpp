@@ -18,9 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a set, read for its checksum: a second or so, also of a set that is streamed.
-constexpr Index kParts = 64;
-
 // By its place in the text, such as "Training.Alpha" and "Layers[1].N", as JSON.
 using Values = std::map<std::string, std::string>;
 
@@ -89,8 +86,8 @@ std::vector<std::string> differences(const Values& config, const Values& trained
 std::vector<TrainedSet> trained_sets(const DataBinding& data) {
   std::vector<TrainedSet> sets;
   for (Dataset* set : data.sets())
-    sets.push_back(
-        {set->info().name, set->info().examples, checksum_text(contents_checksum(*set, kParts))});
+    sets.push_back({set->info().name, set->info().examples,
+                    checksum_text(contents_checksum(*set, kTrainedParts))});
   return sets;
 }
 

@@ -31,6 +31,7 @@ struct MemorySet {
   std::span<const float> weights = {};  ///< one an example; empty: 1 each
   LabelTable unit_labels = {};          ///< of the units, where they have names
   bool ignore_absent = false;           ///< only what is listed is learned: sparse_ignore_zero
+  bool own_units = false;  ///< its units are no other set's, though that may be as wide
   std::shared_ptr<const void> owner = {};
 };
 
