@@ -70,10 +70,12 @@ class Study:
         self.rules = Rules(identity["clock"], tuple(identity["rungs"]), identity["halving"] or 2)
 
     @classmethod
-    def open(cls, folder: pathlib.Path) -> "Study":
+    def open(cls, folder: pathlib.Path, any_algorithm: bool = False) -> "Study":
+        """`any_algorithm`: its results alone are read, which are as good where an older version has proposed."""
         path = folder / "study.json"
         identity = read_json(path)
-        if not isinstance(identity, dict) or identity.get("format") != FORMAT or identity.get("algorithm") != ALGORITHM:
+        if not isinstance(identity, dict) or identity.get("format") != FORMAT or (
+                identity.get("algorithm") != ALGORITHM and not any_algorithm):
             raise DataError(f"{path}: is no study of this version of the tuner (expected format {FORMAT}, algorithm {ALGORITHM}); "
                             f"begin another one, which --from lets know what this one found")
         identity.setdefault("ranks", 1)  # studies before --ranks

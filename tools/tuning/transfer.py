@@ -71,7 +71,7 @@ def read_sources(folders: list[str], study: Study) -> list[dict[str, Any]]:
         path = pathlib.Path(os.path.abspath(folder))
         if not (path / "study.json").exists():
             raise UsageError(f"--from {folder}: holds no study; give the folder of one")
-        other = Study.open(path)
+        other = Study.open(path, any_algorithm=True)
         if other.objective.casefold() != study.objective.casefold():
             raise UsageError(f"--from {folder}: that study is of {other.objective}, this one of {study.objective}; they must be the same")
         facts = Facts.read_only(path / "journal.jsonl", read_events(path / "journal.jsonl")[0])
