@@ -17,6 +17,7 @@ _HOMES = {
     "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "Callback", "StopTraining"),
     "interchange": ("export_onnx", "import_onnx", "export_safetensors", "import_safetensors", "import_torch", "import_keras",
                     "import_caffe"),
+    "dataset": ("Dataset",),
     "errors": ("Error", "UsageError", "DataError", "DeviceError", "CommunicationError", "DivergenceError"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -5,7 +5,8 @@
 NB_MODULE(_core, m) {
   using namespace norn::python;
   m.doc() = "The engine, as the package `norn` uses it.";
-  for (auto add : {add_errors, add_config, add_data, add_settings, add_session, add_model,
-                   add_from_parameters, add_training, add_prediction, add_evaluation, add_plan})
+  for (auto add :
+       {add_errors, add_config, add_data, add_data_files, add_settings, add_session, add_model,
+        add_from_parameters, add_training, add_prediction, add_evaluation, add_plan})
     add(m);
 }

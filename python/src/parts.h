@@ -9,6 +9,7 @@ namespace norn::python {
 void add_errors(nanobind::module_& m);
 void add_config(nanobind::module_& m);
 void add_data(nanobind::module_& m);
+void add_data_files(nanobind::module_& m);
 void add_settings(nanobind::module_& m);
 void add_session(nanobind::module_& m);
 void add_model(nanobind::module_& m);

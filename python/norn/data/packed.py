@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files as bytes: plain or compressed, told by how they begin."""
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import pathlib
+import zlib
+from collections.abc import Callable
+from typing import IO
+
+from ..errors import DataError
+
+ENDINGS = (".gz", ".bz2", ".xz", ".zst")
+
+
+def _zstd(file: IO[bytes]) -> IO[bytes]:
+    from .arrow import require_pyarrow
+
+    return require_pyarrow("to read .zst").CompressedInputStream(file, "zstd")
+
+
+_PACKED: tuple[tuple[bytes, Callable[[IO[bytes]], IO[bytes]]], ...] = (
+    (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
+    (b"BZh", lambda file: bz2.BZ2File(file)),
+    (b"\xfd7zXZ\x00", lambda file: lzma.LZMAFile(file)),
+    (b"\x28\xb5\x2f\xfd", _zstd),
+)
+
+
+def plain_name(path: pathlib.Path) -> str:
+    """The file's name in small letters, without the ending of what packed it."""
+    name = path.name.lower()
+    ending = next((one for one in ENDINGS if name.endswith(one)), "")
+    return name[: len(name) - len(ending)]
+
+
+def read_bytes(path: pathlib.Path, limit: int = -1) -> bytes:
+    """What the file holds, unpacked, or its first bytes. DataError for a file that is missing, cut off or damaged."""
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(8)
+            file.seek(0)
+            unpack = next((unpack for magic, unpack in _PACKED if begin.startswith(magic)), None)
+            source = file if unpack is None else unpack(file)
+            return bytes(source.read() if limit < 0 else source.read(limit))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file or folder; check the path") from None
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        raise DataError(f"{path}: cannot be read: {error}; is it cut off or damaged?") from None
+
+
+def files_of(path: pathlib.Path) -> list[pathlib.Path]:
+    """The file, or those of a folder by name. DataError where there is none."""
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder; check the path")
+    if not path.is_dir():
+        return [path]
+    found = sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith((".", "_")))
+    if not found:
+        raise DataError(f"{path}: the folder has no files; name one with data")
+    return found
+
+
+def stream(data: bytes) -> IO[bytes]:
+    return io.BytesIO(data)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where entries come from: files of many formats, and tables in memory."""
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, UsageError
+from . import arrow, text
+from .columns import ArrayColumn, Table, did_you_mean, unknown_column
+from .entries import Entries
+from .labels import from_text
+from .packed import ENDINGS, files_of, plain_name
+from .times import times_of
+from .where import Condition, rows_where
+
+_ENDINGS = {
+    ".parquet": "parquet", ".pq": "parquet", ".feather": "arrow", ".arrow": "arrow", ".ipc": "arrow",
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".npz": "npz", ".nc": "netcdf",
+    ".inter": "columns", ".dat": "columns", ".data": "columns", ".csv": "csv", ".tsv": "tsv",
+}
+IMPORTER_FORMATS = ("dsstne", "libsvm", "csv", "tsv", "list")
+FORMATS = ("auto", "parquet", "arrow", "jsonl", "npz", "columns", "recbole", *IMPORTER_FORMATS)
+
+
+@dataclasses.dataclass
+class Wanted:
+    """What is asked of a source."""
+
+    example: str | None = None
+    feature: str | None = None
+    value: str | None = None
+    time: str | None = None
+    conditions: Sequence[Condition] = ()
+    needs_time: bool = False  # a split asks for it
+    format: str = "auto"
+    separator: str | None = None
+    header: str = "auto"
+    skip_malformed: int = 0
+    empty_rows: str = "error"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that are needed, in order, each with what asks for it."""
+        asked = [(self.example, "example"), (self.feature, "feature"), (self.value, "value"), (self.time, "time")]
+        asked += [(one.column, f"where {one.text}") for one in self.conditions]
+        needed: dict[str, str] = {}
+        for name, argument in asked:
+            if name is not None:
+                needed.setdefault(name, argument)
+        return needed
+
+
+def format_of(path: pathlib.Path, given: str) -> str:
+    """A word of FORMATS; "text" for what importer tells apart."""
+    if given not in FORMATS:
+        raise UsageError(f"`format` {given!r}: there is no such choice;{did_you_mean(given, FORMATS)} choose of: {', '.join(FORMATS)}")
+    if given == "recbole":
+        return "columns"
+    if given != "auto":
+        return given
+    if path.is_dir() and any(path.glob("*.parquet")):  # beside them may stand other files, and folders of parts
+        return "parquet"
+    name = plain_name(files_of(path)[0])
+    return _ENDINGS.get(pathlib.PurePath(name).suffix, "columns" if name.endswith((".base", ".test")) else "text")
+
+
+def is_importers(path: pathlib.Path, wanted: Wanted) -> bool:
+    """Whether the engine reads the text by itself: all that it can, so that there is one reading of it."""
+    kind = format_of(path, wanted.format)
+    packed = any(file.name.lower().endswith(ENDINGS[1:]) for file in files_of(path))
+    timed = wanted.needs_time or wanted.time is not None
+    plain = not (wanted.conditions or packed or wanted.separator is not None or timed != wanted.needs_time)
+    if kind in ("dsstne", "libsvm", "list") and (timed or not plain):
+        raise UsageError(f"{path}: {kind} text has no columns and is packed by gzip alone, so `where`, `time` and `separator` do not go with it")
+    if kind not in (*IMPORTER_FORMATS, "text") or not plain:
+        return False
+    if kind in ("dsstne", "libsvm", "list") or not (wanted.columns or kind != "text"):
+        return True
+    layout = text.layout_of(path, None, wanted.header, False)
+    return layout.separator in (",\t" if kind == "text" else {"csv": ",", "tsv": "\t"}[kind]) and not layout.known
+
+
+def read_path(path: pathlib.Path, wanted: Wanted) -> Entries:
+    """The entries of a file or folder, of every format but numbers (LibSVM, .npz, .nc)."""
+    kind = format_of(path, wanted.format)
+    place = str(path)
+    if is_importers(path, wanted):
+        return _read_by_engine(path, wanted)
+    if kind == "parquet":
+        source, known = arrow.read_parquet(path, [*wanted.columns, "timestamp", "time"] if wanted.example and wanted.feature else None)
+        return _from_arrow(source, wanted, place, known)
+    if kind == "arrow":
+        return _from_arrow(arrow.read_feather(path), wanted, place)
+    if kind == "jsonl":
+        as_text = [name.split(".")[0] for name in (wanted.example, wanted.feature) if name]
+        source = arrow.read_json_lines(path, as_text)
+        if not as_text and len(source.column_names) == 2:
+            source = arrow.read_json_lines(path, source.column_names)
+        return _from_arrow(source, wanted, place)
+    return _read_columns(path, wanted)
+
+
+def _read_by_engine(path: pathlib.Path, wanted: Wanted) -> Entries:
+    from .. import _core
+
+    settings: dict[str, Any] = {"input": os.fspath(path), "header": wanted.header, "skip_malformed": wanted.skip_malformed}
+    settings["format"] = wanted.format if wanted.format in IMPORTER_FORMATS else "auto"
+    settings["type"] = "indicator" if wanted.value is None else "analog"
+    for setting, given in (("example_column", wanted.example), ("feature_column", wanted.feature), ("value_column", wanted.value)):
+        if given is not None:
+            settings[setting] = given
+    if wanted.needs_time:
+        settings["split"] = "leave-last-out"  # lines have times
+        names = text.layout_of(path, None, wanted.header, any(not name.isdigit() for name in wanted.columns)).names
+        time = wanted.time or _usual_time(names)
+        if time is not None:
+            settings["time_column"] = time
+    examples, features, values, times, example_labels, feature_labels = _core.read_entries(settings)
+    return Entries(examples.view(np.int32), features.view(np.int32), values, from_text(example_labels) or [],
+                   from_text(feature_labels) or [], str(path), times)
+
+
+def _usual_time(names: Sequence[str]) -> str | None:
+    return next((name for name in ("timestamp", "timestamp:float", "time") if name in names), None)
+
+
+def _read_columns(path: pathlib.Path, wanted: Wanted) -> Entries:
+    named = any(not name.isdigit() for name in wanted.columns)
+    layout = text.layout_of(path, wanted.separator, wanted.header, named)
+    wanted = _resolved(wanted, layout.names, str(path), True, layout.known)
+    assert wanted.example and wanted.feature
+    as_text = [wanted.example, wanted.feature]
+    source = arrow.read_columns(path, layout.separator, None if layout.header else layout.names, as_text)
+    return entries_of(arrow.table_of(source, wanted.columns, str(path)), wanted)
+
+
+def _from_arrow(source: Any, wanted: Wanted, place: str, known: Sequence[str] | None = None) -> Entries:
+    names = list(known or source.column_names)
+    wanted = _resolved(wanted, names, place, False, False)
+    return entries_of(arrow.table_of(source, wanted.columns, place, names), wanted)
+
+
+def _resolved(wanted: Wanted, names: list[str], place: str, numbered: bool, known: bool) -> Wanted:
+    """With the source's own names of columns. Without any, text has the example first and the feature second, as importer
+    takes them, and so have tables of two columns."""
+    def own(name: str | None) -> str | None:
+        return None if name is None else text.found_name(name, names, numbered)
+
+    example, feature = own(wanted.example), own(wanted.feature)
+    if example is None or feature is None:
+        usual = next((pair for pair in (("userId", "movieId"), ("user_id:token", "item_id:token")) if set(pair) <= set(names)), None)
+        if usual is None and not (numbered or known or len(names) == 2):
+            raise UsageError(f"{place}: which column has the examples (users, baskets) and which the features (items)? Say `example` and "
+                             f"`feature`; there are: {', '.join(names[:30])}")
+        if len(names) < 2:
+            raise DataError(f"{place}: has {len(names)} columns, expected an example and a feature at least")
+        first, second = usual or (names[0], names[1])
+        example, feature = example or first, feature or second
+    time = own(wanted.time)
+    if time is None and wanted.needs_time:
+        time = _usual_time(names)
+    conditions = [one._replace(column=own(one.column) or one.column) for one in wanted.conditions]
+    return dataclasses.replace(wanted, example=example, feature=feature, value=own(wanted.value), time=time, conditions=conditions)
+
+
+def read_table(source: Any, wanted: Wanted) -> Entries:
+    """The entries of a table in memory: whatever has __arrow_c_stream__, a pandas.DataFrame, or a mapping of arrays."""
+    place = f"{type(source).__module__.split('.')[0]} table" if not isinstance(source, Mapping) else "table"
+    try:
+        import pyarrow as pa
+    except ImportError:
+        pa = None
+    if _is_pandas(source) and (pa is None or not hasattr(source, "__arrow_c_stream__")):
+        return _from_arrays({str(name): _pandas_array(source[name]) for name in source.columns}, wanted, place)
+    if isinstance(source, Mapping):
+        return _from_arrays({str(name): array for name, array in source.items()}, wanted, place)
+    if not hasattr(source, "__arrow_c_stream__"):
+        raise UsageError(f"`table` is of type {type(source).__name__}; give a path, a table (pandas, polars, DuckDB, pyarrow: all that has "
+                         "__arrow_c_stream__), a mapping of arrays, or a scipy.sparse matrix")
+    pa = arrow.require_pyarrow("to take tables")
+    try:
+        if _is_pandas(source):
+            return _from_arrow(pa.table(_named_alone(source, wanted)), wanted, place, list(map(str, source.columns)))
+        return _from_arrow(pa.table(source), wanted, place)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"{place}: {error}; is a column of mixed types?") from None
+
+
+def _is_pandas(source: Any) -> bool:
+    return type(source).__module__.split(".")[0] == "pandas" and hasattr(source, "columns")
+
+
+def _named_alone(frame: Any, wanted: Wanted) -> Any:
+    """Without columns that nobody asked for: Arrow may not know what they hold."""
+    if len(set(map(str, frame.columns))) != len(frame.columns):
+        raise DataError("pandas table: two columns have the same name; rename one")
+    if not (wanted.example and wanted.feature):
+        return frame
+    names = {*wanted.columns, *(arrow.top_of(name, list(map(str, frame.columns))) for name in wanted.columns), "timestamp", "time"}
+    kept = [name for name in frame.columns if str(name) in names]
+    return frame[kept].rename(columns=str) if len(kept) > 1 else frame
+
+
+def _pandas_array(series: Any) -> Any:
+    if series.dtype.kind == "M" and getattr(series.dtype, "tz", None) is not None:
+        return series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+    if series.dtype.kind in "iufbM" and isinstance(series.dtype, np.dtype):
+        return series.to_numpy()
+    objects = series.astype(object)
+    return objects.where(objects.notna(), None).to_numpy()
+
+
+def _from_arrays(arrays: Mapping[str, Any], wanted: Wanted, place: str) -> Entries:
+    wanted = _resolved(wanted, list(arrays), place, False, False)
+    table = Table({}, 0, place)
+    for name, argument in wanted.columns.items():
+        if name not in arrays:
+            raise UsageError(unknown_column(name, argument, arrays, place))
+        table.columns[name] = ArrayColumn(name, arrays[name])
+        table.rows = len(table.columns[name].array)
+    sizes = {name: len(column.array) for name, column in table.columns.items()}
+    if len(set(sizes.values())) > 1:
+        raise DataError(f"{place}: its columns are not as long as each other: {sizes}")
+    return entries_of(table, wanted)
+
+
+def entries_of(table: Table, wanted: Wanted) -> Entries:
+    """Entries of the rows of which the filters hold."""
+    assert wanted.example and wanted.feature
+    if table.rows == 0:
+        raise DataError(f"{table.place}: the table has no rows")
+    if table.empty_rows.size and wanted.empty_rows == "error":
+        raise DataError(f"{table.place}: row {table.empty_rows[0]} (from 0) has no features; leave it out, or choose with `empty_rows` drop")
+    kept = rows_where(table, wanted.conditions, lambda name: name)
+    if kept is not None and kept.size == 0:
+        raise DataError(f"{table.place}: no row is left of {table.rows} where " + " and ".join(dict.fromkeys(one.text for one in wanted.conditions)))
+    examples, example_labels = table.labels(wanted.example, "example", kept)
+    features, feature_labels = table.labels(wanted.feature, "feature", kept)
+    values = None if wanted.value is None else table.values(wanted.value, "value", kept)
+    times = None if wanted.time is None else times_of(table, wanted.time, kept)
+    return Entries(examples, features, values, example_labels, feature_labels, table.place, times)

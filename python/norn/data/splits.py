@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training, validation and test parts of rows: what goes where, the engine says."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import DataError, UsageError
+from .columns import did_you_mean
+from .entries import Rows
+
+_BY = ("entry", "example", "pair")
+_RULES = ("ratio:", "time:", "leave-one-out", "leave-last-out")
+
+
+class Part(NamedTuple):
+    """What a part's file has: rows of these examples, with what is known of them and what is to be found."""
+
+    name: str
+    examples: np.ndarray  # their numbers before the split
+    inputs: Rows
+    targets: Rows | None  # None: the inputs themselves
+
+
+def by_time(split: str) -> bool:
+    """Whether a rule asks for times."""
+    return split.startswith("time:") or split == "leave-last-out"
+
+
+def split_rows(rows: Rows, split: str, by: str, seed: int, labels: bytes, place: str) -> list[Part]:
+    """Shares out rows as importer does. `labels`: those of the examples, a line each, for a split by pair."""
+    from .. import _core
+
+    if by not in _BY:
+        raise UsageError(f"`split_by` {by!r}: there is no such choice;{did_you_mean(by, _BY)} choose of: {', '.join(_BY)}")
+    if not split.startswith(_RULES):
+        raise UsageError(f"`split` {split!r}: there is no such rule;{did_you_mean(split, _RULES)} choose of: ratio:0.8/0.2, ratio:0.8/0.1/0.1, "
+                         "leave-one-out, leave-last-out, time:2026-01-31 or time:2026-01-30/2026-01-31")
+    if by_time(split) and rows.times is None:
+        raise UsageError(f"`split` {split} needs the column with the time of each entry; name it with `time`")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
+        raise UsageError(f"`seed` {seed!r}: expected a whole number from 0 to 2^64 - 1")
+    settings = {"split": split, "split_by": by, "seed": int(seed)}
+    names, by_entry, part = _core.share_out(settings, rows.begin.astype(np.int64, copy=False), rows.columns.view(np.uint32), labels, rows.times)
+    parts = _parts_of_entries(rows, names, part) if by_entry else _parts_of_examples(rows, names, part)
+    for made in parts:
+        wanted = made.inputs if made.targets is None else made.targets
+        if not (made.examples.size and made.inputs.columns.size and wanted.columns.size):
+            raise DataError(f"{place}: {made.examples.size} examples with {made.inputs.columns.size} input and {wanted.columns.size} target "
+                            f"entries are left for the {made.name} part; give more data or change `split` {split}")
+    return parts
+
+
+def _parts_of_entries(rows: Rows, names: Sequence[str], part: np.ndarray) -> list[Part]:
+    """Every file's inputs are the training entries. An example is in a file that has some of its entries, if it has some for
+    training."""
+    row = rows.row_of()
+    training = rows.taken(part == 0)
+    known = np.diff(training.begin) > 0
+    made = []
+    for number, name in enumerate(names):
+        if number == 0:
+            here = known | (np.diff(rows.begin) == 0)
+            made.append(Part(name, np.flatnonzero(here), training.of_examples(here), None))
+            continue
+        here = known & (np.bincount(row[part == number], minlength=rows.examples) > 0)
+        targets = rows.taken(part == number)
+        made.append(Part(name, np.flatnonzero(here), training.of_examples(here), targets.of_examples(here)))
+    return made
+
+
+def _parts_of_examples(rows: Rows, names: Sequence[str], part: np.ndarray) -> list[Part]:
+    return [Part(name, np.flatnonzero(part == number), rows.of_examples(part == number), None) for number, name in enumerate(names)]

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that people have: JSON lines, RecBole's, MovieLens', SciPy's, folders, packed ones; and splits by time."""
+import datetime
+import gzip
+import json
+import lzma
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from tables import checksum, drawn_seed, random_table, run_importer, write_csv
+
+import norn
+
+pa = pytest.importorskip("pyarrow")
+
+
+def triples(data):
+    """What a data set holds, by name."""
+    matrix = data.matrix.tocoo()
+    return sorted((data.example_labels[row], data.feature_labels[column], float(value)) for row, column, value in zip(matrix.row, matrix.col, matrix.data))
+
+
+def lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_json_lines_of_lists_and_of_pairs(tmp_path):
+    baskets = [{"user": "ann", "items": ["soap", "2026-01-01"], "w": [1.5, 2]}, {"user": "bob", "items": ["tea"], "w": [3]}]
+    nested = lines(tmp_path / "nested.jsonl", baskets)
+    pairs = lines(tmp_path / "pairs.jsonl", [{"user": row["user"], "item": item, "w": w} for row in baskets for item, w in zip(row["items"], row["w"])])
+    a = norn.Dataset.from_table(nested, "user", "items", "w")
+    b = norn.Dataset.from_table(pairs, "user", "item", "w")
+    assert triples(a) == triples(b) == [("ann", "2026-01-01", 2), ("ann", "soap", 1.5), ("bob", "tea", 3)]
+    assert a.feature_labels == ["soap", "2026-01-01", "tea"]
+    assert triples(norn.Dataset.from_table(nested, "user", "items", where="w > 1.5")) == [("ann", "2026-01-01", 1), ("bob", "tea", 1)]
+
+
+def test_structures_in_lists_are_named_by_dots(tmp_path):
+    sessions = [{"session": 5, "events": [{"aid": 1, "type": "view", "ts": 10}, {"aid": 2, "type": "buy", "ts": 30}]},
+                {"session": 7, "events": [{"aid": 2, "type": "buy", "ts": 20}]}]
+    path = lines(tmp_path / "s.jsonl", sessions)
+    data = norn.Dataset.from_table(path, "session", "events.aid", where="events.type == buy", time="events.ts")
+    assert triples(data) == [("5", "2", 1), ("7", "2", 1)]
+    data = norn.Dataset.from_table(path, "session", "events.aid", time="events.ts", split="time:25", split_by="entry")
+    assert triples(data.train) == [("5", "1", 1), ("7", "2", 1)] and data.test.targets.nnz == 1
+    with pytest.raises(norn.UsageError, match="holds structures; name one of their fields: events.aid"):
+        norn.Dataset.from_table(path, "session", "events")
+
+
+def test_lists_that_do_not_fit_are_named(tmp_path):
+    with pytest.raises(norn.DataError, match=r"row 1 \(from 0\) has 1 elements in \"items\" and 2 in \"w\""):
+        norn.Dataset.from_table(lines(tmp_path / "a.jsonl", [{"u": "a", "items": ["x"], "w": [1]}, {"u": "b", "items": ["x"], "w": [1, 2]}]), "u", "items", "w")
+    empty = lines(tmp_path / "b.jsonl", [{"u": "a", "items": ["x"]}, {"u": "b", "items": []}])
+    with pytest.raises(norn.DataError, match=r"row 1 \(from 0\) has no features.*`empty_rows` drop"):
+        norn.Dataset.from_table(empty)
+    assert norn.Dataset.from_table(empty, empty_rows="drop").example_labels == ["a"]
+    with pytest.raises(norn.DataError, match="b.jsonl.*row 2"):
+        norn.Dataset.from_table(lines(tmp_path / "b.jsonl", [{"u": "a", "i": "x"}, {"u": "b", "i": "x"}, {"u": "c", "i": 4}]))
+    (tmp_path / "c.jsonl").write_text('{"u": "a", "i": "x"}\n{"u": "b", \n')
+    with pytest.raises(norn.DataError, match="c.jsonl"):
+        norn.Dataset.from_table(tmp_path / "c.jsonl")
+    (tmp_path / "d.jsonl").write_text("\n")
+    with pytest.raises(norn.DataError, match="holds no lines"):
+        norn.Dataset.from_table(tmp_path / "d.jsonl")
+
+
+RATINGS = [(1, 10, 5, 978300760), (1, 20, 3, 978302109), (2, 10, 4, 978301968), (2, 30, 1, 978300275), (3, 20, 4, 978824291)]
+LIKED = [("1", "10", 1), ("2", "10", 1), ("3", "20", 1)]
+
+
+def movielens(folder):
+    def written(name, text):
+        (folder / name).write_text(text)
+        return folder / name
+
+    return [
+        written("ratings.csv", "userId,movieId,rating,timestamp\n" + "".join("{},{},{}.0,{}\n".format(*row) for row in RATINGS)),
+        written("ratings.dat", "".join("::".join(map(str, row)) + "\n" for row in RATINGS)),
+        written("u.data", "".join("\t".join(map(str, row)) + "\n" for row in RATINGS)),
+        written("u1.base", "".join("\t".join(map(str, row)) + "\n" for row in RATINGS)),
+        written("ml.inter", "user_id:token\titem_id:token\trating:float\ttimestamp:float\n" + "".join("\t".join(map(str, row)) + "\n" for row in RATINGS)),
+    ]
+
+
+def test_files_of_movielens_and_recbole_need_no_names(tmp_path):
+    for path in movielens(tmp_path):
+        assert triples(norn.Dataset.from_table(path, where="rating >= 4")) == LIKED, path
+        assert len(triples(norn.Dataset.from_table(path))) == 5, path
+        last = norn.Dataset.from_table(path, split="leave-last-out").test
+        assert {last.feature_labels[i] for i in last.targets.indices} == {"20", "10"} and len(last) == 2, path
+        rated = norn.Dataset.from_table(path, value="rating")
+        assert triples(rated)[0] == ("1", "10", 5) and not rated.indicator, path
+
+
+def test_movielens_files_make_the_bytes_that_the_importer_makes(programs, tmp_path):
+    table, *others = movielens(tmp_path)
+    by = checksum(run_importer(programs, table, tmp_path / "by.nc"))
+    for path in (table, *others):
+        norn.Dataset.from_table(path, name="shop").to_netcdf(tmp_path / "made.nc")
+        assert checksum(tmp_path / "made.nc") == by, path
+
+
+def test_a_folder_is_read_in_the_order_of_its_files(programs, tmp_path):
+    import pyarrow.parquet as parquet
+
+    table = random_table(np.random.default_rng(drawn_seed()))
+    third = len(table["user"]) // 3
+    whole = write_csv(tmp_path / "t.csv", table)
+    for kind in ("csv", "parquet", "gz", "jsonl"):
+        folder = tmp_path / kind
+        folder.mkdir()
+        for part in range(3):
+            rows = {name: column[part * third: (part + 1) * third if part < 2 else None] for name, column in table.items()}
+            name = folder / f"part-{part}"
+            if kind == "parquet":
+                parquet.write_table(pa.table(rows), f"{name}.parquet")
+            elif kind == "jsonl":
+                lines(name.with_suffix(".jsonl"), [dict(zip(rows, row)) for row in zip(*rows.values())])
+            else:
+                write_csv(f"{name}.csv{'.gz' if kind == 'gz' else ''}", rows, opener=gzip.open if kind == "gz" else open)
+    by = checksum(run_importer(programs, whole, tmp_path / "by.nc", "--example-column", "user", "--feature-column", "item"))
+    for kind in ("csv", "parquet", "gz", "jsonl"):
+        for where in (None, "rating >= -100"):
+            norn.Dataset.from_table(tmp_path / kind, "user", "item", where=where, name="shop").to_netcdf(tmp_path / "made.nc")
+            assert checksum(tmp_path / "made.nc") == by, (kind, where)
+
+
+def test_files_that_are_cut_off_or_of_another_format_are_named(tmp_path):
+    import pyarrow.parquet as parquet
+
+    table = random_table(np.random.default_rng(drawn_seed()))
+    write_csv(tmp_path / "t.csv.gz", table, opener=gzip.open)
+    write_csv(tmp_path / "t.csv.xz", table, opener=lzma.open)
+    parquet.write_table(pa.table(table), tmp_path / "t.parquet")
+    sp.save_npz(tmp_path / "t.npz", sp.csr_matrix(np.eye(50)))
+    for path in sorted(tmp_path.iterdir()):
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) * 2 // 3])
+        for where in (None,) if path.suffix == ".npz" else (None, "rating > 0"):
+            with pytest.raises(norn.DataError, match=f"{path.name}: "):
+                norn.Dataset.from_table(path, *(() if path.suffix == ".npz" else ("user", "item")), where=where)
+    for name in ("t.parquet", "t.npz", "t.feather", "t.csv.gz", "t.csv", "t.jsonl"):
+        (tmp_path / name).write_bytes(b"\x00\x01 this is none of them \xff\n")
+        with pytest.raises(norn.DataError, match=name):
+            norn.Dataset.from_table(tmp_path / name)
+    with pytest.raises(norn.DataError, match="missing.parquet: no such file"):
+        norn.Dataset.from_table(tmp_path / "missing.parquet", "a", "b")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(norn.DataError, match="the folder has no files"):
+        norn.Dataset.from_table(tmp_path / "empty")
+
+
+def test_npz_is_a_matrix(tmp_path):
+    matrix = sp.csr_matrix(np.arange(12, dtype=np.float32).reshape(3, 4))
+    for kind in (matrix, matrix.tocsc(), matrix.tocoo()):
+        sp.save_npz(tmp_path / "m.npz", kind)
+        assert (norn.Dataset.from_table(tmp_path / "m.npz").matrix != matrix).nnz == 0
+    with pytest.raises(norn.UsageError, match="a matrix has no columns with names"):
+        norn.Dataset.from_table(tmp_path / "m.npz", where="x > 1")
+
+
+def times_as(kind, seconds):
+    moments = [datetime.datetime.fromtimestamp(second, datetime.timezone.utc) for second in seconds]
+    return {"s": seconds, "ms": [second * 1000 for second in seconds], "float": [second + 0.25 for second in seconds],
+            "text": [moment.isoformat() for moment in moments], "stamp": pa.array(moments, pa.timestamp("ms", "UTC")),
+            "naive": pa.array([moment.replace(tzinfo=None) for moment in moments], pa.timestamp("ns")), "objects": moments}[kind]
+
+
+@pytest.mark.parametrize("kind", ["s", "ms", "float", "text", "stamp", "naive", "objects"])
+@pytest.mark.parametrize("split, rule", [("time:2022-05-01/2023-01-01T12:30", "error"), ("time:20220501", "sum"), ("leave-last-out", "error"), ("leave-last-out", "first")])
+def test_splits_by_time_are_those_of_the_importer(kind, split, rule, programs, tmp_path):
+    """Whatever the times are, and in whatever order the rows come."""
+    rng = np.random.default_rng(drawn_seed())
+    table = random_table(rng, 20, 30, 250)
+    border = int(datetime.datetime(2022, 5, 1, tzinfo=datetime.timezone.utc).timestamp())
+    table["when"] = [when // 5_000_000 * 5_000_000 for when in table["when"]]  # some at the same time
+    table["when"][:2] = border, border - 1
+    if rule != "error":
+        more = rng.integers(0, 250, 100)
+        table = {name: column + [column[i] for i in more] for name, column in table.items()}
+        table["rating"] = [float(np.float32(x)) for x in rng.normal(size=350)]
+        table["when"][250:] = rng.integers(1_640_000_000, 1_660_000_000, 100).tolist()
+    written = times_as("float" if kind == "float" else "s", table["when"])
+    write_csv(tmp_path / "t.csv", table | {"when": written})
+    run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", "--example-column", "user", "--feature-column", "item", "--type", "analog", "--value-column",
+                 "rating", "--time-column", "when", "--split", split, "--duplicates", rule)
+    source = pa.table(table | {"when": times_as(kind, table["when"])})
+    sources = [source, source.take(rng.permutation(source.num_rows))] + ([tmp_path / "t.csv"] if kind == "s" else [])
+    for one in sources:
+        data = norn.Dataset.from_table(one, "user", "item", "rating", time="when", split=split, duplicates=rule, name="shop")
+        data.to_netcdf(tmp_path / "made.nc")
+        for part in data.parts:
+            assert checksum(tmp_path / f"made.{part}.nc") == checksum(tmp_path / f"by.{part}.nc"), part
+    if rule == "error":
+        later = norn.Dataset.from_table(source, "user", "item", "rating", time="when", name="shop").split(split)
+        later.to_netcdf(tmp_path / "made.nc")
+        for part in later.parts:
+            assert checksum(tmp_path / f"made.{part}.nc") == checksum(tmp_path / f"by.{part}.nc"), part
+
+
+@pytest.mark.parametrize("split, message", [
+    ("time:2026-02-30", "time:2026-02-30: expected ratio"), ("time:tomorrow", "time:tomorrow: expected"), ("time:", "time:: expected"),
+    ("time:2023-01-01/2022-01-01", "the earlier first"), ("time:1/2/3", "expected one time"), ("time:2030-01-01", "are left for the test part"), ("time:1990-01-01", "are left for the train part"),
+    ("leave-last", 'Did you mean "leave-last-out"'),
+])
+def test_wrong_dates_are_named(split, message):
+    table = pa.table(random_table(np.random.default_rng(3)))
+    with pytest.raises((norn.UsageError, norn.DataError), match=message):
+        norn.Dataset.from_table(table, "user", "item", time="when", split=split)
+
+
+def test_a_given_index_numbers_features_and_leaves_out_others(programs, tmp_path):
+    rng = np.random.default_rng(drawn_seed())
+    train, test = random_table(rng, 30, 20, 150), random_table(rng, 30, 25, 150)
+    write_csv(tmp_path / "train.csv", train)
+    write_csv(tmp_path / "test.csv", test)
+    words = ("--example-column", "user", "--feature-column", "item", "--features", tmp_path / "index")
+    run_importer(programs, tmp_path / "train.csv", tmp_path / "a.nc", *words)
+    run_importer(programs, tmp_path / "test.csv", tmp_path / "by.nc", *words)
+    known = norn.Dataset.from_table(pa.table(train), "user", "item")
+    data = norn.Dataset.from_table(pa.table(test), "user", "item", features=known, name="shop")
+    data.to_netcdf(tmp_path / "made.nc")
+    assert checksum(tmp_path / "made.nc") == checksum(tmp_path / "by.nc")
+    assert data.left_out == sum(item not in set(train["item"]) for item in test["item"]) and data.feature_labels == known.feature_labels
