@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`norn export` and `norn convert`: models in the formats of others, by norn.interchange (docs/user/interchange.md)."""
+from __future__ import annotations
+
+import inspect
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import UsageError
+
+_HELP = {
+    "export": """norn export: writes a model as ONNX or safetensors.
+
+Usage: norn export MODEL.nc FILE [--format onnx|safetensors] [options]
+
+The format follows from the ending of FILE unless it is said. Of ONNX: --top-k adds the best items with k as an input,
+--seen LAYER (or no) says whose entries they leave out, --output LAYER which output layer, --dense makes inputs dense.
+docs/user/interchange.md says what is written.
+""",
+    "convert": """norn convert: a model from another format, or into one.
+
+Usage: norn convert FROM TO
+
+Formats follow from the endings: .nc (Norn's), .onnx, .safetensors; .keras and .caffemodel are read.
+""",
+}
+_FORMATS = {".onnx": "onnx", ".safetensors": "safetensors"}
+
+
+def _format_of(arguments: list[str]) -> str:
+    """What is said, or by the ending of the last file that has one."""
+    for at, word in enumerate(arguments):
+        name, given, value = word.partition("=")
+        if name == "--format" and (given or at + 1 < len(arguments)):
+            return value if given else arguments[at + 1]
+    endings = [_FORMATS[end] for end in (pathlib.PurePath(word).suffix for word in arguments) if end in _FORMATS]
+    if not endings:
+        raise UsageError(f"{arguments[-1]}: which format? Say --format; there are: {', '.join(_FORMATS.values())}")
+    return endings[-1]
+
+
+def _value(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        return {"true": True, "yes": True, "false": False, "no": False}.get(text.lower(), text)
+
+
+def _parsed(arguments: list[str], known: Mapping[str, inspect.Parameter]) -> tuple[list[str], dict[str, Any]]:
+    """Files, and options by the names that they have in Python."""
+    from .data.columns import did_you_mean
+
+    files: list[str] = []
+    options: dict[str, Any] = {}
+    left = list(arguments)
+    while left:
+        word = left.pop(0)
+        if not word.startswith("--"):
+            files.append(word)
+            continue
+        name, given, value = word.partition("=")
+        key = name[2:].replace("-", "_")
+        if key not in known:
+            names = ["--" + one.replace("_", "-") for one in known]
+            raise UsageError(f"{name}: there is no such option.{did_you_mean(name, names)} There are: {', '.join(names) or 'none'}")
+        kind = str(known[key].annotation)
+        if not given and "bool" in kind and "str" not in kind:
+            options[key] = True
+            continue
+        if not given and not left:
+            raise UsageError(f"{name}: its value is missing")
+        options[key] = _value(value if given else left.pop(0))
+    if len(files) != 2:
+        raise UsageError(f"{len(files)} files are given, expected two: what is read and what is written")
+    return files, options
+
+
+def main(command: str, arguments: list[str]) -> int:
+    if not arguments or "-h" in arguments or "--help" in arguments:
+        print(_HELP[command], end="")
+        return 0 if arguments else UsageError.exit_code
+    from . import interchange
+
+    if command == "convert":
+        files, _ = _parsed(arguments, {})
+        interchange.convert(files[0], files[1])
+        return 0
+    format = _format_of(arguments)
+    said = inspect.Parameter("format", inspect.Parameter.KEYWORD_ONLY, annotation="str")
+    known = {"format": said}
+    if format in _FORMATS.values():
+        parameters = inspect.signature(getattr(interchange, f"export_{format}")).parameters
+        known |= {name: one for name, one in parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY}
+    files, options = _parsed(arguments, known)
+    options.pop("format", None)
+    interchange.export(files[0], format, files[1], **options)
+    return 0

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`norn import`: what the program importer reads is its affair, everything else is read by norn.Dataset."""
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import sys
+import time
+from typing import NoReturn
+
+from .errors import UsageError
+from .programs import run_instead
+
+_OWN_HELP = """norn import: makes files of data sets (NetCDF) from tables.
+
+Usage: norn import FILE --name NAME --output FILE.nc [options]
+
+Beside text it reads Parquet, Arrow and Feather, JSON lines (a pair a line, or an example with the list of its features),
+SciPy's .npz, columns with any separator (also packed by bz2, xz or zstd), RecBole's .inter and MovieLens' files. The
+files are byte by byte those that importer makes of the same rows in CSV.
+
+  --where FILTER          only rows of which it holds: 'rating >= 4', 'event in (buy, "add to cart") and day < 2026-02-01';
+                          of several all must hold (repeatable)
+  --min-features N        leave out examples with fewer features [1]
+  --min-examples N        and features of fewer examples, until none is left to leave out [1]
+  --separator TEXT        between columns: ; :: | tab [by the file]
+
+What follows are the options of importer, which reads the other texts. With the inputs and options above go its --input,
+--output, --name, --features, --format, --type, --target-type, --header, --example-column, --feature-column,
+--value-column, --time-column, --skip-malformed, --duplicates, --empty-rows, --split, --split-by, --seed and --quiet.
+
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message[:1].lower()}{message[1:]}; norn import --help lists the options")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="norn import", add_help=False, allow_abbrev=False)
+    for names in (("--input", "-i"), ("--output", "-o"), ("--name", "-d"), ("--features", "-f"), ("--time-column",), ("--separator",), ("--split",),
+                  ("--example-column",), ("--feature-column",), ("--value-column",)):
+        parser.add_argument(*names)
+    parser.add_argument("--where", action="append")
+    for name, default in (("--min-features", 1), ("--min-examples", 1), ("--skip-malformed", 0), ("--seed", 1)):
+        parser.add_argument(name, type=int, default=default)
+    parser.add_argument("--format", default="auto")
+    parser.add_argument("--type", "-t", default="auto", choices=("auto", "indicator", "analog"))
+    parser.add_argument("--target-type", default="indicator", choices=("indicator", "analog"))
+    parser.add_argument("--header", default="auto")
+    parser.add_argument("--duplicates", default="error")
+    parser.add_argument("--empty-rows", default="error")
+    parser.add_argument("--split-by", default="entry")
+    parser.add_argument("--quiet", "-q", action="store_true")
+    return parser
+
+
+def _asks_for_more(wish: argparse.Namespace) -> bool:
+    """Whether there is an option that importer does not have."""
+    return bool(wish.where or wish.min_features != 1 or wish.min_examples != 1 or wish.separator)
+
+
+def _is_importers(wish: argparse.Namespace) -> bool:
+    from .data.sources import IMPORTER_FORMATS, Wanted, format_of, is_importers
+    from .data.splits import by_time
+
+    path = pathlib.Path(wish.input)
+    if _asks_for_more(wish):
+        return False
+    if not path.exists() or wish.format in IMPORTER_FORMATS or format_of(path, wish.format) == "text":
+        return True
+    times = wish.split is not None and by_time(wish.split)
+    return is_importers(path, Wanted(wish.example_column, wish.feature_column, wish.value_column, wish.time_column if times else None, needs_time=times,
+                                     format=wish.format, header=wish.header))
+
+
+def main(_command: str, arguments: list[str]) -> int:
+    if "-h" in arguments or "--help" in arguments:
+        print(_OWN_HELP, end="", flush=True)
+        run_instead("importer", ["--help"])
+    if arguments and not arguments[0].startswith("-"):
+        arguments = ["--input", *arguments]
+    wish, others = _parser().parse_known_args(arguments)
+    if wish.input is None or _is_importers(wish):
+        run_instead("importer", arguments)
+    if others:
+        raise UsageError(f"{others[0]} does not go with {'this input' if not _asks_for_more(wish) else 'filters, cores and separators'}, which "
+                         "importer does not read; norn import --help lists what does")
+    return _import(wish)
+
+
+def _column(wish: argparse.Namespace) -> str | None:
+    """Values are dropped unless --type says that there are any, as importer has it."""
+    if wish.type != "analog":
+        return None
+    return wish.value_column or "3"
+
+
+def _import(wish: argparse.Namespace) -> int:
+    from . import _core
+    from .data.labels import from_text, to_text
+    from .dataset import Dataset
+
+    started = time.monotonic()
+    for option in ("output", "name"):
+        if not getattr(wish, option):
+            raise UsageError(f"--{option} is required; norn import --help shows how")
+    given = from_text(_core.read_label_index(wish.features)) if wish.features and os.path.exists(wish.features) else None
+    data = Dataset.from_table(
+        wish.input, wish.example_column, wish.feature_column, _column(wish), time=wish.time_column, where=wish.where, min_features=wish.min_features,
+        min_examples=wish.min_examples, duplicates=wish.duplicates, features=given, split=wish.split, split_by=wish.split_by, seed=wish.seed,
+        name=wish.name, format=wish.format, separator=wish.separator, header=wish.header, skip_malformed=wish.skip_malformed, empty_rows=wish.empty_rows)
+    files = data.to_netcdf(wish.output, target_values=wish.target_type == "analog")
+    if wish.features and given is None:
+        if data.feature_labels is None:
+            raise UsageError(f"--features {wish.features}: the features of a matrix are numbers; leave it out")
+        _core.write_label_index(wish.features, to_text(data.feature_labels, "feature", wish.input))
+    if not wish.quiet:
+        parts = [data] if wish.split is None else list(data.parts.values())
+        for file, part in zip(files, parts):
+            targets = part.entries if part.targets is None else int(part.targets.nnz)
+            print(f"{file}: {len(part):,} examples, {part.entries:,} input and {targets:,} target entries")
+        print(f"width: {data.shape[1]:,}")
+        if data.left_out:
+            print(f"{data.left_out:,} entries dropped: their features are not in the given index")
+        print(f"{data.entries:,} entries read and written in {time.monotonic() - started:.1f} s", file=sys.stdout)
+    return 0

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where Norn's programs are."""
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+
+from .errors import UsageError
+
+PROGRAMS = ("importer", "trainer", "predictor", "evaluator")
+SCRIPTS = ("report", "tuner", "daily")  # of Python
+
+
+def _folders() -> list[pathlib.Path]:
+    here = pathlib.Path(__file__)
+    given = os.environ.get("NORN_BIN")
+    if given:
+        return [pathlib.Path(given), here.resolve().parents[2] / "tools"]
+    in_path = [pathlib.Path(one) for one in os.environ.get("PATH", "").split(os.pathsep) if one]
+    return [here.parent / "bin", here.resolve().parents[2] / "tools", *in_path]
+
+
+def find_program(name: str) -> list[str]:
+    """The words that begin a command line: those of $NORN_BIN, of the package itself, of the source tree, or in PATH.
+    UsageError where there is no such program."""
+    names = (name, f"{name}.py") if name in SCRIPTS else (name,)
+    for folder in _folders():
+        for one in names:
+            path = folder / one
+            if path.is_file() and os.access(path, os.X_OK):
+                return [sys.executable, "-B", os.fspath(path)] if name in SCRIPTS else [os.fspath(path)]
+    looked = os.environ.get("NORN_BIN") or "the package and in PATH"
+    raise UsageError(f"the program {name} is not in {looked}; install Norn's programs, or say where they are with the variable NORN_BIN")
+
+
+def run_instead(name: str, arguments: list[str]) -> None:
+    """Becomes the program: with its output, its signals and its exit code."""
+    words = find_program(name)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(words[0], [*words, *arguments])

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program norn: commands, programs in their place, and what files are."""
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from tables import checksum, drawn_seed, random_table, run_importer, write_csv
+
+import norn
+from norn import cli
+
+
+def run(*words, code=0, **environment):
+    done = subprocess.run([sys.executable, "-B", "-m", "norn", *map(str, words)], capture_output=True, text=True, env=os.environ | environment)
+    assert done.returncode == code, done.stderr + done.stdout
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_help_is_short_and_names_every_command():
+    text = run("--help")
+    assert len(text.splitlines()) < 30 and text == run("help") == cli.usage()
+    for command in cli._WHAT:
+        assert f"\n  {command} " in text
+    assert run("--version").split() == ["norn", norn.__version__]
+    assert run(code=2) == ""
+
+
+@pytest.mark.parametrize("word, near", [("trian", "train"), ("importer", "import"), ("trainer", "train"), ("predictor", "predict"), ("infos", "info"), ("eval", "")])
+def test_unknown_commands(word, near):
+    message = run(word, code=2)
+    assert message.startswith(f'norn: error: there is no command "{word}".') and "There are: import, train" in message
+    assert (f'Did you mean "{near}"?' in message) == bool(near)
+
+
+def fake_program(folder, name, text):
+    path = folder / name
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize("command, program", [("train", "trainer"), ("predict", "predictor"), ("evaluate", "evaluator"), ("import", "importer")])
+def test_programs_get_every_word_and_give_their_exit_code(command, program, tmp_path):
+    fake_program(tmp_path, program, '#!/bin/sh\nprintf "%s|" "$0" "$@"\nexit ${FAKE_CODE:-0}\n')
+    words = ["-n", "a b", "--x=é", "", "--", "-q"]
+    said = run(command, *words, NORN_BIN=str(tmp_path)).split("|")[:-1]
+    assert said == [str(tmp_path / program), *words]
+    for code in (1, 2, 3, 6, 75):
+        run(command, "--model", "x", code=code, NORN_BIN=str(tmp_path), FAKE_CODE=str(code))
+    (tmp_path / program).unlink()
+    assert f"the program {program} is not in {tmp_path}; install" in run(command, "-x", code=2, NORN_BIN=str(tmp_path))
+
+
+@pytest.mark.parametrize("command, program", [("tune", "tuner"), ("daily", "daily"), ("report", "report")])
+def test_scripts_run_by_this_python(command, program, tmp_path):
+    for name in (program, f"{program}.py"):
+        fake_program(tmp_path, name, "#!/bin/false\nimport sys\nprint(sys.executable, sys.argv[1:])\nsys.exit(int(sys.argv[1]))\n")
+        assert run(command, 0, "a b", NORN_BIN=str(tmp_path)).strip() == f"{sys.executable} ['0', 'a b']"
+        run(command, 4, code=4, NORN_BIN=str(tmp_path))
+        (tmp_path / name).unlink()
+
+
+def test_real_programs_answer(programs):
+    for command, program in (("train", "trainer"), ("predict", "predictor"), ("evaluate", "evaluator")):
+        assert run(command, "--help").startswith(f"{program}: ")
+    assert "usage: tuner" in run("tune", "--help").lower() or "tuner" in run("tune", "--help")
+    assert "importer: Makes files" in run("import", "--help") and "--where FILTER" in run("import", "--help")
+    assert run("train", "--epochs", "many", code=2).startswith("trainer: error")
+
+
+@pytest.fixture
+def table(tmp_path):
+    table = random_table(np.random.default_rng(drawn_seed()), 40, 30, 400)
+    write_csv(tmp_path / "t.csv", table)
+    return table
+
+
+def test_import_hands_text_to_the_importer(table, programs, tmp_path):
+    words = ["--example-column", "user", "--feature-column", "item", "--split", "ratio:0.7/0.3", "--feature-labels", "checksum", "--scratch", tmp_path]
+    run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", *words)
+    for first in ([tmp_path / "t.csv"], ["--input", tmp_path / "t.csv"]):
+        said = run("import", *first, "--name", "shop", "--output", tmp_path / "made.nc", *words)
+        assert "entries written in" in said
+        assert checksum(tmp_path / "made.test.nc") == checksum(tmp_path / "by.test.nc")
+    assert "importer: error" in run("import", tmp_path / "none.csv", "--name", "a", "-o", tmp_path / "a.nc", code=3)
+    assert "importer: error" in run("import", tmp_path / "t.csv", "--name", "a", code=2)
+
+
+def test_import_reads_what_the_importer_does_not(table, programs, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    parquet.write_table(pa.table(table), tmp_path / "t.parquet")
+    columns = ["--example-column", "user", "--feature-column", "item"]
+    with open(tmp_path / "t.jsonl", "w") as file:
+        file.writelines(json.dumps(dict(zip(table, row))) + "\n" for row in zip(*table.values()))
+    write_csv(tmp_path / "t.dat", table, ";")
+    for split in ([], ["--split", "ratio:0.5/0.5", "--seed", "7"], ["--split", "leave-last-out", "--time-column", "when"],
+                  ["--type", "analog", "--value-column", "rating", "--target-type", "analog"]):
+        run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", *columns, *split)
+        part = ".test" if "--split" in split else ""
+        for source in ("t.parquet", "t.jsonl", "t.dat"):
+            more = ["--separator", ";"] if source == "t.dat" else []
+            said = run("import", tmp_path / source, "--name", "shop", "-o", tmp_path / "made.nc", *columns, *split, *more)
+            assert "examples" in said and "width:" in said
+            assert checksum(tmp_path / f"made{part}.nc") == checksum(tmp_path / f"by{part}.nc"), (source, split)
+
+
+def test_import_filters_and_keeps_an_index(table, programs, tmp_path):
+    pytest.importorskip("pyarrow")
+    columns = ["--name", "shop", "--example-column", "user", "--feature-column", "item"]
+    kept = [rating >= 0 and when < 1_650_000_000 for rating, when in zip(table["rating"], table["when"])]
+    write_csv(tmp_path / "left.csv", {name: [value for value, keep in zip(column, kept) if keep] for name, column in table.items()})
+    run_importer(programs, tmp_path / "left.csv", tmp_path / "by.nc", *columns[2:])
+    words = ["import", tmp_path / "t.csv", "-o", tmp_path / "made.nc", *columns, "--where", "rating >= 0", "--where", "when < 1650000000"]
+    run(*words, "--features", tmp_path / "made.features", "-q")
+    assert checksum(tmp_path / "made.nc") == checksum(tmp_path / "by.nc")
+    assert (tmp_path / "made.features").read_bytes() == (tmp_path / "by.features").read_bytes()
+    run(*words[:2], "-o", tmp_path / "all.nc", *columns, "--where", "rating >= -100", "--features", tmp_path / "made.features")
+    assert norn.Dataset.from_netcdf(tmp_path / "all.nc").feature_labels == norn.Dataset.from_netcdf(tmp_path / "by.nc").feature_labels
+    assert "--samples does not go with filters" in run(*words, "--samples", "x", code=2)
+    assert "--where 'rating >> 0': column 9" in run(*words[:-4], "--where", "rating >> 0", code=2)
+    assert "--example-column: there is no column \"usr\"" in run("import", tmp_path / "t.csv", "--name", "a", "-o", "b.nc", "--where", "rating > 0",
+                                                                 "--example-column", "usr", "--feature-column", "item", code=2)
+    assert "no entry is left with at least 99 features" in run(*words, "--min-features", 99, code=3)
+    assert "--name is required" in run("import", tmp_path / "t.csv", "-o", "a.nc", "--where", "rating > 0", code=2)
+
+
+def test_import_of_a_matrix(tmp_path):
+    matrix = sp.csr_matrix(np.eye(4, dtype=np.float32) * 2)
+    sp.save_npz(tmp_path / "m.npz", matrix)
+    run("import", tmp_path / "m.npz", "--name", "m", "-o", tmp_path / "m.nc")
+    assert (norn.Dataset.from_netcdf(tmp_path / "m.nc").matrix != matrix).nnz == 0
+
+
+def test_info_of_data_and_of_a_model(table, programs, tmp_path):
+    run_importer(programs, tmp_path / "t.csv", tmp_path / "d.nc", "--example-column", "user", "--feature-column", "item")
+    subprocess.run([programs / "trainer", "--recipe", "sigmoid", "-i", tmp_path / "d.nc", "-n", tmp_path / "m.nc", "--epochs", "2", "--device", "cpu", "--keep-best",
+                    "ndcg@20", "--validation-split", "0.2", "-q"], check=True, capture_output=True)
+    for name in ("d.nc", "m.nc"):
+        facts = json.loads(run("info", tmp_path / name, "--format", "json"))
+        assert facts["sha256"] == checksum(tmp_path / name) and facts["bytes"] == (tmp_path / name).stat().st_size and facts["sealed"]
+        for form in ("text", "md"):
+            assert facts["sha256"] in run("info", tmp_path / name, "--format", form)
+    model, data = (json.loads(run("info", tmp_path / name, "--format", "json")) for name in ("m.nc", "d.nc"))
+    assert data["kind"] == "data" and model["kind"] == "model"
+    entries = len(set(zip(table["user"], table["item"])))
+    assert [one["entries"] for one in data["sets"]] == [entries, entries]
+    lines = "".join(label + "\n" for label in dict.fromkeys(table["item"]))
+    assert data["sets"][0]["labels"]["sha256"] == hashlib.sha256(lines.encode()).hexdigest() == model["layers"][0]["labels"]["sha256"]
+    assert model["training"]["sets"][0]["checksum"] == data["sets"][0]["checksum"]
+    assert model["training"]["watched"] == "ndcg@20" and 1 <= model["training"]["best_epoch"] <= 2
+    text = run("info", tmp_path / "m.nc")
+    for word in ("shop_input", "CrossEntropy", "ndcg@20", "Hidden", model["training"]["sets"][0]["checksum"]):
+        assert word in text
+    whole = (tmp_path / "m.nc").read_bytes()
+    (tmp_path / "m.nc").write_bytes(whole[:-100])
+    assert "m.nc" in run("info", tmp_path / "m.nc", code=3)
+    assert "t.csv" in run("info", tmp_path / "t.csv", code=3)
+    assert "no such file" in run("info", tmp_path / "none.nc", code=3)
+    assert "--format" in run("info", tmp_path / "d.nc", "--format", "xml", code=2)
+
+
+def test_doctor_shows_programs_and_ends_as_the_trainers_does(tmp_path):
+    fake_program(tmp_path, "trainer", '#!/bin/sh\n[ "$1" = --version ] && { echo "trainer 9.9 (x)"; exit 0; }\necho "doctor: $@"\nexit 4\n')
+    done = subprocess.run([sys.executable, "-B", "-m", "norn", "doctor", "--model", "m"], capture_output=True, text=True, env=os.environ | {"NORN_BIN": str(tmp_path)})
+    assert done.returncode == 2 and "importer" in done.stdout and "missing" in done.stdout and "programs of Norn are missing" in done.stderr
+    for name in ("importer", "predictor", "evaluator"):
+        fake_program(tmp_path, name, f'#!/bin/sh\necho "{name} 9.9 (x)"\n')
+    done = subprocess.run([sys.executable, "-B", "-m", "norn", "doctor", "--model", "m"], capture_output=True, text=True, env=os.environ | {"NORN_BIN": str(tmp_path)})
+    assert done.returncode == 4 and done.stdout.endswith("doctor: --doctor --model m\n")
+    assert f"(the package is {norn.__version__})" in done.stdout and "numpy" in done.stdout
+
+
+def test_export_and_convert(table, programs, tmp_path, inside):
+    onnx = pytest.importorskip("onnx")
+    run_importer(programs, tmp_path / "t.csv", tmp_path / "d.nc", "--example-column", "user", "--feature-column", "item")
+    model, out = tmp_path / "m.nc", tmp_path / "m.onnx"
+    norn.Recommender(epochs=1, device="cpu").fit(norn.Dataset.from_netcdf(tmp_path / "d.nc")).save(model)
+    inside("export", model, out)
+    assert [one.name for one in onnx.load(out).graph.output] == ["scores"]
+    inside("export", "--top-k", model, out, "--seen=no")
+    assert [one.name for one in onnx.load(out).graph.output] == ["items", "scores"]
+    inside("export", model, tmp_path / "weights", "--format", "safetensors")
+    inside("convert", out, tmp_path / "back.nc")
+    back = norn.load(tmp_path / "back.nc").network_.parameters
+    assert any(np.array_equal(values, back_values) for values in norn.load(model).network_.parameters.values() for back_values in back.values())
+
+
+@pytest.mark.parametrize("words, message", [
+    (["export", "m.nc", "--format", "onnx"], "1 files are given, expected two"), (["export", "m.nc", "x.bin"], "x.bin: which format? Say --format; there are: onnx"),
+    (["export", "m.nc", "m.onnx", "--topk"], "--topk: there is no such option. Did you mean \"--top-k\"?"), (["export", "m.nc", "m.onnx", "--seen"], "--seen: its value is missing"),
+    (["export", "m.nc", "m.x", "--format", "pmml"], "\"pmml\" is not written"), (["convert", "a.onnx", "b.nc", "--top-k"], "--top-k: there is no such option"),
+    (["convert", "a.xyz", "b.nc"], "files that end in \".xyz\" are not read"), (["convert", "a.onnx"], "1 files are given"),
+])
+def test_what_cannot_be_exported_or_converted(words, message, inside):
+    assert message in inside(*words, code=2)
+
+
+def test_every_command_has_help(inside):
+    for command in cli._MODULE:
+        if command != "import":  # the importer's comes behind it
+            assert inside(command, "--help").startswith(f"norn {command}: ")
