@@ -40,6 +40,11 @@ class Dataset:
     should be, and UsageError for arguments of another kind.
     """
 
+    feature_labels: list[str] | None  # a name for each column, in order
+    example_labels: list[str] | None  # for each row
+    target_labels: list[str] | None  # for each column of `targets`, where these are other things
+    left_out: int  # entries of features that a given index lacks
+
     def __init__(
         self,
         matrix: Any,
@@ -75,9 +80,7 @@ class Dataset:
         self._parts: dict[str, Dataset] | None = None
         self.indicator, self.target_indicator = indicator, target_indicator
         self.name = name
-        self.feature_labels: list[str] | None = None
-        self.example_labels: list[str] | None = None
-        self.target_labels: list[str] | None = None
+        self.feature_labels = self.example_labels = self.target_labels = None
         self.left_out = 0
         self._has_given_features = False
 
@@ -241,8 +244,8 @@ class Dataset:
         in CSV. Raises UsageError for columns that are not there and filters that are not understood, DataError naming file,
         column, row and value for data that are wrong.
         """
-        columns = (None if column is None else str(column) for column in (example, feature, value, time))
-        wanted = Wanted(*columns, conditions=parse(where), needs_time=split is not None and splits.by_time(split), format=format,
+        columns = [None if column is None else str(column) for column in (example, feature, value, time)]
+        wanted = Wanted(columns[0], columns[1], columns[2], columns[3], conditions=parse(where), needs_time=split is not None and splits.by_time(split), format=format,
                         separator=separator, header=header, skip_malformed=_count(skip_malformed, "skip_malformed", 0),
                         empty_rows=_word(empty_rows, "empty_rows", ("error", "drop")))
         at_least = _count(min_features, "min_features", 1), _count(min_examples, "min_examples", 1)
@@ -384,7 +387,7 @@ def _read_whole(cls: type[Dataset], table: Any, wanted: Wanted, name: str) -> Da
         return None
     from . import _core
 
-    settings = {"input": os.fspath(path), "format": "auto" if kind == "text" else kind, "header": wanted.header}
+    settings: dict[str, Any] = {"input": os.fspath(path), "format": "auto" if kind == "text" else kind, "header": wanted.header}
     if _core.text_format(settings) != "libsvm":
         return None
     with tempfile.TemporaryDirectory(prefix="norn-") as folder:

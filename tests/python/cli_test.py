@@ -21,6 +21,17 @@ def run(*words, code=0, **environment):
     return done.stdout if code == 0 else done.stderr
 
 
+@pytest.fixture
+def inside(capsys):
+    """The same in this process, for commands that no other program takes over."""
+    def called(*words, code=0):
+        assert cli.main(list(map(str, words))) == code
+        said = capsys.readouterr()
+        return said.out if code == 0 else said.err
+
+    return called
+
+
 def test_help_is_short_and_names_every_command():
     text = run("--help")
     assert len(text.splitlines()) < 30 and text == run("help") == cli.usage()
@@ -90,7 +101,7 @@ def test_import_hands_text_to_the_importer(table, programs, tmp_path):
     assert "importer: error" in run("import", tmp_path / "t.csv", "--name", "a", code=2)
 
 
-def test_import_reads_what_the_importer_does_not(table, programs, tmp_path):
+def test_import_reads_what_the_importer_does_not(table, programs, tmp_path, inside):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as parquet
 
@@ -105,35 +116,35 @@ def test_import_reads_what_the_importer_does_not(table, programs, tmp_path):
         part = ".test" if "--split" in split else ""
         for source in ("t.parquet", "t.jsonl", "t.dat"):
             more = ["--separator", ";"] if source == "t.dat" else []
-            said = run("import", tmp_path / source, "--name", "shop", "-o", tmp_path / "made.nc", *columns, *split, *more)
+            said = inside("import", tmp_path / source, "--name", "shop", "-o", tmp_path / "made.nc", *columns, *split, *more)
             assert "examples" in said and "width:" in said
             assert checksum(tmp_path / f"made{part}.nc") == checksum(tmp_path / f"by{part}.nc"), (source, split)
 
 
-def test_import_filters_and_keeps_an_index(table, programs, tmp_path):
+def test_import_filters_and_keeps_an_index(table, programs, tmp_path, inside):
     pytest.importorskip("pyarrow")
     columns = ["--name", "shop", "--example-column", "user", "--feature-column", "item"]
     kept = [rating >= 0 and when < 1_650_000_000 for rating, when in zip(table["rating"], table["when"])]
     write_csv(tmp_path / "left.csv", {name: [value for value, keep in zip(column, kept) if keep] for name, column in table.items()})
     run_importer(programs, tmp_path / "left.csv", tmp_path / "by.nc", *columns[2:])
     words = ["import", tmp_path / "t.csv", "-o", tmp_path / "made.nc", *columns, "--where", "rating >= 0", "--where", "when < 1650000000"]
-    run(*words, "--features", tmp_path / "made.features", "-q")
+    inside(*words, "--features", tmp_path / "made.features", "-q")
     assert checksum(tmp_path / "made.nc") == checksum(tmp_path / "by.nc")
     assert (tmp_path / "made.features").read_bytes() == (tmp_path / "by.features").read_bytes()
-    run(*words[:2], "-o", tmp_path / "all.nc", *columns, "--where", "rating >= -100", "--features", tmp_path / "made.features")
+    inside(*words[:2], "-o", tmp_path / "all.nc", *columns, "--where", "rating >= -100", "--features", tmp_path / "made.features")
     assert norn.Dataset.from_netcdf(tmp_path / "all.nc").feature_labels == norn.Dataset.from_netcdf(tmp_path / "by.nc").feature_labels
-    assert "--samples does not go with filters" in run(*words, "--samples", "x", code=2)
-    assert "--where 'rating >> 0': column 9" in run(*words[:-4], "--where", "rating >> 0", code=2)
-    assert "--example-column: there is no column \"usr\"" in run("import", tmp_path / "t.csv", "--name", "a", "-o", "b.nc", "--where", "rating > 0",
+    assert "--samples does not go with filters" in inside(*words, "--samples", "x", code=2)
+    assert "--where 'rating >> 0': column 9" in inside(*words[:-4], "--where", "rating >> 0", code=2)
+    assert "--example-column: there is no column \"usr\"" in inside("import", tmp_path / "t.csv", "--name", "a", "-o", "b.nc", "--where", "rating > 0",
                                                                  "--example-column", "usr", "--feature-column", "item", code=2)
-    assert "no entry is left with at least 99 features" in run(*words, "--min-features", 99, code=3)
-    assert "--name is required" in run("import", tmp_path / "t.csv", "-o", "a.nc", "--where", "rating > 0", code=2)
+    assert "no entry is left with at least 99 features" in inside(*words, "--min-features", 99, code=3)
+    assert "--name is required" in inside("import", tmp_path / "t.csv", "-o", "a.nc", "--where", "rating > 0", code=2)
 
 
-def test_import_of_a_matrix(tmp_path):
+def test_import_of_a_matrix(tmp_path, inside):
     matrix = sp.csr_matrix(np.eye(4, dtype=np.float32) * 2)
     sp.save_npz(tmp_path / "m.npz", matrix)
-    run("import", tmp_path / "m.npz", "--name", "m", "-o", tmp_path / "m.nc")
+    inside("import", tmp_path / "m.npz", "--name", "m", "-o", tmp_path / "m.nc")
     assert (norn.Dataset.from_netcdf(tmp_path / "m.nc").matrix != matrix).nnz == 0
 
 

@@ -111,7 +111,7 @@ class ArrayColumn(Column):
             self._take_objects()
 
     def _take_objects(self) -> None:
-        missing = np.asarray(self.array != self.array, dtype=bool) | np.equal(self.array, None)
+        missing = np.asarray(self.array != self.array, dtype=bool) | (self.array == None)  # noqa: E711 - of each element
         types = set(map(type, self.array[~missing]))
         self.missing = missing if missing.any() else None
         if types <= {str}:

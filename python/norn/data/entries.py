@@ -101,8 +101,10 @@ def _summed(major: np.ndarray, entries: Entries) -> Entries:
     """One entry for each pair, values added in order."""
     group, first = _groups(_key(major, entries))
     merged = entries.taken(first)
-    merged.values = np.zeros(first.size, dtype=np.float32)
-    np.add.at(merged.values, group, entries.values)
+    assert entries.values is not None
+    sums = np.zeros(first.size, dtype=np.float32)
+    np.add.at(sums, group, entries.values)
+    merged.values = sums
     return merged
 
 

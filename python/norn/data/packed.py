@@ -9,20 +9,20 @@ import lzma
 import pathlib
 import zlib
 from collections.abc import Callable
-from typing import IO
+from typing import IO, Any
 
 from ..errors import DataError
 
 ENDINGS = (".gz", ".bz2", ".xz", ".zst")
 
 
-def _zstd(file: IO[bytes]) -> IO[bytes]:
+def _zstd(file: IO[bytes]) -> Any:
     from .arrow import require_pyarrow
 
     return require_pyarrow("to read .zst").CompressedInputStream(file, "zstd")
 
 
-_PACKED: tuple[tuple[bytes, Callable[[IO[bytes]], IO[bytes]]], ...] = (
+_PACKED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
     (b"BZh", lambda file: bz2.BZ2File(file)),
     (b"\xfd7zXZ\x00", lambda file: lzma.LZMAFile(file)),

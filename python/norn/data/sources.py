@@ -218,16 +218,15 @@ def _pandas_array(series: Any) -> Any:
 
 def _from_arrays(arrays: Mapping[str, Any], wanted: Wanted, place: str) -> Entries:
     wanted = _resolved(wanted, list(arrays), place, False, False)
-    table = Table({}, 0, place)
+    columns: dict[str, ArrayColumn] = {}
     for name, argument in wanted.columns.items():
         if name not in arrays:
             raise UsageError(unknown_column(name, argument, arrays, place))
-        table.columns[name] = ArrayColumn(name, arrays[name])
-        table.rows = len(table.columns[name].array)
-    sizes = {name: len(column.array) for name, column in table.columns.items()}
+        columns[name] = ArrayColumn(name, arrays[name])
+    sizes = {name: len(column.array) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise DataError(f"{place}: its columns are not as long as each other: {sizes}")
-    return entries_of(table, wanted)
+    return entries_of(Table(dict(columns), next(iter(sizes.values())), place), wanted)
 
 
 def entries_of(table: Table, wanted: Wanted) -> Entries:
