@@ -164,6 +164,31 @@ def test_files_that_are_none_of_ours_are_named(tmp_path):
         norn.Dataset(sp.csr_matrix((2, 3), dtype=np.float32)).to_netcdf(tmp_path / "c.nc")
 
 
+def test_a_model_is_fitted_and_evaluated_on_parts_with_their_labels(rng):
+    data = norn.Dataset(random_csr(rng, values=False), feature_labels=[f"f{i}" for i in range(60)], name="shop").split("ratio:0.7/0.3", seed=2)
+    model = norn.Recommender(epochs=2, device="cpu", seed=3).fit(data.train, validation=data.test.pair)
+    known, held_out = data.test.pair
+    assert held_out.feature_labels == data.feature_labels and held_out.example_labels == known.example_labels
+    assert dict(model.evaluate(data.test.pair, k=[5])) == dict(model.evaluate(known.matrix, held_out.matrix, k=[5]))
+    assert model.recommend(["f1", "f2"], N=2)[0][0].startswith("f")
+    with pytest.raises(norn.UsageError, match="these data are their own targets"):
+        data.train.pair
+
+
+def test_a_fit_on_a_data_set_is_the_trainers_on_its_file(programs, rng, tmp_path):
+    """What goes into the engine is what stands in the file."""
+    import subprocess
+
+    data = norn.Dataset(random_csr(rng), feature_labels=[f"f{i}" for i in range(60)], name="shop")
+    data.to_netcdf(tmp_path / "d.nc")
+    subprocess.run([programs / "trainer", "--recipe", "sigmoid", "-i", tmp_path / "d.nc", "-n", tmp_path / "a.nc", "--epochs", "2", "--seed", "5", "--device",
+                    "cpu", "-q"], check=True, capture_output=True)
+    norn.Recommender(recipe="sigmoid", epochs=2, seed=5, device="cpu").fit(data).save(tmp_path / "b.nc")
+    a, b = norn.load(tmp_path / "a.nc"), norn.load(tmp_path / "b.nc")
+    for name, values in a.network_.parameters.items():
+        assert np.array_equal(values, b.network_.parameters[name]), name
+
+
 def test_parts_are_asked_for_by_name():
     data = norn.Dataset(sp.csr_matrix(np.ones((4, 6), np.float32)))
     with pytest.raises(norn.UsageError, match="the data are not split"):
