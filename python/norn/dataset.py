@@ -112,17 +112,6 @@ class Dataset:
         return self._targets
 
     @property
-    def pair(self) -> tuple[Dataset, Dataset]:
-        """What is known of the examples and what is to be found, as data of their own: to validate with and to evaluate on."""
-        rows = self._given_target_rows()
-        if rows is None:
-            raise UsageError("these data are their own targets; split them, and take the pair of the test part")
-        held_out = Dataset._of_rows(rows, None, self, self.example_labels)
-        if self.target_labels is not None:
-            held_out._width, held_out.feature_labels, held_out.target_labels = len(self.target_labels), self.target_labels, None
-        return self, held_out
-
-    @property
     def shape(self) -> tuple[int, int]:
         """Examples, features."""
         return len(self), self._width

@@ -14,16 +14,25 @@ namespace nb = nanobind;
 namespace norn::python {
 namespace {
 
+// Messages quote what files say, which need not be UTF-8.
+nb::object cast_any(const std::string& text) {
+  return nb::steal(PyUnicode_DecodeUTF8(text.data(), Py_ssize_t(text.size()), "replace"));
+}
+
+nb::object cast_any(const auto& value) {
+  return nb::cast(value);
+}
+
 nb::dict dictionary_of(const Problem& problem) {
   nb::dict known;
   const auto add = [&](const char* key, const auto& value, bool is_known) {
-    if (is_known) known[key] = nb::cast(value);
+    if (is_known) known[key] = cast_any(value);
   };
   add("file", problem.file, !problem.file.empty());
   add("line", problem.line, problem.line > 0);
   add("column", problem.column, problem.column > 0);
   add("key", problem.key, !problem.key.empty());
-  known["message"] = nb::cast(problem.message);
+  known["message"] = cast_any(problem.message);
   const std::string suggestion = problem.suggestion();
   add("suggestion", suggestion, !suggestion.empty());
   return known;
@@ -33,7 +42,8 @@ void raise(const Error& error, const std::vector<Problem>& problems) {
   nb::list all;
   for (const Problem& problem : problems) all.append(dictionary_of(problem));
   const nb::object made =
-      nb::module_::import_("norn.errors").attr("_make")(error.what(), error.exit_code(), all);
+      nb::module_::import_("norn.errors")
+          .attr("_make")(cast_any(std::string(error.what())), error.exit_code(), all);
   PyErr_SetObject((PyObject*)Py_TYPE(made.ptr()), made.ptr());
 }
 

@@ -152,6 +152,26 @@ def test_files_that_are_cut_off_or_of_another_format_are_named(tmp_path):
         norn.Dataset.from_table(tmp_path / "empty")
 
 
+def test_text_that_is_not_utf8_is_named_or_kept(tmp_path):
+    """What importer reads byte by byte is kept as it is; messages that quote it are text all the same."""
+    (tmp_path / "old.csv").write_bytes("ann,caf\xe9,1\nbob,tea,2\n".encode("latin-1"))
+    data = norn.Dataset.from_table(tmp_path / "old.csv", name="shop")
+    data.to_netcdf(tmp_path / "old.nc")
+    assert norn.Dataset.from_netcdf(tmp_path / "old.nc").feature_labels == data.feature_labels == ["caf\udce9", "tea"]
+    for path, options in ((tmp_path / "old.csv", dict(where="3 > 0", header="no")), (tmp_path / "old.jsonl", {})):
+        if path.suffix == ".jsonl":
+            path.write_bytes(b'{"u": "a", "i": "x"}\n{"u": "b", "i": "caf\xe9"}\n')
+        with pytest.raises(norn.DataError, match=r"old\.\w+:\d: the byte 0xe9 is no UTF-8"):
+            norn.Dataset.from_table(path, **options)
+    (tmp_path / "old.txt").write_bytes(b"caf\xe9\tsoap\nann\ttea\ncaf\xe9\ttea\n")
+    with pytest.raises(norn.DataError, match='old.txt:3: example "caf\ufffd" has been on an earlier line') as caught:
+        norn.Dataset.from_table(tmp_path / "old.txt")
+    assert caught.value.problems[0]["line"] == 3
+    bad = pa.Array.from_buffers(pa.string(), 2, [None, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"a\xe9")])
+    with pytest.raises(norn.DataError, match='column "u" holds text that is not UTF-8'):
+        norn.Dataset.from_table(pa.table({"u": bad, "i": ["x", "y"]}), "u", "i")
+
+
 def test_npz_is_a_matrix(tmp_path):
     matrix = sp.csr_matrix(np.arange(12, dtype=np.float32).reshape(3, 4))
     for kind in (matrix, matrix.tocsc(), matrix.tocoo()):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DataError, UsageError
 from .columns import ArrowColumn, Column, Table, unknown_column
-from .packed import files_of, read_bytes, stream
+from .packed import files_of, read_bytes, require_utf8, stream
 
 
 def require_pyarrow(what: str) -> Any:
@@ -64,6 +64,7 @@ def read_json_lines(path: pathlib.Path, as_text: Sequence[str]) -> Any:
     tables = []
     for file in files_of(path):
         data = read_bytes(file)
+        require_utf8(data, file)
         if not data.strip():
             raise DataError(f"{file}: holds no lines; name a file with examples")
         read = json.ReadOptions(block_size=min(len(data) + 1, 2**31 - 1))  # in one piece, so that rows are counted from its beginning
@@ -105,6 +106,7 @@ def read_columns(path: pathlib.Path, separator: str, names: list[str] | None, as
         data = read_bytes(file)
         if b"\0" in data:
             raise DataError(f"{file}: holds a zero byte, so it is not text; convert it first (from UTF-16, for example)")
+        require_utf8(data, file)
         mark = separator
         if len(separator.encode()) > 1:
             mark = "\x1f"

@@ -35,6 +35,7 @@ class Column:
 
     name: str
     kind: str
+    place = "table"  # what it is of, for messages
 
     def codes(self) -> tuple[np.ndarray, list[str]]:
         """Numbers of labels by row (int32, -1 where there is none) and the labels, in the order in which they appear. Only of
@@ -77,7 +78,10 @@ class ArrowColumn(Column):
 
         coded = self.array.dictionary_encode()
         codes = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-        return codes, coded.dictionary.cast(pa.large_string()).to_pylist()
+        try:
+            return codes, coded.dictionary.cast(pa.large_string()).to_pylist()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{self.place}: column \"{self.name}\" holds text that is not UTF-8 ({error.object[:40]!r}); convert it first") from None
 
     def numbers(self) -> tuple[np.ndarray, np.ndarray | None]:
         import pyarrow as pa
@@ -150,6 +154,8 @@ class Table:
 
     def __init__(self, columns: dict[str, Column], rows: int, place: str, row_of: np.ndarray | None = None):
         self.columns, self.rows, self.place = columns, rows, place
+        for column in columns.values():
+            column.place = place
         self.row_of = row_of  # where each entry comes from, when lists were opened
         self.empty_rows = np.zeros(0, dtype=np.int64)  # rows whose lists are empty
 

@@ -64,5 +64,15 @@ def files_of(path: pathlib.Path) -> list[pathlib.Path]:
     return found
 
 
+def require_utf8(data: bytes, path: pathlib.Path) -> None:
+    """DataError names the line of what is not."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path}:{line}: the byte 0x{data[error.start]:02x} is no UTF-8; convert the text first, "
+                        "for example with iconv -f latin1 -t utf-8") from None
+
+
 def stream(data: bytes) -> IO[bytes]:
     return io.BytesIO(data)
