@@ -53,13 +53,14 @@ def as_options(message: str) -> str:
 
 
 def _run(command: str, arguments: list[str]) -> int:
-    from .data.columns import did_you_mean
-    from .programs import run_instead
-
     if command in _MODULE:
         return int(importlib.import_module(f"norn.{_MODULE[command]}").main(command, arguments))
     if command in _PROGRAM:
+        from .programs import run_instead
+
         run_instead(_PROGRAM[command], arguments)
+    from .data.columns import did_you_mean
+
     near = next((name for name, program in _PROGRAM.items() if program == command), "")
     hint = f' Did you mean "{near}"?' if near else did_you_mean(command, _WHAT)
     raise UsageError(f'there is no command "{command}".{hint} There are: {", ".join(_WHAT)}')

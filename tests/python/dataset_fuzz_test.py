@@ -59,14 +59,13 @@ def test_damaged_files(kind, tmp_path):
     else:
         norn.Dataset(sp.csr_matrix(np.eye(5, dtype=np.float32)), feature_labels=list("abcde")).to_netcdf(path)
     whole, met = path.read_bytes(), {True: 0, False: 0}
-    for mutant in mutants(rng, whole, 12 if kind == "nc" else 60):
+    for mutant in mutants(rng, whole, 8 if kind == "nc" else 30):
         path.write_bytes(mutant)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
                 made = norn.Dataset.from_netcdf(path) if kind == "nc" else norn.Dataset.from_table(path, *columns, **options)
                 assert made.matrix.shape == made.shape and np.isfinite(made.matrix.data).all()
-                made.to_netcdf(tmp_path / "made.out")
                 met[True] += 1
             except norn.Error as error:
                 assert str(error)
@@ -78,7 +77,7 @@ def test_random_filters():
     rng = np.random.default_rng(drawn_seed())
     words = ["rating", "user", "item", ">=", "<", "==", "in", "(", ")", ",", "and", "or", "4", "'a b'", '"', "`x`", "2026-01-01", "-1e3", "é", "\\", "=", "nan"]
     table = pa.table(random_table(rng, 6, 6, 20))
-    for _ in range(800):
+    for _ in range(400):
         text = (" " if rng.random() < 0.8 else "").join(rng.choice(words, int(rng.integers(1, 8))))
         try:
             parse(text)
