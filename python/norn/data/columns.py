@@ -55,7 +55,7 @@ class ArrowColumn(Column):
         types = pa.types
         if types.is_dictionary(array.type):
             array = pc.cast(array, array.type.value_type)
-        if types.is_string(array.type) or types.is_large_string(array.type) or array.type == pa.string_view():
+        if str(array.type) in ("string", "large_string", "string_view"):
             self.kind, array = "text", array.cast(pa.large_string())
         elif types.is_integer(array.type):
             self.kind = "integer"

@@ -180,6 +180,9 @@ def read_table(source: Any, wanted: Wanted) -> Entries:
         return _from_arrays({str(name): _pandas_array(source[name]) for name in source.columns}, wanted, place)
     if isinstance(source, Mapping):
         return _from_arrays({str(name): array for name, array in source.items()}, wanted, place)
+    if not hasattr(source, "__arrow_c_stream__"):  # older versions of polars and DuckDB have but these
+        give = getattr(source, "to_arrow", None) or getattr(source, "fetch_arrow_table", None)
+        source = give() if callable(give) and pa is not None else source
     if not hasattr(source, "__arrow_c_stream__"):
         raise UsageError(f"`table` is of type {type(source).__name__}; give a path, a table (pandas, polars, DuckDB, pyarrow: all that has "
                          "__arrow_c_stream__), a mapping of arrays, or a scipy.sparse matrix")
