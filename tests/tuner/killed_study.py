@@ -65,7 +65,7 @@ class KilledStudy:
         """To the end of the study, with so many kills while its first four fifths are made."""
         moments = sorted(self.chance.randrange(trials * 4 // 5) for _ in range(kills))
         while True:
-            begun, told = time.time(), self.told()
+            begun, told, before = time.time(), self.told(), self._read
             process = self._start(trials)
             try:
                 while process.poll() is None and moments:
@@ -78,7 +78,7 @@ class KilledStudy:
                 _, said = process.communicate(timeout=None if not moments else PATIENCE)
             finally:
                 process.kill()
-            first = self._first_submission(process.pid)
+            first = self._first_submission(before)
             if first is not None:
                 self.restarts.append((told, first - begun))
             if process.returncode == 0:
@@ -129,13 +129,12 @@ class KilledStudy:
         lines = (self.study / "journal.jsonl").read_bytes().split(b"\n")[:-1] if (self.study / "journal.jsonl").exists() else []
         return [json.loads(line) for line in lines]
 
-    def _first_submission(self, pid: int) -> float | None:
-        """When that tuner first gave a training to a worker."""
-        own = False
-        for event in self.events():
-            if event["event"] == "open":
-                own = event["pid"] == pid
-            if own and event["event"] == "submit":
+    def _first_submission(self, before: int) -> float | None:
+        """When a training was first given to a worker, of what stands in the journal after so many bytes."""
+        path = self.study / "journal.jsonl"
+        for line in path.read_bytes()[before:].split(b"\n")[:-1] if path.exists() else []:
+            event = json.loads(line)
+            if event["event"] == "submit":
                 return datetime.datetime.fromisoformat(event["time"].replace("Z", "+00:00")).timestamp()
         return None
 
