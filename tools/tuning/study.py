@@ -20,13 +20,14 @@ DEFAULT_METRIC = "ndcg@20"
 DEFAULT_EPOCHS = 40  # the trainer's, who leaves out of a complete descriptor what is its default
 TYPES = {**dict.fromkeys(("seed", "clock", "start", "ranks"), int), **dict.fromkeys(("sampler", "objective", "study"), str),
          **dict.fromkeys(("descriptor", "space", "made_of"), dict), **dict.fromkeys(("rungs", "inputs", "outputs", "options"), list)}
+CLOCK = 4  # at least, of a study that is not told
 IDENTITY = ("seed", "clock", "sampler", "start", "halving", "rungs", "ranks", "objective", "epochs")
 RUNG_SHARES = (15, 5, 5 / 3)
 
 
 def default_clock(workers: int) -> int:
     """Logical slots: more than there are workers, so that there is something to train while a slot waits for a slower one's result."""
-    return max(4, workers + -(-workers // 4))
+    return max(CLOCK, workers + -(-workers // 4))
 
 
 def default_rungs(epochs: int) -> list[int]:
