@@ -9,11 +9,12 @@ import numpy as np
 
 from tuner_case import NETWORK, SeededTest
 
-from tuning.acquisition import targets
+from tuning.acquisition import EARLY, model_row, modelled, targets
 from tuning.errors import UsageError
 from tuning.gp import GaussianProcess
 from tuning.sampler import Sampler
 from tuning.search import Plan, Rules, Search
+from tuning.shared import SharedProcess
 from tuning.space import space_of
 from tuning.study import ALGORITHM, FORMAT, Study
 from tuning.transfer import Source, Stack, prior_of, read_sources
@@ -61,15 +62,51 @@ class Transfer(SeededTest):
         together = apart = 0.0
         for _ in range(6):
             found = []
-            for number in range(5):
-                rows = space.spread(self.draw.uniform(size=(12, 6)))
-                found.append(Source(str(number), rows, np.sin(5.0 * rows[:, 3]) + self.draw.normal(0, 0.2, 12)))
+            for number in range(8):
+                rows = space.spread(self.draw.uniform(size=(6, 6)))
+                found.append(Source(str(number), rows, np.sin(5.0 * rows[:, 3]) + self.draw.normal(0, 0.1, 6)))
             truth = np.sin(5.0 * anywhere[:, 3])
             alone = np.mean([GaussianProcess(one.rows, targets(one.values, ranks=True), space.categories).mean(anywhere) for one in found], axis=0)
             together += float(np.corrcoef(Stack(space, found).expected(anywhere), truth)[0, 1])
             apart += float(np.corrcoef(alone, truth)[0, 1])
         print(f"correlation with the truth: {together / 6:.3f}, each for itself {apart / 6:.3f}")
         self.assertGreater(together, apart)
+
+    def test_results_of_a_study_count_by_how_much_of_them_is_luck(self):
+        """Two studies agree, and the third says something else at random: what is expected is what the two say."""
+        rows = [self.space.spread(self.draw.uniform(size=(25, 3))) for _ in range(3)]
+        found = [Source(str(n), one, self.value(one, np.full(3, 0.4)) if n < 2 else self.draw.normal(size=25)) for n, one in enumerate(rows)]
+        noise = Stack(self.space, found)._common.hyper[-3:]
+        self.assertGreater(noise[2], noise[:2].max() + 1.0)
+
+    def test_the_gradient_of_what_studies_share_is_that_of_differences(self):
+        of = np.repeat([0, 1, 2], [9, 4, 7])
+        process = SharedProcess(self.draw.uniform(size=(20, 3)), self.draw.normal(size=20), of, np.array([False, True, False]))
+        hyper = process.hyper + self.draw.normal(0, 0.3, len(process.hyper))
+        _, gradient = process._loss(hyper)
+        for number, step in enumerate(1e-5 * np.eye(len(hyper))):
+            found = (process._loss(hyper + step)[0] - process._loss(hyper - step)[0]) / 2e-5
+            self.assertAlmostEqual(found, gradient[number], delta=1e-5 * max(1.0, abs(found)))
+
+    def test_the_first_trials_are_where_most_is_expected(self):
+        """By what the others have in common and by own results; improvement in what nobody knows may wait."""
+        stack = Stack(self.space, self.sources(4, np.array([0.3, 0.5, 0.7])))
+        rows = np.zeros((0, 3))
+        anywhere = self.space.spread(self.draw.uniform(size=(1000, 3)))
+        for number in range(EARLY):
+            values = self.value(rows, np.array([0.4, 0.5, 0.7]))
+            row = model_row(self.space, rows, values, rows[:0], self.seed, number, stack)[None, :]
+            if number:
+                model = modelled(self.space, rows, values, rows[:0], stack, number % 2 == 1)
+                away = np.abs(anywhere[:, None] - rows[None]).max(axis=2).min(axis=1) >= 0.1
+                self.assertGreater(model.predict(row)[0][0], np.quantile(model.predict(anywhere[away])[0], 0.99))
+                self.assertGreaterEqual(np.abs(rows - row).max(axis=1).min(), 0.1)
+            rows = np.vstack([rows, row])
+
+    def test_sources_of_any_length_are_fitted_to_so_many_results_in_all(self):
+        found = [Source(str(n), rows := self.space.spread(self.draw.uniform(size=(count, 3))), self.value(rows, np.full(3, 0.5)))
+                 for n, count in enumerate((3, 290, 700))]
+        self.assertEqual([len(Stack(self.space, found[:n])._common.targets) for n in (1, 2, 3)], [3, 203, 269])
 
     def test_trials_that_begin_together_are_not_alike(self):
         stack = Stack(self.space, self.sources(3, np.array([0.3, 0.5, 0.7])))

@@ -6,17 +6,18 @@ candidates alone, without gradients: floats that differ in their last bits among
 that run count with the mean that is expected of them (Ginsbourger, Le Riche, Carraro 2010: the kriging believer). Fitted lengths are
 believed every second time: where they came out too long nothing else would be tried any more (Berkenkamp, Schoellig, Krause, JMLR 2019)."""
 import math
-from typing import Callable
+from typing import Callable, Iterator, NamedTuple
 
 import numpy as np
 from scipy import special, stats
 
-from .draws import PROPOSAL, START, UNIFORM, Draws, sobol
+from .draws import PROMISE, PROPOSAL, START, UNIFORM, Draws, sobol
 from .gp import GaussianProcess
 from .space import Space
 
 FIT_LIMIT = 400  # points that a fit takes: the best half and the newest half of them
 FEW = 3          # fewer results than this say nothing of length scales
+EARLY = 5        # of a study that knows others the first so many trials are where most is expected; improvement may wait for more results
 SKEWED = 2.0     # a longer tail of bad values than this, in medians of deviations, and ranks stand for them
 APART = 0.1      # of a dimension, over the number of known rows: the least distance of a proposal from them
 DOUBT_EVERY, DOUBT = 2, 2.0  # every second proposal takes the function to change so many times faster than it seems to
@@ -72,13 +73,13 @@ def random_row(space: Space, seed: int, number: int) -> np.ndarray:
     return space.spread(Draws(seed, UNIFORM, number).uniform(1, len(space)))[0]
 
 
-def chosen_points(values: np.ndarray) -> np.ndarray:
-    """Numbers of the points that are fitted, in order."""
-    if len(values) <= FIT_LIMIT:
+def chosen_points(values: np.ndarray, most: int = FIT_LIMIT) -> np.ndarray:
+    """Numbers of the points that are fitted, in order: the best half and the newest half of so many."""
+    if len(values) <= most:
         return np.arange(len(values))
-    newest = np.arange(len(values) - FIT_LIMIT // 2, len(values))
+    newest = np.arange(len(values) - most // 2, len(values))
     ranked = np.argsort(-np.where(np.isfinite(values), values, -np.inf), kind="stable")
-    return np.sort(np.r_[newest, ranked[~np.isin(ranked, newest)][:FIT_LIMIT - len(newest)]])
+    return np.sort(np.r_[newest, ranked[~np.isin(ranked, newest)][:most - len(newest)]])
 
 
 def apart(row: np.ndarray, known: np.ndarray) -> bool:
@@ -121,9 +122,45 @@ class NoPrior:
         """Rows that look good beforehand."""
         return np.zeros((0, 0))
 
-    def hyper(self) -> np.ndarray | None:
-        """Of the process while there are too few results to fit one; None: of their own, always."""
+    def hyper(self, results: int) -> np.ndarray | None:
+        """Of the process of what is left, while there are too few results to fit one; None: they are fitted."""
         return None
+
+
+class Model(NamedTuple):
+    """What results and what is known beforehand say together."""
+
+    process: GaussianProcess                      # of what is left
+    expected: Callable[[np.ndarray], np.ndarray]  # beforehand
+    means: np.ndarray                             # of the rows with results, then of the pending ones
+    scale: float                                  # of its values, in the results' own units
+
+    def predict(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(means, deviations without noise) [rows]."""
+        mean, variance = self.process.predict(rows)
+        return mean + self.expected(rows), np.sqrt(variance)
+
+    def improvement(self, rows: np.ndarray, best: float) -> np.ndarray:
+        """Logarithm of the expected improvement over `best`."""
+        mean, deviation = self.predict(rows)
+        return log_improvement((mean - best) / deviation) + np.log(deviation)
+
+
+def modelled(space: Space, rows: np.ndarray, values: np.ndarray, pending: np.ndarray, prior, doubt: bool) -> Model:
+    """Of at least a row, with a result or pending."""
+    wanted = targets(values, len(prior) > 0, prior.spread)
+    rest, expected = prior.residual(rows, wanted)
+    if len(rows):
+        process = GaussianProcess(rows, rest, space.categories, prior.hyper(len(rows)))
+        if doubt and len(rows) >= FEW:
+            process = process.doubted(DOUBT)
+        if len(pending):
+            process = process.extended(pending, process.mean(pending))
+    else:
+        process = GaussianProcess(pending, np.zeros(len(pending)), space.categories, prior.hyper(0))
+    known = np.vstack([rows, pending])
+    scale = max(float(ranked(values, len(prior) > 0).std()) if len(values) else 0.0, prior.spread)
+    return Model(process, expected, process.mean(known) + expected(known), scale or 1.0)
 
 
 def model_row(space: Space, rows: np.ndarray, values: np.ndarray, pending: np.ndarray, seed: int, number: int, prior=NoPrior()) -> np.ndarray:
@@ -131,28 +168,39 @@ def model_row(space: Space, rows: np.ndarray, values: np.ndarray, pending: np.nd
     [m x dimensions] are being trained; `number` is that of the proposal, which draws by it."""
     draws = Draws(seed, PROPOSAL, number)
     fitted = chosen_points(values)
-    rows, wanted = rows[fitted], targets(values[fitted], len(prior) > 0, prior.spread)
-    rest, expected = prior.residual(rows, wanted)
+    rows, values = rows[fitted], values[fitted]
     if len(rows) + len(pending) == 0:
-        return highest(space, expected, prior.best(), rows, draws)
-    if len(rows):
-        process = GaussianProcess(rows, rest, space.categories, prior.hyper() if len(rows) < FEW else None)
-        if len(rows) >= FEW and number % DOUBT_EVERY == DOUBT_EVERY - 1:
-            process = process.doubted(DOUBT)
-        if len(pending):
-            process = process.extended(pending, process.mean(pending))
-    else:
-        process = GaussianProcess(pending, np.zeros(len(pending)), space.categories, prior.hyper())
+        return highest(space, prior.residual(rows, values)[1], prior.best(), rows, draws)
+    model = modelled(space, rows, values, pending, prior, number % DOUBT_EVERY == DOUBT_EVERY - 1)
     known = np.vstack([rows, pending])
-    means = process.mean(known) + expected(known)
-    best = float(means[:len(rows)].max()) if len(rows) else float(means.max())
-
-    def score(candidates: np.ndarray) -> np.ndarray:
-        mean, variance = process.predict(candidates)
-        deviation = np.sqrt(variance)
-        return log_improvement((mean + expected(candidates) - best) / deviation) + np.log(deviation)
-
-    near = known[np.argsort(-means, kind="stable")[:6]]
+    best = float(model.means[:len(rows)].max()) if len(rows) else float(model.means.max())
+    near = known[np.argsort(-model.means, kind="stable")[:6]]
     if len(prior):
         near = np.vstack([near, prior.best()])
-    return highest(space, score, near, known, draws)
+
+    def hope(other: np.ndarray) -> np.ndarray:
+        """What is expected, but of neighbours of what is known."""
+        away = np.abs(other[:, None, :] - known[None, :, :]).max(axis=2).min(axis=1)
+        return np.where(away >= APART, model.predict(other)[0], -np.inf)
+
+    early = len(prior) > 0 and len(known) < EARLY
+    return highest(space, hope if early else lambda other: model.improvement(other, best), near, known, draws)
+
+
+def promises(space: Space, rows: np.ndarray, values: np.ndarray, trials: int, seed: int, prior=NoPrior()) -> Iterator[float]:
+    """By how much each of so many further trials is expected to raise the best, in the values' own units; each counts with the mean that is
+    expected of it for those after it."""
+    fitted = chosen_points(values)
+    rows, values = rows[fitted], values[fitted]
+    pending = rows[:0]
+    model = modelled(space, rows, values, pending, prior, False)
+    best = float(model.means.max())
+    for number in range(trials):
+        known = np.vstack([rows, pending])
+        row = highest(space, lambda other: model.improvement(other, best), known[np.argsort(-model.means, kind="stable")[:6]], known,
+                      Draws(seed, PROMISE, number))[None, :]
+        yield model.scale * math.exp(float(model.improvement(row, best)[0]))
+        pending = np.vstack([pending, row])
+        process = model.process.extended(row, model.process.mean(row))
+        known = np.vstack([rows, pending])
+        model = model._replace(process=process, means=process.mean(known) + model.expected(known))

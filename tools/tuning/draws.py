@@ -6,7 +6,7 @@ from scipy import special
 from scipy.stats import qmc
 
 # What a stream is for; with the study's seed and a number they make its key.
-START, PROPOSAL, UNIFORM = 1, 2, 3
+START, PROPOSAL, UNIFORM, PROMISE = 1, 2, 3, 4
 
 
 class Draws:

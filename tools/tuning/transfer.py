@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other studies know: of other regions, of yesterday. The mean of their surrogates is what is expected of a row before this study knows
-anything; its own process models the rest (the stacked residuals of Google Vizier, Golovin and others, KDD 2017)."""
+"""What other studies know: of other regions, of yesterday. What they have in common is expected of a row before this study knows anything;
+its own process models the rest (the stacked residuals of Google Vizier, Golovin and others, KDD 2017)."""
 import math
 import os
 import pathlib
@@ -8,15 +8,16 @@ from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
-from .acquisition import NoPrior, chosen_points, ranked, targets
+from .acquisition import EARLY, FIT_LIMIT, NoPrior, chosen_points, ranked, targets
 from .errors import UsageError
 from .facts import Facts, Training
-from .gp import GaussianProcess
 from .journal import read_events
+from .shared import SharedProcess
 from .space import Space
 from .study import Study
 
-LEAST = 3  # results of a source that a surrogate is made of
+LEAST = 3  # results of a source that say anything
+OWN = 2.3  # what a study has for itself has a tenth of the variance of what all have in common, at least: few sources say little of that
 
 
 class Source(NamedTuple):
@@ -28,30 +29,31 @@ class Source(NamedTuple):
 
 
 class Stack:
-    """Expects b times the mean of the sources' surrogates; b is fitted to this study's values, and is 1 before there are any."""
+    """Expects b times what the sources have in common; b is fitted to this study's values, and is 1 before there are any."""
 
     def __init__(self, space: Space, sources: list[Source]):
         self.sources = sources
-        fitted = [chosen_points(source.values) for source in sources]
+        most = max(LEAST, FIT_LIMIT // len(sources))
+        fitted = [chosen_points(source.values, most) for source in sources]
         values = [source.values[chosen] for source, chosen in zip(sources, fitted)]
-        own = [GaussianProcess(source.rows[chosen], targets(of, ranks=True), space.categories) for source, chosen, of in zip(sources, fitted, values)]
-        # A few dozen results say little of the lengths of many dimensions, and those of one metric are alike: what all say counts for each.
-        self._shared = np.mean([process.hyper for process in own], axis=0)
-        self._processes = [GaussianProcess(one.points, one.targets, space.categories, self._shared) for one in own]
+        self._common = SharedProcess(np.vstack([source.rows[chosen] for source, chosen in zip(sources, fitted)]),
+                                     np.concatenate([targets(of, ranks=True) for of in values]),
+                                     np.repeat(np.arange(len(sources)), [len(of) for of in values]), space.categories)
         self.spread = 0.5 * float(np.median([ranked(of, ranks=True).std() for of in values]))
 
     def __len__(self) -> int:
-        return len(self._processes)
+        return len(self.sources)
 
     def best(self) -> np.ndarray:
         return np.array([source.rows[int(np.nanargmax(source.values))] for source in self.sources])
 
-    def hyper(self) -> np.ndarray:
-        """Lengths of the sources; a residual varies less than what it is left of."""
-        return np.r_[self._shared[:-2], self._shared[-2] - 1.4, self._shared[-1]]
+    def hyper(self, results: int) -> np.ndarray | None:
+        """Lengths and noise of the sources; a residual varies less than what it is left of."""
+        common = self._common
+        return np.r_[common.hyper[:common.width], max(common.own, common.common - OWN), common.noise] if results <= EARLY else None
 
     def expected(self, rows: np.ndarray) -> np.ndarray:
-        return np.mean([process.mean(rows) for process in self._processes], axis=0)
+        return self._common.mean(rows)
 
     def residual(self, rows: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
         if not len(rows):
@@ -75,7 +77,7 @@ def read_sources(folders: list[str], study: Study) -> list[dict[str, Any]]:
         if other.objective.casefold() != study.objective.casefold():
             raise UsageError(f"--from {folder}: that study is of {other.objective}, this one of {study.objective}; they must be the same")
         facts = Facts.read_only(path / "journal.jsonl", read_events(path / "journal.jsonl")[0])
-        rows, values = _known(other, facts, study.space)
+        rows, values = known_results(other, facts, study.space)
         if len(rows) < LEAST:
             raise UsageError(f"--from {folder}: {len(rows)} of its {len(facts.decided['tell'])} results lie within this space, and "
                              f"{LEAST} are needed; give the same parameters and ranges, or leave the study out")
@@ -83,7 +85,7 @@ def read_sources(folders: list[str], study: Study) -> list[dict[str, Any]]:
     return found
 
 
-def _known(other: Study, facts: Facts, space: Space) -> tuple[list[list[float]], list[float | None]]:
+def known_results(other: Study, facts: Facts, space: Space) -> tuple[list[list[float]], list[float | None]]:
     """(rows, values) of what has ended there and is a point of this space. What was halved has the value that it came to."""
     rows, values = [], []
     for event in facts.decided["tell"]:
