@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What more trials of a study promise, and how hours are divided among studies by that."""
+import subprocess
+import sys
 import unittest
 
 import numpy as np
 
 from made_study import Made
-from tuner_case import NETWORK, SeededTest
+from tuner_case import NETWORK, ROOT, SeededTest
 from tuning.outlook import LEAST_RESULTS, Outlook, divide, gains_of, outlook_of, shares
 from tuning.space import space_of
 
@@ -44,6 +46,9 @@ class Gains(SeededTest):
         self.assertAlmostEqual(found.hours, hours)
         self.assertEqual(len(found.gains), 5)
         self.assertTrue(0.0 < found.gains[0] < 1.0, found)
+        said = subprocess.run([sys.executable, "-B", str(ROOT / "tools/tuner.py"), "--study", str(self.folder / "study"), "--status"],
+                              capture_output=True, text=True, check=True).stdout
+        self.assertIn(f"a further trial is expected to raise the best by {found.gains[0]:.2%}", said)
         Made(self.folder / "short", LEAST_RESULTS - 1, confirm=0)
         self.assertIsNone(outlook_of(self.folder / "short", 5))
         self.assertEqual(shares({"a": self.folder / "study", "b": None}, {"a": 1.0, "b": 1.0}, 6.0 * found.hours, 5),

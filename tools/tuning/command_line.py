@@ -15,13 +15,16 @@ from .errors import UsageError, exit_code_of
 from .executors.pool import Pool, open_pool
 from .facts import STAGE, Facts
 from .files import write_json
-from .journal import Journal
+from .journal import Journal, last_opening
 from .options import DEFAULT_TRIALS, parser_of
 from .repeat import Differs, begin, original_of
 from .sampler import Sampler
 from .study import Study, create, draft
 from .transfer import prior_of, read_sources
 from .voice import Voice, result_text
+
+RUNNING = ("executor", "executor_file", "workers", "gpus")
+
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
     at = words.index("--") if "--" in words else len(words)
@@ -53,12 +56,27 @@ def _do(wish: argparse.Namespace, handed: list[str], here: pathlib.Path) -> int:
     study = _open(folder, wish, handed) if folder and (folder / "study.json").exists() else None
     if folder and not study and wish.repeat:
         study = begin(folder, wish, trainer_path, handed)
+    _run_as_before(wish, folder if study else None)
     pool = open_pool(wish, study.identity["ranks"] if study else wish.ranks or 1)
+    wish.running = {key: getattr(wish, key) for key in RUNNING}
     wish.workers = len(pool.places)
     if folder is None:
         return _dry_run(wish, trainer_path, handed, pool)
     study = study or _create(folder, wish, trainer_path, handed)
     return _search(study, wish, trainer_path, pool)
+
+
+def _run_as_before(wish: argparse.Namespace, folder: pathlib.Path | None) -> None:
+    """What trials run on where the call does not say it: what they ran on when the study was last at work."""
+    before = last_opening(folder / "journal.jsonl").get("running", {}) if folder else {}
+    if wish.executor in (None, before.get("executor")):
+        if wish.executor_file is None:
+            wish.executor_file = before.get("executor_file")
+        if wish.workers is None and wish.gpus is None:
+            wish.workers, wish.gpus = before.get("workers"), before.get("gpus")
+        wish.executor = before.get("executor")
+    wish.executor, wish.workers = wish.executor or "local", wish.workers or 1
+    wish.executor_file = os.path.abspath(wish.executor_file) if wish.executor_file else None
 
 
 def _open(folder: pathlib.Path, wish: argparse.Namespace, handed: list[str]) -> Study:
@@ -95,7 +113,7 @@ def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, 
         if original is None:
             _note_budget(wish, facts, pool)
         else:
-            original.note_budgets(facts, _about(pool))
+            original.note_budgets(facts, _about(pool, wish))
         one = study.identity
         sampler = Sampler(study.space, one["sampler"], one["seed"], one["start"], prior_of(study))
         coordinator = Coordinator(study, facts, trainer, pool, sampler, wish.hours, pool.threads(wish.threads), voice)
@@ -138,11 +156,11 @@ def _note_budget(wish: argparse.Namespace, facts: Facts, pool: Pool) -> None:
     budget.update(confirm=3 if budget["confirm"] is None else budget["confirm"], seeds=budget["seeds"] or 3)
     changed = any(budget[key] != before.get(key) for key in STAGE)
     stage = not facts.stages or changed or (wish.hours is not None and facts.stages[-1].get("cut", False))
-    facts.note("open", {"budget": budget, "stage": stage, **_about(pool)})
+    facts.note("open", {"budget": budget, "stage": stage, **_about(pool, wish)})
 
 
-def _about(pool: Pool) -> dict[str, Any]:
-    return {"pid": os.getpid(), "host": os.uname().nodename, "executor": pool.settings.executor, "places": len(pool.places)}
+def _about(pool: Pool, wish: argparse.Namespace) -> dict[str, Any]:
+    return {"pid": os.getpid(), "host": os.uname().nodename, "executor": pool.settings.executor, "places": len(pool.places), "running": wish.running}
 
 
 def _dry_run(wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[str], pool: Pool) -> int:

@@ -41,6 +41,7 @@ _MEMBERS = {
     **dict.fromkeys(("epoch_seconds", "seconds"), _number),
     **dict.fromkeys(("state", "place", "why", "decision", "from"), lambda x: isinstance(x, str)),
     **dict.fromkeys(("budget", "settings"), lambda x: isinstance(x, dict)),
+    "running": lambda x: isinstance(x, dict) and all(value is None or type(value) is (int if key == "workers" else str) for key, value in x.items()),
     **dict.fromkeys(("fits", "counts"), lambda x: isinstance(x, bool)),
     "value": lambda x: x is None or _number(x),
     "values": lambda x: isinstance(x, dict) and all(epoch.isdecimal() and _number(value) for epoch, value in x.items()),
@@ -104,6 +105,19 @@ def read_events(path: pathlib.Path) -> tuple[list[dict], int]:
                             f"or remove this line and all that follow, and the study goes on from there")
         events.append(event)
     return events, whole
+
+
+def last_opening(path: pathlib.Path) -> dict:
+    """The event with which a tuner last began, of a file that may be long; empty where there is none."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return {}
+    at = data.rfind(b'"event": "open"')
+    end = data.find(b"\n", at)
+    if at < 0 or end < 0:
+        return {}
+    return _parse(data[data.rfind(b"\n", 0, at) + 1:end], path, data.count(b"\n", 0, at) + 1)
 
 
 class Journal:

@@ -9,6 +9,7 @@ from .export import export
 from .facts import Facts
 from .files import write_json
 from .journal import read_events
+from .outlook import outlook
 from .study import Study
 from .study_page.found import Found
 from .study_page.page import PAGE, write_page
@@ -43,6 +44,9 @@ def _look_at(folder: pathlib.Path, wish: argparse.Namespace) -> None:
     facts = Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0])
     if wish.status:
         print(status(study, facts))
+        promised = outlook(study, facts, 1)
+        if promised is not None:
+            print(f"a further trial is expected to raise the best by {promised.gains[0]:.2%}, in {promised.hours:.3g} planned hours")
     if wish.best:
         best = {"trial": facts.ended["best"]} if facts.ended else best_of(facts)
         if best is None:

@@ -108,10 +108,10 @@ def _add_budget(group) -> None:
 
 def _add_running(group) -> None:
     add = group.add_argument
-    add("--workers", type=_at_least(1), metavar="N", default=1, help="trials at a time: on the CPU here, or in the executor's queue [%(default)s]")
-    add("--gpus", metavar="LIST", help="a trial on each of these GPUs instead: 0,1,2,3; 0*5: five share GPU 0")
-    add("--executor", choices=list(EXECUTORS), default="local", metavar="NAME",
-        help=f"what trials run on: {', '.join(EXECUTORS)} (docs/user/clusters.md) [%(default)s]")
+    add("--workers", type=_at_least(1), metavar="N", help="trials at a time: on the CPU here, or in the executor's queue [as before; 1]")
+    add("--gpus", metavar="LIST", help="a trial on each of these GPUs instead: 0,1,2,3; 0*5: five share GPU 0 [as before]")
+    add("--executor", choices=list(EXECUTORS), metavar="NAME",
+        help=f"what trials run on: {', '.join(EXECUTORS)} (docs/user/clusters.md) [as before; local]")
     add("--executor-file", metavar="FILE", help="JSON: its queue, GPUs and memory of a trial, and such")
     add("--threads", type=_at_least(1), metavar="N", help="threads of each trial [cores / workers on the CPU; else the trainer's]")
     add("--trainer", metavar="FILE", help="the program [beside this one, or in PATH]")

@@ -3,7 +3,7 @@
 its planned time is largest. Every argument but the results is a number, and nothing is drawn that does not follow from them."""
 import heapq
 import pathlib
-from typing import NamedTuple, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,11 @@ def gains_of(space: Space, rows: np.ndarray, values: np.ndarray, trials: int, se
 
 def outlook_of(folder: pathlib.Path, trials: int) -> Outlook | None:
     """Of the study in that folder for so many further trials; None: it has too few results to say."""
-    study = Study.open(folder)
-    facts = Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0])
+    return outlook(Study.open(folder), Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0]), trials)
+
+
+def outlook(study: Study, facts: Facts, trials: int) -> Outlook | None:
+    """The same."""
     rows, values = known_results(study, facts, study.space)
     numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     seconds = [event["epochs"] * facts.decided["plan"][event["trial"]]["epoch_seconds"] for event in facts.decided["tell"]]
@@ -81,6 +84,3 @@ def _rate(one: Outlook, trial: int, weight: float) -> float:
 def shares(folders: dict[str, pathlib.Path | None], weights: dict[str, float], hours: float, trials: int) -> dict[str, float]:
     """Hours for each study by its folder; None: it has none yet. `trials` are the most that one may make."""
     return divide(hours, weights, {name: outlook_of(folder, trials) if folder else None for name, folder in folders.items()})
-
-
-__all__: Sequence[str] = ("Outlook", "divide", "gains_of", "outlook_of", "shares")
