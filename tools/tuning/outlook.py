@@ -39,7 +39,7 @@ def gains_of(space: Space, rows: np.ndarray, values: np.ndarray, trials: int, se
 
 def outlook_of(folder: pathlib.Path, trials: int) -> Outlook | None:
     """Of the study in that folder for so many further trials; None: it has too few results to say."""
-    return outlook(Study.open(folder), Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0]), trials)
+    return outlook(Study.open(folder, any_algorithm=True), Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0]), trials)
 
 
 def outlook(study: Study, facts: Facts, trials: int) -> Outlook | None:
