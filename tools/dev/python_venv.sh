@@ -16,7 +16,7 @@ fi
 
 transcript=$(mktemp)
 trap 'rm -f "$transcript"' EXIT
-if { /usr/bin/python3 -m venv "$folder" &&
+if { { [ -x "$folder/bin/python" ] || /usr/bin/python3 -m venv "$folder"; } &&
   "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: -r "$requirements"; } > "$transcript" 2>&1; then
   cp "$requirements" "$made"
   echo "python: $folder made from $requirements"
