@@ -170,10 +170,13 @@ class Days(DailyTest):
             self.text(f"in/{day}/all of it.txt", [(name, own[at::3]) for name, own in needs])
         self.text("in/2026-13-41/all of it.txt", needs)  # no day
         self.regions({"all of it": {}}, HeldOut="newest", Text="in/{day}/{region}.txt", Space="space.json",
-                     Tune={"Trials": 3, "Options": ["--confirm", "0", "--rungs", "2", "--epochs", "4"], "Validation": ["--validation-split", "0.3"]})
+                     Tune={"Trials": 5, "GpuHoursInAll": 50, "Options": ["--confirm", "0", "--halving", "none", "--epochs", "2"],
+                           "Validation": ["--validation-split", "0.3"]})
         self.assertIn("is the first day of region", self.ends_with(7, day=days[0]).stderr)
         self.ends_with(0, day=days[1])
         self.ends_with(0, day=days[2])
+        for day in days[1:]:
+            self.assertEqual(json.loads(self.path("days", day, ".daily/hours.json").read_text()), {"in_all": 50, "hours": {"all of it": 50.0}})
         study = json.loads(self.path("days", DAY, "all of it/tune/study/study.json").read_text())
         self.assertEqual(study["options"], ["--validation-input", str(self.path("days", DAY, "all of it/import/validation.nc"))])
         self.assertEqual([one["folder"] for one in study["sources"]], [str(self.path("days", days[1], "all of it/tune/study"))])

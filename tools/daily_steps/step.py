@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tuning.errors import DataError, TunerError
 from tuning.files import write_json
 
-from .days import FAILED, HELD_BACK, MADE, STAMP, Day, RegionDay
+from .days import FAILED, HELD_BACK, MADE, STAMP, Day, RegionDay, days_between
 from .errors import HeldBack, RegionError
 from .programs import Programs
 from .regions import Region, Regions
@@ -95,6 +95,17 @@ def follow(path: pathlib.Path, name: pathlib.Path) -> None:
     """`name` becomes a link to `path`, whatever it was."""
     name.unlink(missing_ok=True)
     os.symlink(path, name)
+
+
+def earlier_study(day: Day, region: str) -> tuple[str, pathlib.Path] | None:
+    """(day, its study) of the newest earlier day on which the region was tuned."""
+    return next(((one.day, study) for one in day.earlier() if (study := study_of(one, region)) is not None), None)
+
+
+def is_due(regions: Regions, day: Day, region: str) -> bool:
+    """Whether the region is searched on that day; else the descriptor of its last search is good for it, too."""
+    earlier = earlier_study(day, region)
+    return earlier is None or days_between(earlier[0], day.day) >= regions.tune["Every"]
 
 
 def study_of(day: Day, region: str) -> pathlib.Path | None:

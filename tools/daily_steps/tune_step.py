@@ -5,11 +5,13 @@ import shutil
 
 from tuning.files import read_json, write_json
 from tuning.journal import read_events
+from tuning.study import ALGORITHM
 
 from . import plan as planning
-from .days import Lock, checksum, days_between
+from .budget import hours_of
+from .days import Lock, checksum
 from .errors import RegionError
-from .step import Work, study_of
+from .step import Work, earlier_study, is_due, study_of
 
 LEAST_RESULTS = 3  # of a study, for --from
 CLOCK = 4  # slots of a search in logical time, a part of what it finds: they must not follow from what there is to run it on
@@ -20,20 +22,10 @@ def plan_of(work: Work) -> planning.Plan:
     return planning.Plan(work.regions, day, Lock(day.own / "plan.lock", work.programs.stop.check))
 
 
-def _earlier_study(work: Work) -> tuple[str, pathlib.Path] | None:
-    """(day, its study) of the newest earlier day on which the region was tuned."""
-    for day in work.day.day.earlier():
-        study = study_of(day, work.region.name)
-        if study is not None:
-            return day.day, study
-    return None
-
-
-def _not_due(work: Work) -> tuple[str, pathlib.Path] | None:
-    """The earlier study whose descriptor is good for today, too."""
-    earlier = _earlier_study(work)
-    every = work.regions.tune["Every"]
-    return earlier if earlier is not None and days_between(earlier[0], work.day.day.day) < every else None
+def _standing(work: Work) -> tuple[str, pathlib.Path] | None:
+    """(day, the earlier study) whose descriptor is good for today, too."""
+    day, name = work.day.day, work.region.name
+    return None if is_due(work.regions, day, name) else earlier_study(day, name)
 
 
 def _read(path: pathlib.Path) -> str:
@@ -45,14 +37,13 @@ def _read(path: pathlib.Path) -> str:
 def inputs(work: Work) -> dict:
     rules = work.regions.tune
     data = work.day.outputs("import")
-    standing = _not_due(work)
+    standing = _standing(work)
     if standing is not None:
         return {"study": standing[0], "best": checksum(standing[1] / "best.json")}
-    hours = rules["GpuHoursInAll"]
     return {"data": {name: data[name] for name in _files(data)}, "model": _read(work.region.model), "space": _read(work.region.space),
-            "trials": work.region.trials, "hours": hours and round(hours * plan_of(work).shares[work.region.name], 6),
+            "trials": work.region.trials, "hours": hours_of(work, plan_of(work)),
             "objective": work.regions.objective, "options": rules["Options"], "validation": [] if "fit.nc" in data else rules["Validation"],
-            "trainer": work.build("trainer")}
+            "trainer": work.build("trainer"), "algorithm": ALGORITHM}
 
 
 def _files(data: dict) -> list[str]:
@@ -60,7 +51,7 @@ def _files(data: dict) -> list[str]:
 
 
 def make(work: Work, folder: pathlib.Path) -> tuple[list[str], dict]:
-    standing = _not_due(work)
+    standing = _standing(work)
     if standing is not None:
         day, study = standing
         shutil.copyfile(study / "best.json", folder / "best.json")
@@ -92,7 +83,7 @@ def _search(work: Work, folder: pathlib.Path) -> None:
 def _sources(work: Work) -> list[pathlib.Path]:
     """Studies of the same space and objective with some results: its own of an earlier day first."""
     found, wanted = [], work.regions.tune["From"]
-    earlier = _earlier_study(work)
+    earlier = earlier_study(work.day.day, work.region.name)
     if "yesterday" in wanted and earlier is not None:
         found.append(earlier[1])
     if "regions" in wanted:
