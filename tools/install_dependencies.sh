@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing Norn needs on Debian 12 or Ubuntu 24.04: only what is missing, quietly.
-#   tools/install_dependencies.sh [--checks] [--browser] [--valgrind] [--ccache] [--peers] [--cluster-tests]
+#   tools/install_dependencies.sh [--checks] [--browser] [--valgrind] [--ccache] [--peers] [--spark] [--cluster-tests]
 set -euo pipefail
 
 packages=(
@@ -18,17 +18,19 @@ for option in "$@"; do
     --valgrind) packages+=(valgrind) ;;
     --ccache) packages+=(ccache) ;;
     --peers) packages+=(python3-torch) ;;
+    --spark) packages+=(openjdk-17-jre-headless) ;;
     --cluster-tests)
       packages+=(slurm-wlm munge iproute2 redis-server redis-tools rabbitmq-server python3-celery python3-redis
         python3-distributed gridengine-master gridengine-exec gridengine-client patchelf)
       ;;
     -h | --help)
-      echo "usage: tools/install_dependencies.sh [--checks] [--browser] [--valgrind] [--ccache] [--peers] [--cluster-tests]"
+      echo "usage: tools/install_dependencies.sh [--checks] [--browser] [--valgrind] [--ccache] [--peers] [--spark] [--cluster-tests]"
       echo "  --checks  also clang-format-14, clang-tidy-14 and shellcheck, for tools/dev/check.sh"
       echo "  --browser also chromium, for tests/integration/report_test.py"
       echo "  --valgrind  also valgrind (80 MB), for a test of tests/integration/text_forms_test.py"
       echo "  --ccache  also ccache, which CMake does not need"
       echo "  --peers   also python3-torch, for tests/bench/compare_cpu.sh"
+      echo "  --spark   also openjdk-17-jre-headless, for tests/python/spark_test.py (pip install -r python/requirements-spark.txt)"
       echo "  --cluster-tests  also Slurm, Celery with Redis and RabbitMQ, Dask and Grid Engine, for tests/tuner/executors_*_test.py and"
       echo "            tests/integration/slurm_test.py, and iproute2 for two_hosts_test.py; Debian starts their daemons, the tests use their"
       echo "            own. patchelf, too, for HTCondor: tools/dev/unpack_htcondor.sh"
