@@ -8,6 +8,8 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from ._arrays import labels_of, memory_set
 from .errors import UsageError
 from .network import Network
@@ -55,6 +57,24 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
             if one not in sets:
                 sets[one] = memory_set(one, matrix, argument, indicator=True if kind == "Output" else None, weights=weights)
     return list(sets.values())
+
+
+def require_labels(network: Network, data: Any, kind: str, argument: str) -> None:
+    """Raises UsageError where columns of data with labels are other units than those of the trained network."""
+    for layer in network._layers(kind):
+        given = data.get(layer.get("DataSet")) if isinstance(data, Mapping) else data
+        labels, units = getattr(given, "feature_labels", None), network.labels(layer["Name"])
+        key = ("same labels", layer["Name"])
+        if labels is None or units is None or not units.has_words() or network._known.get(key) is labels:
+            continue
+        words = list(labels)
+        numbers = np.asarray(units.find(words), np.int64)
+        wrong = np.flatnonzero(numbers != np.arange(len(numbers)))
+        if wrong.size and len(words) <= len(units):
+            column = int(wrong[0])
+            raise UsageError(f"`{argument}`: column {column} is {words[column]!r}, but this unit of the model is {units[column]!r}; read the data "
+                             "with the model's units, Dataset.from_table(..., features=model.labels)")
+        network._known[key] = labels
 
 
 def wanted_of(known: Any, wanted: Any = None) -> Any:

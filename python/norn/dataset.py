@@ -124,6 +124,9 @@ class Dataset:
     def __len__(self) -> int:
         return self._rows.examples if self._rows is not None else int(self.matrix.shape[0])
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_native_labels"}  # made anew where they are wanted
+
     def __repr__(self) -> str:
         kind = "" if self.indicator else ", with values"
         parts = "" if self._parts is None else f"; parts: {', '.join(self._parts)}"

@@ -105,6 +105,8 @@ class Recommender:
             first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(interactions, targets, weights=weights, callbacks=callbacks)
             self._network = first._network
             return self
+        _fitting.require_labels(self.network_, interactions, "Input", "interactions")
+        _fitting.require_labels(self.network_, _fitting.wanted_of(interactions, targets), "Output", "targets")
         done = self.network_.model.epochs()
         own = {name: value for name, value in self._params.items() if not name.startswith("validation")}
         native = _fitting.settings_of(own, callbacks) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none"}
@@ -159,6 +161,7 @@ class Recommender:
         """The data sets of examples to predict for; none where there are no examples."""
         if getattr(matrix_of(user_items), "shape", ())[:1] == (0,):
             return []
+        _fitting.require_labels(self.network_, user_items, "Input", "user_items")
         return _fitting.sets_of(self.network_, "data", user_items, None, ("user_items", ""))
 
     def recommend(self, user_items: Any, N: int = 10, *, filter_already_liked_items: bool = True, filter_items: Any = None,
@@ -254,6 +257,8 @@ class Recommender:
         """
         if held_out is None:
             known, held_out = _fitting.pair_of(known, "known")
+        _fitting.require_labels(self.network_, known, "Input", "known")
+        _fitting.require_labels(self.network_, held_out, "Output", "held_out")
         sets = _fitting.sets_of(self.network_, "data", known, held_out, ("known", "held_out"))
         lengths = [_settings.count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
         return Evaluation(_core.evaluate(self.network_.model, sets, lengths, _settings.word("layer", layer), bool(keep_seen)))
