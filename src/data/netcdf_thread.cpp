@@ -3,8 +3,10 @@
 
 #include "netcdf_thread.h"
 
+#include "norn/base/error.h"
 #include "src/base/thread.h"
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -12,6 +14,7 @@
 #include <thread>
 
 #include <hdf5.h>
+#include <pthread.h>
 
 namespace norn {
 
@@ -42,6 +45,8 @@ class NetcdfThread {
     if (task.error) std::rethrow_exception(task.error);
   }
 
+  bool busy() const { return busy_; }
+
  private:
   [[noreturn]] void serve() {
     // Before any other call. At the program's end HDF5 would write out what a full disk has not
@@ -52,6 +57,7 @@ class NetcdfThread {
       wake_.wait(lock, [this] { return !queue_.empty(); });
       Task* task = queue_.front();
       queue_.pop_front();
+      busy_ = true;
       lock.unlock();
       try {
         task->work();
@@ -59,6 +65,7 @@ class NetcdfThread {
         task->error = std::current_exception();
       }
       lock.lock();
+      busy_ = false;
       task->done = true;
       finished_.notify_all();
     }
@@ -69,14 +76,47 @@ class NetcdfThread {
   std::condition_variable finished_;
   std::deque<Task*> queue_;
   std::thread::id id_;
+  std::atomic<bool> busy_ = false;
 };
+
+// Never destroyed: files may be closed while the program's other statics go away. A forked child
+// has none of its parent's threads: it starts its own, unless the library was in a call then.
+struct Holder {
+  std::mutex mutex;
+  NetcdfThread* thread = nullptr;
+  bool forked_in_a_call = false;
+};
+
+Holder& holder() {
+  static Holder* const made = [] {
+    ::pthread_atfork([] { holder().mutex.lock(); }, [] { holder().mutex.unlock(); },
+                     [] {
+                       Holder& here = holder();
+                       here.forked_in_a_call |= here.thread != nullptr && here.thread->busy();
+                       here.thread = nullptr;
+                       here.mutex.unlock();
+                     });
+    return new Holder;
+  }();
+  return *made;
+}
+
+NetcdfThread& thread_of_this_process() {
+  Holder& here = holder();
+  const std::lock_guard lock(here.mutex);
+  if (here.forked_in_a_call) {
+    throw UsageError(
+        "this process was forked while another thread read or wrote a NetCDF file, so it can open "
+        "none; fork when no file is read or written, or start processes by \"spawn\"");
+  }
+  if (here.thread == nullptr) here.thread = new NetcdfThread;
+  return *here.thread;
+}
 
 }  // namespace
 
 void on_netcdf_thread(const std::function<void()>& work) {
-  // Never destroyed: files may be closed while the program's other statics go away.
-  static NetcdfThread* const thread = new NetcdfThread;
-  thread->run(work);
+  thread_of_this_process().run(work);
 }
 
 }  // namespace norn

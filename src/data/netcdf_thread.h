@@ -8,7 +8,8 @@
 namespace norn {
 
 /// Runs `work` on that thread and returns when it is done; what it throws is thrown here. Callers
-/// take turns. A call from the thread itself runs at once.
+/// take turns. A call from the thread itself runs at once. A forked child starts a thread of its
+/// own; UsageError where it was forked during a call.
 void on_netcdf_thread(const std::function<void()>& work);
 
 }  // namespace norn

@@ -3,10 +3,14 @@
 // beyond what it was given.
 #include "src/data/netcdf_file.h"
 
+#include "norn/base/error.h"
+#include "src/data/netcdf_thread.h"
 #include "support.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace norn {
 namespace {
@@ -175,6 +179,44 @@ TEST(NetcdfFile, ClosesSealed) {
   write_text(folder / "new.nc", bytes);
   EXPECT_THAT(message_of<DataError>([&] { NetcdfFile(folder / "new.nc", NetcdfFile::Mode::read); }),
               HasSubstr("the header is damaged"));
+}
+
+// What the library was doing is half done there, and nobody goes on with it.
+TEST(NetcdfThread, AProcessForkedInACallIsToldSo) {
+  ::pid_t child = -1;
+  on_netcdf_thread([&] {
+    child = ::fork();
+    if (child != 0) return;
+    try {
+      on_netcdf_thread([] {});
+    } catch (const UsageError& error) {
+      ::_exit(std::string(error.what()) ==
+                      "this process was forked while another thread read or wrote a NetCDF file, "
+                      "so it can open none; fork when no file is read or written, or start "
+                      "processes by \"spawn\""
+                  ? 7
+                  : 8);
+    }
+    ::_exit(9);
+  });
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
+TEST(NetcdfThread, AForkedProcessHasItsOwn) {
+  on_netcdf_thread([] {});
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    on_netcdf_thread([] { ::_exit(7); });
+    ::_exit(9);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
 }  // namespace
