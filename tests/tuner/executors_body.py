@@ -214,7 +214,7 @@ class ExecutorTest(TunerTest):
     def test_kills_change_nothing(self):
         if self.kills_by_wish and "NORN_TEST_KILLS" not in os.environ:
             self.skipTest(f"takes a minute, and what is the tuner's is tested with other queues: NORN_TEST_KILLS=20 runs it with {self.executor}, too")
-        arguments = ["--trials", 8, "--start", 5]
+        arguments = ["--trials", 8, "--start", 5, "--clock", 4]
         self.end(self.start("undisturbed", *arguments, "--workers", 2, trainer=BIN / "trainer"))
         struck, process = 0, None
         while process is None or process.returncode != 0:

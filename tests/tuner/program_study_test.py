@@ -14,7 +14,7 @@ import unittest
 from tuner_program import BIN, TUNER, TunerTest
 
 
-BASIS = ("--trials", 9, "--start", 5, "--threads", 1, "--confirm", 2, "--seeds", 2)
+BASIS = ("--trials", 9, "--start", 5, "--clock", 4, "--threads", 1, "--confirm", 2, "--seeds", 2)
 
 
 class Same(TunerTest):
