@@ -8,7 +8,7 @@ function(run)
 endfunction()
 
 file(REMOVE_RECURSE ${WORK}/prefix ${WORK}/consumer)
-run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix --strip)
 # What is promised stands for itself.
 file(GLOB_RECURSE headers RELATIVE ${WORK}/prefix/include ${WORK}/prefix/include/*.h)
 foreach(header IN LISTS headers)
