@@ -32,6 +32,9 @@ def network_text(network: Network, name: str = "Network") -> str:
         best = network.history.best
         if best:
             lines.append(f"best epoch {best['epoch']}: " + ", ".join(f"{k} {v:.4f}" for k, v in best.items() if "@" in k))
+    else:
+        epochs = network.model.epochs()
+        lines += [f"{epochs} epochs"] if epochs else []
     return "\n".join(lines)
 
 

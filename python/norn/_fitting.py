@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import tempfile
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from . import _core
 from ._arrays import labels_of, memory_set
+from ._settings import word
 from .errors import UsageError
 from .network import Network
 from .training import merged
@@ -24,7 +28,33 @@ def network_of(params: Mapping[str, Any]) -> Network | None:
         return Network._of(params["network"])
     if params["hidden"] is None:
         return None
-    return Network.from_json({"Recipe": params["recipe"], "Layers": [{"Name": "Hidden", "N": params["hidden"]}]})
+    return Network.from_json({"Recipe": recipe_of(params), "Layers": [{"Name": "Hidden", "N": params["hidden"]}]})
+
+
+def recipe_of(params: Mapping[str, Any]) -> str:
+    """That which is asked for, or the first one."""
+    return params["recipe"] or "sigmoid"
+
+
+def recipe_problems(recipe: Any) -> list[dict]:
+    """What is wrong with the name of a recipe, in the engine's words."""
+    if recipe is None:
+        return []
+    try:
+        _core.read_network(network=json.dumps({"Recipe": word("recipe", recipe)}))
+    except UsageError as error:
+        return [problem | {"key": "recipe", "message": f"`recipe` {recipe}: {problem['message']}"} for problem in error.problems]
+    return []
+
+
+def name_of(network: Any) -> str:
+    """What a network is called: a path as it stands, a descriptor by its name."""
+    if isinstance(network, (str, os.PathLike)) and not str(network).lstrip().startswith("{"):
+        return os.fspath(network)
+    try:
+        return Network._of(network).descriptor.get("Name") or "without a name"
+    except UsageError:
+        return "not valid"
 
 
 def settings_of(params: Mapping[str, Any], callbacks: list[Callable], validation: Any = None) -> dict[str, Any]:

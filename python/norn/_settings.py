@@ -7,7 +7,7 @@ import functools
 import inspect
 import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from . import _core
@@ -25,14 +25,15 @@ def name_of(keyword: str) -> str:
     return keyword.removesuffix("_")
 
 
-def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """As the engine takes them; None is as not given. Raises UsageError, all that is wrong at once."""
-    values, problems = {}, []
+def checked(given: Mapping[str, Any], *, beside: Iterable[str] = (), problems: Iterable[dict] = ()) -> dict[str, Any]:
+    """As the engine takes them; None is as not given. Raises UsageError, all that is wrong at once: also the `problems` that
+    were found before. `beside`: names of other arguments, which may have been meant."""
+    values, problems = {}, list(problems)
     for keyword, value in given.items():
         name = name_of(keyword)
         try:
             if name not in table():
-                raise UsageError(f"`{keyword}`: there is no such setting{_did_you_mean(keyword)}")
+                raise UsageError(f"`{keyword}`: there is no such setting{_did_you_mean(keyword, beside)}")
             if value is not None:
                 values[name] = _KINDS[table()[name]["kind"]](table()[name], value)
         except UsageError as error:
@@ -42,8 +43,8 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _did_you_mean(name: str) -> str:
-    near = difflib.get_close_matches(name, table(), n=1)
+def _did_you_mean(name: str, beside: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, [*table(), *beside], n=1)
     return f'; did you mean "{near[0]}"?' if near else f"; there are {', '.join(table())}"
 
 

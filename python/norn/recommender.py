@@ -24,7 +24,7 @@ class Recommender:
     Recommender() takes no argument: the recipe chooses layers and settings by the data. Settings are keywords, those of
     the trainer, which `norn.settings()` lists: Recommender(epochs=20, seed=1).
 
-    recipe: "sigmoid" or "softmax".
+    recipe: "sigmoid" or "softmax"; None: that of the network.
     hidden: units of the recipe's hidden layer; None: by the data.
     network: a descriptor in place of a recipe: a Network, a dictionary, JSON text or a path.
     device: "auto", "cpu", "cuda", "cuda:1".
@@ -33,10 +33,10 @@ class Recommender:
     """
 
     @_settings.documented
-    def __init__(self, *, recipe: str = "sigmoid", hidden: int | None = None, network: Any = None, device: str = "auto",
+    def __init__(self, *, recipe: str | None = "sigmoid", hidden: int | None = None, network: Any = None, device: str = "auto",
                  threads: int = 0, precision: str = "tf32", **settings: Any):
         """Keeps the settings; `fit` uses them. Raises UsageError for those that there are not."""
-        _settings.checked(settings)
+        _settings.checked(settings, beside=_DEFAULTS, problems=_fitting.recipe_problems(recipe))
         self._params: dict[str, Any] = {
             "recipe": recipe, "hidden": hidden, "network": network, "device": device, "threads": threads, "precision": precision,
         }
@@ -78,7 +78,7 @@ class Recommender:
         network = _fitting.network_of(self._params)
         native = _fitting.settings_of(self._params, callbacks, validation)
         native |= _fitting.data_settings(network, interactions, targets, validation, weights)
-        native |= {"recipe": self._params["recipe"]} if network is None else {}
+        native |= {"recipe": _fitting.recipe_of(self._params)} if network is None else {}
         if resume:
             return self._resume(native, network, callbacks)
         folder = self._unfinished = None
@@ -263,6 +263,25 @@ class Recommender:
         lengths = [_settings.count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
         return Evaluation(_core.evaluate(self.network_.model, sets, lengths, _settings.word("layer", layer), bool(keep_seen)))
 
+    def score(self, user_items: Any, held_out: Any = None) -> float:
+        """ndcg@20 of `evaluate`, higher is better: what scikit-learn's searches compare by.
+
+        user_items, held_out: [users, units], what is known of users and what is to be found. Without held_out it is a
+            Dataset's targets, or a fifth of the entries, drawn with the same seed every time, of users with others beside.
+        """
+        from .dataset import Dataset
+
+        if held_out is None and getattr(user_items, "targets", None) is None:
+            data = user_items if isinstance(user_items, Dataset) else Dataset(sparse_of(user_items, "user_items"))
+            user_items = data.split("ratio:0.8/0.2").test
+        return self.evaluate(user_items, held_out, k=[20])["ndcg@20"]
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks of an estimator: sparse matrices, and targets that need not be."""
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False, multi_output=True), input_tags=InputTags(sparse=True))
+
     def save(self, path: str | os.PathLike) -> None:
         """Writes the model's file, which all programs of Norn read; it is complete or absent."""
         self.network_.save(path)
@@ -271,7 +290,7 @@ class Recommender:
     def load(cls, path: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
         """Of a model's file. batch: examples that are predicted at a time; results do not depend on it."""
         network = Network.load(path, device=device, threads=threads, precision=precision, batch=batch)
-        made = cls(network=network.descriptor, device=device, threads=threads, precision=precision)
+        made = cls(recipe=None, network=network.descriptor, device=device, threads=threads, precision=precision)
         made._network = network
         return made
 
@@ -283,7 +302,11 @@ class Recommender:
         return self.__dict__ | {"_unfinished": None}
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items() if value != _DEFAULTS.get(name) and name != "network")
+        shown = {name: value for name, value in self.get_params().items() if name != "network" and value != _DEFAULTS.get(name)}
+        if self._params["network"] is not None:
+            shown = {"network": _fitting.name_of(self._params["network"])} | shown
+            shown.pop("recipe", None)
+        given = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         if self._network is None:
             return f"Recommender({given})"
         from ._display import network_text
