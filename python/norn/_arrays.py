@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from . import _core
 from ._settings import integer
-from .errors import UsageError
+from .errors import DataError, UsageError
 
 _log = logging.getLogger("norn")
 
@@ -22,11 +22,37 @@ def matrix_of(data: Any) -> Any:
 
 
 def sparse_of(data: Any, argument: str) -> Any:
-    """A sparse matrix of SciPy. Raises UsageError for all else."""
+    """A sparse matrix of SciPy; of a dense one of NumPy what is not zero. Raises UsageError for all else."""
     matrix = matrix_of(data)
+    if isinstance(matrix, np.ndarray):
+        _log.debug("`%s` is copied from a dense array to CSR", argument)
+        return sp.csr_matrix(_dense_of(matrix, argument))
     if not sp.issparse(matrix):
-        raise UsageError(f"`{argument}`: expected a sparse matrix of SciPy or a Dataset, not {type(data).__name__}")
+        table = "; Dataset.from_table reads tables, and .to_numpy() makes a matrix of one that has a column for each unit"
+        raise UsageError(f"`{argument}`: expected a sparse matrix of SciPy or a Dataset, not {type(data).__name__}{table if hasattr(data, 'columns') else ''}")
     return matrix
+
+
+def _dense_of(array: np.ndarray, argument: str) -> np.ndarray:
+    if array.ndim != 2 or array.dtype.kind not in "biuf":
+        raise UsageError(f"`{argument}`: an array of {array.ndim} dimensions and {array.dtype}, expected [examples, units] of float32")
+    return array
+
+
+def factors_of(given: Any, users: int) -> Any:
+    """As CSR; of a dense array of [users, units], or of one for each unit, every value counts, also zeros."""
+    if not isinstance(given, np.ndarray):
+        return given
+    rows = np.broadcast_to(given, (users, given.size)) if given.ndim == 1 else given
+    rows = np.ascontiguousarray(_dense_of(rows, "score_factors"), dtype=np.float32)
+    columns = np.tile(np.arange(rows.shape[1], dtype=np.int32), len(rows))
+    return sp.csr_matrix((rows.ravel(), columns, np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]), shape=rows.shape)
+
+
+def require_users(given: Any, argument: str, users: int, width: int) -> None:
+    """Raises UsageError where there is not a row for each user, or more columns than units."""
+    if given.shape[0] != users or given.shape[1] > width:
+        raise UsageError(f"`{argument}`: has the shape {tuple(given.shape)}, expected {(users, width)}: a row for each user and a column for each unit")
 
 
 def csr_of(data: Any, argument: str, *, zeros: bool = False) -> Any:
@@ -73,6 +99,19 @@ def _require_whole(matrix: Any, argument: str) -> None:
         wrong = low if low < 0 else high
         row = int(np.searchsorted(indptr, int((indices == wrong).argmax()), side="right")) - 1
         raise UsageError(f"`{argument}`: row {row}: column {wrong} is out of range, expected 0 to {matrix.shape[1] - 1}")
+
+
+def _require_once(matrix: Any, argument: str) -> None:
+    """The columns of a row ascend here."""
+    if matrix.has_canonical_format:
+        return
+    same = np.flatnonzero(matrix.indices[1:] == matrix.indices[:-1])
+    rows = np.searchsorted(matrix.indptr, same, side="right") - 1
+    within = same + 1 < matrix.indptr[rows + 1]
+    if within.any():
+        at = int(within.argmax())
+        raise DataError(f"`{argument}`: row {rows[at]}: column {matrix.indices[same[at]]} occurs twice; matrix.sum_duplicates() adds such entries up, and "
+                        "matrix.data[:] = 1 afterwards makes them one that is present")
 
 
 def _columns(matrix: Any, argument: str) -> Any:
@@ -129,11 +168,11 @@ def memory_set(name: str, data: Any, argument: str, *, indicator: bool | None = 
     if isinstance(data, _core.MemorySet):
         return data
     if isinstance(data, np.ndarray):
-        if data.ndim != 2 or data.dtype.kind not in "biuf":
-            raise UsageError(f"`{argument}`: an array of {data.ndim} dimensions and {data.dtype}, expected [examples, units] of float32")
-        return _core.MemorySet.dense(name, np.ascontiguousarray(data, dtype=np.float32), weights=weights_of(weights, len(data)))
+        return _core.MemorySet.dense(name, np.ascontiguousarray(_dense_of(data, argument), dtype=np.float32), weights=weights_of(weights, len(data)))
     matrix = csr_of(data, argument, zeros=indicator is False)
-    if indicator is None:
+    if indicator is not None:
+        _require_once(matrix, argument)  # of inputs alone the engine adds them up
+    else:
         indicator = matrix.data.size == 0 or bool(matrix.data[0] == 1 and (matrix.data == 1).all())
     if matrix.shape[0] == 0:
         raise UsageError(f"`{argument}`: has no rows")
@@ -148,13 +187,24 @@ def memory_set(name: str, data: Any, argument: str, *, indicator: bool | None = 
     )
 
 
+def is_series(given: Any) -> bool:
+    """Whether it is a column of pandas or polars."""
+    return hasattr(given, "to_numpy") and len(getattr(given, "shape", ())) == 1
+
+
 def units_of(given: Any, argument: str, width: int, labels: Any) -> np.ndarray:
     """Units' numbers as int64, of numbers or labels. Raises UsageError naming the first that is none."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         given = [given]
-    listed = given if isinstance(given, np.ndarray) else list(given)
+    listed = given if isinstance(given, np.ndarray) else np.asarray(given) if is_series(given) else list(given)
     if len(listed) == 0:
         return np.empty(0, np.int64)
+    if isinstance(listed, np.ndarray) and listed.dtype == bool:
+        if listed.shape != (width,):
+            raise UsageError(f"`{argument}`: a mask of the shape {listed.shape}, expected one bool for each of {width} units")
+        return np.flatnonzero(listed)
+    if isinstance(listed[0], (list, tuple, set, frozenset)):
+        raise UsageError(f"`{argument}`: {listed[0]!r:.60} stands in a list, which is one user's units; give one list after the other, or a CSR matrix [users, units]")
     if isinstance(listed[0], str):
         if labels is None:
             raise UsageError(f"`{argument}`: {listed[0]!r}: the model has no labels; name units by their numbers")

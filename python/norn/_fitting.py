@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arrays import labels_of, memory_set
+from ._arrays import labels_of, matrix_of, memory_set, sparse_of
 from ._settings import word
 from .errors import UsageError
 from .network import Network
@@ -74,6 +74,21 @@ def set_names(network: Network | None, kind: str, name: str) -> list[str]:
     return list(dict.fromkeys(auto if one == "auto" else one for one in found))
 
 
+def sparse_names(network: Network | None, name: str) -> set[str]:
+    """Those that are sparse by the descriptor: all of a recipe, and what an autoencoder makes of sparse inputs."""
+    if network is None:
+        return {f"{name}_input", f"{name}_output"}
+    found = {kind: [layer for layer in network._layers(kind) if layer.get("DataSet")] for kind in ("Input", "Output")}
+    all_of = network.descriptor.get("Kind") == "AutoEncoder" and all(layer.get("Sparse") for layer in found["Input"])
+    return {f"{name}_{kind.lower()}" if layer["DataSet"] == "auto" else layer["DataSet"]
+            for kind, layers in found.items() for layer in layers if all_of or layer.get("Sparse")}
+
+
+def examples_of(data: Any) -> int:
+    """Rows of a matrix, or of the matrices that a dictionary names."""
+    return matrix_of(next(iter(data.values())) if isinstance(data, Mapping) else data).shape[0]
+
+
 def sets_of(network: Network | None, name: str, known: Any, wanted: Any, arguments: tuple[str, str], weights: Any = None) -> list[Any]:
     """Known units for the inputs, wanted ones, without values, for the outputs. Several sets come by their names."""
     sets: dict[str, Any] = {}
@@ -81,10 +96,14 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
         if data is None:
             continue
         names = set_names(network, kind, name)
+        if isinstance(data, Mapping) and not set(data) & set(names):
+            raise UsageError(f"`{argument}`: a dictionary goes from the names of data sets, here {', '.join(names)}, to matrices; what one user has is a list")
         if len(names) > 1 and not isinstance(data, Mapping):
             raise UsageError(f"`{argument}`: the network reads {', '.join(names)}: give a dictionary from these names to matrices")
         for one, matrix in (data if isinstance(data, Mapping) else {names[0]: data}).items():
             if one not in sets:
+                if isinstance(matrix, np.ndarray) and one in sparse_names(network, name):
+                    matrix = sparse_of(matrix, argument)
                 sets[one] = memory_set(one, matrix, argument, indicator=True if kind == "Output" else None, weights=weights)
     return list(sets.values())
 
@@ -130,7 +149,9 @@ def pair_of(given: Any, argument: str) -> tuple[Any, Any]:
 def data_settings(network: Network | None, known: Any, wanted: Any, validation: Any, weights: Any) -> dict[str, Any]:
     """The data sets of a run."""
     name = getattr(known, "name", None) or "data"
-    native = {"sets": sets_of(network, name, known, wanted_of(known, wanted), ("interactions", "targets"), weights)}
+    wanted = wanted_of(known, wanted)
+    arguments = ("interactions", "interactions" if wanted is known else "targets")
+    native = {"sets": sets_of(network, name, known, wanted, arguments, weights)}
     if validation is None or isinstance(validation, (int, float)):
         return native
     pair = pair_of(validation, "validation")

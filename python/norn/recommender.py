@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import _core, _fitting, _settings
-from ._arrays import matrix_of, memory_set, sparse_of, units_of
+from ._arrays import factors_of, is_series, matrix_of, memory_set, require_users, sparse_of, units_of
 from ._evaluation import Evaluation
 from .errors import UsageError
 from .history import History
@@ -63,7 +63,8 @@ class Recommender:
         """Trains from the beginning.
 
         interactions: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
-            values are read where they stand; where all values are 1 there are none.
+            values are read where they stand, and must not be changed meanwhile; where all values are 1 there are none. Of
+            an array of NumPy what is not zero.
         targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Their values do not count.
         validation: the share of the users to validate with, such as 0.1, or a pair (known, held_out) of matrices, or a
             Dataset with targets.
@@ -169,11 +170,12 @@ class Recommender:
         """The N best units for each user, exact, ties by the lowest unit.
 
         user_items: [users, units], CSR or a Dataset: what each has; they need not be those of `fit`. Or one basket, a list
-            of labels or numbers of units.
+            or Series of labels or numbers of units.
         filter_already_liked_items: leaves out what the user has.
-        filter_items, items: units, by label or number, that are left out, and that alone are recommended.
+        filter_items, items: units, by label, number or a mask of bools, that are left out, and that alone are recommended.
         filter_pairs: [users, units], CSR: what is left out for each user.
-        score_factors: [users, units], CSR: scores are multiplied by its values where it has any.
+        score_factors: [users, units], CSR: scores are multiplied by its values where it has any. Or an array of NumPy, also
+            of one factor for each unit.
         layer: of networks with several output layers.
 
         Returns (ids, scores), int32 and float32 [users, N], best first, -1 and nan where there are fewer units. Of one
@@ -183,16 +185,24 @@ class Recommender:
         output = self._layer(_settings.word("layer", layer))
         is_basket = _is_basket(user_items)
         sets = self._inputs(self._basket(user_items) if is_basket else user_items)
-        pairs = [None if given is None else memory_set(argument, sparse_of(given, argument), argument, indicator=argument == "filter_pairs")
-                 for argument, given in (("filter_pairs", filter_pairs), ("score_factors", score_factors))]
         if not sets:
             return np.empty((0, N), np.int32), np.empty((0, N), np.float32)
+        users = 1 if is_basket else _fitting.examples_of(user_items)
+        pairs = [self._of_each_user(filter_pairs, "filter_pairs", users, output),
+                 self._of_each_user(factors_of(score_factors, users), "score_factors", users, output)]
         ids, scores = _core.recommend(self.network_.model, sets, N, layer, bool(filter_already_liked_items), *pairs,
                                       self._allowed(output, items, filter_items))
         if not is_basket:
             return ids, scores
         labels = self.labels
         return [(labels[int(i)] if labels is not None and labels.has_words() else int(i), float(s)) for i, s in zip(ids[0], scores[0]) if i >= 0]
+
+    def _of_each_user(self, given: Any, argument: str, users: int, layer: dict[str, Any]) -> Any:
+        if given is None:
+            return None
+        matrix = sparse_of(given, argument)
+        require_users(matrix, argument, users, self._width(layer))
+        return memory_set(argument, matrix, argument, indicator=argument == "filter_pairs")
 
     def _basket(self, given: Any) -> Any:
         import scipy.sparse as sp
@@ -324,7 +334,7 @@ _DEFAULTS = {"recipe": "sigmoid", "hidden": None, "network": None, "device": "au
 
 def _is_basket(given: Any) -> bool:
     """Whether it is one user's units, in place of a matrix."""
-    return isinstance(given, (list, tuple, set, frozenset, str)) or (isinstance(given, np.ndarray) and given.ndim == 1)
+    return isinstance(given, (list, tuple, set, frozenset, str)) or (isinstance(given, np.ndarray) and given.ndim == 1) or is_series(given)
 
 
 def load(path: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:

@@ -91,7 +91,9 @@ def test_what_can_be_put_right_is_copied_and_said(baskets, trained, caplog):
     ({"filter_items": [1.5]}, ("`filter_items` 1.5",)), ({"filter_items": [-1]}, ("`filter_items`", "-1")),
     ({"items": [10**6]}, ("`items`", "1000000")), ({"items": np.array([0.5])}, ("`items`", "0.5")),
     ({"items": ["unit3"]}, ("`items`", "'unit3'", "no labels")), ({"layer": "Outpt"}, ("`layer`", "Outpt")),
-    ({"filter_pairs": np.ones((2, 2))}, ("`filter_pairs`", )), ({"filter_pairs": sp.csr_matrix((3, 4), dtype=np.float32)}, ("excluded", "3 examples")),
+    ({"filter_pairs": np.ones((2, 2))}, ("`filter_pairs`", )), ({"filter_pairs": sp.csr_matrix((3, 4), dtype=np.float32)}, ("`filter_pairs`", "(3, 4)", "a row for each user")),
+    ({"score_factors": np.ones((3, 4, 5))}, ("`score_factors`", "3 dimensions")), ({"score_factors": np.ones(2000)}, ("`score_factors`", "2000")),
+    ({"items": np.ones(3, bool)}, ("`items`", "mask", "(3,)")), ({"items": [[1], [2]]}, ("`items`", "[1]")),
 ])
 def test_arguments_of_recommend(baskets, trained, arguments, parts):
     with pytest.raises(norn.UsageError) as raised:
