@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .errors import UsageError
@@ -22,7 +22,7 @@ class StopTraining(Exception):
 
 @dataclasses.dataclass
 class Environment:
-    """Where a run stands."""
+    """Where a run stands, or stood: every call has its own. The history alone is the run's and goes on."""
 
     kind: str  #: "begin", "step", "epoch", "validation", "checkpoint", "end"
     report: Mapping[str, Any]  #: all that the engine says of it
@@ -34,6 +34,21 @@ class Environment:
     rate: float | None = None
     metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)  #: of the last validation, "ndcg@10"
     best: bool = False  #: whether that was the best
+
+
+def listed(callbacks: Any) -> list[Callable]:
+    """Of one callback or several. Raises UsageError for what cannot be called."""
+    if callbacks is None:
+        return []
+    if not callable(callbacks) and not isinstance(callbacks, Iterable):
+        raise UsageError(f"`callbacks` {callbacks!r}: expected a function, or a list of functions and callbacks of norn")
+    found = [callbacks] if callable(callbacks) else list(callbacks)
+    for one in found:
+        if not callable(one):
+            raise UsageError(f"`callbacks`: {one!r} cannot be called")
+        if isinstance(one, type) and issubclass(one, Callback):
+            raise UsageError(f"`callbacks`: {one.__name__} is a class; call it, as in norn.{one.__name__}(...)")
+    return found
 
 
 class Callback:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .callbacks import progress
+from .callbacks import listed, progress
 from .errors import UsageError
 from .recommender import Recommender
 
@@ -18,7 +18,7 @@ class Autoencoder(Recommender):
 
     def fit(self, user_items: Any, show_progress: bool = True, callback: Callable | None = None, **more: Any) -> Autoencoder:  # type: ignore[override]
         """callback: is called with (epoch, seconds, cost) after each epoch."""
-        callbacks: list[Callable] = [*more.pop("callbacks", ()), *([progress()] if show_progress else [])]
+        callbacks: list[Callable] = [*listed(more.pop("callbacks", ())), *([progress()] if show_progress else [])]
         if callback is not None:
             callbacks.append(lambda env: callback(env.epoch - 1, env.report["seconds"], env.cost) if env.kind == "epoch" else None)
         super().fit(user_items, callbacks=callbacks, **more)

@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any, NoReturn
 
-from .errors import DataError, UsageError
+from .errors import DataError, Error, UsageError
 
 _HELP = """norn info: what a model or a file of data sets is.
 
@@ -26,12 +26,36 @@ def describe(path: os.PathLike | str) -> dict[str, Any]:
     path = os.fspath(path)
     if not os.path.exists(path):
         raise DataError(f"{path}: no such file; check the path")
-    facts: dict[str, Any] = json.loads(_core.describe_file(path))
+    try:
+        facts: dict[str, Any] = json.loads(_core.describe_file(path))
+    except DataError:
+        _require_own_format(path)
+        raise
     with open(path, "rb") as file:
         summed = hashlib.sha256()
         while piece := file.read(1 << 20):
             summed.update(piece)
     return facts | {"sha256": summed.hexdigest(), "version": _core.version()}
+
+
+def _require_own_format(path: str) -> None:
+    """Raises DataError naming the way for a file that by its ending is a model of others."""
+    if os.path.isfile(path) and path.lower().endswith((".onnx", ".safetensors", ".keras", ".caffemodel")):
+        own = os.path.splitext(path)[0] + ".nc"
+        raise DataError(f"{path}: is no file of Norn's; `norn convert {path} {own}` makes one of it") from None
+
+
+def require_model(path: str) -> None:
+    """Raises DataError saying what the file is instead, where that is known."""
+    from . import _core
+
+    _require_own_format(path)
+    try:
+        kind = json.loads(_core.describe_file(path))["kind"]
+    except Error:
+        return
+    if kind == "data":
+        raise DataError(f"{path}: this is a data set, not a model; norn.Dataset.from_netcdf reads it") from None
 
 
 def _labels(labels: dict[str, Any] | None) -> str:

@@ -11,8 +11,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import _core
-from .errors import UsageError
+from .errors import DataError, UsageError
 from .history import History
+
+
+_LONGEST_PATH = 4096
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return os.path.exists(name)
+    except ValueError:  # with a character that no path has
+        return False
 
 
 class Network:
@@ -36,6 +46,8 @@ class Network:
                 raise UsageError(f"`network`: {error}: expected what JSON can hold") from None
         elif isinstance(source, str) and source.lstrip().startswith("{"):
             network = cls(source={"network": source})
+        elif isinstance(source, str) and (source.lstrip().startswith("[") or "\0" in source or len(source) > _LONGEST_PATH) and not _is_file(source):
+            raise UsageError(f"`network`: {source[:40]!r}, {len(source)} characters, is neither a path nor a descriptor, which is an object of JSON, {{...}}")
         elif isinstance(source, (str, os.PathLike)):
             network = cls(source={"config": os.fspath(source)})
         else:
@@ -46,7 +58,14 @@ class Network:
     @classmethod
     def load(cls, file: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
         """Of a model's file. Raises DataError when it is missing, damaged or no model."""
-        network = cls(_core.Model.load(os.fspath(file), device, threads, precision, batch))
+        try:
+            model = _core.Model.load(os.fspath(file), device, threads, precision, batch)
+        except DataError:
+            from .info import require_model
+
+            require_model(os.fspath(file))
+            raise
+        network = cls(model)
         network._device = {"device": device, "threads": threads, "precision": precision}
         return network
 

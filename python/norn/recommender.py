@@ -12,6 +12,7 @@ import numpy as np
 from . import _core, _fitting, _settings
 from ._arrays import factors_of, is_series, matrix_of, memory_set, require_users, sparse_of, units_of
 from ._evaluation import Evaluation
+from .callbacks import listed
 from .errors import UsageError
 from .history import History
 from .network import Network
@@ -59,7 +60,7 @@ class Recommender:
     # Training.
 
     def fit(self, interactions: Any, targets: Any = None, *, validation: Any = None, weights: Any = None,
-            callbacks: Iterable[Callable] = (), resume: bool = False) -> Recommender:
+            callbacks: Callable | Iterable[Callable] = (), resume: bool = False) -> Recommender:
         """Trains from the beginning.
 
         interactions: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
@@ -75,7 +76,7 @@ class Recommender:
 
         On Ctrl-C KeyboardInterrupt is raised after the step, and the model is as far as it has come.
         """
-        callbacks = list(callbacks)
+        callbacks = listed(callbacks)
         network = _fitting.network_of(self._params)
         native = _fitting.settings_of(self._params, callbacks, validation)
         native |= _fitting.data_settings(network, interactions, targets, validation, weights)
@@ -97,11 +98,11 @@ class Recommender:
         return self._finish(run(native, callbacks, history), self._unfinished)
 
     def partial_fit(self, interactions: Any, targets: Any = None, *, epochs: int = 1, weights: Any = None,
-                    callbacks: Iterable[Callable] = ()) -> Recommender:
+                    callbacks: Callable | Iterable[Callable] = ()) -> Recommender:
         """Goes on for so many epochs with the optimizer's state, on these or other data of the same units. Without a model
         it is a `fit` of so many epochs."""
         epochs = _settings.integer("epochs", epochs)
-        callbacks = list(callbacks)
+        callbacks = listed(callbacks)
         if self._network is None:
             first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(interactions, targets, weights=weights, callbacks=callbacks)
             self._network = first._network

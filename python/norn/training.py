@@ -2,16 +2,18 @@
 """Training any network on any data sets, and what training calls meanwhile."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from . import _core, _settings
 from ._arrays import memory_set
-from .callbacks import Callback, Environment, StopTraining
-from .errors import UsageError
+from .callbacks import Callback, Environment, StopTraining, listed
+from .errors import Error, UsageError
 from .history import History
 from .network import Network
 
@@ -49,7 +51,7 @@ class _Told:
         self.take_reports()
         for callback in self.callbacks:
             if isinstance(callback, Callback) or kind in ("epoch", "validation"):
-                callback(env)
+                callback(dataclasses.replace(env))
 
     def take_reports(self) -> None:
         while self.taken < len(self.reports):
@@ -75,8 +77,6 @@ def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable]) -> dict[s
     own = {name: value for name, value in settings.items() if value is not None}
     files: dict[str, Any] = {}
     for callback in callbacks:
-        if not callable(callback):
-            raise UsageError(f"`callbacks`: {callback!r} cannot be called")
         for name, value in (callback.settings() if isinstance(callback, Callback) else {}).items():
             if name in ("model", "resume", "run_dir"):
                 files[name] = value
@@ -98,7 +98,7 @@ def run(native: dict[str, Any], callbacks: Iterable[Callable] = (), history: His
         told.env.kind = "end"
         for callback in callbacks:
             if isinstance(callback, Callback):
-                callback(told.env)
+                callback(dataclasses.replace(told.env))
     if isinstance(raised, StopTraining):
         raised = None
     return Run(model, history, facts, raised)
@@ -107,9 +107,31 @@ def run(native: dict[str, Any], callbacks: Iterable[Callable] = (), history: His
 def resumed(model: Any, native: dict[str, Any], callbacks: Iterable[Callable], history: History) -> Run:
     """Goes on with a model in memory."""
     with tempfile.TemporaryDirectory(prefix="norn") as folder:
-        file = pathlib.Path(folder, "model.nc")
+        file = str(pathlib.Path(folder, "model.nc"))
         model.save(file)
-        return run(native | {"resume": str(file)}, callbacks, history)
+        with _without_name(file):
+            return run(native | {"resume": file}, callbacks, history)
+
+
+@contextlib.contextmanager
+def _without_name(file: str) -> Iterator[None]:
+    """Messages and errors of the engine say "the model" for a file that the caller knows nothing of."""
+    def renamed(record: logging.LogRecord) -> bool:
+        if file in (message := record.getMessage()):
+            record.msg, record.args = message.replace(file, "the model"), ()
+        return True
+
+    log = logging.getLogger("norn")
+    log.addFilter(renamed)
+    try:
+        yield
+    except Error as error:
+        if file not in str(error):
+            raise
+        problems = [{key: value.replace(file, "the model") if isinstance(value, str) else value for key, value in one.items()} for one in error.problems]
+        raise type(error)(str(error).replace(file, "the model"), problems=problems) from None
+    finally:
+        log.removeFilter(renamed)
 
 
 @_settings.documented
@@ -118,7 +140,7 @@ def train(
     data: Mapping[str, Any],
     *,
     validation: float | Mapping[str, Any] | None = None,
-    callbacks: Iterable[Callable] = (),
+    callbacks: Callable | Iterable[Callable] = (),
     device: str = "auto",
     threads: int = 0,
     precision: str = "tf32",
@@ -141,7 +163,7 @@ def train(
         raise UsageError(f"`data`: expected a dictionary from names of data sets to matrices, not {data!r:.100}")
     if isinstance(validation, (int, float)):
         settings["validation_split"] = validation
-    callbacks = list(callbacks)
+    callbacks = listed(callbacks)
     with Network._of(network)._as_settings() as source:
         native = merged(settings, callbacks) | source
         native |= {"device": device, "threads": threads, "precision": precision}

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import norn
+import norn.info
 from norn import _core
 
 
@@ -176,6 +177,22 @@ def test_a_model_that_is_not_there(baskets, tmp_path):
     (tmp_path / "broken.nc").write_bytes(os.urandom(500))
     with pytest.raises(norn.DataError, match="broken.nc"):
         norn.load(tmp_path / "broken.nc")
+
+
+def test_files_that_are_something_else(baskets, tmp_path):
+    norn.Dataset(baskets.matrix).to_netcdf(tmp_path / "data.nc")
+    with pytest.raises(norn.DataError, match=r"data.nc: this is a data set, not a model; norn.Dataset.from_netcdf reads it"):
+        norn.load(tmp_path / "data.nc")
+    (tmp_path / "net.onnx").write_bytes(b"\x08\x07" + os.urandom(200))
+    for call in (lambda: norn.load(tmp_path / "net.onnx"), lambda: norn.info.describe(tmp_path / "net.onnx")):
+        with pytest.raises(norn.DataError, match=r"norn convert .*net.onnx .*net.nc"):
+            call()
+    with pytest.raises(norn.DataError, match="no such file|No such file|does not exist"):
+        norn.load(tmp_path / "none.onnx")
+    for text in ("[" * 100_000, "x" * 100_000, "[]", "a\0b"):
+        with pytest.raises(norn.UsageError, match=f"{len(text)} characters") as raised:
+            norn.Network.from_json(text)
+        assert len(str(raised.value)) + len(str(raised.value.problems)) < 600
 
 
 def test_a_run_that_diverges(baskets):

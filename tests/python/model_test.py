@@ -198,6 +198,33 @@ def test_what_a_callback_raises_is_raised_and_the_model_is_usable(baskets):
             model.fit(baskets.matrix, callbacks=[norn.reset_rate(rates)])
     with pytest.raises(norn.UsageError, match="callbacks"):
         model.fit(baskets.matrix, callbacks=[3])
+    for wrong, part in ((3, "`callbacks` 3"), ("ab", "'a' cannot"), (norn.progress, r"norn.progress\(...\)")):
+        with pytest.raises(norn.UsageError, match=part):
+            model.fit(baskets.matrix, callbacks=wrong)
+
+
+def test_one_callback_needs_no_list_and_what_it_keeps_stays(baskets):
+    kept = []
+    model = norn.Recommender(epochs=3, batch=20, metrics_at=[5], device="cpu", threads=1).fit(baskets.matrix, validation=0.2, callbacks=kept.append)
+    model.partial_fit(baskets.matrix, callbacks=kept.append).partial_fit(baskets.matrix, callbacks=None)
+    assert [(env.kind, env.epoch) for env in kept] == [(kind, epoch) for epoch in (1, 2, 3, 4) for kind in ("epoch", "validation")]
+    assert [env.cost for env in kept if env.kind == "epoch"] == [epoch["cost"] for epoch in model.history[:4]]
+    sets = {"data_input": baskets.matrix, "data_output": baskets.matrix}
+    norn.train({"Recipe": "sigmoid"}, sets, epochs=1, device="cpu", callbacks=kept.append)
+    assert kept[-1].epoch == 1 and kept[-2].epoch == 4
+
+
+def test_partial_fit_names_no_file_that_nobody_knows(baskets, caplog):
+    caplog.set_level("DEBUG", logger="norn")
+    model = norn.Recommender(epochs=2, batch=20, device="cpu", threads=1).fit(baskets.matrix)
+    model.partial_fit(baskets.matrix[:40])
+    said = [record.getMessage() for record in caplog.records]
+    assert any("is not the one that the model was trained on" in message for message in said)
+    model.set_params(optimizer="SGD")
+    with pytest.raises(norn.UsageError, match="the model was trained with Adam") as raised:
+        model.partial_fit(baskets.matrix)
+    said += [str(raised.value), str(raised.value.problems)]
+    assert not any("model.nc" in message or "/norn" in message for message in said), said
 
 
 def test_an_interrupted_train_gives_its_network_with_the_interruption(baskets):
