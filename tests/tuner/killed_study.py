@@ -62,7 +62,7 @@ class KilledStudy:
                                 stderr=subprocess.PIPE, text=True)
 
     def run(self, trials: int, kills: int) -> None:
-        """To the end of the study, with so many kills while its first four fifths are made."""
+        """To the end of the study, with so many kills while its first four fifths are made; fewer where it is over sooner."""
         moments = sorted(self.chance.randrange(trials * 4 // 5) for _ in range(kills))
         while True:
             begun, told, before = time.time(), self.told(), self._read
@@ -82,7 +82,6 @@ class KilledStudy:
             if first is not None:
                 self.restarts.append((told, first - begun))
             if process.returncode == 0:
-                assert not moments, f"the study was over before {len(moments)} of the kills"
                 return
             if process.returncode != -signal.SIGKILL:
                 raise AssertionError(f"tuner ended with {process.returncode}: {said}")
