@@ -5,10 +5,10 @@ Names are imported when they are first used: `import norn` takes no time.
 """
 from __future__ import annotations
 
-import importlib
+from ._lazy import lazy
 
 _HOMES = {
-    "_core": ("version", "show_config"),
+    "_core": ("version", "show_config", "__version__"),
     "_settings": ("settings",),
     "recommender": ("Recommender", "load"),
     "network": ("Network",),
@@ -20,20 +20,4 @@ _HOMES = {
     "dataset": ("Dataset",),
     "errors": ("Error", "UsageError", "DataError", "DeviceError", "CommunicationError", "DivergenceError"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = list(_HOME_OF)
-
-
-def __getattr__(name: str):
-    if name == "__version__":
-        value = __getattr__("version")()
-    elif name in _HOME_OF:
-        value = getattr(importlib.import_module(f"norn.{_HOME_OF[name]}"), name)
-    else:
-        raise AttributeError(f"module 'norn' has no attribute '{name}'")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME_OF, "__version__"})
+__all__, __getattr__, __dir__ = lazy(globals(), _HOMES)

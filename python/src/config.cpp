@@ -30,6 +30,7 @@ nb::dict show_config() {
 }  // namespace
 
 void add_config(nb::module_& m) {
+  m.attr("__version__") = NORN_VERSION;
   m.def(
       "version", [] { return NORN_VERSION; }, "The version, \"0.1.0\".");
   m.def("show_config", &show_config,

@@ -2,8 +2,7 @@
 """Models in the formats of others: docs/user/interchange.md. Packages that a format needs are imported when it is used."""
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from .._lazy import lazy
 
 _HOMES = {
     "onnx_writer": ("export_onnx",),
@@ -14,13 +13,4 @@ _HOMES = {
     "caffe": ("import_caffe",),
     "files": ("export", "convert"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-__all__ = list(_HOME_OF)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'norn.interchange' has no attribute '{name}'")
-    value = getattr(importlib.import_module(f"norn.interchange.{_HOME_OF[name]}"), name)
-    globals()[name] = value
-    return value
+__all__, __getattr__, __dir__ = lazy(globals(), _HOMES)
