@@ -36,6 +36,7 @@ void StateCopy::put_back() {
 }
 
 void StateCopy::exchange() {
+  require(place_.is_host(), "StateCopy: of a copy in main memory");
   for (Region& region : regions_) {
     if (own_.is_host())
       std::swap_ranges(region.data, region.data + region.bytes, region.kept.data());
@@ -51,15 +52,9 @@ void StateCopy::exchange_with_device(Region& region) {
     const std::size_t bytes = std::size_t(std::min(kRun, region.bytes - first));
     std::byte* mine = region.data + first;
     std::byte* kept = region.kept.data() + first;
-    if (&own_ == &place_) {
-      own_.copy(run.data(), mine, bytes);
-      own_.copy(mine, kept, bytes);
-      own_.copy(kept, run.data(), bytes);
-    } else {
-      own_.read(mine, run.data(), bytes);
-      own_.write(mine, kept, bytes);
-      std::copy_n(run.data(), bytes, kept);
-    }
+    own_.read(mine, run.data(), bytes);
+    own_.write(mine, kept, bytes);
+    std::copy_n(run.data(), bytes, kept);
   }
 }
 

@@ -25,7 +25,8 @@ class StateCopy {
   /// Becomes the network's state of now, in which no step may be in flight.
   void take();
   void put_back();
-  /// The network's state becomes the copy, and the copy the network's state.
+  /// The network's state becomes the copy, and the copy the network's state. Of copies in main
+  /// memory.
   void exchange();
   std::span<const Region> regions() const { return regions_; }
 
