@@ -102,7 +102,7 @@ def test_import_hands_text_to_the_importer(table, programs, tmp_path):
 
 
 def test_import_reads_what_the_importer_does_not(table, programs, tmp_path, inside):
-    pa = pytest.importorskip("pyarrow")
+    import pyarrow as pa
     import pyarrow.parquet as parquet
 
     parquet.write_table(pa.table(table), tmp_path / "t.parquet")
@@ -122,7 +122,6 @@ def test_import_reads_what_the_importer_does_not(table, programs, tmp_path, insi
 
 
 def test_import_filters_and_keeps_an_index(table, programs, tmp_path, inside):
-    pytest.importorskip("pyarrow")
     columns = ["--name", "shop", "--example-column", "user", "--feature-column", "item"]
     kept = [rating >= 0 and when < 1_650_000_000 for rating, when in zip(table["rating"], table["when"])]
     write_csv(tmp_path / "left.csv", {name: [value for value, keep in zip(column, kept) if keep] for name, column in table.items()})
@@ -188,7 +187,7 @@ def test_doctor_shows_programs_and_ends_as_the_trainers_does(tmp_path):
 
 
 def test_export_and_convert(table, programs, tmp_path, inside):
-    onnx = pytest.importorskip("onnx")
+    import onnx
     run_importer(programs, tmp_path / "t.csv", tmp_path / "d.nc", "--example-column", "user", "--feature-column", "item")
     model, out = tmp_path / "m.nc", tmp_path / "m.onnx"
     norn.Recommender(epochs=1, device="cpu").fit(norn.Dataset.from_netcdf(tmp_path / "d.nc")).save(model)

@@ -13,7 +13,7 @@ from tables import as_columns, checksum, chosen, drawn_seed, random_table, run_i
 
 import norn
 
-pa = pytest.importorskip("pyarrow")
+import pyarrow as pa
 COLUMNS = dict(example="user", feature="item")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import norn
 
-pa = pytest.importorskip("pyarrow")
+import pyarrow as pa
 GOOD = {"user": ["a", "b", "a"], "item": ["x", "x", "y"], "rating": [1.0, 4.0, 5.0], "day": [datetime.date(2026, 1, day) for day in (1, 2, 3)], "ok": [True, False, True]}
 
 

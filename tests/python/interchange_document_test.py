@@ -3,8 +3,6 @@
 import re
 
 import numpy as np
-import pytest
-
 import norn
 from foreign_files import CAFFE_WORDS, caffe_files, keras_file
 from interchange_support import generator
@@ -12,8 +10,6 @@ from random_networks import RandomNetwork
 
 
 def test_the_examples_run(source, tmp_path, monkeypatch):
-    for package in ("onnx", "onnxruntime", "safetensors", "h5py", "google.protobuf"):
-        pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
     random = generator("examples")
     films = {"Layers": [{"Name": "Input", "Kind": "Input", "N": 40, "DataSet": "films_input"},

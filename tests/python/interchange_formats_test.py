@@ -36,7 +36,7 @@ def assert_same(found, expected):
 
 @pytest.mark.parametrize("number", range(4))
 def test_safetensors_bring_a_network_back_to_the_bit(number, tmp_path):
-    safetensors = pytest.importorskip("safetensors")
+    import safetensors
     random = generator("safetensors", number)
     net, written = network(random, outputs=2, dense=True)
     norn.export_safetensors(written, tmp_path / "net.safetensors")
@@ -51,7 +51,7 @@ def test_safetensors_bring_a_network_back_to_the_bit(number, tmp_path):
 
 
 def test_safetensors_without_a_descriptor_need_one(tmp_path):
-    numpy_files = pytest.importorskip("safetensors.numpy")
+    import safetensors.numpy as numpy_files
     random = generator("like")
     weights = {"enc.weight": random.normal(size=(3, 7)).astype(np.float16), "enc.bias": random.normal(size=3).astype(np.float64),
                "dec.weight": random.normal(size=(5, 3)).astype(np.float32)}
@@ -127,7 +127,7 @@ def test_arrays_that_do_not_fit_are_all_named():
 
 
 def test_a_file_of_pytorch_is_loaded_with_weights_only(tmp_path):
-    torch = pytest.importorskip("torch", reason="no torch")
+    torch = pytest.importorskip("torch", reason="hundreds of megabytes for one oracle: build/venv/bin/pip install torch")
     random = generator("pt")
     module = torch.nn.Sequential(torch.nn.Linear(9, 6), torch.nn.BatchNorm1d(6), torch.nn.GELU(), torch.nn.Linear(6, 8))
     with torch.no_grad():
@@ -148,8 +148,7 @@ def test_a_file_of_pytorch_is_loaded_with_weights_only(tmp_path):
 
 @pytest.mark.parametrize("opset", (11, 17))
 def test_graphs_that_pytorch_exports_compute_the_same(opset, tmp_path):
-    torch = pytest.importorskip("torch", reason="no torch")
-    pytest.importorskip("onnx")
+    torch = pytest.importorskip("torch", reason="hundreds of megabytes for one oracle: build/venv/bin/pip install torch")
     from norn.interchange.onnx_reader import read_onnx
     random = generator("torch.onnx")
     functional, linear = torch.nn.functional, torch.nn.Linear
@@ -189,7 +188,6 @@ def test_graphs_that_pytorch_exports_compute_the_same(opset, tmp_path):
 
 @pytest.mark.parametrize("number", range(4))
 def test_a_file_of_keras_computes_the_same(number, tmp_path):
-    pytest.importorskip("h5py")
     random = generator("keras", number)
     net = RandomNetwork(random, outputs=int(random.integers(1, 3)), plain=True, dense=True, parametric=ELSEWHERE)
     read = read_keras(keras_file(net, tmp_path / "net.keras", named=number % 2 == 0), data="films")
@@ -201,7 +199,7 @@ def test_a_file_of_keras_computes_the_same(number, tmp_path):
 
 def test_models_of_keras_itself(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "numpy")
-    keras = pytest.importorskip("keras", reason="no keras")
+    keras = pytest.importorskip("keras", reason="hundreds of megabytes for one oracle: build/venv/bin/pip install keras")
     random = generator("keras itself")
     inputs = keras.Input((2, 7))
     y = keras.layers.Dense(5, activation="gelu")(keras.layers.Flatten()(inputs))
@@ -225,7 +223,6 @@ def test_models_of_keras_itself(tmp_path, monkeypatch):
 
 
 def test_layers_of_keras_that_there_are_not_are_named(tmp_path):
-    pytest.importorskip("h5py")
     net = RandomNetwork(generator("other layers"), plain=True, parametric=(), words=("Tanh",), norms=False, inputs=1)
     keras_file(net, tmp_path / "net.keras")
     import zipfile
@@ -255,7 +252,6 @@ def caffe_network(random, **keys):
 
 @pytest.mark.parametrize("number", range(4))
 def test_files_of_caffe_compute_the_same(number, tmp_path):
-    pytest.importorskip("google.protobuf")
     random = generator("caffe", number)
     words = [word for word in CAFFE_WORDS if word != "ELU"] if number % 2 else CAFFE_WORDS
     net = RandomNetwork(random, plain=True, norms=False, words=tuple(words), parametric=ELSEWHERE, inputs=1, dense=True)
@@ -266,7 +262,6 @@ def test_files_of_caffe_compute_the_same(number, tmp_path):
 
 
 def test_a_training_of_caffe_ends_in_its_loss(tmp_path):
-    pytest.importorskip("google.protobuf")
     random = generator("caffe training")
     net = caffe_network(random, inputs=1)
     net.layers[-1]["Activation"] = "SoftMax"
@@ -277,7 +272,7 @@ def test_a_training_of_caffe_ends_in_its_loss(tmp_path):
 
 
 def test_opencv_computes_what_was_read_of_caffe(tmp_path):
-    cv2 = pytest.importorskip("cv2", reason="no OpenCV 4")
+    cv2 = pytest.importorskip("cv2", reason="OpenCV, a second reader of Caffe's files, is not installed: build/venv/bin/pip install opencv-python-headless")
     if not hasattr(cv2.dnn, "readNetFromCaffe"):
         pytest.skip("this OpenCV reads no files of Caffe")
     random = generator("OpenCV")
@@ -293,7 +288,6 @@ def test_opencv_computes_what_was_read_of_caffe(tmp_path):
 
 
 def test_layers_of_caffe_that_there_are_not_are_named(tmp_path):
-    pytest.importorskip("google.protobuf")
     net = caffe_network(generator("convolution"), inputs=1)
     prototxt, caffemodel = caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel")
     text = prototxt.read_text()
@@ -314,8 +308,6 @@ def test_layers_of_caffe_that_there_are_not_are_named(tmp_path):
 
 
 def test_files_are_converted_by_their_endings(tmp_path):
-    for package in ("onnx", "safetensors", "h5py", "google.protobuf"):
-        pytest.importorskip(package)
     convert = norn.interchange.convert
     net = caffe_network(generator("endings"), inputs=1)
     caffe_files(net, tmp_path / "a.prototxt", tmp_path / "a.caffemodel")
@@ -340,8 +332,7 @@ def test_files_are_converted_by_their_endings(tmp_path):
 
 
 def test_a_trained_recommender_is_exported(tmp_path):
-    pytest.importorskip("onnx")
-    ort = pytest.importorskip("onnxruntime")
+    import onnxruntime as ort
     import scipy.sparse as sp
     random = generator("recommender")
     baskets = sp.csr_matrix((random.random((60, 25)) < 0.2).astype(np.float32))

@@ -90,7 +90,7 @@ def small(random, **keys):
 
 
 def test_mutations_of_onnx(tmp_path):
-    onnx = pytest.importorskip("onnx")
+    import onnx
     random = generator("onnx mutations")
     for number in range(3):
         net = small(random)
@@ -103,7 +103,6 @@ def test_mutations_of_onnx(tmp_path):
 
 
 def test_mutations_of_safetensors(tmp_path):
-    pytest.importorskip("safetensors")
     random = generator("safetensors mutations")
     net = small(random)
     norn.export_safetensors(Parts(canonical(net.descriptor), net.parameters, {}), tmp_path / "net.safetensors")
@@ -111,7 +110,6 @@ def test_mutations_of_safetensors(tmp_path):
 
 
 def test_mutations_of_keras(tmp_path):
-    pytest.importorskip("h5py")
     random = generator("keras mutations")
     net = small(random, parametric=("LRelu", "ELU"))
     path = keras_file(net, tmp_path / "net.keras")
@@ -137,7 +135,6 @@ def test_mutations_of_keras(tmp_path):
 
 @pytest.mark.parametrize("which", (0, 1))
 def test_mutations_of_caffe(which, tmp_path):
-    pytest.importorskip("google.protobuf")
     random = generator("caffe mutations", which)
     net = small(random, norms=False, words=tuple(CAFFE_WORDS), parametric=("LRelu", "ELU"), inputs=1)
     files = caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel", old=False)
@@ -146,7 +143,7 @@ def test_mutations_of_caffe(which, tmp_path):
 
 def test_files_made_to_fill_the_memory(tmp_path):
     """Each is a few kilobytes and asks for gigabytes, or for an endless time."""
-    onnx = pytest.importorskip("onnx")
+    import onnx
     helper = onnx.helper
     weights = onnx.numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
     huge = onnx.TensorProto(name="huge", dims=[1 << 40, 1 << 20], data_type=1, raw_data=b"1234")

@@ -13,8 +13,8 @@ from norn.interchange.parts import Parts, canonical, network_of
 from norn.interchange.wiring import Wiring
 from random_networks import FORMULAS, RandomNetwork, forward, padded, whole
 
-onnx = pytest.importorskip("onnx")
-ort = pytest.importorskip("onnxruntime")
+import onnx
+import onnxruntime as ort
 from norn.interchange.onnx_reader import read_onnx  # noqa: E402
 from norn.interchange.onnx_writer import export_onnx  # noqa: E402
 

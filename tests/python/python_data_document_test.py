@@ -6,9 +6,6 @@ import shlex
 import subprocess
 import sys
 
-import pytest
-
-pytest.importorskip("pyarrow")
 
 
 def test_the_page_runs_from_top_to_bottom(source, tmp_path, monkeypatch):

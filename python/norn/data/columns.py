@@ -2,6 +2,7 @@
 """The columns of a table, of Arrow or NumPy, as arrays: numbers of labels, values, times."""
 from __future__ import annotations
 
+import abc
 import datetime
 import difflib
 from collections.abc import Iterable, Sequence
@@ -30,21 +31,21 @@ def by_appearance(codes: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray
     return new[codes], old
 
 
-class Column:
+class Column(abc.ABC):
     """A column under its name. `kind` is "text", "integer", "float", "boolean", "time" or, in words, something else."""
 
     name: str
     kind: str
     place = "table"  # what it is of, for messages
 
+    @abc.abstractmethod
     def codes(self) -> tuple[np.ndarray, list[str]]:
         """Numbers of labels by row (int32, -1 where there is none) and the labels, in the order in which they appear. Only of
         text and integers."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def numbers(self) -> tuple[np.ndarray, np.ndarray | None]:
         """Values by row: int64, float64, or datetime64[us] in UTC; and where there is none. Of everything but text."""
-        raise NotImplementedError
 
 
 class ArrowColumn(Column):
