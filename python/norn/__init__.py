@@ -8,16 +8,17 @@ from __future__ import annotations
 from ._lazy import lazy
 
 _HOMES = {
-    "_core": ("version", "show_config", "__version__"),
-    "_settings": ("settings",),
     "recommender": ("Recommender", "load"),
+    "dataset": ("Dataset",),
     "network": ("Network",),
     "training": ("train",),
     "history": ("History",),
-    "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "Callback", "StopTraining"),
+    "_evaluation": ("Evaluation",),
+    "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "Callback", "Environment", "StopTraining"),
     "interchange": ("export_onnx", "import_onnx", "export_safetensors", "import_safetensors", "import_torch", "import_keras",
                     "import_caffe"),
-    "dataset": ("Dataset",),
     "errors": ("Error", "UsageError", "DataError", "DeviceError", "CommunicationError", "DivergenceError"),
+    "_settings": ("settings",),
+    "_core": ("version", "show_config", "__version__"),
 }
 __all__, __getattr__, __dir__ = lazy(globals(), _HOMES)

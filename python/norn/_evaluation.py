@@ -7,10 +7,10 @@ from typing import Any
 
 
 class Evaluation(Mapping):
-    """The evaluator's numbers by name, "ndcg@10".
+    """The evaluator's numbers, a mapping from names such as "ndcg@10" to float. `Recommender.evaluate` makes it.
 
-    examples: with held-out units; skipped: without; units: of the catalogue; hidden: held-out units that are left out as
-    seen; cost: mean over the examples.
+    Beside them it has the attributes `examples` (with held-out units), `skipped` (examples without), `units` (of the
+    catalogue), `hidden` (held-out units that were left out as seen) and `cost` (mean over the examples).
     """
 
     def __init__(self, report: dict[str, Any]):
@@ -31,7 +31,7 @@ class Evaluation(Mapping):
         return len(self._metrics)
 
     def table(self) -> dict[str, dict[int, float]]:
-        """By metric and K."""
+        """As a dictionary by metric of dictionaries by K."""
         rows: dict[str, dict[int, float]] = {}
         for name, value in self.items():
             metric, k = name.split("@")

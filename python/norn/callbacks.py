@@ -22,18 +22,30 @@ class StopTraining(Exception):
 
 @dataclasses.dataclass
 class Environment:
-    """Where a run stands, or stood: every call has its own. The history alone is the run's and goes on."""
+    """Where a run stands, or stood, when a callback is called: every call has its own. The history alone is the run's and goes on.
 
-    kind: str  #: "begin", "step", "epoch", "validation", "checkpoint", "end"
-    report: Mapping[str, Any]  #: all that the engine says of it
-    history: list[dict]  #: a dictionary for each epoch so far
-    epoch: int = 0  #: counted from 1
+    kind: "begin", "step", "epoch", "validation", "checkpoint" or "end".
+    report: all that the engine says of it.
+    history: a dictionary for each epoch so far.
+    epoch: counted from 1.
+    epochs: how many are wanted.
+    step: updates of the weights so far.
+    cost: of training, of the epoch so far.
+    rate: the learning rate.
+    metrics: of the last validation, by names such as "ndcg@10".
+    best: whether that was the best.
+    """
+
+    kind: str
+    report: Mapping[str, Any]
+    history: list[dict]
+    epoch: int = 0
     epochs: int = 0
     step: int = 0
-    cost: float | None = None  #: of training, of the epoch so far
+    cost: float | None = None
     rate: float | None = None
-    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)  #: of the last validation, "ndcg@10"
-    best: bool = False  #: whether that was the best
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    best: bool = False
 
 
 def listed(callbacks: Any) -> list[Callable]:
@@ -52,17 +64,20 @@ def listed(callbacks: Any) -> list[Callable]:
 
 
 class Callback:
-    """A callback with settings of its own."""
+    """What callbacks of more than a function derive from: `__call__(env)` is called with an Environment of every kind."""
 
-    #: Seconds between reports of steps; None: it wants none.
-    step_seconds: float | None = None
+    step_seconds: float | None = None  # between reports of steps; None: it wants none
 
     def settings(self) -> dict[str, Any]:
-        """Settings of the run that it stands for."""
+        """Settings of the run that it stands for, by name."""
         return {}
 
     def rate(self, epoch: int, rate: float) -> float:
-        """The learning rate of an epoch, counted from 1, in place of the schedule's."""
+        """The learning rate of an epoch in place of the schedule's.
+
+        epoch: counted from 1.
+        rate: that of the schedule, or of the callback before.
+        """
         return rate
 
     def __call__(self, env: Environment) -> None:
@@ -70,8 +85,13 @@ class Callback:
 
 
 class early_stopping(Callback):
-    """Ends the run when `metric` ("ndcg@20", "recall@10", "loss") has not become better for `patience` validations, and
-    keeps the best model. It needs a validation: `fit(..., validation=0.1)`."""
+    """Ends the run when a metric has not become better, and keeps the best model. It needs a validation:
+    `fit(..., validation=0.1)`.
+
+    metric: "ndcg@20", "recall@10" and so on, or "loss", of which less is better.
+    patience: validations without a better value.
+    min_delta: a better value is better by more than this.
+    """
 
     def __init__(self, metric: str, patience: int = 5, min_delta: float | None = None):
         self._settings = {"early_stop": metric, "patience": patience, "min_delta": min_delta}
@@ -81,7 +101,10 @@ class early_stopping(Callback):
 
 
 class run_folder(Callback):
-    """Records the run in a folder, as `trainer --run-dir` does: log, curves, what it takes to make it again."""
+    """Records the run in a folder, as `trainer --run-dir` does: log, curves, what it takes to make it again.
+
+    folder: which; it is made. docs/user/run_folder.md says what stands in it.
+    """
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = os.fspath(folder)
@@ -92,7 +115,12 @@ class run_folder(Callback):
 
 class checkpoints(Callback):
     """Writes the model to a file, and checkpoints beside it, from which a run that was killed goes on when it is started
-    again."""
+    again.
+
+    model: the file, NAME.nc.
+    epochs, minutes: how many between checkpoints; None: none by that. Without both the model alone is written, at the end.
+    keep: checkpoints that stay, the newest; 0: all; None: 3.
+    """
 
     def __init__(self, model: str | os.PathLike, epochs: int | None = None, minutes: float | None = None, keep: int | None = None):
         self._settings = {"model": os.fspath(model), "resume": "auto", "checkpoint_epochs": epochs, "checkpoint_minutes": minutes, "keep": keep}
@@ -102,8 +130,11 @@ class checkpoints(Callback):
 
 
 class reset_rate(Callback):
-    """Sets the learning rate of every epoch: a sequence with one for each, the last of which stays, or a function of the
-    epoch, counted from 1, and the schedule's rate."""
+    """Sets the learning rate of every epoch.
+
+    rates: a sequence with one for each, the last of which stays, or a function of the epoch, counted from 1, and the
+        schedule's rate. Raises UsageError for a sequence that is empty.
+    """
 
     def __init__(self, rates: Sequence[float] | Callable[[int, float], float]):
         if not callable(rates) and len(rates) == 0:

@@ -113,12 +113,12 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Examples, features."""
+        """How many examples and features there are."""
         return len(self), self._width
 
     @property
     def entries(self) -> int:
-        """Features of all examples together."""
+        """How many features all examples have together."""
         return int(self._rows.columns.size if self._rows is not None else self.matrix.nnz)
 
     def __len__(self) -> int:
@@ -171,6 +171,7 @@ class Dataset:
             rule: "ratio:0.8/0.2", "ratio:0.8/0.1/0.1", "leave-one-out"; of data with times "time:2026-01-31" (what is older
                 trains, the rest tests; "time:A/B": validation from A, test from B) and "leave-last-out" (the newest entry).
             by: "entry" (of each example), "example" (whole ones) or "pair" (an entry stays in its part when the data grow).
+            seed: of what is drawn.
 
         Returns the data with the parts `train`, `test` and, of three, `validation`.
         """
@@ -297,7 +298,10 @@ class Dataset:
         """Reads sparse data sets that importer, to_netcdf or another program wrote.
 
         Args:
+            path: of the file.
             name: of NAME_input and NAME_output, or of one set; None: the only ones in the file.
+
+        Raises DataError for a file that is missing, damaged, dense or weighted, UsageError where `name` must be said.
         """
         from . import _core
 
@@ -322,6 +326,7 @@ class Dataset:
         PATH.test.nc and so on.
 
         Args:
+            path: of the file, NAME.nc.
             name: instead of the data's own.
             target_values: targets have values too (`importer --target-type analog`).
 

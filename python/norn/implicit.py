@@ -17,7 +17,14 @@ class Autoencoder(Recommender):
     of them, so there is nothing to recalculate, and user ids only say which rows are meant."""
 
     def fit(self, user_items: Any, show_progress: bool = True, callback: Callable | None = None, **more: Any) -> Autoencoder:  # type: ignore[override]
-        """callback: is called with (epoch, seconds, cost) after each epoch."""
+        """Trains from the beginning.
+
+        user_items: [users, items], CSR: what each user has.
+        show_progress: how far it is, on stderr.
+        callback: is called with (epoch, seconds, cost) after each epoch.
+
+        Other keywords are those of Recommender.fit. Returns the model.
+        """
         callbacks: list[Callable] = [*listed(more.pop("callbacks", ())), *([progress()] if show_progress else [])]
         if callback is not None:
             callbacks.append(lambda env: callback(env.epoch - 1, env.report["seconds"], env.cost) if env.kind == "epoch" else None)
@@ -26,7 +33,18 @@ class Autoencoder(Recommender):
 
     def recommend(self, userid: Any, user_items: Any, N: int = 10, filter_already_liked_items: bool = True, filter_items: Any = None,  # type: ignore[override]
                   recalculate_user: bool = False, items: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """user_items: the rows of these users. Returns (ids, scores), [N] of one user and [users, N] of several."""
+        """The N best items for each user.
+
+        userid: a number, or several; they say which rows are meant.
+        user_items: the rows of these users, CSR.
+        N: how many.
+        filter_already_liked_items: leaves out what the user has.
+        filter_items, items: items that are left out, and that alone are recommended.
+        recalculate_user: changes nothing: what a user has is all that is known of them.
+
+        Returns (ids, scores), int32 and float32, [N] of one user and [users, N] of several. Raises UsageError where
+        `user_items` has not a row for each user.
+        """
         rows = getattr(user_items, "shape", (0,))[0]
         users = 1 if np.isscalar(userid) else len(userid)
         if rows != users:
@@ -36,6 +54,14 @@ class Autoencoder(Recommender):
 
     def similar_items(self, itemid: Any, N: int = 10, recalculate_item: bool = False, item_users: Any = None, filter_items: Any = None,  # type: ignore[override]
                       items: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """Returns (ids, scores), [N] of one item and [items, N] of several."""
+        """The N items whose output weights have the largest cosine with those of an item, itself among them.
+
+        itemid: a number, or several.
+        N: how many.
+        recalculate_item, item_users: change nothing.
+        filter_items, items: items that are left out, and that alone are looked at.
+
+        Returns (ids, scores), int32 and float32, [N] of one item and [items, N] of several.
+        """
         ids, scores = super().similar_items(np.atleast_1d(itemid), N, filter_items=filter_items, items=items)
         return (ids[0], scores[0]) if np.isscalar(itemid) else (ids, scores)

@@ -37,8 +37,12 @@ class Network:
 
     @classmethod
     def from_json(cls, source: str | os.PathLike | Mapping[str, Any]) -> Network:
-        """Of a descriptor: a path, JSON text or a dictionary. Raises UsageError whose `problems` say line, column and key
-        of all that is wrong."""
+        """A network that is not trained yet.
+
+        source: a descriptor (docs/user/descriptor.md): a path, JSON text or a dictionary.
+
+        Raises UsageError whose `problems` say line, column and key of all that is wrong.
+        """
         if isinstance(source, Mapping):
             try:
                 network = cls(source={"network": json.dumps(source)})
@@ -57,7 +61,13 @@ class Network:
 
     @classmethod
     def load(cls, file: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
-        """Of a model's file. Raises DataError when it is missing, damaged or no model."""
+        """The trained network of a model's file.
+
+        file: its path.
+        device, threads, precision, batch: as in `norn.load`.
+
+        Raises DataError when it is missing, damaged or no model.
+        """
         try:
             model = _core.Model.load(os.fspath(file), device, threads, precision, batch)
         except DataError:
@@ -74,10 +84,14 @@ class Network:
                         device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
         """A trained network of weights from elsewhere.
 
-        `descriptor`: a dictionary or JSON, in which every N is a number. `parameters`: arrays of float32 under the names and of the
-        extents that `parameters` of such a network has, in any order and with any strides. `labels`: by Input or Output layer its
-        units' labels, where they are known. Raises UsageError whose `problems` say all that is missing, too much, of another
-        extent or dtype, or not finite."""
+        descriptor: a dictionary or JSON, in which every N is a number.
+        parameters: arrays of float32 under the names and of the extents that `parameters` of such a network has, in any order
+            and with any strides.
+        labels: by Input or Output layer its units' labels, where they are known.
+        device, threads, precision, batch: as in `norn.load`.
+
+        Raises UsageError whose `problems` say all that is missing, too much, of another extent or dtype, or not finite.
+        """
         from ._arrays import float_arrays
 
         text = descriptor if isinstance(descriptor, str) else json.dumps(descriptor)
@@ -92,6 +106,7 @@ class Network:
 
     @property
     def trained(self) -> bool:
+        """Whether there are weights, and not a descriptor alone."""
         return self._model is not None
 
     @property
@@ -113,7 +128,10 @@ class Network:
         return self.model.parameters()
 
     def labels(self, layer: str) -> Any:
-        """The labels of a layer's units, a sequence of str; None where they are not known."""
+        """The labels of a layer's units, a sequence of str; None where they are not known.
+
+        layer: the name of an Input or Output layer.
+        """
         if ("labels", layer) not in self._known:
             self._known["labels", layer] = self.model.labels(layer)
         return self._known["labels", layer]
@@ -125,14 +143,24 @@ class Network:
         return [layer for layer in self._known["layers"] if layer["Kind"] == kind]
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes a file that every program reads; it is complete or absent. Of a descriptor alone its JSON."""
+        """Writes a file that every program reads; it is complete or absent. Of a descriptor alone its JSON.
+
+        path: of the file. Raises DataError where it cannot be written.
+        """
         if self._model is None:
             pathlib.Path(path).write_text(self._text, encoding="utf-8")
         else:
             self._model.save(os.fspath(path))
 
     def plan(self, data: Mapping[str, Any], *, device: str = "auto", threads: int = 0, **settings: Any) -> dict:
-        """What training would take: weights, memory_bytes, available_bytes, fits."""
+        """What training would take; nothing is trained.
+
+        data: as in `norn.train`.
+        device: "auto", "cpu", "cuda", "cuda:1".
+        threads: of the CPU; 0: one a core.
+
+        Other keywords are settings, as in `norn.train`. Returns a dictionary: weights, memory_bytes, available_bytes, fits.
+        """
         from ._arrays import memory_set
         from ._settings import checked
 

@@ -48,11 +48,14 @@ class Recommender:
     # Settings, as scikit-learn asks for them.
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings: those that have been given, and those of the device and the network."""
+        """The settings: those that have been given, and those of the device and the network.
+
+        deep: changes nothing; scikit-learn says it.
+        """
         return {name + "_" if name == "lambda" else name: value for name, value in self._params.items()}
 
     def set_params(self, **params: Any) -> Recommender:
-        """Changes settings; the next `fit` uses them."""
+        """Changes settings, those of the constructor; the next `fit` uses them. Raises UsageError for those that there are not."""
         type(self)(**(self.get_params() | params))
         self._params |= {_settings.name_of(name): value for name, value in params.items()}
         return self
@@ -70,11 +73,14 @@ class Recommender:
         validation: the share of the users to validate with, such as 0.1, or a pair (known, held_out) of matrices, or a
             Dataset with targets.
         weights: [users], what each counts.
-        callbacks: see norn.callbacks; functions are called after each epoch and validation.
+        callbacks: one or a list of them: `norn.early_stopping(...)` and its like, and functions, which are called with an
+            Environment after each epoch and validation.
         resume: goes on with a run that Ctrl-C or a callback stopped, to the bits that it would have had. Data and settings
             are those of that run.
 
-        On Ctrl-C KeyboardInterrupt is raised after the step, and the model is as far as it has come.
+        Returns the recommender. On Ctrl-C KeyboardInterrupt is raised after the step, and the model is as far as it has come.
+        Raises UsageError for arguments, DataError for what stands in the data, DeviceError where memory does not suffice,
+        DivergenceError where weights are no longer finite, and what a callback raises.
         """
         callbacks = listed(callbacks)
         network = _fitting.network_of(self._params)
@@ -100,7 +106,13 @@ class Recommender:
     def partial_fit(self, interactions: Any, targets: Any = None, *, epochs: int = 1, weights: Any = None,
                     callbacks: Callable | Iterable[Callable] = ()) -> Recommender:
         """Goes on for so many epochs with the optimizer's state, on these or other data of the same units. Without a model
-        it is a `fit` of so many epochs."""
+        it is a `fit` of so many epochs.
+
+        interactions, targets, weights, callbacks: as in `fit`.
+        epochs: passes over these data.
+
+        Returns the recommender. Raises UsageError where columns are other units than those of the model.
+        """
         epochs = _settings.integer("epochs", epochs)
         callbacks = listed(callbacks)
         if self._network is None:
@@ -172,6 +184,7 @@ class Recommender:
 
         user_items: [users, units], CSR or a Dataset: what each has; they need not be those of `fit`. Or one basket, a list
             or Series of labels or numbers of units.
+        N: how many.
         filter_already_liked_items: leaves out what the user has.
         filter_items, items: units, by label, number or a mask of bools, that are left out, and that alone are recommended.
         filter_pairs: [users, units], CSR: what is left out for each user.
@@ -180,7 +193,8 @@ class Recommender:
         layer: of networks with several output layers.
 
         Returns (ids, scores), int32 and float32 [users, N], best first, -1 and nan where there are fewer units. Of one
-        basket a list of (label, score), numbers where the model has no labels.
+        basket a list of (label, score), numbers where the model has no labels. Raises UsageError naming the first label or
+        number that is no unit of the model, and before `fit`.
         """
         N = _settings.count("N", N)
         output = self._layer(_settings.word("layer", layer))
@@ -228,8 +242,13 @@ class Recommender:
     def similar_items(self, itemid: Any, N: int = 10, *, of: str = "output", filter_items: Any = None, items: Any = None) -> Any:
         """The N units whose weights have the largest cosine with those of a unit, itself among them, exact.
 
-        itemid: a unit, by number or label, or several. of: the weights "output" or "input".
-        Returns (ids, scores), int32 and float32, [N], of several [units, N]; of a label a list of (label, score).
+        itemid: a unit, by number or label, or several.
+        N: how many.
+        of: which weights: "output" or "input".
+        filter_items, items: units, by label, number or a mask of bools, that are left out, and that alone are looked at.
+
+        Returns (ids, scores), int32 and float32, [N], of several [units, N]; of a label a list of (label, score). Raises
+        UsageError for what is no unit of the model.
         """
         if of not in ("output", "input"):
             raise UsageError(f"`of` {of!r}: choose of: output, input")
@@ -251,7 +270,13 @@ class Recommender:
         return (ids, best) if isinstance(itemid, Iterable) else (ids[0], best[0])
 
     def transform(self, user_items: Any, layer: str = "Hidden") -> np.ndarray:
-        """Embeddings: the activations of a hidden layer, float32 [users, units]."""
+        """Embeddings: the activations of a hidden layer.
+
+        user_items: [users, units], CSR or a Dataset: what each has.
+        layer: of which layer.
+
+        Returns float32 [users, units of the layer]. Raises UsageError where there is no such layer.
+        """
         sets = self._inputs(user_items)
         _settings.word("layer", layer)
         if not sets:
@@ -264,7 +289,11 @@ class Recommender:
 
         known, held_out: [users, units], what is known of users and what is to be found; or one pair of them, or a Dataset
             with targets.
-        k: lengths of the lists. keep_seen: known units may be recommended, too.
+        k: lengths of the lists.
+        keep_seen: known units may be recommended, too.
+        layer: of networks with several output layers.
+
+        Returns an Evaluation: docs/user/metrics.md has the formulas. Raises UsageError for matrices that do not go together.
         """
         if held_out is None:
             known, held_out = _fitting.pair_of(known, "known")
@@ -294,12 +323,18 @@ class Recommender:
         return Tags(estimator_type=None, target_tags=TargetTags(required=False, multi_output=True), input_tags=InputTags(sparse=True))
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the model's file, which all programs of Norn read; it is complete or absent."""
+        """Writes the model's file, which all programs of Norn read; it is complete or absent.
+
+        path: of the file, NAME.nc. Raises DataError where it cannot be written.
+        """
         self.network_.save(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
-        """Of a model's file. batch: examples that are predicted at a time; results do not depend on it."""
+        """The recommender of a model's file.
+
+        path, device, threads, precision, batch: as in `norn.load`.
+        """
         network = Network.load(path, device=device, threads=threads, precision=precision, batch=batch)
         made = cls(recipe=None, network=network.descriptor, device=device, threads=threads, precision=precision)
         made._network = network
@@ -339,5 +374,14 @@ def _is_basket(given: Any) -> bool:
 
 
 def load(path: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
-    """The recommender of a model's file, also of one that `trainer` wrote."""
+    """The recommender of a model's file, also of one that `trainer` or DSSTNE wrote.
+
+    path: of the file.
+    device: "auto", "cpu", "cuda", "cuda:1".
+    threads: of the CPU; 0: one a core.
+    precision: of products on a GPU: "fp32", "tf32", "bf16".
+    batch: examples that are predicted at a time; results do not depend on it.
+
+    Raises DataError where the file is missing, damaged or no model.
+    """
     return Recommender.load(path, device=device, threads=threads, precision=precision, batch=batch)

@@ -153,8 +153,12 @@ def train(
     data: by the names that the network's layers have in "DataSet", sparse matrices of SciPy, Datasets, or arrays of
         NumPy ([examples, units], dense). float32 values and int32 indices are read where they stand.
     validation: the share of the data to validate with, or data of their own by name.
-    device: "auto", "cpu", "cuda", "cuda:1"; threads: 0, one a core; precision: of products on a GPU.
-    settings: those of the trainer, below.
+    callbacks: as in Recommender.fit.
+    device: "auto", "cpu", "cuda", "cuda:1".
+    threads: of the CPU; 0: one a core.
+    precision: of products on a GPU: "fp32", "tf32", "bf16".
+
+    Other keywords are settings of the trainer, which `norn.settings()` lists.
 
     Returns the trained Network; its `history` has a dictionary for each epoch. Raises UsageError, DataError, DeviceError,
     DivergenceError, and what a callback raises. On Ctrl-C KeyboardInterrupt, whose `network` attribute is what there is.

@@ -25,7 +25,12 @@ CONVOLUTIONS = ("Convolution", "Pooling", "LRN")
 
 def import_caffe(prototxt: str | os.PathLike[str], caffemodel: str | os.PathLike[str], *, data: str = "data") -> Any:
     """The Network of Caffe's files, of InnerProduct, ReLU, ELU, Sigmoid, TanH, Softmax, Eltwise (sums) and Concat; losses give the
-    activation of the output, and dropout is left out. `data`: its data sets are called DATA_input and DATA_output.
+    activation of the output, and dropout is left out.
+
+    prototxt: the file of the network.
+    caffemodel: the file of its weights.
+    data: its data sets are called DATA_input and DATA_output.
+
     Raises DataError for a damaged file, or with every layer that is none of these."""
     return network_of(read_caffe(prototxt, caffemodel, data=data), os.fspath(prototxt))
 

@@ -11,8 +11,13 @@ from norn.errors import UsageError
 
 
 def export(model: Any, format: str, path: str | os.PathLike[str], **options: Any) -> None:
-    """Writes a model as "onnx" or "safetensors"; options are those of export_onnx() and export_safetensors(). Raises UsageError and
-    DataError."""
+    """Writes a model in a format of others.
+
+    model: a Network, a Recommender, or the name of a model file.
+    format: "onnx" or "safetensors".
+    path: of the file.
+
+    Other keywords are those of export_onnx() and export_safetensors(). Raises UsageError and DataError."""
     from norn import interchange
     writers = {"onnx": interchange.export_onnx, "safetensors": interchange.export_safetensors}
     if format not in writers:
@@ -21,8 +26,12 @@ def export(model: Any, format: str, path: str | os.PathLike[str], **options: Any
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
-    """Reads a model of one format and writes it as another, by the endings .nc (Norn's), .onnx, .safetensors, .keras, .caffemodel with a
-    .prototxt of that name beside it; .nc, .onnx and .safetensors are written. Raises UsageError and DataError."""
+    """Reads a model of one format and writes it as another; the endings of the names say which.
+
+    source: .nc (Norn's), .onnx, .safetensors, .keras, or .caffemodel with a .prototxt of that name beside it.
+    target: .nc, .onnx or .safetensors.
+
+    Raises UsageError for other endings, DataError for a file that cannot be read or written."""
     formats = {".onnx": "onnx", ".safetensors": "safetensors"}
     end = pathlib.Path(target).suffix
     if end != ".nc" and end not in formats:

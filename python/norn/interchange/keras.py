@@ -26,8 +26,12 @@ OTHERWISE = "export it from Keras as ONNX: model.export(path, format=\"onnx\")"
 
 def import_keras(path: str | os.PathLike[str], *, data: str = "data") -> Any:
     """The Network of a `.keras` file of Keras 3: a Sequential or Functional model of InputLayer, Dense, Activation and the layers of
-    activations, BatchNormalization, Add, Concatenate, Flatten; dropout and noise are left out. `data`: its data sets are
-    called DATA_input and DATA_output. Raises DataError for a damaged file, or with every layer that is none of these."""
+    activations, BatchNormalization, Add, Concatenate, Flatten; dropout and noise are left out.
+
+    path: of the file.
+    data: its data sets are called DATA_input and DATA_output.
+
+    Raises DataError for a damaged file, or with every layer that is none of these."""
     return network_of(read_keras(path, data=data), os.fspath(path))
 
 

@@ -20,8 +20,12 @@ INTEGERS = ("INT32", "INT64")
 
 def import_onnx(path: str | os.PathLike[str], *, outputs: list[str] | None = None, data: str = "data") -> Any:
     """The Network that an ONNX file describes, of fully connected layers: Gemm, MatMul, Add, Mul, Sub, Div with constants, activations,
-    BatchNormalization, Concat, Add of layers (Skip), Gather and ReduceSum of rows (a sparse input). `outputs`: those of the graph that
-    are wanted, all unless given. `data`: its data sets are called DATA_input and DATA_output.
+    BatchNormalization, Concat, Add of layers (Skip), Gather and ReduceSum of rows (a sparse input).
+
+    path: of the file.
+    outputs: those of the graph that are wanted, all unless given.
+    data: its data sets are called DATA_input and DATA_output.
+
     Raises DataError for a file that is none, or with every node that Norn's layers cannot compute."""
     return network_of(read_onnx(path, outputs=outputs, data=data), os.fspath(path))
 

@@ -30,16 +30,20 @@ def export_onnx(model: Any, path: str | os.PathLike[str], *, top_k: bool = False
                 dense: bool | None = None, external_over: int = 1 << 30) -> None:
     """Writes a model as an ONNX graph; files appear complete or not at all.
 
-    `model`: a Network, a Recommender, or the name of a model file.
-    Inputs: of a sparse input `indices` [B, L] int64, from 0, and `values` [B, L] float32, 1 where data have none; rows are padded with
+    Inputs are, of a sparse input `indices` [B, L] int64, from 0, and `values` [B, L] float32, 1 where data have none; rows are padded with
     value 0 and any index. Of a dense one `x` [B, units] float32. With several input layers their names come first, "Users_indices".
-    Outputs: `scores` [B, units] float32; of several output layers each under its name, "Films_scores".
-    `top_k`: an input `k` [1] int64 more, and instead of the scores `items` [B, min(k, units)] int64 and `scores`, best first, of equal
-    ones the lower unit; `seen` leaves out the entries of the input layer of that name (True: of the only sparse input whose units the
-    output has; False: of none): they come last, with score -inf.
-    `output`: the output layer, where there are several and one is wanted.
-    `dense`: None: inputs are sparse wherever they can be; True: all are dense, however wide.
-    `external_over`: bytes of arrays above which they stand in a file of their own, PATH.data; a file of ONNX ends at 2 GB.
+    Outputs are `scores` [B, units] float32; of several output layers each under its name, "Films_scores".
+
+    model: a Network, a Recommender, or the name of a model file.
+    path: of the file.
+    top_k: an input `k` [1] int64 more, and instead of the scores `items` [B, min(k, units)] int64 and `scores`, best first, of equal
+        ones the lower unit.
+    seen: with top_k the entries of the input layer of that name come last, with score -inf (True: of the only sparse input whose
+        units the output has; False: of none).
+    output: the output layer, where there are several and one is wanted.
+    dense: None: inputs are sparse wherever they can be; True: all are dense, however wide.
+    external_over: bytes of arrays above which they stand in a file of their own, PATH.data; a file of ONNX ends at 2 GB.
+
     Raises UsageError for what ONNX cannot say, DataError where the file cannot be written."""
     need("onnx", "onnx", "writing ONNX")
     from norn.errors import DataError

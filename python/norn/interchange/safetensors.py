@@ -19,7 +19,12 @@ def export_safetensors(model: Any, path: str | os.PathLike[str]) -> None:
 
     Arrays are float32: "Hidden.weight" [units, source units] as nn.Linear has it ("Hidden.Source.weight" of a layer with several
     sources), "Hidden.bias", "Hidden.norm.weight", "Hidden.norm.running_mean" and so on as nn.BatchNorm1d, "Input.feature_weights".
-    The metadata hold `norn_descriptor` and `norn_labels_sha256`, both JSON. Raises DataError where the file cannot be written."""
+    The metadata hold `norn_descriptor` and `norn_labels_sha256`, both JSON.
+
+    model: a Network, a Recommender, or the name of a model file.
+    path: of the file.
+
+    Raises DataError where the file cannot be written."""
     numpy_files = need("safetensors.numpy", "safetensors", "writing safetensors")
     parts = parts_of(model)
     where = os.fspath(path)
@@ -35,9 +40,15 @@ def export_safetensors(model: Any, path: str | os.PathLike[str]) -> None:
 
 def import_safetensors(path: str | os.PathLike[str], *, like: Any = None, names: Mapping[str, str] | None = None,
                        embeddings: Sequence[str] | None = None) -> Any:
-    """The Network whose weights a file of safetensors has: one that export_safetensors() wrote, or of any other program with the
-    descriptor `like` (a dictionary, JSON, the name of a file, a Network; N may be "auto"). `names` and `embeddings`:
-    as of import_torch(), but that a file has no order of its own: without its name a module is what its extents say. Raises DataError for a damaged file and with all arrays that do not fit."""
+    """The Network whose weights a file of safetensors has: one that export_safetensors() wrote, or any other program.
+
+    path: of the file.
+    like: a descriptor (a dictionary, JSON, the name of a file) or a Network; N may be "auto". None: that which
+        export_safetensors() wrote into the file.
+    names, embeddings: as of import_torch(), but that a file has no order of its own: without its name a module is what its
+        extents say.
+
+    Raises DataError for a damaged file and with all arrays that do not fit."""
     return network_of(read_safetensors(path, like=like, names=names, embeddings=embeddings), os.fspath(path))
 
 

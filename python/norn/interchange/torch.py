@@ -16,19 +16,25 @@ from norn.interchange.problems import fail, need, place_of, reads
 
 def state_dict(model: Any) -> dict[str, np.ndarray]:
     """A model's weights as NumPy arrays under the names of export_safetensors(), for `load_state_dict` of a module with layers of
-    these names: {name: torch.from_numpy(array) for name, array in state_dict(model).items()}."""
+    these names: {name: torch.from_numpy(array) for name, array in state_dict(model).items()}.
+
+    model: a Network, a Recommender, or the name of a model file.
+
+    Returns float32 arrays by name, weights [units, source units] as nn.Linear has them."""
     return arrays_of(parts_of(model))
 
 
 def import_torch(source: str | os.PathLike[str] | Mapping[str, Any], like: Any, *, names: Mapping[str, str] | None = None,
                  embeddings: Sequence[str] | None = None) -> Any:
-    """The Network that `like` describes with the weights of a `state_dict`: a mapping of arrays or tensors, or the name of a .pt file of
-    one, which is loaded with weights_only=True.
+    """The Network that `like` describes with the weights of a `state_dict`. Several biases of a layer are added up.
 
-    `like`: a descriptor (a dictionary, JSON, the name of a file) or a Network; N may be "auto". Linear layers and batch normalisations
-    are taken in their order for those of the descriptor, unless they have their names or `names` says otherwise: {"encoder.0":
-    "Hidden", "encoder.1": "Hidden.norm", "user_bias": "Hidden.bias"}. `embeddings`: modules that are an EmbeddingBag, whose matrix is
-    taken as it is; unless given, those of an input whose extents say so. Several biases of a layer are added up.
+    source: a mapping of arrays or tensors, or the name of a .pt file of one, which is loaded with weights_only=True.
+    like: a descriptor (a dictionary, JSON, the name of a file) or a Network; N may be "auto".
+    names: what a module or an array is in the descriptor: {"encoder.0": "Hidden", "encoder.1": "Hidden.norm", "user_bias":
+        "Hidden.bias"}. Without it linear layers and batch normalisations are taken in their order, or by Norn's own names.
+    embeddings: modules that are an EmbeddingBag, whose matrix is taken as it is; unless given, those of an input whose extents
+        say so.
+
     Raises DataError with all arrays that do not fit, UsageError for a descriptor that is wrong."""
     return network_of(read_torch(source, like, names=names, embeddings=embeddings), place_of(source, "state_dict"))
 

@@ -23,16 +23,19 @@ def transform(df: Any, model: Any, N: int = 10, *, input: str = "items", values:
     """The data frame with two more columns: for each row the N best units, and their scores, best first. They are those of
     Recommender.recommend and predictor, to the bit, whatever the partitions.
 
+    df: of Spark.
     model: the path of a model's file, a Recommender or a trained Network.
     input: a column of lists: labels of what each has, or its units' numbers (int, bigint). What a list names twice counts
         once. A null gives null.
+    N: how many.
     values: a column of lists of numbers, as long as those of `input`, for a model that was trained with values.
     output, scores: names of the new columns: array<string> where the model has labels, else array<int> (of more than 2^31
         units array<bigint>), and array<float>. They are shorter than N where there are fewer units.
     unknown: what the model has no unit for: "error" or "ignore".
     filter_already_liked_items, filter_items, items, layer: as in Recommender.recommend.
     device: "auto": the task's GPU where Spark gives it one (spark.task.resource.gpu.amount), else the CPU; "cuda", "cpu",
-        "cuda:1". threads: of the CPU; 0: those of the task (spark.task.cpus).
+        "cuda:1".
+    threads: of the CPU; 0: those of the task (spark.task.cpus).
     precision, batch: as in norn.load.
     shared: every executor reads the model where `model` says; otherwise Spark sends it to them.
     profile: a ResourceProfile for the stage.

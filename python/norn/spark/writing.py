@@ -18,7 +18,10 @@ def write_dataset(df: Any, user: str, item: str, path: os.PathLike | str, *, val
     """Writes the NetCDF files that norn.Dataset and importer write of the same entries in order: by user, item, time and value,
     text by its bytes in UTF-8, numbers by size. The bytes are the same for any partitions and any order of rows.
 
-    df: a row for each entry. user, item: columns of text or whole numbers. value: of numbers; time: of dates, times or numbers.
+    df: a row for each entry.
+    user, item: columns of text or whole numbers.
+    value: a column of numbers; None: entries are present or absent.
+    time: a column of dates, times or numbers.
     path: a file that the driver writes; of data that are split PATH.train.nc, PATH.test.nc and so on.
     min_features, min_examples, duplicates, features, split, split_by, seed, name: as in norn.Dataset.from_table. Of entries that
         an example names twice "first" is the first in that order.
