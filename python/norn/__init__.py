@@ -9,6 +9,7 @@ from ._lazy import lazy
 
 _HOMES = {
     "recommender": ("Recommender", "load"),
+    "popularity": ("most_popular",),
     "dataset": ("Dataset",),
     "network": ("Network",),
     "training": ("train",),

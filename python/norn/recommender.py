@@ -335,8 +335,12 @@ class Recommender:
 
         path, device, threads, precision, batch: as in `norn.load`.
         """
-        network = Network.load(path, device=device, threads=threads, precision=precision, batch=batch)
-        made = cls(recipe=None, network=network.descriptor, device=device, threads=threads, precision=precision)
+        return cls._of_network(Network.load(path, device=device, threads=threads, precision=precision, batch=batch))
+
+    @classmethod
+    def _of_network(cls, network: Network) -> Recommender:
+        """Of a trained network, on the device that it is on."""
+        made = cls(recipe=None, network=network.descriptor, **network._device)
         made._network = network
         return made
 

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""norn.most_popular is evaluator's baseline."""
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import norn
+from conftest import Baskets, run
+
+
+def test_its_metrics_are_those_of_evaluators_popularity(draw, programs, source, tmp_path):
+    """Counts of few users tie often, so the order of equal units is compared, too."""
+    data = norn.Dataset(Baskets(draw).matrix, name="films").split("ratio:0.7/0.3", seed=int(draw.integers(1000)))
+    norn.Recommender(hidden=8, epochs=1, device="cpu").fit(data.train).save(tmp_path / "model.nc")
+    train, test = data.to_netcdf(tmp_path / "films.nc")
+    said = run(programs / "evaluator", "--model", tmp_path / "model.nc", "--data", test, "--popularity", train, "--top", "3,10", "--format", "json",
+               "--device", "cpu").stdout
+    got = norn.most_popular(data.train).evaluate(data.test, k=[3, 10])
+    titles = {metric["title"]: metric["name"] for metric in json.loads((source / "tools/report_page/metrics.json").read_text())}
+    wanted = {f"{titles[title]}@{at['K']}": value for at in json.loads(said)["popularity"] for title, value in at.items() if title in titles}
+    assert len(wanted) > 10 and {name: got[name] for name in wanted} == wanted
+
+
+def test_it_recommends_by_name_to_somebody_who_has_nothing_or_something(draw):
+    matrix = sp.csr_matrix(np.array([[1, 1, 0, 0], [0, 1, 0, 7], [0, 1, 0, 1]], np.float32))
+    model = norn.most_popular(norn.Dataset(matrix, feature_labels=["a", "b", "c", "d"]))
+    assert model.recommend([], N=2) == [("b", 3.0), ("d", 2.0)]
+    assert model.recommend(["b"], N=3) == [("d", 2.0), ("a", 1.0), ("c", 0.0)]
+    ids, scores = norn.most_popular(matrix).recommend(matrix, N=1)
+    assert ids.ravel().tolist() == [3, 0, 0] and scores.ravel().tolist() == [2.0, 1.0, 1.0]
+
+
+def test_targets_of_other_units_are_counted(draw):
+    known, wanted = sp.csr_matrix(np.eye(5, 9, dtype=np.float32)), sp.csr_matrix(np.array([[0, 1, 1]] * 5, np.float32))
+    model = norn.most_popular(known, wanted)
+    assert model.recommend(known, N=3, filter_already_liked_items=False)[0][0].tolist() == [1, 2, 0]
+    data = norn.Dataset(known, targets=wanted, target_labels=["x", "y", "z"])
+    assert list(norn.most_popular(data).labels) == ["x", "y", "z"]
+
+
+def test_it_is_saved_and_loaded_as_any_model(draw, tmp_path):
+    matrix = Baskets(draw).matrix
+    model = norn.most_popular(matrix)
+    model.save(tmp_path / "popular.nc")
+    assert (norn.load(tmp_path / "popular.nc", device="cpu").recommend(matrix)[0] == model.recommend(matrix)[0]).all()
+
+
+def test_nothing_is_not_popular():
+    with pytest.raises(norn.DataError, match="have no entries"):
+        norn.most_popular(sp.csr_matrix((3, 4), dtype=np.float32))
+    with pytest.raises(norn.UsageError, match="`interactions`"):
+        norn.most_popular([[1, 2]])
