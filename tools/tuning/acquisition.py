@@ -9,7 +9,7 @@ import math
 from typing import Callable, Iterator, NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from .draws import PROMISE, PROPOSAL, START, UNIFORM, Draws, sobol
 from .gp import GaussianProcess
@@ -48,7 +48,8 @@ def ranked(values: np.ndarray, ranks: bool = False) -> np.ndarray:
     if ranks or failed.any() or tail > SKEWED * max(spread, 1e-300):
         values[failed] = good.min() - spread
         below = values < middle
-        order = stats.rankdata(values, "average")
+        from scipy.stats import rankdata  # see draws.sobol
+        order = rankdata(values, "average")
         values[below] = middle + spread * special.ndtri(np.clip((order[below] - 0.5) / len(values), 1e-6, 0.5))
     return values
 

@@ -3,7 +3,6 @@
 distributions are not, so they are made here."""
 import numpy as np
 from scipy import special
-from scipy.stats import qmc
 
 # What a stream is for; with the study's seed and a number they make its key.
 START, PROPOSAL, UNIFORM, PROMISE = 1, 2, 3, 4
@@ -32,5 +31,6 @@ class Draws:
 def sobol(count: int, shift: np.ndarray) -> np.ndarray:
     """[count x len(shift)] points of Sobol's sequence, moved round by `shift`. Its own shuffling draws from numpy's generator,
     so it is left out. `count` is rounded up to a power of two within."""
+    from scipy.stats import qmc  # takes as long as all else to load, and a study that goes on may not need it
     points = qmc.Sobol(len(shift), scramble=False).random_base2(max(0, int(count - 1).bit_length()))[:count]
     return (points + shift) % 1.0

@@ -7,7 +7,7 @@ The optimiser's last bits differ among processors. Nothing but order is taken fr
 import math
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import linalg
 
 ROOT5 = math.sqrt(5.0)
 JITTER = 1e-8
@@ -45,6 +45,7 @@ class GaussianProcess:
     def _fit(self) -> np.ndarray:
         width = self.points.shape[1]
         bounds = [(-LENGTH_BOUND, LENGTH_BOUND)] * width + [(-AMPLITUDE_BOUND, AMPLITUDE_BOUND), (LEAST_NOISE, 0.0)]
+        from scipy import optimize  # see draws.sobol
         best = None
         # Two fixed beginnings: from the last fit's it got stuck, and the result must depend on the points alone.
         for length, noise in ((0.5, 1e-2), (1.5, 1e-1)):

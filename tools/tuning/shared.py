@@ -5,7 +5,7 @@ the few dozen results of one say little of it (hierarchical, as in Swersky, Snoe
 import math
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import linalg
 
 from .gp import AMPLITUDE_BOUND, JITTER, LENGTH_BOUND, ROOT5, squared_differences
 
@@ -48,6 +48,7 @@ class SharedProcess:
         return math.exp(self.common) * (shape @ self._weights)
 
     def _fit(self) -> np.ndarray:
+        from scipy import optimize  # see draws.sobol
         bounds = ([(-LENGTH_BOUND, LENGTH_BOUND)] * self.width + [(-AMPLITUDE_BOUND - 1.0, AMPLITUDE_BOUND)] * 2 + [NOISE_BOUNDS] * self.studies)
         start = np.r_[np.zeros(self.width), -0.5, -1.5, np.full(self.studies, -2.0)]
         return optimize.minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS}).x

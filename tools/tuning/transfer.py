@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What other studies know: of other regions, of yesterday. What they have in common is expected of a row before this study knows anything;
 its own process models the rest (the stacked residuals of Google Vizier, Golovin and others, KDD 2017)."""
+import functools
 import math
 import os
 import pathlib
@@ -29,17 +30,24 @@ class Source(NamedTuple):
 
 
 class Stack:
-    """Expects b times what the sources have in common; b is fitted to this study's values, and is 1 before there are any."""
+    """Expects b times what the sources have in common; b is fitted to this study's values, and is 1 before there are any. The sources are fitted when they
+    are first asked: a study that goes on may stand at its end."""
 
     def __init__(self, space: Space, sources: list[Source]):
-        self.sources = sources
+        self.sources, self._categories = sources, space.categories
         most = max(LEAST, FIT_LIMIT // len(sources))
-        fitted = [chosen_points(source.values, most) for source in sources]
-        values = [source.values[chosen] for source, chosen in zip(sources, fitted)]
-        self._common = SharedProcess(np.vstack([source.rows[chosen] for source, chosen in zip(sources, fitted)]),
-                                     np.concatenate([targets(of, ranks=True) for of in values]),
-                                     np.repeat(np.arange(len(sources)), [len(of) for of in values]), space.categories)
-        self.spread = 0.5 * float(np.median([ranked(of, ranks=True).std() for of in values]))
+        self._fitted = [chosen_points(source.values, most) for source in sources]
+        self._values = [source.values[chosen] for source, chosen in zip(sources, self._fitted)]
+
+    @functools.cached_property
+    def _common(self) -> SharedProcess:
+        return SharedProcess(np.vstack([source.rows[chosen] for source, chosen in zip(self.sources, self._fitted)]),
+                             np.concatenate([targets(of, ranks=True) for of in self._values]),
+                             np.repeat(np.arange(len(self.sources)), [len(of) for of in self._values]), self._categories)
+
+    @functools.cached_property
+    def spread(self) -> float:
+        return 0.5 * float(np.median([ranked(of, ranks=True).std() for of in self._values]))
 
     def __len__(self) -> int:
         return len(self.sources)
