@@ -40,7 +40,7 @@ def _folder(name: str) -> pathlib.Path:
 
 
 def _look_at(folder: pathlib.Path, wish: argparse.Namespace) -> None:
-    study = Study.open(folder)
+    study = Study.open(folder, any_algorithm=True)
     facts = Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0])
     if wish.status:
         print(status(study, facts))

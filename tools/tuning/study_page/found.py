@@ -51,7 +51,7 @@ class Found:
 
     def __init__(self, folder: pathlib.Path, name: str | None = None):
         self.folder, self.name = folder, name or folder.name
-        self.study = Study.open(folder)
+        self.study = Study.open(folder, any_algorithm=True)
         self.events = read_events(folder / "journal.jsonl")[0]
         self.facts = Facts.read_only(folder / "journal.jsonl", self.events)
         self.objective, self.sign = self.study.objective, self.study.sign
