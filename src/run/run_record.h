@@ -39,7 +39,7 @@ struct OriginRecord {
 struct RunRecord {
   RunFacts facts;  ///< the model's path is absolute
   std::string started;
-  std::string binary;  ///< checksum of the program's file
+  std::string binary;  ///< checksum of the program
   JsonValue versions = JsonValue::object();
   std::vector<std::string> command;
   std::filesystem::path folder;  ///< where it was started
@@ -65,7 +65,8 @@ std::string run_record_json(const RunRecord& record);
 /// Throws UsageError naming file and member when it is not what run_record_json writes.
 RunRecord read_run_record(const std::filesystem::path& file);
 
-/// The checksum of the running program's file; empty where it cannot be read.
+/// The checksum of the running program's file and of the library's that it has loaded; empty where
+/// they cannot be read.
 std::string binary_checksum();
 
 }  // namespace norn::run
