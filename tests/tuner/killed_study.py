@@ -39,11 +39,11 @@ class Undisturbed:
 
 
 class KilledStudy:
-    """In a folder of its own."""
+    """In a folder of its own; `options` are for each of its tuners."""
 
-    def __init__(self, folder: pathlib.Path, workers: int, chance: random.Random):
-        self.folder, self.workers, self.chance = folder, workers, chance
-        self.study = folder / "study"
+    def __init__(self, folder: pathlib.Path, workers: int, chance: random.Random, name: str = "study", options: tuple = ()):
+        self.folder, self.workers, self.chance, self.options = folder, workers, chance, options
+        self.study = folder / name
         self.struck = dict.fromkeys(KINDS, 0)
         self.restarts: list[tuple[int, float]] = []  # (trials told before, seconds to the first submission) of each tuner that came so far
         self._read, self._told = 0, 0
@@ -54,7 +54,7 @@ class KilledStudy:
             (folder / name).write_text(json.dumps(value))
 
     def _start(self, trials: int) -> subprocess.Popen:
-        words = ["--study", "study", "--trainer", TRAINER, "--workers", self.workers, "--trials", trials, "--confirm", 0, "--quiet"]
+        words = ["--study", self.study.name, "--trainer", TRAINER, "--workers", self.workers, "--trials", trials, "--confirm", 0, "--quiet", *self.options]
         if not (self.study / "study.json").exists():
             words += ["-c", "net.json", "--space", "space.json", "-i", "train.nc", "--sampler", "random", "--rungs", "2,6", "--clock", 8, "--",
                       "--validation-split", "0.1"]
@@ -149,7 +149,7 @@ class KilledStudy:
         assert not left, f"processes are left: {left}"
 
     def _compare(self, events: list[dict], trials: int) -> None:
-        calm = self.folder / "calm"
+        calm = self.folder / f"calm-{self.study.name}"
         calm.mkdir()
         shutil.copy(self.study / "study.json", calm)
         study = Study.open(calm)

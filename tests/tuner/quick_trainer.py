@@ -56,15 +56,23 @@ def write(path, text):
     os.rename(file.name, path)
 
 
-def probe():
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()[:16]
+
+
+def record(words, result=None):
+    """run.json: of this program's file and of the data as they are now."""
     os.makedirs("run", exist_ok=True)
-    write("run/run.json", json.dumps({"binary": "quick", "version": "0", "device": "cpu", "device_name": "none", "precision": "fp32", "examples": EXAMPLES,
-                                      "seed": 1, "sets": [], "validation_sets": []}))
+    sets = [{"name": "a", "checksum": digest(file)} for option, file in zip(words, words[1:]) if option == "-i"]
+    write("run/run.json", json.dumps({"binary": digest(sys.argv[0]), "version": "0", "device": "cpu", "device_name": "none", "precision": "fp32",
+                                      "examples": EXAMPLES, "seed": 1, "sets": sets, "validation_sets": [], "result": result}))
 
 
-def train(network, until):
+def train(network, until, words):
     """To the end of that epoch, from where it was; the exit code."""
     stopped = []
+    record(words)
     signal.signal(signal.SIGUSR1, lambda *_: stopped.append(True))
     only = os.open("only", os.O_RDWR | os.O_CREAT)
     try:
@@ -84,7 +92,7 @@ def train(network, until):
             log.flush()
             write("epochs", str(epoch))
     write("model.nc", checksum(network, until))
-    write("run/run.json", json.dumps({"result": {"checksum": checksum(network, until)}}))
+    record(words, {"checksum": checksum(network, until)})
     return 0
 
 
@@ -96,9 +104,9 @@ def main(words):
     elif "--plan" in words:
         print(json.dumps({"plan": {"examples_per_second": EXAMPLES / epoch_seconds(network)}, "memory": {"fits": fits(network), "total_bytes": 1}}))
     elif "--last-epoch" in words:
-        return train(network, int(words[words.index("--last-epoch") + 1]))
+        return train(network, int(words[words.index("--last-epoch") + 1]), words)
     else:
-        probe()
+        record(words)
     return 0
 
 

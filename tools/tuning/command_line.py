@@ -16,6 +16,7 @@ from .executors.pool import Pool, open_pool
 from .facts import STAGE, Facts
 from .files import write_json
 from .journal import Journal, last_opening
+from .known import Known
 from .options import DEFAULT_TRIALS, parser_of
 from .repeat import Differs, begin, original_of
 from .sampler import Sampler
@@ -23,6 +24,7 @@ from .study import Study, create, draft
 from .transfer import prior_of, read_sources
 from .voice import Voice, result_text
 
+NOTHING = "none"  # of --known
 RUNNING = ("executor", "executor_file", "workers", "gpus")
 
 
@@ -101,13 +103,14 @@ def _create(folder: pathlib.Path, wish: argparse.Namespace, trainer_path: pathli
 
 def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, pool: Pool) -> int:
     pool.executor.check()
+    beside = _known_folders(study, wish)
     journal, voice = Journal(study.folder), Voice(study, wish.quiet)
     try:
         facts = Facts(journal)
         trainer = study.trainer(trainer_path)
         for warning in study.check_data(trainer):
             voice.warn(f"warning: {warning}")
-        voice.known(facts.decided["tell"])
+        voice.known(facts)
         pool.warn = voice.warn
         original = facts.original = original_of(study, wish)
         if original is None:
@@ -116,7 +119,8 @@ def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, 
             original.note_budgets(facts, _about(pool, wish))
         one = study.identity
         sampler = Sampler(study.space, one["sampler"], one["seed"], one["start"], prior_of(study))
-        coordinator = Coordinator(study, facts, trainer, pool, sampler, wish.hours, pool.threads(wish.threads), voice)
+        coordinator = Coordinator(study, facts, trainer, pool, sampler, wish.hours, pool.threads(wish.threads), voice,
+                                  Known(study, beside, voice.warn))
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
             signal.signal(number, coordinator.handle)
         try:
@@ -135,6 +139,18 @@ def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, 
         pool.executor.close()
         voice.end()
         journal.close()
+
+
+def _known_folders(study: Study, wish: argparse.Namespace) -> list[pathlib.Path] | None:
+    """Where studies stand whose trainings are taken; None: a search that is made again to compare it makes all of them, too."""
+    given = wish.known or [str(study.folder.parent)]
+    if "repeats" in study.identity or set(given) == {NOTHING}:
+        return None
+    wrong = next((name for name in given if name == NOTHING or not os.path.isdir(name)), None)
+    if wrong is not None:
+        raise UsageError(f"--known {wrong}: " + ("says to take nothing; leave out the others, or it" if wrong == NOTHING else
+                                                 "is no folder; give one in which studies stand, or none"))
+    return [pathlib.Path(os.path.abspath(name)) for name in given]
 
 
 def _note_budget(wish: argparse.Namespace, facts: Facts, pool: Pool) -> None:
@@ -172,7 +188,7 @@ def _dry_run(wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[
         identity["sources"] = read_sources(wish.sources or [], study)
         prices = check_corners(study, trainer, wish.space)
         write_json(folder / "net.json", identity["descriptor"])
-        facts = trainer.probe(folder / "net.json", folder / "probe")
+        facts, _ = trainer.probe(folder / "net.json", folder / "probe")
     plans = [program.plan_of(price, study.network_of(study.space.settings(row)), facts["examples"]) for row, price in prices]
     hours = [plan.epoch_seconds * plan.epochs / 3600.0 for plan in plans if plan.fits]
     trials = wish.trials or DEFAULT_TRIALS

@@ -18,6 +18,7 @@ from .executors.pool import LOST, UNBEGUN, Pool
 from .facts import Facts, Training, best_until
 from .files import read_json, write_json
 from .finish import Finish
+from .known import Known
 from .sampler import Sampler
 from .search import DIVERGED, FAILED, INFEASIBLE, STUCK_AFTER, Decision, Plan, Search
 from .study import Study
@@ -33,9 +34,9 @@ class Coordinator:
     """Of one study, while it runs; after `hours` nothing more is proposed."""
 
     def __init__(self, study: Study, facts: Facts, trainer: program.Trainer, pool: Pool, sampler: Sampler, hours: float | None,
-                 threads: int, voice):
+                 threads: int, voice, known: Known | None = None):
         self.study, self.facts, self.trainer, self.pool, self.sampler = study, facts, trainer, pool, sampler
-        self.threads, self.voice = threads, voice
+        self.threads, self.voice, self.known = threads, voice, known
         self.search = Search(study.rules, self._propose, self._plan, trials=0)
         self._stage = -1
         self.finish = Finish(study, facts, facts.budget["confirm"], facts.budget["seeds"])
@@ -87,8 +88,7 @@ class Coordinator:
         """To the end of the study; the result. Stopped: by a signal."""
         self._adopt()
         while True:
-            self._advance()
-            wanted = self._wanted()
+            wanted = self._missing()
             if self.signal is not None:
                 self._stop()
             self._submit(wanted)
@@ -190,6 +190,44 @@ class Coordinator:
         if self.search.done:
             return [one for one in self.finish.wanted(self.search) if one[0] not in self.running]
         return [(Training(segment.trial), segment.epoch) for segment in self.search.wanted(most=max(1, len(self._free)))]
+
+    def _missing(self) -> list[tuple[Training, int]]:
+        """The same, when all is taken that was made before: what was taken may want more."""
+        while True:
+            self._advance()
+            wanted = self._wanted()
+            if not any([self._take(training, epoch) for training, epoch in wanted]):
+                return wanted
+
+    def _take(self, training: Training, epoch: int) -> bool:
+        """What came of the same training before counts as if it were trained now. No place is needed, and no time but the planned one passes."""
+        if self.known is None or epoch in self.facts.checksums.get(training, {}):  # it is known, and trained for its model
+            return False
+        key = self._key(training, epoch, self.known.made if self.pool.is_here else self.facts.made)
+        found = self.known.find(key) if key is not None else None
+        if found is None:
+            return False
+        values = {int(at): value for at, value in found.members.get("values", {}).items()}
+        if self.facts.differing(training, values) is not None:
+            self.known.doubt(key, f"trials/{training.folder}", found)
+            return False
+        self.facts.note(found.event, {**training.members, **found.members, "seconds": 0.0, "key": key, "taken": found.origin})
+        if training.seed is None:
+            self._feed(training.trial)
+        else:
+            self.voice.took(training, found.origin)
+        return True
+
+    def _key(self, training: Training, epoch: int, made: str | None) -> str | None:
+        """Of a training to the end of that epoch by what `made` stands for; None: that is not known."""
+        if self.known is None or made is None:
+            return None
+        return self.known.key(training, self.facts.decided["propose"][training.trial]["settings"], epoch, made)
+
+    def _made(self, training: Training, result: dict) -> dict[str, str]:
+        """For others, who may want the same."""
+        key = self._key(training, self.facts.open[training]["until"], result.get("made"))
+        return {"key": key, "made": result["made"]} if key is not None else {}
 
     def _submit(self, wanted: list[tuple[Training, int]]) -> None:
         begun = [training for (training, epoch), place in zip(wanted, self._free.first(len(wanted))) if self._begin(training, epoch, place)]
@@ -300,7 +338,7 @@ class Coordinator:
         if code == 0:
             self._trained(training, values, result)
         elif code == DIVERGENCE:
-            self.facts.note("broken", {**training.members, "state": DIVERGED, "why": said, "seconds": seconds})
+            self.facts.note("broken", {**training.members, "state": DIVERGED, "why": said, "seconds": seconds, **self._made(training, result)})
         elif code == DEVICE:
             self.facts.note("broken", {**training.members, "state": INFEASIBLE, "why": said, "seconds": seconds})
         elif code in (2, 3):
@@ -320,7 +358,7 @@ class Coordinator:
             raise UsageError(f"trials/{training.folder}: nothing was validated up to epoch {until}; give a smaller --validate-every, or later --rungs")
         self.facts.note("value", {**training.members, "attempt": result["attempt"], "values": {str(epoch): value for epoch, value in
                         sorted({**values, until: values.get(until, best_until(values, until))}.items())},
-                        "checksum": result["checksum"], "seconds": result["seconds"]})
+                        "checksum": result["checksum"], "seconds": result["seconds"], **self._made(training, result)})
 
     def _lost(self, training: Training, code: int, why: str, seconds: float, counts: bool = True) -> None:
         members = {**training.members, "attempt": self.facts.attempts[training], "code": code, "why": why, "seconds": seconds, "counts": counts}

@@ -11,6 +11,7 @@ from .search import DONE
 TRIES = 5           # attempts in a row that are lost without a new value, and a trial has failed
 UNFORESEEN_TRIES = 2
 UNFORESEEN = {1, 134, 135, 136, 139}  # a fault of the program: abort, bus error, floating point, segmentation
+BROKEN = 0          # the epoch of where a training broke, which is not known
 STAGE = ("trials", "epochs", "seconds")
 DECISIONS = {"propose": ("trial", "row"), "plan": ("trial", "fits", "epoch_seconds", "epochs"), "rung": ("trial", "epoch", "value"),
              "tell": ("trial", "state", "epochs", "value")}  # and what is read of each
@@ -35,6 +36,12 @@ def training_of(event: dict) -> Training:
     return Training(event["trial"], event.get("seed"))
 
 
+def origin_text(origin: dict[str, Any]) -> str:
+    """trial 7 of /studies/first"""
+    seed = f" with seed {origin['seed']}" if "seed" in origin else ""
+    return f"trial {origin.get('trial')}{seed} of {origin.get('folder')}"
+
+
 class Facts:
     """Follows a journal, event by event. Values are larger for better, whatever the metric."""
 
@@ -56,6 +63,8 @@ class Facts:
         self.seconds: dict[Training, float] = {}
         self.broken: dict[Training, str] = {}
         self.attempts: dict[Training, int] = {}
+        self.taken: dict[Training, dict[int, dict]] = {}  # {training: {epoch: where its outcome was taken from}}
+        self.made: str | None = None            # trial.made_of of the last training
         self.open: dict[Training, dict] = {}    # {training: its submit event}, while nothing has come of it
         self.lost_in_row: dict[Training, int] = {}
         self.budget: dict[str, Any] = {}
@@ -105,18 +114,34 @@ class Facts:
                 self.values.setdefault(training, {})[int(epoch)] = float(value)
             last = max(map(int, event["values"]), default=0)
             self.checksums.setdefault(training, {})[last] = event["checksum"]
+            if "taken" in event:
+                self.taken.setdefault(training, {})[last] = event["taken"]
+            else:
+                self.made = event.get("made", self.made)
         elif kind == "broken":
             self.broken[training] = event["state"]
+            if "taken" in event:
+                self.taken.setdefault(training, {})[BROKEN] = event["taken"]
         elif event.get("counts", True):
             self.lost_in_row[training] = self.lost_in_row.get(training, 0) + 1
 
+    def differing(self, training: Training, values: dict[int, float]) -> int | None:
+        """The first epoch of which another value is known."""
+        known = self.values.get(training, {})
+        return next((epoch for epoch, value in values.items() if known.get(epoch, value) != value), None)
+
     def compare(self, training: Training, values: dict[int, float]) -> None:
         """The same training gave the same values before, or the hardware or the build is another."""
-        known = self.values.get(training, {})
-        for epoch, value in values.items():
-            if epoch in known and known[epoch] != value:
-                raise TunerError(f"trials/{training.folder}: epoch {epoch} gave {known[epoch]!r} before and gives {value!r} now; the same training "
-                                 f"must give the same: check the hardware (trainer --doctor, --verify), and that the program is the same build")
+        epoch = self.differing(training, values)
+        if epoch is not None:
+            origin = next((f" ({origin_text(one)})" for at, one in sorted(self.taken.get(training, {}).items()) if at >= epoch), "")
+            raise TunerError(f"trials/{training.folder}: epoch {epoch} gave {self.values[training][epoch]!r} before{origin} and gives {values[epoch]!r} now; "
+                             f"the same training must give the same: check the hardware (trainer --doctor, --verify), and that the program is the same build")
+
+    def origin(self, training: Training, epoch: int) -> dict | None:
+        """Where what came of it by that epoch was taken from; None: it was trained here."""
+        taken = self.taken.get(training, {})
+        return taken.get(BROKEN if training in self.broken and epoch not in taken else epoch)
 
     def tries_left(self, training: Training, code: int) -> bool:
         """Whether a training that was lost is begun again."""

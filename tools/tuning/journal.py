@@ -39,8 +39,8 @@ def _mean(row: Any) -> bool:
 _MEMBERS = {
     **dict.fromkeys(("trial", "epoch", "epochs", "attempt", "until", "trials", "among", "better", "best", "seed"), _count),
     **dict.fromkeys(("epoch_seconds", "seconds"), _number),
-    **dict.fromkeys(("state", "place", "why", "decision", "from"), lambda x: isinstance(x, str)),
-    **dict.fromkeys(("budget", "settings"), lambda x: isinstance(x, dict)),
+    **dict.fromkeys(("state", "place", "why", "decision", "from", "key", "made"), lambda x: isinstance(x, str)),
+    **dict.fromkeys(("budget", "settings", "taken"), lambda x: isinstance(x, dict)),
     "running": lambda x: isinstance(x, dict) and all(value is None or type(value) is (int if key == "workers" else str) for key, value in x.items()),
     **dict.fromkeys(("fits", "counts"), lambda x: isinstance(x, bool)),
     "value": lambda x: x is None or _number(x),
@@ -66,7 +66,8 @@ def _without_collection():
             gc.enable()
 
 
-def _parse(line: bytes, path: pathlib.Path, number: int) -> dict:
+def parse_event(line: bytes, path: pathlib.Path, number: int) -> dict:
+    """Of a line, which has no end; DataError with its number where it is none."""
     try:
         text = line.decode()
         event, end = _DECODER.raw_decode(text) if text[:1] == "{" else (None, -1)
@@ -96,7 +97,7 @@ def read_events(path: pathlib.Path) -> tuple[list[dict], int]:
     whole = data.rfind(b"\n") + 1
     events: list[dict] = []
     for number, line in enumerate(data[:whole].split(b"\n")[:-1], 1):
-        event = _parse(line, path, number)
+        event = parse_event(line, path, number)
         if 1 <= event["n"] <= len(events) and event == events[event["n"] - 1]:
             continue
         if event["n"] != len(events) + 1:
@@ -117,7 +118,7 @@ def last_opening(path: pathlib.Path) -> dict:
     end = data.find(b"\n", at)
     if at < 0 or end < 0:
         return {}
-    return _parse(data[data.rfind(b"\n", 0, at) + 1:end], path, data.count(b"\n", 0, at) + 1)
+    return parse_event(data[data.rfind(b"\n", 0, at) + 1:end], path, data.count(b"\n", 0, at) + 1)
 
 
 class Journal:

@@ -114,6 +114,9 @@ def _add_running(group) -> None:
         help=f"what trials run on: {', '.join(EXECUTORS)} (docs/user/clusters.md) [as before; local]")
     add("--executor-file", metavar="FILE", help="JSON: its queue, GPUs and memory of a trial, and such")
     add("--threads", type=_at_least(1), metavar="N", help="threads of each trial [cores / workers on the CPU; else the trainer's]")
+    add("--known", action="append", metavar="FOLDER|none",
+        help="the same trainings that studies in this folder have made are not made again, but taken (repeatable); none: all are made [the folder "
+             "that --study stands in]")
     add("--trainer", metavar="FILE", help="the program [beside this one, or in PATH]")
     add("-q", "--quiet", action="store_true", help="warnings and errors only")
 

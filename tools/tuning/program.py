@@ -12,7 +12,7 @@ from . import descriptor
 from .errors import DataError, DeviceError, TunerError, UsageError
 from .files import read_json
 from .search import Plan
-from .trial import errors_of
+from .trial import errors_of, made_of
 
 # What may be handed to the trainer as it is: where and on what it validates and computes. What is trained is in descriptor and space.
 OPTIONS = {"--validation-input", "--validation-output", "--validation-split", "--validation-by", "--validation-seed", "--validate-every", "--metrics-at",
@@ -20,6 +20,7 @@ OPTIONS = {"--validation-input", "--validation-output", "--validation-split", "-
            "--dataset-name", "-d"}
 FILES = {"--validation-input", "--validation-output"}
 KINDS = {2: UsageError, 3: DataError, 4: DeviceError}
+PART = 1 << 22  # bytes that are read at a time
 KILLED = 128  # codes from here on: by a signal, which says nothing of the descriptor
 
 
@@ -56,6 +57,17 @@ def check_options(words: list[str]) -> list[str]:
             found.append(f"{name}={os.path.abspath(value)}" if equals and name in FILES else word)
         else:
             found.append(os.path.abspath(word) if last in FILES else word)
+    return found
+
+
+def options_without_files(words: list[str]) -> list[str]:
+    """The same options wherever their files stand."""
+    found, last = [], ""
+    for word in words:
+        name, equals, _ = word.partition("=")
+        is_option = word.startswith("-") and not word[1:2].isdigit()
+        last = name if is_option else last
+        found.append(name if is_option and equals and name in FILES else word if is_option or last not in FILES else "")
     return found
 
 
@@ -130,9 +142,9 @@ class Trainer:
     def _watched(self) -> list[str]:
         return ["--early-stop", "none", "--keep-best", self.objective, *self.options]
 
-    def probe(self, config: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
+    def probe(self, config: pathlib.Path, folder: pathlib.Path) -> tuple[dict[str, Any], str]:
         """What is trained on what: an initial model is made and thrown away. Members: sets and validation_sets (name and checksum),
-        binary, device, device_name, precision, examples, seed."""
+        binary, device, device_name, precision, examples, seed; and trial.made_of of the same."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         try:
@@ -144,7 +156,7 @@ class Trainer:
         found = {key: record[key] for key in ("binary", "version", "device", "device_name", "precision", "examples", "seed")}
         for key in ("sets", "validation_sets"):
             found[key] = [{"name": one["name"], "checksum": one["checksum"]} for one in record[key]]
-        return found
+        return found, made_of(record)
 
     def command(self, until: int, seed: int | None, threads: int) -> list[str]:
         """That trains a trial to the end of that epoch, in its folder, going on from what stands there."""
@@ -167,7 +179,11 @@ def plan_of(price: Price, network: dict, examples: int) -> Plan:
 
 
 def digest_of_file(path: str | os.PathLike) -> str:
-    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()[:16]
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while part := file.read(PART):
+            digest.update(part)
+    return digest.hexdigest()[:16]
 
 
-__all__ = ["Failed", "Price", "Trainer", "check_options", "digest_of_file", "error_for", "errors_of", "find", "plan_of"]
+__all__ = ["Failed", "Price", "Trainer", "check_options", "digest_of_file", "error_for", "errors_of", "find", "options_without_files", "plan_of"]

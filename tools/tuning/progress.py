@@ -69,11 +69,13 @@ def _columns(out: TextIO) -> int:
         return 80
 
 
-def progress(coordinator, best: float | None) -> str:
-    """Of a coordinator at work; `best` is the best value so far."""
+def progress(coordinator, best: float | None, taken: int) -> str:
+    """Of a coordinator at work; `best` is the best value so far, and `taken` trials were made before."""
     facts, search, study = coordinator.facts, coordinator.search, coordinator.study
     told = len(facts.decided["tell"])
     done = f"{told} of {search.limit:.0f} trials" if math.isfinite(search.limit) else f"{told} trials"
+    if taken:
+        done += f" ({taken} taken)"
     if math.isfinite(search.epoch_limit):
         done += f", {search.spent_epochs} of {search.epoch_limit:.0f} epochs"
     if math.isfinite(search.second_limit):

@@ -13,6 +13,7 @@ from .files import JsonText, read_json, write_json
 from .program import Trainer, digest_of_file
 from .search import Rules
 from .space import Space, read_space, space_of
+from .standing import standing
 
 FORMAT = 1
 ALGORITHM = 4       # proposals of another number would be others
@@ -20,6 +21,7 @@ DEFAULT_METRIC = "ndcg@20"
 DEFAULT_EPOCHS = 40  # the trainer's, who leaves out of a complete descriptor what is its default
 TYPES = {**dict.fromkeys(("seed", "clock", "start", "ranks"), int), **dict.fromkeys(("sampler", "objective", "study"), str),
          **dict.fromkeys(("descriptor", "space", "made_of"), dict), **dict.fromkeys(("rungs", "inputs", "outputs", "options"), list)}
+SEEN = "seen.json"
 CLOCK = 4  # at least, of a study that is not told
 IDENTITY = ("seed", "clock", "sampler", "start", "halving", "rungs", "ranks", "objective", "epochs")
 RUNG_SHARES = (15, 5, 5 / 3)
@@ -122,25 +124,45 @@ class Study:
                 raise UsageError(f"{given}: is not what the study {self.folder} was begun with; leave the option out, or begin another study "
                                  f"(--from {self.folder} lets it know what this one found)")
 
-    def files_digest(self, program: pathlib.Path) -> dict[str, list]:
-        """Sizes and times of what is read: while they stay, contents need not be looked at again."""
-        words = [*self.identity["inputs"], *self.identity["outputs"], *self.identity["options"], str(program)]
-        return {word: [os.stat(word).st_size, os.stat(word).st_mtime_ns] for word in words if os.path.isfile(word)}
+    @property
+    def _data(self) -> list[str]:
+        """Its files; an option may be a file's name with its own before it."""
+        one = self.identity
+        words = [*one["inputs"], *one["outputs"], *one["options"], *(word.partition("=")[2] for word in one["options"])]
+        return [word for word in words if os.path.isfile(word)]
+
+    def note_seen(self, made: str, stands: dict[str, Any]) -> None:
+        """`stands` is from before what has been seen was read."""
+        write_json(self.folder / SEEN, {**stands, "made": made, "data": [digest_of_file(name) for name in self._data]})
+
+    def stands(self, trainer: Trainer) -> dict[str, Any]:
+        return standing(trainer.program, self._data)
+
+    def seen(self) -> tuple[str, list[str]]:
+        """(trial.made_of of what trains here, digests of the files of the data) as they were last looked at."""
+        one = read_json(self.folder / SEEN)
+        return one["made"], one["data"]
+
+    def _was_seen(self, stands: dict[str, Any]) -> bool:
+        try:
+            before = read_json(self.folder / SEEN)
+        except DataError:
+            return False
+        return isinstance(before, dict) and {"made", "data"} <= before.keys() and all(before.get(key) == value for key, value in stands.items())
 
     def check_data(self, trainer: Trainer) -> list[str]:
         """Data must have the contents that the study was begun with; what else is another is said, and bits may differ."""
-        seen = self.folder / "seen.json"
-        now = self.files_digest(trainer.program)
-        if seen.exists() and read_json(seen) == now:
+        stands = self.stands(trainer)
+        if self._was_seen(stands):
             return []
         write_json(self.folder / "net.json", self.network)
-        found, known = trainer.probe(self.folder / "net.json", self.folder / "probe"), self.identity["made_of"]
+        (found, made), known = trainer.probe(self.folder / "net.json", self.folder / "probe"), self.identity["made_of"]
         for key in ("sets", "validation_sets"):
             if found[key] != known[key]:
                 one = next((a for a, b in zip(found[key], known[key]) if a != b), {"name": key})
                 raise DataError(f"{', '.join(self.identity['inputs'])}: data set \"{one['name']}\" has other contents than the study "
                                 f"{self.folder} was begun with; restore the data, or begin another study (--from {self.folder} lets it know what this one found)")
-        write_json(seen, now)
+        self.note_seen(made, stands)
         names = {"binary": "the trainer is another build", "device_name": "the device is another", "precision": "the precision is another"}
         return [f"{text} ({known[key]} before, {found[key]} now); values may differ in their last bits" for key, text in names.items()
                 if found[key] != known[key]]
@@ -195,10 +217,12 @@ def create(folder: pathlib.Path, identity: dict, trainer: Trainer) -> Study:
     if (folder / "journal.jsonl").exists():
         raise DataError(f"{folder}: has a journal but no study.json; restore study.json from a copy, or give another --study")
     write_json(folder / "net.json", identity["descriptor"])
-    identity["made_of"] = trainer.probe(folder / "net.json", folder / "probe")
+    study = Study(folder, identity)
+    stands = study.stands(trainer)
+    identity["made_of"], made = trainer.probe(folder / "net.json", folder / "probe")
     _fix_part(identity)
     study = Study(folder, identity)
-    write_json(folder / "seen.json", study.files_digest(trainer.program))
+    study.note_seen(made, stands)
     write_identity(folder, identity)
     return study
 

@@ -8,9 +8,11 @@ was killed with -9. The trainer is then told to write a checkpoint and end. With
 started it is gone. Ranks under mpirun or srun inherit nothing: each starts as trial.py --rank LOCK... -- COMMAND, and shares the locks."""
 import ctypes
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import socket
@@ -23,7 +25,8 @@ else:
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
     from files import read_json, write_json
 
-LOCK, STOP, ATTEMPT, RESULT, ERRORS = "lock", "stop", "attempt.json", "result.json", "errors.txt"
+LOCK, STOP, ATTEMPT, RESULT, ERRORS, MAKERS = "lock", "stop", "attempt.json", "result.json", "errors.txt", "makers.json"
+RECORD = "run/run.json"
 WAIT_SECONDS, LEASE_SECONDS = 0.1, 5.0
 PR_SET_PDEATHSIG = 1
 LOCK_FOLDER = "/tmp"  # of the host, whatever TMPDIR a queue gives to its jobs
@@ -122,6 +125,15 @@ def errors_of(path: pathlib.Path) -> list[dict]:
     return []
 
 
+def made_of(record: dict) -> str:
+    """A digest of what the bits of a run follow from beside its descriptor, its options and its seed, of its run.json: the program, on what it computes,
+    and the contents of the data. Threads and ranks change none."""
+    facts = [record.get(key) for key in ("binary", "versions", "device", "precision")]
+    facts += [re.sub(r", \d+ threads?$", "", str(record.get("device_name"))), os.confstr("CS_GNU_LIBC_VERSION")]
+    facts += [[[one["name"], one["checksum"]] for one in record.get(key, [])] for key in ("sets", "validation_sets")]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
 class Wrong(Exception):
     """Nothing can be trained so, in whatever attempt."""
 
@@ -167,6 +179,7 @@ class Attempt:
         os.ftruncate(lock, 0)
         os.pwrite(lock, json.dumps({"attempt": self.number, "host": socket.gethostname(), "pid": os.getpid()}).encode(), 0)
         begun = time.time()
+        self._note_maker()
         code = self._work(wish, lock)
         if self.newest():
             self._write(code, time.time() - begun)
@@ -256,13 +269,26 @@ class Attempt:
             if not self._beat():
                 os.killpg(self.child.pid, signal.SIGKILL)
 
+    def _note_maker(self) -> list[str]:
+        """Who has worked on what stands here, before the trainer writes its record anew: where that was two programs, or one on two kinds of
+        device, or on other data, nobody else's training is the same."""
+        path, record = self.folder / MAKERS, self.folder / RECORD
+        makers = read_json(path) if path.exists() else []
+        if record.exists():
+            maker = made_of(read_json(record))
+            if maker not in makers:
+                makers.append(maker)
+                write_json(path, makers, indent=None)
+        return makers
+
     def _write(self, code: int, seconds: float) -> None:
-        record = self.folder / "run/run.json"
+        record = self.folder / RECORD
         checksum = None
         if code == 0 and record.exists():
             checksum = (read_json(record).get("result") or {}).get("checksum")
+        makers = self._note_maker()
         write_json(self.folder / RESULT, {"attempt": self.number, "code": code, "seconds": round(seconds, 3), "checksum": checksum,
-                                          "values": values_of(self.folder / "run/log.jsonl"), "errors": errors_of(self.folder / ERRORS)})
+                                          "made": makers[0] if len(makers) == 1 else None, "values": values_of(self.folder / "run/log.jsonl"), "errors": errors_of(self.folder / ERRORS)})
 
 
 def rank(words: list[str]) -> None:

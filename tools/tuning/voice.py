@@ -3,7 +3,7 @@
 from typing import Any
 
 from .borders import at_the_end
-from .facts import Facts, Training
+from .facts import Facts, Training, origin_text
 from .progress import Line, progress
 from .search import DONE
 from .study import Study
@@ -28,7 +28,7 @@ class Voice:
         self.study, self.quiet = study, quiet
         self._line = Line()
         self._best: tuple[float, int] | None = None
-        self._told = 0
+        self._told = self._taken = 0
 
     def say(self, text: str) -> None:
         if not self.quiet:
@@ -40,30 +40,35 @@ class Voice:
     def at_work(self, coordinator) -> None:
         """To be called often."""
         if not self.quiet and self._line.due():
-            self._line.show(progress(coordinator, self._best[0] if self._best else None))
+            self._line.show(progress(coordinator, self._best[0] if self._best else None, self._taken))
 
     def end(self) -> None:
         """Nothing more changes in place."""
         self._line.end()
 
-    def known(self, events: list[dict]) -> None:
+    def known(self, facts: Facts) -> None:
         """Of the trials that were told before."""
-        for event in events:
-            self._count(event)
+        for event in facts.decided["tell"]:
+            self._count(event, facts)
 
-    def _count(self, event: dict) -> None:
+    def _count(self, event: dict, facts: Facts) -> None:
         self._told += 1
+        self._taken += facts.origin(Training(event["trial"]), event["epochs"]) is not None
         if event["state"] == DONE and (self._best is None or event["value"] > self._best[0]):
             self._best = event["value"], event["trial"]
 
     def told(self, coordinator, event: dict) -> None:
-        self._count(event)
+        self._count(event, coordinator.facts)
         settings = coordinator.facts.decided["propose"][event["trial"]]["settings"]
         value = "" if event["value"] is None else f" {self.study.objective} {self.study.shown(event['value']):.6g}"
         best = f"; best {self.study.shown(self._best[0]):.6g} of trial {self._best[1]}" if self._best else ""
         limit = coordinator.search.limit
         of = f"{self._told} of {limit:.0f}" if limit < float("inf") else f"{self._told}"
-        self.say(f"trial {event['trial']} {event['state']} after {event['epochs']} epochs:{value} ({settings_text(settings)}){best} [{of}]")
+        self.say(f"trial {event['trial']} {event['state']} after {event['epochs']} epochs:{value} ({settings_text(settings)}){taken_text(coordinator.facts, event)}{best} [{of}]")
+
+    def took(self, training: Training, origin: dict[str, Any]) -> None:
+        """Of a training with another seed, of whose end nothing else is said."""
+        self.say(f"trial {training.trial} with seed {training.seed} taken from {origin_text(origin)}")
 
     def lost(self, training: Training, why: str, again: bool) -> None:
         self.warn(f"warning: trial {training.folder} was lost ({why}); " + ("it begins again where its checkpoint stands" if again
@@ -82,7 +87,8 @@ def status(study: Study, facts: Facts) -> str:
         epochs = end["epochs"] if end else max(facts.values.get(training, {0: 0.0}), default=0)
         value = end["value"] if end else facts.best_value(training, epochs)
         shown = "" if value is None else f"{study.shown(value):.6g}"
-        lines.append(f"{event['trial']:>5}  {state:<10} {epochs:>6}  {shown:>12}  {settings_text(event['settings'])}")
+        taken = taken_text(facts, end) if end else ""
+        lines.append(f"{event['trial']:>5}  {state:<10} {epochs:>6}  {shown:>12}  {settings_text(event['settings'])}{taken}")
     best = best_of(facts)
     if best is not None:
         lines.append(f"best so far: trial {best['trial']}, {study.objective} {study.shown(best['value']):.6g}")
@@ -111,6 +117,12 @@ def result_text(study: Study, facts: Facts, result: dict[str, Any]) -> str:
 def _confirmed(row: dict[str, Any]) -> str:
     spread = f" (spread {row['spread']:.2g})" if row["spread"] else ""
     return f"  trial {row['trial']}: {row['value']:.6g} in the search, {row['mean']:.6g} with other seeds{spread}"
+
+
+def taken_text(facts: Facts, event: dict) -> str:
+    """Behind a trial's end, where it was not trained for it."""
+    origin = facts.origin(Training(event["trial"]), event["epochs"])
+    return "" if origin is None else f", taken from {origin_text(origin)}"
 
 
 def best_of(facts: Facts) -> dict | None:

@@ -38,6 +38,11 @@ class Pool:
         self._trouble: float | None = None         # since when it has been out of reach
         self._unbegun = 0                          # in a row
 
+    @property
+    def is_here(self) -> bool:
+        """Whether trials run on this machine."""
+        return self.settings.executor == "local"
+
     def members(self, place: Place) -> dict:
         """What an attempt is to know of where it runs."""
         ranks = self.settings.ranks

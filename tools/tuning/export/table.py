@@ -6,7 +6,7 @@ import json
 import pathlib
 from typing import Any
 
-from ..facts import Facts, Training
+from ..facts import Facts, Training, origin_text
 from ..files import write_whole
 from ..study import Study
 
@@ -23,10 +23,13 @@ def rows(study: Study, facts: Facts) -> list[list[Any]]:
     """The first is the head; settings that are no numbers or texts stand as JSON."""
     paths = [one.path for one in study.space.dimensions]
     told = {event["trial"]: event for event in facts.decided["tell"]}
-    found: list[list[Any]] = [["trial", "state", "epochs", study.objective, "seconds", *paths]]
+    found: list[list[Any]] = [["trial", "state", "epochs", study.objective, "seconds", "taken_from", *paths]]
     for event in facts.decided["propose"]:
         end = told.get(event["trial"], {"state": "running", "epochs": "", "value": None})
-        found.append([event["trial"], end["state"], end["epochs"], study.shown(end["value"]), round(facts.seconds.get(Training(event["trial"]), 0.0), 3),
+        training = Training(event["trial"])
+        origin = facts.origin(training, end["epochs"]) if end["epochs"] != "" else None
+        found.append([event["trial"], end["state"], end["epochs"], study.shown(end["value"]), round(facts.seconds.get(training, 0.0), 3),
+                      origin_text(origin) if origin else "",
                       *(plain(event["settings"].get(path, "")) for path in paths)])
     return found
 

@@ -44,6 +44,7 @@ class Shown:
     row: list[float]
     settings: dict[str, Any]
     drawn: bool     # proposed without a look at results
+    origin: dict[str, Any] | None  # where its end was taken from; None: it was trained
 
 
 class Found:
@@ -74,11 +75,11 @@ class Found:
         drawn = self.study.identity["sampler"] in BLIND or number < self.study.identity["start"]
         whole = whole_value(self.study, self.facts, end) if end else value
         return Shown(number, state, epochs, self.study.shown(value), self.study.shown(whole), self.facts.seconds.get(training, 0.0), price * epochs,
-                     event["row"], event["settings"], drawn)
+                     event["row"], event["settings"], drawn, self.facts.origin(training, epochs) if end else None)
 
     def _on_the_way(self, training: Training) -> str:
         """At a rung a trial waits for its turn, or for others' values."""
-        if training not in self.facts.attempts:
+        if training not in self.facts.attempts and training not in self.facts.values:
             return "waiting"
         return "paused" if training not in self.facts.open else "running" if self.status == "running" else "interrupted"
 
@@ -161,6 +162,14 @@ class Found:
         rows = [{"trial": trial, "value": self.trials[trial].value, "values": values, "mean": float(np.mean(values)),
                  "spread": float(np.std(values, ddof=1)) if len(values) > 1 else None} for trial, values in found.items()]
         return sorted(rows, key=lambda row: -self.sign * row["mean"])
+
+    def taken(self) -> dict[str, int]:
+        """{folder of another study: trainings that were taken from it}, those with other seeds too."""
+        found: dict[str, int] = {}
+        for origins in self.facts.taken.values():
+            origin = origins[max(origins)]
+            found[str(origin.get("folder"))] = found.get(str(origin.get("folder")), 0) + 1
+        return dict(sorted(found.items()))
 
     def curves(self) -> dict[int, list[tuple[int, float]]]:
         """{trial: its values by epoch}."""

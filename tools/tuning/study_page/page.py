@@ -9,6 +9,7 @@ import numpy as np
 from report_page.drawing import seconds
 from report_page.page import SCRIPTS, STYLES, THEME_BUTTON, escaped, grid, number, tile, whole_page
 
+from ..facts import origin_text
 from ..files import write_whole
 from ..search import DONE, HALVED
 from ..space import Space
@@ -265,7 +266,7 @@ def trials(found: Found) -> str:
     short = [path.removeprefix("Training.").removeprefix("Layers.") for path in paths]
     head = ("<tr><th>trial</th><th>state</th>" + f'<th class="number">epochs</th><th class="number">{escaped(found.objective)}</th>'
             + "".join(f'<th class="number">{cut(name)}</th>' for name in short) + "</tr>")
-    rows = [f'<tr><td>{one.number}</td><td>{one.state}</td><td class="number">{one.epochs}</td>'
+    rows = [f'<tr><td>{one.number}</td><td>{one.state}{taken_mark(one)}</td><td class="number">{one.epochs}</td>'
             f'<td class="number">{number(one.value, 5) if one.value is not None else ""}</td>'
             + "".join(f'<td class="number">{cut(value_text(one.settings[path])) if path in one.settings else ""}</td>' for path in paths)
             + "</tr>" for one in ranked]
@@ -274,12 +275,17 @@ def trials(found: Found) -> str:
     return f'<h2>Trials</h2><div class="card wide"><table class="trials">{head}{"".join(rows[:LISTED])}</table>{more}</div>' if rows else ""
 
 
+def taken_mark(one: Shown) -> str:
+    return f', <span title="from {escaped(origin_text(one.origin))}">taken</span>' if one.origin else ""
+
+
 def made_of(found: Found) -> str:
     one = found.study.identity
     rungs = f"one of {one['halving']} goes on after epochs {', '.join(map(str, one['rungs']))}" if one["rungs"] else "none"
     made = one.get("made_of", {})
     rows = {"objective": one["objective"], "sampler": f"{one['sampler']}, {one['start']} trials at the start", "halving": rungs, "clock": one["clock"],
             "seed": one["seed"], "data": ", ".join([*one["inputs"], *one["outputs"]]), "options": " ".join(one["options"]),
+            "taken without training": ", ".join(f"{count} of {folder}" for folder, count in found.taken().items()),
             "other studies": ", ".join(source["folder"] for source in one.get("sources", [])), "device": made.get("device_name", ""),
             "precision": made.get("precision", ""), "examples": f"{made.get('examples', 0):,}", "trainer": made.get("version", "")}
     lines = "".join(f"<tr><td>{name}</td><td>{escaped(value)}</td></tr>" for name, value in rows.items() if str(value))
