@@ -22,6 +22,13 @@ for _folder in (HERE, HERE.parent / "share/norn"):
         break
 
 from daily_steps.command_line import run  # noqa: E402
+from daily_steps.options import parser_of  # noqa: E402
+
+
+def command_line():
+    """What manual pages and completion are made of."""
+    return parser_of(__doc__)
+
 
 if __name__ == "__main__":
     sys.exit(run(__doc__, pathlib.Path(__file__).resolve()))

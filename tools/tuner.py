@@ -28,6 +28,13 @@ except ImportError as error:
     sys.exit(f"tuner: error: {error.name} is missing; install it: apt-get install python3-numpy python3-scipy")
 
 from tuning.command_line import run  # noqa: E402
+from tuning.options import parser_of  # noqa: E402
+
+
+def command_line():
+    """What manual pages and completion are made of."""
+    return parser_of(__doc__)
+
 
 if __name__ == "__main__":
     sys.exit(run(__doc__, HERE))

@@ -6,6 +6,7 @@ import importlib
 import re
 import sys
 
+from ._options import Command, help_of, styler
 from .errors import Error, UsageError
 
 # What is another program, and what a module of this package does.
@@ -24,25 +25,33 @@ _WHAT = {
     "info": "what a model or a file of data sets is",
     "doctor": "what works on this machine",
 }
+EXAMPLES = (
+    "norn import ratings.csv --name films --output films.nc --where 'rating >= 4' --split ratio:0.8/0.2",
+    "norn train --recipe sigmoid -i films.train.nc -n model.nc",
+    "norn evaluate -n model.nc -i films.test.nc",
+    "norn info model.nc",
+)
+EXIT_CODES = {0: "done", 1: "unforeseen", 2: "command line or descriptor", 3: "data", 4: "device or memory", 5: "communication", 6: "divergence",
+              75: "stopped by a signal after a checkpoint"}
+OWN_OPTIONS = ("--help", "--version", "--print-completion", "--print-man")
 
 
 def usage() -> str:
-    commands = "\n".join(f"  {name:10}{what}" for name, what in _WHAT.items())
+    styled = styler(sys.stdout)
+    commands = "\n".join(f"  {styled(f'{name:10}', 'bold')}{what}" for name, what in _WHAT.items())
+    codes = ", ".join(f"{code} {what}" for code, what in EXIT_CODES.items()).replace(" 75", "\n75")
+    examples = "\n".join(f"  {one}" for one in EXAMPLES)
     return f"""norn: trains very wide, very sparse networks, and recommends with them.
 
-Usage: norn COMMAND [options]
+{styled("Usage:", "bold")} norn COMMAND [options]
 
 {commands}
 
-norn COMMAND --help shows what a command takes.
+norn COMMAND --help shows what a command takes; man norn-COMMAND is the same as a page.
 
-  norn import ratings.csv --name films --output films.nc --where 'rating >= 4' --split ratio:0.8/0.2
-  norn train --recipe sigmoid -i films.train.nc -n model.nc
-  norn evaluate -n model.nc -i films.test.nc
-  norn info model.nc
+{examples}
 
-Exit codes: 0 done, 1 unforeseen, 2 command line or descriptor, 3 data, 4 device or memory, 5 communication, 6 divergence,
-75 stopped by a signal after a checkpoint.
+Exit codes: {codes}.
 """
 
 
@@ -52,39 +61,79 @@ def as_options(message: str) -> str:
     return re.sub(r"`(\w+)`", lambda found: "--" + own.get(found[1], found[1]).replace("_", "-"), message)
 
 
-def _run(command: str, arguments: list[str]) -> int:
-    if command in _MODULE:
-        return int(importlib.import_module(f"norn.{_MODULE[command]}").main(command, arguments))
-    if command in _PROGRAM:
-        from .programs import run_instead
+def table_of(command: str) -> Command | None:
+    """The options that the command itself has; None of one that is another program."""
+    if command not in _MODULE:
+        return None
+    module = importlib.import_module(f"norn.{_MODULE[command]}")
+    found: Command = module.COMMANDS[command] if hasattr(module, "COMMANDS") else module.COMMAND
+    return found
 
-        run_instead(_PROGRAM[command], arguments)
+
+def _run(command: str, arguments: list[str]) -> int:
+    from .programs import run_instead
+
+    if command not in _WHAT:
+        raise UsageError(_unknown(command))
+    table = table_of(command)
+    if table is not None and ("-h" in arguments or "--help" in arguments):
+        print(help_of(command, table), end="", flush=True)
+        if command not in _PROGRAM:
+            return 0
+        print("\nThe options of importer, which reads the other texts:\n", flush=True)
+        arguments = ["--help"]
+    elif table is not None:
+        return int(importlib.import_module(f"norn.{_MODULE[command]}").main(command, arguments))
+    run_instead(_PROGRAM[command], arguments, command)
+    return 0
+
+
+def _unknown(word: str) -> str:
     from .data.columns import did_you_mean
 
-    near = next((name for name, program in _PROGRAM.items() if program == command), "")
-    hint = f' Did you mean "{near}"?' if near else did_you_mean(command, _WHAT)
-    raise UsageError(f'there is no command "{command}".{hint} There are: {", ".join(_WHAT)}')
+    if word.startswith("-"):
+        return f'there is no option "{word}" before a command.{did_you_mean(word, OWN_OPTIONS)} There are: {", ".join(OWN_OPTIONS)}; norn --help lists the commands'
+    near = next((name for name, program in _PROGRAM.items() if program == word), "")
+    hint = f' Did you mean "{near}"?' if near else ' Did you mean "--version"?' if word == "version" else did_you_mean(word, _WHAT)
+    return f'there is no command "{word}".{hint} There are: {", ".join(_WHAT)}'
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """The program; its exit code."""
-    words = sys.argv[1:] if arguments is None else arguments
+def _print_pages(words: list[str]) -> int:
+    from . import _pages
+
+    if words[0] == "--print-man":
+        print(_pages.man_page(words[1] if len(words) > 1 else ""), end="")
+        return 0
+    shell = words[1] if len(words) > 1 else ""
+    if shell not in _pages.SHELLS:
+        raise UsageError(f'--print-completion: "{shell}" is unknown; known: {", ".join(_pages.SHELLS)}')
+    print(_pages.completion(shell), end="")
+    return 0
+
+
+def _do(words: list[str]) -> int:
     command = words[0] if words else "--help"
+    if command == "help" and len(words) > 1:
+        return _run(words[1], ["--help"])
     if command in ("-h", "--help", "help"):
-        if len(words) > 1 and command == "help":
-            words, command = [words[1], "--help"], words[1]
-        else:
-            print(usage(), end="")
-            return 0 if words else UsageError.exit_code
+        print(usage(), end="", file=sys.stdout if words else sys.stderr)
+        return 0 if words else UsageError.exit_code
     if command == "--version":
         from . import _core
 
         print(f"norn {_core.version()}")
         return 0
+    if command in ("--print-completion", "--print-man"):
+        return _print_pages(words)
+    return _run(command, words[1:])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The program; its exit code."""
     try:
-        return _run(command, words[1:])
+        return _do(sys.argv[1:] if arguments is None else arguments)
     except Error as error:
-        print(f"norn: error: {as_options(str(error))}", file=sys.stderr)
+        print(f"norn: {styler(sys.stderr)('error:', 'red')} {as_options(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

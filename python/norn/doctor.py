@@ -8,16 +8,17 @@ import platform
 import subprocess
 import sys
 
+from ._options import Command, Option, styler
 from .errors import UsageError
 from .programs import PROGRAMS, SCRIPTS, find_program, run_instead
 
-_HELP = """norn doctor: what works on this machine.
-
-Usage: norn doctor [options of trainer --doctor]
-
-Shows the package, its programs and the Python packages that it can use, then what trainer --doctor finds of processors,
-memory, disk, GPUs and ranks (docs/user/doctor.md): --model FILE names the disk to look at, --device the device.
-"""
+COMMAND = Command(
+    "what works on this machine", "[options of norn train]",
+    about=("Shows the package, its programs and the Python packages that it can use, then what `norn train --doctor` finds of processors, memory, disk, "
+           "GPUs and ranks (docs/user/doctor.md). Ends with 0 where nothing is wrong.",),
+    options=(Option(("--model", "-n"), "FILE", "look at the disk where this file is to stand"),
+             Option(("--device",), "auto|cpu|cuda", "what is to be computed on", ("auto", "cpu", "cuda"), "auto")),
+    examples=(("Also of the disk that models go to", "--model /data/model.nc"),))
 _PACKAGES = {  # what each is for
     "numpy": "arrays", "scipy": "sparse matrices", "pyarrow": "tables, Parquet, JSON lines", "pandas": "tables", "polars": "tables", "duckdb": "tables",
     "onnx": "export to ONNX", "onnxruntime": "trying ONNX", "safetensors": "export to safetensors", "torch": "models of PyTorch", "h5py": "models of Keras",
@@ -54,28 +55,27 @@ def report() -> tuple[str, bool]:
     from . import _core
 
     config = _core.show_config()
-    lines = ["Norn", f"  {'package':20}{_core.version()}, {os.path.dirname(os.path.abspath(__file__))}"]
+    styled = styler(sys.stdout)
+    lines = [styled("Norn", "bold"), f"  {'package':20}{_core.version()}, {os.path.dirname(os.path.abspath(__file__))}"]
     lines.append(f"  {'Python':20}{platform.python_version()}, {sys.executable}")
     lines += [f"  {name:20}{value}" for name, value in config.items() if name != "version"]
-    lines.append("programs")
+    lines.append(styled("programs", "bold"))
     works = True
     for program in (*PROGRAMS, *SCRIPTS):
         version, place = _version(program)
         works = works and (version not in ("missing", "broken") or program not in PROGRAMS)
         other = f" (the package is {_core.version()})" if program in PROGRAMS and version not in ("missing", "broken", _core.version()) else ""
-        lines.append(f"  {program:20}{version:15}{place}{other}")
-    lines.append("Python packages")
+        shown = styled(f"{version:15}", "red" if version in ("missing", "broken") else "green")
+        lines.append(f"  {program:20}{shown}{place}{other}")
+    lines.append(styled("Python packages", "bold"))
     lines += [f"  {name:20}{_package(name):15}{what}" for name, what in _PACKAGES.items()]
     return "\n".join(lines) + "\n", works
 
 
 def main(_command: str, arguments: list[str]) -> int:
-    if "-h" in arguments or "--help" in arguments:
-        print(_HELP, end="")
-        return 0
     text, works = report()
     print(text, flush=True)
     if not works:
         raise UsageError("programs of Norn are missing or do not start; see above")
-    run_instead("trainer", ["--doctor", *arguments])
+    run_instead("trainer", ["--doctor", *arguments], "doctor")
     return 0

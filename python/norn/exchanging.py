@@ -7,23 +7,25 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from ._options import Command, Option
 from .errors import UsageError
 
-_HELP = {
-    "export": """norn export: writes a model as ONNX or safetensors.
-
-Usage: norn export MODEL.nc FILE [--format onnx|safetensors] [options]
-
-The format follows from the ending of FILE unless it is said. Of ONNX: --top-k adds the best items with k as an input,
---seen LAYER (or no) says whose entries they leave out, --output LAYER which output layer, --dense makes inputs dense.
-docs/user/interchange.md says what is written.
-""",
-    "convert": """norn convert: a model from another format, or into one.
-
-Usage: norn convert FROM TO
-
-Formats follow from the endings: .nc (Norn's), .onnx, .safetensors; .keras and .caffemodel are read.
-""",
+_ONNX = "Of ONNX"
+COMMANDS = {
+    "export": Command(
+        "writes a model as ONNX or safetensors", "MODEL.nc FILE [--format onnx|safetensors] [options]",
+        about=("The format follows from the ending of FILE unless it is said. docs/user/interchange.md says what is written.",),
+        options=(Option(("--format",), "onnx|safetensors", "of FILE, where its ending does not tell", ("onnx", "safetensors")),
+                 Option(("--top-k",), "", "the graph gives the best items, with their number k as an input", section=_ONNX),
+                 Option(("--seen",), "LAYER|no", "with --top-k: whose entries are left out [the input as wide as the output]", section=_ONNX),
+                 Option(("--output",), "LAYER", "which output layer, of several", section=_ONNX),
+                 Option(("--dense",), "", "inputs are dense, however wide", section=_ONNX),
+                 Option(("--external-over",), "BYTES", "larger weights go to files of their own beside FILE [1 GiB]", section=_ONNX)),
+        files="file", examples=(("Scores of all items", "model.nc model.onnx"), ("The best items, without those that a user has", "model.nc model.onnx --top-k"))),
+    "convert": Command(
+        "a model from another format, or into one", "FROM TO",
+        about=("Formats follow from the endings: .nc (Norn's), .onnx, .safetensors; .keras and .caffemodel are read.",),
+        files="file", examples=(("A model of Keras", "model.keras model.nc"),)),
 }
 _FORMATS = {".onnx": "onnx", ".safetensors": "safetensors"}
 
@@ -47,7 +49,7 @@ def _value(text: str) -> Any:
         return {"true": True, "yes": True, "false": False, "no": False}.get(text.lower(), text)
 
 
-def _parsed(arguments: list[str], known: Mapping[str, inspect.Parameter]) -> tuple[list[str], dict[str, Any]]:
+def _parsed(command: str, arguments: list[str], known: Mapping[str, inspect.Parameter]) -> tuple[list[str], dict[str, Any]]:
     """Files, and options by the names that they have in Python."""
     from .data.columns import did_you_mean
 
@@ -72,27 +74,24 @@ def _parsed(arguments: list[str], known: Mapping[str, inspect.Parameter]) -> tup
             raise UsageError(f"{name}: its value is missing")
         options[key] = _value(value if given else left.pop(0))
     if len(files) != 2:
-        raise UsageError(f"{len(files)} files are given, expected two: what is read and what is written")
+        raise UsageError(f"{len(files)} files are given, expected two: what is read and what is written; norn {command} --help shows how")
     return files, options
 
 
 def main(command: str, arguments: list[str]) -> int:
-    if not arguments or "-h" in arguments or "--help" in arguments:
-        print(_HELP[command], end="")
-        return 0 if arguments else UsageError.exit_code
     from . import interchange
 
     if command == "convert":
-        files, _ = _parsed(arguments, {})
+        files, _ = _parsed(command, arguments, {})
         interchange.convert(files[0], files[1])
         return 0
-    format = _format_of(arguments)
+    format = _format_of(arguments) if arguments else "onnx"
     said = inspect.Parameter("format", inspect.Parameter.KEYWORD_ONLY, annotation="str")
     known = {"format": said}
     if format in _FORMATS.values():
         parameters = inspect.signature(getattr(interchange, f"export_{format}")).parameters
         known |= {name: one for name, one in parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY}
-    files, options = _parsed(arguments, known)
+    files, options = _parsed(command, arguments, known)
     options.pop("format", None)
     interchange.export(files[0], format, files[1], **options)
     return 0

@@ -9,28 +9,25 @@ import sys
 import time
 from typing import NoReturn
 
+from ._options import Command, Option
 from .errors import UsageError
 from .programs import run_instead
 
-_OWN_HELP = """norn import: makes files of data sets (NetCDF) from tables.
-
-Usage: norn import FILE --name NAME --output FILE.nc [options]
-
-Beside text it reads Parquet, Arrow and Feather, JSON lines (a pair a line, or an example with the list of its features),
-SciPy's .npz, columns with any separator (also packed by bz2, xz or zstd), RecBole's .inter and MovieLens' files. The
-files are byte by byte those that importer makes of the same rows in CSV.
-
-  --where FILTER          only rows of which it holds: 'rating >= 4', 'event in (buy, "add to cart") and day < 2026-02-01';
-                          of several all must hold (repeatable)
-  --min-features N        leave out examples with fewer features [1]
-  --min-examples N        and features of fewer examples, until none is left to leave out [1]
-  --separator TEXT        between columns: ; :: | tab [by the file]
-
-What follows are the options of importer, which reads the other texts. With the inputs and options above go its --input,
---output, --name, --features, --format, --type, --target-type, --header, --example-column, --feature-column,
---value-column, --time-column, --skip-malformed, --duplicates, --empty-rows, --split, --split-by, --seed and --quiet.
-
-"""
+COMMAND = Command(
+    "makes files of data sets (NetCDF) from tables", "FILE --name NAME --output FILE.nc [options]",
+    about=("Beside text it reads Parquet, Arrow and Feather, JSON lines (a pair a line, or an example with the list of its features), SciPy's .npz, "
+           "columns with any separator (also packed by bz2, xz or zstd), RecBole's .inter and MovieLens' files. The files are byte by byte those that "
+           "importer makes of the same rows in CSV.",
+           "With these inputs and options go of importer's options: --input, --output, --name, --features, --format, --type, --target-type, --header, "
+           "--example-column, --feature-column, --value-column, --time-column, --skip-malformed, --duplicates, --empty-rows, --split, --split-by, "
+           "--seed and --quiet."),
+    options=(Option(("--where",), "FILTER", "only rows of which it holds: 'rating >= 4', 'event in (buy, \"add to cart\") and day < 2026-02-01'; of several "
+                    "all must hold", repeatable=True, section="Rows"),
+             Option(("--min-features",), "N", "leave out examples with fewer features", default="1", section="Rows"),
+             Option(("--min-examples",), "N", "and features of fewer examples, until none is left to leave out", default="1", section="Rows"),
+             Option(("--separator",), "TEXT", "between columns: ; :: | tab [by the file]", section="Rows")),
+    files="file", examples=(("Ratings of at least 4, a fifth of each user's held out",
+                             "ratings.csv --name films --output films.nc --where 'rating >= 4' --split ratio:0.8/0.2"),))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -40,11 +37,11 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="norn import", add_help=False, allow_abbrev=False)
-    for names in (("--input", "-i"), ("--output", "-o"), ("--name", "-d"), ("--features", "-f"), ("--time-column",), ("--separator",), ("--split",),
+    for names in (("--input", "-i"), ("--output", "-o"), ("--name", "-d"), ("--features", "-f"), ("--time-column",), ("--split",),
                   ("--example-column",), ("--feature-column",), ("--value-column",)):
         parser.add_argument(*names)
-    parser.add_argument("--where", action="append")
-    for name, default in (("--min-features", 1), ("--min-examples", 1), ("--skip-malformed", 0), ("--seed", 1)):
+    COMMAND.add_to(parser)
+    for name, default in (("--skip-malformed", 0), ("--seed", 1)):
         parser.add_argument(name, type=int, default=default)
     parser.add_argument("--format", default="auto")
     parser.add_argument("--type", "-t", default="auto", choices=("auto", "indicator", "analog"))
@@ -77,14 +74,11 @@ def _is_importers(wish: argparse.Namespace) -> bool:
 
 
 def main(_command: str, arguments: list[str]) -> int:
-    if "-h" in arguments or "--help" in arguments:
-        print(_OWN_HELP, end="", flush=True)
-        run_instead("importer", ["--help"])
     if arguments and not arguments[0].startswith("-"):
         arguments = ["--input", *arguments]
     wish, others = _parser().parse_known_args(arguments)
     if wish.input is None or _is_importers(wish):
-        run_instead("importer", arguments)
+        run_instead("importer", arguments, "import")
     if others:
         raise UsageError(f"{others[0]} does not go with {'this input' if not _asks_for_more(wish) else 'filters, cores and separators'}, which "
                          "importer does not read; norn import --help lists what does")

@@ -8,15 +8,15 @@ import json
 import os
 from typing import Any, NoReturn
 
+from ._options import Command, Option
 from .errors import DataError, Error, UsageError
 
-_HELP = """norn info: what a model or a file of data sets is.
-
-Usage: norn info FILE [--format text|json|md]
-
-Of a model: layers with their units and labels, what it was trained on and how far, the best of what was watched, settings,
-checksums. Of data: sets, examples, units, entries, labels, checksums. md is a page to keep beside the file.
-"""
+COMMAND = Command(
+    "what a model or a file of data sets is", "FILE [--format text|json|md]",
+    about=("Of a model: layers with their units and labels, what it was trained on and how far, the best of what was watched, settings, "
+           "checksums. Of data: sets, examples, units, entries, labels, checksums.",),
+    options=(Option(("--format",), "text|json|md", "of what is printed; md is a page to keep beside the file", ("text", "json", "md"), "text"),),
+    files="file", examples=(("A model or data", "model.nc"), ("For scripts", "model.nc --format json")))
 
 
 def describe(path: os.PathLike | str) -> dict[str, Any]:
@@ -147,16 +147,13 @@ def text_of(facts: dict[str, Any], format: str = "text") -> str:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; norn info FILE [--format text|json|md]")
+        raise UsageError(f"{message}; norn info --help shows how")
 
 
 def main(_command: str, arguments: list[str]) -> int:
-    if not arguments or "-h" in arguments or "--help" in arguments:
-        print(_HELP, end="")
-        return 0 if arguments else UsageError.exit_code
     parser = _Parser(prog="norn info", add_help=False, allow_abbrev=False)
-    parser.add_argument("file")
-    parser.add_argument("--format", default="text", choices=("text", "json", "md"))
+    parser.add_argument("FILE")
+    COMMAND.add_to(parser)
     wish = parser.parse_args(arguments)
-    print(text_of(describe(wish.file), wish.format), end="")
+    print(text_of(describe(wish.FILE), wish.format), end="")
     return 0

@@ -34,9 +34,9 @@ def find_program(name: str) -> list[str]:
     raise UsageError(f"the program {name} is not in {looked}; install Norn's programs, or say where they are with the variable NORN_BIN")
 
 
-def run_instead(name: str, arguments: list[str]) -> None:
-    """Becomes the program: with its output, its signals and its exit code."""
+def run_instead(name: str, arguments: list[str], command: str) -> None:
+    """Becomes the program: with its output, its signals and its exit code. In what it says it is `norn COMMAND`."""
     words = find_program(name)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(words[0], [*words, *arguments])
+    os.execve(words[0], [*words, *arguments], os.environ | ({"NORN_COMMAND": f"norn {command}"} if name in PROGRAMS else {}))

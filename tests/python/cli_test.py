@@ -38,7 +38,7 @@ def test_help_is_short_and_names_every_command():
     for command in cli._WHAT:
         assert f"\n  {command} " in text
     assert run("--version").split() == ["norn", norn.__version__]
-    assert run(code=2) == ""
+    assert run(code=2) == text  # on stderr
 
 
 @pytest.mark.parametrize("word, near", [("trian", "train"), ("importer", "import"), ("trainer", "train"), ("predictor", "predict"), ("infos", "info"), ("eval", "")])
@@ -77,10 +77,10 @@ def test_scripts_run_by_this_python(command, program, tmp_path):
 
 def test_real_programs_answer(programs):
     for command, program in (("train", "trainer"), ("predict", "predictor"), ("evaluate", "evaluator")):
-        assert run(command, "--help").startswith(f"{program}: ")
+        assert run(command, "--help").startswith(f"norn {command}: ")
     assert "usage: tuner" in run("tune", "--help").lower() or "tuner" in run("tune", "--help")
-    assert "importer: Makes files" in run("import", "--help") and "--where FILTER" in run("import", "--help")
-    assert run("train", "--epochs", "many", code=2).startswith("trainer: error")
+    assert "norn import: Makes files" in run("import", "--help") and "--where FILTER" in run("import", "--help")
+    assert run("train", "--epochs", "many", code=2).startswith("norn train: error")
 
 
 @pytest.fixture
@@ -97,8 +97,8 @@ def test_import_hands_text_to_the_importer(table, programs, tmp_path):
         said = run("import", *first, "--name", "shop", "--output", tmp_path / "made.nc", *words)
         assert "entries written in" in said
         assert checksum(tmp_path / "made.test.nc") == checksum(tmp_path / "by.test.nc")
-    assert "importer: error" in run("import", tmp_path / "none.csv", "--name", "a", "-o", tmp_path / "a.nc", code=3)
-    assert "importer: error" in run("import", tmp_path / "t.csv", "--name", "a", code=2)
+    assert "norn import: error" in run("import", tmp_path / "none.csv", "--name", "a", "-o", tmp_path / "a.nc", code=3)
+    assert "norn import: error" in run("import", tmp_path / "t.csv", "--name", "a", code=2)
 
 
 def test_import_reads_what_the_importer_does_not(table, programs, tmp_path, inside):

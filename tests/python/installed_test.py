@@ -48,10 +48,21 @@ def use(python, package, folder, **environment):
     assert exact.returncode == 0 and exact.stdout.startswith("one\t"), exact.stderr
 
 
+def require_pages(share):
+    """What man and shells look for."""
+    from norn import cli
+
+    for page in ("norn", *(f"norn-{command}" for command in cli._WHAT)):
+        assert (share / f"man/man1/{page}.1").read_text().startswith(".TH NORN")
+    for place in ("bash-completion/completions/norn", "zsh/site-functions/_norn", "fish/vendor_completions.d/norn.fish"):
+        assert "norn --print-completion" in (share / place).read_text()
+
+
 def test_the_component_is_a_package_that_can_be_moved(programs, source, tmp_path):
     build = programs.parent
     subprocess.run(["cmake", "--install", build, "--component", "python", "--prefix", tmp_path / "first/norn"], check=True, capture_output=True)
     shutil.copytree(source / "python/norn", tmp_path / "first/norn", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    require_pages(tmp_path / "first/norn/share")
     (tmp_path / "first").rename(tmp_path / "second")
     use(sys.executable, tmp_path / "second/norn", tmp_path, PYTHONPATH=str(tmp_path / "second"))
 
@@ -61,4 +72,5 @@ def test_pip_installs_it_into_a_fresh_environment(source, tmp_path):
     subprocess.run(["/usr/bin/python3", "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv/bin/python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", "--config-settings=cmake.define.NORN_CUDA=OFF", source], check=True)
+    require_pages(tmp_path / "venv/share")
     use(python, next((tmp_path / "venv").glob("lib/python3*/site-packages/norn")), tmp_path)

@@ -5,6 +5,7 @@
 
 #include "norn/base/error.h"
 #include "src/base/text.h"
+#include "tools/common/called_as.h"
 #include "tools/common/command_line_pages.h"
 #include "tools/common/setting_names.h"
 #include "tools/common/version.h"
@@ -149,7 +150,7 @@ std::string CommandLine::unknown_word(const std::string& word) const {
   if (word.empty() || word[0] != '-')
     return fmt::format(
         "\"{}\" is not expected here: every file and value has its option; {} --help lists them",
-        word, program_);
+        word, called_as(program_));
   const std::string head = word.substr(0, word.find('='));
   std::vector<std::string> known;
   for (const Option* option : every_option()) {
@@ -157,7 +158,7 @@ std::string CommandLine::unknown_word(const std::string& word) const {
     if (option->flag.size() > 2) known.push_back(option->flag);
   }
   return fmt::format("unknown option \"{}\"{} {} --help lists all options", head,
-                     did_you_mean(head, known, ";"), program_);
+                     did_you_mean(head, known, ";"), called_as(program_));
 }
 
 // The value of an unknown option is no error of its own.
@@ -221,7 +222,7 @@ void CommandLine::find_missing(const Values& values, OptionFaults& faults) const
   if (missing.empty()) return;
   faults.fail(missing.front().substr(0, missing.front().find(' ')),
               fmt::format("{} {} missing; {} --help shows examples", join(missing),
-                          missing.size() == 1 ? "is" : "are", program_));
+                          missing.size() == 1 ? "is" : "are", called_as(program_)));
 }
 
 // What is said of an option that is wrong already follows from that.
@@ -274,14 +275,15 @@ std::vector<std::string> CommandLine::read_words(std::vector<std::string> words,
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string what = error.what();  // "--epochs: 1 required N missing"
     const std::string name = what.substr(0, what.find(':'));
-    faults.fail(
-        name, fmt::format("{}: its value is missing; {} --help lists all options", name, program_));
+    faults.fail(name, fmt::format("{}: its value is missing; {} --help lists all options", name,
+                                  called_as(program_)));
     // It was the last word; all others can be read.
     words.pop_back();
     values.clear();
     return read_words(std::move(words), values, faults);
   } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}; {} --help lists all options", error.what(), program_));
+    throw UsageError(
+        fmt::format("{}; {} --help lists all options", error.what(), called_as(program_)));
   }
   return app.remaining();
 }

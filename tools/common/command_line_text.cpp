@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of options as --help.
+#include "tools/common/called_as.h"
 #include "tools/common/command_line.h"
 
 #include <algorithm>
@@ -67,7 +68,8 @@ std::string shown_value(const Option& option) {
 }
 
 std::string CommandLine::help() const {
-  std::string out = fmt::format("{}: {}\n\nUsage: {}\n", program_, wrap(summary_, 0), usage_);
+  std::string out = fmt::format("{}: {}\n\nUsage: {}\n", called_as(program_), wrap(summary_, 0),
+                                as_called(program_, usage_));
   for (const std::string& section : sections_of(options_)) {
     out += fmt::format("\n{}\n", section);
     for (const Option& option : options_)
@@ -78,7 +80,8 @@ std::string CommandLine::help() const {
   for (const std::string& remark : remarks_) out += fmt::format("\n{}\n", wrap(remark, 0));
   if (!examples_.empty()) out += "\nExamples\n";
   for (const Example& example : examples_)
-    out += fmt::format("  # {}\n  {}\n", wrap(example.text, 4), example.command);
+    out +=
+        fmt::format("  # {}\n  {}\n", wrap(example.text, 4), as_called(program_, example.command));
   out +=
       "\nExit codes: 0 done, 1 unforeseen, 2 command line or descriptor, 3 data, 4 device or "
       "memory,\n"

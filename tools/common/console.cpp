@@ -3,6 +3,7 @@
 #include "tools/common/console.h"
 
 #include "src/base/text.h"
+#include "tools/common/called_as.h"
 #include "tools/common/setting_names.h"
 
 #include <algorithm>
@@ -51,7 +52,8 @@ void print_results(std::string_view text) {
 
 Console::Console(const std::string& program, int rank, LogLevel level)
     : rank_(rank),
-      prefix_(rank == 0 ? program : fmt::format("{}: [rank {}]", program, rank)),
+      prefix_(rank == 0 ? called_as(program)
+                        : fmt::format("{}: [rank {}]", called_as(program), rank)),
       is_terminal_(isatty(STDERR_FILENO) == 1),
       shows_progress_(rank == 0 && level != LogLevel::warning) {
   logger_ =

@@ -4,6 +4,7 @@
 
 #include "src/base/text.h"
 #include "src/nn/json_value.h"
+#include "tools/common/called_as.h"
 #include "tools/common/command_line_pages.h"
 #include "tools/common/setting_names.h"
 #include "tools/common/stop_signals.h"
@@ -114,7 +115,7 @@ std::string failure_text(const Failure& failure, const Speaker& speaker) {
       speaker.rank == 0 ? std::string() : fmt::format("[rank {}] ", speaker.rank);
   std::string text;
   const auto say = [&](const std::string& message) {
-    text += fmt::format("{}: error: {}{}{}\n", speaker.program, mark, printable(message),
+    text += fmt::format("{}: error: {}{}{}\n", called_as(speaker.program), mark, printable(message),
                         whereabouts(speaker));
   };
   std::size_t shown = 0;

@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "src/base/text.h"
+#include "tools/common/called_as.h"
 #include "tools/common/command_line_pages.h"
 #include "tools/common/setting_names.h"
 
@@ -64,7 +65,7 @@ std::string explain_exit_code(long long number) {
   throw UsageError(
       fmt::format("--explain: \"{}\" is no key, value, option or exit code{} {} --explain lists "
                   "the keys",
-                  name, did_you_mean(name, known, ";"), line.program()));
+                  name, did_you_mean(name, known, ";"), called_as(line.program())));
 }
 
 }  // namespace
@@ -93,7 +94,7 @@ std::string explanation(const CommandLine& line, const std::string& name) {
     return fmt::format(
         "{}\n{} --explain NAME explains one of them, a value such as SoftMax, an option such as "
         "--help,\nor an exit code such as 75.\n",
-        with_options(key_list()), line.program());
+        with_options(key_list()), called_as(line.program()));
   if (const auto number = parse_integer(name)) return explain_exit_code(*number);
   std::string text = with_options(explain_key(name).value_or(""));
   const auto option = explain_option(line, name.starts_with('-') ? name : "--" + name);
