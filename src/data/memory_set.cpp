@@ -17,19 +17,25 @@ namespace norn {
 
 namespace {
 
+// What is wrong when a set is opened, and what was right then and is wrong when it is read.
 constexpr const char* kMend = "correct the data";
+constexpr const char* kLeave =
+    "the data were changed while they were in use, leave the arrays as they are";
 
-[[noreturn]] void fail(const DatasetInfo& info, Index example, const std::string& what) {
-  throw DataError(fmt::format("{}: example {}: {}; {}", place(info), example, what, kMend));
+[[noreturn]] void fail(const DatasetInfo& info, Index example, const std::string& what,
+                       const char* advice) {
+  throw DataError(fmt::format("{}: example {}: {}; {}", place(info), example, what, advice));
 }
 
 // name_of(i): the example that value i belongs to, and what the value is there.
-void check_finite(const DatasetInfo& info, std::span<const float> values, const auto& name_of) {
+void check_finite(const DatasetInfo& info, std::span<const float> values, const char* advice,
+                  const auto& name_of) {
   const auto wrong = first_not_finite(values);
   if (!wrong) return;
   const auto [example, what] = name_of(*wrong);
   fail(info, example,
-       fmt::format("{} is {}, expected a finite number", what, values[std::size_t(*wrong)]));
+       fmt::format("{} is {}, expected a finite number", what, values[std::size_t(*wrong)]),
+       advice);
 }
 
 // The arrays of a data set that nobody else keeps.
@@ -52,13 +58,30 @@ void sort(OwnedRows& rows, Index row, SortWorkspace& workspace) {
            rows.begin[std::size_t(row) + 1] - first, workspace);
 }
 
+// Others may write into the arrays at any time: offsets are the set's own from here on.
+MemorySet with_own_offsets(MemorySet set) {
+  struct Kept {
+    std::vector<RowOffset> begin;
+    std::shared_ptr<const void> arrays;
+  };
+  const auto kept = std::make_shared<const Kept>(
+      Kept{{set.row_begin.begin(), set.row_begin.end()}, std::move(set.owner)});
+  set.row_begin = kept->begin;
+  set.owner = kept;
+  return set;
+}
+
+// Columns and values are checked when the set is opened, and again where a batch of them has been
+// copied to, because the network's kernels trust columns.
 class MemorySparse final : public StoredDataset {
  public:
   MemorySparse(MemorySet set, Role role, const UnitMatch* match)
       : StoredDataset(describe(set), role), set_(std::move(set)) {
     take_weights(set_.weights);
-    check();
-    if (match) enter(*match);
+    if (match)
+      enter(*match);
+    else
+      check_all();
     info_.empty_rows = 0;
     for (Index row = 0; row < info_.unique_examples; ++row)
       info_.empty_rows += entries(row).count() == 0;
@@ -75,39 +98,63 @@ class MemorySparse final : public StoredDataset {
     return std::ranges::upper_bound(set_.row_begin, entry) - set_.row_begin.begin() - 1;
   }
 
-  void check() const {
-    for (Index row = 0; row < info_.unique_examples; ++row) {
-      const Range range = entries(row);
-      for (RowOffset i = range.begin; i < range.end; ++i) {
-        const Column column = set_.columns[std::size_t(i)];
-        if (column >= info_.width())
-          fail(info_, row,
-               fmt::format("column {} is out of range, expected 0 to {}", column,
-                           info_.width() - 1));
-        if (i == range.begin) continue;
-        const Column before = set_.columns[std::size_t(i) - 1];
-        if (column < before)
-          fail(
-              info_, row,
-              fmt::format("column {} stands after {}, expected ascending columns", column, before));
-        if (column == before && role_ == Role::target)
-          fail(info_, row, fmt::format("column {} occurs twice, which a target may not", column));
-      }
+  // Without a branch for each column, because batches are checked, too.
+  bool ascend(std::span<const Column> columns) const {
+    const Column step = role_ == Role::target ? 1 : 0;
+    Column falls = 0;
+    for (std::size_t i = 1; i < columns.size(); ++i)
+      falls |= Column(columns[i] < columns[i - 1]) | Column(columns[i] - columns[i - 1] < step);
+    return falls == 0;
+  }
+
+  void check(Index row, std::span<const Column> columns, const char* advice) const {
+    if (columns.empty() || (ascend(columns) && Index(columns.back()) < info_.width())) return;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const Column column = columns[i];
+      if (column >= info_.width())
+        fail(info_, row,
+             fmt::format("column {} is out of range, expected 0 to {}", column, info_.width() - 1),
+             advice);
+      if (i == 0) continue;
+      if (column < columns[i - 1])
+        fail(info_, row,
+             fmt::format("column {} stands after {}, expected ascending columns", column,
+                         columns[i - 1]),
+             advice);
+      if (column == columns[i - 1] && role_ == Role::target)
+        fail(info_, row, fmt::format("column {} occurs twice, which a target may not", column),
+             advice);
     }
-    check_finite(info_, set_.values,
+  }
+
+  void check_values(std::span<const float> values, const char* advice) const {
+    check_finite(info_, values, advice,
                  [&](Index i) { return std::pair(example_of(i), std::string("a value")); });
+  }
+
+  void check_all() const {
+    for (Index row = 0; row < info_.unique_examples; ++row)
+      check(
+          row,
+          set_.columns.subspan(std::size_t(entries(row).begin), std::size_t(entries(row).count())),
+          kMend);
+    check_values(set_.values, kMend);
   }
 
   void enter(const UnitMatch& match) {
     auto rows = std::make_shared<OwnedRows>();
     SortWorkspace workspace;
+    std::vector<Column> columns;
+    check_values(set_.values, kMend);
     for (Index row = 0; row < info_.unique_examples; ++row) {
       const Range range = entries(row);
-      for (auto i = std::size_t(range.begin); i < std::size_t(range.end); ++i) {
-        const Column unit = match.to[set_.columns[i]];
+      columns.assign(set_.columns.begin() + range.begin, set_.columns.begin() + range.end);
+      check(row, columns, kMend);
+      for (std::size_t i = 0; i < columns.size(); ++i) {
+        const Column unit = match.to[columns[i]];
         if (unit == LabelIndex::kUnknown) continue;
         rows->columns.push_back(unit);
-        if (!set_.values.empty()) rows->values.push_back(set_.values[i]);
+        if (!set_.values.empty()) rows->values.push_back(set_.values[std::size_t(range.begin) + i]);
       }
       rows->begin.push_back(RowOffset(rows->columns.size()));
       sort(*rows, row, workspace);
@@ -141,6 +188,20 @@ class MemorySparse final : public StoredDataset {
         std::copy_n(set_.values.data() + range.begin, range.count(), csr.value.data() + to);
       to = csr.row_begin.data()[i + 1] = to + range.count();
     }
+    check_batch(rows, csr);
+  }
+
+  // After all has been copied: the processor fetches many rows at once then.
+  void check_batch(std::span<const Index> rows, const CsrBuffer& csr) const {
+    const RowOffset* const begin = csr.row_begin.data();
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      check(rows[i], {csr.column.data() + begin[i], std::size_t(begin[i + 1] - begin[i])}, kLeave);
+    if (!csr.has_values) return;
+    const std::span<const float> values(csr.value.data(), std::size_t(begin[rows.size()]));
+    check_finite(info_, values, kLeave, [&](Index entry) {
+      const auto row = std::upper_bound(begin, begin + rows.size() + 1, entry) - begin - 1;
+      return std::pair(rows[std::size_t(row)], std::string("a value"));
+    });
   }
 
   MemorySet set_;
@@ -150,9 +211,7 @@ class MemoryDense final : public StoredDataset {
  public:
   MemoryDense(MemorySet set, Role role) : StoredDataset(describe(set), role), set_(std::move(set)) {
     take_weights(set_.weights);
-    check_finite(info_, set_.dense, [&](Index i) {
-      return std::pair(i / info_.width(), fmt::format("unit {}", i % info_.width()));
-    });
+    check(set_.dense, kMend, [](Index row) { return row; });
   }
 
   RowOffset row_entries() const override { return 0; }
@@ -160,12 +219,22 @@ class MemoryDense final : public StoredDataset {
  private:
   RowOffset entries_of(std::span<const Index>) const override { return 0; }
 
+  // example_of(row): that of a row of these values.
+  void check(std::span<const float> values, const char* advice, const auto& example_of) const {
+    check_finite(info_, values, advice, [&](Index i) {
+      return std::pair(example_of(i / info_.width()), fmt::format("unit {}", i % info_.width()));
+    });
+  }
+
   void fill(std::span<const Index> rows, HostBatch& batch) override {
     const Index width = info_.width();
     if (batch.dense.cols() != width || batch.dense.rows() < batch.examples)
       batch.dense = Matrix<float>(batch.examples, width);
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      std::copy_n(set_.dense.data() + rows[i] * width, width, batch.dense.view().row(Index(i)));
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      float* const to = batch.dense.view().row(Index(i));
+      std::copy_n(set_.dense.data() + rows[i] * width, width, to);
+      check({to, std::size_t(width)}, kLeave, [&](Index) { return rows[i]; });
+    }
   }
 
   MemorySet set_;
@@ -235,7 +304,8 @@ DatasetInfo describe(const MemorySet& set) {
 
 std::unique_ptr<Dataset> open_memory_set(const MemorySet& set, Role role,
                                          const std::shared_ptr<const UnitMatch>& match) {
-  if (set.dense.empty()) return std::make_unique<MemorySparse>(set, role, match.get());
+  if (set.dense.empty())
+    return std::make_unique<MemorySparse>(with_own_offsets(set), role, match.get());
   if (match) refuse_match(describe(set));
   return std::make_unique<MemoryDense>(set, role);
 }

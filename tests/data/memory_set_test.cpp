@@ -6,9 +6,11 @@
 #include "tests/data/support.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace norn {
@@ -151,6 +153,70 @@ TEST(MemorySet, RefusesContentsThatNoFileMayHave) {
   EXPECT_EQ(message({0, 1, 4}, {1.0f, 2.0f, NAN}, Role::input),
             "data set \"mine\": example 1: a value is nan, expected a finite number; correct the "
             "data");
+}
+
+TEST(MemorySet, RefusesWhatBecameWrongWhileItWasInUse) {
+  std::vector<RowOffset> begin = {0, 2, 3, 6};
+  std::vector<Column> columns = {0, 1, 4, 1, 2, 3};
+  std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  const auto set = open_memory_set(
+      {.name = "mine", .width = 5, .row_begin = begin, .columns = columns, .values = values},
+      Role::target);
+  const auto refusal = [&](Index example) {
+    return message_of<DataError>([&] {
+      HostBatch batch;
+      set->gather(std::vector<Index>{0, example}, batch);
+    });
+  };
+  const std::string place = "data set \"mine\": example 2: ";
+  const std::string advice =
+      "; the data were changed while they were in use, leave the arrays as they are";
+  for (const auto& [column, what] :
+       {std::pair(Column(5), "column 5 is out of range, expected 0 to 4"),
+        std::pair(~Column(0), "column 4294967295 is out of range, expected 0 to 4"),
+        std::pair(Column(0), "column 0 stands after 1, expected ascending columns"),
+        std::pair(Column(1), "column 1 occurs twice, which a target may not")}) {
+    columns[4] = column;
+    EXPECT_EQ(refusal(2), place + what + advice);
+    EXPECT_EQ(refusal(1), "no error");
+  }
+  columns[4] = 2;
+  values[5] = INFINITY;
+  EXPECT_EQ(refusal(2), place + "a value is inf, expected a finite number" + advice);
+  EXPECT_EQ(refusal(1), "no error");
+  values[5] = 6;
+  begin = {7, -1, 1000, Index(1) << 60};  // copied when the set was opened
+  EXPECT_EQ(values_of(*set, {2, 1}), (std::vector<float>{4, 5, 6, 3}));
+
+  std::vector<float> dense = {1, 2, 3, 4, 5, 6};
+  const auto whole = open_memory_set({.name = "whole", .width = 2, .dense = dense}, Role::input);
+  dense[3] = NAN;
+  HostBatch batch;
+  EXPECT_EQ(message_of<DataError>([&] {
+              whole->gather(std::vector<Index>{2, 1}, batch);
+            }),
+            "data set \"whole\": example 1: unit 1 is nan, expected a finite number" + advice);
+}
+
+// Lengths about those of the blocks and lanes in which values are looked at.
+TEST(MemorySet, FindsTheOneValueThatIsNotFinite) {
+  const unsigned seed = fresh_seed();
+  std::mt19937 random(seed);
+  for (const Index size : {1, 7, 8, 9, 1023, 1024, 1025, 2048, 3001}) {
+    std::vector<float> dense(std::size_t(size), 3e38f);
+    const auto wrong = std::size_t(random()) % dense.size();
+    dense[wrong] = random() % 2 == 0 ? -INFINITY : NAN;
+    EXPECT_THAT(message_of<DataError>([&] {
+                  open_memory_set({.name = "whole", .width = 1, .dense = dense}, Role::input);
+                }),
+                HasSubstr(fmt::format("example {}: unit 0 is ", wrong)))
+        << "seed " << seed << ", size " << size;
+    dense[wrong] = -1e-45f;
+    EXPECT_EQ(open_memory_set({.name = "whole", .width = 1, .dense = dense}, Role::input)
+                  ->info()
+                  .examples,
+              size);
+  }
 }
 
 TEST(MemorySet, RefusesArraysThatDoNotFitEachOther) {
