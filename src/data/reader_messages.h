@@ -23,8 +23,7 @@ inline constexpr std::size_t kLargestPiece = std::size_t(64) << 20;
 /// The reader's end of the socket.
 inline constexpr int kReaderSocket = 3;
 /// What the reading of a file may take.
-inline constexpr int kReaderSecondsPerRequest = 60;  // of a processor
-inline constexpr int kReaderGibibytes = 8;           // of addresses
+inline constexpr int kReaderGibibytes = 8;  // of addresses
 
 class MessageWriter {
  public:

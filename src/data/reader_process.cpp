@@ -106,8 +106,7 @@ std::string words_of_end(int status) {
   if (status < 0 || WIFEXITED(status)) return "its reader ended early";
   switch (const int number = WTERMSIG(status)) {
     case SIGXCPU:
-      return fmt::format("reading it comes to no end within {} seconds of computing",
-                         kReaderSecondsPerRequest);
+      return "reading it comes to no end, it computes for longer than a file of its size takes";
     case SIGKILL:
       return "its reader was killed, perhaps for want of memory";
     default:

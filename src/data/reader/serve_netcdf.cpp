@@ -6,7 +6,10 @@
 #include "../reader_messages.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -15,6 +18,16 @@
 namespace norn {
 
 namespace {
+
+/// What a request may take of a processor, in seconds: these, and one for each MiB of the file.
+constexpr rlim_t kLeastSeconds = 5;
+constexpr rlim_t kMostSeconds = 60;
+
+rlim_t seconds_for(const std::string& file) {
+  std::error_code none;
+  const std::uintmax_t bytes = std::filesystem::file_size(file, none);
+  return none ? kMostSeconds : std::min<rlim_t>(kLeastSeconds + (bytes >> 20), kMostSeconds);
+}
 
 void lower(__rlimit_resource what, rlim_t most) {
   rlimit limit{};
@@ -45,8 +58,7 @@ class Server {
     timespec used{};
     ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     rlimit limit = computing_;
-    limit.rlim_cur =
-        std::min(computing_.rlim_cur, rlim_t(used.tv_sec) + 1 + kReaderSecondsPerRequest);
+    limit.rlim_cur = std::min(computing_.rlim_cur, rlim_t(used.tv_sec) + 1 + seconds_);
     ::setrlimit(RLIMIT_CPU, &limit);
   }
 
@@ -79,9 +91,13 @@ class Server {
 
   void handle(MessageReader& message, MessageWriter& reply) {
     switch (message.take<Request>()) {
-      case Request::open:
-        file_ = open_netcdf_here(message.take_text());
+      case Request::open: {
+        const std::string path = message.take_text();
+        seconds_ = seconds_for(path);
+        limit_computing();
+        file_ = open_netcdf_here(path);
         return;
+      }
       case Request::variables:
         return put_variables(reply, file_->variables());
       case Request::attribute: {
@@ -117,6 +133,7 @@ class Server {
 
   int socket_;
   rlimit computing_{};  // as it was set for this process
+  rlim_t seconds_ = kMostSeconds;
   std::unique_ptr<OpenedNetcdf> file_;
   std::vector<char> elements_;
 };
