@@ -186,19 +186,15 @@ std::unique_ptr<Model> model_from_parameters(const ModelParts& parts, ModelOptio
   Communicator& ranks = *options.ranks;
   const NetworkDescriptor descriptor = read_network(parts.network, shared_log(options.log, ranks));
   require_sizes(descriptor);
-  const std::unique_ptr<Runtime> runtime = make_runtime(options.device, ranks);
-  const std::unique_ptr<Network> network =
-      make_network(descriptor, shapes_without_data(descriptor), kWhere, *runtime,
-                   runtime->context(ranks, options.log), 1);
+  HeldNetwork held{options.ranks, make_runtime(options.device, ranks), {}, {}};
+  held.network = make_network(descriptor, shapes_without_data(descriptor), kWhere, *held.runtime,
+                              held.runtime->context(ranks, options.log), 1);
   OptionFaults faults;
   GivenParameters given(parts.parameters, faults);
-  fill(*network, given);
-  network->set_unit_labels(labels_by_layer(descriptor, parts.unit_labels, faults));
+  fill(*held.network, given);
+  held.network->set_unit_labels(labels_by_layer(descriptor, parts.unit_labels, faults));
   faults.throw_any();
-  auto scratch = std::make_unique<ScratchFolder>();
-  const std::filesystem::path file = scratch->path(ranks) / "model.nc";
-  save_model(file, *network, std::nullopt);
-  return ModelAccess::in_scratch(std::move(scratch), file, std::move(options));
+  return ModelAccess::of(std::move(held), std::nullopt, std::move(options));
 }
 
 }  // namespace norn::run

@@ -35,7 +35,7 @@ std::string read_whole(const std::filesystem::path& file) {
 
 }  // namespace
 
-Model::Model(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Model::Model(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Model::Model(std::filesystem::path file, ModelOptions options) : state_(new State) {
   state_->file = std::move(file);
@@ -70,7 +70,7 @@ const LabelTable& Model::unit_labels(std::string_view layer) const {
 
 void Model::save(const std::filesystem::path& file) {
   if (state_->file.empty())
-    save_model(file, *state_->network, state_->info.state);
+    ModelAccess::save_held(*state_, file);
   else
     rank_0_alone(*state_->ranks, [&] { write_file(file, read_whole(state_->file)); });
 }
@@ -148,16 +148,11 @@ std::vector<Parameter> parameters_of(Network& network, const std::shared_ptr<con
 }  // namespace
 
 std::vector<Parameter> Model::parameters() {
-  if (state_->network) return parameters_of(*state_->network, state_);
   // Which inputs are sparse does not change what the weights are.
-  const std::vector<DatasetShape> shapes = shapes_without_data(state_->info.network);
-  const auto loaded = std::make_shared<State>();
-  loaded->ranks = state_->ranks;
-  loaded->runtime = make_runtime(state_->options.device, *loaded->ranks);
-  loaded->network = load_network(state_->file, state_->info, shapes, *loaded->runtime,
-                                 loaded->runtime->context(*loaded->ranks, state_->options.log),
-                                 state_->options.batch);
-  return parameters_of(*loaded->network, loaded);
+  const auto held = state_->held
+                        ? state_->held
+                        : ModelAccess::load(*state_, shapes_without_data(state_->info.network));
+  return parameters_of(*held->network, held);
 }
 
 namespace {
@@ -204,41 +199,57 @@ std::unique_ptr<Model> ModelAccess::in_scratch(std::unique_ptr<ScratchFolder> sc
   return model;
 }
 
-std::unique_ptr<Model> ModelAccess::trained(std::unique_ptr<Runtime> runtime,
-                                            std::shared_ptr<Communicator> ranks,
-                                            std::unique_ptr<Network> network,
-                                            std::vector<DatasetShape> shapes,
-                                            TrainingState training) {
-  auto state = std::make_shared<Model::State>();
-  state->options.log = network->context().log;
-  state->ranks = std::move(ranks);
-  state->info.network = network->descriptor();
-  state->info.unit_labels = network->unit_labels();
-  state->info.has_training_state = true;
-  state->info.state = std::move(training);
-  state->runtime = std::move(runtime);
-  state->shapes = std::move(shapes);
-  state->network = std::move(network);
+std::unique_ptr<Model> ModelAccess::of(HeldNetwork held, std::optional<TrainingState> training,
+                                       ModelOptions options) {
+  auto state = std::make_unique<Model::State>();
+  state->options = std::move(options);
+  state->ranks = held.ranks;
+  state->info.network = held.network->descriptor();
+  state->info.unit_labels = held.network->unit_labels();
+  state->info.has_training_state = training.has_value();
+  if (training) state->info.state = *std::move(training);
+  state->held = std::make_shared<const HeldNetwork>(std::move(held));
   return std::unique_ptr<Model>(new Model(std::move(state)));
+}
+
+void ModelAccess::save_held(const Model::State& state, const std::filesystem::path& file) {
+  save_model(file, *state.held->network,
+             state.info.has_training_state ? std::optional(state.info.state) : std::nullopt);
+}
+
+std::shared_ptr<const HeldNetwork> ModelAccess::load(const Model::State& state,
+                                                     std::vector<DatasetShape> shapes) {
+  HeldNetwork held{
+      state.ranks, make_runtime(state.options.device, *state.ranks), std::move(shapes), {}};
+  held.network =
+      load_network(state.file, state.info, held.shapes, *held.runtime,
+                   held.runtime->context(*held.ranks, state.options.log), state.options.batch);
+  return std::make_shared<const HeldNetwork>(std::move(held));
 }
 
 Network& ModelAccess::network(Model& model, const std::vector<DatasetShape>& shapes) {
   Model::State& state = *model.state_;
-  if (state.network) {
-    require_fitting(state.info.network, state.shapes, shapes);
-    return *state.network;
+  if (state.held && !state.held->shapes.empty()) {
+    require_fitting(state.info.network, state.held->shapes, shapes);
+    return *state.held->network;
   }
-  state.runtime = make_runtime(state.options.device, *state.ranks);
-  state.network =
-      load_network(state.file, state.info, shapes, *state.runtime,
-                   state.runtime->context(*state.ranks, state.options.log), state.options.batch);
-  state.shapes = shapes;
-  return *state.network;
+  if (state.file.empty()) {  // it goes by a file, of which one for these data is made
+    auto scratch = std::make_unique<ScratchFolder>();
+    const std::filesystem::path file = scratch->path(*state.ranks) / "model.nc";
+    save_held(state, file);
+    state.info = open_model_info(file, *state.ranks);
+    state.file = file;
+    state.scratch = std::move(scratch);
+    state.held.reset();
+  }
+  state.held = load(state, shapes);
+  return *state.held->network;
 }
 
 Index ModelAccess::batch(const Model& model) {
   const Model::State& state = *model.state_;
-  return state.network ? state.network->batch() : state.options.batch;
+  return state.held && !state.held->shapes.empty() ? state.held->network->batch()
+                                                   : state.options.batch;
 }
 
 ModelUnits ModelAccess::units(const Model& model) {

@@ -6,29 +6,40 @@
 #include "src/engine/unit_matcher.h"
 #include "src/run/scratch_folder.h"
 
+#include <optional>
+
 namespace norn::run {
 
+/// A network in a device's memory, with what it stands on.
+struct HeldNetwork {
+  std::shared_ptr<Communicator> ranks;
+  std::unique_ptr<Runtime> runtime;
+  std::vector<DatasetShape> shapes;  ///< of the data that it was made for; none: of no data yet
+  std::unique_ptr<Network> network;
+};
+
 struct Model::State {
-  std::unique_ptr<ScratchFolder> scratch;  // of a model that came as bytes
-  std::filesystem::path file;              // empty: trained here
+  std::unique_ptr<ScratchFolder> scratch;  // of a model that has no file but needs one
+  std::filesystem::path file;              // empty: the network here is all there is
   ModelOptions options;
   std::shared_ptr<Communicator> ranks;
   ModelInfo info;
-  std::unique_ptr<Runtime> runtime;
-  std::vector<DatasetShape> shapes;  // of the data that the network was made for
-  std::unique_ptr<Network> network;  // null: not asked for yet
+  std::shared_ptr<const HeldNetwork> held;  // null: not asked for yet; shared with views of it
 };
 
 /// What the functions of this layer, and Norn's programs, need of a model.
 struct ModelAccess {
-  /// Of a network that has been trained, on its device, with data of these shapes.
-  static std::unique_ptr<Model> trained(std::unique_ptr<Runtime> runtime,
-                                        std::shared_ptr<Communicator> ranks,
-                                        std::unique_ptr<Network> network,
-                                        std::vector<DatasetShape> shapes, TrainingState state);
+  /// Of a network on its device, and where it was trained here the state of that.
+  static std::unique_ptr<Model> of(HeldNetwork held, std::optional<TrainingState> training,
+                                   ModelOptions options);
   /// Of a file in a folder that goes away with it.
   static std::unique_ptr<Model> in_scratch(std::unique_ptr<ScratchFolder> scratch,
                                            std::filesystem::path file, ModelOptions options);
+  /// Writes a model that has no file.
+  static void save_held(const Model::State& state, const std::filesystem::path& file);
+  /// Of the model's file, for data of these shapes.
+  static std::shared_ptr<const HeldNetwork> load(const Model::State& state,
+                                                 std::vector<DatasetShape> shapes);
   /// The network, for data of these shapes; built when it is first asked for.
   static Network& network(Model& model, const std::vector<DatasetShape>& shapes);
   /// Examples of one step.

@@ -140,8 +140,10 @@ class TrainingRun {
     result.epoch = state_.epoch;
     result.watched = state_.watched;
     result.best = state_.search.best;
-    result.model = ModelAccess::trained(std::move(run.runtime), ranks_, std::move(network),
-                                        run.data->shapes(), state_);
+    ModelOptions options;
+    options.log = network->context().log;
+    result.model = ModelAccess::of(
+        {ranks_, std::move(run.runtime), run.data->shapes(), std::move(network)}, state_, options);
     return result;
   }
 

@@ -72,8 +72,8 @@ class Model {
  private:
   friend struct ModelAccess;
   struct State;
-  explicit Model(std::shared_ptr<State> state);
-  std::shared_ptr<State> state_;  // shared with views of its parameters
+  explicit Model(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace norn::run
