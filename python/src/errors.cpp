@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine's errors as the classes of norn/errors.py.
+#include "norn/base/error.h"
 #include "norn/base/problem.h"
 #include "python/src/parts.h"
 
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -53,6 +55,11 @@ void translate(const std::exception_ptr& thrown, void*) {
   } catch (const ProblemsError& error) {
     raise(error, error.problems());
   } catch (const Error& error) {
+    raise(error, {problem_of(error.what())});
+  } catch (const std::bad_alloc&) {
+    const DeviceError error(
+        "there is not enough memory; ask for less at a time, a smaller `batch` or `N` or fewer "
+        "rows, or use a larger machine");
     raise(error, {problem_of(error.what())});
   }
 }

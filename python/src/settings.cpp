@@ -11,6 +11,7 @@
 #include "src/run/train_settings.h"
 
 #include <filesystem>
+#include <limits>
 #include <type_traits>
 #include <variant>
 
@@ -132,7 +133,7 @@ DeviceChoice device_of(const std::string& device, int threads, const std::string
     choice.kind = DeviceChoice::Kind::cuda;
     const long long number =
         device.starts_with("cuda:") ? parse_integer(device.substr(5)).value_or(-1) : -1;
-    if (device != "cuda" && number < 0)
+    if (device != "cuda" && (number < 0 || number > std::numeric_limits<int>::max()))
       throw UsageError(fmt::format(
           "`device` {}: after cuda: comes the number of a GPU, such as cuda:0", device));
     if (number >= 0) choice.gpu = int(number);
