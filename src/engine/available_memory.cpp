@@ -11,12 +11,14 @@
 #include <string>
 
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 namespace norn {
 namespace {
 
-constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+// What a run's data take can be added to it.
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max() / 2;
 
 std::optional<std::int64_t> read_number(const std::string& file) {
   std::ifstream in(file);
@@ -41,8 +43,10 @@ std::optional<std::int64_t> read_entry(const std::string& file, const std::strin
 }
 
 std::int64_t machine_bytes() {
-  const auto kib = read_entry("/proc/meminfo", "MemAvailable:");
-  return kib ? *kib * 1024 : kUnlimited;
+  if (const auto kib = read_entry("/proc/meminfo", "MemAvailable:")) return *kib * 1024;
+  // Without /proc nobody knows what others can give back: all that there is.
+  struct sysinfo facts {};
+  return sysinfo(&facts) == 0 ? std::int64_t(facts.totalram) * facts.mem_unit : kUnlimited;
 }
 
 // What a control group's folder leaves; pages of files that it can give back count as free.

@@ -3,10 +3,11 @@
 """Calls of the system that fail, one at a time: the programs say so with the right exit code, and never crash."""
 import errno
 import os
+import subprocess
 import unittest
 
 from norn_files import write_text
-from programs import ProgramTest, failing_call
+from programs import BIN, ProgramTest, failing_call
 
 
 @unittest.skipIf(os.environ.get("NORN_SANITIZE"), "sanitizers want to be loaded first")
@@ -106,6 +107,17 @@ class SystemFaults(ProgramTest):
                                    "-s", "out.txt")
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("texts: cannot list the folder: Input/output error", done.stderr)
+
+    def test_a_system_without_proc_has_the_memory_that_it_has(self):
+        """As in a bare chroot. There the system finds no library by the place of the program."""
+        alone = ["unshare", "--map-root-user", "--mount"]
+        if subprocess.run([*alone, "true"], capture_output=True).returncode != 0:
+            self.skipTest("name spaces of mounts cannot be made here")
+        shown = subprocess.run(["ldd", BIN / "trainer"], capture_output=True, text=True, check=True).stdout
+        folders = {os.path.dirname(word) for word in shown.split() if word.startswith("/")}
+        hidden = [*alone, "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh", "env", f"LD_LIBRARY_PATH={':'.join(sorted(folders))}"]
+        done = self.run_program("trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "1", prefix=hidden)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
 
 if __name__ == "__main__":
