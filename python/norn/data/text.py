@@ -34,7 +34,10 @@ def separator_named(word: str) -> str:
 
 def cut(line: str, separator: str) -> list[str]:
     if len(separator) == 1 and separator in ",;|":
-        return next(csv.reader([line], delimiter=separator), [])
+        try:
+            return next(csv.reader([line], delimiter=separator), [])
+        except csv.Error:  # zeros before Python 3.11, fields of 128 KiB: what reads the data says what is wrong with them
+            return line.split(separator)
     return line.split(separator)
 
 
