@@ -122,6 +122,8 @@ def test_import_reads_what_the_importer_does_not(table, programs, tmp_path, insi
 
 
 def test_import_filters_and_keeps_an_index(table, programs, tmp_path, inside):
+    import pyarrow  # noqa: F401  which reads columns with filters
+
     columns = ["--name", "shop", "--example-column", "user", "--feature-column", "item"]
     kept = [rating >= 0 and when < 1_650_000_000 for rating, when in zip(table["rating"], table["when"])]
     write_csv(tmp_path / "left.csv", {name: [value for value, keep in zip(column, kept) if keep] for name, column in table.items()})

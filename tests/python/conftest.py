@@ -3,7 +3,9 @@
 import os
 import pathlib
 import random
+import signal
 import subprocess
+import sys
 import types
 
 import numpy as np
@@ -12,6 +14,41 @@ import scipy.sparse as sp
 
 for name in ("OPENBLAS_CORETYPE", "NORN_DEVICE"):
     os.environ.pop(name, None)
+# Shells begin what runs in the background with Ctrl-C ignored, and so do tests of it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+ALWAYS = {"norn", "numpy", "scipy", "pytest", "nanobind_backend", *sys.stdlib_module_names}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--installed-only", action="store_true", help="skip tests that need a package that is not installed and that norn does not require; else they fail")
+
+
+def _absent(error):
+    """The package that is not installed, where that is what an error comes of."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name.partition(".")[0] not in ALWAYS:
+            return error.name
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _skipped(report, excinfo, config, path):
+    name = _absent(excinfo.value) if report.failed and excinfo and config.getoption("--installed-only") else None
+    if name:
+        report.outcome, report.longrepr = "skipped", (str(path), 0, f"Skipped: {name} is not installed")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    return _skipped(report, report.__dict__["call"].excinfo, collector.config, collector.path)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    return _skipped((yield), call.excinfo, item.config, item.path)
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,9 @@ import pickle
 import signal
 import threading
 
-import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import sklearn.base
 
 import norn
 from conftest import Baskets
@@ -89,6 +87,9 @@ def test_parameters_are_views_and_read_only(trained):
 
 
 def test_copies_have_the_same_bytes(trained, baskets, tmp_path):
+    import joblib
+    import sklearn.base
+
     expected = trained.recommend(baskets.matrix, N=4)
     trained.save(tmp_path / "one.nc")
     file = io.BytesIO()
