@@ -1,15 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs docs/user/python.md from top to bottom."""
+"""Runs the pages that show the package, from top to bottom, and compares their figures with what comes out."""
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import pathlib
 import re
+import subprocess
+
+import norn
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SPEC = importlib.util.spec_from_file_location("notebooks", ROOT / "tools/dev/notebooks.py")
+notebooks = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(notebooks)
 
 
-def test_the_page_runs(source, tmp_path, monkeypatch, capsys):
-    (tmp_path / "tests").symlink_to(source / "tests")
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", notebooks.place_for_pages(tmp_path))
+    monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.chdir(tmp_path)
-    page = source / "docs/user/python.md"
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
-    assert len(blocks) > 5
-    names = {}
-    for block in blocks:
-        exec(compile(block, str(page), "exec"), names)
+    return tmp_path
+
+
+def text_of(page):
+    return (ROOT / (page if page.endswith(".md") else f"docs/user/{page}.md")).read_text(encoding="utf-8")
+
+
+def run_page(page):
+    """The names that its Python leaves behind, and what its commands print."""
+    names, said = {}, ""
+    cells = [(kind, code) for kind, code in notebooks.cells_of(text_of(page)) if kind != "markdown"]
+    assert cells
+    for kind, code in cells:
+        if kind == "python":
+            exec(compile(code, f"{page}.md", "exec"), names)
+            continue
+        done = subprocess.run(["bash", "-euo", "pipefail", "-c", code], env=os.environ, capture_output=True, text=True)
+        assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+        said += done.stdout
+    return names, said
+
+
+def compare_figures(page, results, *columns):
+    """Every row of the page's tables of figures, by its name; other machines have other last digits."""
+    rows = re.findall(r"^\| ([a-z ]+) ((?:\| 0\.\d\d )+)\|$", text_of(page), re.M)
+    assert len(rows) >= len(results)
+    for name, result in results.items():
+        stated = [[float(cell) for cell in cells.strip("| ").split(" | ")] for row, cells in rows if row == name]
+        assert [result[column] for column in columns] in [pytest.approx(figures, abs=0.015) for figures in stated], name
+
+
+def test_what_the_readme_begins_with_runs(place, capsys):
+    names, _ = run_page("README.md")
+    said = capsys.readouterr().out
+    model, popular = (float(figure) for figure in re.findall(r"^ndcg +(0\.\d+)$", said, re.M))
+    assert model > 1.5 * popular and "('libvorbisfile3', 1.0" in said and (place / "packages.nc").exists()
+    assert text_of("README.md").index("norn.Recommender") < text_of("README.md").index("tools/quickstart.sh")
+
+
+def test_the_overview_runs(place, capsys):
+    run_page("python")
     assert "ndcg" in capsys.readouterr().out
+
+
+def test_the_tutorial_runs_and_its_figures_are_true(place):
+    names, said = run_page("python_tutorial")
+    result = names["result"]
+    compare_figures("python_tutorial", result.T.to_dict(), "recall@20", "ndcg@20")
+    assert result["ndcg@20"]["chosen"] > result["ndcg@20"]["ten epochs"] > 1.5 * result["ndcg@20"]["most popular"]
+    assert "| network | sigmoid recipe" in said and re.search(r"^mine\t[^,]+,0\.\d+:[^,]+,0\.\d+:$", said, re.M)
+    assert names["curves"]["ndcg@20"].iloc[-1] > names["curves"]["ndcg@20"].iloc[0] and len(names["trials"]) == 5
+
+
+def test_the_page_on_searches_runs_and_its_figures_are_true(place):
+    names, said = run_page("python_search")
+    compare_figures("python_search", names["result"].T.to_dict(), "ndcg@20")
+    assert len(names["trials"]) == 8 and (place / "study/report.html").exists() and "trials.csv" in said
+    assert names["best"]["Training"]["Alpha"] > 0.0044, "the page says that a larger rate is better"
+
+
+def test_the_page_on_networks_runs_and_its_figures_are_true(place):
+    names, _ = run_page("python_networks")
+    compare_figures("python_networks", names["measured"], "precision@1", "precision@5")
+    compare_figures("python_networks", names["results"], "recall@10", "ndcg@10")
+    assert names["results"]["some and name"]["ndcg@10"] > names["results"]["some"]["ndcg@10"]
+
+
+def test_calls_of_other_libraries_are_ours_as_the_page_says(place):
+    """implicit's own code runs beside ours; what the tables name on our side exists."""
+    names, _ = run_page("coming_from")
+    for metrics in names["compared"].values():
+        assert 0.1 < metrics["ndcg"] < 1
+    text = text_of("coming_from")
+    called = set(re.findall(r"\bnorn((?:\.\w+)+)\(", text))
+    assert len(called) > 8 and all(callable(named(name)) for name in called)
+    cells = " ".join(row.split(" | ")[1] for row in text.splitlines() if row.count(" | ") >= 2)
+    keywords = set(re.findall(r"[`(, ](\w+)=", cells))
+    functions = (norn.Recommender, norn.Recommender.fit, norn.Recommender.recommend, norn.Recommender.evaluate, norn.Recommender.partial_fit,
+                 norn.Dataset.from_table, norn.train, norn.import_torch, norn.early_stopping)
+    known = {name for function in functions for name in inspect.signature(function).parameters}
+    assert len(keywords) > 20 and keywords <= known, keywords - known
+    methods = set(re.findall(r"`(\w+)\(", cells)) - {"Dataset"}
+    owners = (norn, norn.Recommender, norn.Dataset, norn.interchange)
+    assert len(methods) > 5 and not [name for name in methods if not any(hasattr(owner, name) for owner in owners)]
+
+
+def named(path):
+    """Of ".interchange.state_dict" the function."""
+    owner, _, name = path[1:].rpartition(".")
+    if not owner:
+        return getattr(norn, name)
+    return getattr(getattr(norn, owner) if owner in norn.__all__ else importlib.import_module(f"norn.{owner}"), name)
+
+
+@pytest.mark.parametrize("page", notebooks.PAGES)
+def test_a_notebook_is_its_page_with_outputs(page):
+    path = ROOT / f"docs/notebooks/{page}.ipynb"
+    assert path.stat().st_size < notebooks.MOST_BYTES
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    wanted = [(kind != "markdown", notebooks.source_of(kind, text)) for kind, text in notebooks.cells_of(text_of(page))]
+    stale = "the page is another one: tools/dev/notebooks.py makes its notebook"
+    assert [(cell["cell_type"] == "code", "".join(cell["source"])) for cell in cells] == wanted, stale
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    assert [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"] == list(range(1, sum(code for code, _ in wanted) + 1))
