@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from . import _core
-from ._settings import integer
-from .errors import DataError, UsageError
+from ._words import integer
+from .data.matrices import csr_of, dense_of, floats_of
+from .errors import Problem, UsageError
+
+if TYPE_CHECKING:
+    from ._types import Array
 
 _log = logging.getLogger("norn")
-
-
-def matrix_of(data: Any) -> Any:
-    """The matrix of a Dataset, or the matrix itself."""
-    return getattr(data, "matrix", data)
-
-
-def sparse_of(data: Any, argument: str) -> Any:
-    """A sparse matrix of SciPy; of a dense one of NumPy what is not zero. Raises UsageError for all else."""
-    matrix = matrix_of(data)
-    if isinstance(matrix, np.ndarray):
-        _log.debug("`%s` is copied from a dense array to CSR", argument)
-        return sp.csr_matrix(_dense_of(matrix, argument))
-    if not sp.issparse(matrix):
-        table = "; Dataset.from_table reads tables, and .to_numpy() makes a matrix of one that has a column for each unit"
-        raise UsageError(f"`{argument}`: expected a sparse matrix of SciPy or a Dataset, not {type(data).__name__}{table if hasattr(data, 'columns') else ''}")
-    return matrix
-
-
-def _dense_of(array: np.ndarray, argument: str) -> np.ndarray:
-    if array.ndim != 2 or array.dtype.kind not in "biuf":
-        raise UsageError(f"`{argument}`: an array of {array.ndim} dimensions and {array.dtype}, expected [examples, units] of float32")
-    return array
 
 
 def factors_of(given: Any, users: int) -> Any:
@@ -44,7 +25,7 @@ def factors_of(given: Any, users: int) -> Any:
     if not isinstance(given, np.ndarray):
         return given
     rows = np.broadcast_to(given, (users, given.size)) if given.ndim == 1 else given
-    rows = np.ascontiguousarray(_dense_of(rows, "score_factors"), dtype=np.float32)
+    rows = np.ascontiguousarray(dense_of(rows, "score_factors"), dtype=np.float32)
     columns = np.tile(np.arange(rows.shape[1], dtype=np.int32), len(rows))
     return sp.csr_matrix((rows.ravel(), columns, np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]), shape=rows.shape)
 
@@ -55,86 +36,7 @@ def require_users(given: Any, argument: str, users: int, width: int) -> None:
         raise UsageError(f"`{argument}`: has the shape {tuple(given.shape)}, expected {(users, width)}: a row for each user and a column for each unit")
 
 
-def csr_of(data: Any, argument: str, *, zeros: bool = False) -> Any:
-    """As CSR with ascending columns: the matrix itself where it is that, else a copy. Zeros that are stored are entries only
-    where `zeros` says so."""
-    matrix = sparse_of(data, argument)
-    if matrix.format != "csr":
-        _log.debug("`%s` is copied from %s to CSR", argument, matrix.format)
-        matrix = matrix.tocsr()
-    if matrix.ndim != 2:
-        raise UsageError(f"`{argument}`: has {matrix.ndim} dimensions, expected examples x units")
-    for name, array in (("indptr", matrix.indptr), ("indices", matrix.indices)):
-        if array.dtype.kind not in "iu":
-            raise UsageError(f"`{argument}`: {name} are {array.dtype}, expected int32")
-    if matrix.data.dtype.kind not in "biuf":
-        raise UsageError(f"`{argument}`: values are {matrix.data.dtype}, expected float32")
-    _require_whole(matrix, argument)
-    if matrix.data.size and not zeros and not matrix.data.all():
-        _log.debug("`%s` is copied without its zeros", argument)
-        matrix = matrix.copy()
-        matrix.eliminate_zeros()
-    if not matrix.has_sorted_indices:
-        _log.debug("`%s` is copied to sort its columns", argument)
-        matrix = matrix.sorted_indices()
-    return matrix
-
-
-def _require_whole(matrix: Any, argument: str) -> None:
-    """SciPy's own functions trust these arrays."""
-    indptr, indices, values = matrix.indptr, matrix.indices, matrix.data
-    if indptr.ndim != 1 or indptr.size != matrix.shape[0] + 1:
-        raise UsageError(f"`{argument}`: indptr has {indptr.size} elements, expected {matrix.shape[0] + 1} for {matrix.shape[0]} rows")
-    if indices.size != values.size:
-        raise UsageError(f"`{argument}`: there are {indices.size} indices and {values.size} values")
-    if indptr[0] != 0 or indptr[-1] != indices.size:
-        raise UsageError(f"`{argument}`: indptr goes from {indptr[0]} to {indptr[-1]}, expected from 0 to {indices.size}")
-    steps = np.diff(indptr)
-    if steps.size and steps.min() < 0:
-        raise UsageError(f"`{argument}`: indptr falls after row {int(steps.argmin())}")
-    if indices.size == 0:
-        return
-    low, high = int(indices.min()), int(indices.max())
-    if low < 0 or high >= matrix.shape[1]:
-        wrong = low if low < 0 else high
-        row = int(np.searchsorted(indptr, int((indices == wrong).argmax()), side="right")) - 1
-        raise UsageError(f"`{argument}`: row {row}: column {wrong} is out of range, expected 0 to {matrix.shape[1] - 1}")
-
-
-def _require_once(matrix: Any, argument: str) -> None:
-    """The columns of a row ascend here."""
-    if matrix.has_canonical_format:
-        return
-    same = np.flatnonzero(matrix.indices[1:] == matrix.indices[:-1])
-    rows = np.searchsorted(matrix.indptr, same, side="right") - 1
-    within = same + 1 < matrix.indptr[rows + 1]
-    if within.any():
-        at = int(within.argmax())
-        raise DataError(f"`{argument}`: row {rows[at]}: column {matrix.indices[same[at]]} occurs twice; matrix.sum_duplicates() adds such entries up, and "
-                        "matrix.data[:] = 1 afterwards makes them one that is present")
-
-
-def _columns(matrix: Any, argument: str) -> Any:
-    """int32 as it stands; int64 of wider matrices is copied once."""
-    indices = matrix.indices
-    if indices.dtype == np.int32:
-        return np.ascontiguousarray(indices)
-    _log.debug("`%s`: %d indices are copied from %s to 32 bits", argument, indices.size, indices.dtype)
-    if matrix.shape[1] > 2**32 - 1:
-        raise UsageError(f"`{argument}`: {matrix.shape[1]} units are too many, at most {2**32 - 1} are possible")
-    return indices.astype(np.uint32 if matrix.shape[1] > 2**31 else np.int32)
-
-
-def _values(matrix: Any, argument: str) -> Any:
-    """float32 as it stands."""
-    values = matrix.data
-    if values.dtype != np.float32:
-        _log.debug("`%s`: %d values are copied from %s to float32", argument, values.size, values.dtype)
-        values = values.astype(np.float32)
-    return np.ascontiguousarray(values)
-
-
-def labels_of(data: Any) -> Any:
+def labels_of(data: Any) -> _core.Labels | None:
     """The labels of a Dataset's features for the engine, made once; None where it has none."""
     labels = getattr(data, "feature_labels", None)
     if labels is None or isinstance(labels, _core.Labels):
@@ -149,7 +51,7 @@ def labels_of(data: Any) -> Any:
     return kept[1]
 
 
-def weights_of(weights: Any, examples: int) -> Any:
+def weights_of(weights: Any, examples: int) -> Array | None:
     """float32, one an example."""
     if weights is None:
         return None
@@ -162,29 +64,45 @@ def weights_of(weights: Any, examples: int) -> Any:
     return array
 
 
-def memory_set(name: str, data: Any, argument: str, *, indicator: bool | None = None, weights: Any = None) -> Any:
+def memory_set(name: str, data: Any, argument: str, *, indicator: bool | None = None, weights: Any = None) -> _core.MemorySet:
     """The data set `name` over a matrix, without a copy where that can be; with `indicator` without its values, by default
-    where all are one. With False zeros count, too. A dense matrix of NumPy is a dense set."""
+    where all are one. With False zeros count, too. A dense matrix of NumPy is a dense set. What is not finite, the engine
+    refuses."""
     if isinstance(data, _core.MemorySet):
         return data
     if isinstance(data, np.ndarray):
-        return _core.MemorySet.dense(name, np.ascontiguousarray(_dense_of(data, argument), dtype=np.float32), weights=weights_of(weights, len(data)))
-    matrix = csr_of(data, argument, zeros=indicator is False)
-    if indicator is not None:
-        _require_once(matrix, argument)  # of inputs alone the engine adds them up
-    else:
-        indicator = matrix.data.size == 0 or bool(matrix.data[0] == 1 and (matrix.data == 1).all())
+        return _core.MemorySet.dense(name, np.ascontiguousarray(dense_of(data, argument), dtype=np.float32), weights=weights_of(weights, len(data)))
+    matrix = csr_of(data, argument, once=indicator is not None)  # of inputs alone the engine adds up what is there twice
+    if indicator is not False and not matrix.data.all():
+        _log.debug("`%s` is copied without its zeros", argument)
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
     if matrix.shape[0] == 0:
         raise UsageError(f"`{argument}`: has no rows")
+    end = matrix.indptr[-1]
+    values = matrix.data[:end]
+    if indicator is None:
+        indicator = end == 0 or bool(values[0] == 1 and (values == 1).all())
     return _core.MemorySet.sparse(
         name,
         matrix.shape[1],
         matrix.indptr.astype(np.int64, copy=False),
-        _columns(matrix, argument),
-        None if indicator else _values(matrix, argument),
+        _columns(matrix, argument)[:end],
+        None if indicator else floats_of(matrix, argument)[:end],
         labels=labels_of(data),
         weights=weights_of(weights, matrix.shape[0]),
     )
+
+
+def _columns(matrix: Any, argument: str) -> Array:
+    """int32 as it stands; int64 of wider matrices is copied once."""
+    indices: Array = matrix.indices
+    if indices.dtype == np.int32:
+        return np.ascontiguousarray(indices)
+    _log.debug("`%s`: %d indices are copied from %s to 32 bits", argument, indices.size, indices.dtype)
+    if matrix.shape[1] > 2**32 - 1:
+        raise UsageError(f"`{argument}`: {matrix.shape[1]} units are too many, at most {2**32 - 1} are possible")
+    return indices.astype(np.uint32 if matrix.shape[1] > 2**31 else np.int32)
 
 
 def is_series(given: Any) -> bool:
@@ -192,25 +110,26 @@ def is_series(given: Any) -> bool:
     return hasattr(given, "to_numpy") and len(getattr(given, "shape", ())) == 1
 
 
-def units_of(given: Any, argument: str, width: int, labels: Any) -> np.ndarray:
+def units_of(given: Any, argument: str, width: int, labels: _core.Labels | None) -> Array:
     """Units' numbers as int64, of numbers or labels. Raises UsageError naming the first that is none."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         given = [given]
-    listed = given if isinstance(given, np.ndarray) else np.asarray(given) if is_series(given) else list(given)
+    listed: Any = given if isinstance(given, np.ndarray) else np.asarray(given) if is_series(given) else list(given)
     if len(listed) == 0:
         return np.empty(0, np.int64)
     if isinstance(listed, np.ndarray) and listed.dtype == bool:
         if listed.shape != (width,):
             raise UsageError(f"`{argument}`: a mask of the shape {listed.shape}, expected one bool for each of {width} units")
         return np.flatnonzero(listed)
-    if isinstance(listed[0], (list, tuple, set, frozenset)):
-        raise UsageError(f"`{argument}`: {listed[0]!r:.60} stands in a list, which is one user's units; give one list after the other, or a CSR matrix [users, units]")
-    if isinstance(listed[0], str):
+    first = listed[0]
+    if isinstance(first, (list, tuple, set, frozenset)):
+        raise UsageError(f"`{argument}`: {first!r:.60} stands in a list, which is one user's units; give one list after the other, or a CSR matrix [users, units]")
+    if isinstance(first, str):
         if labels is None:
-            raise UsageError(f"`{argument}`: {listed[0]!r}: the model has no labels; name units by their numbers")
+            raise UsageError(f"`{argument}`: {first!r}: the model has no labels; name units by their numbers")
         for word in listed:
             if not isinstance(word, str):
-                raise UsageError(f"`{argument}`: {word!r} is no label beside {listed[0]!r}")
+                raise UsageError(f"`{argument}`: {word!r} is no label beside {first!r}")
         numbers = np.asarray(labels.find([str(word) for word in listed]), np.int64)
         if (numbers < 0).any():
             raise UsageError(f"`{argument}`: the model has no unit {listed[int((numbers < 0).argmax())]!r}")
@@ -225,16 +144,12 @@ def units_of(given: Any, argument: str, width: int, labels: Any) -> np.ndarray:
     return numbers
 
 
-def float_arrays(arrays: Any) -> dict[str, np.ndarray]:
+def float_arrays(arrays: Mapping[Any, Any]) -> dict[str, Array]:
     """By name arrays of float32 that the engine reads where they stand. Raises UsageError with all that are something else."""
-    found: dict[str, np.ndarray] = {}
-    problems = []
-    for name, given in arrays.items():
-        array = np.asarray(given)
-        if array.dtype != np.float32 or not 1 <= array.ndim <= 2:
-            problems.append({"key": str(name), "message": f"`parameters`: \"{name}\" is {array.dtype} of {array.ndim} dimensions; expected "
-                                                          "float32 of one or two"})
-        found[str(name)] = array
+    found = {str(name): np.asarray(given) for name, given in arrays.items()}
+    problems: list[Problem] = [
+        {"key": name, "message": f"`parameters`: \"{name}\" is {array.dtype} of {array.ndim} dimensions; expected float32 of one or two"}
+        for name, array in found.items() if array.dtype != np.float32 or not 1 <= array.ndim <= 2]
     if problems:
         raise UsageError("\n".join(problem["message"] for problem in problems), problems=problems)
     return found

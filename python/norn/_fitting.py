@@ -2,22 +2,24 @@
 """How a recommender's settings and data become a run of the engine."""
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 import types
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _core
-from ._arrays import labels_of, matrix_of, memory_set, sparse_of
-from ._settings import word
-from .errors import UsageError
+from ._arrays import labels_of, memory_set
+from ._words import word
+from .data.matrices import matrix_of, sparse_of
+from .errors import Problem, UsageError
 from .network import Network
 from .training import merged
+
+if TYPE_CHECKING:
+    from ._types import Facts
 
 
 def network_of(params: Mapping[str, Any]) -> Network | None:
@@ -36,7 +38,7 @@ def recipe_of(params: Mapping[str, Any]) -> str:
     return params["recipe"] or "sigmoid"
 
 
-def recipe_problems(recipe: Any) -> list[dict]:
+def recipe_problems(recipe: Any) -> list[Problem]:
     """What is wrong with the name of a recipe, in the engine's words."""
     if recipe is None:
         return []
@@ -65,23 +67,24 @@ def settings_of(params: Mapping[str, Any], callbacks: list[Callable], validation
     return merged(own, callbacks) | {name: params[name] for name in ("device", "threads", "precision")}
 
 
+def _named_layers(network: Network, kind: str, name: str) -> list[tuple[str, Facts]]:
+    """The layers of that kind, each with the data set that it reads."""
+    auto = f"{name}_{kind.lower()}"
+    return [(auto if layer["DataSet"] == "auto" else layer["DataSet"], layer) for layer in network._layers(kind) if layer.get("DataSet")]
+
+
 def set_names(network: Network | None, kind: str, name: str) -> list[str]:
     """The data sets that a network's layers of that kind read."""
-    auto = f"{name}_{kind.lower()}"
-    if network is None:
-        return [auto]
-    found = [layer["DataSet"] for layer in network._layers(kind) if layer.get("DataSet")]
-    return list(dict.fromkeys(auto if one == "auto" else one for one in found))
+    return [f"{name}_{kind.lower()}"] if network is None else list(dict.fromkeys(one for one, _ in _named_layers(network, kind, name)))
 
 
 def sparse_names(network: Network | None, name: str) -> set[str]:
     """Those that are sparse by the descriptor: all of a recipe, and what an autoencoder makes of sparse inputs."""
     if network is None:
         return {f"{name}_input", f"{name}_output"}
-    found = {kind: [layer for layer in network._layers(kind) if layer.get("DataSet")] for kind in ("Input", "Output")}
-    all_of = network.descriptor.get("Kind") == "AutoEncoder" and all(layer.get("Sparse") for layer in found["Input"])
-    return {f"{name}_{kind.lower()}" if layer["DataSet"] == "auto" else layer["DataSet"]
-            for kind, layers in found.items() for layer in layers if all_of or layer.get("Sparse")}
+    inputs, outputs = _named_layers(network, "Input", name), _named_layers(network, "Output", name)
+    all_of = network.descriptor.get("Kind") == "AutoEncoder" and all(layer.get("Sparse") for _, layer in inputs)
+    return {one for one, layer in inputs + outputs if all_of or layer.get("Sparse")}
 
 
 def examples_of(data: Any) -> int:
@@ -161,13 +164,3 @@ def data_settings(network: Network | None, known: Any, wanted: Any, validation: 
 def keeps_best(native: Mapping[str, Any]) -> bool:
     """Whether the run needs a place for its best model."""
     return any(native.get(name, "none") not in ("none", "") for name in ("early_stop", "keep_best"))
-
-
-@contextlib.contextmanager
-def nothing() -> Iterator[dict[str, str]]:
-    """Where the settings name the network themselves."""
-    yield {}
-
-
-def scratch_folder() -> tempfile.TemporaryDirectory:
-    return tempfile.TemporaryDirectory(prefix="norn")

@@ -2,20 +2,22 @@
 """The settings of a run, from the engine's table: their names, types, words and documents."""
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
-import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
-from .errors import UsageError
+from ._words import count as count, did_you_mean, integer, word
+from .errors import Problem, UsageError
+
+if TYPE_CHECKING:
+    from ._types import Facts
 
 
 @functools.cache
-def table() -> dict[str, dict]:
+def table() -> dict[str, Facts]:
     """By name. Those that name files of data are for the programs: data come as arrays here."""
     return {row["name"]: row for row in _core.settings_table() if row["kind"] != "paths"}
 
@@ -25,7 +27,7 @@ def name_of(keyword: str) -> str:
     return keyword.removesuffix("_")
 
 
-def checked(given: Mapping[str, Any], *, beside: Iterable[str] = (), problems: Iterable[dict] = ()) -> dict[str, Any]:
+def checked(given: Mapping[str, Any], *, beside: Iterable[str] = (), problems: Iterable[Problem] = ()) -> dict[str, Any]:
     """As the engine takes them; None is as not given. Raises UsageError, all that is wrong at once: also the `problems` that
     were found before. `beside`: names of other arguments, which may have been meant."""
     values, problems = {}, list(problems)
@@ -33,7 +35,8 @@ def checked(given: Mapping[str, Any], *, beside: Iterable[str] = (), problems: I
         name = name_of(keyword)
         try:
             if name not in table():
-                raise UsageError(f"`{keyword}`: there is no such setting{_did_you_mean(keyword, beside)}")
+                raise UsageError(f"`{keyword}`: there is no such setting."
+                                 f"{did_you_mean(keyword, [*table(), *beside]) or ' There are: ' + ', '.join(table())}")
             if value is not None:
                 values[name] = _KINDS[table()[name]["kind"]](table()[name], value)
         except UsageError as error:
@@ -43,40 +46,7 @@ def checked(given: Mapping[str, Any], *, beside: Iterable[str] = (), problems: I
     return values
 
 
-def _did_you_mean(name: str, beside: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, [*table(), *beside], n=1)
-    return f'; did you mean "{near[0]}"?' if near else f"; there are {', '.join(table())}"
-
-
-def integer(name: str, value: object) -> int:
-    """A whole number of Python or NumPy. Raises UsageError naming it."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise UsageError(f"`{name}` {value!r}: expected an integer, not {type(value).__name__}") from None
-    if not -(2**63) <= number < 2**64:
-        raise UsageError(f"`{name}` {number} is out of range: it has more than 64 bits")
-    return number
-
-
-def count(name: str, value: object) -> int:
-    """A whole number from 1 to what int32 holds."""
-    number = integer(name, value)
-    if not 1 <= number < 2**31:
-        raise UsageError(f"`{name}` {number} is out of range: it must be from 1 to {2**31 - 1}")
-    return number
-
-
-def word(name: str, value: object) -> str:
-    """Text. Raises UsageError naming it."""
-    if not isinstance(value, str):
-        raise UsageError(f"`{name}` {value!r}: expected a str, not {type(value).__name__}")
-    return value
-
-
-def _number(row: dict, value: Any) -> float:
+def _number(row: Facts, value: Any) -> float:
     if isinstance(value, (bool, str, bytes)) or not hasattr(value, "__float__"):
         raise UsageError(f"`{row['name']}` {value!r}: expected a number, not {type(value).__name__}")
     try:
@@ -85,13 +55,13 @@ def _number(row: dict, value: Any) -> float:
         raise UsageError(f"`{row['name']}` {value!r}: expected a number") from None
 
 
-def _switch(row: dict, value: Any) -> bool:
+def _switch(row: Facts, value: Any) -> bool:
     if type(value).__name__ not in ("bool", "bool_"):
         raise UsageError(f"`{row['name']}` {value!r}: expected True or False")
     return bool(value)
 
 
-def _text(row: dict, value: Any) -> str:
+def _text(row: Facts, value: Any) -> str:
     """Words of yes and no may be bool, lists of numbers sequences; True is what the name alone stands for."""
     if value is True and row["bare_value"]:
         return row["bare_value"]
@@ -102,20 +72,18 @@ def _text(row: dict, value: Any) -> str:
     return word(row["name"], value)
 
 
-def _path(row: dict, value: Any) -> str:
+def _path(row: Facts, value: Any) -> str:
     try:
         return os.fspath(value)
     except TypeError:
         raise UsageError(f"`{row['name']}` {value!r}: expected a path, not {type(value).__name__}") from None
 
 
-_KINDS: dict[str, Callable[[dict, Any], Any]] = {
-    "int": lambda row, value: integer(row["name"], value),
-    "float": _number,
-    "bool": _switch,
-    "str": _text,
-    "path": _path,
-}
+def _integer(row: Facts, value: Any) -> int:
+    return integer(row["name"], value)
+
+
+_KINDS: dict[str, Callable[[Facts, Any], Any]] = {"int": _integer, "float": _number, "bool": _switch, "str": _text, "path": _path}
 
 
 def documented(function: Callable) -> Callable:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import pathlib
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ._words import choice, count
 from .data import splits
-from .data.entries import Entries, Rows, check_rule, core, rows_of, with_features, without_duplicates
-from .data.labels import from_text, to_text
-from .data.matrices import csr_of, matrix_of, read_npz, rows_of_matrix
-from .data.sources import Wanted, format_of, is_importers, read_path, read_table
+from .data.entries import Entries, Rows, core, rows_of, with_features, without_duplicates
+from .data.labels import checked_labels, to_text
+from .data.matrices import finite_csr
+from .data.netcdf import Pair, Side, read_pair, write_pair
+from .data.sources import Wanted, read_path, read_table
 from .data.where import parse
 from .errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from ._types import Path
 
 
 class Dataset:
@@ -55,61 +59,65 @@ class Dataset:
         target_labels: Iterable[str] | None = None,
         name: str = "data",
     ):
-        inputs = csr_of(matrix, "matrix")
-        wanted = None if targets is None else csr_of(targets, "targets")
-        indicator = bool(np.all(inputs.data == 1))
-        target_indicator = None if wanted is None else bool(np.all(wanted.data == 1))
-        self._begin(inputs, wanted, indicator, target_indicator, name)
-        self.feature_labels = _labels(feature_labels, "feature_labels", inputs.shape[1])
-        self.example_labels = _labels(example_labels, "example_labels", inputs.shape[0])
-        self.target_labels = None if wanted is None else _labels(target_labels, "target_labels", wanted.shape[1])
-        if wanted is None and target_labels is not None:
-            raise UsageError("`target_labels` are for `targets`, which are not given")
-        if wanted is not None and wanted.shape[0] != inputs.shape[0]:
+        inputs = finite_csr(matrix, "matrix")
+        wanted = None if targets is None else finite_csr(targets, "targets")
+        self._begin(_rows_of_matrix(inputs), None if wanted is None else _rows_of_matrix(wanted), inputs.shape[1], name)
+        self._matrix, self._targets = inputs, wanted
+        self.feature_labels = checked_labels(feature_labels, "feature_labels", inputs.shape[1])
+        self.example_labels = checked_labels(example_labels, "example_labels", inputs.shape[0])
+        if wanted is None:
+            if target_labels is not None:
+                raise UsageError("`target_labels` are for `targets`, which are not given")
+            return
+        if wanted.shape[0] != inputs.shape[0]:
             raise DataError(f"`targets` has {wanted.shape[0]} rows, `matrix` has {inputs.shape[0]}; both have a row for each example")
-        if wanted is not None and self.target_labels is None and wanted.shape[1] != inputs.shape[1]:
+        self.target_labels = checked_labels(target_labels, "target_labels", wanted.shape[1])
+        if self.target_labels is None and wanted.shape[1] != inputs.shape[1]:
             self.target_labels = [str(unit) for unit in range(wanted.shape[1])]
 
-    def _begin(self, matrix: sp.csr_matrix | None, targets: sp.csr_matrix | None, indicator: bool, target_indicator: bool | None, name: str) -> None:
-        if not isinstance(name, str) or not name:
+    def _begin(self, rows: Rows, targets: Rows | None, width: int, name: str) -> None:
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"`name` {name!r}: expected a text that is not empty")
-        self._matrix, self._targets = matrix, targets
-        self._rows: Rows | None = None  # entries in the order of their text, where that is known
-        self._target_rows: Rows | None = None
-        self._width = 0 if matrix is None else matrix.shape[1]
+        self._rows, self._target_rows, self._width, self.name = rows, targets, width, name
+        self._matrix: Any = None  # made of the rows when they are asked for
+        self._targets: Any = None
         self._parts: dict[str, Dataset] | None = None
-        self.indicator, self.target_indicator = indicator, target_indicator
-        self.name = name
         self.feature_labels = self.example_labels = self.target_labels = None
         self.left_out = 0
         self._has_given_features = False
 
     @classmethod
-    def _of_rows(cls, rows: Rows, targets: Rows | None, like: Dataset, example_labels: list[str] | None) -> Dataset:
+    def _of_rows(cls, rows: Rows, targets: Rows | None, width: int, name: str) -> Dataset:
         made = cls.__new__(cls)
-        made._begin(None, None, rows.values is None, None if targets is None else targets.values is None, like.name)
-        made._rows, made._target_rows, made._width = rows, targets, like._width
-        made.feature_labels, made.example_labels = like.feature_labels, example_labels
-        made.target_labels = like.target_labels
+        made._begin(rows, targets, width, name)
+        return made
+
+    def _with_rows(self, rows: Rows, targets: Rows | None, example_labels: list[str] | None) -> Dataset:
+        """Other examples of the same features."""
+        made = Dataset._of_rows(rows, targets, self._width, self.name)
+        made.feature_labels, made.example_labels, made.target_labels = self.feature_labels, example_labels, self.target_labels
         return made
 
     # What it holds.
 
     @property
-    def matrix(self) -> sp.csr_matrix:
+    def matrix(self) -> Any:
         """What is known of the examples: [examples x features], float32, int32 columns in order. Without values all are 1."""
         if self._matrix is None:
-            assert self._rows is not None
-            self._matrix = matrix_of(self._rows, self._width)
+            self._matrix = self._rows.matrix(self._width)
         return self._matrix
 
     @property
-    def targets(self) -> sp.csr_matrix | None:
-        """What is to be found, where that is not the matrix itself: [examples x targets]."""
+    def targets(self) -> Any:
+        """What is to be found, where that is not the matrix itself: [examples x targets]; else None."""
         if self._targets is None and self._target_rows is not None:
-            width = self._width if self.target_labels is None else len(self.target_labels)
-            self._targets = matrix_of(self._target_rows, width)
+            self._targets = self._target_rows.matrix(self._width if self.target_labels is None else len(self.target_labels))
         return self._targets
+
+    @property
+    def indicator(self) -> bool:
+        """Whether features are present or absent, without values."""
+        return self._rows.values is None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -119,20 +127,18 @@ class Dataset:
     @property
     def entries(self) -> int:
         """How many features all examples have together."""
-        return int(self._rows.columns.size if self._rows is not None else self.matrix.nnz)
+        return int(self._rows.columns.size)
 
     def __len__(self) -> int:
-        return self._rows.examples if self._rows is not None else int(self.matrix.shape[0])
+        return self._rows.examples
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_native_labels"}  # made anew where they are wanted
 
     def __repr__(self) -> str:
         kind = "" if self.indicator else ", with values"
+        targets = "" if self._target_rows is None else f", {self._target_rows.columns.size:,} to be found"
         parts = "" if self._parts is None else f"; parts: {', '.join(self._parts)}"
-        targets = ""
-        if self._target_rows is not None or self._targets is not None:
-            targets = f", {self.targets.nnz:,} to be found"  # type: ignore[union-attr]
         return f"<norn.Dataset \"{self.name}\": {len(self):,} examples, {self._width:,} features, {self.entries:,} entries{kind}{targets}{parts}>"
 
     # Parts.
@@ -175,43 +181,32 @@ class Dataset:
 
         Returns the data with the parts `train`, `test` and, of three, `validation`.
         """
-        if not isinstance(rule, str):
+        if not isinstance(rule, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"`split` {rule!r}: expected a rule such as \"ratio:0.8/0.2\"")
-        has_targets = self._target_rows is not None or self._targets is not None
-        if has_targets and by != "example":
+        if self._target_rows is not None and by != "example":
             raise UsageError("a split by entry needs data that are their own targets; use `split_by` example")
-        made = self._by_label() if splits.by_time(rule) else Dataset._of_rows(self._given_rows(), self._given_target_rows(), self, self.example_labels)
-        rows, labels = made._given_rows(), made.example_labels
+        made = self._by_label() if splits.by_time(rule) else self._with_rows(self._rows, self._target_rows, self.example_labels)
+        labels = made.example_labels
         lines = to_text(labels or [str(row) for row in range(len(self))], "example", self.name) if by == "pair" else b""
-        made._parts = {}
-        for part in splits.split_rows(rows, rule, by, seed, lines, f"data \"{self.name}\""):
-            names = None if labels is None else [labels[number] for number in part.examples]
+        parts: dict[str, Dataset] = {}
+        for part in splits.split_rows(made._rows, rule, by, seed, lines, f"data \"{self.name}\""):
             targets = part.targets
-            if has_targets:
-                kept = np.zeros(len(self), dtype=bool)
-                kept[part.examples] = True
-                targets = self._given_target_rows().of_examples(kept)  # type: ignore[union-attr]
-            made._parts[part.name] = Dataset._of_rows(part.inputs, targets, made, names)
+            if self._target_rows is not None:
+                targets = self._target_rows.of_examples(np.isin(np.arange(len(self)), part.examples))
+            parts[part.name] = made._with_rows(part.inputs, targets, None if labels is None else [labels[number] for number in part.examples])
+        made._parts = parts
         return made
 
     def _by_label(self) -> Dataset:
         """Numbered as importer does for a split by time, which is the same in any order of lines."""
-        rows = self._given_rows()
+        rows = self._rows
         if rows.times is None or self.example_labels is None or self.feature_labels is None:
             return self
         entries = Entries(rows.row_of(), rows.columns, rows.values, self.example_labels, self.feature_labels, self.name, rows.times)
         entries = entries.by_label(self._has_given_features)
-        made = Dataset._of_rows(rows_of(entries), None, self, list(entries.example_labels))
+        made = self._with_rows(rows_of(entries), None, list(entries.example_labels))
         made.feature_labels = list(entries.feature_labels)
         return made
-
-    def _given_rows(self) -> Rows:
-        return self._rows if self._rows is not None else rows_of_matrix(self.matrix, self.indicator)
-
-    def _given_target_rows(self) -> Rows | None:
-        if self._target_rows is not None or self._targets is None:
-            return self._target_rows
-        return rows_of_matrix(self._targets, bool(self.target_indicator))
 
     # Tables and files.
 
@@ -248,21 +243,22 @@ class Dataset:
         in CSV. Raises UsageError for columns that are not there and filters that are not understood, DataError naming file,
         column, row and value for data that are wrong.
         """
-        columns = [None if column is None else str(column) for column in (example, feature, value, time)]
-        wanted = Wanted(columns[0], columns[1], columns[2], columns[3], conditions=parse(where), needs_time=split is not None and splits.by_time(split), format=format,
-                        separator=separator, header=header, skip_malformed=_count(skip_malformed, "skip_malformed", 0),
-                        empty_rows=_word(empty_rows, "empty_rows", ("error", "drop")))
-        at_least = _count(min_features, "min_features", 1), _count(min_examples, "min_examples", 1)
-        check_rule(duplicates)
-        whole = _read_whole(cls, table, wanted, name) if isinstance(table, (str, os.PathLike)) or sp.issparse(table) else None
-        if whole is not None:
-            if wanted.columns or at_least != (1, 1) or features is not None:
-                raise UsageError("a matrix has no columns with names: `example`, `feature`, `value`, `time`, `where`, `min_features`, "
-                                 "`min_examples` and `features` do not go with it")
-            made = whole
+        wanted = Wanted(*(None if column is None else str(column) for column in (example, feature, value, time)), conditions=parse(where),
+                        needs_time=split is not None and splits.by_time(split), format=format, separator=separator, header=header,
+                        skip_malformed=count("skip_malformed", skip_malformed, 0), empty_rows=choice("empty_rows", empty_rows, ("error", "drop")))
+        at_least = count("min_features", min_features), count("min_examples", min_examples)
+        choice("duplicates", duplicates, ("error", "sum", "first"))
+        if isinstance(table, (str, os.PathLike)):
+            found = read_path(pathlib.Path(table), wanted)
         else:
-            entries = read_path(pathlib.Path(table), wanted) if isinstance(table, (str, os.PathLike)) else read_table(table, wanted)
-            made = cls._of_entries(entries, at_least, duplicates, features, name, wanted.needs_time and entries.times is not None)
+            found = table if sp.issparse(table) else read_table(table, wanted)
+        if isinstance(found, Entries):
+            made = cls._of_entries(found, at_least, duplicates, features, name, wanted.needs_time and found.times is not None)
+        elif wanted.columns or at_least != (1, 1) or features is not None:
+            raise UsageError("a matrix has no columns with names: `example`, `feature`, `value`, `time`, `where`, `min_features`, "
+                             "`min_examples` and `features` do not go with it")
+        else:
+            made = cls._of_pair(found._replace(name=name)) if isinstance(found, Pair) else cls(found, name=name)
         return made if split is None else made.split(split, by=split_by, seed=seed)
 
     @classmethod
@@ -280,21 +276,27 @@ class Dataset:
         if not len(entries):
             raise DataError(f"{entries.place}: no entry is left with at least {at_least[0]} features an example and {at_least[1]} examples a "
                             "feature" + (", of the features given" if features is not None else ""))
-        if features is None:
+        numbers, labels = entries.features, entries.feature_labels
+        if features is None or at_least != (1, 1):
             entries = entries.numbered()
-        elif at_least != (1, 1):
-            labels, numbers = entries.feature_labels, entries.features
-            entries = entries.numbered()
-            entries.feature_labels, entries.features = labels, numbers
-        made = cls.__new__(cls)
-        made._begin(None, None, entries.values is None, None, name)
-        made._rows, made._width = rows_of(entries), len(entries.feature_labels)
+        if features is not None:  # they keep the numbers that they were given
+            entries.features, entries.feature_labels = numbers, labels
+        made = cls._of_rows(rows_of(entries), None, len(entries.feature_labels), name)
         made.feature_labels, made.example_labels = list(entries.feature_labels), list(entries.example_labels)
         made.left_out, made._has_given_features = left_out, features is not None
         return made
 
     @classmethod
-    def from_netcdf(cls, path: os.PathLike | str, name: str | None = None) -> Dataset:
+    def _of_pair(cls, pair: Pair) -> Dataset:
+        inputs, targets = pair.inputs, pair.targets
+        made = cls._of_rows(inputs.rows, None if targets is None else targets.rows, inputs.width, pair.name)
+        made.feature_labels, made.example_labels = inputs.labels, pair.example_labels
+        if targets is not None and targets.own_units:
+            made.target_labels = targets.labels or [str(unit) for unit in range(targets.width)]
+        return made
+
+    @classmethod
+    def from_netcdf(cls, path: Path, name: str | None = None) -> Dataset:
         """Reads sparse data sets that importer, to_netcdf or another program wrote.
 
         Args:
@@ -303,25 +305,9 @@ class Dataset:
 
         Raises DataError for a file that is missing, damaged, dense or weighted, UsageError where `name` must be said.
         """
-        from . import _core
+        return cls._of_pair(read_pair(os.fspath(path), name))
 
-        sets = {found["name"]: found for found in _core.read_sets(os.fspath(path))}
-        chosen, inputs, outputs = _pair_of(sets, name, os.fspath(path))
-        for found in (inputs, outputs):
-            if found is not None and (found["dense"] is not None or found["weights"] is not None):
-                kind = "is dense" if found["dense"] is not None else "has weights of examples"
-                raise DataError(f"{path}: data set \"{found['name']}\" {kind}, and norn.Dataset holds sparse examples alone; train from the file")
-        rows = _rows_of_set(inputs)
-        targets = None if outputs is None or _same(inputs, outputs) else _rows_of_set(outputs)
-        made = cls.__new__(cls)
-        made._begin(None, None, rows.values is None, None if targets is None else targets.values is None, chosen)
-        made._rows, made._target_rows, made._width = rows, targets, inputs["width"]
-        made.feature_labels, made.example_labels = from_text(inputs["feature_labels"]), from_text(inputs["example_labels"])
-        if outputs is not None and targets is not None and (outputs["own_units"] or outputs["width"] != inputs["width"]):
-            made.target_labels = from_text(outputs["feature_labels"]) or [str(unit) for unit in range(outputs["width"])]
-        return made
-
-    def to_netcdf(self, path: os.PathLike | str, *, name: str | None = None, target_values: bool = False) -> list[str]:
+    def to_netcdf(self, path: Path, *, name: str | None = None, target_values: bool = False) -> list[str]:
         """Writes what importer would make of the same rows in CSV, byte by byte. Data that are split go to PATH.train.nc,
         PATH.test.nc and so on.
 
@@ -333,107 +319,18 @@ class Dataset:
         Returns the files. They are complete or absent; DataError says why one cannot be written.
         """
         path = pathlib.Path(path)
+        name = name or self.name
         if self._parts is not None:
             stem = path.with_suffix("") if path.suffix == ".nc" else path
-            return [file for part, data in self._parts.items() for file in data.to_netcdf(f"{stem}.{part}.nc", name=name or self.name, target_values=target_values)]
-        from . import _core
-
-        name = name or self.name
-        features = None if self.feature_labels is None else to_text(self.feature_labels, "feature", name)
-        examples = b"" if self.example_labels is None else to_text(self.example_labels, "example", name)
-        rows, targets = self._given_rows(), self._given_target_rows()
-        own = self.target_labels is not None
-        of_targets = to_text(self.target_labels, "target", name) if self.target_labels is not None else features
-        width = self._width if targets is None or not own else len(self.target_labels or ())
-        has_values = target_values or (targets is not None and own)
-        sets = [_set_of(f"{name}_input", rows, self._width, True, features, False),
-                _set_of(f"{name}_output", targets or rows, width, has_values, of_targets, own)]
-        _core.write_sets(os.fspath(path), sets, examples)
+            return [file for part, data in self._parts.items() for file in data.to_netcdf(f"{stem}.{part}.nc", name=name, target_values=target_values)]
+        inputs, targets = Side(self._rows, self._width, self.feature_labels), None
+        if self._target_rows is not None and self.target_labels is not None:
+            targets = Side(self._target_rows, len(self.target_labels), self.target_labels, True)
+        elif self._target_rows is not None:
+            targets = inputs._replace(rows=self._target_rows)
+        write_pair(os.fspath(path), Pair(name, inputs, targets, self.example_labels), target_values)
         return [os.fspath(path)]
 
 
-def _labels(labels: Iterable[str] | None, argument: str, count: int) -> list[str] | None:
-    if labels is None:
-        return None
-    made = [str(label) if isinstance(label, (int, np.integer)) else label for label in labels]
-    if len(made) != count:
-        raise DataError(f"`{argument}`: {len(made)} labels for {count} {'rows' if argument.startswith('example') else 'columns'}")
-    wrong = next((number for number, label in enumerate(made) if not isinstance(label, str)), None)
-    if wrong is not None:
-        raise DataError(f"`{argument}`: label {wrong} is {made[wrong]!r}, of type {type(made[wrong]).__name__}; labels are text")
-    if len(set(made)) != count:
-        seen: set[str] = set()
-        twice = next(label for label in made if label in seen or seen.add(label))  # type: ignore[func-returns-value]
-        raise DataError(f"`{argument}`: {twice!r} is there twice; every label is there once")
-    to_text(made, argument.removesuffix("_labels"), f"`{argument}`")
-    return made
-
-
-def _count(value: Any, argument: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise UsageError(f"`{argument}` {value!r}: expected a whole number of at least {least}")
-    return int(value)
-
-
-def _word(value: str, argument: str, words: Sequence[str]) -> str:
-    if value not in words:
-        raise UsageError(f"`{argument}` {value!r}: there is no such choice; choose of: {', '.join(words)}")
-    return value
-
-
-def _read_whole(cls: type[Dataset], table: Any, wanted: Wanted, name: str) -> Dataset | None:
-    """Matrices and text of numbers, which have no columns; None: a table."""
-    if sp.issparse(table):
-        return cls(table, name=name)
-    path = pathlib.Path(table)
-    kind = format_of(path, wanted.format)
-    if kind == "npz":
-        return cls(read_npz(path), name=name)
-    if kind == "netcdf":
-        raise UsageError(f"{path}: is a NetCDF file; read it with norn.Dataset.from_netcdf")
-    if not is_importers(path, wanted):
-        return None
-    from . import _core
-
-    settings: dict[str, Any] = {"input": os.fspath(path), "format": "auto" if kind == "text" else kind, "header": wanted.header}
-    if _core.text_format(settings) != "libsvm":
-        return None
-    with tempfile.TemporaryDirectory(prefix="norn-") as folder:
-        made = os.path.join(folder, "made.nc")
-        settings |= {"output": made, "name": name, "skip_malformed": wanted.skip_malformed, "empty_rows": wanted.empty_rows}
-        _core.import_text(settings)
-        return cls.from_netcdf(made)
-
-
-def _pair_of(sets: Mapping[str, dict], name: str | None, path: str) -> tuple[str, dict, dict | None]:
-    listed = ", ".join(sets)
-    if name is None:
-        names = [one.removesuffix("_input") for one in sets if one.endswith("_input") and one.removesuffix("_input") + "_output" in sets]
-        if len(sets) == 1:
-            only = next(iter(sets))
-            return only.removesuffix("_input"), sets[only], None
-        if len(names) != 1:
-            raise UsageError(f"{path}: which data sets? Say `name`; there are: {listed}")
-        name = names[0]
-    if name in sets:
-        return name, sets[name], None
-    if f"{name}_input" not in sets:
-        raise UsageError(f"{path}: `name` {name!r}: there is no data set {name}_input; there are: {listed}")
-    return name, sets[f"{name}_input"], sets.get(f"{name}_output")
-
-
-def _rows_of_set(found: dict) -> Rows:
-    columns = found["columns"] if found["columns"] is not None else np.zeros(0, dtype=np.uint32)
-    return Rows(found["row_begin"], columns.view(np.int32), found["values"])
-
-
-def _same(inputs: dict, outputs: dict) -> bool:
-    """Whether the targets are the inputs themselves; importer drops their values."""
-    return (not outputs["own_units"] and np.array_equal(inputs["row_begin"], outputs["row_begin"])
-            and np.array_equal(inputs["columns"], outputs["columns"]))
-
-
-def _set_of(name: str, rows: Rows, width: int, with_values: bool, labels: bytes | None, own_units: bool) -> dict:
-    values = rows.values if with_values else None
-    return {"name": name, "width": width, "own_units": own_units, "row_begin": np.ascontiguousarray(rows.begin, dtype=np.int64),
-            "columns": np.ascontiguousarray(rows.columns).view(np.uint32), "values": values, "feature_labels": labels}
+def _rows_of_matrix(matrix: Any) -> Rows:
+    return Rows(matrix.indptr, matrix.indices, None if np.all(matrix.data == 1) else matrix.data)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any, TypeAlias
+
+Problem: TypeAlias = dict[str, Any]
 
 
 class Error(RuntimeError):
@@ -11,9 +14,9 @@ class Error(RuntimeError):
 
     exit_code = 1
 
-    def __init__(self, *arguments: object, problems: list[dict] | None = None):
+    def __init__(self, *arguments: object, problems: list[Problem] | None = None):
         super().__init__(*arguments)
-        self.problems: list[dict] = problems or [_problem_of(str(self))]
+        self.problems: list[Problem] = problems or [_problem_of(str(self))]
 
 
 class UsageError(Error, ValueError):
@@ -46,7 +49,7 @@ class DivergenceError(Error, ArithmeticError):
     exit_code = 6
 
 
-def _problem_of(message: str) -> dict:
+def _problem_of(message: str) -> Problem:
     named = re.match("`([^`]+)`", message)
     return {"key": named[1], "message": message} if named else {"message": message}
 
@@ -54,6 +57,6 @@ def _problem_of(message: str) -> dict:
 _BY_CODE = {kind.exit_code: kind for kind in (Error, UsageError, DataError, DeviceError, CommunicationError, DivergenceError)}
 
 
-def _make(message: str, exit_code: int, problems: list[dict]) -> Error:
+def _make(message: str, exit_code: int, problems: list[Problem]) -> Error:
     """What the engine's error is in Python: the native module asks."""
     return _BY_CODE.get(exit_code, Error)(message, problems=problems)

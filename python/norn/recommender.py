@@ -2,21 +2,27 @@
 """The recommender: an autoencoder of what users have, by a recipe that fits any data, or by a descriptor."""
 from __future__ import annotations
 
-import os
+import contextlib
 import pathlib
+import tempfile
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _core, _fitting, _settings
-from ._arrays import factors_of, is_series, matrix_of, memory_set, require_users, sparse_of, units_of
+from ._arrays import factors_of, is_series, memory_set, require_users, units_of
 from ._evaluation import Evaluation
+from ._words import choice, count, integer, word
 from .callbacks import listed
+from .data.matrices import matrix_of, sparse_of
 from .errors import UsageError
 from .history import History
 from .network import Network
 from .training import Run, resumed, run
+
+if TYPE_CHECKING:
+    from ._types import Array, Facts, Path
 
 
 class Recommender:
@@ -91,9 +97,9 @@ class Recommender:
             return self._resume(native, network, callbacks)
         folder = self._unfinished = None
         if _fitting.keeps_best(native) and "model" not in native:
-            folder = _fitting.scratch_folder()  # where the best model stands, also of a run that is stopped
+            folder = tempfile.TemporaryDirectory(prefix="norn")  # where the best model stands, also of a run that is stopped
             native["model"] = str(pathlib.Path(folder.name, "model.nc"))
-        with network._as_settings() if network else _fitting.nothing() as source:
+        with network._as_settings() if network else contextlib.nullcontext(dict[str, str]()) as source:
             return self._finish(run(native | source, callbacks), folder)
 
     def _resume(self, native: dict[str, Any], network: Network | None, callbacks: list[Callable]) -> Recommender:
@@ -113,7 +119,7 @@ class Recommender:
 
         Returns the recommender. Raises UsageError where columns are other units than those of the model.
         """
-        epochs = _settings.integer("epochs", epochs)
+        epochs = integer("epochs", epochs)
         callbacks = listed(callbacks)
         if self._network is None:
             first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(interactions, targets, weights=weights, callbacks=callbacks)
@@ -158,7 +164,7 @@ class Recommender:
         """The labels of the units that are recommended, a sequence of str; None where they are not known."""
         return self.network_.labels(self._layer("")["Name"])
 
-    def _layer(self, name: str, kind: str = "Output") -> dict[str, Any]:
+    def _layer(self, name: str, kind: str = "Output") -> Facts:
         layers = self.network_._layers(kind)
         for layer in layers:
             if layer["Name"] == (name or "Output"):
@@ -168,7 +174,7 @@ class Recommender:
         return layers[0]
 
     @staticmethod
-    def _width(layer: dict[str, Any]) -> int:
+    def _width(layer: Facts) -> int:
         return int(np.prod(layer["N"]))
 
     def _inputs(self, user_items: Any) -> list[Any]:
@@ -196,8 +202,8 @@ class Recommender:
         basket a list of (label, score), numbers where the model has no labels. Raises UsageError naming the first label or
         number that is no unit of the model, and before `fit`.
         """
-        N = _settings.count("N", N)
-        output = self._layer(_settings.word("layer", layer))
+        N = count("N", N)
+        output = self._layer(word("layer", layer))
         is_basket = _is_basket(user_items)
         sets = self._inputs(self._basket(user_items) if is_basket else user_items)
         if not sets:
@@ -212,7 +218,7 @@ class Recommender:
         labels = self.labels
         return [(labels[int(i)] if labels is not None and labels.has_words() else int(i), float(s)) for i, s in zip(ids[0], scores[0]) if i >= 0]
 
-    def _of_each_user(self, given: Any, argument: str, users: int, layer: dict[str, Any]) -> Any:
+    def _of_each_user(self, given: Any, argument: str, users: int, layer: Facts) -> Any:
         if given is None:
             return None
         matrix = sparse_of(given, argument)
@@ -228,7 +234,7 @@ class Recommender:
         shape = (1, width)
         return sp.csr_matrix((np.ones(len(units), np.float32), units.astype(np.int32), np.array([0, len(units)])), shape=shape)
 
-    def _allowed(self, layer: dict[str, Any], items: Any, filter_items: Any) -> Any:
+    def _allowed(self, layer: Facts, items: Any, filter_items: Any) -> Any:
         if items is None and filter_items is None:
             return None
         width, labels = self._width(layer), self.network_.labels(layer["Name"])
@@ -250,9 +256,8 @@ class Recommender:
         Returns (ids, scores), int32 and float32, [N], of several [units, N]; of a label a list of (label, score). Raises
         UsageError for what is no unit of the model.
         """
-        if of not in ("output", "input"):
-            raise UsageError(f"`of` {of!r}: choose of: output, input")
-        N = _settings.count("N", N)
+        choice("of", of, ("output", "input"))
+        N = count("N", N)
         layer = self._layer("") if of == "output" else self.network_._layers("Input")[0]
         labels = self.network_.labels(layer["Name"])
         asked = units_of(itemid, "itemid", self._width(layer), labels)
@@ -278,7 +283,7 @@ class Recommender:
         Returns float32 [users, units of the layer]. Raises UsageError where there is no such layer.
         """
         sets = self._inputs(user_items)
-        _settings.word("layer", layer)
+        word("layer", layer)
         if not sets:
             return np.empty((0, self._width(self._layer(layer, "Hidden"))), np.float32)
         return _core.embed(self.network_.model, sets, layer)
@@ -300,8 +305,8 @@ class Recommender:
         _fitting.require_labels(self.network_, known, "Input", "known")
         _fitting.require_labels(self.network_, held_out, "Output", "held_out")
         sets = _fitting.sets_of(self.network_, "data", known, held_out, ("known", "held_out"))
-        lengths = [_settings.count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
-        return Evaluation(_core.evaluate(self.network_.model, sets, lengths, _settings.word("layer", layer), bool(keep_seen)))
+        lengths = [count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
+        return Evaluation(_core.evaluate(self.network_.model, sets, lengths, word("layer", layer), bool(keep_seen)))
 
     def score(self, user_items: Any, held_out: Any = None) -> float:
         """ndcg@20 of `evaluate`, higher is better: what scikit-learn's searches compare by.

@@ -36,8 +36,8 @@ def wrong_matrices(m):
     yield "infinite", changed(m, data=with_value(m.data, end - 1, np.inf)), ("inf",)
     yield "negative column", changed(m, indices=with_value(m.indices, 2, -7)), ("column -7",)
     yield "too wide", changed(m, indices=with_value(m.indices, end - 1, m.shape[1])), (f"column {m.shape[1]}", f"0 to {m.shape[1] - 1}")
-    yield "short offsets", changed(m, indptr=m.indptr[:-1]), (f"indptr has {len(m.indptr) - 1} elements",)
-    yield "falling offsets", changed(m, indptr=with_value(m.indptr, 1, m.indptr[2] + 1)), ("indptr falls after row 1",)
+    yield "short offsets", changed(m, indptr=m.indptr[:-1]), (f"indptr has {len(m.indptr) - 1} offsets",)
+    yield "falling offsets", changed(m, indptr=with_value(m.indptr, 1, m.indptr[2] + 1)), ("falls after row 1",)
     yield "offsets from 1", changed(m, indptr=with_value(m.indptr, 0, 1)), ("from 1",)
     yield "too few values", changed(m, data=m.data[:-1]), (f"{end} indices and {end - 1} values",)
     yield "no matrix", [[1, 2], [3]], ("[1, 2]",)
@@ -108,7 +108,7 @@ def test_settings_are_all_said_at_once():
         norn.Recommender(epoch=3, rate="fast", seed=1.5, shuffle=3, early_stop=True)
     keys = [problem["key"] for problem in raised.value.problems]
     assert keys == ["epoch", "rate", "seed", "shuffle", "early_stop"]
-    assert 'did you mean "epochs"?' in str(raised.value)
+    assert 'Did you mean "epochs"?' in str(raised.value)
 
 
 def test_what_the_engine_refuses_comes_with_its_problems(baskets):

@@ -149,7 +149,7 @@ def test_times_that_are_none(times, message):
 
 
 @pytest.mark.parametrize("options, message", [
-    (dict(min_features=0), "`min_features` 0: expected a whole number of at least 1"), (dict(min_examples=2.5), "`min_examples` 2.5"),
+    (dict(min_features=0), "`min_features` 0 is out of range: it must be from 1"), (dict(min_examples=2.5), "`min_examples` 2.5"),
     (dict(duplicates="add"), "`duplicates` 'add'"), (dict(empty_rows="keep"), "`empty_rows` 'keep'"), (dict(seed=-1, split="ratio:1/1"), "`seed` -1"),
     (dict(split="leave-one-out", split_by="pair"), "leave-one-out"), (dict(name=""), "`name` ''"),
 ])

@@ -76,8 +76,8 @@ def put(name, place, value):
     (put("indices", 1, 0), r"row 0 \(from 0\): column 0 occurs twice"),
     (put("indptr", 1, 7), "its indptr has 3 offsets for 2 rows, and must ascend"),
     (put("indptr", 0, 1), "must ascend from 0"),
-    (lambda m: setattr(m, "indices", m.indices.astype(np.float32)), "its indices are of type float32, expected whole numbers"),
-    (lambda m: setattr(m, "data", m.data.astype(complex)), "its values are of type complex128, expected numbers"),
+    (lambda m: setattr(m, "indices", m.indices.astype(np.float32)), "its indices are float32, expected int32"),
+    (lambda m: setattr(m, "data", m.data.astype(complex)), "its values are complex128, expected float32"),
     (lambda m: setattr(m, "data", np.array([1e300, 1, 1])), r"the value of column 0 is 1e\+300, expected a finite 32-bit number"),
 ])
 def test_what_is_wrong_with_a_matrix_is_named(change, message):

@@ -80,7 +80,7 @@ def test_pairs_that_are_there_twice(trained, baskets, draw):
     for argument, call in (("interactions", lambda: fitting.fit(matrix)), ("targets", lambda: fitting.fit(baskets.matrix[: row + 1], matrix)),
                            ("held_out", lambda: trained.evaluate(matrix, matrix)), ("filter_pairs", lambda: trained.recommend(matrix, filter_pairs=matrix)),
                            ("score_factors", lambda: trained.recommend(matrix, score_factors=matrix))):
-        with pytest.raises(norn.DataError, match=rf"`{argument}`: row {row}: column 3 occurs twice; matrix.sum_duplicates\(\)"):
+        with pytest.raises(norn.DataError, match=rf"`{argument}`: row {row} \(from 0\): column 3 occurs twice; matrix.sum_duplicates\(\)"):
             call()
     summed = matrix.copy()
     summed.sum_duplicates()

@@ -50,7 +50,7 @@ def test_names_of_recipes_and_settings_are_refused_at_once():
     assert raised.value.problems[0]["suggestion"] == "softmax"
     with pytest.raises(norn.UsageError, match="`recipe` 3: expected a str"):
         norn.Recommender(recipe=3)
-    with pytest.raises(norn.UsageError, match='`hiden`: .*did you mean "hidden"'):
+    with pytest.raises(norn.UsageError, match='`hiden`: .*Did you mean "hidden"'):
         model().set_params(hiden=7)
     with pytest.raises(norn.UsageError, match="softmax"):
         model().set_params(recipe="softmacks")

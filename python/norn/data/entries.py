@@ -4,52 +4,44 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..errors import DataError
 from .columns import by_appearance
 
-_RULES = ("error", "sum", "first")
+if TYPE_CHECKING:
+    from .._types import Array
 
 
 @dataclasses.dataclass
 class Entries:
     """In the order of the text or table that they come from. Numbers are those of the labels."""
 
-    examples: np.ndarray  # [entries] int32
-    features: np.ndarray  # [entries] int32
-    values: np.ndarray | None  # [entries] float32
+    examples: Array  # [entries] int32
+    features: Array  # [entries] int32
+    values: Array | None  # [entries] float32
     example_labels: Sequence[str]
     feature_labels: Sequence[str]
     place: str  # for messages
-    times: np.ndarray | None = None  # [entries] int64, microseconds
+    times: Array | None = None  # [entries] int64, microseconds
 
     def __len__(self) -> int:
         return int(self.examples.size)
 
-    def taken(self, kept: np.ndarray) -> Entries:
+    def taken(self, kept: Array) -> Entries:
         """Some of the entries (numbers or a mask), with the labels as they are."""
-        return dataclasses.replace(
-            self,
-            examples=self.examples[kept],
-            features=self.features[kept],
-            values=None if self.values is None else self.values[kept],
-            times=None if self.times is None else self.times[kept],
-        )
+        values, times = (None if array is None else array[kept] for array in (self.values, self.times))
+        return dataclasses.replace(self, examples=self.examples[kept], features=self.features[kept], values=values, times=times)
 
     def numbered(self) -> Entries:
         """Labels by their first appearance, as importer numbers them; those that no entry has are left out."""
         examples, old_examples = by_appearance(self.examples, len(self.example_labels))
         features, old_features = by_appearance(self.features, len(self.feature_labels))
-        return dataclasses.replace(
-            self,
-            examples=examples,
-            features=features,
-            example_labels=_picked(self.example_labels, old_examples),
-            feature_labels=_picked(self.feature_labels, old_features),
-        )
-
+        return dataclasses.replace(self, examples=examples, features=features, example_labels=_picked(self.example_labels, old_examples),
+                                   feature_labels=_picked(self.feature_labels, old_features))
 
     def oldest_first(self) -> Entries:
         """Each example's entries by feature, time and value, as importer merges them for a split by time."""
@@ -66,20 +58,20 @@ class Entries:
         return made.taken(np.lexsort((features, examples)))
 
 
-def _ordered(codes: np.ndarray, labels: Sequence[str]) -> tuple[np.ndarray, list[str]]:
+def _ordered(codes: Array, labels: Sequence[str]) -> tuple[Array, list[str]]:
     order = sorted(range(len(labels)), key=lambda number: labels[number].encode("utf-8", "surrogateescape"))
     new = np.empty(len(order), dtype=np.int32)
     new[order] = np.arange(len(order), dtype=np.int32)
     return new[codes], [labels[number] for number in order]
 
 
-def _picked(labels: Sequence[str], numbers: np.ndarray) -> Sequence[str]:
+def _picked(labels: Sequence[str], numbers: Array) -> Sequence[str]:
     if numbers.size == len(labels) and np.array_equal(numbers, np.arange(numbers.size)):
         return labels
     return [labels[number] for number in numbers]
 
 
-def _groups(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _groups(key: Array) -> tuple[Array, Array]:
     """Equal keys: the number of each entry's group, in the order in which groups appear, and the first entry of each."""
     order = np.argsort(key, kind="stable")  # the first of equal ones comes first
     ahead = np.ones(order.size, dtype=bool)
@@ -92,12 +84,12 @@ def _groups(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rank[group], order[ahead][by_place]
 
 
-def _key(major: np.ndarray, entries: Entries) -> np.ndarray:
+def _key(major: Array, entries: Entries) -> Array:
     """[entries] a number for each pair."""
     return major.astype(np.int64) * max(1, len(entries.feature_labels)) + entries.features
 
 
-def _summed(major: np.ndarray, entries: Entries) -> Entries:
+def _summed(major: Array, entries: Entries) -> Entries:
     """One entry for each pair, values added in order."""
     group, first = _groups(_key(major, entries))
     merged = entries.taken(first)
@@ -155,51 +147,46 @@ def with_features(entries: Entries, labels: Sequence[str]) -> tuple[Entries, int
 
 @dataclasses.dataclass
 class Rows:
-    """A row an example; entries within it in the order of the text."""
+    """A row an example; entries within it in the order of the text, where that is known."""
 
-    begin: np.ndarray  # [examples + 1] int64
-    columns: np.ndarray  # [entries] int32
-    values: np.ndarray | None  # [entries] float32
-    times: np.ndarray | None = None  # [entries] int64
+    begin: Array  # [examples + 1] int64
+    columns: Array  # [entries] int32
+    values: Array | None  # [entries] float32
+    times: Array | None = None  # [entries] int64
 
     @property
     def examples(self) -> int:
         return int(self.begin.size) - 1
 
-    def row_of(self) -> np.ndarray:
+    def matrix(self, width: int) -> Any:
+        """The same entries as CSR with columns in order; without values all are 1."""
+        values = np.ones(self.columns.size, dtype=np.float32) if self.values is None else self.values
+        begin = self.begin.astype(np.int32) if self.columns.size < 2**31 else self.begin
+        made: Any = sp.csr_matrix((values, self.columns, begin), shape=(self.examples, width), copy=False)
+        return made if made.has_sorted_indices else made.sorted_indices()
+
+    def row_of(self) -> Array:
         """[entries] the row that each is in."""
         return np.repeat(np.arange(self.examples), np.diff(self.begin))
 
-    def taken(self, kept: np.ndarray) -> Rows:
+    def taken(self, kept: Array) -> Rows:
         """Entries of a mask, in rows as many as before."""
-        counts = np.bincount(self.row_of()[kept], minlength=self.examples)
-        return Rows(
-            np.concatenate(([0], np.cumsum(counts))),
-            self.columns[kept],
-            None if self.values is None else self.values[kept],
-            None if self.times is None else self.times[kept],
-        )
+        begin = _offsets(np.bincount(self.row_of()[kept], minlength=self.examples))
+        return Rows(begin, self.columns[kept], None if self.values is None else self.values[kept], None if self.times is None else self.times[kept])
 
-    def of_examples(self, kept: np.ndarray) -> Rows:
+    def of_examples(self, kept: Array) -> Rows:
         """Rows of a mask."""
-        entries = self.taken(kept[self.row_of()])
-        counts = np.diff(self.begin)[kept]
-        return dataclasses.replace(entries, begin=np.concatenate(([0], np.cumsum(counts))))
+        return dataclasses.replace(self.taken(kept[self.row_of()]), begin=_offsets(np.diff(self.begin)[kept]))
+
+
+def _offsets(counts: Array) -> Array:
+    return np.concatenate(([0], np.cumsum(counts)))
 
 
 def rows_of(entries: Entries) -> Rows:
     examples = entries.examples
-    counts = np.bincount(examples, minlength=len(entries.example_labels))
-    begin = np.concatenate(([0], np.cumsum(counts)))
+    begin = _offsets(np.bincount(examples, minlength=len(entries.example_labels)))
     if examples.size and np.any(examples[1:] < examples[:-1]):
         entries = entries.taken(np.argsort(examples, kind="stable"))
     return Rows(begin, entries.features, entries.values, entries.times)
 
-
-def check_rule(rule: str) -> str:
-    if rule not in _RULES:
-        from ..errors import UsageError
-        from .columns import did_you_mean
-
-        raise UsageError(f"`duplicates` {rule!r}: there is no such choice;{did_you_mean(rule, _RULES)} choose of: {', '.join(_RULES)}")
-    return rule

@@ -2,7 +2,10 @@
 """Labels of examples and features: what they may be, and how they cross to the engine."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from ..errors import DataError
 
@@ -37,3 +40,21 @@ def _fail(labels: Sequence[str], what: str, place: str) -> None:
 def from_text(text: bytes | None) -> list[str] | None:
     """Bytes that are no UTF-8 (of old files) stay as they are."""
     return None if text is None else text.decode("utf-8", "surrogateescape").split("\n")[:-1]
+
+
+def checked_labels(labels: Iterable[object] | None, argument: str, count: int) -> list[str] | None:
+    """As many as there are, each text, each once; numbers become text. DataError names what is otherwise."""
+    if labels is None:
+        return None
+    made: list[str] = []
+    for number, label in enumerate(labels):
+        if not isinstance(label, (str, int, np.integer)):
+            raise DataError(f"`{argument}`: label {number} is {label!r}, of type {type(label).__name__}; labels are text")
+        made.append(str(label))
+    if len(made) != count:
+        raise DataError(f"`{argument}`: {len(made)} labels for {count} {'rows' if argument.startswith('example') else 'columns'}")
+    if len(set(made)) != count:
+        twice = next(label for label, times in Counter(made).items() if times > 1)
+        raise DataError(f"`{argument}`: {twice!r} is there twice; every label is there once")
+    to_text(made, argument.removesuffix("_labels"), f"`{argument}`")
+    return made

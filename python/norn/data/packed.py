@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import pathlib
 import zlib
@@ -24,8 +23,8 @@ def _zstd(file: IO[bytes]) -> Any:
 
 _PACKED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
-    (b"BZh", lambda file: bz2.BZ2File(file)),
-    (b"\xfd7zXZ\x00", lambda file: lzma.LZMAFile(file)),
+    (b"BZh", bz2.BZ2File),
+    (b"\xfd7zXZ\x00", lzma.LZMAFile),
     (b"\x28\xb5\x2f\xfd", _zstd),
 )
 
@@ -39,6 +38,7 @@ def plain_name(path: pathlib.Path) -> str:
 
 def read_bytes(path: pathlib.Path, limit: int = -1) -> bytes:
     """What the file holds, unpacked, or its first bytes. DataError for a file that is missing, cut off or damaged."""
+    require_there(path)
     try:
         with open(path, "rb") as file:
             begin = file.read(8)
@@ -46,16 +46,18 @@ def read_bytes(path: pathlib.Path, limit: int = -1) -> bytes:
             unpack = next((unpack for magic, unpack in _PACKED if begin.startswith(magic)), None)
             source = file if unpack is None else unpack(file)
             return bytes(source.read() if limit < 0 else source.read(limit))
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file or folder; check the path") from None
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         raise DataError(f"{path}: cannot be read: {error}; is it cut off or damaged?") from None
 
 
-def files_of(path: pathlib.Path) -> list[pathlib.Path]:
-    """The file, or those of a folder by name. DataError where there is none."""
+def require_there(path: pathlib.Path) -> None:
     if not path.exists():
         raise DataError(f"{path}: no such file or folder; check the path")
+
+
+def files_of(path: pathlib.Path) -> list[pathlib.Path]:
+    """The file, or those of a folder by name. DataError where there is none."""
+    require_there(path)
     if not path.is_dir():
         return [path]
     found = sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith((".", "_")))
@@ -72,7 +74,3 @@ def require_utf8(data: bytes, path: pathlib.Path) -> None:
         line = data.count(b"\n", 0, error.start) + 1
         raise DataError(f"{path}:{line}: the byte 0x{data[error.start]:02x} is no UTF-8; convert the text first, "
                         "for example with iconv -f latin1 -t utf-8") from None
-
-
-def stream(data: bytes) -> IO[bytes]:
-    return io.BytesIO(data)

@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from .._words import choice
 from ..errors import DataError, UsageError
 from . import arrow, text
-from .columns import ArrayColumn, Table, did_you_mean, unknown_column
+from .columns import ArrayColumn, Table, unknown_column
 from .entries import Entries
 from .labels import from_text
+from .matrices import read_npz
+from .netcdf import Pair, read_numbers
 from .packed import ENDINGS, files_of, plain_name
 from .times import times_of
 from .where import Condition, rows_where
@@ -58,8 +61,7 @@ class Wanted:
 
 def format_of(path: pathlib.Path, given: str) -> str:
     """A word of FORMATS; "text" for what importer tells apart."""
-    if given not in FORMATS:
-        raise UsageError(f"`format` {given!r}: there is no such choice;{did_you_mean(given, FORMATS)} choose of: {', '.join(FORMATS)}")
+    choice("format", given, FORMATS)
     if given == "recbole":
         return "columns"
     if given != "auto":
@@ -86,10 +88,14 @@ def is_importers(path: pathlib.Path, wanted: Wanted) -> bool:
     return layout.separator in (",\t" if kind == "text" else {"csv": ",", "tsv": "\t"}[kind]) and not layout.known
 
 
-def read_path(path: pathlib.Path, wanted: Wanted) -> Entries:
-    """The entries of a file or folder, of every format but numbers (LibSVM, .npz, .nc)."""
+def read_path(path: pathlib.Path, wanted: Wanted) -> Entries | Pair | Any:
+    """The entries of a file or folder; of numbers without names a matrix (.npz), or what importer makes of them (LibSVM)."""
     kind = format_of(path, wanted.format)
     place = str(path)
+    if kind == "npz":
+        return read_npz(path)
+    if kind == "netcdf":
+        raise UsageError(f"{path}: is a NetCDF file; read it with norn.Dataset.from_netcdf")
     if is_importers(path, wanted):
         return _read_by_engine(path, wanted)
     if kind == "parquet":
@@ -106,11 +112,13 @@ def read_path(path: pathlib.Path, wanted: Wanted) -> Entries:
     return _read_columns(path, wanted)
 
 
-def _read_by_engine(path: pathlib.Path, wanted: Wanted) -> Entries:
+def _read_by_engine(path: pathlib.Path, wanted: Wanted) -> Entries | Pair:
     from .. import _core
 
-    settings: dict[str, Any] = {"input": os.fspath(path), "header": wanted.header, "skip_malformed": wanted.skip_malformed}
-    settings["format"] = wanted.format if wanted.format in IMPORTER_FORMATS else "auto"
+    settings: dict[str, Any] = {"input": os.fspath(path), "header": wanted.header, "skip_malformed": wanted.skip_malformed,
+                                "format": wanted.format if wanted.format in IMPORTER_FORMATS else "auto"}
+    if _core.text_format(settings) == "libsvm":
+        return read_numbers(path, settings | {"empty_rows": wanted.empty_rows, "name": "data"})
     settings["type"] = "indicator" if wanted.value is None else "analog"
     for setting, given in (("example_column", wanted.example), ("feature_column", wanted.feature), ("value_column", wanted.value)):
         if given is not None:
@@ -239,11 +247,11 @@ def entries_of(table: Table, wanted: Wanted) -> Entries:
         raise DataError(f"{table.place}: the table has no rows")
     if table.empty_rows.size and wanted.empty_rows == "error":
         raise DataError(f"{table.place}: row {table.empty_rows[0]} (from 0) has no features; leave it out, or choose with `empty_rows` drop")
-    kept = rows_where(table, wanted.conditions, lambda name: name)
-    if kept is not None and kept.size == 0:
+    table.kept = rows_where(table, wanted.conditions)
+    if table.kept is not None and table.kept.size == 0:
         raise DataError(f"{table.place}: no row is left of {table.rows} where " + " and ".join(dict.fromkeys(one.text for one in wanted.conditions)))
-    examples, example_labels = table.labels(wanted.example, "example", kept)
-    features, feature_labels = table.labels(wanted.feature, "feature", kept)
-    values = None if wanted.value is None else table.values(wanted.value, "value", kept)
-    times = None if wanted.time is None else times_of(table, wanted.time, kept)
+    examples, example_labels = table.labels(wanted.example, "example")
+    features, feature_labels = table.labels(wanted.feature, "feature")
+    values = None if wanted.value is None else table.values(wanted.value, "value")
+    times = None if wanted.time is None else times_of(table, wanted.time)
     return Entries(examples, features, values, example_labels, feature_labels, table.place, times)

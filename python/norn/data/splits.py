@@ -2,14 +2,16 @@
 """Training, validation and test parts of rows: what goes where, the engine says."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .._words import choice, count, did_you_mean
 from ..errors import DataError, UsageError
-from .columns import did_you_mean
 from .entries import Rows
+
+if TYPE_CHECKING:
+    from .._types import Array
 
 _BY = ("entry", "example", "pair")
 _RULES = ("ratio:", "time:", "leave-one-out", "leave-last-out")
@@ -19,7 +21,7 @@ class Part(NamedTuple):
     """What a part's file has: rows of these examples, with what is known of them and what is to be found."""
 
     name: str
-    examples: np.ndarray  # their numbers before the split
+    examples: Array  # their numbers before the split
     inputs: Rows
     targets: Rows | None  # None: the inputs themselves
 
@@ -33,18 +35,18 @@ def split_rows(rows: Rows, split: str, by: str, seed: int, labels: bytes, place:
     """Shares out rows as importer does. `labels`: those of the examples, a line each, for a split by pair."""
     from .. import _core
 
-    if by not in _BY:
-        raise UsageError(f"`split_by` {by!r}: there is no such choice;{did_you_mean(by, _BY)} choose of: {', '.join(_BY)}")
+    choice("split_by", by, _BY)
     if not split.startswith(_RULES):
         raise UsageError(f"`split` {split!r}: there is no such rule;{did_you_mean(split, _RULES)} choose of: ratio:0.8/0.2, ratio:0.8/0.1/0.1, "
                          "leave-one-out, leave-last-out, time:2026-01-31 or time:2026-01-30/2026-01-31")
     if by_time(split) and rows.times is None:
         raise UsageError(f"`split` {split} needs the column with the time of each entry; name it with `time`")
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**64:
-        raise UsageError(f"`seed` {seed!r}: expected a whole number from 0 to 2^64 - 1")
-    settings = {"split": split, "split_by": by, "seed": int(seed)}
+    settings = {"split": split, "split_by": by, "seed": count("seed", seed, 0, 2**64 - 1)}
     names, by_entry, part = _core.share_out(settings, rows.begin.astype(np.int64, copy=False), rows.columns.view(np.uint32), labels, rows.times)
-    parts = _parts_of_entries(rows, names, part) if by_entry else _parts_of_examples(rows, names, part)
+    if by_entry:
+        parts = _parts_of_entries(rows, names, part)
+    else:
+        parts = [Part(name, np.flatnonzero(part == number), rows.of_examples(part == number), None) for number, name in enumerate(names)]
     for made in parts:
         wanted = made.inputs if made.targets is None else made.targets
         if not (made.examples.size and made.inputs.columns.size and wanted.columns.size):
@@ -53,7 +55,7 @@ def split_rows(rows: Rows, split: str, by: str, seed: int, labels: bytes, place:
     return parts
 
 
-def _parts_of_entries(rows: Rows, names: Sequence[str], part: np.ndarray) -> list[Part]:
+def _parts_of_entries(rows: Rows, names: list[str], part: Array) -> list[Part]:
     """Every file's inputs are the training entries. An example is in a file that has some of its entries, if it has some for
     training."""
     row = rows.row_of()
@@ -70,6 +72,3 @@ def _parts_of_entries(rows: Rows, names: Sequence[str], part: np.ndarray) -> lis
         made.append(Part(name, np.flatnonzero(here), training.of_examples(here), targets.of_examples(here)))
     return made
 
-
-def _parts_of_examples(rows: Rows, names: Sequence[str], part: np.ndarray) -> list[Part]:
-    return [Part(name, np.flatnonzero(part == number), rows.of_examples(part == number), None) for number, name in enumerate(names)]

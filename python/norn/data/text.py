@@ -7,6 +7,7 @@ import pathlib
 import re
 from typing import NamedTuple
 
+from .._words import choice
 from ..errors import UsageError
 from .packed import files_of, plain_name, read_bytes
 
@@ -58,8 +59,7 @@ def _guessed(name: str, line: str) -> str:
 
 def layout_of(path: pathlib.Path, separator: str | None, header: str, named: bool) -> Layout:
     """Of the first file. `header`: auto, yes or no; `named`: a column is asked for by name."""
-    if header not in ("auto", "yes", "no"):
-        raise UsageError(f"`header` {header!r}: there is no such choice; choose of: auto, yes, no")
+    choice("header", header, ("auto", "yes", "no"))
     first = files_of(path)[0]
     name = plain_name(first)
     lines = read_bytes(first, 1 << 16).decode("utf-8-sig", "replace").splitlines()

@@ -2,19 +2,22 @@
 """Moments of entries, in microseconds since 1970 (UTC). What is a time, the engine says: docs/user/formats.md."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import DataError
-from .columns import Table
+from .columns import Column, Table
+
+if TYPE_CHECKING:
+    from .._types import Array
 
 _NO_TIME = "is no ISO date (2026-01-31, 2026-01-31T12:30:00Z) and no Unix time in seconds or milliseconds"
 _SECONDS_END, _MILLISECONDS_END = 10**11, 10**14  # importer's
 
 
-def parse_times(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def parse_times(texts: Sequence[str]) -> tuple[Array, Array]:
     """int64 microseconds of each text, and whether it is a time."""
     from .. import _core
 
@@ -29,34 +32,29 @@ def parse_moment(text: str) -> np.datetime64 | None:
     return np.datetime64(int(times[0]), "us") if known[0] else None
 
 
-def times_of(table: Table, name: str, kept: np.ndarray | None) -> np.ndarray:
-    """[rows that are kept (all: None)] int64. DataError for what is no time."""
+def times_of(table: Table, name: str) -> Array:
+    """[rows that are kept] int64. DataError for what is no time."""
     column = table.column(name, "time")
-
-    def fail(at: int, shown: str) -> NoReturn:
-        table.fail(column, at if kept is None else int(kept[at]), f"the time {shown} {_NO_TIME}")
-
     if column.kind == "text":
-        codes, labels = column.codes()
-        codes = codes if kept is None else codes[kept]
+        codes, labels = table.codes(column)
         times, known = parse_times(labels)
-        wrong = np.flatnonzero(~np.append(known, False)[codes])
-        if wrong.size:
-            fail(wrong[0], "null" if codes[wrong[0]] < 0 else repr(labels[codes[wrong[0]]]))
+        _require(table, column, np.append(known, False)[codes], codes < 0, lambda at: labels[codes[at]])
         return times[codes]
     if column.kind not in ("integer", "float", "time"):
         raise DataError(f"{table.place}: column \"{name}\" (time) holds {column.kind} data, expected dates, times or numbers")
-    values, missing = column.numbers()
-    if kept is not None:
-        values, missing = values[kept], None if missing is None else missing[kept]
-    unknown = np.zeros(values.size, dtype=bool) if missing is None else missing.copy()
-    if column.kind != "time":
-        with np.errstate(invalid="ignore"):
-            unknown |= ~(np.abs(values) < _MILLISECONDS_END)
-    wrong = np.flatnonzero(unknown)
-    if wrong.size:
-        fail(wrong[0], "null" if missing is not None and missing[wrong[0]] else repr(values[wrong[0]].item()))
+    values, missing = table.numbers(column)
     if column.kind == "time":
+        _require(table, column, ~missing, missing, lambda at: values[at].item())
         return values.astype(np.int64)
-    unit = np.where(np.abs(values) < _SECONDS_END, 1_000_000, 1_000)
-    return np.trunc(values * unit).astype(np.int64) if column.kind == "float" else values * unit
+    with np.errstate(invalid="ignore"):
+        known = ~missing & (np.abs(values) < _MILLISECONDS_END)
+    _require(table, column, known, missing, lambda at: values[at].item())
+    values = values * np.where(np.abs(values) < _SECONDS_END, 1_000_000, 1_000)
+    return np.trunc(values).astype(np.int64) if column.kind == "float" else values
+
+
+def _require(table: Table, column: Column, known: Array, missing: Array, value: Callable[[int], Any]) -> None:
+    wrong = np.flatnonzero(~known)
+    if wrong.size:
+        at = int(wrong[0])
+        table.fail(column, at, f"the time {'null' if missing[at] else repr(value(at))} {_NO_TIME}")

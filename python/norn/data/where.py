@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from ..errors import UsageError
 from .columns import Column, Table
 from .times import parse_moment
+
+if TYPE_CHECKING:
+    from .._types import Array
 
 _OPERATORS = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq, "=": operator.eq,
               "!=": operator.ne, "<>": operator.ne}
@@ -121,40 +124,37 @@ def _number(text: str) -> float | int | None:
             return None
 
 
+# By kind of column: what reads a value, and what is said of one that is none.
+_READERS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "time": (parse_moment, "times, and {} is none; write it as 2026-01-31 or 2026-01-31T12:00:00"),
+    "boolean": (lambda text: {"true": 1, "1": 1, "false": 0, "0": 0}.get(text.lower()), "true and false, and {} is neither"),
+    "integer": (_number, "numbers, and {} is none"),
+    "float": (_number, "numbers, and {} is none"),
+}
+
+
 def _refuse(condition: Condition, column: Column, fault: str) -> NoReturn:
     raise UsageError(f"`where` {condition.text!r}: column \"{column.name}\" holds {fault}")
 
 
 def _literals(condition: Condition, column: Column) -> list[Any]:
     """The values in the column's own type. Only of columns that are no text."""
-    made: list[Any] = []
-    for text in condition.values:
-        value: Any = None
-        if column.kind == "time":
-            value = parse_moment(text)
-            if value is None:
-                _refuse(condition, column, f"times, and {text!r} is none; write it as 2026-01-31 or 2026-01-31T12:00:00")
-        elif column.kind == "boolean":
-            value = {"true": 1, "1": 1, "false": 0, "0": 0}.get(text.lower())
-            if value is None:
-                _refuse(condition, column, f"true and false, and {text!r} is neither")
-        elif column.kind in ("integer", "float"):
-            value = _number(text)
-            if value is None:
-                _refuse(condition, column, f"numbers, and {text!r} is none")
-        else:
-            _refuse(condition, column, f"{column.kind} data, which is not compared")
-        made.append(value)
+    if column.kind not in _READERS:
+        _refuse(condition, column, f"{column.kind} data, which is not compared")
+    read, fault = _READERS[column.kind]
+    made = [read(text) for text in condition.values]
+    if None in made:
+        _refuse(condition, column, fault.format(repr(condition.values[made.index(None)])))
     return made
 
 
-def _holds(values: np.ndarray, compared: str, literals: list[Any]) -> np.ndarray:
+def _holds(values: Array, compared: str, literals: list[Any]) -> Array:
     if compared == "in":
         return np.isin(values, np.asarray(literals))
     return np.asarray(_OPERATORS[compared](values, literals[0]))
 
 
-def _holds_of_text(condition: Condition, column: Column) -> np.ndarray:
+def _holds_of_text(condition: Condition, column: Column) -> Array:
     """Compared label by label, then spread to the rows. Order is that of numbers where the value is one."""
     codes, labels = column.codes()
     literals: list[Any] = list(condition.values)
@@ -174,14 +174,13 @@ def _holds_of_text(condition: Condition, column: Column) -> np.ndarray:
     return np.append(held, False)[codes]  # of -1, a null, nothing holds
 
 
-def rows_where(table: Table, conditions: Sequence[Condition], name_of) -> np.ndarray | None:
-    """The rows of which all conditions hold, ascending; None: all rows. Of nulls no condition holds. `name_of` finds a column
-    by the name that a filter gives it."""
+def rows_where(table: Table, conditions: Sequence[Condition]) -> Array | None:
+    """The rows of which all conditions hold, ascending; None: all rows. Of nulls no condition holds."""
     if not conditions:
         return None
     kept = np.ones(table.rows, dtype=bool)
     for condition in conditions:
-        column = table.column(name_of(condition.column), f"where {condition.text}")
+        column = table.column(condition.column, f"where {condition.text}")
         if column.kind == "text":
             kept &= _holds_of_text(condition, column)
             continue

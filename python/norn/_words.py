@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments that are words or whole numbers, and what is said of wrong ones."""
+from __future__ import annotations
+
+import difflib
+import operator
+from collections.abc import Iterable, Sequence
+
+from .errors import UsageError
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """' Did you mean "rating"?', or nothing."""
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f' Did you mean "{near[0]}"?' if near else ""
+
+
+def word(name: str, value: object) -> str:
+    """Text. Raises UsageError naming it."""
+    if not isinstance(value, str):
+        raise UsageError(f"`{name}` {value!r}: expected a str, not {type(value).__name__}")
+    return value
+
+
+def choice(name: str, value: object, words: Sequence[str]) -> str:
+    """One of the words. Raises UsageError that lists them."""
+    if not isinstance(value, str) or value not in words:
+        raise UsageError(f"`{name}` {value!r}: there is no such choice;{did_you_mean(str(value), words)} choose of: {', '.join(words)}")
+    return value
+
+
+def integer(name: str, value: object) -> int:
+    """A whole number of Python or NumPy, of 64 bits. Raises UsageError naming it."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise UsageError(f"`{name}` {value!r}: expected an integer, not {type(value).__name__}") from None
+    if not -(2**63) <= number < 2**64:
+        raise UsageError(f"`{name}` {number} is out of range: it has more than 64 bits")
+    return number
+
+
+def count(name: str, value: object, least: int = 1, most: int = 2**31 - 1) -> int:
+    """A whole number within bounds, by default from 1 to what int32 holds."""
+    number = integer(name, value)
+    if not least <= number <= most:
+        raise UsageError(f"`{name}` {number} is out of range: it must be from {least} to {most}")
+    return number
