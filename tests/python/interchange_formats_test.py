@@ -8,10 +8,10 @@ import pytest
 import norn
 from foreign_files import CAFFE_WORDS, caffe_files, keras_file
 from interchange_support import assert_close, assert_computes, generator
-from norn.interchange.caffe import read_caffe
-from norn.interchange.keras import read_keras
+from norn.interchange.caffe import import_caffe
+from norn.interchange.keras import import_keras
 from norn.interchange.parts import Parts, canonical, network_of
-from norn.interchange.torch import read_torch, state_dict
+from norn.interchange.torch import import_torch, state_dict
 from random_networks import RandomNetwork, padded
 
 # The parameters of these are fixed elsewhere.
@@ -96,10 +96,10 @@ def test_modules_are_named_where_their_order_is_another():
     arrays, like = sequential(generator("names"), square=True)
     turned = {f"m{name}": arrays[name] for name in reversed(arrays)} | {"user_bias": arrays["0.bias"]}
     names = {"m0": "Hidden", "m1": "Hidden.norm", "m4": "Out", "user_bias": "Hidden.bias"}
-    p = read_torch(turned, like, names=names).parameters
+    p = import_torch.parts(turned, like, names=names).parameters
     assert np.array_equal(p["In -> Hidden"], arrays["0.weight"].T)
     assert np.array_equal(p["Hidden bias"], arrays["0.bias"] * 2), "biases are added up"
-    assert np.array_equal(read_torch(turned, like, names=names, embeddings=["m0"]).parameters["In -> Hidden"], arrays["0.weight"])
+    assert np.array_equal(import_torch.parts(turned, like, names=names, embeddings=["m0"]).parameters["In -> Hidden"], arrays["0.weight"])
 
 
 def test_arrays_that_do_not_fit_are_all_named():
@@ -140,16 +140,16 @@ def test_a_file_of_pytorch_is_loaded_with_weights_only(tmp_path):
     like["Layers"][2]["Activation"] = "Linear"
     x = random.normal(size=(5, 9)).astype(np.float32)
     expected = module(torch.from_numpy(x)).detach().numpy()
-    assert_computes(read_torch(tmp_path / "net.pt", like), {"In": [dict(enumerate(row)) for row in x.tolist()]}, [expected])
+    assert_computes(import_torch.parts(tmp_path / "net.pt", like), {"In": [dict(enumerate(row)) for row in x.tolist()]}, [expected])
     torch.save({"model": module.state_dict()}, tmp_path / "more.pt")
     with pytest.raises(norn.DataError, match="\"model\" is a .*Dict, not an array; give the state_dict alone"):
-        read_torch(tmp_path / "more.pt", like)
+        import_torch.parts(tmp_path / "more.pt", like)
 
 
 @pytest.mark.parametrize("opset", (11, 17))
 def test_graphs_that_pytorch_exports_compute_the_same(opset, tmp_path):
     torch = pytest.importorskip("torch", reason="hundreds of megabytes for one oracle: build/venv/bin/pip install torch")
-    from norn.interchange.onnx_reader import read_onnx
+    from norn.interchange.onnx_reader import import_onnx
     random = generator("torch.onnx")
     functional, linear = torch.nn.functional, torch.nn.Linear
 
@@ -183,14 +183,14 @@ def test_graphs_that_pytorch_exports_compute_the_same(opset, tmp_path):
         torch.onnx.export(module, x, str(tmp_path / "net.onnx"), opset_version=opset, input_names=["x"], dynamic_axes={"x": {0: "batch"}})
         expected = module(x).detach().numpy()
         expected = np.exp(expected) if isinstance(module, Normalised) else expected
-        assert_computes(read_onnx(tmp_path / "net.onnx"), {"x": [dict(enumerate(row)) for row in x.tolist()]}, [expected])
+        assert_computes(import_onnx.parts(tmp_path / "net.onnx"), {"x": [dict(enumerate(row)) for row in x.tolist()]}, [expected])
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_a_file_of_keras_computes_the_same(number, tmp_path):
     random = generator("keras", number)
     net = RandomNetwork(random, outputs=int(random.integers(1, 3)), plain=True, dense=True, parametric=ELSEWHERE)
-    read = read_keras(keras_file(net, tmp_path / "net.keras", named=number % 2 == 0), data="films")
+    read = import_keras.parts(keras_file(net, tmp_path / "net.keras", named=number % 2 == 0), data="films")
     rows = net.examples(6)
     assert_computes(read, rows, [net.forward(rows)[name] for name in outputs_of(net)], 2e-5)
     assert any(layer.get("DataSet", "").startswith("films_output") for layer in read.descriptor["Layers"]) or len(outputs_of(net)) > 1
@@ -219,7 +219,7 @@ def test_models_of_keras_itself(tmp_path, monkeypatch):
         x = random.normal(size=(6, 14)).astype(np.float32)
         expected = np.asarray(model(x.reshape((6, 2, 7)) if number == 0 else x))
         model.save(tmp_path / "net.keras")
-        assert_computes(read_keras(tmp_path / "net.keras"), {"x": [dict(enumerate(row)) for row in x.tolist()]}, [expected], 2e-5)
+        assert_computes(import_keras.parts(tmp_path / "net.keras"), {"x": [dict(enumerate(row)) for row in x.tolist()]}, [expected], 2e-5)
 
 
 def test_layers_of_keras_that_there_are_not_are_named(tmp_path):
@@ -255,7 +255,7 @@ def test_files_of_caffe_compute_the_same(number, tmp_path):
     random = generator("caffe", number)
     words = [word for word in CAFFE_WORDS if word != "ELU"] if number % 2 else CAFFE_WORDS
     net = RandomNetwork(random, plain=True, norms=False, words=tuple(words), parametric=ELSEWHERE, inputs=1, dense=True)
-    read = read_caffe(*caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel", old=bool(number % 2)))
+    read = import_caffe.parts(*caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel", old=bool(number % 2)))
     rows = net.examples(6)
     assert_computes(read, rows, [net.forward(rows)[name] for name in outputs_of(net)], 2e-5)
     network_of(read, "file")
@@ -265,7 +265,7 @@ def test_a_training_of_caffe_ends_in_its_loss(tmp_path):
     random = generator("caffe training")
     net = caffe_network(random, inputs=1)
     net.layers[-1]["Activation"] = "SoftMax"
-    read = read_caffe(*caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel", training=True))
+    read = import_caffe.parts(*caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel", training=True))
     assert read.descriptor["Layers"][-1]["Activation"] == "SoftMax"
     rows = net.examples(6)
     assert_computes(read, rows, [net.forward(rows)[name] for name in outputs_of(net)], 2e-5)
@@ -284,7 +284,7 @@ def test_opencv_computes_what_was_read_of_caffe(tmp_path):
     there.setInput(net.matrices_of(rows)[name].astype(np.float32))
     found = there.forward(f"{outputs_of(net)[0]}_act")
     assert_close(found, net.forward(rows)[outputs_of(net)[0]], 2e-5)
-    assert_computes(read_caffe(*files), rows, [found], 2e-5)
+    assert_computes(import_caffe.parts(*files), rows, [found], 2e-5)
 
 
 def test_layers_of_caffe_that_there_are_not_are_named(tmp_path):

@@ -15,7 +15,7 @@ from random_networks import FORMULAS, RandomNetwork, forward, padded, whole
 
 import onnx
 import onnxruntime as ort
-from norn.interchange.onnx_reader import read_onnx  # noqa: E402
+from norn.interchange.onnx_reader import import_onnx  # noqa: E402
 from norn.interchange.onnx_writer import export_onnx  # noqa: E402
 
 helper, numpy_helper = onnx.helper, onnx.numpy_helper
@@ -105,7 +105,7 @@ def test_a_written_graph_comes_back(number, tmp_path):
     for name, array in network.parameters.items():
         assert np.array_equal(array, net.parameters[name]), name
     rows = net.examples(9)
-    read = read_onnx(without_metadata(tmp_path / "net.onnx", tmp_path / "bare.onnx"))
+    read = import_onnx.parts(without_metadata(tmp_path / "net.onnx", tmp_path / "bare.onnx"))
     network_of(read, "file")
     sparse_and_dense = {f"{name}_{end}": own for name, own in rows.items() for end in ("values", "x")}
     outputs = [layer["Name"] for layer in net.layers if layer["Kind"] == "Output"]
@@ -156,7 +156,7 @@ def test_top_k_is_what_predictor_gives_1000_users(programs, tmp_path):
     all_items, all_scores = session.run(["items", "scores"], {"indices": indices[:2, :0], "values": values[:2, :0], "k": np.array([999])})
     assert all_items.shape == (2, units) and np.isfinite(all_scores).all()
     # Without its metadata the same network, whatever leaves seen units out.
-    read = read_onnx(without_metadata(tmp_path / "model.onnx", tmp_path / "bare.onnx"))
+    read = import_onnx.parts(without_metadata(tmp_path / "model.onnx", tmp_path / "bare.onnx"))
     few = [dict.fromkeys(row, 1.0) for row in rows[:5]]
     expected = forward(model.descriptor, model.parameters, {"Films": whole(few, units)})["Best"]
     assert_computes(read, {"one": few}, [expected])
@@ -194,10 +194,10 @@ def test_large_arrays_stand_in_a_file_beside_it(tmp_path):
     onnx.checker.check_model(str(tmp_path / "net.onnx"), full_check=True)
     x = np.random.default_rng(2).random((2, 3000), np.float32)
     assert_close(session_of(tmp_path / "net.onnx").run(None, {"x": x})[0], x @ parts.parameters["In -> Out"] + np.arange(3), 1e-4)
-    assert np.array_equal(read_onnx(tmp_path / "net.onnx").parameters["In -> Out"], parts.parameters["In -> Out"])
+    assert np.array_equal(import_onnx.parts(tmp_path / "net.onnx").parameters["In -> Out"], parts.parameters["In -> Out"])
     (tmp_path / "net.onnx.data").unlink()
     with pytest.raises(norn.DataError, match="net.onnx: cannot be read as an ONNX model"):
-        read_onnx(tmp_path / "net.onnx")
+        import_onnx.parts(tmp_path / "net.onnx")
 
 
 class Graph:
@@ -247,9 +247,9 @@ def test_a_graph_as_pytorch_exports_it_is_read(tmp_path):
     z4 = g.node("Gemm", joined, g.array("w4", f(5, 16)), g.array("b4", f(5)), transB=1, beta=2.0)
     g.save(tmp_path / "g.onnx", g.node("Softmax", g.node("Identity", z4), axis=1), y3)
     with pytest.raises(norn.DataError, match="is read by \"w?[^\"]*\" too; Norn's Output layers feed no other layer"):
-        read_onnx(tmp_path / "g.onnx")
+        import_onnx.parts(tmp_path / "g.onnx")
     name = onnx.load(tmp_path / "g.onnx").graph.output[0].name
-    read = read_onnx(tmp_path / "g.onnx", outputs=[name], data="films")
+    read = import_onnx.parts(tmp_path / "g.onnx", outputs=[name], data="films")
     assert read.descriptor["ErrorFunction"] == "CrossEntropy"
     assert [layer.get("DataSet") for layer in read.descriptor["Layers"]][::len(read.descriptor["Layers"]) - 1] == ["films_input", "films_output"]
     image = f(7, 3, 4)
@@ -266,7 +266,7 @@ def test_formulas_of_normalisation_and_softsign_are_read(tmp_path):
     x = g.node("Div", x, g.node("Expand", norm, g.node("Shape", x)))
     z = g.node("Gemm", x, g.array("w", random.normal(0, 3, (6, 4)).astype(np.float32)))
     g.save(tmp_path / "g.onnx", g.node("Div", z, g.node("Add", g.node("Abs", z), g.array("one", np.float32(1)))))
-    read = read_onnx(tmp_path / "g.onnx")
+    read = import_onnx.parts(tmp_path / "g.onnx")
     assert read.descriptor["Layers"][0]["Normalize"] == "L2" and read.descriptor["Layers"][1]["Activation"] == "SoftSign"
     x = random.normal(size=(5, 6)).astype(np.float32)
     assert_computes(read, {"x": [dict(enumerate(row)) for row in x.tolist()]}, session_of(tmp_path / "g.onnx").run(None, {"x": x}))
@@ -284,7 +284,7 @@ def test_bags_of_embeddings_are_sparse_inputs(tmp_path):
     other = g.node("Gemm", g.input("x", ["batch", 4]), g.array("w", random.normal(0, 1, (4, 6)).astype(np.float32)))
     out = g.node("LogSoftmax", g.node("Add", z, other))
     g.save(tmp_path / "g.onnx", out)
-    read = read_onnx(tmp_path / "g.onnx")
+    read = import_onnx.parts(tmp_path / "g.onnx")
     assert read.notes == ["LogSoftmax is read as SoftMax: the scores are probabilities, not their logarithms"]
     assert [layer["N"] for layer in read.descriptor["Layers"]] == [30, 4, 6]
     bags = [{int(u): float(random.uniform()) for u in random.choice(30, 3, replace=False)} for _ in range(5)]
@@ -305,7 +305,7 @@ def test_all_nodes_that_no_layer_computes_are_named_at_once(tmp_path):
     d = g.node("Relu", g.node("Tanh", g.node("MatMul", x, g.array("narrow", np.ones((3, 4), np.float32)))))
     g.save(tmp_path / "g.onnx", a, b, c, d)
     with pytest.raises(norn.DataError) as raised:
-        read_onnx(tmp_path / "g.onnx")
+        import_onnx.parts(tmp_path / "g.onnx")
     messages = [problem["message"] for problem in raised.value.problems]
     assert messages == [
         'node "/Conv_0" (Conv): Norn\'s layers have nothing of the kind',
@@ -315,4 +315,4 @@ def test_all_nodes_that_no_layer_computes_are_named_at_once(tmp_path):
     assert str(tmp_path / "g.onnx") in str(raised.value)
     g.save(tmp_path / "h.onnx", "nothing")
     with pytest.raises(norn.DataError, match='there is no output "other"; the graph has: nothing'):
-        read_onnx(tmp_path / "h.onnx", outputs=["other"])
+        import_onnx.parts(tmp_path / "h.onnx", outputs=["other"])

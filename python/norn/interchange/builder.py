@@ -6,20 +6,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from norn.interchange.parts import Parts
+from norn.interchange.problems import Problems, Unsupported, fail
+
+if TYPE_CHECKING:
+    from norn._types import Array
 
 EPSILON = 1e-5  # that Norn adds to variances
 MOST_JOINED = 1 << 14
 LEAST_BYTES = 1 << 27
 MOST_UNITS = (1 << 32) - 1
-
-
-class Unsupported(Exception):
-    """An operation that no layer of Norn's computes; its message says which and why."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Output(Signal):
     """What a layer gives, times `scale` plus `shift` ([units] each, or None)."""
 
     layer: str
-    scale: np.ndarray | None = None
-    shift: np.ndarray | None = None
+    scale: Array | None = None
+    shift: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Sum(Signal):
     """What a layer adds up, before its activation: products of layers with matrices [source units, units], a bias, other layers as they
     are; `norm` (scale, bias, mean, variance) of batch normalisation stands behind all of it."""
 
-    terms: tuple[tuple[str, np.ndarray], ...] = ()
-    bias: np.ndarray | None = None
+    terms: tuple[tuple[str, Array], ...] = ()
+    bias: Array | None = None
     skips: tuple[str, ...] = ()
-    norm: tuple[np.ndarray, ...] | None = None
+    norm: tuple[Array, ...] | None = None
     name: str = ""
 
 
@@ -57,7 +57,7 @@ class Joined(Signal):
     parts: tuple[Output, ...]
 
 
-def vector(values: Any, units: int, what: str) -> np.ndarray:
+def vector(values: Any, units: int, what: str) -> Array:
     """[units] of what is one number, or as many."""
     array = np.asarray(values, dtype=np.float64).reshape(-1)
     if array.size == 1:
@@ -67,7 +67,7 @@ def vector(values: Any, units: int, what: str) -> np.ndarray:
     return array
 
 
-def plus(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+def plus(a: Array | None, b: Array | None) -> Array | None:
     if a is None or b is None:
         return b if a is None else a
     return np.add(a, b, dtype=np.float64)
@@ -80,7 +80,7 @@ class Builder:
     name: str
     data: str
     layers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    parameters: dict[str, np.ndarray] = field(default_factory=dict)
+    parameters: dict[str, Array] = field(default_factory=dict)
     outputs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     # Of the arrays that operations make, so that a small file does not fill the memory.
@@ -106,13 +106,13 @@ class Builder:
         self.layers[chosen] = {"Name": chosen, "Kind": "Input", "N": int(units)}
         return Output(int(units), chosen)
 
-    def matmul(self, x: Signal, matrix: np.ndarray, name: str = "") -> Sum:
+    def matmul(self, x: Signal, matrix: Array, name: str = "") -> Sum:
         """x times [units of x, units]."""
         if matrix.ndim != 2:
             raise Unsupported(f"its weights have {matrix.ndim} dimensions; Norn's layers have matrices")
         if matrix.shape[0] != x.units:
             raise Unsupported(f"its weights are for {matrix.shape[0]} units, but what it reads has {x.units}")
-        parts: list[tuple[Output, np.ndarray]] = []
+        parts: list[tuple[Output, Array]] = []
         if isinstance(x, Joined):
             ends = np.cumsum([part.units for part in x.parts])
             parts = list(zip(x.parts, np.split(matrix, ends[:-1])))
@@ -206,6 +206,14 @@ class Builder:
         if output.layer not in self.outputs:
             self.outputs.append(output.layer)
 
+    def parts_of(self, problems: Problems) -> Parts:
+        """The network, if no problem was found. Raises DataError."""
+        problems.raise_any()
+        try:
+            return self.parts()
+        except Unsupported as error:
+            raise fail(problems.where, str(error)) from error
+
     def parts(self) -> Parts:
         """The network: layers that lead to no output are left out."""
         if not self.outputs:
@@ -251,7 +259,7 @@ class Builder:
             self.parameters[f"{source} -> {name}"] = self.parameters[f"{source} -> {name}"] * factor
         self.parameters[f"{name} bias"] = (self.parameters[f"{name} bias"] - mean) * factor + bias
 
-    def _made(self, a: np.ndarray, b: np.ndarray, operation: Any) -> np.ndarray:
+    def _made(self, a: Array, b: Array, operation: Any) -> Array:
         result = operation(a, b, dtype=np.float64)
         self.made_bytes += result.nbytes
         if self.made_bytes > self.most_bytes:
@@ -297,7 +305,7 @@ class Builder:
         return Output(x.units, chosen)
 
 
-def _times(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+def _times(a: Array | None, b: Array | None) -> Array | None:
     if a is None or b is None:
         return b if a is None else a
     return a * b

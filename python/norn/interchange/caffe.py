@@ -2,28 +2,28 @@
 """Networks out of Caffe's files: a network in text (.prototxt) and its weights (.caffemodel)."""
 from __future__ import annotations
 
+import functools
+import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from norn.interchange import caffe_schema
-from norn.interchange.builder import Builder, Signal, Unsupported
-from norn.interchange.parts import Parts, network_of
-from norn.interchange.problems import Problems, fail, need, reads, shown
+from norn.interchange.builder import Builder, Signal
+from norn.interchange.parts import Parts
+from norn.interchange.problems import Problems, Unsupported, fail, imports, need, reading, shown
 
-# Types of the files before 2014, and what they have been called since.
-OLD_TYPES = {"INNER_PRODUCT": "InnerProduct", "RELU": "ReLU", "SIGMOID": "Sigmoid", "TANH": "TanH", "SOFTMAX": "Softmax",
-             "SOFTMAX_LOSS": "SoftmaxWithLoss", "SIGMOID_CROSS_ENTROPY_LOSS": "SigmoidCrossEntropyLoss", "DROPOUT": "Dropout",
-             "EUCLIDEAN_LOSS": "EuclideanLoss", "FLATTEN": "Flatten", "SPLIT": "Split", "CONCAT": "Concat", "ELTWISE": "Eltwise",
-             "MEMORY_DATA": "MemoryData", "DATA": "Data", "HDF5_DATA": "HDF5Data", "IMAGE_DATA": "ImageData", "ACCURACY": "Accuracy",
-             "SILENCE": "Silence", "CONVOLUTION": "Convolution", "POOLING": "Pooling", "ARGMAX": "ArgMax"}
-SOURCES = ("Data", "HDF5Data", "ImageData", "MemoryData", "DummyData")
+if TYPE_CHECKING:
+    from norn._types import Array, Path
+
+SOURCES = ("Input", "Data", "HDF5Data", "ImageData", "MemoryData", "DummyData")
 CONVOLUTIONS = ("Convolution", "Pooling", "LRN")
 
 
-def import_caffe(prototxt: str | os.PathLike[str], caffemodel: str | os.PathLike[str], *, data: str = "data") -> Any:
+@imports("a network of Caffe")
+def import_caffe(prototxt: Path, caffemodel: Path, *, data: str = "data") -> Parts:
     """The Network of Caffe's files, of InnerProduct, ReLU, ELU, Sigmoid, TanH, Softmax, Eltwise (sums) and Concat; losses give the
     activation of the output, and dropout is left out.
 
@@ -32,22 +32,16 @@ def import_caffe(prototxt: str | os.PathLike[str], caffemodel: str | os.PathLike
     data: its data sets are called DATA_input and DATA_output.
 
     Raises DataError for a damaged file, or with every layer that is none of these."""
-    return network_of(read_caffe(prototxt, caffemodel, data=data), os.fspath(prototxt))
-
-
-@reads("a network of Caffe")
-def read_caffe(prototxt: str | os.PathLike[str], caffemodel: str | os.PathLike[str], *, data: str = "data") -> Parts:
-    """As import_caffe(), before a Network is made of it."""
     text_format = need("google.protobuf.text_format", "protobuf", "reading files of Caffe")
     net_class = caffe_schema.messages()["Net"]
     with open(prototxt, encoding="utf-8") as file:
         net = text_format.Parse(file.read(), net_class(), allow_unknown_field=True)
-    return _Net(net, _weights(caffemodel, net_class), os.fspath(prototxt), data).parts()
+    with reading(os.fspath(caffemodel), "a caffemodel"):
+        weights = _weights(caffemodel, net_class())
+    return _Net(net, weights, os.fspath(prototxt), data).parts()
 
 
-@reads("a caffemodel")
-def _weights(caffemodel: str | os.PathLike[str], net_class: Any) -> dict[str, list[np.ndarray]]:
-    net = net_class()
+def _weights(caffemodel: Path, net: Any) -> dict[str, list[Array]]:
     with open(caffemodel, "rb") as file:
         net.ParseFromString(file.read())
     if not net.layer and not net.layers:
@@ -55,19 +49,16 @@ def _weights(caffemodel: str | os.PathLike[str], net_class: Any) -> dict[str, li
     return {layer.name: [_array(blob, layer.name, os.fspath(caffemodel)) for blob in layer.blobs] for layer in [*net.layer, *net.layers]}
 
 
-def _array(blob: Any, name: str, where: str) -> np.ndarray:
+def _array(blob: Any, name: str, where: str) -> Array:
     values = np.array(blob.double_data if blob.double_data else blob.data, dtype=np.float32)
     extent = list(blob.shape.dim) if blob.HasField("shape") else [blob.num, blob.channels, blob.height, blob.width]
-    count = 1
-    for size in extent:
-        count *= size
-    if min(extent, default=1) < 0 or count != values.size:
+    if min(extent, default=1) < 0 or math.prod(extent) != values.size:
         raise fail(where, f"layer \"{shown(name)}\" has an array of {values.size} numbers, whose extent is said to be {extent}")
     return values.reshape(extent)
 
 
 class _Net:
-    def __init__(self, net: Any, weights: dict[str, list[np.ndarray]], where: str, data: str):
+    def __init__(self, net: Any, weights: dict[str, list[Array]], where: str, data: str):
         self.net = net
         self.weights = weights
         self.where = where
@@ -85,15 +76,12 @@ class _Net:
             if _is_for_use(layer):
                 self._take(layer)
         self.problems.raise_any()
-        ends = self.ends or [name for name in self.order if name not in self.read]
-        try:
-            for name in ends:
-                signal = self.signals[name]
-                if isinstance(signal, Signal):
+        for name in self.ends or [name for name in self.order if name not in self.read]:
+            signal = self.signals[name]
+            if isinstance(signal, Signal):
+                with self.problems.of(f"output \"{shown(name)}\""):
                     self.builder.finish(signal)
-            return self.builder.parts()
-        except Unsupported as error:
-            raise fail(self.where, str(error)) from error
+        return self.builder.parts_of(self.problems)
 
     def _take_inputs(self) -> None:
         for number, name in enumerate(self.net.input):
@@ -102,29 +90,23 @@ class _Net:
             self.signals[name] = _units(extent)
 
     def _take(self, layer: Any) -> None:
-        kind = layer.type if isinstance(layer.type, str) else _old_type(layer)
+        kind = _type_of(layer)
         name = layer.name or (layer.top[0] if layer.top else kind)
-        try:
+        with self.problems.of(f"layer \"{shown(name)}\" ({shown(kind)})"):
             if kind in CONVOLUTIONS:
                 raise Unsupported("Norn's layers of this kind cannot be run yet")
-            if kind in SOURCES or kind == "Input":
+            if kind in SOURCES:
                 self._take_source(layer, kind)
                 return
-            reader = _LAYERS.get(kind)
-            if reader is None:
+            if kind not in _LAYERS:
                 raise Unsupported("Norn's layers have nothing of the kind")
-            if any(self.signals.get(bottom) is None and bottom not in self.signals for bottom in layer.bottom[:1]):
+            if layer.bottom and layer.bottom[0] not in self.signals:
                 return  # of a layer that is a problem already
-            result = reader(self, layer)
-        except Unsupported as error:
-            self.problems.add(f"layer \"{shown(name)}\" ({shown(kind)}): {error}")
-            return
-        if result is None:
-            return
-        for top in layer.top:
-            self.signals[top] = result
-            self.order = [blob for blob in self.order if blob != top] + [top]
-            self.read.discard(top)
+            result = _LAYERS[kind](self, layer)
+            for top in layer.top if result is not None else ():
+                self.signals[top] = result
+                self.order = [blob for blob in self.order if blob != top] + [top]
+                self.read.discard(top)
 
     def _take_source(self, layer: Any, kind: str) -> None:
         extent: list[int] = []
@@ -133,10 +115,8 @@ class _Net:
         elif kind == "MemoryData":
             memory = layer.memory_data_param
             extent = [1, memory.channels, memory.height, memory.width]
-        for top in layer.top[:1 if kind != "Input" else None]:
-            self.signals[top] = _units(extent)
-        for top in layer.top[1:] if kind != "Input" else []:
-            self.signals[top] = None  # labels
+        for number, top in enumerate(layer.top):
+            self.signals[top] = _units(extent) if number == 0 or kind == "Input" else None  # labels
 
     def bottom(self, layer: Any, number: int = 0, units: int | None = None) -> Signal:
         if number >= len(layer.bottom):
@@ -185,14 +165,11 @@ class _Net:
         factors = list(settings.coeff) or [1.0] * len(layer.bottom)
         if len(factors) != len(layer.bottom):
             raise Unsupported(f"it has {len(factors)} factors for {len(layer.bottom)} layers")
-        result: Signal | None = None
-        for number, factor in enumerate(factors):
-            signal = self.bottom(layer, number)
-            signal = signal if factor == 1.0 else self.builder.affine(signal, scale=factor)
-            result = signal if result is None else self.builder.add(result, signal)
-        if result is None:
+        if not factors:
             raise Unsupported("it adds nothing")
-        return result
+        signals = [self.bottom(layer, number) for number in range(len(factors))]
+        return functools.reduce(self.builder.add, [signal if factor == 1.0 else self.builder.affine(signal, scale=factor)
+                                                   for signal, factor in zip(signals, factors)])
 
     def concat(self, layer: Any) -> Signal:
         settings = layer.concat_param
@@ -210,7 +187,7 @@ class _Net:
     def loss(self, layer: Any) -> None:
         """What is trained is an output, whatever stands beside it."""
         signal: Signal = self.bottom(layer)
-        kind = layer.type if isinstance(layer.type, str) else _old_type(layer)
+        kind = _type_of(layer)
         if kind != "EuclideanLoss":
             signal = self.builder.activate(signal, "SoftMax" if kind == "SoftmaxWithLoss" else "Sigmoid", name=layer.name)
         self.signals[f"{layer.name} (loss)"] = signal
@@ -236,17 +213,21 @@ _LAYERS: dict[str, Any] = {
     "ArgMax": _Net.nothing}
 
 
+# What files before 2014 call the types, in capital letters.
+_OLD_TYPES = {kind.upper(): kind for kind in (*_LAYERS, *SOURCES, *CONVOLUTIONS)} | {"SOFTMAXLOSS": "SoftmaxWithLoss"}
+
+
+def _type_of(layer: Any) -> str:
+    if isinstance(layer.type, str):
+        return layer.type
+    word: str = layer.DESCRIPTOR.fields_by_name["type"].enum_type.values_by_number[layer.type].name
+    return _OLD_TYPES.get(word.replace("_", ""), word)
+
+
 def _units(extent: list[int]) -> int | None:
     """All but the examples; None where it is not said."""
-    product = 1
-    for size in extent[1:]:
-        product *= size
+    product = math.prod(extent[1:])
     return product if len(extent) > 1 and product > 0 else None
-
-
-def _old_type(layer: Any) -> str:
-    word = layer.DESCRIPTOR.fields_by_name["type"].enum_type.values_by_number[layer.type].name
-    return OLD_TYPES.get(word, word)
 
 
 def _is_for_use(layer: Any) -> bool:

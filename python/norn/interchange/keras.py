@@ -2,21 +2,25 @@
 """Networks out of Keras 3's files: a zip archive of config.json and model.weights.h5."""
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import tempfile
 import zipfile
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from norn.interchange.activations import BY_KERAS
-from norn.interchange.builder import Builder, Signal, Unsupported
+from norn.interchange.builder import Builder, Signal
 from norn.interchange.hdf5_apart import read_hdf5
-from norn.interchange.parts import Parts, network_of
-from norn.interchange.problems import Problems, fail, reads, shown
+from norn.interchange.parts import Parts
+from norn.interchange.problems import Problems, Unsupported, fail, imports, shown
+
+if TYPE_CHECKING:
+    from norn._types import Array, Facts, Path
 
 MOST_TEXT = 64 << 20  # bytes of config.json
 LEAKY = 0.2           # slope of the word "leaky_relu"; the layer LeakyReLU says its own
@@ -24,7 +28,8 @@ DROPPED = ("Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "Activ
 OTHERWISE = "export it from Keras as ONNX: model.export(path, format=\"onnx\")"
 
 
-def import_keras(path: str | os.PathLike[str], *, data: str = "data") -> Any:
+@imports("a Keras 3 model")
+def import_keras(path: Path, *, data: str = "data") -> Parts:
     """The Network of a `.keras` file of Keras 3: a Sequential or Functional model of InputLayer, Dense, Activation and the layers of
     activations, BatchNormalization, Add, Concatenate, Flatten; dropout and noise are left out.
 
@@ -32,12 +37,6 @@ def import_keras(path: str | os.PathLike[str], *, data: str = "data") -> Any:
     data: its data sets are called DATA_input and DATA_output.
 
     Raises DataError for a damaged file, or with every layer that is none of these."""
-    return network_of(read_keras(path, data=data), os.fspath(path))
-
-
-@reads("a Keras 3 model")
-def read_keras(path: str | os.PathLike[str], *, data: str = "data") -> Parts:
-    """As import_keras(), before a Network is made of it."""
     where = os.fspath(path)
     with zipfile.ZipFile(where) as archive, tempfile.TemporaryDirectory(prefix="norn-") as folder:
         config = json.loads(_text(archive, "config.json", where))
@@ -73,7 +72,7 @@ def _unpack(archive: zipfile.ZipFile, name: str, target: str, where: str) -> Non
 
 
 class _Model:
-    def __init__(self, config: dict[str, Any], arrays: dict[str, np.ndarray], groups: dict[str, str | None], where: str, data: str):
+    def __init__(self, config: Facts, arrays: dict[str, Array], groups: dict[str, str | None], where: str, data: str):
         self.kind = config["class_name"]
         self.config = config["config"]
         self.where = where
@@ -83,11 +82,11 @@ class _Model:
         self.builder.allow_for(arrays.values())
         self.weights = self._weights(arrays, groups)
 
-    def _weights(self, arrays: dict[str, np.ndarray], groups: dict[str, str | None]) -> dict[str, list[np.ndarray]]:
+    def _weights(self, arrays: dict[str, Array], groups: dict[str, str | None]) -> dict[str, list[Array]]:
         """By layer: its arrays in their order. Groups of files are called after classes, and newer ones say the layer's name."""
         named = {label: path for path, label in groups.items() if label and path.endswith("/vars")}
         seen: Counter[str] = Counter()
-        weights: dict[str, list[np.ndarray]] = {}
+        weights: dict[str, list[Array]] = {}
         for layer in self.config["layers"]:
             stem = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=.)(?=[A-Z][a-z])", "_", re.sub(r"\W", "", layer["class_name"])).lower()
             number, seen[stem] = seen[stem], seen[stem] + 1
@@ -107,13 +106,9 @@ class _Model:
                 self._read(layer, _sources(layer))
             for name in _names(self.config["output_layers"]):
                 self._finish(name)
-        self.problems.raise_any()
-        try:
-            return self.builder.parts()
-        except Unsupported as error:
-            raise fail(self.where, str(error)) from error
+        return self.builder.parts_of(self.problems)
 
-    def _chain(self, layers: list[dict[str, Any]]) -> None:
+    def _chain(self, layers: list[Facts]) -> None:
         before: list[str] = []
         if layers and layers[0]["class_name"] != "InputLayer":
             extent = (self.config.get("build_input_shape") or layers[0].get("build_config", {}).get("input_shape"))
@@ -129,35 +124,31 @@ class _Model:
             if not self.problems.messages:
                 self.problems.add(f"there is no layer \"{shown(name)}\", which is an output")
             return
-        try:
+        with self.problems.of(f"output \"{shown(name)}\""):
             self.builder.finish(self.signals[name])
-        except Unsupported as error:
-            self.problems.add(f"output \"{shown(name)}\": {error}")
 
-    def _read(self, layer: dict[str, Any], sources: list[str]) -> None:
+    def _read(self, layer: Facts, sources: list[str]) -> None:
         kind, config = layer["class_name"], layer["config"]
         name = config["name"]
-        try:
-            reader = _LAYERS.get(kind)
-            if reader is None:
+        with self.problems.of(f"layer \"{shown(name)}\" ({shown(kind)})"):
+            if kind not in _LAYERS:
                 raise Unsupported(f"Norn's layers have nothing of the kind; {OTHERWISE}, where a layer is made of others")
             if len(layer.get("inbound_nodes", [])) > 1:
                 raise Unsupported("it is used more than once")
-            if any(source not in self.signals for source in sources):
-                return  # of a layer that is a problem already
-            self.signals[name] = reader(self, [self.signals[source] for source in sources], config)
-        except Unsupported as error:
-            self.problems.add(f"layer \"{shown(name)}\" ({shown(kind)}): {error}")
+            if config.get("axis", -1) not in (-1, 1, [-1], [1]):
+                raise Unsupported(f"axis {config['axis']} is not that of the units")
+            if all(source in self.signals for source in sources):  # else of a layer that is a problem already
+                self.signals[name] = _LAYERS[kind](self, [self.signals[source] for source in sources], config)
 
     # Layers.
 
-    def input(self, sources: list[Signal], config: dict[str, Any]) -> Signal:
+    def input(self, sources: list[Signal], config: Facts) -> Signal:
         extent = config.get("batch_shape") or config.get("batch_input_shape") or []
         if len(extent) < 2 or not all(isinstance(size, int) and size > 0 for size in extent[1:]):
             raise Unsupported(f"its extent {extent} is not known")
         return self.builder.input(config["name"], int(np.prod(extent[1:], dtype=object)))
 
-    def dense(self, sources: list[Signal], config: dict[str, Any]) -> Signal:
+    def dense(self, sources: list[Signal], config: Facts) -> Signal:
         arrays = self.weights[config["name"]]
         if len(arrays) != (2 if config.get("use_bias", True) else 1):
             raise Unsupported(f"it has {len(arrays)} arrays of weights; quantised and low-rank ones cannot be read")
@@ -177,49 +168,40 @@ class _Model:
             raise Unsupported(f"activation {shown(word)} is none of Norn's")
         return self.builder.activate(signal, BY_KERAS[word], {"RELUSlope": LEAKY} if word == "leaky_relu" else {}, name)
 
-    def activation(self, sources: list[Signal], config: dict[str, Any]) -> Signal:
+    def activation(self, sources: list[Signal], config: Facts) -> Signal:
         return self._activate(sources[0], config["activation"], config["name"])
 
-    def relu(self, sources: list[Signal], config: dict[str, Any]) -> Signal:
+    def relu(self, sources: list[Signal], config: Facts) -> Signal:
         if config.get("max_value") is not None or config.get("threshold"):
             raise Unsupported("it has a max_value or a threshold; Norn's Relu has none")
         slope = float(config.get("negative_slope") or 0.0)
         return self.builder.activate(sources[0], "LRelu" if slope else "Relu", {"RELUSlope": slope} if slope else {}, config["name"])
 
-    def leaky_relu(self, sources: list[Signal], config: dict[str, Any]) -> Signal:
+    def leaky_relu(self, sources: list[Signal], config: Facts) -> Signal:
         slope = config.get("negative_slope", config.get("alpha", 0.3))
         return self.builder.activate(sources[0], "LRelu", {"RELUSlope": float(slope)}, config["name"])
 
-    def elu(self, sources: list[Signal], config: dict[str, Any]) -> Signal:
+    def elu(self, sources: list[Signal], config: Facts) -> Signal:
         return self.builder.activate(sources[0], "ELU", {"ELUAlpha": float(config.get("alpha", 1.0))}, config["name"])
 
-    def softmax(self, sources: list[Signal], config: dict[str, Any]) -> Signal:
-        if config.get("axis", -1) not in (-1, 1):
-            raise Unsupported(f"axis {config['axis']} is not that of the units")
+    def softmax(self, sources: list[Signal], config: Facts) -> Signal:
         return self.builder.activate(sources[0], "SoftMax", name=config["name"])
 
-    def batch_normalization(self, sources: list[Signal], config: dict[str, Any]) -> Signal:
+    def batch_normalization(self, sources: list[Signal], config: Facts) -> Signal:
         arrays = list(self.weights[config["name"]])
-        if config.get("axis", -1) not in (-1, 1, [-1], [1]):
-            raise Unsupported(f"axis {config['axis']} is not that of the units")
         if len(arrays) != 2 + bool(config.get("scale", True)) + bool(config.get("center", True)):
             raise Unsupported(f"it has {len(arrays)} arrays")
         scale = arrays.pop(0) if config.get("scale", True) else 1.0
         bias = arrays.pop(0) if config.get("center", True) else 0.0
         return self.builder.normalise(sources[0], scale, bias, *arrays, float(config.get("epsilon", 1e-3)))
 
-    def add(self, sources: list[Signal], config: dict[str, Any]) -> Signal:
-        result = sources[0]
-        for source in sources[1:]:
-            result = self.builder.add(result, source)
-        return result
+    def add(self, sources: list[Signal], config: Facts) -> Signal:
+        return functools.reduce(self.builder.add, sources)
 
-    def concatenate(self, sources: list[Signal], config: dict[str, Any]) -> Signal:
-        if config.get("axis", -1) not in (-1, 1):
-            raise Unsupported(f"axis {config['axis']} is not that of the units")
+    def concatenate(self, sources: list[Signal], config: Facts) -> Signal:
         return self.builder.join(sources)
 
-    def as_it_is(self, sources: list[Signal], config: dict[str, Any]) -> Signal:
+    def as_it_is(self, sources: list[Signal], config: Facts) -> Signal:
         return sources[0]
 
 
@@ -238,7 +220,7 @@ def _tensors(value: Any) -> list[str]:
     return [name for entry in value for name in _tensors(entry)] if isinstance(value, list) else []
 
 
-def _sources(layer: dict[str, Any]) -> list[str]:
+def _sources(layer: Facts) -> list[str]:
     return [name for node in layer.get("inbound_nodes", []) for name in _tensors(node.get("args", []))]
 
 

@@ -2,14 +2,26 @@
 """What is wrong with a file of others: gathered, and told at once."""
 from __future__ import annotations
 
+import contextlib
 import functools
+import inspect
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
 import numpy as np
 
 from norn.errors import DataError, Error
+
+if TYPE_CHECKING:
+    from norn.interchange.parts import Parts
+    from norn.network import Network
+
+P = ParamSpec("P")
+
+
+class Unsupported(Exception):
+    """An operation that no layer of Norn's computes; its message says which and why."""
 
 
 class Problems:
@@ -25,6 +37,14 @@ class Problems:
     def add(self, message: str) -> None:
         if message not in self.messages:
             self.messages.append(message)
+
+    @contextlib.contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        """Gathers what is unsupported of a layer, a node, an output."""
+        try:
+            yield
+        except Unsupported as error:
+            self.add(f"{what}: {error}")
 
     def raise_any(self) -> None:
         """Raises DataError, or the kind that was given, with a line for each, if there are any."""
@@ -47,24 +67,45 @@ def shown(name: object) -> str:
     return text if len(text) <= 160 else text[:157] + "..."
 
 
-def reads(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """For functions whose first argument is a file, or what was read of one, of that kind: whatever its contents lead to, but for
-    Norn's own errors, is a DataError that names it."""
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+class Importer(Protocol[P]):
+    """Gives a Network; `parts` stops before one is made."""
+
+    def __call__(self, *arguments: P.args, **settings: P.kwargs) -> Network: ...
+    def parts(self, *arguments: P.args, **settings: P.kwargs) -> Parts: ...
+
+
+def imports(what: str) -> Callable[[Callable[P, Parts]], Importer[P]]:
+    """For functions that read the parts of a network out of a file, their first argument, or what was read of one, of that kind:
+    the Network of these. Whatever the contents lead to, but for Norn's own errors, is a DataError that names the file."""
+    def wrap(function: Callable[P, Parts]) -> Importer[P]:
+        def parts(*arguments: P.args, **settings: P.kwargs) -> Parts:
+            with reading(place_of(arguments[0], what), what):
+                return function(*arguments, **settings)
+
         @functools.wraps(function)
-        def read(source: Any, *arguments: Any, **settings: Any) -> Any:
-            where = place_of(source, what)
-            try:
-                with np.errstate(all="ignore"):  # the engine refuses what is not finite
-                    return function(source, *arguments, **settings)
-            except FileNotFoundError as error:
-                raise fail(where, "does not exist") from error
-            except (Error, ImportError):
-                raise
-            except Exception as error:
-                raise fail(where, f"cannot be read as {what}, it is damaged or of another kind: {shown(error)}") from error
-        return read
+        def network(*arguments: P.args, **settings: P.kwargs) -> Network:
+            from norn.interchange.parts import network_of
+            return network_of(parts(*arguments, **settings), place_of(arguments[0], what))
+
+        made: Any = network
+        made.parts = parts
+        made.__signature__ = inspect.signature(function).replace(return_annotation="Network")
+        return made
     return wrap
+
+
+@contextlib.contextmanager
+def reading(where: str, what: str) -> Iterator[None]:
+    """Errors of others become DataErrors of the file `where`."""
+    try:
+        with np.errstate(all="ignore"):  # the engine refuses what is not finite
+            yield
+    except FileNotFoundError as error:
+        raise fail(where, "does not exist") from error
+    except (Error, ImportError):
+        raise
+    except Exception as error:
+        raise fail(where, f"cannot be read as {what}, it is damaged or of another kind: {shown(error)}") from error
 
 
 def place_of(source: Any, what: str) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from norn.errors import DataError
 from norn.interchange.named_arrays import arrays_of, parts_from
 from norn.interchange.onnx_writer import metadata_of
-from norn.interchange.parts import Parts, canonical, descriptor_of, network_of, parts_of
-from norn.interchange.problems import fail, need, reads
+from norn.interchange.parts import Parts, canonical, descriptor_of, parts_of
+from norn.interchange.problems import fail, imports, need
+
+if TYPE_CHECKING:
+    from norn._types import Path
 
 
-def export_safetensors(model: Any, path: str | os.PathLike[str]) -> None:
+def export_safetensors(model: Any, path: Path) -> None:
     """Writes a model's weights; the file appears complete or not at all.
 
     Arrays are float32: "Hidden.weight" [units, source units] as nn.Linear has it ("Hidden.Source.weight" of a layer with several
@@ -38,8 +41,9 @@ def export_safetensors(model: Any, path: str | os.PathLike[str]) -> None:
         raise DataError(f"{where}: cannot be written: {error.strerror or error}") from error
 
 
-def import_safetensors(path: str | os.PathLike[str], *, like: Any = None, names: Mapping[str, str] | None = None,
-                       embeddings: Sequence[str] | None = None) -> Any:
+@imports("a file of safetensors")
+def import_safetensors(path: Path, *, like: Any = None, names: Mapping[str, str] | None = None,
+                       embeddings: Sequence[str] | None = None) -> Parts:
     """The Network whose weights a file of safetensors has: one that export_safetensors() wrote, or any other program.
 
     path: of the file.
@@ -49,13 +53,6 @@ def import_safetensors(path: str | os.PathLike[str], *, like: Any = None, names:
         extents say.
 
     Raises DataError for a damaged file and with all arrays that do not fit."""
-    return network_of(read_safetensors(path, like=like, names=names, embeddings=embeddings), os.fspath(path))
-
-
-@reads("a file of safetensors")
-def read_safetensors(path: str | os.PathLike[str], *, like: Any = None, names: Mapping[str, str] | None = None,
-                     embeddings: Sequence[str] | None = None) -> Parts:
-    """As import_safetensors(), before a Network is made of it."""
     safetensors = need("safetensors", "safetensors", "reading safetensors")
     where = os.fspath(path)
     if not os.path.exists(where):

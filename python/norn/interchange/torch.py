@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from norn.errors import UsageError
 from norn.interchange.named_arrays import arrays_of, parts_from
-from norn.interchange.parts import Parts, canonical, network_of, parts_of
-from norn.interchange.problems import fail, need, place_of, reads
+from norn.interchange.parts import Parts, canonical, parts_of
+from norn.interchange.problems import fail, imports, need, place_of
+
+if TYPE_CHECKING:
+    from norn._types import Array, Path
 
 
-def state_dict(model: Any) -> dict[str, np.ndarray]:
+def state_dict(model: Any) -> dict[str, Array]:
     """A model's weights as NumPy arrays under the names of export_safetensors(), for `load_state_dict` of a module with layers of
     these names: {name: torch.from_numpy(array) for name, array in state_dict(model).items()}.
 
@@ -24,8 +27,9 @@ def state_dict(model: Any) -> dict[str, np.ndarray]:
     return arrays_of(parts_of(model))
 
 
-def import_torch(source: str | os.PathLike[str] | Mapping[str, Any], like: Any, *, names: Mapping[str, str] | None = None,
-                 embeddings: Sequence[str] | None = None) -> Any:
+@imports("a state_dict of PyTorch")
+def import_torch(source: Path | Mapping[str, Any], like: Any, *, names: Mapping[str, str] | None = None,
+                 embeddings: Sequence[str] | None = None) -> Parts:
     """The Network that `like` describes with the weights of a `state_dict`. Several biases of a layer are added up.
 
     source: a mapping of arrays or tensors, or the name of a .pt file of one, which is loaded with weights_only=True.
@@ -36,13 +40,6 @@ def import_torch(source: str | os.PathLike[str] | Mapping[str, Any], like: Any, 
         say so.
 
     Raises DataError with all arrays that do not fit, UsageError for a descriptor that is wrong."""
-    return network_of(read_torch(source, like, names=names, embeddings=embeddings), place_of(source, "state_dict"))
-
-
-@reads("a state_dict of PyTorch")
-def read_torch(source: str | os.PathLike[str] | Mapping[str, Any], like: Any, *, names: Mapping[str, str] | None = None,
-               embeddings: Sequence[str] | None = None) -> Parts:
-    """As import_torch(), before a Network is made of it."""
     where = place_of(source, "state_dict")
     if isinstance(source, (str, os.PathLike)):
         torch = need("torch", "torch", "reading a .pt file")
@@ -57,7 +54,7 @@ def read_torch(source: str | os.PathLike[str] | Mapping[str, Any], like: Any, *,
     return parts_from(arrays, canonical(like), where, names, embeddings)
 
 
-def _array(value: Any) -> np.ndarray:
+def _array(value: Any) -> Array:
     if not hasattr(value, "detach"):
         return np.asarray(value)
     tensor = value.detach().cpu()

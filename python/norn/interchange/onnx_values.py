@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the values of an ONNX graph are until layers are made of them: arrays, Signals of the builder, or one of the classes here."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from norn.interchange.builder import MOST_UNITS, Builder, Output, Signal, Sum
+from norn.interchange.problems import Unsupported
+
+if TYPE_CHECKING:
+    from norn._types import Array
+
+CLOSE = 1e-5  # constants that are meant to be the same
+
+
+@dataclass(frozen=True)
+class Dense:
+    """An input of the graph, that has not been read. `extent`: without the batch, None where it is not said."""
+
+    name: str
+    extent: list[int | None]
+
+
+@dataclass(frozen=True)
+class Indices:
+    """An input of integers: the units of a sparse one's entries, [batch, length]."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Values:
+    """What the entries of a sparse input are multiplied by, [batch, length]: an input `name`, weights of features, or both."""
+
+    name: str | None = None
+    indices: str | None = None
+    weights: Array | None = None
+    normalised: bool = False
+    axis: int | None = None  # of a third dimension
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a matrix for the entries of a sparse input, [batch, length, units]; `summed`: over the length, [batch, 1, units]."""
+
+    matrix: Array
+    indices: str
+    name: str
+    values: Values | None = None
+    summed: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is no layer by itself: of the signal called `of` "erf", "1+erf", "2gelu", "abs" or "1+abs", which are parts of formulas;
+    "norm" or "extent" of an input, [batch, 1]; the "best" units of a signal; a "mask" that leaves seen units out."""
+
+    word: str
+    of: Any = None
+
+
+@dataclass
+class Lazy:
+    """A signal that is part of a formula, or a layer if anybody reads it as one."""
+
+    make: Callable[[], Signal]
+    made: Signal | None = None
+
+
+@dataclass
+class Graph:
+    """Values by name, and the builder that makes layers of them. `scaled`: by name of which signal, times what; `sigmoid`: and through
+    a sigmoid."""
+
+    builder: Builder
+    opset: int = 1
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
+    dense: dict[str, Output] = field(default_factory=dict[str, Output])
+    sparse: dict[tuple[str, str | None], Output] = field(default_factory=dict[tuple[str, "str | None"], Output])
+    scaled: dict[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
+    sigmoid: dict[str, tuple[str, float]] = field(default_factory=dict[str, tuple[str, float]])
+
+    def scale_of(self, name: str) -> tuple[str, float]:
+        return self.scaled.get(name, (name, 1.0))
+
+    def signal(self, value: Any, units: int | None = None) -> Signal:
+        """[batch, units]."""
+        if isinstance(value, Lazy):
+            value.made = value.made or value.make()
+            return value.made
+        if isinstance(value, Signal):
+            return value
+        if not isinstance(value, Dense):
+            raise Unsupported("it reads something that is not the output of a layer")
+        if value.name not in self.dense:
+            if len(value.extent) != 1:
+                raise Unsupported(f"it reads an input of {len(value.extent) + 1} dimensions; flatten it before")
+            width = value.extent[0] or units
+            if not width or width > MOST_UNITS:
+                raise Unsupported(f"input \"{value.name}\" does not say how wide it is")
+            self.dense[value.name] = self.builder.input(value.name, width)
+        return self.dense[value.name]
+
+    def product(self, rows: Rows) -> Sum:
+        """Rows that are summed up: weights of a sparse input."""
+        values = rows.values or Values()
+        if values.indices is not None and values.indices != rows.indices:
+            raise Unsupported("its values are those of other indices")
+        key = (rows.indices, values.name)
+        if key not in self.sparse:
+            self.sparse[key] = self.builder.input(values.name or rows.indices, rows.matrix.shape[0])
+        source = self.sparse[key]
+        keys = self.builder.layers[source.layer]
+        if values.weights is not None:
+            keys.setdefault("InputWeighting", {"Scheme": "InverseDocumentFrequency"})
+            known = self.builder.parameters.setdefault(f"{source.layer} featureWeights", values.weights)
+            if not np.array_equal(known, values.weights):
+                raise Unsupported("its input has other weights of features elsewhere")
+        if values.normalised:
+            keys["Normalize"] = "L2"
+        if ("InputWeighting" in keys, keys.get("Normalize") == "L2") != (values.weights is not None, values.normalised):
+            raise Unsupported("its input is normalised or weighted elsewhere, but not here")
+        return self.builder.matmul(source, rows.matrix, rows.name)
+
+
+def constant(value: Any, what: str) -> Array:
+    if not isinstance(value, np.ndarray):
+        raise Unsupported(f"{what} is computed, not an array of the file")
+    return value
+
+
+def floats(value: Any, what: str) -> Array:
+    array = constant(value, what)
+    if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
+        raise Unsupported(f"{what} is of {array.dtype}")
+    return array.astype(np.float32, copy=False)
+
+
+def near(a: Any, b: float) -> bool:
+    return isinstance(a, np.ndarray) and a.size == 1 and math.isclose(float(a.reshape(-1)[0]), b, rel_tol=CLOSE)
+
+
+def is_part(x: Any, *words: str) -> bool:
+    return isinstance(x, Part) and x.word in words
