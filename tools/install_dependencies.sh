@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing Norn needs on Debian 12 or Ubuntu 24.04: only what is missing, quietly.
-#   tools/install_dependencies.sh [--checks] [--browser] [--valgrind] [--ccache] [--peers] [--spark] [--cluster-tests]
+#   tools/install_dependencies.sh [--checks] [--browser] [--old-processors] [--ccache] [--peers] [--spark] [--cluster-tests]
 set -euo pipefail
 
 packages=(
@@ -15,7 +15,7 @@ for option in "$@"; do
   case "$option" in
     --checks) packages+=(clang-format-14 clang-tidy-14 shellcheck) ;;
     --browser) packages+=(chromium) ;;
-    --valgrind) packages+=(valgrind) ;;
+    --old-processors) packages+=(qemu-user) ;;
     --ccache) packages+=(ccache) ;;
     --peers) packages+=(python3-torch) ;;
     --spark) packages+=(openjdk-17-jre-headless) ;;
@@ -24,10 +24,10 @@ for option in "$@"; do
         python3-distributed gridengine-master gridengine-exec gridengine-client patchelf)
       ;;
     -h | --help)
-      echo "usage: tools/install_dependencies.sh [--checks] [--browser] [--valgrind] [--ccache] [--peers] [--spark] [--cluster-tests]"
+      echo "usage: tools/install_dependencies.sh [--checks] [--browser] [--old-processors] [--ccache] [--peers] [--spark] [--cluster-tests]"
       echo "  --checks  also clang-format-14, clang-tidy-14 and shellcheck, for tools/dev/check.sh"
       echo "  --browser also chromium, for tests/integration/report_test.py"
-      echo "  --valgrind  also valgrind (80 MB), for a test of tests/integration/text_forms_test.py"
+      echo "  --old-processors  also qemu-user (12 MB), for tests of programs and of the package on a processor of 2008"
       echo "  --ccache  also ccache, which CMake does not need"
       echo "  --peers   also python3-torch, for tests/bench/compare_cpu.sh"
       echo "  --spark   also openjdk-17-jre-headless, for tests/python/spark_test.py (pip install -r python/requirements-spark.txt)"

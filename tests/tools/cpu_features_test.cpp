@@ -37,13 +37,13 @@ const CpuFeatures kFourthLevel =
 TEST(CpuFeatures, OfAnOlderProcessorAreNamedWithWhatToBuildFor) {
   EXPECT_EQ(
       missing(kFourthLevel, kThirdLevel),
-      "this processor lacks avx512f, avx512cd, avx512bw, avx512dq, avx512vl, which this program "
-      "was built for; build it with -DNORN_ARCH=x86-64-v3, or on the oldest machine that is to "
+      "this processor lacks avx512f, avx512cd, avx512bw, avx512dq, avx512vl, which Norn was built "
+      "for; build it with -DNORN_ARCH=x86-64-v3, or on the oldest machine that is to "
       "run it");
   EXPECT_THAT(missing(kThirdLevel, kSecondLevel), HasSubstr("-DNORN_ARCH=x86-64-v2,"));
   EXPECT_THAT(missing(kSecondLevel, 0), HasSubstr("-DNORN_ARCH=x86-64,"));
   EXPECT_THAT(missing(kFourthLevel | cpu_feature("gfni"), kFourthLevel),
-              HasSubstr("lacks gfni, which this program was built for; build it with "
+              HasSubstr("lacks gfni, which Norn was built for; build it with "
                         "-DNORN_ARCH=x86-64-v4,"));
 }
 

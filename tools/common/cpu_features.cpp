@@ -80,7 +80,7 @@ bool describe_missing(CpuFeatures needed, CpuFeatures present, char* text, std::
     words.add(kNames[i]);
     between = ", ";
   }
-  words.add(", which this program was built for; build it with -DNORN_ARCH=");
+  words.add(", which Norn was built for; build it with -DNORN_ARCH=");
   words.add(level_of(present));
   words.add(", or on the oldest machine that is to run it");
   return true;
