@@ -6,7 +6,7 @@ file(GLOB tables CONFIGURE_DEPENDS norn/*.py ${tables}/*.py ${tables}/tuning/opt
 add_custom_command(OUTPUT ${pages}/man/man1/norn.1
   COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${CMAKE_BINARY_DIR}/python NORN_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
     ${Python_EXECUTABLE} -B -m norn._pages ${pages}
-  DEPENDS ${programs} ${tables} VERBATIM COMMENT "Writing the manual pages and completions of norn")
+  DEPENDS _processor ${programs} ${tables} VERBATIM COMMENT "Writing the manual pages and completions of norn")
 add_custom_target(norn_python_pages ALL DEPENDS ${pages}/man/man1/norn.1)
 add_dependencies(norn_python norn_python_pages)
 if(SKBUILD_DATA_DIR)
