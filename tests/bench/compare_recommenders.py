@@ -106,7 +106,9 @@ class Own:
         with tempfile.TemporaryDirectory() as folder:
             data = pathlib.Path(folder, "data.nc")
             norn.Dataset(matrix, name="data").to_netcdf(data)
-            return recipe_runs.network_of(recipe_runs.Programs(None), self.model.get_params()["recipe"], data)
+            there = os.environ.get("NORN_BIN")
+            programs = recipe_runs.Programs(pathlib.Path(there) if there else None)
+            return recipe_runs.network_of(programs, self.model.get_params()["recipe"], data)
 
     def recommend(self, users, rows, count):
         return self.model.recommend(rows, count)[0]
