@@ -49,7 +49,7 @@ def place_for_pages(folder):
     (folder / "bin").mkdir()
     (folder / "bin/norn").write_text(f'#!/bin/sh\nexec "{sys.executable}" -B -m norn "$@"\n')
     (folder / "bin/norn").chmod(0o755)
-    return os.pathsep.join([str(folder / "bin"), os.environ.get("NORN_BIN", ""), os.environ["PATH"]])
+    return f"{folder}/bin{os.pathsep}{os.environ['PATH']}"
 
 
 def joined(outputs):
