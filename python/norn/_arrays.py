@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from . import _core
 from ._words import integer
-from .data.matrices import csr_of, dense_of, floats_of
+from .data.matrices import csr_of, dense_of, floats_of, without_zeros
 from .errors import Problem, UsageError
 
 if TYPE_CHECKING:
@@ -73,10 +73,8 @@ def memory_set(name: str, data: Any, argument: str, *, indicator: bool | None = 
     if isinstance(data, np.ndarray):
         return _core.MemorySet.dense(name, np.ascontiguousarray(dense_of(data, argument), dtype=np.float32), weights=weights_of(weights, len(data)))
     matrix = csr_of(data, argument, once=indicator is not None)  # of inputs alone the engine adds up what is there twice
-    if indicator is not False and not matrix.data.all():
-        _log.debug("`%s` is copied without its zeros", argument)
-        matrix = matrix.copy()
-        matrix.eliminate_zeros()
+    if indicator is not False:
+        matrix = without_zeros(matrix, argument)
     if matrix.shape[0] == 0:
         raise UsageError(f"`{argument}`: has no rows")
     end = matrix.indptr[-1]

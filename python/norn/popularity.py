@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from . import _fitting
-from ._arrays import csr_of, labels_of
+from ._arrays import labels_of
+from .data.matrices import csr_of, without_zeros
 from .errors import DataError
 from .network import Network
 from .recommender import Recommender
@@ -24,7 +25,8 @@ def most_popular(interactions: Any, targets: Any = None) -> Recommender:
     entries.
     """
     wanted = _fitting.wanted_of(interactions, targets)
-    counted = csr_of(wanted, "interactions" if wanted is interactions else "targets")
+    argument = "interactions" if wanted is interactions else "targets"
+    counted = without_zeros(csr_of(wanted, argument), argument)
     if not counted.nnz:
         raise DataError("`interactions`: have no entries, so nothing is popular")
     width, units = csr_of(interactions, "interactions").shape[1], counted.shape[1]

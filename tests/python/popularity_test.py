@@ -52,3 +52,9 @@ def test_nothing_is_not_popular():
         norn.most_popular(sp.csr_matrix((3, 4), dtype=np.float32))
     with pytest.raises(norn.UsageError, match="`interactions`"):
         norn.most_popular([[1, 2]])
+
+
+def test_stored_zeros_are_nothing_that_somebody_has():
+    matrix = sp.csr_matrix((np.array([0, 0, 1], np.float32), ([0, 1, 2], [2, 2, 1])), shape=(3, 4))
+    assert matrix.nnz == 3
+    assert norn.most_popular(matrix).recommend([], N=2) == [(1, 1.0), (0, 0.0)]

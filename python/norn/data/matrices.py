@@ -65,6 +65,15 @@ def csr_of(data: Any, argument: str, *, once: bool = False) -> Any:
     return matrix
 
 
+def without_zeros(matrix: Any, argument: str) -> Any:
+    """The CSR matrix, or a copy without the zeros that it stores."""
+    if not matrix.data.all():
+        _log.debug("`%s` is copied without its zeros", argument)
+        matrix = matrix.copy()
+        matrix.eliminate_zeros()
+    return matrix
+
+
 _SUMMED = "matrix.sum_duplicates() adds such entries up, and matrix.data[:] = 1 afterwards makes them one that is present"
 
 
