@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 
-class Evaluation(Mapping):
+class Evaluation(Mapping[str, float]):
     """The evaluator's numbers, a mapping from names such as "ndcg@10" to float. `Recommender.evaluate` makes it.
 
     Beside them it has the attributes `examples` (with held-out units), `skipped` (examples without), `units` (of the

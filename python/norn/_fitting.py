@@ -16,6 +16,7 @@ from ._words import word
 from .data.matrices import matrix_of, sparse_of
 from .errors import Problem, UsageError
 from .network import Network
+from .callbacks import Environment
 from .training import merged
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def name_of(network: Any) -> str:
         return "not valid"
 
 
-def settings_of(params: Mapping[str, Any], callbacks: list[Callable], validation: Any = None) -> dict[str, Any]:
+def settings_of(params: Mapping[str, Any], callbacks: list[Callable[[Environment], Any]], validation: Any = None) -> dict[str, Any]:
     """As the engine takes them, but for network and data."""
     own = {name: value for name, value in params.items() if name not in ("recipe", "hidden", "network", "device", "threads", "precision")}
     if isinstance(validation, (int, float)):

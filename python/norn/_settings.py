@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core
 from ._words import count as count, did_you_mean, integer, word
@@ -14,6 +14,8 @@ from .errors import Problem, UsageError
 
 if TYPE_CHECKING:
     from ._types import Facts
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @functools.cache
@@ -68,7 +70,7 @@ def _text(row: Facts, value: Any) -> str:
     if isinstance(value, bool) and row["words"] == ["yes", "no"]:
         return "yes" if value else "no"
     if row["value"].startswith("K,") and not isinstance(value, str):
-        return ",".join(str(integer(row["name"], k)) for k in (value if hasattr(value, "__iter__") else [value]))
+        return ",".join(str(integer(row["name"], k)) for k in (value if isinstance(value, Iterable) else [value]))
     return word(row["name"], value)
 
 
@@ -86,7 +88,7 @@ def _integer(row: Facts, value: Any) -> int:
 _KINDS: dict[str, Callable[[Facts, Any], Any]] = {"int": _integer, "float": _number, "bool": _switch, "str": _text, "path": _path}
 
 
-def documented(function: Callable) -> Callable:
+def documented(function: F) -> F:
     """Puts the table in place of `**settings` in a function's signature, and under its documentation."""
     signature = inspect.signature(function)
     kept = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]

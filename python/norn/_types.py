@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import os
     from typing import TypeAlias
 
     from numpy.typing import NDArray
 
     Array: TypeAlias = NDArray[Any]
-    Path: TypeAlias = str | os.PathLike[str]
     Facts: TypeAlias = dict[str, Any]  # as JSON, or the engine, gives it

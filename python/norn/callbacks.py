@@ -38,17 +38,17 @@ class Environment:
 
     kind: str
     report: Mapping[str, Any]
-    history: list[dict]
+    history: list[dict[str, Any]]
     epoch: int = 0
     epochs: int = 0
     step: int = 0
     cost: float | None = None
     rate: float | None = None
-    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    metrics: Mapping[str, float] = dataclasses.field(default_factory=dict[str, float])
     best: bool = False
 
 
-def listed(callbacks: Any) -> list[Callable]:
+def listed(callbacks: Any) -> list[Callable[[Environment], Any]]:
     """Of one callback or several. Raises UsageError for what cannot be called."""
     if callbacks is None:
         return []
@@ -106,7 +106,7 @@ class run_folder(Callback):
     folder: which; it is made. docs/user/run_folder.md says what stands in it.
     """
 
-    def __init__(self, folder: str | os.PathLike):
+    def __init__(self, folder: str | os.PathLike[str]):
         self.folder = os.fspath(folder)
 
     def settings(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class checkpoints(Callback):
     keep: checkpoints that stay, the newest; 0: all; None: 3.
     """
 
-    def __init__(self, model: str | os.PathLike, epochs: int | None = None, minutes: float | None = None, keep: int | None = None):
+    def __init__(self, model: str | os.PathLike[str], epochs: int | None = None, minutes: float | None = None, keep: int | None = None):
         self._settings = {"model": os.fspath(model), "resume": "auto", "checkpoint_epochs": epochs, "checkpoint_minutes": minutes, "keep": keep}
 
     def settings(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,9 +19,6 @@ from .data.netcdf import Pair, Side, read_pair, write_pair
 from .data.sources import Wanted, read_path, read_table
 from .data.where import parse
 from .errors import DataError, UsageError
-
-if TYPE_CHECKING:
-    from ._types import Path
 
 
 class Dataset:
@@ -296,7 +293,7 @@ class Dataset:
         return made
 
     @classmethod
-    def from_netcdf(cls, path: Path, name: str | None = None) -> Dataset:
+    def from_netcdf(cls, path: str | os.PathLike[str], name: str | None = None) -> Dataset:
         """Reads sparse data sets that importer, to_netcdf or another program wrote.
 
         Args:
@@ -307,7 +304,7 @@ class Dataset:
         """
         return cls._of_pair(read_pair(os.fspath(path), name))
 
-    def to_netcdf(self, path: Path, *, name: str | None = None, target_values: bool = False) -> list[str]:
+    def to_netcdf(self, path: str | os.PathLike[str], *, name: str | None = None, target_values: bool = False) -> list[str]:
         """Writes what importer would make of the same rows in CSV, byte by byte. Data that are split go to PATH.train.nc,
         PATH.test.nc and so on.
 

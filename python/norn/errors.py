@@ -57,6 +57,6 @@ def _problem_of(message: str) -> Problem:
 _BY_CODE = {kind.exit_code: kind for kind in (Error, UsageError, DataError, DeviceError, CommunicationError, DivergenceError)}
 
 
-def _make(message: str, exit_code: int, problems: list[Problem]) -> Error:
+def _make(message: str, exit_code: int, problems: list[Problem]) -> Error:  # pyright: ignore[reportUnusedFunction]
     """What the engine's error is in Python: the native module asks."""
     return _BY_CODE.get(exit_code, Error)(message, problems=problems)

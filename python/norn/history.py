@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class History(list):
+class History(list[dict[str, Any]]):
     """A dictionary for each epoch: epoch, step, rate, cost, seconds, examples; where it was validated also
     validation_cost, the metrics ("ndcg@10") and whether it was the best so far."""
 
@@ -17,7 +17,7 @@ class History(list):
         return frame.set_index("epoch") if len(frame) else frame
 
     @property
-    def best(self) -> dict | None:
+    def best(self) -> dict[str, Any] | None:
         """The epoch that was the best by what was watched."""
         found = [epoch for epoch in self if epoch.get("best")]
         return found[-1] if found else None
@@ -27,7 +27,7 @@ class History(list):
         names = dict.fromkeys(name for epoch in self for name in epoch if name == "cost" or name == "validation_cost" or "@" in name)
         return {name: [(epoch["epoch"], epoch[name]) for epoch in self if name in epoch] for name in names}
 
-    def _add(self, kind: str, report: dict) -> None:
+    def _add(self, kind: str, report: dict[str, Any]) -> None:
         """Of what the engine reported; once more of the same changes nothing."""
         if kind == "epoch":
             if self and self[-1]["epoch"] >= report["epoch"]:  # a run that trains on everything at last begins anew

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .callbacks import listed, progress
+from .callbacks import Environment, listed, progress
 from .errors import UsageError
 from .recommender import Recommender
 
@@ -16,7 +16,7 @@ class Autoencoder(Recommender):
     """As implicit's models: `fit(user_items)`, `recommend(userid, user_items[userid])`. What a user has is all that is known
     of them, so there is nothing to recalculate, and user ids only say which rows are meant."""
 
-    def fit(self, user_items: Any, show_progress: bool = True, callback: Callable | None = None, **more: Any) -> Autoencoder:  # type: ignore[override]
+    def fit(self, user_items: Any, show_progress: bool = True, callback: Callable[[int, float, float | None], Any] | None = None, **more: Any) -> Autoencoder:  # type: ignore[override]
         """Trains from the beginning.
 
         user_items: [users, items], CSR: what each user has.
@@ -25,9 +25,13 @@ class Autoencoder(Recommender):
 
         Other keywords are those of Recommender.fit. Returns the model.
         """
-        callbacks: list[Callable] = [*listed(more.pop("callbacks", ())), *([progress()] if show_progress else [])]
+        callbacks: list[Callable[[Environment], Any]] = [*listed(more.pop("callbacks", ())), *([progress()] if show_progress else [])]
         if callback is not None:
-            callbacks.append(lambda env: callback(env.epoch - 1, env.report["seconds"], env.cost) if env.kind == "epoch" else None)
+            def tell(env: Environment) -> None:
+                if env.kind == "epoch":
+                    callback(env.epoch - 1, env.report["seconds"], env.cost)
+
+            callbacks.append(tell)
         super().fit(user_items, callbacks=callbacks, **more)
         return self
 

@@ -19,7 +19,7 @@ COMMAND = Command(
     files="file", examples=(("A model or data", "model.nc"), ("For scripts", "model.nc --format json")))
 
 
-def describe(path: os.PathLike | str) -> dict[str, Any]:
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What the file says of itself, as a dictionary with the member "kind": "model" or "data". DataError for others."""
     from . import _core
 

@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from . import _core
@@ -31,12 +31,13 @@ class Network:
     def __init__(self, model: Any = None, *, source: dict[str, str] | None = None, history: History | None = None):
         self._model = model
         self._source = source
+        self._text = ""  # the descriptor, where there is no model
         self._device: dict[str, Any] = {}
         self._known: dict[Any, Any] = {}  # what has been asked of the model before, which never changes
         self.history = History() if history is None else history
 
     @classmethod
-    def from_json(cls, source: str | os.PathLike | Mapping[str, Any]) -> Network:
+    def from_json(cls, source: str | os.PathLike[str] | Mapping[str, Any]) -> Network:
         """A network that is not trained yet.
 
         source: a descriptor (docs/user/descriptor.md): a path, JSON text or a dictionary.
@@ -56,11 +57,11 @@ class Network:
             network = cls(source={"config": os.fspath(source)})
         else:
             raise UsageError(f"`network`: expected a dictionary, JSON text or a path, not {type(source).__name__}")
-        network._text = _core.read_network(**network._source)
+        network._text = _core.read_network(**network._source or {})
         return network
 
     @classmethod
-    def load(cls, file: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
+    def load(cls, file: str | os.PathLike[str], *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
         """The trained network of a model's file.
 
         file: its path.
@@ -117,7 +118,7 @@ class Network:
         return self._model
 
     @property
-    def descriptor(self) -> dict:
+    def descriptor(self) -> dict[str, Any]:
         """As its JSON reads."""
         return json.loads(self._model.network() if self._model is not None else self._text)
 
@@ -142,7 +143,7 @@ class Network:
             self._known["layers"] = self.descriptor["Layers"]
         return [layer for layer in self._known["layers"] if layer["Kind"] == kind]
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a file that every program reads; it is complete or absent. Of a descriptor alone its JSON.
 
         path: of the file. Raises DataError where it cannot be written.
@@ -152,7 +153,7 @@ class Network:
         else:
             self._model.save(os.fspath(path))
 
-    def plan(self, data: Mapping[str, Any], *, device: str = "auto", threads: int = 0, **settings: Any) -> dict:
+    def plan(self, data: Mapping[str, Any], *, device: str = "auto", threads: int = 0, **settings: Any) -> dict[str, Any]:
         """What training would take; nothing is trained.
 
         data: as in `norn.train`.
@@ -170,7 +171,7 @@ class Network:
             return _core.plan(native)
 
     @contextlib.contextmanager
-    def _as_settings(self) -> Iterator[dict[str, str]]:
+    def _as_settings(self) -> Generator[dict[str, str], None, None]:
         """What a run takes it from; weights go by a file that stands meanwhile."""
         if self._model is None:
             yield dict(self._source or {})
@@ -203,8 +204,8 @@ class Network:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
-        if self._model is not None:
-            self._model = _core.Model.from_bytes(self._model, **self._device)
+        if state["_model"] is not None:
+            self._model = _core.Model.from_bytes(state["_model"], **self._device)
 
     def __repr__(self) -> str:
         from ._display import network_text

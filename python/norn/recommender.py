@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterable
@@ -14,7 +15,7 @@ from . import _core, _fitting, _settings
 from ._arrays import factors_of, is_series, memory_set, require_users, units_of
 from ._evaluation import Evaluation
 from ._words import choice, count, integer, word
-from .callbacks import listed
+from .callbacks import Environment, listed
 from .data.matrices import matrix_of, sparse_of
 from .errors import UsageError
 from .history import History
@@ -22,7 +23,7 @@ from .network import Network
 from .training import Run, resumed, run
 
 if TYPE_CHECKING:
-    from ._types import Array, Facts, Path
+    from ._types import Facts
 
 
 class Recommender:
@@ -69,7 +70,7 @@ class Recommender:
     # Training.
 
     def fit(self, interactions: Any, targets: Any = None, *, validation: Any = None, weights: Any = None,
-            callbacks: Callable | Iterable[Callable] = (), resume: bool = False) -> Recommender:
+            callbacks: Callable[[Environment], Any] | Iterable[Callable[[Environment], Any]] = (), resume: bool = False) -> Recommender:
         """Trains from the beginning.
 
         interactions: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
@@ -102,7 +103,7 @@ class Recommender:
         with network._as_settings() if network else contextlib.nullcontext(dict[str, str]()) as source:
             return self._finish(run(native | source, callbacks), folder)
 
-    def _resume(self, native: dict[str, Any], network: Network | None, callbacks: list[Callable]) -> Recommender:
+    def _resume(self, native: dict[str, Any], network: Network | None, callbacks: list[Callable[[Environment], Any]]) -> Recommender:
         history = self.network_.history
         if self._unfinished is None:
             return self._finish(resumed(self.network_.model, native, callbacks, history))
@@ -110,7 +111,7 @@ class Recommender:
         return self._finish(run(native, callbacks, history), self._unfinished)
 
     def partial_fit(self, interactions: Any, targets: Any = None, *, epochs: int = 1, weights: Any = None,
-                    callbacks: Callable | Iterable[Callable] = ()) -> Recommender:
+                    callbacks: Callable[[Environment], Any] | Iterable[Callable[[Environment], Any]] = ()) -> Recommender:
         """Goes on for so many epochs with the optimizer's state, on these or other data of the same units. Without a model
         it is a `fit` of so many epochs.
 
@@ -122,7 +123,8 @@ class Recommender:
         epochs = integer("epochs", epochs)
         callbacks = listed(callbacks)
         if self._network is None:
-            first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(interactions, targets, weights=weights, callbacks=callbacks)
+            settings: dict[str, Any] = self.get_params() | {"epochs": epochs}
+            first = type(self)(**settings).fit(interactions, targets, weights=weights, callbacks=callbacks)
             self._network = first._network
             return self
         _fitting.require_labels(self.network_, interactions, "Input", "interactions")
@@ -202,16 +204,16 @@ class Recommender:
         basket a list of (label, score), numbers where the model has no labels. Raises UsageError naming the first label or
         number that is no unit of the model, and before `fit`.
         """
-        N = count("N", N)
+        count("N", N)
         output = self._layer(word("layer", layer))
         is_basket = _is_basket(user_items)
         sets = self._inputs(self._basket(user_items) if is_basket else user_items)
         if not sets:
             return np.empty((0, N), np.int32), np.empty((0, N), np.float32)
         users = 1 if is_basket else _fitting.examples_of(user_items)
-        pairs = [self._of_each_user(filter_pairs, "filter_pairs", users, output),
-                 self._of_each_user(factors_of(score_factors, users), "score_factors", users, output)]
-        ids, scores = _core.recommend(self.network_.model, sets, N, layer, bool(filter_already_liked_items), *pairs,
+        pairs = self._of_each_user(filter_pairs, "filter_pairs", users, output)
+        factors = self._of_each_user(factors_of(score_factors, users), "score_factors", users, output)
+        ids, scores = _core.recommend(self.network_.model, sets, N, layer, bool(filter_already_liked_items), pairs, factors,
                                       self._allowed(output, items, filter_items))
         if not is_basket:
             return ids, scores
@@ -257,7 +259,7 @@ class Recommender:
         UsageError for what is no unit of the model.
         """
         choice("of", of, ("output", "input"))
-        N = count("N", N)
+        count("N", N)
         layer = self._layer("") if of == "output" else self.network_._layers("Input")[0]
         labels = self.network_.labels(layer["Name"])
         asked = units_of(itemid, "itemid", self._width(layer), labels)
@@ -286,7 +288,8 @@ class Recommender:
         word("layer", layer)
         if not sets:
             return np.empty((0, self._width(self._layer(layer, "Hidden"))), np.float32)
-        return _core.embed(self.network_.model, sets, layer)
+        values: Any = _core.embed(self.network_.model, sets, layer)
+        return values
 
     def evaluate(self, known: Any, held_out: Any = None, *, k: Iterable[int] = (10, 20, 100), keep_seen: bool = False,
                  layer: str = "") -> Evaluation:
@@ -327,7 +330,7 @@ class Recommender:
 
         return Tags(estimator_type=None, target_tags=TargetTags(required=False, multi_output=True), input_tags=InputTags(sparse=True))
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model's file, which all programs of Norn read; it is complete or absent.
 
         path: of the file, NAME.nc. Raises DataError where it cannot be written.
@@ -335,7 +338,7 @@ class Recommender:
         self.network_.save(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
+    def load(cls, path: str | os.PathLike[str], *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
         """The recommender of a model's file.
 
         path, device, threads, precision, batch: as in `norn.load`.
@@ -382,7 +385,7 @@ def _is_basket(given: Any) -> bool:
     return isinstance(given, (list, tuple, set, frozenset, str)) or (isinstance(given, np.ndarray) and given.ndim == 1) or is_series(given)
 
 
-def load(path: str | os.PathLike, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
+def load(path: str | os.PathLike[str], *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
     """The recommender of a model's file, also of one that `trainer` or DSSTNE wrote.
 
     path: of the file.

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from . import _core, _settings
@@ -24,14 +24,14 @@ class Run:
 
     model: Any
     history: History
-    facts: dict
+    facts: dict[str, Any]
     raised: BaseException | None
 
 
 class _Told:
     """Hands what the engine reports to callbacks."""
 
-    def __init__(self, callbacks: list[Callable], history: History):
+    def __init__(self, callbacks: list[Callable[[Environment], Any]], history: History):
         self.callbacks = callbacks
         self.history = history
         self.reports: list[tuple[str, Any]] = []  # the engine adds to it; Ctrl-C may come anywhere in Python
@@ -59,7 +59,7 @@ class _Told:
             self.taken += 1
 
 
-def _rate_of(callbacks: list[Callable]) -> Callable | None:
+def _rate_of(callbacks: list[Callable[[Environment], Any]]) -> Callable[[int, float], float] | None:
     resets = [c for c in callbacks if isinstance(c, Callback) and type(c).rate is not Callback.rate]
     if not resets:
         return None
@@ -72,7 +72,7 @@ def _rate_of(callbacks: list[Callable]) -> Callable | None:
     return rate
 
 
-def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable]) -> dict[str, Any]:
+def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable[[Environment], Any]]) -> dict[str, Any]:
     """Settings with those of callbacks, as the engine takes them."""
     own = {name: value for name, value in settings.items() if value is not None}
     files: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable]) -> dict[s
     return _settings.checked(own) | files
 
 
-def run(native: dict[str, Any], callbacks: Iterable[Callable] = (), history: History | None = None) -> Run:
+def run(native: dict[str, Any], callbacks: Iterable[Callable[[Environment], Any]] = (), history: History | None = None) -> Run:
     """Trains with settings as the engine takes them."""
     callbacks = list(callbacks)
     history = History() if history is None else history
@@ -104,7 +104,7 @@ def run(native: dict[str, Any], callbacks: Iterable[Callable] = (), history: His
     return Run(model, history, facts, raised)
 
 
-def resumed(model: Any, native: dict[str, Any], callbacks: Iterable[Callable], history: History) -> Run:
+def resumed(model: Any, native: dict[str, Any], callbacks: Iterable[Callable[[Environment], Any]], history: History) -> Run:
     """Goes on with a model in memory."""
     with tempfile.TemporaryDirectory(prefix="norn") as folder:
         file = str(pathlib.Path(folder, "model.nc"))
@@ -114,7 +114,7 @@ def resumed(model: Any, native: dict[str, Any], callbacks: Iterable[Callable], h
 
 
 @contextlib.contextmanager
-def _without_name(file: str) -> Iterator[None]:
+def _without_name(file: str) -> Generator[None, None, None]:
     """Messages and errors of the engine say "the model" for a file that the caller knows nothing of."""
     def renamed(record: logging.LogRecord) -> bool:
         if file in (message := record.getMessage()):
@@ -140,7 +140,7 @@ def train(
     data: Mapping[str, Any],
     *,
     validation: float | Mapping[str, Any] | None = None,
-    callbacks: Callable | Iterable[Callable] = (),
+    callbacks: Callable[[Environment], Any] | Iterable[Callable[[Environment], Any]] = (),
     device: str = "auto",
     threads: int = 0,
     precision: str = "tf32",

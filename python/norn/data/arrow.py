@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def require_pyarrow(what: str) -> Any:
 
 
 @contextlib.contextmanager
-def _told(message: str) -> Iterator[None]:
+def _told(message: str) -> Generator[None, None, None]:
     """What Arrow finds wrong is a DataError with this message, in which {} is the first line of Arrow's."""
     import pyarrow as pa
 
@@ -194,24 +194,24 @@ def _whole(array: Any) -> Any:
 
 def _walk(array: Any, name: str, fields: list[str], place: str) -> tuple[Any, Array | None]:
     """Down structures and one list; the elements, and how many each row has."""
-    import pyarrow
     import pyarrow.compute
 
     pa: Any = pyarrow
+    compute: Any = pyarrow.compute
     lengths = None
     while True:
         kind = array.type
         if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
             if lengths is not None:
                 raise DataError(f"{place}: column \"{name}\" holds lists of lists; open one level before")
-            lengths = pa.compute.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+            lengths = compute.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
             array = array.flatten()
         elif pa.types.is_struct(kind):
             known = [kind.field(i).name for i in range(kind.num_fields)]
             if not fields or fields[0] not in known:
                 raise UsageError(f"{place}: column \"{name}\" holds structures; name one of their fields: "
                                  + ", ".join(f"{name if not fields else name.rsplit('.', len(fields))[0]}.{field}" for field in known))
-            array = pa.compute.struct_field(array, fields.pop(0))
+            array = compute.struct_field(array, fields.pop(0))
         elif fields:
             raise UsageError(f"{place}: there is no column \"{name}\": nothing lies below {kind} data")
         else:

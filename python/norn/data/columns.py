@@ -100,7 +100,7 @@ class ArrayColumn(Column):
             self.kind = kinds.get(self.array.dtype.kind, str(self.array.dtype))
 
     def _take_objects(self) -> None:
-        missing = np.asarray(self.array != self.array, dtype=bool) | np.equal(self.array, None)  # not a number, or None
+        missing = np.asarray(self.array != self.array, dtype=bool) | np.array([value is None for value in self.array])  # not a number, or None
         types: set[type] = set(map(type, self.array[~missing]))
         self.missing = missing if missing.any() else None
         if types <= {str}:

@@ -68,7 +68,8 @@ def _ordered(codes: Array, labels: Sequence[str]) -> tuple[Array, list[str]]:
 def _picked(labels: Sequence[str], numbers: Array) -> Sequence[str]:
     if numbers.size == len(labels) and np.array_equal(numbers, np.arange(numbers.size)):
         return labels
-    return [labels[number] for number in numbers]
+    chosen: list[int] = numbers.tolist()
+    return [labels[number] for number in chosen]
 
 
 def _groups(key: Array) -> tuple[Array, Array]:

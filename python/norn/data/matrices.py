@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 from ..errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from .._types import Array, Path
+    from .._types import Array
 
 _log = logging.getLogger("norn")
 
@@ -131,7 +132,7 @@ def finite_csr(data: Any, argument: str) -> Any:
     return made
 
 
-def read_npz(path: Path) -> Any:
+def read_npz(path: str | os.PathLike[str]) -> Any:
     """What scipy.sparse.save_npz wrote."""
     try:
         return sp.load_npz(path)

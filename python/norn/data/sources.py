@@ -179,15 +179,15 @@ def _resolved(wanted: Wanted, names: list[str], place: str, numbered: bool, know
 
 def read_table(source: Any, wanted: Wanted) -> Entries:
     """The entries of a table in memory: whatever has __arrow_c_stream__, a pandas.DataFrame, or a mapping of arrays."""
-    place = f"{type(source).__module__.split('.')[0]} table" if not isinstance(source, Mapping) else "table"
+    if isinstance(source, Mapping):
+        return _from_arrays({str(name): array for name, array in source.items()}, wanted, "table")
+    place = f"{type(source).__module__.split('.')[0]} table"
     try:
         import pyarrow as pa
     except ImportError:
         pa = None
     if _is_pandas(source) and (pa is None or not hasattr(source, "__arrow_c_stream__")):
         return _from_arrays({str(name): _pandas_array(source[name]) for name in source.columns}, wanted, place)
-    if isinstance(source, Mapping):
-        return _from_arrays({str(name): array for name, array in source.items()}, wanted, place)
     if not hasattr(source, "__arrow_c_stream__"):  # older versions of polars and DuckDB have but these
         give = getattr(source, "to_arrow", None) or getattr(source, "fetch_arrow_table", None)
         source = give() if callable(give) and pa is not None else source

@@ -38,7 +38,7 @@ def times_of(table: Table, name: str) -> Array:
     if column.kind == "text":
         codes, labels = table.codes(column)
         times, known = parse_times(labels)
-        _require(table, column, np.append(known, False)[codes], codes < 0, lambda at: labels[codes[at]])
+        _require(table, column, np.append(known, False)[codes], codes < 0, lambda at: labels[int(codes[at])])
         return times[codes]
     if column.kind not in ("integer", "float", "time"):
         raise DataError(f"{table.place}: column \"{name}\" (time) holds {column.kind} data, expected dates, times or numbers")

@@ -37,6 +37,11 @@ class Output(Signal):
     scale: Array | None = None
     shift: Array | None = None
 
+    def affine(self, scale: Array | None, shift: Array | None) -> Output:
+        before = self.shift if scale is None or self.shift is None else self.shift * scale
+        both = scale if self.scale is None else self.scale if scale is None else self.scale * scale
+        return Output(self.units, self.layer, both, plus(before, shift))
+
 
 @dataclass(frozen=True)
 class Sum(Signal):
@@ -156,12 +161,12 @@ class Builder:
         scale = None if scale is None else vector(scale, x.units, "its factor")
         shift = None if shift is None else vector(shift, x.units, "its summand")
         if isinstance(x, Joined):
-            return Joined(x.units, tuple(self.affine(part, scale=None if scale is None else scale[at:at + part.units],
-                                                     shift=None if shift is None else shift[at:at + part.units])
-                                         for part, at in _places(x)))
+            ends = np.cumsum([part.units for part in x.parts])[:-1]
+            scales, shifts = (len(x.parts) * [None] if array is None else np.split(array, ends) for array in (scale, shift))
+            return Joined(x.units, tuple(part.affine(*both) for part, *both in zip(x.parts, scales, shifts)))
         if isinstance(x, Output):
-            before = x.shift if scale is None or x.shift is None else x.shift * scale
-            return Output(x.units, x.layer, _times(x.scale, scale), plus(before, shift))
+            return x.affine(scale, shift)
+        assert isinstance(x, Sum)
         if x.skips and (x.norm is not None or scale is not None):
             return self.affine(self.output_of(x), scale, shift)
         x = self._without_norm(x)
@@ -188,13 +193,17 @@ class Builder:
             if word == "Linear" and isinstance(x, Output):
                 return x
             raise Unsupported("it stands behind another activation or an input, without weights between them")
+        assert isinstance(x, Sum)
         return self._layer(x, word, parameters or {}, x.name or name)
 
     def output_of(self, x: Signal) -> Output:
         """What a layer reads: of sums a layer of their own."""
         if isinstance(x, Joined):
             raise Unsupported("it reads layers side by side, which in Norn only weights do")
-        return x if isinstance(x, Output) else self._layer(x, "Linear", {}, x.name)
+        if isinstance(x, Output):
+            return x
+        assert isinstance(x, Sum)
+        return self._layer(x, "Linear", {}, x.name)
 
     def finish(self, x: Signal) -> None:
         """An output of the network."""
@@ -303,17 +312,3 @@ class Builder:
                 self.parameters[f"{chosen} {item}BN"] = values
         self.layers[chosen] = layer
         return Output(x.units, chosen)
-
-
-def _times(a: Array | None, b: Array | None) -> Array | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return a * b
-
-
-def _places(x: Joined) -> list[tuple[Output, int]]:
-    at, places = 0, []
-    for part in x.parts:
-        places.append((part, at))
-        at += part.units
-    return places

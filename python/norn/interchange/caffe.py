@@ -16,14 +16,14 @@ from norn.interchange.parts import Parts
 from norn.interchange.problems import Problems, Unsupported, fail, imports, need, reading, shown
 
 if TYPE_CHECKING:
-    from norn._types import Array, Path
+    from norn._types import Array
 
 SOURCES = ("Input", "Data", "HDF5Data", "ImageData", "MemoryData", "DummyData")
 CONVOLUTIONS = ("Convolution", "Pooling", "LRN")
 
 
 @imports("a network of Caffe")
-def import_caffe(prototxt: Path, caffemodel: Path, *, data: str = "data") -> Parts:
+def import_caffe(prototxt: str | os.PathLike[str], caffemodel: str | os.PathLike[str], *, data: str = "data") -> Parts:
     """The Network of Caffe's files, of InnerProduct, ReLU, ELU, Sigmoid, TanH, Softmax, Eltwise (sums) and Concat; losses give the
     activation of the output, and dropout is left out.
 
@@ -41,7 +41,7 @@ def import_caffe(prototxt: Path, caffemodel: Path, *, data: str = "data") -> Par
     return _Net(net, weights, os.fspath(prototxt), data).parts()
 
 
-def _weights(caffemodel: Path, net: Any) -> dict[str, list[Array]]:
+def _weights(caffemodel: str | os.PathLike[str], net: Any) -> dict[str, list[Array]]:
     with open(caffemodel, "rb") as file:
         net.ParseFromString(file.read())
     if not net.layer and not net.layers:
@@ -143,7 +143,7 @@ class _Net:
             raise Unsupported(f"the caffemodel has {len(arrays)} arrays of it, expected {1 + has_bias}")
         if settings.HasField("axis") and settings.axis != 1:
             raise Unsupported(f"axis {settings.axis} is not that of the units")
-        weights = arrays[0].reshape(arrays[0].shape[-2:]) if arrays[0].ndim > 2 and arrays[0].shape[:-2] == (1, 1) else arrays[0]
+        weights: Any = arrays[0].reshape(arrays[0].shape[-2:]) if arrays[0].ndim > 2 and arrays[0].shape[:-2] == (1, 1) else arrays[0]
         if weights.ndim != 2 or weights.shape[1 if settings.transpose else 0] != settings.num_output:
             raise Unsupported(f"its weights are {list(arrays[0].shape)} for {settings.num_output} units")
         matrix = weights if settings.transpose else weights.T

@@ -20,7 +20,7 @@ from norn.interchange.parts import Parts
 from norn.interchange.problems import Problems, Unsupported, fail, imports, shown
 
 if TYPE_CHECKING:
-    from norn._types import Array, Facts, Path
+    from norn._types import Array, Facts
 
 MOST_TEXT = 64 << 20  # bytes of config.json
 LEAKY = 0.2           # slope of the word "leaky_relu"; the layer LeakyReLU says its own
@@ -29,7 +29,7 @@ OTHERWISE = "export it from Keras as ONNX: model.export(path, format=\"onnx\")"
 
 
 @imports("a Keras 3 model")
-def import_keras(path: Path, *, data: str = "data") -> Parts:
+def import_keras(path: str | os.PathLike[str], *, data: str = "data") -> Parts:
     """The Network of a `.keras` file of Keras 3: a Sequential or Functional model of InputLayer, Dense, Activation and the layers of
     activations, BatchNormalization, Add, Concatenate, Flatten; dropout and noise are left out.
 
@@ -193,7 +193,7 @@ class _Model:
             raise Unsupported(f"it has {len(arrays)} arrays")
         scale = arrays.pop(0) if config.get("scale", True) else 1.0
         bias = arrays.pop(0) if config.get("center", True) else 0.0
-        return self.builder.normalise(sources[0], scale, bias, *arrays, float(config.get("epsilon", 1e-3)))
+        return self.builder.normalise(sources[0], scale, bias, arrays[0], arrays[1], float(config.get("epsilon", 1e-3)))
 
     def add(self, sources: list[Signal], config: Facts) -> Signal:
         return functools.reduce(self.builder.add, sources)

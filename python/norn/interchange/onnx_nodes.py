@@ -226,8 +226,8 @@ def parametric_relu(node: Node) -> Any:
 def batch_normalization(node: Node) -> Any:
     if node.attributes.get("training_mode", 0):
         raise Unsupported("training_mode is set; export the model for inference")
-    arrays = [floats(node.get(at), "one of its inputs") for at in range(1, 5)]
-    return node.graph.builder.normalise(node.signal(arrays[0].size), *arrays, node.attributes.get("epsilon", 1e-5))
+    scale, bias, mean, variance = (floats(node.get(at), "one of its inputs") for at in range(1, 5))
+    return node.graph.builder.normalise(node.signal(scale.size), scale, bias, mean, variance, node.attributes.get("epsilon", 1e-5))
 
 
 def concat(node: Node) -> Any:

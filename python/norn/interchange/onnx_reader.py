@@ -14,14 +14,14 @@ from norn.interchange.problems import Problems, Unsupported, fail, imports, need
 from norn.interchange.wiring import Wiring
 
 if TYPE_CHECKING:
-    from norn._types import Array, Path
+    from norn._types import Array
 
 FLOATS = ("FLOAT", "FLOAT16", "DOUBLE", "BFLOAT16")
 INTEGERS = ("INT32", "INT64")
 
 
 @imports("an ONNX model")
-def import_onnx(path: Path, *, outputs: list[str] | None = None, data: str = "data") -> Parts:
+def import_onnx(path: str | os.PathLike[str], *, outputs: list[str] | None = None, data: str = "data") -> Parts:
     """The Network that an ONNX file describes, of fully connected layers: Gemm, MatMul, Add, Mul, Sub, Div with constants, activations,
     BatchNormalization, Concat, Add of layers (Skip), Gather and ReduceSum of rows (a sparse input).
 

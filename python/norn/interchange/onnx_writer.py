@@ -97,7 +97,7 @@ class _Writer:
             if forced and dense is False:
                 problems.add(f"`dense` is False, but layer \"{layer.name}\" is added to others by Skip, which needs all of its units")
             if forced and dense is None and (layer.units or 0) > WIDEST_DENSE:
-                problems.add(f"layer \"{layer.name}\" has {layer.units} units, and by Skip must be dense, {4 * layer.units} bytes an "
+                problems.add(f"layer \"{layer.name}\" has {layer.units} units, and by Skip must be dense, {4 * (layer.units or 0)} bytes an "
                              "example; write it so with `dense`")
         problems.raise_any()
 
@@ -228,7 +228,7 @@ class _Writer:
         attributes: dict[str, Any] = {activation.attributes[key]: value for key, value in parameters.items()}
         if word == "SoftMax":
             attributes["axis"] = -1
-        return self.node(activation.onnx, z, name=layer.name, **attributes)
+        return self.node(activation.onnx or "", z, name=layer.name, **attributes)
 
     # The best units.
 
@@ -311,5 +311,5 @@ def _tensor(onnx: Any, name: str, array: np.ndarray, file: BinaryIO | None, loca
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in (("location", location), ("offset", file.tell()), ("length", whole.nbytes)):
         tensor.external_data.add(key=key, value=str(value))
-    file.write(memoryview(whole).cast("B"))
+    file.write(whole.data.cast("B"))
     return tensor

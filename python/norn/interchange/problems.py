@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
 import numpy as np
@@ -39,7 +39,7 @@ class Problems:
             self.messages.append(message)
 
     @contextlib.contextmanager
-    def of(self, what: str) -> Iterator[None]:
+    def of(self, what: str) -> Generator[None, None, None]:
         """Gathers what is unsupported of a layer, a node, an output."""
         try:
             yield
@@ -95,7 +95,7 @@ def imports(what: str) -> Callable[[Callable[P, Parts]], Importer[P]]:
 
 
 @contextlib.contextmanager
-def reading(where: str, what: str) -> Iterator[None]:
+def reading(where: str, what: str) -> Generator[None, None, None]:
     """Errors of others become DataErrors of the file `where`."""
     try:
         with np.errstate(all="ignore"):  # the engine refuses what is not finite

@@ -14,10 +14,10 @@ from norn.interchange.parts import Parts, canonical, parts_of
 from norn.interchange.problems import fail, imports, need, place_of
 
 if TYPE_CHECKING:
-    from norn._types import Array, Path
+    from norn._types import Array
 
 
-def state_dict(model: Any) -> dict[str, Array]:
+def state_dict(model: Any) -> dict[str, np.ndarray]:
     """A model's weights as NumPy arrays under the names of export_safetensors(), for `load_state_dict` of a module with layers of
     these names: {name: torch.from_numpy(array) for name, array in state_dict(model).items()}.
 
@@ -28,7 +28,7 @@ def state_dict(model: Any) -> dict[str, Array]:
 
 
 @imports("a state_dict of PyTorch")
-def import_torch(source: Path | Mapping[str, Any], like: Any, *, names: Mapping[str, str] | None = None,
+def import_torch(source: str | os.PathLike[str] | Mapping[str, Any], like: Any, *, names: Mapping[str, str] | None = None,
                  embeddings: Sequence[str] | None = None) -> Parts:
     """The Network that `like` describes with the weights of a `state_dict`. Several biases of a layer are added up.
 
