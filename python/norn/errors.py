@@ -9,7 +9,7 @@ Problem: TypeAlias = dict[str, Any]
 
 
 class Error(RuntimeError):
-    """Base of all. `exit_code` is what a program ends with; `problems` has a dictionary for each thing that is wrong:
+    """Base of all that Norn raises. `exit_code` is what a program ends with; `problems` has a dictionary for each thing that is wrong:
     file, line, column, key, message, suggestion, those that are known."""
 
     exit_code = 1

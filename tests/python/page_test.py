@@ -117,6 +117,14 @@ def named(path):
     return getattr(getattr(norn, owner) if owner in norn.__all__ else importlib.import_module(f"norn.{owner}"), name)
 
 
+def test_parts_of_a_page_are_its_cells():
+    page = "# Title\n\n```python\na = 1\n\nb = 2\n```\nText.\n\n```json\n{}\n```\n\n```sh\nls\n```\n```python\nc\n```\n"
+    cells = notebooks.cells_of(page)
+    assert cells == [("markdown", "# Title"), ("python", "a = 1\n\nb = 2"), ("markdown", "Text.\n\n```json\n{}\n```"), ("sh", "ls"), ("python", "c")]
+    assert notebooks.source_of("sh", "ls") == "%%bash\nls"
+    assert notebooks.source_of("markdown", "[a](b.md#c), [n](../notebooks/n.ipynb), [w](https://x/y.md)") == "[a](../user/b.md#c), [n](n.ipynb), [w](https://x/y.md)"
+
+
 @pytest.mark.parametrize("page", notebooks.PAGES)
 def test_a_notebook_is_its_page_with_outputs(page):
     path = ROOT / f"docs/notebooks/{page}.ipynb"

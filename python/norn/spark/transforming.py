@@ -23,7 +23,7 @@ def transform(df: Any, model: Any, N: int = 10, *, input: str = "items", values:
     """The data frame with two more columns: for each row the N best units, and their scores, best first. They are those of
     Recommender.recommend and predictor, to the bit, whatever the partitions.
 
-    df: of Spark.
+    df: a data frame of Spark, an example a row.
     model: the path of a model's file, a Recommender or a trained Network.
     input: a column of lists: labels of what each has, or its units' numbers (int, bigint). What a list names twice counts
         once. A null gives null.
