@@ -57,7 +57,7 @@ put docs/user/command_line.md command_lines
 put tools/report_page/metrics.json "$bin/descriptor_reference" metrics
 put configs/schema/log.schema.json /usr/bin/python3 tools/dev/log_schema.py
 put docs/user/errors.md /usr/bin/python3 tools/dev/error_reference.py
-if [ -e "$bin/../python/norn/_core.abi3.so" ]; then
+if [ -e "$bin/../python/norn/_core.abi3.so" ] && [ -x build/venv/bin/python ]; then
   put docs/user/python_api.md env PYTHONPATH="$bin/../python" build/venv/bin/python -B tools/dev/python_reference.py
 else
   echo "docs/user/python_api.md was left as it is: the Python package is not built (tools/dev/python_venv.sh)"
