@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 _log = logging.getLogger("norn")
 
 
+def is_by_name(data: Any) -> bool:
+    """Whether it is a dictionary of matrices; SciPy's DOK matrices are dictionaries of another kind."""
+    return isinstance(data, Mapping) and not sp.issparse(data)
+
+
+def named(data: Any, argument: str) -> Mapping[str, Any]:
+    """A dictionary with names. Raises UsageError for all else."""
+    if not is_by_name(data) or not all(isinstance(name, str) for name in data):
+        raise UsageError(f"`{argument}`: expected a dictionary from names, not {data!r:.100}")
+    return data  # type: ignore[no-any-return]
+
+
 def factors_of(given: Any, users: int) -> Any:
     """As CSR; of a dense array of [users, units], or of one for each unit, every value counts, also zeros."""
     if not isinstance(given, np.ndarray):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._arrays import labels_of, memory_set
+from ._arrays import is_by_name, labels_of, memory_set
 from ._words import word
 from .data.matrices import matrix_of, sparse_of
 from .errors import Problem, UsageError
@@ -90,7 +90,7 @@ def sparse_names(network: Network | None, name: str) -> set[str]:
 
 def examples_of(data: Any) -> int:
     """Rows of a matrix, or of the matrices that a dictionary names."""
-    return matrix_of(next(iter(data.values())) if isinstance(data, Mapping) else data).shape[0]
+    return matrix_of(next(iter(data.values())) if is_by_name(data) else data).shape[0]
 
 
 def sets_of(network: Network | None, name: str, known: Any, wanted: Any, arguments: tuple[str, str], weights: Any = None) -> list[Any]:
@@ -100,11 +100,11 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
         if data is None:
             continue
         names = set_names(network, kind, name)
-        if isinstance(data, Mapping) and not set(data) & set(names):
+        if is_by_name(data) and not set(data) & set(names):
             raise UsageError(f"`{argument}`: a dictionary goes from the names of data sets, here {', '.join(names)}, to matrices; what one user has is a list")
-        if len(names) > 1 and not isinstance(data, Mapping):
+        if len(names) > 1 and not is_by_name(data):
             raise UsageError(f"`{argument}`: the network reads {', '.join(names)}: give a dictionary from these names to matrices")
-        for one, matrix in (data if isinstance(data, Mapping) else {names[0]: data}).items():
+        for one, matrix in (data if is_by_name(data) else {names[0]: data}).items():
             if one not in sets:
                 if isinstance(matrix, np.ndarray) and one in sparse_names(network, name):
                     matrix = sparse_of(matrix, argument)
@@ -115,7 +115,7 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
 def require_labels(network: Network, data: Any, kind: str, argument: str) -> None:
     """Raises UsageError where columns of data with labels are other units than those of the trained network."""
     for layer in network._layers(kind):
-        given = data.get(layer.get("DataSet")) if isinstance(data, Mapping) else data
+        given = data.get(layer.get("DataSet")) if is_by_name(data) else data
         labels, units = getattr(given, "feature_labels", None), network.labels(layer["Name"])
         key = ("same labels", layer["Name"])
         if labels is None or units is None or not units.has_words() or network._known.get(key) is labels:

@@ -53,8 +53,8 @@ def _number(row: Facts, value: Any) -> float:
         raise UsageError(f"`{row['name']}` {value!r}: expected a number, not {type(value).__name__}")
     try:
         return float(value)
-    except (TypeError, ValueError):
-        raise UsageError(f"`{row['name']}` {value!r}: expected a number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"`{row['name']}` {value!r:.60}: expected a number") from None
 
 
 def _switch(row: Facts, value: Any) -> bool:

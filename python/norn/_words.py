@@ -29,6 +29,14 @@ def choice(name: str, value: object, words: Sequence[str]) -> str:
     return value
 
 
+def truth(name: str, value: object) -> bool:
+    """Whether it is true. Raises UsageError for what is neither, as an array is."""
+    try:
+        return bool(value)
+    except (TypeError, ValueError):
+        raise UsageError(f"`{name}`: expected True or False, not {type(value).__name__}") from None
+
+
 def integer(name: str, value: object) -> int:
     """A whole number of Python or NumPy, of 64 bits. Raises UsageError naming it."""
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._words import choice, count
+from ._words import choice, count, word
 from .data import splits
 from .data.entries import Entries, Rows, core, rows_of, with_features, without_duplicates
 from .data.labels import checked_labels, to_text
@@ -73,9 +73,7 @@ class Dataset:
             self.target_labels = [str(unit) for unit in range(wanted.shape[1])]
 
     def _begin(self, rows: Rows, targets: Rows | None, width: int, name: str) -> None:
-        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"`name` {name!r}: expected a text that is not empty")
-        self._rows, self._target_rows, self._width, self.name = rows, targets, width, name
+        self._rows, self._target_rows, self._width, self.name = rows, targets, width, _name(name)
         self._matrix: Any = None  # made of the rows when they are asked for
         self._targets: Any = None
         self._parts: dict[str, Dataset] | None = None
@@ -180,11 +178,11 @@ class Dataset:
         """
         if not isinstance(rule, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"`split` {rule!r}: expected a rule such as \"ratio:0.8/0.2\"")
-        if self._target_rows is not None and by != "example":
+        if self._target_rows is not None and word("split_by", by) != "example":
             raise UsageError("a split by entry needs data that are their own targets; use `split_by` example")
         made = self._by_label() if splits.by_time(rule) else self._with_rows(self._rows, self._target_rows, self.example_labels)
         labels = made.example_labels
-        lines = to_text(labels or [str(row) for row in range(len(self))], "example", self.name) if by == "pair" else b""
+        lines = to_text(labels or [str(row) for row in range(len(self))], "example", self.name) if word("split_by", by) == "pair" else b""
         parts: dict[str, Dataset] = {}
         for part in splits.split_rows(made._rows, rule, by, seed, lines, f"data \"{self.name}\""):
             targets = part.targets
@@ -316,7 +314,7 @@ class Dataset:
         Returns the files. They are complete or absent; DataError says why one cannot be written.
         """
         path = pathlib.Path(path)
-        name = name or self.name
+        name = self.name if name is None else _name(name)
         if self._parts is not None:
             stem = path.with_suffix("") if path.suffix == ".nc" else path
             return [file for part, data in self._parts.items() for file in data.to_netcdf(f"{stem}.{part}.nc", name=name, target_values=target_values)]
@@ -331,3 +329,9 @@ class Dataset:
 
 def _rows_of_matrix(matrix: Any) -> Rows:
     return Rows(matrix.indptr, matrix.indices, None if np.all(matrix.data == 1) else matrix.data)
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"`name` {name!r}: expected a text that is not empty")
+    return name

@@ -93,11 +93,11 @@ class Network:
 
         Raises UsageError whose `problems` say all that is missing, too much, of another extent or dtype, or not finite.
         """
-        from ._arrays import float_arrays
+        from ._arrays import float_arrays, named
 
         text = descriptor if isinstance(descriptor, str) else json.dumps(descriptor)
-        tables = {layer: words if isinstance(words, _core.Labels) else _core.Labels(words) for layer, words in (labels or {}).items()}
-        network = cls(_core.from_parameters(text, float_arrays(parameters), tables, device, threads, precision, batch))
+        tables = {layer: words if isinstance(words, _core.Labels) else _core.Labels(words) for layer, words in named({} if labels is None else labels, "labels").items()}
+        network = cls(_core.from_parameters(text, float_arrays(named(parameters, "parameters")), tables, device, threads, precision, batch))
         network._device = {"device": device, "threads": threads, "precision": precision}
         return network
 
@@ -162,12 +162,12 @@ class Network:
 
         Other keywords are settings, as in `norn.train`. Returns a dictionary: weights, memory_bytes, available_bytes, fits.
         """
-        from ._arrays import memory_set
+        from ._arrays import memory_set, named
         from ._settings import checked
 
         with self._as_settings() as source:
             native = checked(settings) | source | {"device": device, "threads": threads}
-            native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in data.items()]
+            native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in named(data, "data").items()]
             return _core.plan(native)
 
     @contextlib.contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 from . import _core, _fitting, _settings
 from ._arrays import factors_of, is_series, memory_set, require_users, units_of
 from ._evaluation import Evaluation
-from ._words import choice, count, integer, word
+from ._words import choice, count, integer, truth, word
 from .callbacks import Environment, listed
 from .data.matrices import matrix_of, sparse_of
 from .errors import UsageError
@@ -213,7 +213,7 @@ class Recommender:
         users = 1 if is_basket else _fitting.examples_of(user_items)
         pairs = self._of_each_user(filter_pairs, "filter_pairs", users, output)
         factors = self._of_each_user(factors_of(score_factors, users), "score_factors", users, output)
-        ids, scores = _core.recommend(self.network_.model, sets, N, layer, bool(filter_already_liked_items), pairs, factors,
+        ids, scores = _core.recommend(self.network_.model, sets, N, layer, truth("filter_already_liked_items", filter_already_liked_items), pairs, factors,
                                       self._allowed(output, items, filter_items))
         if not is_basket:
             return ids, scores
@@ -309,7 +309,7 @@ class Recommender:
         _fitting.require_labels(self.network_, held_out, "Output", "held_out")
         sets = _fitting.sets_of(self.network_, "data", known, held_out, ("known", "held_out"))
         lengths = [count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
-        return Evaluation(_core.evaluate(self.network_.model, sets, lengths, word("layer", layer), bool(keep_seen)))
+        return Evaluation(_core.evaluate(self.network_.model, sets, lengths, word("layer", layer), truth("keep_seen", keep_seen)))
 
     def score(self, user_items: Any, held_out: Any = None) -> float:
         """ndcg@20 of `evaluate`, higher is better: what scikit-learn's searches compare by.

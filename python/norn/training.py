@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from . import _core, _settings
-from ._arrays import memory_set
+from ._arrays import is_by_name, memory_set, named
 from .callbacks import Callback, Environment, StopTraining, listed
 from .errors import Error, UsageError
 from .history import History
@@ -163,17 +163,15 @@ def train(
     Returns the trained Network; its `history` has a dictionary for each epoch. Raises UsageError, DataError, DeviceError,
     DivergenceError, and what a callback raises. On Ctrl-C KeyboardInterrupt, whose `network` attribute is what there is.
     """
-    if not isinstance(data, Mapping) or not all(isinstance(name, str) for name in data):
-        raise UsageError(f"`data`: expected a dictionary from names of data sets to matrices, not {data!r:.100}")
     if isinstance(validation, (int, float)):
         settings["validation_split"] = validation
     callbacks = listed(callbacks)
     with Network._of(network)._as_settings() as source:
         native = merged(settings, callbacks) | source
         native |= {"device": device, "threads": threads, "precision": precision}
-        native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in data.items()]
-        if isinstance(validation, Mapping):
-            native["validation_sets"] = [memory_set(n, one, f"validation[{n!r}]") for n, one in validation.items()]
+        native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in named(data, "data").items()]
+        if is_by_name(validation):
+            native["validation_sets"] = [memory_set(n, one, f"validation[{n!r}]") for n, one in named(validation, "validation").items()]
         done = run(native, callbacks)
     trained = Network(done.model, history=done.history)
     if done.raised is not None:

@@ -92,9 +92,9 @@ class Evaluator {
     }
     if (rank && metrics.examples() == 0)
       throw DataError(
-          fmt::format("{}: data set \"{}\" holds nothing to be found: every example of "
-                      "it is empty; use the held-out part of a split",
-                      target_->file.string(), target_->name));
+          fmt::format("{} holds nothing to be found: every example of it is empty; use the "
+                      "held-out part of a split",
+                      place(*target_)));
     if (!total.is_finite())
       throw DivergenceError(fmt::format(
           "the cost of all {} examples is beyond 2^62; the network has diverged: lower the "

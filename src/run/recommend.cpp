@@ -154,6 +154,7 @@ Embeddings embed(Model& model, const RecommendOptions& options) {
   require_layer(network, layer, true);
   Embeddings all;
   all.units = ModelAccess::info(model).network.layers[std::size_t(layer)].units();
+  all.values.reserve(std::size_t(requests->examples() * all.units));
   for_requests(*requests, ModelAccess::ranks(model), [&](const RequestBatch& batch) {
     const MatrixView<const float> values = network.activations(batch.bound, layer);
     for (Index e = 0; e < batch.examples(); ++e)

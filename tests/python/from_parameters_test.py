@@ -42,3 +42,22 @@ def test_all_that_does_not_fit_is_told_at_once():
     assert [problem["message"] for problem in raised.value.problems] == [
         '`parameters`: "In -> Out" is float64 of 2 dimensions; expected float32 of one or two',
         '`parameters`: "Out bias" is float32 of 3 dimensions; expected float32 of one or two']
+
+
+def test_files_are_made_when_data_come(tmp_path, monkeypatch):
+    net = RandomNetwork(generator("no files"))
+    output, rows = net.layers[-1]["Name"], net.examples(5)
+    with monkeypatch.context() as full:
+        full.setenv("TMPDIR", str(tmp_path / "where there is no room"))
+        network = norn.Network.from_parameters(net.descriptor, net.parameters, device="cpu", threads=1)
+        before = network.parameters
+        network.save(tmp_path / "model.nc")
+        with pytest.raises(norn.DataError, match="a temporary folder cannot be made"):
+            engine_scores(network, rows, output)
+        assert all(np.array_equal(array, net.parameters[name]) for name, array in network.parameters.items())
+    scores = engine_scores(network, rows, output)
+    assert np.array_equal(scores, engine_scores(norn.Network.load(tmp_path / "model.nc", device="cpu", threads=1), rows, output))
+    network.save(tmp_path / "after.nc")
+    assert (tmp_path / "after.nc").read_bytes() == (tmp_path / "model.nc").read_bytes()
+    network.model.close()
+    assert all(np.array_equal(array, net.parameters[name]) for name, array in before.items()), "views of what has been replaced"

@@ -51,8 +51,9 @@ def csr_of(data: Any, argument: str, *, once: bool = False) -> Any:
     matrix = sparse_of(data, argument)
     if matrix.format != "csr":
         _log.debug("`%s` is copied from %s to CSR", argument, matrix.format)
-        matrix = matrix.tocsr()
-    _require_whole(matrix, argument)
+        matrix = _to_csr(matrix, argument)
+    _require_whole(matrix, argument, "row", "column")
+    matrix = _native(matrix, argument)
     if matrix.indices.dtype == matrix.indptr.dtype:
         matrix = sp.csr_matrix(matrix)  # over the same arrays: what was claimed of their order is looked at again
     if not matrix.has_sorted_indices:
@@ -82,26 +83,49 @@ def row_of(begin: Array, entry: Any) -> Any:
     return np.searchsorted(begin, entry, side="right") - 1
 
 
-def _fail(matrix: Any, entry: int, argument: str, fault: str) -> NoReturn:
-    raise DataError(f"`{argument}`: row {row_of(matrix.indptr, entry)} (from 0): {fault}")
+def _fail(matrix: Any, entry: int, argument: str, fault: str, row: str = "row") -> NoReturn:
+    raise DataError(f"`{argument}`: {row} {row_of(matrix.indptr, entry)} (from 0): {fault}")
 
 
-def _require_whole(matrix: Any, argument: str) -> None:
+def _to_csr(matrix: Any, argument: str) -> Any:
+    if matrix.format == "csc":
+        _require_whole(matrix, argument, "column", "row")
+    try:
+        return matrix.tocsr()
+    except (ValueError, TypeError, IndexError) as error:
+        raise DataError(f"`{argument}`: SciPy cannot make a CSR matrix of it: {error}") from None
+
+
+def _native(matrix: Any, argument: str) -> Any:
+    """SciPy's own functions take no other order of bytes, and no values of 16 bits."""
+    given = (matrix.data, matrix.indices, matrix.indptr)
+    arrays = tuple(a.astype(np.float32 if a.dtype.kind == "f" and a.itemsize == 2 else a.dtype.newbyteorder("="), copy=False) for a in given)
+    if all(a is b for a, b in zip(arrays, given)):
+        return matrix
+    _log.debug("`%s` is copied to this machine's types", argument)
+    return sp.csr_matrix(arrays, shape=matrix.shape)
+
+
+def _require_whole(matrix: Any, argument: str, row: str, column: str) -> None:
+    """`row`, `column`: what indptr and indices stand for."""
     begin, columns, values = matrix.indptr, matrix.indices, matrix.data
+    rows, width = matrix.shape if row == "row" else matrix.shape[::-1]
     for name, array, kinds, wanted in (("indptr", begin, "iu", "int32"), ("indices", columns, "iu", "int32"), ("values", values, "biuf", "float32")):
         if array.dtype.kind not in kinds:
             raise DataError(f"`{argument}`: its {name} are {array.dtype}, expected {wanted}")
+        if array.ndim != 1:
+            raise DataError(f"`{argument}`: its {name} have {array.ndim} dimensions, expected one")
     if columns.size != values.size:
         raise DataError(f"`{argument}`: there are {columns.size} indices and {values.size} values")
     falls = np.flatnonzero(begin[1:] < begin[:-1])
-    if begin.ndim != 1 or begin.size != matrix.shape[0] + 1 or begin[0] != 0 or begin[-1] > columns.size or falls.size:
-        raise DataError(f"`{argument}`: its indptr has {begin.size} offsets for {matrix.shape[0]} rows, and must ascend from 0 to at most the "
+    if begin.size != rows + 1 or begin[0] != 0 or begin[-1] > columns.size or falls.size:
+        raise DataError(f"`{argument}`: its indptr has {begin.size} offsets for {rows} {row}s, and must ascend from 0 to at most the "
                         f"{columns.size} entries" + (f"; it goes from {begin[0]} to {begin[-1]}" if begin.size else "")
-                        + (f" and falls after row {falls[0]}" if falls.size else ""))
+                        + (f" and falls after {row} {falls[0]}" if falls.size else ""))
     columns = columns[: begin[-1]]
-    if columns.size and (columns.min() < 0 or columns.max() >= matrix.shape[1]):
-        at = int(((columns < 0) | (columns >= matrix.shape[1])).argmax())
-        _fail(matrix, at, argument, f"column {columns[at]} is out of range, expected 0 to {matrix.shape[1] - 1}")
+    if columns.size and (columns.min() < 0 or columns.max() >= width):
+        at = int(((columns < 0) | (columns >= width)).argmax())
+        _fail(matrix, at, argument, f"{column} {columns[at]} is out of range, expected 0 to {width - 1}", row)
 
 
 def floats_of(matrix: Any, argument: str) -> Array:
