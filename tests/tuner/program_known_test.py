@@ -8,7 +8,7 @@ from tuner_program import BIN, TunerTest
 
 
 class ProgramKnown(TunerTest):
-    known = ()
+    takes = ()
 
     def make(self, study, *arguments):
         self.succeed_tuner(*self.command(study, "--trials", 5, "--start", 3, "--clock", 3, "--threads", 1, "--workers", 2, "--confirm", 1, "--seeds", 1,
@@ -23,7 +23,9 @@ class ProgramKnown(TunerTest):
         trainings, taken = self.count("first")
         self.assertEqual(taken, 0)
         self.make("again", "--threads", 2)
-        self.assertEqual(self.count("again"), [1, trainings])  # the winner's model
+        again = self.count("again")
+        self.assertEqual(again[0], 1)  # the winner's model
+        self.assertIn(again[1], range(6, trainings + 1))  # what was begun before its verdict was known may not have been needed
         self.assertEqual(self.decisions("again"), self.decisions("first"))
         self.assertEqual(self.read("again/best.nc"), self.read("first/best.nc"))
         for folder in ("bin", "lib", "libexec"):
@@ -34,11 +36,11 @@ class ProgramKnown(TunerTest):
         name = next((BIN.parent / "lib").glob("libnorn.so.?.?")).name
         self.path(f"built/lib/{name}").symlink_to(library)
         self.make("copied", "--trainer", self.path("built/bin/trainer"))
-        self.assertEqual(self.count("copied"), [1, trainings])
+        self.assertEqual(self.count("copied"), again)
         with open(library, "ab") as file:
             file.write(b"\0")
         self.make("other", "--trainer", self.path("built/bin/trainer"))
-        self.assertEqual(self.count("other"), [trainings, 0])
+        self.assertEqual(self.count("other")[1], 0)
         self.assertEqual(self.read("other/best.nc"), self.read("first/best.nc"))
 
 

@@ -23,19 +23,19 @@ DECISIONS = ("propose", "plan", "rung", "tell")
 
 
 class TunerTest(ProgramTest):
-    known = ("--known", "none")  # studies of a test are compared, and each must have been trained
+    takes = ("--known", "none")  # studies of a test are compared, and each must have been trained
 
     def setUp(self):
         super().setUp()
         self.write("space.json", SPACE)
 
     def tuner(self, *arguments):
-        return subprocess.run([sys.executable, "-B", str(TUNER), "--trainer", str(BIN / "trainer"), *self.known, *map(str, arguments)], cwd=self.folder,
+        return subprocess.run([sys.executable, "-B", str(TUNER), "--trainer", str(BIN / "trainer"), *self.takes, *map(str, arguments)], cwd=self.folder,
                               capture_output=True, text=True, timeout=500)
 
     def command(self, study, *arguments, handed=("--validation-split", "0.2"), space="space.json"):
         return ["-c", "net.json", "--space", space, "-i", "train.nc", "--study", study, "--epochs", "6", "--rungs", "1,3", "--objective", "ndcg@10",
-                *self.known, *arguments, "--", *handed]
+                *self.takes, *arguments, "--", *handed]
 
     def succeed_tuner(self, *arguments):
         done = self.tuner(*arguments)

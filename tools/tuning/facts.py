@@ -64,6 +64,7 @@ class Facts:
         self.broken: dict[Training, str] = {}
         self.attempts: dict[Training, int] = {}
         self.taken: dict[Training, dict[int, dict]] = {}  # {training: {epoch: where its outcome was taken from}}
+        self.trained: dict[Training, int] = {}  # the epoch to which it was last trained here: that of its model, where it has one
         self.made: str | None = None            # trial.made_of of the last training
         self.open: dict[Training, dict] = {}    # {training: its submit event}, while nothing has come of it
         self.lost_in_row: dict[Training, int] = {}
@@ -117,7 +118,7 @@ class Facts:
             if "taken" in event:
                 self.taken.setdefault(training, {})[last] = event["taken"]
             else:
-                self.made = event.get("made", self.made)
+                self.made, self.trained[training] = event.get("made", self.made), last
         elif kind == "broken":
             self.broken[training] = event["state"]
             if "taken" in event:

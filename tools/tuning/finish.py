@@ -49,8 +49,10 @@ class Finish:
         if not found and self.ranked(search):
             # Its model was removed when fewer were kept; it has the same bytes again.
             winner = search.trials[self._winner(search)["trial"]]
-            if not (self.study.trial_folder(Training(winner.number).folder) / "model.nc").exists():
-                found.append((Training(winner.number), winner.stops[-1]))
+            training = Training(winner.number)
+            here = self.facts.trained.get(training) == winner.stops[-1]  # else its end was taken from another study
+            if not here or not (self.study.trial_folder(training.folder) / "model.nc").exists():
+                found.append((training, winner.stops[-1]))
         return found
 
     def seconds_left(self, search: Search) -> float:
