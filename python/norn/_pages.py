@@ -92,7 +92,10 @@ def _ending(examples: list[tuple[str, str]], others: list[str]) -> str:
 
 def as_norn(text: str) -> str:
     """A program's page in the words of `norn`: norn train for trainer, norn\\-train(1) for its page."""
-    for command, program in cli._PROGRAM.items():
+    for command in cli._WHAT:
+        program = program_of(command)
+        if program is None:  # tuner, daily and report are words, too
+            continue
         text = text.replace(f"\\fB{program}\\fR(1)", f"\\fBnorn\\-{command}\\fR(1)")
         text = text.replace(f".TH {program.upper()} ", f".TH NORN\\-{command.upper()} ").replace(f".SH NAME\n{program} ", f".SH NAME\nnorn\\-{command} ")
         text = re.sub(rf"(?<![\w/.-]){program}(?![\w.])", f"norn {command}", text)

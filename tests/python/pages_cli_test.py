@@ -61,6 +61,11 @@ def test_a_manual_page_names_every_option_and_is_well_formed(command, tmp_path):
         assert [line for line in found.splitlines() if "missing date" not in line] == []
 
 
+def test_words_of_sentences_are_no_commands():
+    page = "Of the doctor\\(aqs report, daily.\n.nf\ntrainer \\-\\-plan; mpirun trainer x.trainer trainer.json\n\\fBimporter\\fR(1)\n"
+    assert _pages.as_norn(page) == page.replace("\ntrainer", "\nnorn train").replace("mpirun trainer", "mpirun norn train").replace("importer", "norn\\-import")
+
+
 def bash(scripts, *words, folder=None):
     """What bash offers for the last word of `norn WORDS`."""
     code = 'compopt() { :; }; source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _norn; printf "%s\\n" "${COMPREPLY[@]}"'
