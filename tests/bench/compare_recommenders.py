@@ -9,9 +9,10 @@ and seconds of training, as a table in Markdown.
 
 Runs with build/venv/bin/python, which has implicit, and the package of build/cuda or build/cpu. Every model is trained on
 the whole training part with each seed; those of the first seed then recommend in turn, so that what else the machine does
-falls on all alike. All lists are measured by the same lines; for 1,000 users they are compared with what implicit's
-ranking_metrics_at_k and Norn's evaluate say. Settings come from --search (build/recommenders) or from
-peers/recommender_settings.json; Norn's are those that its recipes make of the data."""
+falls on all alike. Beside seconds stand those of the processor, of all its cores together. All lists are measured by the
+same lines; for 1,000 users they are compared with what implicit's ranking_metrics_at_k and Norn's evaluate say. Settings
+come from --search (build/recommenders) or from peers/recommender_settings.json; Norn's are those that its recipes make of
+the data."""
 import argparse
 import json
 import os
@@ -206,6 +207,13 @@ def settings_of(data, out):
     return json.loads((HERE / "peers/recommender_settings.json").read_text(encoding="utf-8"))[data.name]
 
 
+def timed(work):
+    """(seconds, the processor's seconds) of it."""
+    started = time.monotonic(), time.process_time()
+    work()
+    return time.monotonic() - started[0], time.process_time() - started[1]
+
+
 def train_all(args, parts, settings):
     """By name {"model": of the first seed, "seconds": [...], "metrics": [(recall, ndcg), ...]}."""
     results = {}
@@ -214,9 +222,7 @@ def train_all(args, parts, settings):
             if name == "popularity" and name in results:
                 continue
             model = make(name, args, seed, settings)
-            started = time.monotonic()
-            model.fit(parts.known)
-            seconds = time.monotonic() - started
+            seconds = timed(lambda model=model: model.fit(parts.known))
             one = results.setdefault(name, {"model": model, "seconds": [], "metrics": [], "users_per_second": []})
             if args.untrained and isinstance(model, Own):
                 continue
@@ -224,7 +230,7 @@ def train_all(args, parts, settings):
             require_agreement(args, name, model, parts, lists)
             one["seconds"].append(seconds)
             one["metrics"].append(metrics_of(lists, parts.wanted[parts.asked]))
-            print(f"{name}, seed {seed}: {one['metrics'][-1]}, {seconds:.1f} s", file=sys.stderr, flush=True)
+            print(f"{name}, seed {seed}: {one['metrics'][-1]}, {seconds[0]:.1f} s", file=sys.stderr, flush=True)
     return results
 
 
@@ -239,10 +245,9 @@ def recommend_in_turn(args, parts, results):
     rows = parts.known[everybody]
     for turn in range(args.turns + 1):
         for name, model in models.items():
-            started = time.monotonic()
-            model.recommend(everybody, rows, TOP)
+            seconds = timed(lambda model=model: model.recommend(everybody, rows, TOP))
             if turn > 0:  # the first one warms up
-                results[name]["users_per_second"].append(len(everybody) / (time.monotonic() - started))
+                results[name]["users_per_second"].append([len(everybody) / one for one in seconds])
 
 
 SHOWN = {"popularity": "popularity", "als": "implicit, ALS", "bpr": "implicit, BPR", "sigmoid": "Norn, recipe sigmoid",
@@ -251,18 +256,21 @@ SHOWN = {"popularity": "popularity", "als": "implicit, ALS", "bpr": "implicit, B
 
 def row_of(name, one, settings):
     quality = " / ".join(f"{statistics.mean(pair[at] for pair in one['metrics']):.4f}" for at in (0, 1)) if one["metrics"] else "not trained"
-    speeds = one["users_per_second"]
-    shown = f"{statistics.median(speeds):,.0f} ({min(speeds):,.0f}-{max(speeds):,.0f})" if speeds else ""
+    speeds = []
+    for at in (0, 1):
+        of_turns = [turn[at] for turn in one["users_per_second"]]
+        speeds.append(f"{statistics.median(of_turns):,.0f} ({min(of_turns):,.0f}-{max(of_turns):,.0f})" if of_turns else "")
     about = ", ".join(f"{key} {value}" for key, value in settings.get(name, {}).items())
-    seconds = "" if name in ("popularity", "norn.implicit") or not one["seconds"] else f"{statistics.median(one['seconds']):.1f}"
-    return f"| {SHOWN[name]} | {quality} | {shown} | {seconds} | {about} |"
+    is_trained = name not in ("popularity", "norn.implicit") and one["seconds"]
+    seconds = [f"{statistics.median(pair[at] for pair in one['seconds']):.1f}" if is_trained else "" for at in (0, 1)]
+    return f"| {SHOWN[name]} | {quality} | {' | '.join(speeds)} | {' | '.join(seconds)} | {about} |"
 
 
 def write_table(args, data, parts, results, settings, out):
     users, items = parts.known.shape
     print(f"{data.name}: {users:,} users, {items:,} items, {parts.known.nnz:,} entries; {args.device}, {len(args.seeds)} seeds, "
           f"{args.turns} turns; {platform.processor() or platform.machine()}, {os.cpu_count()} cores\n")
-    print(f"| | Recall@{TOP} / NDCG@{TOP} | users/s | training s | settings |\n|---|---|---|---|---|")
+    print(f"| | Recall@{TOP} / NDCG@{TOP} | users/s | a CPU second | training s | CPU s | settings |\n|---|---|---|---|---|---|---|")
     for name in SHOWN:
         if name in results:
             print(row_of(name, results[name], settings), flush=True)
