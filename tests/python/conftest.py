@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 for name in ("OPENBLAS_CORETYPE", "NORN_DEVICE"):
     os.environ.pop(name, None)
+DEVICE = os.environ.get("NORN_TEST_DEVICE", "cpu")  # of the tests of bits
 # Shells begin what runs in the background with Ctrl-C ignored, and so do tests of it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python makes has the bits of the programs."""
+"""What Python makes has the bits of the programs. NORN_TEST_DEVICE=cuda computes on a GPU."""
 import json
 import os
 import shutil
@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import norn
-from conftest import Baskets, run
+from conftest import DEVICE, Baskets, run
 
 
 def trainer(programs, data, model, *arguments):
-    run(programs / "trainer", "-i", data, "-n", model, "--device", "cpu", "-q", *arguments)
+    run(programs / "trainer", "-i", data, "-n", model, "--device", DEVICE, "-q", *arguments)
     return model.read_bytes()
 
 
@@ -46,7 +46,7 @@ def test_fit_is_trainer(draw, programs, tmp_path, threads):
     keywords, options = drawn_settings(draw, baskets.matrix.shape[0])
     print(keywords)
     expected = trainer(programs, data, tmp_path / "trainer.nc", *options, "--threads", threads)
-    norn.Recommender(device="cpu", threads=threads, **keywords).fit(baskets.dataset).save(tmp_path / "fit.nc")
+    norn.Recommender(device=DEVICE, threads=threads, **keywords).fit(baskets.dataset).save(tmp_path / "fit.nc")
     assert (tmp_path / "fit.nc").read_bytes() == expected
 
 
@@ -57,7 +57,7 @@ def test_a_network_with_validation_is_trainer(draw, programs, tmp_path):
     (tmp_path / "net.json").write_text(json.dumps(network))
     expected = trainer(programs, data, tmp_path / "trainer.nc", "-c", tmp_path / "net.json", "--epochs", 30, "--batch", 25,
                        "--validation-split", 0.2, "--early-stop", "ndcg@10", "--patience", 2, "--metrics-at", "5,10")
-    keywords = {"epochs": 30, "batch": 25, "metrics_at": [5, 10], "device": "cpu"}
+    keywords = {"epochs": 30, "batch": 25, "metrics_at": [5, 10], "device": DEVICE}
     watch = norn.early_stopping("ndcg@10", patience=2)
     fitted = norn.Recommender(network=network, **keywords).fit(baskets.dataset, validation=0.2, callbacks=[watch])
     fitted.save(tmp_path / "fit.nc")
@@ -86,14 +86,14 @@ def test_targets_of_their_own_and_a_descriptor_with_names(draw, programs, tmp_pa
     expected = trainer(programs, tmp_path / "both.nc", tmp_path / "trainer.nc", "-c", tmp_path / "net.json")
     whole = known.dataset
     whole.name = "others"  # the descriptor's names hold
-    model = norn.Recommender(network=tmp_path / "net.json", device="cpu").fit(whole, wanted.dataset)
+    model = norn.Recommender(network=tmp_path / "net.json", device=DEVICE).fit(whole, wanted.dataset)
     model.save(tmp_path / "fit.nc")
     assert (tmp_path / "fit.nc").read_bytes() == expected
     whole.targets, whole.target_labels = wanted.matrix, None
-    norn.Recommender(network=network, device="cpu").fit(whole).save(tmp_path / "dataset.nc")
+    norn.Recommender(network=network, device=DEVICE).fit(whole).save(tmp_path / "dataset.nc")
     assert (tmp_path / "dataset.nc").read_bytes() == expected
     assert model.evaluate(whole) == model.evaluate(known.matrix, wanted.matrix) == model.evaluate((known.matrix, wanted.matrix))
-    again = norn.Recommender(network=network, device="cpu", metrics_at=5).fit(whole, validation=whole)
+    again = norn.Recommender(network=network, device=DEVICE, metrics_at=5).fit(whole, validation=whole)
     assert again.history[-1]["ndcg@5"] == again.evaluate(whole, k=5)["ndcg@5"]
 
 
@@ -103,7 +103,7 @@ def test_a_fit_that_ctrl_c_stopped_goes_on_to_the_same_bytes(draw, programs, tmp
     data = baskets.write(programs, tmp_path)
     options = ["--validation-split", 0.1, "--keep-best", "recall@10"] if keeps_best else []
     expected = trainer(programs, data, tmp_path / "trainer.nc", "--recipe", "sigmoid", "--epochs", 60, "--batch", 7, *options)
-    model = norn.Recommender(epochs=60, batch=7, device="cpu", threads=2, keep_best="recall@10" if keeps_best else None)
+    model = norn.Recommender(epochs=60, batch=7, device=DEVICE, threads=2, keep_best="recall@10" if keeps_best else None)
     validation = 0.1 if keeps_best else None
     interrupted = int(draw.integers(2, 50))
 
@@ -174,9 +174,9 @@ def test_recommend_is_predictor(draw, programs, tmp_path):
     seen = bool(draw.integers(0, 2))
     allowed = np.unique(draw.integers(0, baskets.units, baskets.units))
     (tmp_path / "allow.txt").write_text("".join(f"unit{u}\n" for u in allowed))
-    run(programs / "predictor", "-n", tmp_path / "model.nc", "--data", data, "-k", N, "-s", tmp_path / "out.txt", "-p", ".9g", "--device", "cpu",
+    run(programs / "predictor", "-n", tmp_path / "model.nc", "--data", data, "-k", N, "-s", tmp_path / "out.txt", "-p", ".9g", "--device", DEVICE,
         "--allow", tmp_path / "allow.txt", *(["--exclude-seen"] if seen else []))
-    model = norn.load(tmp_path / "model.nc", device="cpu", batch=int(draw.integers(1, 100)))
+    model = norn.load(tmp_path / "model.nc", device=DEVICE, batch=int(draw.integers(1, 100)))
     ids, scores = model.recommend(baskets.matrix, N=N, filter_already_liked_items=seen, items=[f"unit{u}" for u in allowed])
     assert ids.dtype == np.int32 and scores.dtype == np.float32 and ids.shape == scores.shape == (baskets.matrix.shape[0], N)
     for user, line in enumerate((tmp_path / "out.txt").read_text().splitlines()):
@@ -194,8 +194,8 @@ def test_transform_is_predictor_of_a_hidden_layer(draw, programs, tmp_path):
     baskets = Baskets(draw)
     data = baskets.write(programs, tmp_path)
     trainer(programs, data, tmp_path / "model.nc", "--recipe", "sigmoid", "--epochs", 1, "--batch", 16)
-    run(programs / "predictor", "-n", tmp_path / "model.nc", "--data", data, "-l", "Hidden", "-s", tmp_path / "out.txt", "-p", ".9g", "--device", "cpu")
-    values = norn.load(tmp_path / "model.nc", device="cpu").transform(baskets.matrix)
+    run(programs / "predictor", "-n", tmp_path / "model.nc", "--data", data, "-l", "Hidden", "-s", tmp_path / "out.txt", "-p", ".9g", "--device", DEVICE)
+    values = norn.load(tmp_path / "model.nc", device=DEVICE).transform(baskets.matrix)
     for user, line in enumerate((tmp_path / "out.txt").read_text().splitlines()):
         numbers = [np.float32(number) for number in line.split("\t")[1].split()]
         assert (float_bits(numbers) == float_bits(values[user])).all()
@@ -206,8 +206,8 @@ def test_evaluate_is_evaluator(draw, programs, source, tmp_path):
     data = baskets.write(programs, tmp_path)
     trainer(programs, data, tmp_path / "model.nc", "--recipe", "sigmoid", "--epochs", 3, "--batch", 16)
     said = run(programs / "evaluator", "--model", tmp_path / "model.nc", "--data", data, "--top", "3,10,500", "--keep-seen", "--format", "json",
-               "--device", "cpu").stdout
-    model = norn.load(tmp_path / "model.nc", device="cpu")
+               "--device", DEVICE).stdout
+    model = norn.load(tmp_path / "model.nc", device=DEVICE)
     got = model.evaluate(baskets.matrix, baskets.matrix, k=[3, 10, 500], keep_seen=True)
     titles = {metric["title"]: metric["name"] for metric in json.loads((source / "tools/report_page/metrics.json").read_text())}
     compared = 0
