@@ -1,21 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The Python package beside the programs, on one device and real data: fit writes the model of trainer byte for byte, recommend
-gives predictor's lists and scores, evaluate the evaluator's numbers, in each precision; and how long fit and trainer take.
+gives predictor's lists and scores, evaluate the evaluator's numbers, in each precision. What they take: tests/bench/python_speed.py.
 
-  tests/cuda/python_test.py [--device cuda] [--set NAME FOLDER RECIPE]... [--turns 3]
+  tests/cuda/python_test.py [--device cuda] [--set NAME FOLDER RECIPE]...
 
 Ends with 1 where anything differs. PYTHONPATH: folder of the package; NORN_BIN: of the programs; NORN_SOURCE: the checkout."""
 import argparse
 import json
-import logging
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 
@@ -23,7 +20,6 @@ import norn
 
 BIN = pathlib.Path(os.environ.get("NORN_BIN", "build/cuda/bin")).resolve()
 SOURCE = pathlib.Path(os.environ.get("NORN_SOURCE", pathlib.Path(__file__).resolve().parents[2])).resolve()
-SPEED = re.compile(r"examples in ([0-9.]+) s, ([0-9,]+) examples/s")
 K = 20
 
 
@@ -32,13 +28,6 @@ def run_program(name, *arguments):
     if done.returncode != 0:
         raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-3000:]}")
     return done
-
-
-class LastLine(logging.Handler):
-    """The last line with a speed that the package logs."""
-
-    def emit(self, record):
-        self.found = SPEED.search(record.getMessage()) or getattr(self, "found", None)
 
 
 class Compared:
@@ -105,21 +94,6 @@ class Compared:
         got = model.evaluate(self.test, k=[K])
         self.say(precision, "evaluate = evaluator", len(numbers) > 3 and numbers == dict(got), f"ndcg@{K} {got[f'ndcg@{K}']:.4f}")
 
-    def measure(self, precision):
-        """In turn; seconds in all, and those that each says of its training."""
-        said = LastLine()
-        logging.getLogger("norn").addHandler(said)
-        logging.getLogger("norn").setLevel(logging.INFO)
-        for turn in range(1, self.options.turns + 1):
-            began = time.perf_counter()
-            found = SPEED.search(self.trainer("timed.nc", precision).stderr)
-            print(f"{self.name:10} {precision:5} turn {turn} trainer {time.perf_counter() - began:7.2f} s in all, training {found[1]} s, {found[2]} examples/s", flush=True)
-            began = time.perf_counter()
-            model = self.fit(precision)
-            model.save(self.folder / "timed.fit.nc")
-            print(f"{self.name:10} {precision:5} turn {turn} fit     {time.perf_counter() - began:7.2f} s in all, training {said.found[1]} s, {said.found[2]} examples/s", flush=True)
-            model.close()
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -128,7 +102,6 @@ def main():
                         "[packages tests/data/debian_packages debian_packages_sigmoid]")
     parser.add_argument("--precisions", default="fp32,tf32,bf16", help="[fp32,tf32,bf16]; the CPU knows float32 alone")
     parser.add_argument("--epochs", type=int, help="[those of the recipe]")
-    parser.add_argument("--turns", type=int, default=3, help="of the measurement, in tf32; 0: none [3]")
     options = parser.parse_args()
     print("Norn", norn.show_config())
     differences = 0
@@ -137,7 +110,6 @@ def main():
             compared = Compared(name, texts, recipe, options, pathlib.Path(folder))
             for precision in options.precisions.split(",") if options.device != "cpu" else ["fp32"]:
                 compared.compare(precision)
-            compared.measure("tf32")
             differences += compared.differences
     print("all the same" if not differences else f"{differences} differences")
     sys.exit(differences > 0)

@@ -73,9 +73,9 @@ def test_what_can_be_put_right_is_copied_and_said(baskets, trained, caplog):
     m = baskets.matrix
     backwards = changed(m, indices=np.concatenate([m.indices[a:b][::-1] for a, b in zip(m.indptr, m.indptr[1:])]))
     backwards.has_sorted_indices = False
-    zeros = m + sp.csr_matrix((np.ones(1, np.float32), ([0], [m.shape[1] - 1 - m[0].indices[0]])), shape=m.shape)
-    zeros.data[zeros.data == 2] = 1
-    zeros[0, m.shape[1] - 1 - m[0].indices[0]] = m[0, m.shape[1] - 1 - m[0].indices[0]]
+    free = min(set(range(m.shape[1])) - set(m[0].indices))
+    zeros = m + sp.csr_matrix((np.ones(1, np.float32), ([0], [free])), shape=m.shape)
+    zeros[0, free] = 0
     variants = {"sort": backwards, "CSR": m.tocsc(), "32 bits": changed(m, indices=m.indices.astype(np.int64), indptr=m.indptr.astype(np.int64)),
                 "zeros": zeros, "": m.astype(np.float64), "COO": m.tocoo(), " ": sp.csr_array(m), "bool": m.astype(bool)}
     for word, variant in variants.items():

@@ -4,19 +4,22 @@
 # claims to support, and with the newest and pandas, polars, PyArrow and scikit-learn beside them, and runs tests/python there.
 # Tests that need other packages are skipped.
 #   tools/dev/test_wheel.sh WHEEL [--first] [PYTEST-OPTION...]     --first: the oldest Python with the oldest packages only
+# In place of a wheel build/cpu/python, the package in a build folder, of which the environments have what it requires.
 # Pythons: python3.10, python3.11 ... in PATH, Debian's, and those of pyenv; NORN_PYTHONS="PATH PATH" names others.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
 case "${1:-}" in
   "" | -*)
-    sed -n '3,7s/^# \{0,1\}//p' "$0"
+    sed -n '3,8s/^# \{0,1\}//p' "$0"
     [ "${1:-}" = -h ] || [ "${1:-}" = --help ] || exit 2
     exit 0
     ;;
 esac
 wheel=$(realpath -- "$1")
 shift
+requirements=("$wheel")
+[ ! -d "$wheel" ] || requirements=(--requirements "$root/pyproject.toml")
 first=no
 if [ "${1:-}" = --first ]; then
   first=yes
@@ -46,9 +49,17 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" # not in the source tree, whose package must not be found
 unset PYTHONPATH NORN_BIN LD_LIBRARY_PATH OPENBLAS_CORETYPE
+[ ! -d "$wheel" ] || export PYTHONPATH=$wheel
 # uv chooses the oldest versions that the wheel allows and that have wheels for a Python.
-/usr/bin/python3 -m venv uv
-uv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+uv=$root/build/uv/bin/uv
+if [ ! -x "$uv" ]; then
+  /usr/bin/python3 -m venv "$root/build/uv"
+  "$root/build/uv/bin/python" -m pip install --quiet --disable-pip-version-check uv==0.13.9 > uv.log 2>&1 || {
+    echo "SKIPPED: no uv, which makes the environments: $(tail -n 1 uv.log)"
+    [ "${CI:-}" != true ] || exit 1
+    exit 0
+  }
+fi
 export UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=true UV_LINK_MODE=hardlink
 
 row() { printf '%-8s %-8s %-8s %-8s %7s %7s %7s %6s\n' "$@"; }
@@ -57,14 +68,14 @@ passed() { grep -oE "[0-9]+ $1" log.txt | tail -n 1 | cut -d ' ' -f 1 || true; }
 # try VERSION lowest|highest: one line of the table.
 try() {
   environment=$work/$1-$2
-  uv/bin/uv venv --quiet --python "${pythons[$1]}" "$environment"
-  uv/bin/uv pip install --quiet --python "$environment/bin/python" --only-binary :all: --resolution "$2" "$wheel"
+  "$uv" venv --quiet --python "${pythons[$1]}" "$environment"
+  "$uv" pip install --quiet --python "$environment/bin/python" --only-binary :all: --resolution "$2" "${requirements[@]}"
   local others=(pytest)
   [ "$2" = lowest ] || others+=(joblib scikit-learn pyarrow pandas polars)
-  uv/bin/uv pip install --quiet --python "$environment/bin/python" --only-binary :all: "${others[@]}"
+  "$uv" pip install --quiet --python "$environment/bin/python" --only-binary :all: "${others[@]}"
   folder=$("$environment/bin/python" -c 'import norn, os; print(os.path.dirname(norn.__file__))')
   case "$folder" in
-    "$environment"/*) ;;
+    "$environment"/* | "$wheel"/norn) ;;
     *) echo "test_wheel.sh: $folder was imported, not what the wheel has" >&2 && exit 1 ;;
   esac
   local began=$SECONDS result=0
