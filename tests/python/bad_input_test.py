@@ -34,7 +34,7 @@ def wrong_matrices(m):
     yield "objects", changed(m, data=m.data.astype(object)), ("values are object",)
     yield "nan", changed(m, data=with_value(m.data, 3, np.nan)), ("nan",)
     yield "infinite", changed(m, data=with_value(m.data, end - 1, np.inf)), ("inf",)
-    yield "negative column", changed(m, indices=with_value(m.indices, 2, -7)), ("column -7",)
+    yield "negative column", changed(m, indices=with_value(m.indices, 2, -7)), ("column -7 is out of range",)
     yield "too wide", changed(m, indices=with_value(m.indices, end - 1, m.shape[1])), (f"column {m.shape[1]}", f"0 to {m.shape[1] - 1}")
     yield "short offsets", changed(m, indptr=m.indptr[:-1]), (f"indptr has {len(m.indptr) - 1} offsets",)
     yield "falling offsets", changed(m, indptr=with_value(m.indptr, 1, m.indptr[2] + 1)), ("falls after row 1",)
@@ -45,8 +45,9 @@ def wrong_matrices(m):
 
 
 def messages(matrix, model):
-    """What fit and recommend say of a matrix."""
-    for argument, call in (("interactions", lambda: norn.Recommender(epochs=1, device="cpu", threads=1).fit(matrix)),
+    """What a Dataset, fit and recommend say of a matrix."""
+    for argument, call in (("matrix", lambda: norn.Dataset(matrix)),
+                           ("interactions", lambda: norn.Recommender(epochs=1, device="cpu", threads=1).fit(matrix)),
                            ("user_items", lambda: model.recommend(matrix, N=2))):
         with pytest.raises(norn.Error) as raised:
             call()

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tables import checksum, drawn_seed, random_table, run_importer, write_csv
+from tables import checksum, random_table, run_importer, write_csv
 
 import norn
 from norn import cli
@@ -84,8 +84,8 @@ def test_real_programs_answer(programs):
 
 
 @pytest.fixture
-def table(tmp_path):
-    table = random_table(np.random.default_rng(drawn_seed()), 40, 30, 400)
+def table(draw, tmp_path):
+    table = random_table(draw, 40, 30, 400)
     write_csv(tmp_path / "t.csv", table)
     return table
 

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from tables import as_columns, checksum, chosen, drawn_seed, random_table, run_importer, write_csv
+from tables import as_columns, checksum, chosen, random_table, run_importer, write_csv
 
 import norn
 
@@ -50,9 +50,8 @@ def every_kind(table, folder):
 
 
 @pytest.mark.parametrize("round", range(4))
-def test_every_source_gives_the_bytes_of_the_importer(round, programs, tmp_path):
-    rng = np.random.default_rng(drawn_seed() + round)
-    table = random_table(rng, int(rng.integers(1, 60)), int(rng.integers(2, 60)), int(rng.integers(1, 400)))
+def test_every_source_gives_the_bytes_of_the_importer(draw, round, programs, tmp_path):
+    table = random_table(draw, int(draw.integers(1, 60)), int(draw.integers(2, 60)), int(draw.integers(1, 400)))
     value = "rating" if round % 2 else None
     words = ["--example-column", "user", "--feature-column", "item"] + (["--type", "analog", "--value-column", "rating"] if value else [])
     sources = every_kind(table, tmp_path)
@@ -63,9 +62,8 @@ def test_every_source_gives_the_bytes_of_the_importer(round, programs, tmp_path)
         assert checksum(tmp_path / "made.nc") == expected, kind
 
 
-def test_numbers_as_labels_and_columns_by_number(programs, tmp_path):
-    rng = np.random.default_rng(drawn_seed())
-    table = {"item": rng.permutation(50).tolist() * 3, "user": np.repeat(rng.permutation(3) - 1, 50).tolist()}
+def test_numbers_as_labels_and_columns_by_number(draw, programs, tmp_path):
+    table = {"item": draw.permutation(50).tolist() * 3, "user": np.repeat(draw.permutation(3) - 1, 50).tolist()}
     write_csv(tmp_path / "t.csv", table)
     run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", "--example-column", "2", "--feature-column", "1", "--header", "yes")
     for source in (tmp_path / "t.csv", arrow_of(table), table):
@@ -76,10 +74,9 @@ def test_numbers_as_labels_and_columns_by_number(programs, tmp_path):
 
 @pytest.mark.parametrize("split, by", [("ratio:0.8/0.2", "entry"), ("ratio:5/2/3", "entry"), ("leave-one-out", "entry"),
                                        ("ratio:0.6/0.4", "pair"), ("ratio:0.5/0.25/0.25", "pair"), ("ratio:0.7/0.2/0.1", "example")])
-def test_splits_are_those_of_the_importer(split, by, programs, tmp_path):
-    seed = drawn_seed()
-    rng = np.random.default_rng(seed)
-    table = random_table(rng, 50, 40, 600)
+def test_splits_are_those_of_the_importer(draw, split, by, programs, tmp_path):
+    seed = int(draw.integers(10**6))
+    table = random_table(draw, 50, 40, 600)
     write_csv(tmp_path / "t.csv", table)
     for value, words in ((None, []), ("rating", ["--type", "analog", "--value-column", "rating", "--target-type", "analog"])):
         run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", "--example-column", "user", "--feature-column", "item", "--split", split, "--split-by", by,
@@ -92,25 +89,23 @@ def test_splits_are_those_of_the_importer(split, by, programs, tmp_path):
 
 
 @pytest.mark.parametrize("rule", ["sum", "first"])
-def test_duplicates_are_merged_with_the_importers_bits(rule, programs, tmp_path):
+def test_duplicates_are_merged_with_the_importers_bits(draw, rule, programs, tmp_path):
     """Also where the lines of an example are apart, and some of its duplicates beside each other."""
-    rng = np.random.default_rng(drawn_seed())
     for _ in range(4):
-        lines = int(rng.integers(3, 300))
-        examples = np.repeat(rng.integers(0, 8, lines), rng.integers(1, 5, lines))
-        table = {"user": [f"u{n}" for n in examples], "item": [f"i{n}" for n in rng.integers(0, 12, examples.size)],
-                 "rating": [float(np.float32(x)) for x in rng.normal(size=examples.size)]}
+        lines = int(draw.integers(3, 300))
+        examples = np.repeat(draw.integers(0, 8, lines), draw.integers(1, 5, lines))
+        table = {"user": [f"u{n}" for n in examples], "item": [f"i{n}" for n in draw.integers(0, 12, examples.size)],
+                 "rating": [float(np.float32(x)) for x in draw.normal(size=examples.size)]}
         write_csv(tmp_path / "t.csv", table)
         run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", "--type", "analog", "--duplicates", rule, "--header", "yes")
         norn.Dataset.from_table(arrow_of(table), **COLUMNS, value="rating", duplicates=rule, name="shop").to_netcdf(tmp_path / "made.nc")
         assert checksum(tmp_path / "made.nc") == checksum(tmp_path / "by.nc")
 
 
-def test_filters_and_cores_are_those_of_the_table_that_is_left(programs, tmp_path):
+def test_filters_and_cores_are_those_of_the_table_that_is_left(draw, programs, tmp_path):
     """The labels that are left are numbered as if the others had never been there, in interleaved text too."""
-    rng = np.random.default_rng(drawn_seed())
     for _ in range(3):
-        table = random_table(rng, 30, 25, 300)
+        table = random_table(draw, 30, 25, 300)
         kept = [rating >= -2.5 and when < 1_680_000_000 and user != "NA" for user, rating, when in zip(table["user"], table["rating"], table["when"])]
         left = chosen(table, kept)
         while True:  # the definition, one label at a time
@@ -134,9 +129,8 @@ def test_filters_and_cores_are_those_of_the_table_that_is_left(programs, tmp_pat
 
 
 @pytest.mark.parametrize("ending, line", [("txt", "{0}\t{1}\n"), ("list", "{0} {2}\n")])
-def test_text_that_the_importer_reads_is_read_by_it(ending, line, programs, tmp_path):
-    rng = np.random.default_rng(drawn_seed())
-    rows = [(f"u{n}", rng.choice(40, int(rng.integers(1, 9)), replace=False)) for n in range(30)]
+def test_text_that_the_importer_reads_is_read_by_it(draw, ending, line, programs, tmp_path):
+    rows = [(f"u{n}", draw.choice(40, int(draw.integers(1, 9)), replace=False)) for n in range(30)]
     path = tmp_path / f"t.{ending}"
     path.write_text("".join(line.format(user, ":".join(f"i{i}" for i in items), " ".join(f"i{i}" for i in items)) for user, items in rows))
     run_importer(programs, path, tmp_path / "by.nc")
@@ -155,8 +149,8 @@ def test_libsvm_text_has_targets_of_its_own(programs, tmp_path):
     assert checksum(tmp_path / "made.nc") == checksum(tmp_path / "by.nc")
 
 
-def test_without_pyarrow_pandas_and_arrays_give_the_same(tmp_path):
-    table = random_table(np.random.default_rng(drawn_seed()))
+def test_without_pyarrow_pandas_and_arrays_give_the_same(draw, tmp_path):
+    table = random_table(draw)
     norn.Dataset.from_table(arrow_of(table), **COLUMNS, value="rating", where="when >= 1620000000").to_netcdf(tmp_path / "with.nc")
     write_csv(tmp_path / "t.csv", table)
     code = """

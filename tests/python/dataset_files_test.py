@@ -8,7 +8,7 @@ import lzma
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tables import checksum, drawn_seed, random_table, run_importer, write_csv
+from tables import checksum, random_table, run_importer, write_csv
 
 import norn
 
@@ -102,10 +102,10 @@ def test_movielens_files_make_the_bytes_that_the_importer_makes(programs, tmp_pa
         assert checksum(tmp_path / "made.nc") == by, path
 
 
-def test_a_folder_is_read_in_the_order_of_its_files(programs, tmp_path):
+def test_a_folder_is_read_in_the_order_of_its_files(draw, programs, tmp_path):
     import pyarrow.parquet as parquet
 
-    table = random_table(np.random.default_rng(drawn_seed()))
+    table = random_table(draw)
     third = len(table["user"]) // 3
     whole = write_csv(tmp_path / "t.csv", table)
     for kind in ("csv", "parquet", "gz", "jsonl"):
@@ -127,10 +127,10 @@ def test_a_folder_is_read_in_the_order_of_its_files(programs, tmp_path):
             assert checksum(tmp_path / "made.nc") == by, (kind, where)
 
 
-def test_files_that_are_cut_off_or_of_another_format_are_named(tmp_path):
+def test_files_that_are_cut_off_or_of_another_format_are_named(draw, tmp_path):
     import pyarrow.parquet as parquet
 
-    table = random_table(np.random.default_rng(drawn_seed()))
+    table = random_table(draw)
     write_csv(tmp_path / "t.csv.gz", table, opener=gzip.open)
     write_csv(tmp_path / "t.csv.xz", table, opener=lzma.open)
     parquet.write_table(pa.table(table), tmp_path / "t.parquet")
@@ -189,18 +189,17 @@ def times_as(kind, seconds):
 
 
 @pytest.mark.parametrize("split, rule", [("time:2022-05-01/2023-01-01T12:30", "error"), ("time:20220501", "sum"), ("leave-last-out", "error"), ("leave-last-out", "first")])
-def test_splits_by_time_are_those_of_the_importer(split, rule, programs, tmp_path):
+def test_splits_by_time_are_those_of_the_importer(draw, split, rule, programs, tmp_path):
     """Whatever the times are, and in whatever order the rows come."""
-    rng = np.random.default_rng(drawn_seed())
-    table = random_table(rng, 20, 30, 250)
+    table = random_table(draw, 20, 30, 250)
     border = int(datetime.datetime(2022, 5, 1, tzinfo=datetime.timezone.utc).timestamp())
     table["when"] = [when // 5_000_000 * 5_000_000 for when in table["when"]]  # some at the same time
     table["when"][:2] = border, border - 1
     if rule != "error":
-        more = rng.integers(0, 250, 100)
+        more = draw.integers(0, 250, 100)
         table = {name: column + [column[i] for i in more] for name, column in table.items()}
-        table["rating"] = [float(np.float32(x)) for x in rng.normal(size=350)]
-        table["when"][250:] = rng.integers(1_640_000_000, 1_660_000_000, 100).tolist()
+        table["rating"] = [float(np.float32(x)) for x in draw.normal(size=350)]
+        table["when"][250:] = draw.integers(1_640_000_000, 1_660_000_000, 100).tolist()
     words = ("--example-column", "user", "--feature-column", "item", "--type", "analog", "--value-column", "rating", "--time-column", "when", "--split", split,
              "--duplicates", rule)
 
@@ -215,7 +214,7 @@ def test_splits_by_time_are_those_of_the_importer(split, rule, programs, tmp_pat
         run_importer(programs, tmp_path / f"{by}.csv", tmp_path / f"{by}.nc", *words)
         for kind in kinds:
             source = pa.table(table | {"when": times_as(kind, table["when"])})
-            for one in (source, source.take(rng.permutation(source.num_rows))):
+            for one in (source, source.take(draw.permutation(source.num_rows))):
                 compare(norn.Dataset.from_table(one, "user", "item", "rating", time="when", split=split, duplicates=rule, name="shop"), by, kind)
         compare(norn.Dataset.from_table(tmp_path / f"{by}.csv", "user", "item", "rating", time="when", split=split, duplicates=rule, name="shop"), by, "csv")
         if rule == "error":
@@ -233,9 +232,8 @@ def test_wrong_dates_are_named(split, message):
         norn.Dataset.from_table(table, "user", "item", time="when", split=split)
 
 
-def test_a_given_index_numbers_features_and_leaves_out_others(programs, tmp_path):
-    rng = np.random.default_rng(drawn_seed())
-    train, test = random_table(rng, 30, 20, 150), random_table(rng, 30, 25, 150)
+def test_a_given_index_numbers_features_and_leaves_out_others(draw, programs, tmp_path):
+    train, test = random_table(draw, 30, 20, 150), random_table(draw, 30, 25, 150)
     write_csv(tmp_path / "train.csv", train)
     write_csv(tmp_path / "test.csv", test)
     words = ("--example-column", "user", "--feature-column", "item", "--features", tmp_path / "index")

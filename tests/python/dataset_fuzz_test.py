@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tables import drawn_seed, random_table, write_csv
+from tables import mutated, random_table, write_csv
 
 import norn
 from norn.data.where import parse
@@ -14,29 +14,9 @@ from norn.data.where import parse
 import pyarrow as pa
 
 
-def mutants(rng, whole, count):
-    for _ in range(count):
-        data = bytearray(whole)
-        for _ in range(int(rng.integers(1, 5))):
-            at = int(rng.integers(0, len(data)))
-            kind = rng.integers(0, 4)
-            if kind == 0:
-                data[at] = int(rng.integers(0, 256))
-            elif kind == 1:
-                del data[at: at + int(rng.integers(1, 20))]
-            elif kind == 2:
-                data[at:at] = bytes(rng.choice(list(b',;\t:"\n\r{}[]\\\xff\xc3 0-eN'), int(rng.integers(1, 4))).astype(np.uint8))
-            else:
-                data[at:at] = data[int(rng.integers(0, len(data))):][:30]
-            if not data:
-                data = bytearray(b"\n")
-        yield bytes(data)
-
-
 @pytest.mark.parametrize("kind", ["csv", "filtered.csv", "dat", "jsonl", "nested.jsonl", "npz", "inter", "nc"])
-def test_damaged_files(kind, tmp_path):
-    rng = np.random.default_rng(drawn_seed())
-    table = random_table(rng, 12, 10, 40)
+def test_damaged_files(draw, kind, tmp_path):
+    table = random_table(draw, 12, 10, 40)
     path = tmp_path / f"t.{kind}"
     options = {"where": "rating > -9"} if "filtered" in kind else {}
     columns = ("user", "item", "rating")
@@ -54,13 +34,13 @@ def test_damaged_files(kind, tmp_path):
     elif kind == "jsonl":
         path.write_text("".join(json.dumps(dict(zip(table, row))) + "\n" for row in zip(*table.values())))
     elif kind == "npz":
-        sp.save_npz(path, sp.csr_matrix(rng.normal(size=(6, 7))), compressed=False)
+        sp.save_npz(path, sp.csr_matrix(draw.normal(size=(6, 7))), compressed=False)
         columns = ()
     else:
         norn.Dataset(sp.csr_matrix(np.eye(5, dtype=np.float32)), feature_labels=list("abcde")).to_netcdf(path)
     whole, met = path.read_bytes(), {True: 0, False: 0}
-    for mutant in mutants(rng, whole, 8 if kind == "nc" else 30):
-        path.write_bytes(mutant)
+    for _ in range(8 if kind == "nc" else 30):
+        path.write_bytes(mutated(draw, whole, b',;\t:"\n\r{}[]\\\xff\xc3 0-eN'))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -73,12 +53,11 @@ def test_damaged_files(kind, tmp_path):
     assert met[False] > 0
 
 
-def test_random_filters():
-    rng = np.random.default_rng(drawn_seed())
+def test_random_filters(draw):
     words = ["rating", "user", "item", ">=", "<", "==", "in", "(", ")", ",", "and", "or", "4", "'a b'", '"', "`x`", "2026-01-01", "-1e3", "é", "\\", "=", "nan"]
-    table = pa.table(random_table(rng, 6, 6, 20))
+    table = pa.table(random_table(draw, 6, 6, 20))
     for _ in range(400):
-        text = (" " if rng.random() < 0.8 else "").join(rng.choice(words, int(rng.integers(1, 8))))
+        text = (" " if draw.random() < 0.8 else "").join(draw.choice(words, int(draw.integers(1, 8))))
         try:
             parse(text)
             norn.Dataset.from_table(table, "user", "item", where=text)

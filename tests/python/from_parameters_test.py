@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 import norn
-from interchange_support import assert_close, engine_scores, generator
+from interchange_support import assert_close, engine_scores
 from random_networks import RandomNetwork
 
 
-def test_parameters_and_labels_are_those_given(tmp_path):
-    random = generator("parameters")
-    net = RandomNetwork(random)
-    given = {name: np.asfortranarray(array) if random.random() < 0.5 else array for name, array in net.parameters.items()}
+def test_parameters_and_labels_are_those_given(draw, tmp_path):
+    net = RandomNetwork(draw)
+    given = {name: np.asfortranarray(array) if draw.random() < 0.5 else array for name, array in net.parameters.items()}
     output = net.layers[-1]["Name"]
     labels = [f"film {number}" for number in range(net.layers[-1]["N"])]
     network = norn.Network.from_parameters(json.dumps(net.descriptor), given, {output: labels}, device="cpu", threads=1)

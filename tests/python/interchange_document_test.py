@@ -5,19 +5,17 @@ import re
 import numpy as np
 import norn
 from foreign_files import CAFFE_WORDS, caffe_files, keras_file
-from interchange_support import generator
 from random_networks import RandomNetwork
 
 
-def test_the_examples_run(source, tmp_path, monkeypatch):
+def test_the_examples_run(draw, source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    random = generator("examples")
     films = {"Layers": [{"Name": "Input", "Kind": "Input", "N": 40, "DataSet": "films_input"},
                         {"Name": "Output", "Kind": "Output", "N": 40, "DataSet": "films_output"}]}
-    norn.Network.from_parameters(films, {"Input -> Output": random.normal(size=(40, 40)).astype(np.float32),
+    norn.Network.from_parameters(films, {"Input -> Output": draw.normal(size=(40, 40)).astype(np.float32),
                                          "Output bias": np.zeros(40, np.float32)}).save("films.nc")
     norn.export_onnx("films.nc", "theirs.onnx")
-    net = RandomNetwork(random, plain=True, norms=False, words=tuple(CAFFE_WORDS), parametric=(), inputs=1)
+    net = RandomNetwork(draw, plain=True, norms=False, words=tuple(CAFFE_WORDS), parametric=(), inputs=1)
     keras_file(net, tmp_path / "theirs.keras")
     caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel")
     text = (source / "docs/user/interchange.md").read_text()

@@ -7,7 +7,7 @@ import pytest
 
 import norn
 from foreign_files import CAFFE_WORDS, caffe_files, keras_file
-from interchange_support import assert_close, assert_computes, generator
+from interchange_support import assert_close, assert_computes
 from norn.interchange.caffe import import_caffe
 from norn.interchange.keras import import_keras
 from norn.interchange.parts import Parts, canonical, network_of
@@ -35,10 +35,9 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_safetensors_bring_a_network_back_to_the_bit(number, tmp_path):
+def test_safetensors_bring_a_network_back_to_the_bit(draw, number, tmp_path):
     import safetensors
-    random = generator("safetensors", number)
-    net, written = network(random, outputs=2, dense=True)
+    net, written = network(draw, outputs=2, dense=True)
     norn.export_safetensors(written, tmp_path / "net.safetensors")
     assert_same(norn.import_safetensors(tmp_path / "net.safetensors"), written)
     with safetensors.safe_open(tmp_path / "net.safetensors", framework="numpy") as file:
@@ -50,11 +49,10 @@ def test_safetensors_bring_a_network_back_to_the_bit(number, tmp_path):
             assert matrix is None or matrix.shape[0] == layer["N"]
 
 
-def test_safetensors_without_a_descriptor_need_one(tmp_path):
+def test_safetensors_without_a_descriptor_need_one(draw, tmp_path):
     import safetensors.numpy as numpy_files
-    random = generator("like")
-    weights = {"enc.weight": random.normal(size=(3, 7)).astype(np.float16), "enc.bias": random.normal(size=3).astype(np.float64),
-               "dec.weight": random.normal(size=(5, 3)).astype(np.float32)}
+    weights = {"enc.weight": draw.normal(size=(3, 7)).astype(np.float16), "enc.bias": draw.normal(size=3).astype(np.float64),
+               "dec.weight": draw.normal(size=(5, 3)).astype(np.float32)}
     numpy_files.save_file(weights, tmp_path / "theirs.safetensors")
     with pytest.raises(norn.DataError, match="does not say of which network its weights are; give a descriptor with `like`"):
         norn.import_safetensors(tmp_path / "theirs.safetensors")
@@ -81,8 +79,8 @@ def sequential(random, embedding=False, square=False):
 
 
 @pytest.mark.parametrize("embedding", (False, True))
-def test_arrays_of_a_state_dict_are_taken_in_their_order(embedding):
-    arrays, like = sequential(generator("state_dict"), embedding)
+def test_arrays_of_a_state_dict_are_taken_in_their_order(draw, embedding):
+    arrays, like = sequential(draw, embedding)
     found = norn.import_torch(arrays, like)
     p = found.parameters
     assert np.array_equal(p["In -> Hidden"], arrays["0.weight"] if embedding else arrays["0.weight"].T)
@@ -92,8 +90,8 @@ def test_arrays_of_a_state_dict_are_taken_in_their_order(embedding):
     assert_same(norn.import_torch(state_dict(found), found), found)
 
 
-def test_modules_are_named_where_their_order_is_another():
-    arrays, like = sequential(generator("names"), square=True)
+def test_modules_are_named_where_their_order_is_another(draw):
+    arrays, like = sequential(draw, square=True)
     turned = {f"m{name}": arrays[name] for name in reversed(arrays)} | {"user_bias": arrays["0.bias"]}
     names = {"m0": "Hidden", "m1": "Hidden.norm", "m4": "Out", "user_bias": "Hidden.bias"}
     p = import_torch.parts(turned, like, names=names).parameters
@@ -102,8 +100,8 @@ def test_modules_are_named_where_their_order_is_another():
     assert np.array_equal(import_torch.parts(turned, like, names=names, embeddings=["m0"]).parameters["In -> Hidden"], arrays["0.weight"])
 
 
-def test_arrays_that_do_not_fit_are_all_named():
-    arrays, like = sequential(generator("misfits"))
+def test_arrays_that_do_not_fit_are_all_named(draw):
+    arrays, like = sequential(draw)
     arrays |= {"7.weight": np.ones((2, 2), np.float32), "conv.weight": np.ones((2, 2, 3, 3), np.float32), "words": np.array(["a"])}
     with pytest.raises(norn.DataError) as raised:
         norn.import_torch(arrays, like, names={"nobody": "Out"})
@@ -126,19 +124,18 @@ def test_arrays_that_do_not_fit_are_all_named():
         norn.import_torch(arrays, {"Layers": [{"Actviation": 3}]})
 
 
-def test_a_file_of_pytorch_is_loaded_with_weights_only(tmp_path):
+def test_a_file_of_pytorch_is_loaded_with_weights_only(draw, tmp_path):
     torch = pytest.importorskip("torch", reason="hundreds of megabytes for one oracle: build/venv/bin/pip install torch")
-    random = generator("pt")
     module = torch.nn.Sequential(torch.nn.Linear(9, 6), torch.nn.BatchNorm1d(6), torch.nn.GELU(), torch.nn.Linear(6, 8))
     with torch.no_grad():
         for tensor in module.state_dict().values():
             if tensor.dtype.is_floating_point:
-                tensor.copy_(torch.from_numpy(random.uniform(0.1, 1, tuple(tensor.shape)).astype(np.float32)))
+                tensor.copy_(torch.from_numpy(draw.uniform(0.1, 1, tuple(tensor.shape)).astype(np.float32)))
     module.eval()
     torch.save(module.state_dict(), tmp_path / "net.pt")
-    _, like = sequential(random)
+    _, like = sequential(draw)
     like["Layers"][2]["Activation"] = "Linear"
-    x = random.normal(size=(5, 9)).astype(np.float32)
+    x = draw.normal(size=(5, 9)).astype(np.float32)
     expected = module(torch.from_numpy(x)).detach().numpy()
     assert_computes(import_torch.parts(tmp_path / "net.pt", like), {"In": [dict(enumerate(row)) for row in x.tolist()]}, [expected])
     torch.save({"model": module.state_dict()}, tmp_path / "more.pt")
@@ -147,10 +144,9 @@ def test_a_file_of_pytorch_is_loaded_with_weights_only(tmp_path):
 
 
 @pytest.mark.parametrize("opset", (11, 17))
-def test_graphs_that_pytorch_exports_compute_the_same(opset, tmp_path):
+def test_graphs_that_pytorch_exports_compute_the_same(draw, opset, tmp_path):
     torch = pytest.importorskip("torch", reason="hundreds of megabytes for one oracle: build/venv/bin/pip install torch")
     from norn.interchange.onnx_reader import import_onnx
-    random = generator("torch.onnx")
     functional, linear = torch.nn.functional, torch.nn.Linear
 
     class Residual(torch.nn.Module):
@@ -173,7 +169,7 @@ def test_graphs_that_pytorch_exports_compute_the_same(opset, tmp_path):
             h = functional.softplus(self.first(functional.normalize(x)))
             return torch.log_softmax(self.third(functional.softsign(self.second(h))), 1)
 
-    x = torch.from_numpy(random.normal(size=(6, 9)).astype(np.float32))
+    x = torch.from_numpy(draw.normal(size=(6, 9)).astype(np.float32))
     for module in (Residual(), Normalised()):
         with torch.no_grad():
             for name, tensor in module.state_dict().items():
@@ -187,9 +183,8 @@ def test_graphs_that_pytorch_exports_compute_the_same(opset, tmp_path):
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_a_file_of_keras_computes_the_same(number, tmp_path):
-    random = generator("keras", number)
-    net = RandomNetwork(random, outputs=int(random.integers(1, 3)), plain=True, dense=True, parametric=ELSEWHERE)
+def test_a_file_of_keras_computes_the_same(draw, number, tmp_path):
+    net = RandomNetwork(draw, outputs=int(draw.integers(1, 3)), plain=True, dense=True, parametric=ELSEWHERE)
     read = import_keras.parts(keras_file(net, tmp_path / "net.keras", named=number % 2 == 0), data="films")
     rows = net.examples(6)
     assert_computes(read, rows, [net.forward(rows)[name] for name in outputs_of(net)], 2e-5)
@@ -197,10 +192,9 @@ def test_a_file_of_keras_computes_the_same(number, tmp_path):
     network_of(read, "file")
 
 
-def test_models_of_keras_itself(tmp_path, monkeypatch):
+def test_models_of_keras_itself(draw, tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "numpy")
     keras = pytest.importorskip("keras", reason="hundreds of megabytes for one oracle: build/venv/bin/pip install keras")
-    random = generator("keras itself")
     inputs = keras.Input((2, 7))
     y = keras.layers.Dense(5, activation="gelu")(keras.layers.Flatten()(inputs))
     y = keras.layers.Dropout(0.3)(keras.layers.BatchNormalization()(y))
@@ -215,15 +209,15 @@ def test_models_of_keras_itself(tmp_path, monkeypatch):
                               keras.layers.Dense(2, activation="leaky_relu")])
     for number, model in enumerate((functional, chain)):
         for layer in model.layers:
-            layer.set_weights([random.uniform(0.1, 1, array.shape) for array in layer.get_weights()])
-        x = random.normal(size=(6, 14)).astype(np.float32)
+            layer.set_weights([draw.uniform(0.1, 1, array.shape) for array in layer.get_weights()])
+        x = draw.normal(size=(6, 14)).astype(np.float32)
         expected = np.asarray(model(x.reshape((6, 2, 7)) if number == 0 else x))
         model.save(tmp_path / "net.keras")
         assert_computes(import_keras.parts(tmp_path / "net.keras"), {"x": [dict(enumerate(row)) for row in x.tolist()]}, [expected], 2e-5)
 
 
-def test_layers_of_keras_that_there_are_not_are_named(tmp_path):
-    net = RandomNetwork(generator("other layers"), plain=True, parametric=(), words=("Tanh",), norms=False, inputs=1)
+def test_layers_of_keras_that_there_are_not_are_named(draw, tmp_path):
+    net = RandomNetwork(draw, plain=True, parametric=(), words=("Tanh",), norms=False, inputs=1)
     keras_file(net, tmp_path / "net.keras")
     import zipfile
     with zipfile.ZipFile(tmp_path / "net.keras") as archive:
@@ -251,19 +245,17 @@ def caffe_network(random, **keys):
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_files_of_caffe_compute_the_same(number, tmp_path):
-    random = generator("caffe", number)
+def test_files_of_caffe_compute_the_same(draw, number, tmp_path):
     words = [word for word in CAFFE_WORDS if word != "ELU"] if number % 2 else CAFFE_WORDS
-    net = RandomNetwork(random, plain=True, norms=False, words=tuple(words), parametric=ELSEWHERE, inputs=1, dense=True)
+    net = RandomNetwork(draw, plain=True, norms=False, words=tuple(words), parametric=ELSEWHERE, inputs=1, dense=True)
     read = import_caffe.parts(*caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel", old=bool(number % 2)))
     rows = net.examples(6)
     assert_computes(read, rows, [net.forward(rows)[name] for name in outputs_of(net)], 2e-5)
     network_of(read, "file")
 
 
-def test_a_training_of_caffe_ends_in_its_loss(tmp_path):
-    random = generator("caffe training")
-    net = caffe_network(random, inputs=1)
+def test_a_training_of_caffe_ends_in_its_loss(draw, tmp_path):
+    net = caffe_network(draw, inputs=1)
     net.layers[-1]["Activation"] = "SoftMax"
     read = import_caffe.parts(*caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel", training=True))
     assert read.descriptor["Layers"][-1]["Activation"] == "SoftMax"
@@ -271,12 +263,11 @@ def test_a_training_of_caffe_ends_in_its_loss(tmp_path):
     assert_computes(read, rows, [net.forward(rows)[name] for name in outputs_of(net)], 2e-5)
 
 
-def test_opencv_computes_what_was_read_of_caffe(tmp_path):
+def test_opencv_computes_what_was_read_of_caffe(draw, tmp_path):
     cv2 = pytest.importorskip("cv2", reason="OpenCV, a second reader of Caffe's files, is not installed: build/venv/bin/pip install opencv-python-headless")
     if not hasattr(cv2.dnn, "readNetFromCaffe"):
         pytest.skip("this OpenCV reads no files of Caffe")
-    random = generator("OpenCV")
-    net = caffe_network(random, inputs=1)
+    net = caffe_network(draw, inputs=1)
     files = caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel")
     there = cv2.dnn.readNetFromCaffe(*map(str, files))
     rows = net.examples(1)
@@ -287,8 +278,8 @@ def test_opencv_computes_what_was_read_of_caffe(tmp_path):
     assert_computes(import_caffe.parts(*files), rows, [found], 2e-5)
 
 
-def test_layers_of_caffe_that_there_are_not_are_named(tmp_path):
-    net = caffe_network(generator("convolution"), inputs=1)
+def test_layers_of_caffe_that_there_are_not_are_named(draw, tmp_path):
+    net = caffe_network(draw, inputs=1)
     prototxt, caffemodel = caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel")
     text = prototxt.read_text()
     first = net.layers[0]["Name"]
@@ -307,9 +298,9 @@ def test_layers_of_caffe_that_there_are_not_are_named(tmp_path):
         norn.import_caffe(prototxt, prototxt)
 
 
-def test_files_are_converted_by_their_endings(tmp_path):
+def test_files_are_converted_by_their_endings(draw, tmp_path):
     convert = norn.interchange.convert
-    net = caffe_network(generator("endings"), inputs=1)
+    net = caffe_network(draw, inputs=1)
     caffe_files(net, tmp_path / "a.prototxt", tmp_path / "a.caffemodel")
     keras_file(net, tmp_path / "a.keras")
     found = []
@@ -331,11 +322,10 @@ def test_files_are_converted_by_their_endings(tmp_path):
         norn.interchange.export(found[0], "h5", tmp_path / "e.h5")
 
 
-def test_a_trained_recommender_is_exported(tmp_path):
+def test_a_trained_recommender_is_exported(draw, tmp_path):
     import onnxruntime as ort
     import scipy.sparse as sp
-    random = generator("recommender")
-    baskets = sp.csr_matrix((random.random((60, 25)) < 0.2).astype(np.float32))
+    baskets = sp.csr_matrix((draw.random((60, 25)) < 0.2).astype(np.float32))
     model = norn.Recommender(device="cpu", threads=1, hidden=8, epochs=2, batch=20).fit(baskets)
     norn.export_onnx(model, tmp_path / "model.onnx", top_k=True)
     found = model.recommend(baskets, N=3)

@@ -12,35 +12,13 @@ import pytest
 
 import norn
 from foreign_files import CAFFE_WORDS, caffe_files, keras_file
-from interchange_support import generator
+from tables import mutated
 from norn.interchange.parts import Parts, canonical
 from random_networks import RandomNetwork
 
 COUNT = int(os.environ.get("NORN_MUTATIONS", "90"))
 SECONDS = 20
 MOST_GROWTH = 1 << 30  # bytes
-
-
-def mutated(random, content):
-    data = bytearray(content)
-    for _ in range(int(random.integers(1, 5))):
-        at, length = int(random.integers(len(data) + 1)), int(random.integers(1, 33))
-        what = random.integers(6)
-        if what == 0:
-            data[at:at + 1] = random.bytes(1)
-        elif what == 1 and len(data) > at:
-            data[at] ^= 1 << int(random.integers(8))
-        elif what == 2:
-            del data[at:at + length]
-        elif what == 3:
-            data[at:at] = data[at:at + length]
-        elif what == 4:
-            data[at:at + length] = bytes([random.choice([0, 0x7f, 0x80, 0xff])]) * len(data[at:at + length])
-        elif random.random() < 0.3:
-            del data[at:]
-        if not data:
-            break
-    return bytes(data)
 
 
 class Clock:
@@ -89,31 +67,28 @@ def small(random, **keys):
     return RandomNetwork(random, plain=True, **keys)
 
 
-def test_mutations_of_onnx(tmp_path):
+def test_mutations_of_onnx(draw, tmp_path):
     import onnx
-    random = generator("onnx mutations")
     for number in range(3):
-        net = small(random)
+        net = small(draw)
         norn.export_onnx(Parts(canonical(net.descriptor), net.parameters, {}), tmp_path / "net.onnx", dense=number == 0)
         if number < 2:
             model = onnx.load(tmp_path / "net.onnx")
             del model.metadata_props[:]
             onnx.save(model, tmp_path / "net.onnx")
-        attack(random, norn.import_onnx, tmp_path, [tmp_path / "net.onnx"], COUNT // 3)
+        attack(draw, norn.import_onnx, tmp_path, [tmp_path / "net.onnx"], COUNT // 3)
 
 
-def test_mutations_of_safetensors(tmp_path):
-    random = generator("safetensors mutations")
-    net = small(random)
+def test_mutations_of_safetensors(draw, tmp_path):
+    net = small(draw)
     norn.export_safetensors(Parts(canonical(net.descriptor), net.parameters, {}), tmp_path / "net.safetensors")
-    attack(random, norn.import_safetensors, tmp_path, [tmp_path / "net.safetensors"])
+    attack(draw, norn.import_safetensors, tmp_path, [tmp_path / "net.safetensors"])
 
 
-def test_mutations_of_keras(tmp_path):
-    random = generator("keras mutations")
-    net = small(random, parametric=("LRelu", "ELU"))
+def test_mutations_of_keras(draw, tmp_path):
+    net = small(draw, parametric=("LRelu", "ELU"))
     path = keras_file(net, tmp_path / "net.keras")
-    attack(random, norn.import_keras, tmp_path, [path], max(10, COUNT // 30))
+    attack(draw, norn.import_keras, tmp_path, [path], max(10, COUNT // 30))
 
     # Mutations of the whole archive mostly end at its checksums; these are of what is in it.
     with zipfile.ZipFile(path) as archive:
@@ -130,15 +105,14 @@ def test_mutations_of_keras(tmp_path):
     for name, count in (("config.json", COUNT // 30), ("model.weights.h5", COUNT // 10)):
         file = tmp_path / name
         file.write_bytes(parts[name])
-        attack(random, packed(name), tmp_path, [file], max(5, count))
+        attack(draw, packed(name), tmp_path, [file], max(5, count))
 
 
 @pytest.mark.parametrize("which", (0, 1))
-def test_mutations_of_caffe(which, tmp_path):
-    random = generator("caffe mutations", which)
-    net = small(random, norms=False, words=tuple(CAFFE_WORDS), parametric=("LRelu", "ELU"), inputs=1)
+def test_mutations_of_caffe(draw, which, tmp_path):
+    net = small(draw, norms=False, words=tuple(CAFFE_WORDS), parametric=("LRelu", "ELU"), inputs=1)
     files = caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel", old=False)
-    attack(random, norn.import_caffe, tmp_path, list(files), which=which)
+    attack(draw, norn.import_caffe, tmp_path, list(files), which=which)
 
 
 def test_files_made_to_fill_the_memory(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import norn
-from interchange_support import assert_close, assert_computes, engine_scores, generator
+from interchange_support import assert_close, assert_computes, engine_scores
 from norn.interchange.activations import ACTIVATIONS
 from norn.interchange.parts import Parts, canonical, network_of
 from norn.interchange.wiring import Wiring
@@ -74,16 +74,15 @@ def test_activations_are_those_of_the_engine(source):
 
 
 @pytest.mark.parametrize("number", range(8))
-def test_random_networks_score_as_the_engine_and_the_formulas(number, tmp_path):
-    random = generator("scores", number)
-    net = RandomNetwork(random, outputs=int(random.integers(1, 3)), dense=number % 2 == 1)
-    network = network_of(parts_of(net), "random")
+def test_random_networks_score_as_the_engine_and_the_formulas(draw, number, tmp_path):
+    net = RandomNetwork(draw, outputs=int(draw.integers(1, 3)), dense=number % 2 == 1)
+    network = network_of(parts_of(net), "draw")
     export_onnx(network, tmp_path / "net.onnx")
     onnx.checker.check_model(str(tmp_path / "net.onnx"), full_check=True)
     model = onnx.load(tmp_path / "net.onnx")
     assert model.ir_version == 8 and [entry.version for entry in model.opset_import] == [18]
     session = session_of(tmp_path / "net.onnx")
-    rows = net.examples(int(random.integers(1, 20)))
+    rows = net.examples(int(draw.integers(1, 20)))
     found = dict(zip([entry.name for entry in session.get_outputs()], session.run(None, feed_of(session, net, rows))))
     expected = net.forward(rows)
     outputs = [layer["Name"] for layer in net.layers if layer["Kind"] == "Output"]
@@ -94,14 +93,13 @@ def test_random_networks_score_as_the_engine_and_the_formulas(number, tmp_path):
 
 
 @pytest.mark.parametrize("number", range(8))
-def test_a_written_graph_comes_back(number, tmp_path):
+def test_a_written_graph_comes_back(draw, number, tmp_path):
     """To the bit, and without the metadata as a network that computes the same."""
-    random = generator("reading", number)
-    net = RandomNetwork(random, outputs=int(random.integers(1, 3)), dense=number % 2 == 1)
+    net = RandomNetwork(draw, outputs=int(draw.integers(1, 3)), dense=number % 2 == 1)
     parts = parts_of(net)
     export_onnx(parts, tmp_path / "net.onnx")
     network = norn.interchange.import_onnx(tmp_path / "net.onnx")
-    assert network.descriptor == network_of(parts, "random").descriptor
+    assert network.descriptor == network_of(parts, "draw").descriptor
     for name, array in network.parameters.items():
         assert np.array_equal(array, net.parameters[name]), name
     rows = net.examples(9)
@@ -115,21 +113,20 @@ def test_a_written_graph_comes_back(number, tmp_path):
     assert_computes(read, only, [expected[name] for name in outputs], 2e-5)
 
 
-def test_top_k_is_what_predictor_gives_1000_users(programs, tmp_path):
-    random = generator("top k")
+def test_top_k_is_what_predictor_gives_1000_users(draw, programs, tmp_path):
     units, users = 301, 1000
     network = {"Layers": [{"Name": "Films", "Kind": "Input", "N": units, "DataSet": "films_input", "Normalize": "L2",
                            "InputWeighting": {"Scheme": "IDF"}},
                           {"Name": "Hidden", "Kind": "Hidden", "N": 32, "Activation": "Tanh"},
                           {"Name": "Best", "Kind": "Output", "N": units, "DataSet": "films_output", "Activation": "SoftMax"}]}
-    parameters = {"Films -> Hidden": random.normal(0, 1, (units, 32)), "Hidden bias": random.normal(0, 1, 32),
-                  "Hidden -> Best": random.normal(0, 1, (32, units)), "Best bias": random.normal(0, 1, units),
-                  "Films featureWeights": random.uniform(0.5, 3, units)}
-    labels = [f"film{number * 7}" for number in random.permutation(units)]
+    parameters = {"Films -> Hidden": draw.normal(0, 1, (units, 32)), "Hidden bias": draw.normal(0, 1, 32),
+                  "Hidden -> Best": draw.normal(0, 1, (32, units)), "Best bias": draw.normal(0, 1, units),
+                  "Films featureWeights": draw.uniform(0.5, 3, units)}
+    labels = [f"film{number * 7}" for number in draw.permutation(units)]
     model = norn.Network.from_parameters(network, {name: array.astype(np.float32) for name, array in parameters.items()},
                                          {"Films": labels, "Best": labels})
     model.save(tmp_path / "model.nc")
-    rows = [sorted(random.choice(units, random.integers(1, 30), replace=False).tolist()) for _ in range(users)]
+    rows = [sorted(draw.choice(units, draw.integers(1, 30), replace=False).tolist()) for _ in range(users)]
     (tmp_path / "requests.txt").write_text("".join(f"{e}\t{':'.join(labels[u] for u in row)}\n" for e, row in enumerate(rows)))
     subprocess.run([programs / "predictor", "-q", "-n", "model.nc", "-r", "requests.txt", "-s", "best.tsv", "-k", "20", "--exclude-seen",
                     "--format", "tsv", "--device", "cpu"], cwd=tmp_path, check=True)
@@ -226,10 +223,9 @@ class Graph:
         return path
 
 
-def test_a_graph_as_pytorch_exports_it_is_read(tmp_path):
+def test_a_graph_as_pytorch_exports_it_is_read(draw, tmp_path):
     """Gemm with transB, dropout, flatten, GELU and SiLU as formulas, batch normalisation before and behind activations, a residual."""
-    random = generator("torch graph")
-    f = lambda *extent: random.normal(0, 0.7, extent).astype(np.float32)  # noqa: E731
+    f = lambda *extent: draw.normal(0, 0.7, extent).astype(np.float32)  # noqa: E731
     g = Graph()
     x = g.node("Flatten", g.input("image", ["batch", 3, 4]))
     z = g.node("Gemm", x, g.array("fc1.weight", f(8, 12)), g.array("fc1.bias", f(8)), transB=1)
@@ -258,37 +254,35 @@ def test_a_graph_as_pytorch_exports_it_is_read(tmp_path):
     network_of(read, "file")
 
 
-def test_formulas_of_normalisation_and_softsign_are_read(tmp_path):
-    random = generator("formulas")
+def test_formulas_of_normalisation_and_softsign_are_read(draw, tmp_path):
     g = Graph(11)
     x = g.input("x", ["batch", 6])
     norm = g.node("Clip", g.node("ReduceL2", x, axes=[1], keepdims=1), g.array("least", np.float32(1e-12)))
     x = g.node("Div", x, g.node("Expand", norm, g.node("Shape", x)))
-    z = g.node("Gemm", x, g.array("w", random.normal(0, 3, (6, 4)).astype(np.float32)))
+    z = g.node("Gemm", x, g.array("w", draw.normal(0, 3, (6, 4)).astype(np.float32)))
     g.save(tmp_path / "g.onnx", g.node("Div", z, g.node("Add", g.node("Abs", z), g.array("one", np.float32(1)))))
     read = import_onnx.parts(tmp_path / "g.onnx")
     assert read.descriptor["Layers"][0]["Normalize"] == "L2" and read.descriptor["Layers"][1]["Activation"] == "SoftSign"
-    x = random.normal(size=(5, 6)).astype(np.float32)
+    x = draw.normal(size=(5, 6)).astype(np.float32)
     assert_computes(read, {"x": [dict(enumerate(row)) for row in x.tolist()]}, session_of(tmp_path / "g.onnx").run(None, {"x": x}))
 
 
-def test_bags_of_embeddings_are_sparse_inputs(tmp_path):
-    random = generator("bags")
+def test_bags_of_embeddings_are_sparse_inputs(draw, tmp_path):
     g = Graph(13)
     ids = g.input("ids", ["batch", "length"], onnx.TensorProto.INT64)
     weights = g.input("weights", ["batch", "length"])
-    table = random.normal(0, 1, (30, 6)).astype(np.float32)
+    table = draw.normal(0, 1, (30, 6)).astype(np.float32)
     axes = g.array("axes", np.array([1]))
     rows = g.node("Mul", g.node("Gather", g.array("bag.weight", table), ids), g.node("Unsqueeze", weights, g.array("last", np.array([-1]))))
-    z = g.node("Add", g.node("ReduceSum", rows, axes, keepdims=0), g.array("bias", random.normal(0, 1, 6).astype(np.float32)))
-    other = g.node("Gemm", g.input("x", ["batch", 4]), g.array("w", random.normal(0, 1, (4, 6)).astype(np.float32)))
+    z = g.node("Add", g.node("ReduceSum", rows, axes, keepdims=0), g.array("bias", draw.normal(0, 1, 6).astype(np.float32)))
+    other = g.node("Gemm", g.input("x", ["batch", 4]), g.array("w", draw.normal(0, 1, (4, 6)).astype(np.float32)))
     out = g.node("LogSoftmax", g.node("Add", z, other))
     g.save(tmp_path / "g.onnx", out)
     read = import_onnx.parts(tmp_path / "g.onnx")
     assert read.notes == ["LogSoftmax is read as SoftMax: the scores are probabilities, not their logarithms"]
     assert [layer["N"] for layer in read.descriptor["Layers"]] == [30, 4, 6]
-    bags = [{int(u): float(random.uniform()) for u in random.choice(30, 3, replace=False)} for _ in range(5)]
-    x = random.normal(0, 1, (5, 4)).astype(np.float32)
+    bags = [{int(u): float(draw.uniform()) for u in draw.choice(30, 3, replace=False)} for _ in range(5)]
+    x = draw.normal(0, 1, (5, 4)).astype(np.float32)
     indices, values = padded(bags)
     expected = session_of(tmp_path / "g.onnx").run(None, {"ids": indices, "weights": values, "x": x})[0]
     assert_computes(read, {"weights": bags, "x": [dict(enumerate(row)) for row in x.tolist()]}, [np.exp(expected)])

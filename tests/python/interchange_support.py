@@ -1,18 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of other formats share."""
-import os
-
 import numpy as np
 import scipy.sparse as sp
 
 from random_networks import forward, listed, whole
-
-
-def generator(name, number=0):
-    """A generator of random numbers whose seed is printed."""
-    seed = int(os.environ.get("NORN_TEST_SEED", np.random.SeedSequence().entropy % 2**31)) + number
-    print(f"{name}: seed {seed}")
-    return np.random.default_rng(seed)
 
 
 def assert_close(found, expected, bound=1e-5):

@@ -14,12 +14,8 @@ import pytest
 import scipy.sparse as sp
 
 import norn
-from conftest import Baskets
-from norn import _arrays, _core
-
-
-def same(one, other):
-    return all((a.view(np.uint32) == b.view(np.uint32)).all() for a, b in zip(one, other))
+from conftest import Baskets, same
+from norn import _arrays
 
 
 def test_arrays_are_read_where_they_stand(baskets):

@@ -7,10 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import norn
-
-
-def same(one, other):
-    return all((a.view(np.uint32) == b.view(np.uint32)).all() for a, b in zip(one, other))
+from conftest import same
 
 
 @pytest.mark.parametrize("more", [{}, {"hidden": 7}])

@@ -1,23 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random tables with the labels that people have, and what the importer makes of them."""
+"""Random tables with the labels that people have, what the importer makes of them, and damaged files."""
 import csv
 import hashlib
-import os
 import pathlib
-import random
 import subprocess
 
 import numpy as np
 
 ODD = ["Zoë", "señor x", "a,b", 'say "x"', "x:y", "007", "1e3", "-", "NA", "null", "nan", "日本", " leading", "trailing ", "'", "\\", "#1", "true", "2026-01-02",
        "1.0", "::", ";", "|"]
-
-
-def drawn_seed():
-    """From NORN_SEED, or drawn; printed, so that a failure can be seen again."""
-    seed = int(os.environ.get("NORN_SEED", random.SystemRandom().randrange(10**6)))
-    print(f"NORN_SEED={seed}")
-    return seed
 
 
 def random_table(rng, examples=40, features=30, entries=200, odd=True):
@@ -63,3 +54,27 @@ def run_importer(programs, source, output, *words):
 
 def as_columns(table):
     return {name: np.asarray(column) for name, column in table.items()}
+
+
+def mutated(draw, content, letters=b"\0\x7f\x80\xff"):
+    """Bytes with one to four changes: others, turned bits, pieces taken out, put in twice or made of one of the letters, an end."""
+    data = bytearray(content)
+    for _ in range(int(draw.integers(1, 5))):
+        at, length, what = int(draw.integers(len(data) + 1)), int(draw.integers(1, 33)), int(draw.integers(7))
+        if what == 0:
+            data[at:at + 1] = draw.bytes(1)
+        elif what == 1 and len(data) > at:
+            data[at] ^= 1 << int(draw.integers(8))
+        elif what == 2:
+            del data[at:at + length]
+        elif what == 3:
+            data[at:at] = data[at:at + length]
+        elif what == 4:
+            data[at:at + length] = bytes([draw.choice(list(letters))]) * len(data[at:at + length])
+        elif what == 5:
+            data[at:at] = bytes([draw.choice(list(letters))])
+        elif draw.random() < 0.3:
+            del data[at:]
+        if not data:
+            break
+    return bytes(data)
