@@ -4,11 +4,12 @@ import re
 
 import numpy as np
 import norn
+from page_test import run_page
 from foreign_files import CAFFE_WORDS, caffe_files, keras_file
 from random_networks import RandomNetwork
 
 
-def test_the_examples_run(draw, source, tmp_path, monkeypatch):
+def test_the_examples_run(draw, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     films = {"Layers": [{"Name": "Input", "Kind": "Input", "N": 40, "DataSet": "films_input"},
                         {"Name": "Output", "Kind": "Output", "N": 40, "DataSet": "films_output"}]}
@@ -18,12 +19,7 @@ def test_the_examples_run(draw, source, tmp_path, monkeypatch):
     net = RandomNetwork(draw, plain=True, norms=False, words=tuple(CAFFE_WORDS), parametric=(), inputs=1)
     keras_file(net, tmp_path / "theirs.keras")
     caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel")
-    text = (source / "docs/user/interchange.md").read_text()
-    examples = re.findall(r"```python\n(.*?)```", text, re.S)
-    assert len(examples) == 6
-    names = {}
-    for example in examples:
-        exec(compile(example, "interchange.md", "exec"), names)
+    names, _ = run_page("interchange")
     assert names["items"].shape == (2, 5) and not set(names["items"][0]) & {3, 7, 9} and 5 not in names["items"][1]
     assert norn.Network.load("from_torch.nc").descriptor["Layers"][1]["N"] == 16
     assert (tmp_path / "theirs.nc").exists()

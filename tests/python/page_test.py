@@ -67,6 +67,11 @@ def test_the_overview_runs(place, capsys):
     assert "ndcg" in capsys.readouterr().out
 
 
+def test_the_page_on_data_runs(place):
+    run_page("python_data")
+    assert (place / "shop.nc").exists() and (place / "films.nc").exists()
+
+
 def test_the_tutorial_runs_and_its_figures_are_true(place):
     names, said = run_page("python_tutorial")
     result = names["result"]
