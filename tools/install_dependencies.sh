@@ -30,7 +30,7 @@ for option in "$@"; do
       echo "  --old-processors  also qemu-user (12 MB), for tests of programs and of the package on a processor of 2008"
       echo "  --ccache  also ccache, which CMake does not need"
       echo "  --peers   also python3-torch, for tests/bench/compare_cpu.sh"
-      echo "  --spark   also openjdk-17-jre-headless, for tests/python/spark_test.py (pip install -r python/requirements-spark.txt)"
+      echo "  --spark   also openjdk-17-jre-headless, for tests/python/spark_*_test.py (tools/dev/python_venv.sh --spark)"
       echo "  --cluster-tests  also Slurm, Celery with Redis and RabbitMQ, Dask and Grid Engine, for tests/tuner/executors_*_test.py and"
       echo "            tests/integration/slurm_test.py, and iproute2 for two_hosts_test.py; Debian starts their daemons, the tests use their"
       echo "            own. patchelf, too, for HTCondor: tools/dev/unpack_htcondor.sh"

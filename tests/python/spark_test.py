@@ -1,46 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """norn.spark in the sessions of Spark that one machine can have."""
 import hashlib
-import os
 import re
-import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install -r python/requirements-spark.txt")
-if shutil.which("java") is None:
-    pytest.skip("there is no Java: tools/install_dependencies.sh --spark", allow_module_level=True)
+from spark_session import entries_of, long, spark  # noqa: F401  what skips comes first
 
-import pyarrow as pa  # noqa: E402
-
-import norn  # noqa: E402
-import norn.spark  # noqa: E402
-from conftest import Baskets, run  # noqa: E402
-from pyspark.sql import SparkSession, functions  # noqa: E402
-
-GPUS = 2
-
-
-def session(master, **settings):
-    os.environ["SPARK_HOME"] = os.path.dirname(pyspark.__file__)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(master).appName("norn")
-    common = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1",
-              "spark.sql.shuffle.partitions": "3", "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    for name, value in (common | settings).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    made = session("local[2]", **{"spark.local.dir": str(tmp_path_factory.mktemp("spark")), "spark.sql.execution.arrow.maxRecordsPerBatch": "37"})
-    made.sparkContext.setLogLevel("OFF")
-    yield made
-    made.stop()
+import norn
+import norn.spark
+import pyarrow as pa
+from conftest import Baskets, run
+from pyspark.sql import functions
 
 
 @pytest.fixture
@@ -122,6 +94,7 @@ def test_lists_that_are_null_empty_unknown_or_name_a_unit_twice(spark, learned):
         norn.spark.transform(frame, model, device="cpu").collect()
 
 
+@long
 @pytest.mark.parametrize("rows, schema, wish, message", [
     ([(["unit1", None],)], "items array<string>", {}, "row 0 of a batch: an element of the list is null"),
     ([([1],), ([2, -1],)], "items array<int>", {}, "row 1 of a batch: the model has no unit -1, expected 0 to"),
@@ -136,6 +109,7 @@ def test_what_is_wrong_in_a_row_is_told_by_the_job(spark, learned, rows, schema,
         norn.spark.transform(frame, learned[1], **({"device": "cpu"} | wish)).collect()
 
 
+@long
 def test_numbers_are_not_taken_for_units_where_labels_are_numbers_too(spark, programs, tmp_path):
     (tmp_path / "films.txt").write_text("a\t30:20\nb\t20:10\nc\t10:30\n")
     run(programs / "importer", "-i", tmp_path / "films.txt", "-d", "films", "-o", tmp_path / "films.nc", "-q")
@@ -170,6 +144,7 @@ def test_wrong_arguments_are_told_before_the_job(spark, learned, tmp_path):
         assert message in str(caught.value)
 
 
+@long
 def test_a_shared_model_that_was_replaced_is_refused(spark, learned, tmp_path):
     baskets, model = learned
     frame = spark.createDataFrame(rows_of(baskets), "user long, items array<string>, ratings array<float>")
@@ -208,15 +183,6 @@ def test_a_worker_loads_a_model_once_and_holds_one(spark, learned, tmp_path, mon
     assert another is not held
     with pytest.raises(norn.UsageError, match="closed"):
         held.recommender.recommend(["unit1"])
-
-
-def entries_of(baskets, draw):
-    """Shuffled, some twice, some users with letters beyond ASCII."""
-    matrix = baskets.matrix.tocoo()
-    names = [f"{draw.choice(['u', 'U', 'ü', '𝄞'])}{user}" for user in range(matrix.shape[0])]
-    rows = [(names[u], int(i) * 7, float(v), int(draw.integers(1, 10)) * 86_400) for u, i, v in zip(matrix.row, matrix.col, matrix.data)]
-    rows += [rows[int(k)][:2] + (float(draw.integers(1, 9)) / 4, int(draw.integers(1, 10)) * 86_400) for k in draw.integers(0, len(rows), 20)]
-    return [rows[k] for k in draw.permutation(len(rows))]
 
 
 @pytest.mark.parametrize("wish", [{"duplicates": "sum", "value": "stars"}, {"duplicates": "first", "time": "at", "split": "leave-last-out", "value": "stars"},
@@ -275,62 +241,11 @@ def test_the_page_runs(spark, source, tmp_path, monkeypatch):
     rows = norn.Dataset.from_table({"package": ["a", "a", "b", "b"], "library": ["libgtk-3-0", "zlib1g", "libvorbisfile3", "zlib1g"]})
     norn.Recommender(epochs=1, device="cpu").fit(rows).save("packages.nc")
     blocks = re.findall(r"^```python\n(.*?)^```", (source / "docs/user/spark.md").read_text(encoding="utf-8"), re.M | re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 5
     names = {"spark": spark}
-    exec("\n".join(blocks), names)
-    assert [row["recommendations"] for row in names["best"].collect()] == [["zlib1g"]]
+    exec("\n".join(blocks).replace('"films_model"', repr(str(tmp_path / "films_model"))), names)  # Spark's own folder is that of its start
+    assert [row["recommendations"] for row in names["recommended"].collect()] == [["zlib1g"]]
     data = norn.Dataset.from_netcdf("films.nc")
     assert (data.example_labels, data.feature_labels) == (["ann"], ["Alien", "Diva"])
-
-
-ON_A_CLUSTER = """
-import sys
-sys.path.insert(0, sys.argv[3])
-import norn, norn.spark, pyarrow as pa
-from spark_test import session, GPUS
-
-folder, model = sys.argv[1:3]
-spark = session("local-cluster[1,2,1024]", **{
-    "spark.worker.resource.gpu.amount": GPUS, "spark.worker.resource.gpu.discoveryScript": folder + "/gpus",
-    "spark.executor.resource.gpu.amount": GPUS, "spark.executor.resource.gpu.discoveryScript": folder + "/gpus",
-    "spark.task.resource.gpu.amount": 1, "spark.executor.memory": "512m", "spark.local.dir": folder})
-
-def devices(batches):
-    import os
-    from norn.spark.executing import device_of_task
-    from pyspark import BarrierTaskContext
-    for batch in batches:
-        pass
-    BarrierTaskContext.get().barrier()  # both live at the same time
-    names = [device_of_task(wish) for wish in ("auto", "cuda", "cpu", "cuda:5")] + [os.environ.get("CUDA_VISIBLE_DEVICES", "unset")]
-    yield pa.RecordBatch.from_arrays([pa.array([" ".join(names)])], names=["names"])
-
-for _ in range(2):  # workers are reused
-    print("devices", sorted(row[0] for row in spark.range(10).repartition(2).mapInArrow(devices, "names string", barrier=True).collect()))
-frame = spark.createDataFrame([(n, ["unit1", "unit2"]) for n in range(10)], "user long, items array<string>").repartition(4)
-rows = norn.spark.transform(frame, model, 3, device="cpu").collect()
-print("lists", len(rows), {tuple(row["recommendations"]) for row in rows})
-try:
-    norn.spark.transform(frame, model, 3).collect()
-except Exception as error:
-    print("refused", "cuda" in str(error), "Error" in str(error))
-spark.stop()
-"""
-
-
-def test_each_live_task_has_its_own_gpu(learned, tmp_path):
-    baskets, model = learned
-    script = tmp_path / "gpus"
-    script.write_text('#!/bin/sh\necho \'{"name":"gpu","addresses":["0","1"]}\'\n')
-    script.chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    done = subprocess.run([sys.executable, "-B", "-c", ON_A_CLUSTER, tmp_path, model, os.path.dirname(__file__)], capture_output=True, text=True,
-                          cwd=tmp_path, env=environment, timeout=500)
-    lines = done.stdout.splitlines()
-    assert done.returncode == 0, done.stderr[-3000:]
-    expected = ["cuda:0 cuda:0 cpu cuda:5 unset", "cuda:1 cuda:1 cpu cuda:5 unset"]
-    assert [line for line in lines if line.startswith("devices")] == [f"devices {expected}"] * 2
-    best = tuple(label for label, _ in norn.load(model, device="cpu").recommend(["unit1", "unit2"], 3))
-    assert f"lists 10 {{{best}}}" in lines
-    if "cuda" not in str(norn.show_config()).lower():
-        assert "refused True True" in lines
+    assert names["again"].recommendForAllUsers(3).count() == 40 and len(names["best"].transform(names["held"]).first()["recommendations"]) == 3
+    assert (tmp_path / "films_trained.nc").read_bytes() == (tmp_path / "in_a_task.nc").read_bytes()

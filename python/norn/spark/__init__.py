@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Norn within Spark: docs/user/spark.md. PySpark is imported when a function is called."""
+"""Norn within Spark: docs/user/spark.md. PySpark is imported when a name is used."""
 from __future__ import annotations
 
 from .._lazy import lazy
 
-_HOMES = {"transforming": ("transform",), "writing": ("write_dataset",)}
-__all__, __getattr__, __dir__ = lazy(globals(), _HOMES)
+_HOMES = {"transforming": ("transform",), "writing": ("write_dataset",), "launching": ("launch", "Training")}
+_STAGES = {"estimating": ("NornRecommender", "NornModel"), "evaluating": ("RankingEvaluator",)}  # of pyspark.ml, whose classes they extend
+_, __getattr__, __dir__ = lazy(globals(), _HOMES | _STAGES)
+__all__ = [name for names in _HOMES.values() for name in names]  # what is there without PySpark, too

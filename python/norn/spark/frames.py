@@ -19,6 +19,13 @@ def require_frame(df: Any) -> None:
         raise UsageError(f"`df`: expected a DataFrame of Spark, not {type(df).__name__}")
 
 
+def column_of(name: str) -> Any:
+    """The column of that name, whatever letters are in it."""
+    from pyspark.sql import functions
+
+    return functions.col("`" + name.replace("`", "``") + "`")
+
+
 def column_type(df: Any, name: Any, argument: str) -> Any:
     """The type of a column. Raises UsageError where there is none of that name, or two."""
     if not isinstance(name, str):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
 import tempfile
 from typing import Any
 
@@ -12,6 +11,7 @@ from .. import _settings
 from ..errors import DataError, UsageError
 from .executing import Prediction
 from .frames import of_lists, require_frame
+from .sending import context_of, link
 
 _shipped: dict[tuple[str, str], tempfile.TemporaryDirectory] = {}  # by application and checksum; Spark fetches from there
 
@@ -111,7 +111,7 @@ def _model_file(df: Any, model: Any, shared: bool) -> tuple[str, dict[str, Any]]
         if facts["kind"] != "model":
             raise DataError(f"{os.fspath(model)}: holds data sets, expected a model")
         path = os.path.abspath(model)
-        return (path if shared else _ship(df, lambda copy: _link(path, copy), facts)), facts
+        return (path if shared else _ship(df, lambda copy: link(path, copy), facts)), facts
     save = getattr(model, "save", None)
     if save is None or shared:
         raise UsageError(f"`model`: expected the path of a model's file{'' if shared else ', a Recommender or a trained Network'}, "
@@ -121,23 +121,13 @@ def _model_file(df: Any, model: Any, shared: bool) -> tuple[str, dict[str, Any]]
         path = os.path.join(folder, "model.nc")
         save(path)
         facts = describe(path)
-        return _ship(df, lambda copy: _link(path, copy), facts), facts
-
-
-def _link(path: str, copy: pathlib.Path) -> None:
-    try:
-        os.link(path, copy)
-    except OSError:  # another file system
-        shutil.copyfile(path, copy)
+        return _ship(df, lambda copy: link(path, copy), facts), facts
 
 
 def _ship(df: Any, place: Any, facts: dict[str, Any]) -> str:
     """Has Spark send the file, under a name of its contents: there may be others. Returns the name."""
-    try:
-        context = df.sparkSession.sparkContext
-        application = context.applicationId
-    except Exception as error:  # Spark Connect has no context; what it raises depends on the version
-        raise UsageError("Spark Connect cannot send the model to executors; put it where all of them see it, and say `shared`=True") from error
+    context = context_of(df.sparkSession, "the model")
+    application = context.applicationId
     name = f"norn-{facts['sha256']}.nc"
     if (application, name) not in _shipped:
         folder = tempfile.TemporaryDirectory(prefix="norn-spark-")

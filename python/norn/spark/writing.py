@@ -8,8 +8,9 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
+from .. import _settings
 from ..errors import DataError, UsageError
-from .frames import column_type, require_frame, require_type
+from .frames import column_of, column_type, require_frame, require_type
 
 
 def write_dataset(df: Any, user: str, item: str, path: os.PathLike | str, *, value: str | None = None, time: str | None = None,
@@ -30,9 +31,14 @@ def write_dataset(df: Any, user: str, item: str, path: os.PathLike | str, *, val
     Spark sorts the rows, and the driver holds those of all in memory, 8 to 12 bytes an entry beside the labels. Returns the
     files. Raises UsageError for wrong arguments and columns, DataError for what no entry can be.
     """
+    from ..data.entries import check_rule
     from ..dataset import Dataset
 
     require_frame(df)
+    check_rule(duplicates)
+    for argument, least in (("min_features", min_features), ("min_examples", min_examples)):
+        if _settings.integer(argument, least) < 1:
+            raise UsageError(f"`{argument}` {least}: expected a whole number of at least 1")
     columns = _columns(df, {"user": user, "item": item, "value": value, "time": time})
     path = pathlib.Path(path)
     folder = path.parent if staging is None else pathlib.Path(staging)
@@ -70,9 +76,6 @@ def _sorted_rows(df: Any, columns: Sequence[str], folder: pathlib.Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as parquet
     from pyspark.sql import Observation, functions, types
-
-    def column_of(name: str) -> Any:
-        return functions.col("`" + name.replace("`", "``") + "`")
 
     def key_of(name: str) -> Any:  # text by its bytes, whatever its collation
         column = column_of(name)
