@@ -43,8 +43,8 @@ def test_all_that_does_not_fit_is_told_at_once():
         '`parameters`: "Out bias" is float32 of 3 dimensions; expected float32 of one or two']
 
 
-def test_files_are_made_when_data_come(tmp_path, monkeypatch):
-    net = RandomNetwork(generator("no files"))
+def test_files_are_made_when_data_come(draw, tmp_path, monkeypatch):
+    net = RandomNetwork(draw)
     output, rows = net.layers[-1]["Name"], net.examples(5)
     with monkeypatch.context() as full:
         full.setenv("TMPDIR", str(tmp_path / "where there is no room"))
