@@ -29,6 +29,7 @@ PyModuleDef module = {PyModuleDef_HEAD_INIT,
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-identifier-naming): Python looks for it by this name
 PyMODINIT_FUNC PyInit__processor() {
   return PyModuleDef_Init(&module);
 }
