@@ -2,13 +2,14 @@
 """`norn export` and `norn convert`: models in the formats of others, by norn.interchange (docs/user/interchange.md)."""
 from __future__ import annotations
 
-import inspect
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from ._options import Command, Option
+from ._words import did_you_mean
 from .errors import UsageError
+from .interchange.files import FORMATS
 
 _ONNX = "Of ONNX"
 COMMANDS = {
@@ -27,7 +28,6 @@ COMMANDS = {
         about=("Formats follow from the endings: .nc (Norn's), .onnx, .safetensors; .keras and .caffemodel are read.",),
         files="file", examples=(("A model of Keras", "model.keras model.nc"),)),
 }
-_FORMATS = {".onnx": "onnx", ".safetensors": "safetensors"}
 
 
 def _format_of(arguments: list[str]) -> str:
@@ -36,9 +36,9 @@ def _format_of(arguments: list[str]) -> str:
         name, given, value = word.partition("=")
         if name == "--format" and (given or at + 1 < len(arguments)):
             return value if given else arguments[at + 1]
-    endings = [_FORMATS[end] for end in (pathlib.PurePath(word).suffix for word in arguments) if end in _FORMATS]
+    endings = [FORMATS[end] for end in (pathlib.PurePath(word).suffix for word in arguments) if end in FORMATS]
     if not endings:
-        raise UsageError(f"{arguments[-1]}: which format? Say --format; there are: {', '.join(_FORMATS.values())}")
+        raise UsageError(f"{arguments[-1]}: which format? Say --format; there are: {', '.join(FORMATS.values())}")
     return endings[-1]
 
 
@@ -49,10 +49,9 @@ def _value(text: str) -> Any:
         return {"true": True, "yes": True, "false": False, "no": False}.get(text.lower(), text)
 
 
-def _parsed(command: str, arguments: list[str], known: Mapping[str, inspect.Parameter]) -> tuple[list[str], dict[str, Any]]:
+def _parsed(command: str, arguments: list[str], known: Iterable[Option]) -> tuple[list[str], dict[str, Any]]:
     """Files, and options by the names that they have in Python."""
-    from .data.columns import did_you_mean
-
+    values = {one.names[0]: one.value for one in known}
     files: list[str] = []
     options: dict[str, Any] = {}
     left = list(arguments)
@@ -62,17 +61,11 @@ def _parsed(command: str, arguments: list[str], known: Mapping[str, inspect.Para
             files.append(word)
             continue
         name, given, value = word.partition("=")
-        key = name[2:].replace("-", "_")
-        if key not in known:
-            names = ["--" + one.replace("_", "-") for one in known]
-            raise UsageError(f"{name}: there is no such option.{did_you_mean(name, names)} There are: {', '.join(names) or 'none'}")
-        kind = str(known[key].annotation)
-        if not given and "bool" in kind and "str" not in kind:
-            options[key] = True
-            continue
-        if not given and not left:
+        if name not in values:
+            raise UsageError(f"{name}: there is no such option.{did_you_mean(name, values)} There are: {', '.join(values) or 'none'}")
+        if not given and values[name] and not left:
             raise UsageError(f"{name}: its value is missing")
-        options[key] = _value(value if given else left.pop(0))
+        options[name[2:].replace("-", "_")] = _value(value) if given else _value(left.pop(0)) if values[name] else True
     if len(files) != 2:
         raise UsageError(f"{len(files)} files are given, expected two: what is read and what is written; norn {command} --help shows how")
     return files, options
@@ -82,16 +75,11 @@ def main(command: str, arguments: list[str]) -> int:
     from . import interchange
 
     if command == "convert":
-        files, _ = _parsed(command, arguments, {})
+        files, _ = _parsed(command, arguments, ())
         interchange.convert(files[0], files[1])
         return 0
     format = _format_of(arguments) if arguments else "onnx"
-    said = inspect.Parameter("format", inspect.Parameter.KEYWORD_ONLY, annotation="str")
-    known = {"format": said}
-    if format in _FORMATS.values():
-        parameters = inspect.signature(getattr(interchange, f"export_{format}")).parameters
-        known |= {name: one for name, one in parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY}
-    files, options = _parsed(command, arguments, known)
+    files, options = _parsed(command, arguments, [one for one in COMMANDS[command].options if one.section != _ONNX or format == "onnx"])
     options.pop("format", None)
     interchange.export(files[0], format, files[1], **options)
     return 0

@@ -12,6 +12,7 @@ import numpy as np
 
 from norn.interchange.parts import Parts
 from norn.interchange.problems import Problems, Unsupported, fail
+from norn.interchange.wiring import NORM_VECTORS
 
 if TYPE_CHECKING:
     from norn._types import Array
@@ -261,8 +262,7 @@ class Builder:
         if not layer.pop("BatchNormalization", False):
             return
         # Output layers have none: it becomes part of the weights.
-        scale, bias, mean, variance = (self.parameters.pop(f"{name} {item}BN") for item in
-                                       ("scale", "bias", "runningMean", "runningVariance"))
+        scale, bias, mean, variance = (self.parameters.pop(f"{name} {item}") for item in NORM_VECTORS)
         factor = scale / np.sqrt(variance + EPSILON)
         for source in layer["Source"]:
             self.parameters[f"{source} -> {name}"] = self.parameters[f"{source} -> {name}"] * factor
@@ -308,7 +308,7 @@ class Builder:
         self.parameters[f"{chosen} bias"] = np.zeros(x.units) if x.bias is None else x.bias
         if x.norm is not None:
             layer["BatchNormalization"] = True
-            for item, values in zip(("scale", "bias", "runningMean", "runningVariance"), x.norm):
-                self.parameters[f"{chosen} {item}BN"] = values
+            for item, values in zip(NORM_VECTORS, x.norm):
+                self.parameters[f"{chosen} {item}"] = values
         self.layers[chosen] = layer
         return Output(x.units, chosen)

@@ -9,6 +9,8 @@ from typing import Any
 
 from norn.errors import UsageError
 
+FORMATS = {".onnx": "onnx", ".safetensors": "safetensors"}  # those that are written
+
 
 def export(model: Any, format: str, path: str | os.PathLike[str], **options: Any) -> None:
     """Writes a model in a format of others.
@@ -19,10 +21,9 @@ def export(model: Any, format: str, path: str | os.PathLike[str], **options: Any
 
     Other keywords are those of export_onnx() and export_safetensors(). Raises UsageError and DataError."""
     from norn import interchange
-    writers = {"onnx": interchange.export_onnx, "safetensors": interchange.export_safetensors}
-    if format not in writers:
-        raise UsageError(f"`format` \"{format}\" is not written; there are: {', '.join(writers)}")
-    writers[format](model, path, **options)
+    if format not in FORMATS.values():
+        raise UsageError(f"`format` \"{format}\" is not written; there are: {', '.join(FORMATS.values())}")
+    getattr(interchange, f"export_{format}")(model, path, **options)
 
 
 def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
@@ -32,15 +33,14 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
     target: .nc, .onnx or .safetensors.
 
     Raises UsageError for other endings, DataError for a file that cannot be read or written."""
-    formats = {".onnx": "onnx", ".safetensors": "safetensors"}
     end = pathlib.Path(target).suffix
-    if end != ".nc" and end not in formats:
-        raise UsageError(f"{os.fspath(target)}: files that end in \"{end}\" are not written; there are: .nc, {', '.join(formats)}")
+    if end != ".nc" and end not in FORMATS:
+        raise UsageError(f"{os.fspath(target)}: files that end in \"{end}\" are not written; there are: .nc, {', '.join(FORMATS)}")
     network = _reader(source)(os.fspath(source))
     if end == ".nc":
         network.save(target)
     else:
-        export(network, formats[end], target)
+        export(network, FORMATS[end], target)
 
 
 def _reader(source: str | os.PathLike[str]) -> Callable[[str], Any]:

@@ -11,10 +11,10 @@ import numpy as np
 
 from norn.interchange.parts import Parts
 from norn.interchange.problems import Problems, shown
-from norn.interchange.wiring import Edge, Layer, Wiring
+from norn.interchange.wiring import NORM_VECTORS, Edge, Layer, Wiring
 
 # Arrays of a batch normalisation, by the names of nn.BatchNorm1d.
-NORM = {"weight": "scaleBN", "bias": "biasBN", "running_mean": "runningMeanBN", "running_var": "runningVarianceBN"}
+NORM = dict(zip(("weight", "bias", "running_mean", "running_var"), NORM_VECTORS))
 PASSED_OVER = ("num_batches_tracked",)
 MOST_UNNAMED = 8  # modules without an order or a name that says which they are
 

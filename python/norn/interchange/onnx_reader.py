@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from norn.interchange.builder import Builder, Signal
-from norn.interchange.onnx_nodes import HANDLERS, Node
-from norn.interchange.onnx_values import Dense, Graph, Indices, Lazy, Part, Values, is_part
+from norn.interchange.onnx_nodes import HANDLERS
+from norn.interchange.onnx_values import Dense, Graph, Indices, Lazy, Node, Part, Values, is_part
 from norn.interchange.onnx_writer import graph_digest
 from norn.interchange.parts import Parts, descriptor_of
 from norn.interchange.problems import Problems, Unsupported, fail, imports, need, shown

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the values of an ONNX graph are until layers are made of them: arrays, Signals of the builder, or one of the classes here."""
+"""The values of an ONNX graph until layers are made of them, arrays, Signals of the builder, or of the classes here; and its nodes."""
 from __future__ import annotations
 
 import math
@@ -147,3 +147,57 @@ def near(a: Any, b: float) -> bool:
 
 def is_part(x: Any, *words: str) -> bool:
     return isinstance(x, Part) and x.word in words
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a graph with what it reads. `names`: of its inputs, `result`: of its first output."""
+
+    graph: Graph
+    operator: str
+    name: str
+    inputs: list[Any]
+    names: list[str]
+    attributes: dict[str, Any]
+    result: str
+
+    @property
+    def x(self) -> Any:
+        """Its first input."""
+        if not self.inputs:
+            raise Unsupported("it reads nothing")
+        return self.inputs[0]
+
+    def get(self, at: int) -> Any:
+        return self.inputs[at] if at < len(self.inputs) else None
+
+    def two(self) -> tuple[Any, Any]:
+        if len(self.inputs) != 2:
+            raise Unsupported(f"it reads {len(self.inputs)} values, expected two")
+        return self.inputs[0], self.inputs[1]
+
+    def signal(self, units: int | None = None) -> Signal:
+        return self.graph.signal(self.x, units)
+
+    def axes(self) -> list[int] | None:
+        axes = self.attributes.get("axes")
+        if axes is None and self.get(1) is not None:
+            axes = constant(self.inputs[1], "its axes").reshape(-1).tolist()
+        return None if axes is None else [int(axis) for axis in axes]
+
+    def activate(self, word: str, parameters: dict[str, float] | None = None, x: Any = None) -> Output:
+        return self.graph.builder.activate(self.signal() if x is None else self.graph.signal(x), word, parameters, self.stem())
+
+    def affine(self, x: Any, scale: Any = None, shift: Any = None) -> Signal:
+        units = next((array.size for array in (scale, shift) if isinstance(array, np.ndarray)), None)
+        return self.graph.builder.affine(self.graph.signal(x, units), scale, shift)
+
+    def stem(self, first: int = 1) -> str:
+        """What a layer is called: "fc1" for the weights "fc1.weight", else as the node is. `first`: of the inputs that may be weights."""
+        for name in self.names[first:]:
+            for end in (".weight", "/kernel", ".kernel", "/MatMul/ReadVariableOp:0"):
+                if name.endswith(end):
+                    return name.removesuffix(end)
+            if " -> " in name:
+                return name.rsplit(" -> ", 1)[1]
+        return self.name.removesuffix("/MatMul").removesuffix("/Gemm")

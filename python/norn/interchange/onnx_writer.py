@@ -16,7 +16,7 @@ from norn.errors import UsageError
 from norn.interchange.activations import ACTIVATIONS, parameters_of
 from norn.interchange.parts import Parts, parts_of
 from norn.interchange.problems import Problems, need
-from norn.interchange.wiring import Edge, Layer, Wiring
+from norn.interchange.wiring import NORM_VECTORS, Edge, Layer, Wiring
 
 OPSET = 18
 IR_VERSION = 8
@@ -121,22 +121,22 @@ class _Writer:
         self.taken.add(name)
         return name
 
+    def parameter(self, name: str) -> str:
+        return self.array(name, self.parts.parameters[name])
+
     def number(self, value: float) -> str:
         return self.array(f"number:{np.float32(value):.9g}", np.float32(value))
 
     def axis(self, value: int) -> str:
         return self.array(f"axis:{value}", np.array([value], np.int64))
 
+    def _described(self, name: str, kind: str, extent: list[Any]) -> Any:
+        return self.onnx.helper.make_tensor_value_info(name, getattr(self.onnx.TensorProto, kind), extent)
+
     def input(self, name: str, kind: str, extent: list[Any]) -> str:
-        types = {"int64": self.onnx.TensorProto.INT64, "float": self.onnx.TensorProto.FLOAT}
-        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, types[kind], extent))
+        self.inputs.append(self._described(name, kind, extent))
         self.taken.add(name)
         return name
-
-    def result(self, signal: str, name: str, kind: str, extent: list[Any]) -> None:
-        types = {"int64": self.onnx.TensorProto.INT64, "float": self.onnx.TensorProto.FLOAT}
-        self.nodes.append(self.onnx.helper.make_node("Identity", [signal], [name], name=f"{name} (output)"))
-        self.results.append(self.onnx.helper.make_tensor_value_info(name, types[kind], extent))
 
     # Layers.
 
@@ -156,7 +156,9 @@ class _Writer:
             return
         for layer in self.outputs:
             prefix = "" if len(self.outputs) == 1 else f"{layer.name}_"
-            self.result(self.signals[layer.name], f"{prefix}scores", "float", ["batch", layer.units])
+            name = f"{prefix}scores"
+            self.nodes.append(self.onnx.helper.make_node("Identity", [self.signals[layer.name]], [name], name=f"{name} (output)"))
+            self.results.append(self._described(name, "FLOAT", ["batch", layer.units]))
 
     def _leading_to(self, names: set[str]) -> set[str]:
         for layer in reversed(self.wiring.layers):
@@ -165,22 +167,20 @@ class _Writer:
         return names
 
     def _dense_input(self, layer: Layer, prefix: str) -> None:
-        x = self.input(f"{prefix}x", "float", ["batch", layer.units])
+        x = self.input(f"{prefix}x", "FLOAT", ["batch", layer.units])
         if "InputWeighting" in layer.keys:
-            name = f"{layer.name} featureWeights"
-            x = self.node("Mul", x, self.array(name, self.parts.parameters[name]))
+            x = self.node("Mul", x, self.parameter(f"{layer.name} featureWeights"))
         if layer.keys.get("Normalize", "None") == "L2":
             x = self._normalised(x)
         self.signals[layer.name] = x
 
     def _sparse_input(self, layer: Layer, prefix: str) -> None:
         length = f"{prefix}length"
-        indices = self.input(f"{prefix}indices", "int64", ["batch", length])
-        values = self.input(f"{prefix}values", "float", ["batch", length])
+        indices = self.input(f"{prefix}indices", "INT64", ["batch", length])
+        values = self.input(f"{prefix}values", "FLOAT", ["batch", length])
         self.entries[layer.name] = (indices, values)
         if "InputWeighting" in layer.keys:
-            name = f"{layer.name} featureWeights"
-            values = self.node("Mul", values, self.node("Gather", self.array(name, self.parts.parameters[name]), indices))
+            values = self.node("Mul", values, self.node("Gather", self.parameter(f"{layer.name} featureWeights"), indices))
         if layer.keys.get("Normalize", "None") == "L2":
             values = self._normalised(values)
         self.prepared[layer.name] = (indices, self.node("Unsqueeze", values, self.axis(1)))
@@ -190,7 +190,7 @@ class _Writer:
         return self.node("Div", x, self.node("Max", norm, self.number(LEAST_NORM)))
 
     def _layer(self, layer: Layer) -> str:
-        bias = self.array(f"{layer.name} bias", self.parts.parameters[f"{layer.name} bias"])
+        bias = self.parameter(f"{layer.name} bias")
         z = ""
         for edge in layer.edges:
             product = self._product(edge, "" if z else bias)
@@ -199,12 +199,11 @@ class _Writer:
         for skip in layer.skips:
             z = self.node("Add", z, self.signals[skip])
         if layer.normalized:
-            names = [f"{layer.name} {item}BN" for item in ("scale", "bias", "runningMean", "runningVariance")]
-            z = self.node("BatchNormalization", z, *(self.array(name, self.parts.parameters[name]) for name in names), epsilon=EPSILON)
+            z = self.node("BatchNormalization", z, *(self.parameter(f"{layer.name} {item}") for item in NORM_VECTORS), epsilon=EPSILON)
         return self._activation(layer, z)
 
     def _product(self, edge: Edge, bias: str) -> str:
-        weights = self.array(edge.parameter, self.parts.parameters[edge.parameter])
+        weights = self.parameter(edge.parameter)
         if edge.source in self.prepared:
             if edge.transposed:
                 weights = self.node("Transpose", weights, perm=[1, 0])
@@ -243,12 +242,11 @@ class _Writer:
             unseen = self.node("Equal", values, self.number(0.0))
             penalty = self.node("Where", unseen, self.number(0.0), self.array("number:-inf", np.float32(-np.inf)))
             scores = self.node("ScatterElements", scores, indices, penalty, axis=1, reduction="add")
-        k = self.input("k", "int64", [1])
+        k = self.input("k", "INT64", [1])
         length = self.node("Min", k, self.array("number:units", np.array([layer.units], np.int64)))
         self.nodes.append(self.onnx.helper.make_node("TopK", [scores, length], ["scores", "items"], name="TopK", axis=1, largest=1,
                                                      sorted=1))
-        for name, kind in (("items", self.onnx.TensorProto.INT64), ("scores", self.onnx.TensorProto.FLOAT)):
-            self.results.append(self.onnx.helper.make_tensor_value_info(name, kind, ["batch", "top"]))
+        self.results += [self._described(name, kind, ["batch", "top"]) for name, kind in (("items", "INT64"), ("scores", "FLOAT"))]
 
     def _seen_input(self, seen: str | bool, layer: Layer) -> str | None:
         if seen is False:

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-VECTORS = ("bias",)
 NORM_VECTORS = ("scaleBN", "biasBN", "runningMeanBN", "runningVarianceBN")
 
 
@@ -107,7 +106,7 @@ class Wiring:
                 if "InputWeighting" in layer.keys:
                     found[f"{layer.name} featureWeights"] = (layer.units,)
                 continue
-            for vector in VECTORS + (NORM_VECTORS if layer.normalized else ()):
+            for vector in ("bias", *(NORM_VECTORS if layer.normalized else ())):
                 found[f"{layer.name} {vector}"] = (layer.units,)
         return found
 
