@@ -8,10 +8,19 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
+
+from .errors import UsageError
 
 _COLUMN = 30  # where the texts of options begin, as in the programs
 _WIDTH = 100
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are Norn's."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message[:1].lower()}{message[1:]}; {self.prog} --help lists the options")
 
 
 @dataclasses.dataclass(frozen=True)

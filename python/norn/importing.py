@@ -7,9 +7,8 @@ import os
 import pathlib
 import sys
 import time
-from typing import NoReturn
 
-from ._options import Command, Option
+from ._options import Command, Option, Parser
 from .errors import UsageError
 from .programs import run_instead
 
@@ -30,13 +29,8 @@ COMMAND = Command(
                              "ratings.csv --name films --output films.nc --where 'rating >= 4' --split ratio:0.8/0.2"),))
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message[:1].lower()}{message[1:]}; norn import --help lists the options")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="norn import", add_help=False, allow_abbrev=False)
+    parser = Parser(prog="norn import", add_help=False, allow_abbrev=False)
     for names in (("--input", "-i"), ("--output", "-o"), ("--name", "-d"), ("--features", "-f"), ("--time-column",), ("--split",),
                   ("--example-column",), ("--feature-column",), ("--value-column",)):
         parser.add_argument(*names)

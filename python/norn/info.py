@@ -2,14 +2,13 @@
 """`norn info`: what a model or a file of data sets is."""
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
-from typing import Any, NoReturn
+from typing import Any
 
-from ._options import Command, Option
-from .errors import DataError, Error, UsageError
+from ._options import Command, Option, Parser
+from .errors import DataError, Error
 
 COMMAND = Command(
     "what a model or a file of data sets is", "FILE [--format text|json|md]",
@@ -145,13 +144,8 @@ def text_of(facts: dict[str, Any], format: str = "text") -> str:
     return (_as_markdown if format == "md" else _as_text)(*_sections(facts))
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}; norn info --help shows how")
-
-
 def main(_command: str, arguments: list[str]) -> int:
-    parser = _Parser(prog="norn info", add_help=False, allow_abbrev=False)
+    parser = Parser(prog="norn info", add_help=False, allow_abbrev=False)
     parser.add_argument("FILE")
     COMMAND.add_to(parser)
     wish = parser.parse_args(arguments)

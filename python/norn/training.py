@@ -13,7 +13,7 @@ from typing import Any
 from . import _core, _settings
 from ._arrays import is_by_name, memory_set, named
 from .callbacks import Callback, Environment, StopTraining, listed
-from .errors import Error, UsageError
+from .errors import Error
 from .history import History
 from .network import Network
 
