@@ -69,7 +69,7 @@ def test_what_is_wrong_is_told_before_anything_begins(spark, data, tmp_path, mon
     there = tmp_path / "there.nc"
     there.write_text("a model")
     for wish, kind, message in [
-        ({"epoch": 3}, norn.UsageError, '`epoch`: there is no such setting; did you mean "epochs"?'),
+        ({"epoch": 3}, norn.UsageError, '`epoch`: there is no such setting. Did you mean "epochs"?'),
         ({"optimizer": "Adan"}, norn.UsageError, "`optimizer` Adan: there is no such choice"),
         ({"rate": "fast"}, norn.UsageError, "`rate` 'fast': expected a number"),
         ({"rate": -1.0}, norn.UsageError, "`rate` -1 is out of range"),

@@ -200,7 +200,7 @@ def test_wrong_columns_and_settings_are_told_before_the_job(spark, fitted, tmp_p
         ({"hidden": 3, "network": {"Recipe": "sigmoid"}}, "give one of the two"),
         ({"staging": tmp_path / "none"}, "`staging`: there is no folder"),
         ({"duplicates": "last"}, "`duplicates` 'last'"),
-        ({"minFeatures": 0}, "`min_features` 0: expected a whole number of at least 1"),
+        ({"minFeatures": 0}, "`min_features` 0 is out of range"),
     ]:
         with pytest.raises(norn.UsageError) as caught:
             NornRecommender(device="cpu", **wish).fit(frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..data.columns import did_you_mean
+from .._words import did_you_mean
 from ..errors import UsageError
 
 

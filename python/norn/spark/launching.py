@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _core, _fitting, _settings, errors
+from .. import _core, _fitting, _settings, _words, errors
 from ..errors import DataError, UsageError
 from ..history import History
 from .running import Job, history_of, options_of, train
@@ -71,7 +71,7 @@ def launch(data: Any, model: Any, *, ranks: int = 1, local_mode: bool = True, sp
     force = checked.pop("force", False)
     job = Job(inputs=_files(data, "data"), validation=_files(validation, "validation") if validation else (), model=_path("model", model),
               run_dir="" if run_dir is None else _path("run_dir", run_dir), options=options_of(checked),
-              recipe=_fitting.recipe_of(own), network=descriptor_of(own), ranks=_settings.count("ranks", ranks), device=device, threads=threads, precision=precision,
+              recipe=_fitting.recipe_of(own), network=descriptor_of(own), ranks=_words.count("ranks", ranks), device=device, threads=threads, precision=precision,
               force=force, resume=resume)
     if not os.path.isdir(os.path.dirname(job.model)):
         raise UsageError(f"`model`: there is no folder {os.path.dirname(job.model)}; make it")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import _settings
+from .. import _settings, _words
 from ..errors import UsageError
 from ..recommender import _DEFAULTS, Recommender
 
@@ -58,7 +58,7 @@ def _descriptor(value: Any) -> str:
 def _of_recommender(name: str) -> Callable[[Any], Any]:
     if name == "network":
         return _descriptor
-    return (lambda value: _settings.integer(name, value)) if name in ("hidden", "threads") else (lambda value: _settings.word(name, value))
+    return (lambda value: _words.integer(name, value)) if name in ("hidden", "threads") else (lambda value: _words.word(name, value))
 
 
 def _of_setting(name: str, row: Mapping[str, Any]) -> Callable[[Any], Any]:
@@ -123,12 +123,10 @@ class NornParams(Params):
 
     def setParams(self, **params: Any) -> Any:
         """Sets Params by keyword; None takes one back. Raises UsageError for those that there are not, and wrong values."""
-        from ..data.columns import did_you_mean
-
         names = [param.name for param in self.params]
         for name in params:
             if name not in names:
-                raise UsageError(f"`{name}`: {type(self).__name__} has no such Param.{did_you_mean(name, names)} explainParams() lists them")
+                raise UsageError(f"`{name}`: {type(self).__name__} has no such Param.{_words.did_you_mean(name, names)} explainParams() lists them")
         for name, value in params.items():
             if value is None:
                 self.clear(self.getParam(name))

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from .. import _settings
+from .. import _words
 from ..errors import DataError, UsageError
 from .frames import column_of, column_type, require_frame, require_type
 
@@ -31,14 +31,12 @@ def write_dataset(df: Any, user: str, item: str, path: os.PathLike | str, *, val
     Spark sorts the rows, and the driver holds those of all in memory, 8 to 12 bytes an entry beside the labels. Returns the
     files. Raises UsageError for wrong arguments and columns, DataError for what no entry can be.
     """
-    from ..data.entries import check_rule
     from ..dataset import Dataset
 
     require_frame(df)
-    check_rule(duplicates)
+    _words.choice("duplicates", duplicates, ("error", "sum", "first"))
     for argument, least in (("min_features", min_features), ("min_examples", min_examples)):
-        if _settings.integer(argument, least) < 1:
-            raise UsageError(f"`{argument}` {least}: expected a whole number of at least 1")
+        _words.count(argument, least)
     columns = _columns(df, {"user": user, "item": item, "value": value, "time": time})
     path = pathlib.Path(path)
     folder = path.parent if staging is None else pathlib.Path(staging)
