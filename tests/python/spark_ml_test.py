@@ -18,6 +18,9 @@ from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuil
 from pyspark.sql import functions, types
 
 
+WHO, FILM = "who is`it.", "film.id"  # names of columns may have any letters
+
+
 def bits(scores):
     return np.asarray(scores, np.float32).view(np.uint32).tolist()
 
@@ -34,29 +37,29 @@ def test_any_partitions_fit_the_bytes_of_recommender(draw, spark, tmp_path, wish
     rating = wish.get("ratingCol")
     wish = {"duplicates": "first"} | wish
     settings = {"epochs": int(draw.integers(1, 4)), "batch": int(draw.integers(5, 70)), "seed": int(draw.integers(1, 1000)), "lambda_": float(draw.random() / 100)}
-    names = ["who", "film"] + ["stars"] * (rating is not None)
+    names = [WHO, FILM] + ["stars"] * (rating is not None)
     columns = {name: list(values) for name, values in zip(names, zip(*in_order(rows, rating)))}
-    data = norn.Dataset.from_table(columns, "who", "film", rating, duplicates=wish["duplicates"], min_features=wish.get("minFeatures", 1))
+    data = norn.Dataset.from_table(columns, WHO, FILM, rating, duplicates=wish["duplicates"], min_features=wish.get("minFeatures", 1))
     expected = norn.Recommender(device="cpu", **settings).fit(data)
     expected.save(tmp_path / "expected.nc")
-    estimator = NornRecommender(userCol="who", itemCol="film", staging=tmp_path, device="cpu", **wish, **settings)
-    frame = spark.createDataFrame([row[:3] for row in rows], "who string, film int, stars double")
-    lists = frame.groupBy("who").agg(functions.collect_list("film").alias("film"), functions.collect_list("stars").alias("stars"))
+    estimator = NornRecommender(userCol=WHO, itemCol=FILM, staging=tmp_path, device="cpu", **wish, **settings)
+    frame = spark.createDataFrame([row[:3] for row in rows], "who string, film int, stars double").toDF(WHO, FILM, "stars")
+    lists = frame.groupBy("`who is``it.`").agg(functions.collect_list(f"`{FILM}`").alias(FILM), functions.collect_list("stars").alias("stars"))
     for given in (frame.orderBy(functions.rand()).repartition(int(draw.choice([1, 7]))), frame.repartition(3), lists):
         model = estimator.fit(given)
         assert pathlib.Path(model.file).read_bytes() == (tmp_path / "expected.nc").read_bytes()
     assert [left.name for left in tmp_path.iterdir()] == ["expected.nc"]
     assert [epoch["cost"] for epoch in model.history] == [epoch["cost"] for epoch in expected.history]
     best = model.recommendForAllUsers(5)
-    assert best.schema.simpleString() == "struct<who:string,recommendations:array<struct<film:int,rating:float>>>"
-    got = {row["who"]: ([one["film"] for one in row["recommendations"]], bits([one["rating"] for one in row["recommendations"]])) for row in best.collect()}
+    assert best.schema.simpleString() == f"struct<{WHO}:string,recommendations:array<struct<{FILM}:int,rating:float>>>"
+    got = {row[WHO]: ([one[FILM] for one in row["recommendations"]], bits([one["rating"] for one in row["recommendations"]])) for row in best.collect()}
     ids, scores = expected.recommend(data.matrix, 5)
     for number, who in enumerate(data.example_labels):
         there = ids[number] >= 0
         assert got[who] == ([int(data.feature_labels[i]) for i in ids[number][there]], bits(scores[number][there]))
     assert set(got) == {row[0] for row in rows}  # also those with fewer than minFeatures items
-    asked = spark.createDataFrame([(who,) for who in data.example_labels[:3] * 2] + [("nobody",)], "who string")
-    some = {row["who"]: [one["film"] for one in row["recommendations"]] for row in model.recommendForUserSubset(asked, 2).collect()}
+    asked = spark.createDataFrame([(who,) for who in data.example_labels[:3] * 2 + ["nobody"]], "who string").toDF(WHO)
+    some = {row[WHO]: [one[FILM] for one in row["recommendations"]] for row in model.recommendForUserSubset(asked, 2).collect()}
     assert some == {who: got[who][0][:2] for who in data.example_labels[:3]}
 
 

@@ -123,8 +123,8 @@ class NornModel(Model, _params.NornParams, MLReadable, MLWritable):
         require_frame(dataset)
         user = self._get("userCol")
         column_type(dataset, user, "userCol")
-        wanted = dataset.select(column_of(user)).distinct()
-        return self._recommended(self._users().join(wanted, user, "left_semi"), numItems)
+        wanted = dataset.select(column_of(user).alias("norn user")).distinct()
+        return self._recommended(self._users().join(wanted, column_of(user) == column_of("norn user"), "left_semi"), numItems)
 
     def _users(self) -> Any:
         if self.userItems is None:

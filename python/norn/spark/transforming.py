@@ -2,8 +2,10 @@
 """Recommendations for the rows of a data frame."""
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
+import re
 import tempfile
 from typing import Any
 
@@ -55,7 +57,24 @@ def transform(df: Any, model: Any, N: int = 10, *, input: str = "items", values:
         precision=_settings.word("precision", precision), batch=_settings.count("batch", batch), N=N, input=input, values=values, output=output,
         scores=scores, unknown=unknown, seen=bool(filter_already_liked_items), filter_items=_listed(filter_items), items=_listed(items), layer=layer,
         has_labels=has_labels, named=named, wide=chosen["units"] >= 2**31)
-    return df.mapInArrow(task, _schema(df, task), profile=profile) if profile is not None else df.mapInArrow(task, _schema(df, task))
+    names = [*df.columns, output, scores]
+    task, given = _with_plain_names(df, task)
+    made = given.mapInArrow(task, _schema(given, task), **({} if profile is None else {"profile": profile}))
+    return made if given is df else made.toDF(*names)
+
+
+def _with_plain_names(df: Any, task: Prediction) -> tuple[Prediction, Any]:
+    """Without points and backticks in names, which mapInArrow takes for paths within structures."""
+    if not any(letter in name for name in df.columns for letter in ".`"):
+        return task, df
+    plain: list[str] = []
+    for name in df.columns:
+        made = re.sub(r"[.`]", "_", name)
+        while made != name and (made in plain or made in df.columns or made in (task.output, task.scores)):
+            made += "_"
+        plain.append(made)
+    values = None if task.values is None else plain[df.columns.index(task.values)]
+    return dataclasses.replace(task, input=plain[df.columns.index(task.input)], values=values), df.toDF(*plain)
 
 
 def _listed(units: Any) -> Any:
