@@ -114,7 +114,15 @@ def test_switches_that_are_arrays(model):
         call(np.bool_(True))
 
 
+@pytest.mark.parametrize("name", (np.empty((0, 3)), 3, ["x"], ""))
+def test_names_of_data_sets_that_are_none(tmp_path, name):
+    norn.Dataset(MATRIX, name="x").to_netcdf(tmp_path / "x.nc")
+    with pytest.raises(norn.UsageError, match="`name`"):
+        norn.Dataset.from_netcdf(tmp_path / "x.nc", name=name)
+
+
 def test_lists_that_no_memory_can_hold(model):
+    pytest.importorskip("duckdb")  # a module of nanobind, too, whose errors are not ours
     with pytest.raises(norn.DeviceError, match="there is not enough memory; ask for less at a time"):
         model.recommend(sp.csr_matrix((300_000, 12), dtype=np.float32), N=2**31 - 1)
     model.recommend(MATRIX)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._words import word
 from ..errors import DataError, UsageError
 from .entries import Rows
 from .labels import from_text, to_text
@@ -40,9 +41,12 @@ def read_pair(path: str, name: str | None = None) -> Pair:
     sets: dict[str, Facts] = {found["name"]: found for found in _core.read_sets(path)}
     listed = ", ".join(sets)
     pairs = [one.removesuffix("_input") for one in sets if one.endswith("_input") and one.removesuffix("_input") + "_output" in sets]
-    if name is None and len(sets) != 1 and len(pairs) != 1:
+    if name is not None:
+        word("name", name)
+    elif len(sets) != 1 and len(pairs) != 1:
         raise UsageError(f"{path}: which data sets? Say `name`; there are: {listed}")
-    name = name or (next(iter(sets)) if len(sets) == 1 else pairs[0])
+    else:
+        name = next(iter(sets)) if len(sets) == 1 else pairs[0]
     first, second = (name, "") if name in sets else (f"{name}_input", f"{name}_output")
     if first not in sets:
         raise UsageError(f"{path}: `name` {name!r}: there is no data set {first}; there are: {listed}")
