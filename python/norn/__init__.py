@@ -5,7 +5,7 @@ Names are imported when they are first used: `import norn` takes no time.
 """
 from __future__ import annotations
 
-from . import _processor  # noqa: F401  ImportError on a processor that lacks what the build needs
+from . import _processor  # noqa: F401  # pyright: ignore[reportUnusedImport]  ImportError on a processor that lacks what the build needs
 from ._lazy import lazy
 
 _HOMES = {

@@ -3,7 +3,7 @@
 # What continuous integration checks beside the tests. Says all that is wrong, then fails.
 #   tools/dev/check.sh            everything; --built needs the preset cpu to be built
 #   tools/dev/check.sh --quick    format, layers, sizes, documents, scripts: seconds
-#   tools/dev/check.sh --built    generated documents, clang-tidy
+#   tools/dev/check.sh --built    generated documents, types of Python, clang-tidy
 # NORN_TIDY_BASE=<commit> limits clang-tidy to the files that changed since that commit. With CI=true its static analyzer
 # is left out: it takes half of the time.
 set -euo pipefail
@@ -76,6 +76,7 @@ for part in "${parts[@]}"; do
     step "python scripts" python_scripts
   else
     step "generated documents" tools/dev/write_reference.sh --check
+    step "python types" tools/dev/check_types.sh
     step "clang-tidy" clang_tidy
   fi
 done
