@@ -27,7 +27,8 @@ if [ ! -e "$root/usr/bin/python3" ]; then
 fi
 # Without pip there, from here: for its Python.
 version=$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-rm -rf "$root/site"
+rm -rf "$root/site" "$root/made"
+mkdir "$root/made"
 /usr/bin/python3 -m venv "$root/pip"
 "$root/pip/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: --python-version "$version" \
   --platform manylinux_2_36_x86_64 --platform manylinux_2_35_x86_64 --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
@@ -39,6 +40,7 @@ import os, subprocess
 import numpy as np, scipy.io, scipy.sparse as sp
 import norn
 
+os.chdir("/made")
 matrix = sp.csr_matrix(np.tril(np.ones((40, 30), np.float32)))
 model = norn.Recommender(epochs=2, seed=1).fit(matrix)
 model.save("fit.nc")
