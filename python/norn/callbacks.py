@@ -115,7 +115,8 @@ class run_folder(Callback):
 
 class checkpoints(Callback):
     """Writes the model to a file, and checkpoints beside it, from which a run that was killed goes on when it is started
-    again.
+    again. It goes on with the same data and settings alone, and for more `epochs`; others are refused. `force=True` beside it
+    starts anew and replaces the model and its checkpoints.
 
     model: the file, NAME.nc.
     epochs, minutes: how many between checkpoints; None: none by that. Without both the model alone is written, at the end.

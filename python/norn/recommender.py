@@ -14,6 +14,7 @@ import numpy as np
 from . import _core, _fitting, _settings
 from ._arrays import factors_of, is_series, memory_set, require_users, units_of
 from ._evaluation import Evaluation
+from ._resuming import require_same_run
 from ._words import choice, count, integer, truth, word
 from .callbacks import Environment, listed
 from .data.matrices import matrix_of, sparse_of
@@ -101,6 +102,7 @@ class Recommender:
             folder = tempfile.TemporaryDirectory(prefix="norn")  # where the best model stands, also of a run that is stopped
             native["model"] = str(pathlib.Path(folder.name, "model.nc"))
         with network._as_settings() if network else contextlib.nullcontext(dict[str, str]()) as source:
+            require_same_run(native | source)
             return self._finish(run(native | source, callbacks), folder)
 
     def _resume(self, native: dict[str, Any], network: Network | None, callbacks: list[Callable[[Environment], Any]]) -> Recommender:

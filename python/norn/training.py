@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _core, _settings
 from ._arrays import is_by_name, memory_set, named
+from ._resuming import require_same_run
 from .callbacks import Callback, Environment, StopTraining, listed
 from .errors import Error
 from .history import History
@@ -82,7 +83,10 @@ def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable[[Environmen
                 files[name] = value
             elif value is not None:
                 own[name] = value
-    return _settings.checked(own) | files
+    checked = _settings.checked(own)
+    if checked.get("force"):
+        files.pop("resume", None)  # anew: what `checkpoints` would go on from is replaced
+    return checked | files
 
 
 def run(native: dict[str, Any], callbacks: Iterable[Callable[[Environment], Any]] = (), history: History | None = None) -> Run:
@@ -172,6 +176,7 @@ def train(
         native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in named(data, "data").items()]
         if is_by_name(validation):
             native["validation_sets"] = [memory_set(n, one, f"validation[{n!r}]") for n, one in named(validation, "validation").items()]
+        require_same_run(native)
         done = run(native, callbacks)
     trained = Network(done.model, history=done.history)
     if done.raised is not None:
