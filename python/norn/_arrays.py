@@ -43,8 +43,8 @@ def factors_of(given: Any, users: int) -> Any:
 
 
 def require_users(given: Any, argument: str, users: int, width: int) -> None:
-    """Raises UsageError where there is not a row for each user, or more columns than units."""
-    if given.shape[0] != users or given.shape[1] > width:
+    """Raises UsageError where there is not a row for each user and a column for each unit."""
+    if tuple(given.shape) != (users, width):
         raise UsageError(f"`{argument}`: has the shape {tuple(given.shape)}, expected {(users, width)}: a row for each user and a column for each unit")
 
 
