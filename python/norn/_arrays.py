@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from . import _core
 from ._words import integer
 from .data.matrices import csr_of, dense_of, floats_of, without_zeros
-from .errors import Problem, UsageError
+from .errors import DataError, Problem, UsageError
 
 if TYPE_CHECKING:
     from ._types import Array
@@ -64,7 +64,7 @@ def labels_of(data: Any) -> _core.Labels | None:
 
 
 def weights_of(weights: Any, examples: int) -> Array | None:
-    """float32, one an example."""
+    """float32, one an example; that they are finite the engine looks."""
     if weights is None:
         return None
     try:
@@ -73,6 +73,12 @@ def weights_of(weights: Any, examples: int) -> Array | None:
         raise UsageError(f"`weights`: expected numbers, one for each example: {error}") from None
     if array.shape != (examples,):
         raise UsageError(f"`weights`: has the shape {array.shape}, expected one for each of {examples} examples")
+    negative = array < 0
+    if negative.any():
+        example = int(negative.argmax())
+        raise DataError(f"`weights`: example {example}: its weight is {array[example]:g}, expected at least 0: it would be trained away from")
+    if examples > 0 and not array.any():
+        raise DataError("`weights`: all are 0, so that there is nothing to learn; 1 counts an example once")
     return array
 
 

@@ -13,8 +13,8 @@ import numpy as np
 from . import _core
 from ._arrays import is_by_name, labels_of, memory_set
 from ._words import word
-from .data.matrices import matrix_of, sparse_of
-from .errors import Problem, UsageError
+from .data.matrices import has_entries, matrix_of, sparse_of
+from .errors import DataError, Problem, UsageError
 from .network import Network
 from .callbacks import Environment
 from .training import merged
@@ -156,6 +156,8 @@ def data_settings(network: Network | None, known: Any, wanted: Any, validation: 
     wanted = wanted_of(known, wanted)
     arguments = ("interactions", "interactions" if wanted is known else "targets")
     native = {"sets": sets_of(network, name, known, wanted, arguments, weights)}
+    if not is_by_name(wanted) and not has_entries(matrix_of(wanted)):
+        raise DataError(f"`{arguments[1]}`: the matrix has no entries, so that there is nothing to learn")
     if validation is None or isinstance(validation, (int, float)):
         return native
     pair = pair_of(validation, "validation")

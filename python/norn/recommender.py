@@ -80,7 +80,7 @@ class Recommender:
         targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Their values do not count.
         validation: the share of the users to validate with, such as 0.1, or a pair (known, held_out) of matrices, or a
             Dataset with targets.
-        weights: [users], what each counts.
+        weights: [users], what each counts: at least 0, not all 0.
         callbacks: one or a list of them: `norn.early_stopping(...)` and its like, and functions, which are called with an
             Environment after each epoch and validation.
         resume: goes on with a run that Ctrl-C or a callback stopped, to the bits that it would have had. Data and settings
@@ -193,7 +193,7 @@ class Recommender:
         """The N best units for each user, exact, ties by the lowest unit.
 
         user_items: [users, units], CSR or a Dataset: what each has; they need not be those of `fit`. Or one basket, a list
-            or Series of labels or numbers of units.
+            or Series of labels or numbers of units, each once.
         N: how many.
         filter_already_liked_items: leaves out what the user has.
         filter_items, items: units, by label, number or a mask of bools, that are left out, and that alone are recommended.
@@ -234,7 +234,12 @@ class Recommender:
 
         layer = self.network_._layers("Input")[0]
         width = self._width(layer)
-        units = np.unique(units_of(given, "user_items", width, self.network_.labels(layer["Name"])))
+        listed = units_of(given, "user_items", width, self.network_.labels(layer["Name"]))
+        units, times = np.unique(listed, return_counts=True)
+        if len(units) < len(listed):
+            twice = int(units[int(times.argmax())])
+            dense = " It is as long as there are units: a row of a matrix has two dimensions, row[None]." if len(listed) == width else ""
+            raise UsageError(f"`user_items`: unit {twice} is in the basket {int(times.max())} times, expected once.{dense}")
         shape = (1, width)
         return sp.csr_matrix((np.ones(len(units), np.float32), units.astype(np.int32), np.array([0, len(units)])), shape=shape)
 

@@ -22,6 +22,13 @@ def matrix_of(data: Any) -> Any:
     return getattr(data, "matrix", data)
 
 
+def has_entries(matrix: Any) -> bool:
+    """Whether anything is not zero. SciPy's own functions would sort the arrays in place."""
+    if not isinstance(matrix, np.ndarray):
+        matrix = (matrix if matrix.format in ("csr", "csc", "coo") else matrix.tocoo()).data
+    return bool(matrix.any())
+
+
 def dense_of(array: Array, argument: str) -> Array:
     """The array, if it is one of numbers by rows."""
     if array.ndim != 2 or array.dtype.kind not in "biuf":
