@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from . import _core
+from ._labels import Labels, native_labels
 from ._words import integer
 from .data.matrices import csr_of, dense_of, floats_of, without_zeros
 from .errors import DataError, Problem, UsageError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ._types import Array
 
 _log = logging.getLogger("norn")
+_MOST_LOOKED_AT = 100  # integers of an argument
 
 
 def is_by_name(data: Any) -> bool:
@@ -51,8 +53,8 @@ def require_users(given: Any, argument: str, users: int, width: int) -> None:
 def labels_of(data: Any) -> _core.Labels | None:
     """The labels of a Dataset's features for the engine, made once; None where it has none."""
     labels = getattr(data, "feature_labels", None)
-    if labels is None or isinstance(labels, _core.Labels):
-        return labels
+    if labels is None or isinstance(labels, (Labels, _core.Labels)):
+        return None if labels is None else native_labels(labels)
     kept = getattr(data, "_native_labels", None)
     if kept is None or kept[0] is not labels:
         kept = (labels, _core.Labels(labels))
@@ -126,7 +128,7 @@ def is_series(given: Any) -> bool:
     return hasattr(given, "to_numpy") and len(getattr(given, "shape", ())) == 1
 
 
-def units_of(given: Any, argument: str, width: int, labels: _core.Labels | None) -> Array:
+def units_of(given: Any, argument: str, width: int, labels: Labels | None) -> Array:
     """Units' numbers as int64, of numbers or labels. Raises UsageError naming the first that is none."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         given = [given]
@@ -156,8 +158,22 @@ def units_of(given: Any, argument: str, width: int, labels: _core.Labels | None)
         numbers = np.asarray([min(integer(argument, unit), 2**63 - 1) for unit in listed], np.int64)
     wrong = (numbers < 0) | (numbers >= width)
     if wrong.any():
-        raise UsageError(f"`{argument}`: unit {numbers[int(wrong.argmax())]} is out of range, expected 0 to {width - 1}")
+        unit = str(numbers[int(wrong.argmax())])
+        meant = f"; did you mean the label {unit!r}? Labels are text" if labels is not None and labels.has_words() and unit in labels else ""
+        raise UsageError(f"`{argument}`: unit {unit} is out of range, expected 0 to {width - 1}{meant}")
+    _warn_of_labels(numbers, argument, labels)
     return numbers
+
+
+def _warn_of_labels(numbers: Array, argument: str, labels: Labels | None) -> None:
+    """Says once where integers could be taken for labels: they are numbers of units."""
+    if labels is None or labels.warned or not labels.has_words():
+        return
+    for unit in numbers[:_MOST_LOOKED_AT].tolist():
+        if labels[unit] != str(unit) and str(unit) in labels:
+            labels.warned = True
+            _log.warning('`%s`: %d is taken as the unit number, the unit "%s"; the label is "%d", as text', argument, unit, labels[unit], unit)
+            return
 
 
 def float_arrays(arrays: Mapping[Any, Any]) -> dict[str, Array]:

@@ -86,7 +86,8 @@ class Callback:
 
 class early_stopping(Callback):
     """Ends the run when a metric has not become better, and keeps the best model. It needs a validation:
-    `fit(..., validation=0.1)`.
+    `fit(..., validation=0.1)`. It does not end the run before a share of its epochs, the setting `early_stop_from`: 0.25, and 0.75
+    with the rate schedule Cosine, which is the recipes'; the best model is kept of all epochs.
 
     metric: "ndcg@20", "recall@10" and so on, or "loss", of which less is better.
     patience: validations without a better value.

@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping
 from typing import Any
 
 from . import _core
+from ._labels import Labels, native_labels
 from .errors import DataError, UsageError
 from .history import History
 
@@ -96,7 +97,7 @@ class Network:
         from ._arrays import float_arrays, named
 
         text = descriptor if isinstance(descriptor, str) else json.dumps(descriptor)
-        tables = {layer: words if isinstance(words, _core.Labels) else _core.Labels(words) for layer, words in named({} if labels is None else labels, "labels").items()}
+        tables = {layer: native_labels(words) for layer, words in named({} if labels is None else labels, "labels").items()}
         network = cls(_core.from_parameters(text, float_arrays(named(parameters, "parameters")), tables, device, threads, precision, batch))
         network._device = {"device": device, "threads": threads, "precision": precision}
         return network
@@ -128,13 +129,15 @@ class Network:
         "Hidden bias". They are views where the engine has them whole in main memory."""
         return self.model.parameters()
 
-    def labels(self, layer: str) -> Any:
-        """The labels of a layer's units, a sequence of str; None where they are not known.
+    def labels(self, layer: str) -> Labels | None:
+        """The labels of a layer's units, a sequence of str that nothing copies; None where they are not known. `list(labels)` makes
+        a list.
 
         layer: the name of an Input or Output layer.
         """
         if ("labels", layer) not in self._known:
-            self._known["labels", layer] = self.model.labels(layer)
+            native = self.model.labels(layer)
+            self._known["labels", layer] = None if native is None else Labels(native)
         return self._known["labels", layer]
 
     def _layers(self, kind: str) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ import numpy as np
 from . import _core, _fitting, _settings
 from ._arrays import factors_of, is_series, memory_set, require_users, units_of
 from ._evaluation import Evaluation
+from ._labels import Labels
 from ._resuming import require_same_run
 from ._words import choice, count, integer, truth, word
 from .callbacks import Environment, listed
@@ -164,8 +165,9 @@ class Recommender:
         return self._network.history if self._network is not None else History()
 
     @property
-    def labels(self) -> Any:
-        """The labels of the units that are recommended, a sequence of str; None where they are not known."""
+    def labels(self) -> Labels | None:
+        """The labels of the units that are recommended, a sequence of str that nothing copies; None where they are not known. As of a
+        list -1 is the last one: leave out ids of -1, `[labels[i] for i in ids[0] if i >= 0]`."""
         return self.network_.labels(self._layer("")["Name"])
 
     def _layer(self, name: str, kind: str = "Output") -> Facts:
@@ -193,7 +195,7 @@ class Recommender:
         """The N best units for each user, exact, ties by the lowest unit.
 
         user_items: [users, units], CSR or a Dataset: what each has; they need not be those of `fit`. Or one basket, a list
-            or Series of labels or numbers of units, each once.
+            or Series of labels, which are text, or numbers of units, each once.
         N: how many.
         filter_already_liked_items: leaves out what the user has.
         filter_items, items: units, by label, number or a mask of bools, that are left out, and that alone are recommended.
@@ -257,7 +259,7 @@ class Recommender:
     def similar_items(self, itemid: Any, N: int = 10, *, of: str = "output", filter_items: Any = None, items: Any = None) -> Any:
         """The N units whose weights have the largest cosine with those of a unit, itself among them, exact.
 
-        itemid: a unit, by number or label, or several.
+        itemid: a unit, by number or label, which is text, or several.
         N: how many.
         of: which weights: "output" or "input".
         filter_items, items: units, by label, number or a mask of bools, that are left out, and that alone are looked at.
@@ -279,7 +281,7 @@ class Recommender:
         best = np.take_along_axis(scores, ids, axis=1)
         ids[best == -np.inf] = -1
         best[best == -np.inf] = np.nan
-        if isinstance(itemid, str):
+        if isinstance(itemid, str) and labels is not None:
             return [(labels[int(i)], float(s)) for i, s in zip(ids[0], best[0]) if i >= 0]
         return (ids, best) if isinstance(itemid, Iterable) else (ids[0], best[0])
 
