@@ -15,7 +15,7 @@ from .programs import run_instead
 COMMAND = Command(
     "makes files of data sets (NetCDF) from tables", "FILE --name NAME --output FILE.nc [options]",
     about=("Beside text it reads Parquet, Arrow and Feather, JSON lines (a pair a line, or an example with the list of its features), SciPy's .npz, "
-           "columns with any separator (also packed by bz2, xz or zstd), RecBole's .inter and MovieLens' files. The files are byte by byte those that "
+           "columns with any separator, RecBole's .inter and MovieLens' files, and every text packed by bz2, xz or zstd. The files are byte by byte those that "
            "importer makes of the same rows in CSV.",
            "With these inputs and options go of importer's options: --input, --output, --name, --features, --format, --type, --target-type, --header, "
            "--example-column, --feature-column, --value-column, --time-column, --skip-malformed, --duplicates, --empty-rows, --split, --split-by, "
@@ -54,13 +54,18 @@ def _asks_for_more(wish: argparse.Namespace) -> bool:
 
 
 def _is_importers(wish: argparse.Namespace) -> bool:
+    from .data.packed import is_packed
     from .data.sources import IMPORTER_FORMATS, Wanted, format_of, is_importers
     from .data.splits import by_time
 
     path = pathlib.Path(wish.input)
     if _asks_for_more(wish):
         return False
-    if not path.exists() or wish.format in IMPORTER_FORMATS or format_of(path, wish.format) == "text":
+    if not path.exists():
+        return True
+    if is_packed(path):
+        return False
+    if wish.format in IMPORTER_FORMATS or format_of(path, wish.format) == "text":
         return True
     times = wish.split is not None and by_time(wish.split)
     return is_importers(path, Wanted(wish.example_column, wish.feature_column, wish.value_column, wish.time_column if times else None, needs_time=times,

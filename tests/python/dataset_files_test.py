@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that people have: JSON lines, RecBole's, MovieLens', SciPy's, folders, packed ones; and splits by time."""
+import bz2
 import datetime
 import gzip
 import json
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from tables import checksum, random_table, run_importer, write_csv
 
 import norn
+from norn import cli
 
 import pyarrow as pa
 
@@ -244,3 +246,48 @@ def test_a_given_index_numbers_features_and_leaves_out_others(draw, programs, tm
     data.to_netcdf(tmp_path / "made.nc")
     assert checksum(tmp_path / "made.nc") == checksum(tmp_path / "by.nc")
     assert data.left_out == sum(item not in set(train["item"]) for item in test["item"]) and data.feature_labels == known.feature_labels
+
+
+TEXTS = {"baskets.txt": "ann\tsoap,2:tea,3\nbob\ttea,1.5\n", "one.txt": "ann\tsoap\nbob\ttea\n", "liked.txt": "1 10 20\n2 10\n", "x.libsvm": "1,2 3:1.5 4:2\n2 3:1\n",
+         "header.csv": "user,item,rating\nann,soap,2\nbob,tea,3\n", "none.tsv": "ann\tsoap\nbob\ttea\n", "comma.txt": "ann,soap,1\nbob,tea,2\n"}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_packed_text_is_read_as_the_text(name, tmp_path, capsys, monkeypatch):
+    """All formats, by any program: the bytes of the file that was packed."""
+    monkeypatch.setattr("norn.importing.run_instead", lambda *words: pytest.fail(f"importer cannot unpack: {words}"))
+    (tmp_path / name).write_text(TEXTS[name])
+    plain = norn.Dataset.from_table(tmp_path / name)
+    plain.to_netcdf(tmp_path / "by.nc", name="shop")
+    for ending, packed in (("bz2", bz2.compress), ("xz", lzma.compress), ("zst", lambda data: pa.compress(data, "zstd", asbytes=True)), ("gz", gzip.compress)):
+        path = tmp_path / f"{name}.{ending}"
+        path.write_bytes(packed(TEXTS[name].encode()))
+        norn.Dataset.from_table(path, name="shop").to_netcdf(tmp_path / "made.nc")
+        assert checksum(tmp_path / "made.nc") == checksum(tmp_path / "by.nc"), ending
+        if ending != "gz":  # which importer reads itself
+            assert cli.main(["import", str(path), "--name", "shop", "--output", str(tmp_path / "said.nc")]) == 0, capsys.readouterr().err
+            assert checksum(tmp_path / "said.nc") == checksum(tmp_path / "by.nc"), ending
+
+
+def test_a_folder_of_packed_text_is_read_in_the_order_of_its_files(tmp_path):
+    for folder in ("plain", "packed"):
+        (tmp_path / folder).mkdir()
+    for number in range(3):
+        text = f"user{number}\tsoap:item{number}\n"
+        (tmp_path / "plain" / f"{number}.txt").write_text(text)
+        (tmp_path / "packed" / f"{number}.txt.{'xz' if number else 'gz'}").write_bytes((lzma if number else gzip).compress(text.encode()))
+    data = [norn.Dataset.from_table(tmp_path / folder) for folder in ("plain", "packed")]
+    assert triples(data[0]) == triples(data[1]) and data[1].feature_labels == ["soap", "item0", "item1", "item2"]
+    (tmp_path / "packed" / "2.txt.xz").write_bytes(lzma.compress(b"user0\tsoap\n"))
+    with pytest.raises(norn.DataError, match=r"packed/2\.txt\.xz:1: example \"user0\" has been on an earlier line") as caught:
+        norn.Dataset.from_table(tmp_path / "packed")
+    assert caught.value.problems[0]["file"] == str(tmp_path / "packed" / "2.txt.xz")
+
+
+def test_filters_are_not_for_text_without_columns(tmp_path):
+    for name in ("baskets.txt", "liked.txt"):
+        (tmp_path / name).write_text(TEXTS[name])
+        for path in (tmp_path / name, tmp_path / f"{name}.xz"):
+            path.write_bytes(lzma.compress(TEXTS[name].encode()) if path.suffix == ".xz" else TEXTS[name].encode())
+            with pytest.raises(norn.UsageError, match=f"{path.name}: (dsstne|list) text has no columns"):
+                norn.Dataset.from_table(path, where="2 != x")

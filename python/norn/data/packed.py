@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import lzma
 import pathlib
+import shutil
+import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import IO, Any
 
-from ..errors import DataError
+from ..errors import DataError, Error
 
 ENDINGS = (".gz", ".bz2", ".xz", ".zst")
 
@@ -36,18 +39,60 @@ def plain_name(path: pathlib.Path) -> str:
     return name[: len(name) - len(ending)]
 
 
-def read_bytes(path: pathlib.Path, limit: int = -1) -> bytes:
-    """What the file holds, unpacked, or its first bytes. DataError for a file that is missing, cut off or damaged."""
+@contextlib.contextmanager
+def _opened(path: pathlib.Path) -> Generator[Any, None, None]:
+    """The file as a stream that unpacks it. DataError for one that is missing, cut off or damaged."""
     require_there(path)
     try:
         with open(path, "rb") as file:
             begin = file.read(8)
             file.seek(0)
             unpack = next((unpack for magic, unpack in _PACKED if begin.startswith(magic)), None)
-            source = file if unpack is None else unpack(file)
-            return bytes(source.read() if limit < 0 else source.read(limit))
+            yield file if unpack is None else unpack(file)
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         raise DataError(f"{path}: cannot be read: {error}; is it cut off or damaged?") from None
+
+
+def read_bytes(path: pathlib.Path, limit: int = -1) -> bytes:
+    """What the file holds, unpacked, or its first bytes."""
+    with _opened(path) as source:
+        return bytes(source.read() if limit < 0 else source.read(limit))
+
+
+def is_packed(path: pathlib.Path) -> bool:
+    """Whether a file, or one of a folder, is packed by another program than gzip, which alone the engine unpacks."""
+    return any(file.name.lower().endswith(ENDINGS[1:]) for file in files_of(path))
+
+
+@contextlib.contextmanager
+def unpacked(path: pathlib.Path) -> Generator[pathlib.Path, None, None]:
+    """A file or folder that the engine can read: itself, or while this lasts an unpacked copy. Errors name what was packed."""
+    if not is_packed(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="norn-") as folder:
+        names: dict[str, str] = {}
+        for number, file in enumerate(files_of(path)):
+            ahead = f"{number:06}-" if path.is_dir() else ""  # in the order of the packed ones' names
+            made = pathlib.Path(folder, ahead + file.name[: len(plain_name(file))])
+            names[str(made)] = str(file)
+            with _opened(file) as source, open(made, "wb") as copy:
+                shutil.copyfileobj(source, copy)
+        names[folder] = str(path)
+        try:
+            yield pathlib.Path(folder) if path.is_dir() else pathlib.Path(next(iter(names)))
+        except Error as error:
+            raise _of_places(error, names) from None
+
+
+def _of_places(error: Error, names: dict[str, str]) -> Error:
+    """The same error, which speaks of other files."""
+    def renamed(text: Any) -> Any:
+        for made, name in names.items():
+            text = text.replace(made, name) if isinstance(text, str) else text
+        return text
+
+    return type(error)(renamed(str(error)), problems=[{key: renamed(value) for key, value in problem.items()} for problem in error.problems])
 
 
 def require_there(path: pathlib.Path) -> None:

@@ -2,6 +2,7 @@
 """Where entries come from: files of many formats, and tables in memory."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -18,7 +19,7 @@ from .entries import Entries
 from .labels import from_text
 from .matrices import read_npz
 from .netcdf import Pair, read_numbers
-from .packed import ENDINGS, files_of, plain_name
+from .packed import files_of, plain_name, unpacked
 from .times import times_of
 from .where import Condition, rows_where
 
@@ -27,7 +28,8 @@ _ENDINGS = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".npz": "npz", ".nc": "netcdf",
     ".inter": "columns", ".dat": "columns", ".data": "columns", ".csv": "csv", ".tsv": "tsv",
 }
-IMPORTER_FORMATS = ("dsstne", "libsvm", "csv", "tsv", "list")
+_WITHOUT_COLUMNS = ("dsstne", "libsvm", "list")
+IMPORTER_FORMATS = (*_WITHOUT_COLUMNS, "csv", "tsv")
 FORMATS = ("auto", "parquet", "arrow", "jsonl", "npz", "columns", "recbole", *IMPORTER_FORMATS)
 
 
@@ -75,17 +77,28 @@ def format_of(path: pathlib.Path, given: str) -> str:
 def is_importers(path: pathlib.Path, wanted: Wanted) -> bool:
     """Whether the engine reads the text by itself: all that it can, so that there is one reading of it."""
     kind = format_of(path, wanted.format)
-    packed = any(file.name.lower().endswith(ENDINGS[1:]) for file in files_of(path))
     timed = wanted.needs_time or wanted.time is not None
-    plain = not (wanted.conditions or packed or wanted.separator is not None or timed != wanted.needs_time)
-    if kind in ("dsstne", "libsvm", "list") and (timed or not plain):
-        raise UsageError(f"{path}: {kind} text has no columns and is packed by gzip alone, so `where`, `time` and `separator` do not go with it")
+    plain = not (wanted.conditions or wanted.separator is not None or timed != wanted.needs_time)
+    if kind == "text" and wanted.separator is None and not plain:
+        kind = _without_columns(path, wanted) or kind
+    if kind in _WITHOUT_COLUMNS and (timed or not plain):
+        raise UsageError(f"{path}: {kind} text has no columns, so `where`, `time` and `separator` do not go with it")
     if kind not in (*IMPORTER_FORMATS, "text") or not plain:
         return False
-    if kind in ("dsstne", "libsvm", "list") or not (wanted.columns or kind != "text"):
+    if kind in _WITHOUT_COLUMNS or not (wanted.columns or kind != "text"):
         return True
     layout = text.layout_of(path, None, wanted.header, False)
     return layout.separator in (",\t" if kind == "text" else {"csv": ",", "tsv": "\t"}[kind]) and not layout.known
+
+
+def _without_columns(path: pathlib.Path, wanted: Wanted) -> str | None:
+    """What the engine takes a text for, where that has no columns."""
+    from .. import _core
+
+    with contextlib.suppress(DataError):  # it knows no format of these lines: other columns
+        found: str = _core.text_format({"input": os.fspath(path), "header": wanted.header})
+        return found if found in _WITHOUT_COLUMNS else None
+    return None
 
 
 def read_path(path: pathlib.Path, wanted: Wanted) -> Entries | Pair | Any:
@@ -96,8 +109,10 @@ def read_path(path: pathlib.Path, wanted: Wanted) -> Entries | Pair | Any:
         return read_npz(path)
     if kind == "netcdf":
         raise UsageError(f"{path}: is a NetCDF file; read it with norn.Dataset.from_netcdf")
-    if is_importers(path, wanted):
-        return _read_by_engine(path, wanted)
+    if kind in (*IMPORTER_FORMATS, "text"):
+        with unpacked(path) as plain:
+            found = _read_by_engine(plain, wanted) if is_importers(plain, wanted) else _read_columns(plain, wanted)
+        return dataclasses.replace(found, place=place) if isinstance(found, Entries) else found
     if kind == "parquet":
         source, known = arrow.read_parquet(path, [*wanted.columns, "timestamp", "time"] if wanted.example and wanted.feature else None)
         return _from_arrow(source, wanted, place, known)
