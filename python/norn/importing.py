@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import logging
 import os
 import pathlib
 import sys
 import time
+from collections.abc import Generator
 
 from ._options import Command, Option, Parser
 from .errors import UsageError
@@ -55,7 +58,7 @@ def _asks_for_more(wish: argparse.Namespace) -> bool:
 
 def _is_importers(wish: argparse.Namespace) -> bool:
     from .data.packed import is_packed
-    from .data.sources import IMPORTER_FORMATS, Wanted, format_of, is_importers
+    from .data.sources import IMPORTER_FORMATS, Wanted, format_of, is_importers, tell_of_first_line
     from .data.splits import by_time
 
     path = pathlib.Path(wish.input)
@@ -65,17 +68,45 @@ def _is_importers(wish: argparse.Namespace) -> bool:
         return True
     if is_packed(path):
         return False
-    if wish.format in IMPORTER_FORMATS or format_of(path, wish.format) == "text":
-        return True
     times = wish.split is not None and by_time(wish.split)
-    return is_importers(path, Wanted(wish.example_column, wish.feature_column, wish.value_column, wish.time_column if times else None, needs_time=times,
-                                     format=wish.format, header=wish.header))
+    wanted = Wanted(wish.example_column, wish.feature_column, wish.value_column, wish.time_column if times else None, needs_time=times, format=wish.format,
+                    header=wish.header)
+    kind = format_of(path, wish.format)
+    if kind != "text" and wish.format not in IMPORTER_FORMATS and not is_importers(path, wanted):
+        return False
+    if kind in ("csv", "tsv") and wish.header in ("auto", "yes", "no"):
+        tell_of_first_line(path, wanted, str(path), "," if kind == "csv" else "\t")
+    return True
+
+
+class _Said(logging.Handler):
+    """Warnings as a program says them."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from .cli import as_options
+
+        print(f"norn: warning: {as_options(record.getMessage())}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _warnings_said() -> Generator[None, None, None]:
+    log, handler = logging.getLogger("norn"), _Said(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def main(_command: str, arguments: list[str]) -> int:
     if arguments and not arguments[0].startswith("-"):
         arguments = ["--input", *arguments]
     wish, others = _parser().parse_known_args(arguments)
+    with _warnings_said():
+        return _do(wish, others, arguments)
+
+
+def _do(wish: argparse.Namespace, others: list[str], arguments: list[str]) -> int:
     if wish.input is None or _is_importers(wish):
         run_instead("importer", arguments, "import")
     if others:

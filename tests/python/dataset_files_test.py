@@ -5,6 +5,8 @@ import datetime
 import gzip
 import json
 import lzma
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -291,3 +293,36 @@ def test_filters_are_not_for_text_without_columns(tmp_path):
             path.write_bytes(lzma.compress(TEXTS[name].encode()) if path.suffix == ".xz" else TEXTS[name].encode())
             with pytest.raises(norn.UsageError, match=f"{path.name}: (dsstne|list) text has no columns"):
                 norn.Dataset.from_table(path, where="2 != x")
+
+
+@pytest.mark.parametrize("text, options, warned", [
+    ("user_id,item_id\n1,10\n2,10\n", {}, True), ("userId,movieId\nann,soap\n", {}, True), ("who,what\nann,1\nbob,2\n", {}, True), ("User,Item,title\n1,10,x\n", {}, True),
+    ("user_id,item_id\n1,10\n2,10\n", {"header": "yes"}, False), ("user_id,item_id\n1,10\n2,10\n", {"header": "no"}, False),
+    ("user_id,item_id\n1,10\n2,10\n", {"example": "user_id"}, False), ("user_id,item_id,n\n1,10,3\n", {}, False),
+    ("ann,soap\nbob,tea\n", {}, False), ("ann,7\nbob,8\n", {}, False), ("1,10\n2,10\n", {}, False), ("ann,soap\nbob,5\ncleo,tea\n", {}, False), ("user,soap\n", {}, False),
+])
+def test_a_line_of_names_that_is_taken_for_data_is_said(text, options, warned, programs, tmp_path, caplog):
+    """By either reader, whose rule is importer's."""
+    (tmp_path / "t.csv").write_text(text)
+    (tmp_path / "t.txt").write_text(text)
+    (tmp_path / "t.dat").write_text(text.replace(",", ";"))
+    words = [f"--{name}{'-column' if name == 'example' else ''}={value}" for name, value in options.items()]
+    by = checksum(run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", *words))
+    for name in ("t.csv", "t.txt", "t.dat"):
+        caplog.clear()
+        data = norn.Dataset.from_table(tmp_path / name, name="shop", **options)
+        data.to_netcdf(tmp_path / "made.nc")
+        assert checksum(tmp_path / "made.nc") == by, name
+        first = ", ".join(text.split("\n")[0].split(",")[:2])
+        assert [record.getMessage() for record in caplog.records] == (
+            [f"{tmp_path / name}: the first line is taken as data: {first}; say with `header` yes that it names the columns, or no, that it does not"] if warned else [])
+
+
+def test_norn_import_says_that_it_takes_names_for_data(tmp_path):
+    for name, packed in (("t.csv", bytes), ("t.csv.xz", lzma.compress)):
+        (tmp_path / name).write_bytes(packed(b"user_id,item_id\n1,10\n2,10\n"))
+        for words, said in (((), True), (("--header", "no"), False)):
+            done = subprocess.run([sys.executable, "-B", "-m", "norn", "import", tmp_path / name, "--name", "shop", "--output", tmp_path / "a.nc", "-q", *words],
+                                  capture_output=True, text=True, check=True)
+            assert done.stderr == (f"norn: warning: {tmp_path / name}: the first line is taken as data: user_id, item_id; say with --header yes that it "
+                                   "names the columns, or no, that it does not\n" if said else "")

@@ -60,6 +60,11 @@ class Wanted:
                 needed.setdefault(name, argument)
         return needed
 
+    @property
+    def named(self) -> bool:
+        """Whether a column is asked for by name, so that text has a line of names."""
+        return any(not name.isdigit() for name in self.columns)
+
 
 def format_of(path: pathlib.Path, given: str) -> str:
     """A word of FORMATS; "text" for what importer tells apart."""
@@ -111,8 +116,8 @@ def read_path(path: pathlib.Path, wanted: Wanted) -> Entries | Pair | Any:
         raise UsageError(f"{path}: is a NetCDF file; read it with norn.Dataset.from_netcdf")
     if kind in (*IMPORTER_FORMATS, "text"):
         with unpacked(path) as plain:
-            found = _read_by_engine(plain, wanted) if is_importers(plain, wanted) else _read_columns(plain, wanted)
-        return dataclasses.replace(found, place=place) if isinstance(found, Entries) else found
+            found = _read_by_engine(plain, wanted, place) if is_importers(plain, wanted) else _read_columns(plain, wanted, place)
+        return found
     if kind == "parquet":
         source, known = arrow.read_parquet(path, [*wanted.columns, "timestamp", "time"] if wanted.example and wanted.feature else None)
         return _from_arrow(source, wanted, place, known)
@@ -124,43 +129,51 @@ def read_path(path: pathlib.Path, wanted: Wanted) -> Entries | Pair | Any:
         if not as_text and len(source.column_names) == 2:
             source = arrow.read_json_lines(path, source.column_names)
         return _from_arrow(source, wanted, place)
-    return _read_columns(path, wanted)
+    return _read_columns(path, wanted, place)
 
 
-def _read_by_engine(path: pathlib.Path, wanted: Wanted) -> Entries | Pair:
+def _read_by_engine(path: pathlib.Path, wanted: Wanted, place: str) -> Entries | Pair:
     from .. import _core
 
     settings: dict[str, Any] = {"input": os.fspath(path), "header": wanted.header, "skip_malformed": wanted.skip_malformed,
                                 "format": wanted.format if wanted.format in IMPORTER_FORMATS else "auto"}
-    if _core.text_format(settings) == "libsvm":
+    kind = _core.text_format(settings)
+    if kind == "libsvm":
         return read_numbers(path, settings | {"empty_rows": wanted.empty_rows, "name": "data"})
     settings["type"] = "indicator" if wanted.value is None else "analog"
     for setting, given in (("example_column", wanted.example), ("feature_column", wanted.feature), ("value_column", wanted.value)):
         if given is not None:
             settings[setting] = given
+    if kind not in _WITHOUT_COLUMNS:
+        tell_of_first_line(path, wanted, place, "," if kind == "csv" else "\t")
     if wanted.needs_time:
         settings["split"] = "leave-last-out"  # lines have times
-        names = text.layout_of(path, None, wanted.header, any(not name.isdigit() for name in wanted.columns)).names
+        names = text.layout_of(path, None, wanted.header, wanted.named).names
         time = wanted.time or _usual_time(names)
         if time is not None:
             settings["time_column"] = time
     examples, features, values, times, example_labels, feature_labels = _core.read_entries(settings)
     return Entries(examples.view(np.int32), features.view(np.int32), values, from_text(example_labels) or [],
-                   from_text(feature_labels) or [], str(path), times)
+                   from_text(feature_labels) or [], place, times)
+
+
+def tell_of_first_line(path: pathlib.Path, wanted: Wanted, place: str, separator: str) -> None:
+    """A warning where the first line may be a header all the same."""
+    text.tell_of_first_line(path, text.layout_of(path, separator, wanted.header, wanted.named), wanted.header, place)
 
 
 def _usual_time(names: Sequence[str]) -> str | None:
     return next((name for name in ("timestamp", "timestamp:float", "time") if name in names), None)
 
 
-def _read_columns(path: pathlib.Path, wanted: Wanted) -> Entries:
-    named = any(not name.isdigit() for name in wanted.columns)
-    layout = text.layout_of(path, wanted.separator, wanted.header, named)
-    wanted = _resolved(wanted, layout.names, str(path), True, layout.known)
+def _read_columns(path: pathlib.Path, wanted: Wanted, place: str) -> Entries:
+    layout = text.layout_of(path, wanted.separator, wanted.header, wanted.named)
+    text.tell_of_first_line(path, layout, wanted.header, place)
+    wanted = _resolved(wanted, layout.names, place, True, layout.known)
     assert wanted.example and wanted.feature
     as_text = [wanted.example, wanted.feature]
     source = arrow.read_columns(path, layout.separator, None if layout.header else layout.names, as_text)
-    return entries_of(arrow.table_of(source, wanted.columns, str(path)), wanted)
+    return entries_of(arrow.table_of(source, wanted.columns, place), wanted)
 
 
 def _from_arrow(source: Any, wanted: Wanted, place: str, known: Sequence[str] | None = None) -> Entries:
