@@ -169,18 +169,17 @@ class Dataset:
         """Shares the data out, as importer does with the same rule and seed.
 
         Args:
-            rule: "ratio:0.8/0.2", "ratio:0.8/0.1/0.1", "leave-one-out"; of data with times "time:2026-01-31" (what is older
+            rule: "ratio:0.8/0.2", "ratio:0.8/0.1/0.1" (shares are divided by their sum), "leave-one-out"; of data with times "time:2026-01-31" (what is older
                 trains, the rest tests; "time:A/B": validation from A, test from B) and "leave-last-out" (the newest entry).
             by: "entry" (of each example), "example" (whole ones) or "pair" (an entry stays in its part when the data grow).
             seed: of what is drawn.
 
         Returns the data with the parts `train`, `test` and, of three, `validation`.
         """
-        if not isinstance(rule, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UsageError(f"`split` {rule!r}: expected a rule such as \"ratio:0.8/0.2\"")
+        in_time = splits.by_time(rule)
         if self._target_rows is not None and word("split_by", by) != "example":
             raise UsageError("a split by entry needs data that are their own targets; use `split_by` example")
-        made = self._by_label() if splits.by_time(rule) else self._with_rows(self._rows, self._target_rows, self.example_labels)
+        made = self._by_label() if in_time else self._with_rows(self._rows, self._target_rows, self.example_labels)
         labels = made.example_labels
         lines = to_text(labels or [str(row) for row in range(len(self))], "example", self.name) if word("split_by", by) == "pair" else b""
         parts: dict[str, Dataset] = {}

@@ -85,6 +85,24 @@ def test_labels_that_no_file_can_hold(label, fault, tmp_path):
         assert not (tmp_path / "a.nc").exists()
 
 
+def test_a_mask_is_no_filter():
+    import pandas
+
+    frame = pandas.DataFrame(GOOD)
+    assert message_of(frame, "user", "item", where=frame.rating > 4, error=norn.UsageError) == (
+        "`where` is of type Series, expected a filter as text, such as \"rating >= 4\", or a list of such; rows of a frame are chosen by a mask before: "
+        "frame[frame.rating >= 4]")
+
+
+@pytest.mark.parametrize("split", [0.8, (0.8, 0.2), 1, b"ratio:0.8/0.2"])
+def test_a_split_that_is_no_rule_is_named(split):
+    data = norn.Dataset.from_table(pa.table(GOOD), "user", "item")
+    for call in (data.split, lambda split: norn.Dataset.from_table(pa.table(GOOD), "user", "item", split=split)):
+        with pytest.raises(norn.UsageError) as caught:
+            call(split)
+        assert str(caught.value) == f"`split` {split!r}: expected a rule such as \"ratio:0.8/0.2\""
+
+
 def test_empty_tables():
     for table in kinds_of({name: column[:0] for name, column in GOOD.items()}):
         assert "has no rows" in message_of(table, "user", "item")
@@ -104,14 +122,11 @@ def test_columns_of_other_lengths():
     ("user == 'a", "column 9: \"'a\" is not understood"), ("rating >= four", 'column "rating" holds numbers, and \'four\' is none'),
     ("day < soon", "column \"day\" holds times, and 'soon' is none"), ("day < 2026-02-30", "holds times"), ("ok == maybe", "true and false, and 'maybe' is neither"),
     ("user > 4", "column \"user\" holds text such as 'a', which has no order beside the number 4"),
-    ("rting > 4", 'there is no column "rting". Did you mean "rating"?'), (7, "`where` 7 is no text"), ([7], "`where` 7 is no text"),
+    ("rting > 4", 'there is no column "rting". Did you mean "rating"?'), (7, "`where` is of type int, expected a filter as text, such as \"rating >= 4\""),
+    (np.array([True, False, True]), "`where` is of type ndarray, expected a filter as text"), ([7], "`where` 7 is no text"),
 ])
 def test_filters_that_are_not_understood(where, message):
     for table in kinds_of(GOOD):
-        if where == 7:
-            with pytest.raises((norn.UsageError, TypeError)):
-                norn.Dataset.from_table(table, "user", "item", where=where)
-            continue
         assert message in message_of(table, "user", "item", where=where, error=norn.UsageError)
 
 

@@ -27,7 +27,9 @@ class Part(NamedTuple):
 
 
 def by_time(split: str) -> bool:
-    """Whether a rule asks for times."""
+    """Whether a rule asks for times. UsageError for what is no text."""
+    if not isinstance(split, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"`split` {split!r}: expected a rule such as \"ratio:0.8/0.2\"")
     return split.startswith("time:") or split == "leave-last-out"
 
 
