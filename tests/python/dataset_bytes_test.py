@@ -174,3 +174,22 @@ except norn.UsageError as error:
 """
     (tmp_path / "x.parquet").write_bytes(b"")
     subprocess.run([sys.executable, "-c", code, tmp_path / "t.csv", tmp_path / "made.nc", tmp_path / "with.nc"], check=True, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["Categorical", "Enum", "String"])
+def test_categories_of_polars_are_text(kind):
+    """As labels, in filters and in lists, also in frames of several chunks."""
+    import polars
+
+    made = polars.Enum(["ann", "bob", "soap", "tea", "view", "buy"]) if kind == "Enum" else getattr(polars, kind)
+    parts = [{"user": ["ann", "bob"], "item": ["tea", "tea"], "event": ["buy", None]}, {"user": ["bob", "ann"], "item": ["soap", "soap"], "event": ["view", "buy"]}]
+    frame = polars.concat([polars.DataFrame(part, schema_overrides=dict.fromkeys(part, made)) for part in parts], rechunk=False)
+    data = norn.Dataset.from_table(frame, "user", "item")
+    assert data.example_labels == ["ann", "bob"] and data.feature_labels == ["tea", "soap"] and data.entries == 4
+    bought = norn.Dataset.from_table(frame, "user", "item", where="event in (buy, other)")
+    assert bought.example_labels == ["ann"] and bought.feature_labels == ["tea", "soap"]
+    with pytest.raises(norn.DataError, match=r"column \"event\", row 1 \(from 0\): the feature is null"):
+        norn.Dataset.from_table(frame, "user", "event")
+    lists = frame.group_by("user", maintain_order=True).agg("item")
+    data = norn.Dataset.from_table(lists, "user", "item")
+    assert data.example_labels == ["ann", "bob"] and data.feature_labels == ["tea", "soap"] and data.entries == 4

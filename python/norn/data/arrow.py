@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DataError, UsageError
-from .columns import ArrowColumn, Table, unknown_column
+from .columns import ArrowColumn, Table, decoded, unknown_column
 from .packed import files_of, read_bytes, require_there, require_utf8
 
 if TYPE_CHECKING:
@@ -182,14 +182,10 @@ def table_of(source: Any, names: Mapping[str, str], place: str, known: Sequence[
 
 
 def _whole(array: Any) -> Any:
-    import pyarrow
+    import pyarrow as pa
 
-    pa: Any = pyarrow
-    if pa.types.is_string(array.type):
-        array = array.cast(pa.large_string())
-    elif pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
-    return array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    chunks = [decoded(chunk) for chunk in array.chunks]
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else pa.array([], array.type)
 
 
 def _walk(array: Any, name: str, fields: list[str], place: str) -> tuple[Any, Array | None]:

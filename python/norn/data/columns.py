@@ -45,15 +45,25 @@ class Column(abc.ABC):
         """Values by row: int64, float64, or datetime64[us] in UTC; and where there is none. Of everything but text."""
 
 
+def decoded(array: Any) -> Any:
+    """An Arrow array without a dictionary (categories), and text of any layout as large_string: of others, such as polars', Arrow
+    lacks functions."""
+    import pyarrow
+
+    pa: Any = pyarrow
+    if pa.types.is_dictionary(array.type):
+        array = decoded(array.dictionary).take(array.indices)
+    return array.cast(pa.large_string()) if str(array.type) in ("string", "string_view") else array
+
+
 class ArrowColumn(Column):
     def __init__(self, name: str, array: Any):
         import pyarrow as pa
 
         types: Any = pa.types
-        if types.is_dictionary(array.type):
-            array = array.cast(array.type.value_type)
-        if str(array.type) in ("string", "large_string", "string_view"):
-            self.kind, array = "text", array.cast(pa.large_string())
+        array = decoded(array)
+        if types.is_large_string(array.type):
+            self.kind = "text"
         elif types.is_integer(array.type):
             self.kind = "integer"
         elif types.is_floating(array.type) or types.is_decimal(array.type):
