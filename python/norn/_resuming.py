@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a run goes on from the checkpoints of the same run: other settings or data would silently have no effect."""
+"""Whether a run goes on from the checkpoints of the same run: other settings would silently have no effect."""
 from __future__ import annotations
 
 import glob
 import json
-import logging
 import os
 import pathlib
 import re
@@ -13,18 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core, _settings
 from .errors import DataError, UsageError
-from .callbacks import StopTraining
 
 if TYPE_CHECKING:
     from ._types import Facts
 
-_FILES = ("model", "resume", "run_dir", "checkpoint_epochs", "checkpoint_minutes", "checkpoint_name", "keep")
+_FILES = ("model", "resume", "same_data", "run_dir", "checkpoint_epochs", "checkpoint_minutes", "checkpoint_name", "keep")
 _MAY_CHANGE = ("epochs", "last_epoch", "seed")  # more epochs are how a run is made longer; of another seed the engine speaks
 _OTHERWISE = "give `checkpoints` another file, or start anew with `force=True`, which replaces the model and its checkpoints"
 
 
 def require_same_run(native: Mapping[str, Any]) -> None:
-    """Raises UsageError where there are checkpoints of a run with other data, another network or other training.
+    """Raises UsageError where there are checkpoints of another network or other training. Of other data the engine speaks.
 
     native: settings as the engine takes them; those without checkpoints to go on from are not looked at.
     """
@@ -34,7 +32,6 @@ def require_same_run(native: Mapping[str, Any]) -> None:
     if not file:
         return
     own = {name: value for name, value in native.items() if name not in _FILES}
-    _require_same_data(own, file)
     then = facts["network"]
     now = json.loads(_core.effective_descriptor(own | {"epochs": then["Training"]["Epochs"]}))
     is_recipe = now.get("Name", "").endswith(" recipe")
@@ -56,36 +53,6 @@ def _checkpoints(native: Mapping[str, Any]) -> Iterator[tuple[str, Facts]]:
             continue
         if facts.get("training"):
             yield file, facts
-
-
-def _require_same_data(own: dict[str, Any], file: str) -> None:
-    """By a run that goes on from the file and ends before its first step: the engine compares data, and refuses what it cannot go on with."""
-    said: list[str] = []
-
-    def heard(record: logging.LogRecord) -> bool:
-        said.append(record.getMessage())
-        return False
-
-    def leave(kind: str, report: Any) -> None:
-        raise StopTraining
-
-    log = logging.getLogger("norn")
-    level = log.level
-    log.addFilter(heard)
-    try:
-        if not log.isEnabledFor(logging.WARNING):
-            log.setLevel(logging.WARNING)
-        _core.train(own | {"resume": file}, leave, [], -1.0, None)
-    except UsageError as error:
-        raise type(error)(f"{error}; or {_OTHERWISE}", problems=error.problems) from None
-    except (DataError, StopTraining):  # of data that are wrong the run itself speaks
-        return
-    finally:
-        log.setLevel(level)
-        log.removeFilter(heard)
-    for text in said:
-        if "is not the one that" in text:
-            raise UsageError(f"{text.partition('; the run goes on')[0]}; give the same data, {_OTHERWISE}; `partial_fit` goes on with other data")
 
 
 def _differences(now: Any, then: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any, Any]]:

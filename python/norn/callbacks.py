@@ -125,7 +125,8 @@ class checkpoints(Callback):
     """
 
     def __init__(self, model: str | os.PathLike[str], epochs: int | None = None, minutes: float | None = None, keep: int | None = None):
-        self._settings = {"model": os.fspath(model), "resume": "auto", "checkpoint_epochs": epochs, "checkpoint_minutes": minutes, "keep": keep}
+        self._settings = {"model": os.fspath(model), "resume": "auto", "same_data": True,
+                          "checkpoint_epochs": epochs, "checkpoint_minutes": minutes, "keep": keep}
 
     def settings(self) -> dict[str, Any]:
         return self._settings

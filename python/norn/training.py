@@ -79,7 +79,7 @@ def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable[[Environmen
     files: dict[str, Any] = {}
     for callback in callbacks:
         for name, value in (callback.settings() if isinstance(callback, Callback) else {}).items():
-            if name in ("model", "resume", "run_dir"):
+            if name in ("model", "resume", "same_data", "run_dir"):
                 files[name] = value
             elif value is not None:
                 own[name] = value

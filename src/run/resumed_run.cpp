@@ -91,7 +91,8 @@ std::vector<TrainedSet> trained_sets(const DataBinding& data) {
   return sets;
 }
 
-void compare_data(const TrainingStart& start, const std::vector<TrainedSet>& now, const Log& log) {
+void compare_data(const TrainingStart& start, const std::vector<TrainedSet>& now,
+                  const TrainOptions& options, const Log& log) {
   for (const TrainedSet& then : start.state.sets) {
     const auto same_name = [&](const TrainedSet& set) { return set.name == then.name; };
     const auto set = std::ranges::find_if(now, same_name);
@@ -105,9 +106,14 @@ void compare_data(const TrainingStart& start, const std::vector<TrainedSet>& now
     const std::string what = set->examples == then.examples
                                  ? "other contents"
                                  : fmt::format("{} examples, not {}", set->examples, then.examples);
-    log.warning(fmt::format(
-        "data set \"{}\" is not the one that {} was trained on: it has {}; the run goes on with it",
-        then.name, start.where, what));
+    const std::string difference =
+        fmt::format("data set \"{}\" is not the one that {} was trained on: it has {}", then.name,
+                    start.where, what);
+    if (options.same_data)
+      throw UsageError(difference +
+                       "; give the data that it was trained on, or start anew with `force`, which "
+                       "replaces the model and its checkpoints");
+    log.warning(difference + "; the run goes on with it");
   }
 }
 

@@ -11,9 +11,11 @@ namespace norn::run {
 /// The data sets of a run, as its checkpoints keep them. Nobody else may be reading them.
 std::vector<TrainedSet> trained_sets(const DataBinding& data);
 
-/// Warns of data sets that are not those of the checkpoint. Throws DataError where the checkpoint
-/// is of the middle of an epoch over another number of examples.
-void compare_data(const TrainingStart& start, const std::vector<TrainedSet>& now, const Log& log);
+/// Warns of data sets that are not those of the checkpoint, or throws UsageError where they have to
+/// be. Throws DataError where the checkpoint is of the middle of an epoch over another number of
+/// examples.
+void compare_data(const TrainingStart& start, const std::vector<TrainedSet>& now,
+                  const TrainOptions& options, const Log& log);
 
 /// `examples`: those that are trained on. Throws DataError when the checkpoint is of a place in an
 /// epoch that there is not, or has a larger batch.

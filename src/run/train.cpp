@@ -185,7 +185,7 @@ class TrainingRun {
   void take_sets(TrainingStart& start, const DataBinding& data) {
     rank_0_alone(communicator_, [&] {
       std::vector<TrainedSet> now = trained_sets(data);
-      if (start.resumed) compare_data(start, now, log_);
+      if (start.resumed) compare_data(start, now, options_, log_);
       start.state.sets = std::move(now);
     });
   }
