@@ -130,6 +130,25 @@ def require_labels(network: Network, data: Any, kind: str, argument: str) -> Non
         network._known[key] = labels
 
 
+def require_widths(network: Network, data: Any, argument: str) -> None:
+    """Raises DataError where columns without labels cannot be the units of the trained network's inputs. Sparse data may be narrower,
+    where the network has no labels: their last units have no entries."""
+    sparse = sparse_names(network, "data")
+    for layer in network._layers("Input"):
+        name = layer.get("DataSet")
+        given = data.get(name) if is_by_name(data) else data
+        shape = getattr(matrix_of(given), "shape", ())
+        if len(shape) != 2 or getattr(given, "feature_labels", None) is not None:
+            continue
+        units, labels = int(np.prod(layer["N"])), network.labels(layer["Name"])
+        fits = shape[1] in (units, units if labels is None else len(labels))
+        if fits or (shape[1] < units and labels is None and (name in sparse or not isinstance(given, np.ndarray))):
+            continue
+        which = f"`{argument}`" + (f"[{name!r}]" if is_by_name(data) else "")
+        turned = f": is it transposed? {shape[0]} rows are as many as the model's units" if shape[0] == units else "; give data with a column for each unit"
+        raise DataError(f"{which}: has {shape[1]} columns, the model has {units} units in layer \"{layer['Name']}\"{turned}")
+
+
 def wanted_of(known: Any, wanted: Any = None) -> Any:
     """What is to be predicted: given, or a Dataset's targets, or what is known itself."""
     targets = getattr(known, "targets", None)

@@ -29,16 +29,30 @@ def name_of(keyword: str) -> str:
     return keyword.removesuffix("_")
 
 
+def keyword_of(name: str) -> str:
+    """A setting's keyword: `lambda_` of `lambda`."""
+    return name + "_" if name == "lambda" else name
+
+
+def _meant(keyword: str, known: list[str]) -> str:
+    """' Did you mean "rate"?', or nothing: by what other libraries call it, or by its letters."""
+    word = next((name for name in known if keyword.lower() in _ELSEWHERE.get(name, ())), None)
+    return f' Did you mean "{word}"?' if word else did_you_mean(keyword, known)
+
+
 def checked(given: Mapping[str, Any], *, beside: Iterable[str] = (), problems: Iterable[Problem] = ()) -> dict[str, Any]:
     """As the engine takes them; None is as not given. Raises UsageError, all that is wrong at once: also the `problems` that
     were found before. `beside`: names of other arguments, which may have been meant."""
-    values, problems = {}, list(problems)
+    values, problems, listed = {}, list(problems), False
     for keyword, value in given.items():
         name = name_of(keyword)
         try:
             if name not in table():
-                raise UsageError(f"`{keyword}`: there is no such setting."
-                                 f"{did_you_mean(keyword, [*table(), *beside]) or ' There are: ' + ', '.join(table())}")
+                known = [*beside, *map(keyword_of, table())]
+                meant = _meant(keyword, known)
+                names = "" if meant or listed else " There are: " + ", ".join(known)
+                listed = listed or bool(names)
+                raise UsageError(f"`{keyword}`: there is no such setting.{meant}{names}")
             if value is not None:
                 values[name] = _KINDS[table()[name]["kind"]](table()[name], value)
         except UsageError as error:
@@ -85,6 +99,16 @@ def _integer(row: Facts, value: Any) -> int:
     return integer(row["name"], value)
 
 
+# What other libraries call settings, where letters do not tell.
+_ELSEWHERE = {
+    "hidden": ("factors", "n_factors", "no_components", "n_components", "embedding_dim", "embedding_size", "hidden_size", "units", "rank"),
+    "epochs": ("iterations", "n_iter", "max_iter", "iters"),
+    "rate": ("learning_rate", "lr", "learning_rate_init", "eta", "alpha"),
+    "lambda_": ("regularization", "reg", "weight_decay", "l2"),
+    "seed": ("random_state",),
+    "threads": ("num_threads", "n_jobs"),
+    "device": ("use_gpu", "gpu"),
+}
 _KINDS: dict[str, Callable[[Facts, Any], Any]] = {"int": _integer, "float": _number, "bool": _switch, "str": _text, "path": _path}
 
 
@@ -92,7 +116,7 @@ def documented(function: F) -> F:
     """Puts the table in place of `**settings` in a function's signature, and under its documentation."""
     signature = inspect.signature(function)
     kept = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    names = [name + "_" if name == "lambda" else name for name in table()]
+    names = [keyword_of(name) for name in table()]
     more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in names if n not in signature.parameters]
     function.__signature__ = signature.replace(parameters=kept + more)  # type: ignore[attr-defined]
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings:\n\n{settings()}"

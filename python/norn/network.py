@@ -8,12 +8,15 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._labels import Labels, native_labels
 from .errors import DataError, UsageError
 from .history import History
+
+if TYPE_CHECKING:
+    from .recommender import Recommender
 
 
 _LONGEST_PATH = 4096
@@ -155,6 +158,14 @@ class Network:
             pathlib.Path(path).write_text(self._text, encoding="utf-8")
         else:
             self._model.save(os.fspath(path))
+
+    def recommender(self) -> Recommender:
+        """What recommends, embeds and evaluates with this trained network, as it is. Raises UsageError where there is a descriptor
+        alone."""
+        from .recommender import Recommender
+
+        self.model  # or says that there is none
+        return Recommender._of_network(self)
 
     def plan(self, data: Mapping[str, Any], *, device: str = "auto", threads: int = 0, **settings: Any) -> dict[str, Any]:
         """What training would take; nothing is trained.

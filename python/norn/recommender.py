@@ -61,7 +61,7 @@ class Recommender:
 
         deep: changes nothing; scikit-learn says it.
         """
-        return {name + "_" if name == "lambda" else name: value for name, value in self._params.items()}
+        return {_settings.keyword_of(name): value for name, value in self._params.items()}
 
     def set_params(self, **params: Any) -> Recommender:
         """Changes settings, those of the constructor; the next `fit` uses them. Raises UsageError for those that there are not."""
@@ -131,6 +131,7 @@ class Recommender:
             self._network = first._network
             return self
         _fitting.require_labels(self.network_, interactions, "Input", "interactions")
+        _fitting.require_widths(self.network_, interactions, "interactions")
         _fitting.require_labels(self.network_, _fitting.wanted_of(interactions, targets), "Output", "targets")
         done = self.network_.model.epochs()
         own = {name: value for name, value in self._params.items() if not name.startswith("validation")}
@@ -156,7 +157,10 @@ class Recommender:
     def network_(self) -> Network:
         """The trained network. Raises UsageError before `fit`."""
         if self._network is None:
-            raise UsageError("the recommender is not trained: call fit, or norn.load")
+            given = self._params["network"]
+            instead = "; `fit` begins with the weights of the `network` that was given, whose recommender() recommends with them" \
+                if isinstance(given, Network) and given.trained else ""
+            raise UsageError(f"the recommender is not trained: call fit, or norn.load{instead}")
         return self._network
 
     @property
@@ -188,6 +192,7 @@ class Recommender:
         if getattr(matrix_of(user_items), "shape", ())[:1] == (0,):
             return []
         _fitting.require_labels(self.network_, user_items, "Input", "user_items")
+        _fitting.require_widths(self.network_, user_items, "user_items")
         return _fitting.sets_of(self.network_, "data", user_items, None, ("user_items", ""))
 
     def recommend(self, user_items: Any, N: int = 10, *, filter_already_liked_items: bool = True, filter_items: Any = None,
@@ -315,6 +320,7 @@ class Recommender:
         if held_out is None:
             known, held_out = _fitting.pair_of(known, "known")
         _fitting.require_labels(self.network_, known, "Input", "known")
+        _fitting.require_widths(self.network_, known, "known")
         _fitting.require_labels(self.network_, held_out, "Output", "held_out")
         sets = _fitting.sets_of(self.network_, "data", known, held_out, ("known", "held_out"))
         lengths = [count("k", one) for one in (k if isinstance(k, Iterable) else [k])]

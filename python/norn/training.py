@@ -164,7 +164,7 @@ def train(
 
     Other keywords are settings of the trainer, which `norn.settings()` lists.
 
-    Returns the trained Network; its `history` has a dictionary for each epoch. Raises UsageError, DataError, DeviceError,
+    Returns the trained Network, whose recommender() recommends; its `history` has a dictionary for each epoch. Raises UsageError, DataError, DeviceError,
     DivergenceError, and what a callback raises. On Ctrl-C KeyboardInterrupt, whose `network` attribute is what there is.
     """
     if isinstance(validation, (int, float)):
@@ -179,6 +179,7 @@ def train(
         require_same_run(native)
         done = run(native, callbacks)
     trained = Network(done.model, history=done.history)
+    trained._device = {"device": device, "threads": threads, "precision": precision}
     if done.raised is not None:
         done.raised.network = trained  # type: ignore[attr-defined]
         raise done.raised

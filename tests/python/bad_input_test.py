@@ -136,7 +136,7 @@ def test_a_descriptor_says_line_and_key(tmp_path):
 
 def test_widths_and_labels_that_the_model_has_not(baskets, trained):
     wider = sp.hstack([baskets.matrix, baskets.matrix], format="csr")
-    with pytest.raises(norn.DataError, match=f"{wider.shape[1]} wide"):
+    with pytest.raises(norn.DataError, match=f"has {wider.shape[1]} columns, the model has {baskets.units} units"):
         trained.recommend(wider, N=2)
     with pytest.raises(norn.DataError, match=f"{wider.shape[1]} wide"):
         trained.evaluate(baskets.matrix, wider)

@@ -65,3 +65,68 @@ def test_data_without_entries_are_refused(baskets):
     with pytest.raises(norn.DataError, match="`targets`: the matrix has no entries"):
         norn.Recommender(**SETTINGS).fit(baskets.matrix, empty)
     norn.Recommender(**SETTINGS).fit(empty, baskets.matrix)  # what everybody has
+
+
+def test_a_matrix_of_another_width_is_refused_with_what_is_wrong(baskets, trained):
+    labelled = norn.Recommender(**SETTINGS).fit(baskets.dataset)
+    square = sp.csr_matrix((baskets.units, baskets.units + 9), dtype=np.float32)
+    for model in (labelled, trained):
+        for ask in (model.recommend, model.transform, model.partial_fit, lambda data: model.evaluate(data, data)):
+            with pytest.raises(norn.DataError, match=f"has {baskets.units + 9} columns, the model has {baskets.units} units .*is it transposed"):
+                ask(square)
+            with pytest.raises(norn.DataError, match=f"has {baskets.units + 2} columns.*a column for each unit"):
+                ask(sp.csr_matrix((3, baskets.units + 2), dtype=np.float32))
+    with pytest.raises(norn.DataError, match=f"`user_items`: has 7 columns, the model has {baskets.units} units"):
+        labelled.recommend(baskets.matrix[:, :7])
+    trained.recommend(baskets.matrix[:, :7])  # without labels its last units have no entries
+
+
+def test_a_dense_input_of_another_width_is_refused(baskets):
+    layers = [{"Name": "Input", "Kind": "Input", "DataSet": "known", "N": "auto", "Sparse": True}, {"Name": "Ages", "Kind": "Input", "DataSet": "ages", "N": "auto"},
+              {"Name": "Hidden", "Kind": "Hidden", "N": 4, "Activation": "Tanh", "Source": ["Input", "Ages"]},
+              {"Name": "Output", "Kind": "Output", "DataSet": "wanted", "N": "auto", "Activation": "Sigmoid", "Sparse": True}]
+    ages = np.ones((baskets.matrix.shape[0], 5), np.float32)
+    data = {"known": baskets.matrix, "ages": ages, "wanted": baskets.matrix}
+    model = norn.train({"Layers": layers}, data, epochs=1, batch=16, device="cpu", threads=1).recommender()
+    for width in (3, 4, 6):
+        with pytest.raises(norn.DataError, match=rf"`user_items`\['ages'\]: has {width} columns, the model has 5 units in layer \"Ages\""):
+            model.recommend({"known": baskets.matrix, "ages": np.ones((len(ages), width), np.float32)})
+    assert model.recommend({"known": baskets.matrix, "ages": ages}, N=2)[0].shape == (len(ages), 2)
+
+
+def test_names_of_other_libraries_hint_at_settings():
+    with pytest.raises(norn.UsageError) as raised:
+        norn.Recommender(factors=64, iterations=3, learning_rate=0.1, regularization=1, quux=1, zyzzy=2)
+    lines = str(raised.value).splitlines()
+    for line, meant in zip(lines, ("hidden", "epochs", "rate", "lambda_")):
+        assert line.endswith(f'there is no such setting. Did you mean "{meant}"?')
+    names = lines[4].partition("There are: ")[2].split(", ")
+    assert {"recipe", "hidden", "device", "lambda_", "epochs"} <= set(names) and "lambda" not in names
+    assert str(raised.value).count("There are:") == 1 and len(lines) == 6
+
+
+def test_a_trained_network_recommends(baskets, trained):
+    network = trained.network_
+    ids = trained.recommend(baskets.matrix, N=3)[0]
+    assert np.array_equal(network.recommender().recommend(baskets.matrix, N=3)[0], ids)
+    with pytest.raises(norn.UsageError, match=r"not trained.*recommender\(\) recommends"):
+        norn.Recommender(network=network).recommend(baskets.matrix)
+    with pytest.raises(norn.UsageError, match="not trained: `norn.train` does that"):
+        norn.Network.from_json(network.descriptor).recommender()
+
+
+def test_what_an_import_of_arrays_lacks_is_named_as_its_files_name_it(trained, tmp_path, monkeypatch):
+    from norn.interchange import torch as reader
+
+    arrays = reader.state_dict(trained)
+    arrays.pop("Input.feature_weights")
+    with pytest.raises(norn.DataError, match='array "Input.feature_weights" is missing.*"InputWeighting"'):
+        norn.import_torch(arrays, like=trained)
+
+    def load(*_, **__):
+        import pickle
+        raise pickle.UnpicklingError("Weights only load failed. \x1b[1mDo it only if you trust the source\x1b[0m")
+
+    monkeypatch.setattr(reader, "need", lambda *_: type("torch", (), {"load": staticmethod(load)}))
+    with pytest.raises(norn.DataError, match=r"such as a whole module.*save module.state_dict\(\): Weights only load failed. Do it only"):
+        norn.import_torch(tmp_path / "module.pt", like=trained)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from norn.network import Network
 
 P = ParamSpec("P")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # of terminals
 
 
 class Unsupported(Exception):
@@ -63,7 +65,7 @@ def fail(where: str, message: str) -> DataError:
 
 def shown(name: object) -> str:
     """A name out of a file, short and in one line, for messages."""
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(name)[:200])
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in _COLOURS.sub("", str(name)[:400])[:200])
     return text if len(text) <= 160 else text[:157] + "..."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from norn.errors import UsageError
 from norn.interchange.named_arrays import arrays_of, parts_from
 from norn.interchange.parts import Parts, canonical, parts_of
-from norn.interchange.problems import fail, imports, need, place_of
+from norn.interchange.problems import fail, imports, need, place_of, shown
 
 if TYPE_CHECKING:
     from norn._types import Array
@@ -43,7 +44,10 @@ def import_torch(source: str | os.PathLike[str] | Mapping[str, Any], like: Any, 
     where = place_of(source, "state_dict")
     if isinstance(source, (str, os.PathLike)):
         torch = need("torch", "torch", "reading a .pt file")
-        source = torch.load(where, map_location="cpu", weights_only=True)
+        try:
+            source = torch.load(where, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise fail(where, f"holds more than arrays, such as a whole module, or is damaged; save module.state_dict(): {shown(error)}") from error
     if not isinstance(source, Mapping):
         raise fail(where, f"holds a {type(source).__name__}, not a state_dict; save module.state_dict()")
     arrays = {}
