@@ -34,6 +34,17 @@ def named(data: Any, argument: str) -> Mapping[str, Any]:
     return data  # type: ignore[no-any-return]
 
 
+def held_out_parts(data: Any) -> str:
+    """What to give of split data in place of all."""
+    return " or ".join(f".{part}" for part in data.parts if part != "train")
+
+
+def tell_of_parts(data: Any, argument: str) -> None:
+    """A warning for split data given whole: what is held out is trained on, too."""
+    if getattr(data, "_parts", None):
+        _log.warning("`%s`: these data are split, and all of them are trained on, also what %s holds out; give .train", argument, held_out_parts(data))
+
+
 def factors_of(given: Any, users: int) -> Any:
     """As CSR; of a dense array of [users, units], or of one for each unit, every value counts, also zeros."""
     if not isinstance(given, np.ndarray):

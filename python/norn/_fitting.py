@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._arrays import is_by_name, labels_of, memory_set
+from ._arrays import held_out_parts, is_by_name, labels_of, memory_set, tell_of_parts
 from ._words import word
 from .data.matrices import has_entries, matrix_of, sparse_of
 from .errors import DataError, Problem, UsageError
@@ -164,6 +164,11 @@ def pair_of(given: Any, argument: str) -> tuple[Any, Any]:
     """What is known and what was held out: a pair, or a Dataset with targets."""
     if getattr(given, "targets", None) is not None:
         return given, wanted_of(given)
+    if getattr(given, "_parts", None):
+        raise UsageError(f"`{argument}`: these data are split, and one part has what was held out: give {held_out_parts(given)}")
+    if hasattr(given, "_parts"):
+        raise UsageError(f"`{argument}`: expected a pair (known, held_out) of matrices, or a Dataset with targets, and this one has none; of data that are "
+                         "split by entry the parts .test and .validation have them")
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise UsageError(f"`{argument}`: expected a pair (known, held_out) of matrices, or a Dataset with targets, not {type(given).__name__}")
     return given[0], given[1]
@@ -171,6 +176,8 @@ def pair_of(given: Any, argument: str) -> tuple[Any, Any]:
 
 def data_settings(network: Network | None, known: Any, wanted: Any, validation: Any, weights: Any) -> dict[str, Any]:
     """The data sets of a run."""
+    for one in known.values() if is_by_name(known) else (known,):
+        tell_of_parts(one, "interactions")
     name = getattr(known, "name", None) or "data"
     wanted = wanted_of(known, wanted)
     arguments = ("interactions", "interactions" if wanted is known else "targets")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import _fitting
-from ._arrays import labels_of
+from ._arrays import labels_of, tell_of_parts
 from .data.matrices import csr_of, without_zeros
 from .errors import DataError
 from .network import Network
@@ -24,6 +24,7 @@ def most_popular(interactions: Any, targets: Any = None) -> Recommender:
     have a unit, as float32. It cannot be fitted further. Raises UsageError for what is no matrix, DataError where there are no
     entries.
     """
+    tell_of_parts(interactions, "interactions")
     wanted = _fitting.wanted_of(interactions, targets)
     argument = "interactions" if wanted is interactions else "targets"
     counted = without_zeros(csr_of(wanted, argument), argument)

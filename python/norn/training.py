@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from . import _core, _settings
-from ._arrays import is_by_name, memory_set, named
+from ._arrays import is_by_name, memory_set, named, tell_of_parts
 from ._resuming import require_same_run
 from .callbacks import Callback, Environment, StopTraining, listed
 from .errors import Error
@@ -173,6 +173,8 @@ def train(
     with Network._of(network)._as_settings() as source:
         native = merged(settings, callbacks) | source
         native |= {"device": device, "threads": threads, "precision": precision}
+        for name, one in named(data, "data").items():
+            tell_of_parts(one, f"data[{name!r}]")
         native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in named(data, "data").items()]
         if is_by_name(validation):
             native["validation_sets"] = [memory_set(n, one, f"validation[{n!r}]") for n, one in named(validation, "validation").items()]

@@ -58,3 +58,31 @@ def test_stored_zeros_are_nothing_that_somebody_has():
     matrix = sp.csr_matrix((np.array([0, 0, 1], np.float32), ([0, 1, 2], [2, 2, 1])), shape=(3, 4))
     assert matrix.nnz == 3
     assert norn.most_popular(matrix).recommend([], N=2) == [(1, 1.0), (0, 0.0)]
+
+
+def test_split_data_that_are_trained_on_whole_are_said(draw, caplog):
+    data = norn.Dataset(Baskets(draw).matrix, name="films").split("ratio:0.6/0.2/0.2")
+    model = norn.Recommender(hidden=8, epochs=1, device="cpu")
+    descriptor = {"Kind": "AutoEncoder", "Layers": [{"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "films_input", "Sparse": True},
+                                                    {"Name": "Hidden", "Kind": "Hidden", "N": 3, "Activation": "Sigmoid"},
+                                                    {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "films_output", "Sparse": True, "Activation": "Sigmoid"}]}
+    calls = {"fit": lambda one: model.fit(one), "partial_fit": lambda one: model.partial_fit(one), "popular": norn.most_popular,
+             "new": lambda one: norn.Recommender(hidden=8, device="cpu").partial_fit(one),
+             "train": lambda one: norn.train(descriptor, {"films_input": one, "films_output": one.matrix}, epochs=1, device="cpu")}
+    for name, call in calls.items():
+        for given, count in ((data.train, 0), (data.matrix if name != "train" else data.train, 0), (data, 1)):
+            caplog.clear()
+            call(given)
+            said = [record.getMessage() for record in caplog.records if "split" in record.getMessage()]
+            assert len(said) == count, (name, said)
+            assert not count or said[0].endswith("these data are split, and all of them are trained on, also what .validation or .test holds out; give .train")
+
+
+def test_data_without_anything_held_out_are_refused_with_the_part_that_has_it(draw):
+    data = norn.Dataset(Baskets(draw).matrix).split("ratio:0.8/0.2")
+    model = norn.Recommender(hidden=8, epochs=1, device="cpu").fit(data.train)
+    for call, argument in ((model.evaluate, "known"), (lambda one: model.fit(data.train, validation=one), "validation")):
+        with pytest.raises(norn.UsageError, match=f"`{argument}`: these data are split, and one part has what was held out: give .test"):
+            call(data)
+        with pytest.raises(norn.UsageError, match=f"`{argument}`: .*a Dataset with targets, and this one has none; .*the parts .test and .validation have them"):
+            call(data.train)
