@@ -224,14 +224,16 @@ class Dataset:
             where: filters such as "rating >= 4" or "event in (buy, view)"; of several all must hold.
             min_features, min_examples: leaves out examples with fewer features and features of fewer examples, until none is left.
             duplicates: a feature that an example names twice: "error", "sum" or "first".
-            features: labels, or data that have them: the numbers that features are to have. Others are left out (`left_out`).
+            features: labels, or data that have them: the numbers that features are to have. Others are left out (`left_out`), and
+                examples that have only such, with a warning, unless `empty_rows` says "drop" or "keep".
             split, split_by, seed: as split() takes them.
             name: of the data sets in files.
             format: "auto", "parquet", "arrow", "jsonl", "npz", "columns", "recbole", "dsstne", "libsvm", "csv", "tsv" or "list".
             separator: of columns of text, such as ";" or "::" or "tab".
             header: whether text begins with the names of columns: "auto", "yes" or "no".
             skip_malformed: so many malformed lines are passed over, of the formats that importer reads.
-            empty_rows: an example whose list is empty: "error" or "drop".
+            empty_rows: an example whose list is empty: "error" or "drop"; one without any of `features`: "drop" or "keep", a row
+                without entries.
 
         Examples and features are numbered as they appear, so `to_netcdf` writes the bytes that importer makes of the same rows
         in CSV. Raises UsageError for columns that are not there and filters that are not understood, DataError naming file,
@@ -239,15 +241,17 @@ class Dataset:
         """
         wanted = Wanted(*(None if column is None else str(column) for column in (example, feature, value, time)), conditions=parse(where),
                         needs_time=split is not None and splits.by_time(split), format=format, separator=separator, header=header,
-                        skip_malformed=count("skip_malformed", skip_malformed, 0), empty_rows=choice("empty_rows", empty_rows, ("error", "drop")))
+                        skip_malformed=count("skip_malformed", skip_malformed, 0), empty_rows=choice("empty_rows", empty_rows, ("error", "drop", "keep")))
         at_least = count("min_features", min_features), count("min_examples", min_examples)
+        if empty_rows == "keep" and features is None:
+            raise UsageError("`empty_rows` 'keep': keeps examples that have none of `features`, which are not given; choose of: error, drop")
         choice("duplicates", duplicates, ("error", "sum", "first"))
         if isinstance(table, (str, os.PathLike)):
             found = read_path(pathlib.Path(table), wanted)
         else:
             found = table if sp.issparse(table) else read_table(table, wanted)
         if isinstance(found, Entries):
-            made = cls._of_entries(found, at_least, duplicates, features, name, wanted.needs_time and found.times is not None)
+            made = cls._of_entries(found, at_least, duplicates, features, name, wanted)
         elif wanted.columns or at_least != (1, 1) or features is not None:
             raise UsageError("a matrix has no columns with names: `example`, `feature`, `value`, `time`, `where`, `min_features`, "
                              "`min_examples` and `features` do not go with it")
@@ -257,14 +261,14 @@ class Dataset:
 
     @classmethod
     def _of_entries(cls, entries: Entries, at_least: tuple[int, int], duplicates: str, features: Dataset | Sequence[str] | None, name: str,
-                    in_time: bool) -> Dataset:
+                    wanted: Wanted) -> Dataset:
         left_out = 0
         if features is not None:
             given = features.feature_labels if isinstance(features, Dataset) else list(features)
             if given is None:
                 raise UsageError("`features`: these data have no labels of features")
-            entries, left_out = with_features(entries, given)
-        if in_time:  # duplicates are merged in the order of their times
+            entries, left_out = with_features(entries, given, wanted.empty_rows)
+        if wanted.needs_time and entries.times is not None:  # duplicates are merged in the order of their times
             entries = entries.oldest_first()
         entries = core(without_duplicates(entries, duplicates), *at_least)
         if not len(entries):

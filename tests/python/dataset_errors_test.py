@@ -165,7 +165,8 @@ def test_times_that_are_none(times, message):
 
 @pytest.mark.parametrize("options, message", [
     (dict(min_features=0), "`min_features` 0 is out of range: it must be from 1"), (dict(min_examples=2.5), "`min_examples` 2.5"),
-    (dict(duplicates="add"), "`duplicates` 'add'"), (dict(empty_rows="keep"), "`empty_rows` 'keep'"), (dict(seed=-1, split="ratio:1/1"), "`seed` -1"),
+    (dict(duplicates="add"), "`duplicates` 'add'"), (dict(empty_rows="hold"), "`empty_rows` 'hold'"),
+    (dict(empty_rows="keep"), "`empty_rows` 'keep': keeps examples that have none of `features`, which are not given"), (dict(seed=-1, split="ratio:1/1"), "`seed` -1"),
     (dict(split="leave-one-out", split_by="pair"), "leave-one-out"), (dict(name=""), "`name` ''"),
 ])
 def test_settings_that_none_can_have(options, message):

@@ -326,3 +326,24 @@ def test_norn_import_says_that_it_takes_names_for_data(tmp_path):
                                   capture_output=True, text=True, check=True)
             assert done.stderr == (f"norn: warning: {tmp_path / name}: the first line is taken as data: user_id, item_id; say with --header yes that it "
                                    "names the columns, or no, that it does not\n" if said else "")
+
+
+def test_examples_without_any_given_feature_are_said_dropped_or_kept(draw, tmp_path, caplog):
+    table = random_table(draw, 30, 20, 90, odd=False)
+    known = sorted(set(table["item"]))[::3]
+    users = list(dict.fromkeys(user for user, rating in zip(table["user"], table["rating"]) if rating > -4))
+    lost = [user for user in users if not any(u == user and item in known and r > -4 for u, item, r in zip(table["user"], table["item"], table["rating"]))]
+    write_csv(tmp_path / "t.csv", table)
+    for source in (pa.table(table), tmp_path / "t.csv"):
+        read = {}
+        for rule in ("error", "drop", "keep"):
+            caplog.clear()
+            read[rule] = norn.Dataset.from_table(source, "user", "item", where="rating > -4", features=known, empty_rows=rule)
+            said = [record.getMessage().split(": ", 1)[1].split(",")[0] for record in caplog.records]
+            assert said == ([f"{len(lost)} examples have none of the features given and are left out"] if lost and rule == "error" else [])
+        assert read["keep"].example_labels == users and read["keep"].shape == (len(users), len(known))
+        assert read["drop"].example_labels == read["error"].example_labels and set(read["drop"].example_labels) == set(users) - set(lost)
+        assert triples(read["keep"]) == triples(read["drop"]) and len({data.left_out for data in read.values()}) == 1
+    empty = lines(tmp_path / "b.jsonl", [{"u": "a", "items": ["x"]}, {"u": "b", "items": []}])
+    with pytest.raises(norn.DataError, match=r"row 1 \(from 0\) has no features"):  # keep is for the features given
+        norn.Dataset.from_table(empty, features=["x"], empty_rows="keep")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from .columns import by_appearance
 
 if TYPE_CHECKING:
     from .._types import Array
+
+_log = logging.getLogger("norn")
 
 
 @dataclasses.dataclass
@@ -42,6 +45,10 @@ class Entries:
         features, old_features = by_appearance(self.features, len(self.feature_labels))
         return dataclasses.replace(self, examples=examples, features=features, example_labels=_picked(self.example_labels, old_examples),
                                    feature_labels=_picked(self.feature_labels, old_features))
+
+    def _with_numbered_examples(self) -> Entries:
+        examples, old = by_appearance(self.examples, len(self.example_labels))
+        return dataclasses.replace(self, examples=examples, example_labels=_picked(self.example_labels, old))
 
     def oldest_first(self) -> Entries:
         """Each example's entries by feature, time and value, as importer merges them for a split by time."""
@@ -134,15 +141,21 @@ def core(entries: Entries, min_features: int, min_examples: int) -> Entries:
     return entries
 
 
-def with_features(entries: Entries, labels: Sequence[str]) -> tuple[Entries, int]:
-    """Numbered by a given index. Entries of features that it lacks are left out; how many."""
+def with_features(entries: Entries, labels: Sequence[str], empty_rows: str) -> tuple[Entries, int]:
+    """Numbered by a given index. Entries of features that it lacks are left out; how many. So are examples without others, as
+    importer leaves out those of CSV, unless `empty_rows` is keep."""
     number = {label: place for place, label in enumerate(labels)}
     known = np.fromiter((number.get(label, -1) for label in entries.feature_labels), dtype=np.int32, count=len(entries.feature_labels))
     features = known[entries.features] if len(entries) else entries.features
     kept = features >= 0
-    left = dataclasses.replace(entries, features=features).taken(kept)
-    examples, old = by_appearance(left.examples, len(left.example_labels))
-    left = dataclasses.replace(left, examples=examples, example_labels=_picked(left.example_labels, old), feature_labels=labels)
+    left = dataclasses.replace(entries, features=features, feature_labels=labels)
+    if empty_rows == "keep":
+        return left._with_numbered_examples().taken(kept), int(kept.size - np.count_nonzero(kept))
+    left = left.taken(kept)._with_numbered_examples()
+    lost = np.unique(entries.examples).size - len(left.example_labels)
+    if lost and empty_rows == "error":
+        _log.warning("%s: %d examples have none of the features given and are left out, so rows are not those of all examples; choose with `empty_rows` keep "
+                     "or drop", entries.place, lost)
     return left, int(kept.size - np.count_nonzero(kept))
 
 

@@ -273,7 +273,7 @@ def entries_of(table: Table, wanted: Wanted) -> Entries:
     assert wanted.example and wanted.feature
     if table.rows == 0:
         raise DataError(f"{table.place}: the table has no rows")
-    if table.empty_rows.size and wanted.empty_rows == "error":
+    if table.empty_rows.size and wanted.empty_rows != "drop":
         raise DataError(f"{table.place}: row {table.empty_rows[0]} (from 0) has no features; leave it out, or choose with `empty_rows` drop")
     table.kept = rows_where(table, wanted.conditions)
     if table.kept is not None and table.kept.size == 0:
