@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pathlib
 import re
 import sys
 
@@ -84,8 +85,26 @@ def _run(command: str, arguments: list[str]) -> int:
         arguments = ["--help"]
     elif table is not None:
         return int(importlib.import_module(f"norn.{_MODULE[command]}").main(command, arguments))
+    if command == "predict":
+        _require_text(arguments)
     run_instead(_PROGRAM[command], arguments, command)
     return 0
+
+
+def _require_text(arguments: list[str]) -> None:
+    """UsageError for examples to predict for in a file that only `norn import` reads: predictor would take it for text."""
+    for names, what in ((("-r", "--requests"), "request"), (("-f", "--filter"), "filter")):
+        words = [word.split("=", 1) for word in arguments]
+        given = [word[1] if len(word) > 1 else after for word, after in zip(words, [*arguments[1:], ""]) if word[0] in names]
+        path = pathlib.Path(given[-1]) if given else None
+        if path is None or f"--{what}-format" in {word[0] for word in words} or not path.is_file():
+            continue
+        from .data.sources import IMPORTER_FORMATS, format_of
+
+        kind = format_of(path, "auto")
+        if kind not in (*IMPORTER_FORMATS, "text", "columns"):
+            raise UsageError(f"{names[1]} {path}: {kind} is not read here, but text ({', '.join(IMPORTER_FORMATS)}); norn import makes data sets of it "
+                             "for --data, or write a line of example,feature for each entry")
 
 
 def _unknown(word: str) -> str:

@@ -121,7 +121,8 @@ class Dataset:
 
     @property
     def entries(self) -> int:
-        """How many features all examples have together."""
+        """How many features all examples have together. Zeros that are stored count here and go into files, though training and
+        recommending pass over them: `matrix.eliminate_zeros()` of SciPy takes them out before."""
         return int(self._rows.columns.size)
 
     def __len__(self) -> int:

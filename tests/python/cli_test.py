@@ -217,3 +217,23 @@ def test_every_command_has_help(inside):
     for command in cli._MODULE:
         if command != "import":  # the importer's comes behind it
             assert inside(command, "--help").startswith(f"norn {command}: ")
+
+
+@pytest.mark.parametrize("name, text", [("a.jsonl", b'{"user": "ann", "items": ["soap"]}\n'), ("a.json", b"{}"), ("a.parquet", b"PAR1"), ("a.npz", b"PK"), ("a.jsonl.gz", b"")])
+def test_requests_that_are_no_text_are_refused(name, text, inside, tmp_path, monkeypatch):
+    monkeypatch.setattr("norn.programs.run_instead", lambda *words: pytest.fail(f"reached predictor: {words}"))
+    (tmp_path / name).write_bytes(text)
+    for words in (("-r", tmp_path / name), (f"--requests={tmp_path / name}",), ("-r", "a.txt", "--filter", tmp_path / name)):
+        option = "--filter" if len(words) > 2 else "--requests"
+        said = inside("predict", "-n", "model.nc", *words, code=2)
+        assert said.startswith(f"norn: error: {option} {tmp_path / name}: ") and " is not read here, but text (dsstne, libsvm, list, csv, tsv); norn import makes" in said
+
+
+def test_requests_that_predictor_reads_reach_it(tmp_path):
+    """By any name, where the format is said."""
+    fake_program(tmp_path, "predictor", '#!/bin/sh\nprintf "%s|" "$@"\n')
+    for name, words in (("a.csv", ()), ("a.txt", ()), ("a.dat", ()), ("a.jsonl", ("--request-format", "csv")), ("missing.jsonl", ())):
+        if name != "missing.jsonl":
+            (tmp_path / name).write_text("ann,soap\n")
+        words = ("-n", "m.nc", "-r", tmp_path / name, *words)
+        assert run("predict", *words, NORN_BIN=str(tmp_path)) == "".join(f"{word}|" for word in words)

@@ -190,3 +190,13 @@ def test_parts_are_asked_for_by_name():
             data.split(rule)
     with pytest.raises(norn.UsageError, match="`split_by` 'examples'.*Did you mean \"example\""):
         data.split("ratio:1/1", by="examples")
+
+
+def test_zeros_that_are_stored_are_counted_and_written_but_not_trained_on(tmp_path):
+    matrix = sp.csr_matrix(np.array([[1, 2, 0], [0, 3, 1]], np.float32))
+    matrix.data[1] = 0
+    data = norn.Dataset(matrix)
+    data.to_netcdf(tmp_path / "a.nc")
+    assert data.entries == norn.Dataset.from_netcdf(tmp_path / "a.nc").entries == 4
+    models = [norn.Recommender(hidden=2, epochs=1, device="cpu", threads=1).fit(one) for one in (data, sp.csr_matrix(matrix.toarray()))]
+    assert (models[0].transform(matrix) == models[1].transform(matrix)).all()
