@@ -29,7 +29,7 @@ def again(file, data, **changed):
     ({"rate": 0.5}, "`rate` is 0.5, the checkpoint has "),
     ({"lambda_": 0.25}, "`lambda` is 0.25, the checkpoint has 0"),
     ({"seed": 99}, "`seed` cannot change"),
-    ({"batch": 30}, "`batch` cannot change"),
+    ({"batch": 30}, "`batch` is 30, the checkpoint has 20"),
 ], ids=lambda value: "-".join(value) if isinstance(value, dict) else "")
 def test_other_settings_than_the_checkpoints_are_refused(baskets, half, changed, words):
     before = {path: path.read_bytes() for path in half.parent.iterdir()}
