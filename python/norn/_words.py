@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import os
 from collections.abc import Iterable, Sequence
 
 from .errors import UsageError
@@ -13,6 +14,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """' Did you mean "rating"?', or nothing."""
     near = difflib.get_close_matches(word, list(known), 1)
     return f' Did you mean "{near[0]}"?' if near else ""
+
+
+def path_of(name: str, value: str | os.PathLike[str]) -> str:
+    """The path as text. Raises UsageError naming it for one that no file can have: messages of the engine would end at its zero byte."""
+    path = os.fsdecode(value)
+    if "\0" in path:
+        raise UsageError(f"`{name}` {path!r}: no path has a zero byte")
+    return path
 
 
 def word(name: str, value: object) -> str:

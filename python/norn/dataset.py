@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ._words import choice, count, word
+from ._words import choice, count, path_of, word
 from .data import splits
 from .data.entries import Entries, Rows, core, rows_of, with_features, without_duplicates
 from .data.labels import checked_labels, to_text
@@ -304,7 +304,7 @@ class Dataset:
 
         Raises DataError for a file that is missing, damaged, dense or weighted, UsageError where `name` must be said.
         """
-        return cls._of_pair(read_pair(os.fspath(path), name))
+        return cls._of_pair(read_pair(path_of("path", path), name))
 
     def to_netcdf(self, path: str | os.PathLike[str], *, name: str | None = None, target_values: bool = False) -> list[str]:
         """Writes what importer would make of the same rows in CSV, byte by byte. Data that are split go to PATH.train.nc,
@@ -327,8 +327,9 @@ class Dataset:
             targets = Side(self._target_rows, len(self.target_labels), self.target_labels, True)
         elif self._target_rows is not None:
             targets = inputs._replace(rows=self._target_rows)
-        write_pair(os.fspath(path), Pair(name, inputs, targets, self.example_labels), target_values)
-        return [os.fspath(path)]
+        file = path_of("path", path)
+        write_pair(file, Pair(name, inputs, targets, self.example_labels), target_values)
+        return [file]
 
 
 def _rows_of_matrix(matrix: Any) -> Rows:

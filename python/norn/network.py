@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._labels import Labels, native_labels
+from ._words import path_of
 from .errors import DataError, UsageError
 from .history import History
 
@@ -74,7 +75,7 @@ class Network:
         Raises DataError when it is missing, damaged or no model.
         """
         try:
-            model = _core.Model.load(os.fspath(file), device, threads, precision, batch)
+            model = _core.Model.load(path_of("file", file), device, threads, precision, batch)
         except DataError:
             from .info import require_model
 
@@ -157,7 +158,7 @@ class Network:
         if self._model is None:
             pathlib.Path(path).write_text(self._text, encoding="utf-8")
         else:
-            self._model.save(os.fspath(path))
+            self._model.save(path_of("path", path))
 
     def recommender(self) -> Recommender:
         """What recommends, embeds and evaluates with this trained network, as it is. Raises UsageError where there is a descriptor

@@ -42,7 +42,8 @@ def test_other_settings_than_the_checkpoints_are_refused(baskets, half, changed,
 
 def test_other_data_are_refused_whether_the_run_is_done_or_not(baskets, half):
     for _ in range(2):
-        with pytest.raises(norn.UsageError, match="is not the one that .* was trained on.*start anew with `force`"):
+        with pytest.raises(norn.UsageError, match="is not the one that .* was trained on: it has .*; give the data that it was trained on, "
+                           "or start anew with `force`, which replaces the model and its checkpoints"):
             again(half, baskets.matrix[::-1])
         again(half, baskets.matrix)
 

@@ -114,6 +114,12 @@ def test_switches_that_are_arrays(model):
         call(np.bool_(True))
 
 
+def test_paths_with_a_zero_byte(model):
+    for call in (norn.load, model.save, norn.Dataset.from_netcdf, norn.Dataset(MATRIX).to_netcdf):
+        with pytest.raises(norn.UsageError, match="no path has a zero byte"):
+            call("a\0.nc")
+
+
 @pytest.mark.parametrize("name", (np.empty((0, 3)), 3, ["x"], ""))
 def test_names_of_data_sets_that_are_none(tmp_path, name):
     norn.Dataset(MATRIX, name="x").to_netcdf(tmp_path / "x.nc")
