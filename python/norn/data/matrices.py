@@ -68,9 +68,9 @@ def csr_of(data: Any, argument: str, *, once: bool = False) -> Any:
         matrix = matrix.sorted_indices()
     if once and not matrix.has_canonical_format:
         same = np.flatnonzero(matrix.indices[1:] == matrix.indices[:-1])
-        rows = row_of(matrix.indptr, same)
-        at = int(same[(same + 1 < matrix.indptr[rows + 1]).argmax()])
-        _fail(matrix, at, argument, f"column {matrix.indices[at]} occurs twice; {_SUMMED}")
+        twice = same[same + 1 < matrix.indptr[row_of(matrix.indptr, same) + 1]]
+        if twice.size:  # or another thread has changed them since, and the engine looks at every batch
+            _fail(matrix, int(twice[0]), argument, f"column {matrix.indices[twice[0]]} occurs twice; {_SUMMED}")
     return matrix
 
 
