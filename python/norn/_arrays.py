@@ -180,8 +180,9 @@ def _warn_of_labels(numbers: Array, argument: str, labels: Labels | None) -> Non
     """Says once where integers could be taken for labels: they are numbers of units."""
     if labels is None or labels.warned or not labels.has_words():
         return
-    for unit in numbers[:_MOST_LOOKED_AT].tolist():
-        if labels[unit] != str(unit) and str(unit) in labels:
+    looked_at = numbers[:_MOST_LOOKED_AT].tolist()
+    for unit, labelled in zip(looked_at, labels.find([str(unit) for unit in looked_at])):
+        if labelled not in (-1, unit):
             labels.warned = True
             _log.warning('`%s`: %d is taken as the unit number, the unit "%s"; the label is "%d", as text', argument, unit, labels[unit], unit)
             return

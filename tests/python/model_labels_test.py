@@ -39,7 +39,8 @@ def test_labels_are_a_sequence_as_a_list_is(model):
 
 
 def test_labels_make_a_series_and_another_models_labels(model):
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     assert pandas.Series(model.labels).tolist() == FILMS and pandas.Index(model.labels).tolist() == FILMS
     assert pandas.DataFrame({"film": model.labels})["film"].tolist() == FILMS
     again = norn.Recommender(hidden=4, epochs=1, device="cpu", threads=1).fit(norn.Dataset(sp.csr_matrix(np.eye(5)), feature_labels=model.labels))

@@ -32,7 +32,7 @@ def options_in_help(command):
 def need(*programs):
     for program in programs:
         if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+            pytest.skip(f"{program}, which reads what is tested, is not installed: apt-get install {program}")
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-case "${1:-}" in
-  -*)
-    sed -n '3,5s/^# \{0,1\}//p' "$0"
-    [ "$1" = -h ] || [ "$1" = --help ] || exit 2
-    exit 0
-    ;;
-esac
+# shellcheck source=tools/dev/usage.sh
+. tools/dev/usage.sh
+case "${1:-}" in -*) show_usage "$@" ;; esac
 output=$(realpath -m -- "${1:-dist}")
 work=$PWD/build/wheel_parts
 libraries=$work/libraries

@@ -9,13 +9,9 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 
-case "${1:-}" in
-  "" | -*)
-    sed -n '3,8s/^# \{0,1\}//p' "$0"
-    [ "${1:-}" = -h ] || [ "${1:-}" = --help ] || exit 2
-    exit 0
-    ;;
-esac
+# shellcheck source=tools/dev/usage.sh
+. "$(dirname "$0")/usage.sh"
+case "${1:-}" in "" | -*) show_usage "$@" ;; esac
 wheel=$(realpath -- "$1")
 shift
 requirements=("$wheel")

@@ -5,13 +5,9 @@
 #   tools/dev/test_wheel_clean.sh WHEEL [FOLDER]     FOLDER: keeps the system there, and uses the one that is there
 set -euo pipefail
 
-case "${1:-}" in
-  "" | -*)
-    sed -n '3,5s/^# \{0,1\}//p' "$0"
-    [ "${1:-}" = -h ] || [ "${1:-}" = --help ] || exit 2
-    exit 0
-    ;;
-esac
+# shellcheck source=tools/dev/usage.sh
+. "$(dirname "$0")/usage.sh"
+case "${1:-}" in "" | -*) show_usage "$@" ;; esac
 if [ "$(id -u)" -ne 0 ] || ! command -v debootstrap > /dev/null; then
   echo "SKIPPED: a bare system needs root and debootstrap (apt-get install debootstrap)"
   exit 0

@@ -5,13 +5,9 @@
 #   tools/dev/wheel_libraries.sh FOLDER
 set -euo pipefail
 
-case "${1:-}" in
-  "" | -*)
-    sed -n '3,5s/^# \{0,1\}//p' "$0"
-    [ "${1:-}" = -h ] || [ "${1:-}" = --help ] || exit 2
-    exit 0
-    ;;
-esac
+# shellcheck source=tools/dev/usage.sh
+. "$(dirname "$0")/usage.sh"
+case "${1:-}" in "" | -*) show_usage "$@" ;; esac
 prefix=$(realpath -m -- "$1")
 if [ -e "$prefix/made" ]; then
   echo "wheel libraries: $prefix has $(cat "$prefix/made")"

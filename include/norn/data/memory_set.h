@@ -16,8 +16,9 @@ struct DatasetInfo;
 enum class Role;
 
 /// A data set in arrays that the program keeps: they are read where they stand, and never copied
-/// whole. `owner` keeps them alive for as long as a data set reads them; without one the program
-/// does. Nobody may change them meanwhile.
+/// whole but for the offsets and weights of examples. `owner` keeps them alive for as long as a
+/// data set reads them; without one the program does. What is written into them meanwhile is
+/// trained on from then on, or refused with a DataError where it is no data.
 struct MemorySet {
   std::string name = {};  ///< bound to a layer's "DataSet"
   Index width = 0;        ///< units

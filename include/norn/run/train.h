@@ -95,10 +95,9 @@ struct TrainOptions {
   RateSettings schedule;
   ValidationSettings validation;
 
-  std::string resume;  ///< empty: no; "auto": the newest checkpoint; else a file
-  bool same_data =
-      false;           ///< resumed with other data it is refused; else it goes on with a warning
-  bool force = false;  ///< replaces `model` and its checkpoints
+  std::string resume;      ///< empty: no; "auto": the newest checkpoint; else a file
+  bool same_data = false;  ///< on other data nothing is resumed; false: a warning
+  bool force = false;      ///< replaces `model` and its checkpoints
   Index checkpoint_epochs = 0;
   double checkpoint_minutes = 0.0;
   int keep = 3;
