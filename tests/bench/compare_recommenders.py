@@ -199,12 +199,12 @@ def search(args, data, out):
     print(json.dumps({kind: one["best"] for kind, one in found.items()}, indent=1))
 
 
-def settings_of(data, out):
+def settings_of(data, device, out):
     """By kind of peer: those that were searched here, or those of the table in docs/user/performance.md."""
     journal = out / f"search.{data.name}.json"
     if journal.exists():
         return {kind: one["best"] for kind, one in json.loads(journal.read_text(encoding="utf-8")).items()}
-    return json.loads((HERE / "peers/recommender_settings.json").read_text(encoding="utf-8"))[data.name]
+    return json.loads((HERE / "peers/recommender_settings.json").read_text(encoding="utf-8"))[data.name][device]
 
 
 def timed(work):
@@ -313,7 +313,7 @@ def main():
         search(args, data, args.out)
         return
     parts = Parts(data.lines("train"), data.lines("test"))
-    settings = settings_of(data, args.out)
+    settings = settings_of(data, args.device, args.out)
     results = train_all(args, parts, settings)
     recommend_in_turn(args, parts, results)
     write_table(args, data, parts, results, settings, args.out)
