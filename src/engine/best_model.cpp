@@ -8,7 +8,8 @@ namespace {
 
 // Of a run's time, at most one part in so many goes to writing its best model.
 constexpr double kPartsOfTime = 20.0;
-// Of the main memory that is available, the copies of all ranks take at most one part in so many.
+// Of the memory that is free, the copies of all ranks that share it take at most one part in so
+// many.
 constexpr std::int64_t kPartsOfMemory = 4;
 
 }  // namespace
@@ -19,12 +20,11 @@ BestModel::BestModel(Network& network, const CheckpointPolicy& policy)
 void BestModel::keep(const TrainingState& state) {
   Communicator& ranks = network_.context().communicator;
   // One rank's clock decides for all, and each rank has its own memory.
-  const bool writes = ranks.any((ranks.rank() == 0 && is_due()) || !has_room());
+  const bool writes = ranks.any((ranks.rank() == 0 && is_due()) || !has_copy());
   if (writes) {
     save(state);
     return;
   }
-  if (!copy_) copy_ = std::make_unique<StateCopy>(network_, host_memory());
   copy_->take();
   unwritten_ = state;
 }
@@ -44,11 +44,22 @@ bool BestModel::take(TrainingState& state) {
   return true;
 }
 
-// Ranks that share a machine see the same memory.
-bool BestModel::has_room() {
-  if (copy_) return true;
+// Where it has one it stays. A copy within a GPU takes no time to speak of; ranks that share the GPU
+// may all take the same room for free, and then there is none.
+bool BestModel::has_copy() {
+  if (copy_ || no_room_) return copy_ != nullptr;
+  const std::int64_t bytes = kPartsOfMemory * state_bytes(network_);
+  Memory& own = network_.context().compute.memory;
   const std::int64_t ranks = network_.context().communicator.size();
-  no_room_ = no_room_ || state_bytes(network_) * ranks > available_memory_bytes(1) / kPartsOfMemory;
+  try {
+    if (bytes <= own.free_bytes()) copy_ = std::make_unique<StateCopy>(network_, own);
+  } catch (const DeviceError&) {
+    copy_.reset();
+  }
+  // Ranks that share a machine see the same memory.
+  if (!copy_ && bytes * ranks <= available_memory_bytes(1))
+    copy_ = std::make_unique<StateCopy>(network_, host_memory());
+  no_room_ = !copy_;
   return !no_room_;
 }
 

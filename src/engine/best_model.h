@@ -9,9 +9,9 @@
 
 namespace norn {
 
-/// The best model of a run so far. To write it takes longer than many an epoch, so where main
-/// memory has room it stands there, and its file follows when that costs little. All ranks call the
-/// same functions in the same order.
+/// The best model of a run so far. To write it takes longer than many an epoch, so where the GPU or
+/// main memory has room it stands there, and its file follows when that costs little. All ranks call
+/// the same functions in the same order.
 class BestModel {
  public:
   /// The file is best_model(policy.model).
@@ -26,7 +26,7 @@ class BestModel {
 
  private:
   using Clock = std::chrono::steady_clock;
-  bool has_room();
+  bool has_copy();
   bool is_due() const;
   void save(const TrainingState& state);
 

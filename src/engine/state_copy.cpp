@@ -16,46 +16,40 @@ StateCopy::StateCopy(Network& network, Memory& place)
 }
 
 void StateCopy::take() {
-  for (Region& region : regions_) {
-    const std::size_t bytes = std::size_t(region.bytes);
-    if (&own_ == &place_)
-      own_.copy(region.kept.data(), region.data, bytes);
-    else
-      own_.read(region.data, region.kept.data(), bytes);
-  }
+  for (Region& region : regions_) keep(region.data, region.kept.data(), region.bytes);
 }
 
 void StateCopy::put_back() {
-  for (const Region& region : regions_) {
-    const std::size_t bytes = std::size_t(region.bytes);
-    if (&own_ == &place_)
-      own_.copy(region.data, region.kept.data(), bytes);
-    else
-      own_.write(region.data, region.kept.data(), bytes);
-  }
+  for (const Region& region : regions_) restore(region.kept.data(), region.data, region.bytes);
 }
 
 void StateCopy::exchange() {
-  require(place_.is_host(), "StateCopy: of a copy in main memory");
+  constexpr Index kRun = Index(64) << 20;
   for (Region& region : regions_) {
-    if (own_.is_host())
-      std::swap_ranges(region.data, region.data + region.bytes, region.kept.data());
-    else
-      exchange_with_device(region);
+    Buffer<std::byte> run(std::min(kRun, region.bytes), place_);
+    for (Index first = 0; first < region.bytes; first += kRun) {
+      const Index bytes = std::min(kRun, region.bytes - first);
+      std::byte* mine = region.data + first;
+      std::byte* kept = region.kept.data() + first;
+      keep(mine, run.data(), bytes);
+      restore(kept, mine, bytes);
+      place_.copy(kept, run.data(), std::size_t(bytes));
+    }
   }
 }
 
-void StateCopy::exchange_with_device(Region& region) {
-  constexpr Index kRun = Index(64) << 20;
-  Buffer<std::byte> run(std::min(kRun, region.bytes), place_);
-  for (Index first = 0; first < region.bytes; first += kRun) {
-    const std::size_t bytes = std::size_t(std::min(kRun, region.bytes - first));
-    std::byte* mine = region.data + first;
-    std::byte* kept = region.kept.data() + first;
-    own_.read(mine, run.data(), bytes);
-    own_.write(mine, kept, bytes);
-    std::copy_n(run.data(), bytes, kept);
-  }
+void StateCopy::keep(const std::byte* from, std::byte* to, Index bytes) const {
+  if (&own_ == &place_)
+    own_.copy(to, from, std::size_t(bytes));
+  else
+    own_.read(from, to, std::size_t(bytes));
+}
+
+void StateCopy::restore(const std::byte* from, std::byte* to, Index bytes) const {
+  if (&own_ == &place_)
+    own_.copy(to, from, std::size_t(bytes));
+  else
+    own_.write(to, from, std::size_t(bytes));
 }
 
 Index state_bytes(Network& network) {

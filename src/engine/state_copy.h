@@ -25,13 +25,14 @@ class StateCopy {
   /// Becomes the network's state of now, in which no step may be in flight.
   void take();
   void put_back();
-  /// The network's state becomes the copy, and the copy the network's state. Of copies in main
-  /// memory.
+  /// The network's state becomes the copy, and the copy the network's state.
   void exchange();
   std::span<const Region> regions() const { return regions_; }
 
  private:
-  void exchange_with_device(Region& region);
+  // Between the network's memory and the copy's.
+  void keep(const std::byte* from, std::byte* to, Index bytes) const;
+  void restore(const std::byte* from, std::byte* to, Index bytes) const;
 
   Memory& own_;
   Memory& place_;

@@ -38,6 +38,9 @@ class Memory {
   /// Copies within this memory, after the work enqueued so far; later work sees the copy.
   virtual void copy(void* to, const void* from, std::size_t bytes);
 
+  /// Bytes that nobody uses now. 0 of main memory: what a process may take of it is not its own to
+  /// know.
+  virtual std::int64_t free_bytes() const { return 0; }
   /// Bytes handed out and not yet released, and the most there ever were.
   std::int64_t allocated_bytes() const { return allocated_.load(std::memory_order_relaxed); }
   std::int64_t peak_bytes() const { return peak_.load(std::memory_order_relaxed); }

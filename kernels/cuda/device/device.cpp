@@ -126,10 +126,7 @@ std::string CudaDevice::identity() const {
 }
 
 std::int64_t CudaDevice::free_bytes() const {
-  std::size_t free = 0;
-  std::size_t total = 0;
-  cuda::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  return std::int64_t(free);
+  return state_->main.memory->free_bytes();
 }
 
 }  // namespace norn

@@ -118,6 +118,14 @@ void DeviceMemory::release(void* data, std::size_t bytes) noexcept {
   }
 }
 
+std::int64_t DeviceMemory::free_bytes() const {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  for (const auto& [bytes, pieces] : free_) free += bytes * pieces.size();
+  return std::int64_t(free);
+}
+
 void DeviceMemory::fill_zero(void* data, std::size_t bytes) {
   check(cudaMemsetAsync(data, 0, bytes, stream_), "cudaMemsetAsync");
 }

@@ -25,6 +25,8 @@ class DeviceMemory final : public Memory {
   void release(void* data, std::size_t bytes) noexcept override;
   void fill_zero(void* data, std::size_t bytes) override;
   bool is_host() const override { return false; }
+  /// Of the whole GPU; what the pool keeps is free.
+  std::int64_t free_bytes() const override;
   void write(void* to, const void* host, std::size_t bytes) override;
   void read(const void* from, void* host, std::size_t bytes) const override;
   void copy(void* to, const void* from, std::size_t bytes) override;
