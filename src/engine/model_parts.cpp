@@ -65,16 +65,32 @@ class OwnRows {
   Matrix<float> copy_;
 };
 
+// Through tiles, so that every line of memory is fetched once.
+void transpose(MatrixView<const float> from, MatrixView<float> to) {
+  constexpr Index kSide = 32;
+  float tile[kSide][kSide];
+  for (Index r = 0; r < from.rows; r += kSide)
+    for (Index c = 0; c < from.cols; c += kSide) {
+      const Index rows = std::min(kSide, from.rows - r);
+      const Index columns = std::min(kSide, from.cols - c);
+      for (Index i = 0; i < rows; ++i)
+        for (Index k = 0; k < columns; ++k) tile[k][i] = from(r + i, c + k);
+      for (Index k = 0; k < columns; ++k) std::copy_n(tile[k], rows, to.row(c + k) + r);
+    }
+}
+
+void copy(MatrixView<const float> from, MatrixView<float> to) {
+  for (Index r = 0; r < from.rows; ++r) std::copy_n(from.row(r), from.cols, to.row(r));
+}
+
 // Between this rank's weights as stored and the same rows whole.
 void copy_own(const WeightShape& shape, MatrixView<float> stored, MatrixView<float> rows,
               bool to_rows) {
   const Range mine = shape.by_source ? Range{0, shape.destinations} : shape.mine;
-  for (Index r = 0; r < rows.rows; ++r)
-    for (Index d = 0; d < mine.count(); ++d) {
-      float& weight = shape.by_destination ? stored(d, r) : stored(r, d);
-      float& place = rows(r, mine.begin + d);
-      to_rows ? void(place = weight) : void(weight = place);
-    }
+  const MatrixView<float> whole = rows.columns(mine.begin, mine.count());
+  if (whole.empty()) return;
+  const auto& bring = shape.by_destination ? transpose : copy;
+  to_rows ? bring(stored, whole) : bring(whole, stored);
 }
 
 template <typename Body>
