@@ -23,6 +23,7 @@ sys.dont_write_bytecode = True
 from report_page.examples import recommendations  # noqa: E402
 from report_page.page import make_page  # noqa: E402
 from report_page.runs import ReportError, Run  # noqa: E402
+from report_page.script import as_called, called_as  # noqa: E402
 
 
 def default_predictor():
@@ -31,7 +32,7 @@ def default_predictor():
 
 
 def command_line():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog=called_as("report.py"), description=as_called("report.py", __doc__), formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help="of trainer --run-dir")
     parser.add_argument("--output", metavar="FILE", help="where the page goes [report.html in the first folder]")
     parser.add_argument("--title", metavar="TEXT", help="of the page [the folder's name]")
@@ -81,7 +82,7 @@ def main():
         output = pathlib.Path(wish.output or pathlib.Path(wish.folders[0]) / "report.html")
         write_whole(output, make_page(runs, title, examples))
     except ReportError as error:
-        print(f"report.py: error: {error}", file=sys.stderr)
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
         return 3
     print(output)
     return 0

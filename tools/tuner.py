@@ -21,11 +21,13 @@ for _folder in (HERE, HERE.parent / "share/norn"):
     if (_folder / "tuning").is_dir():
         sys.path.insert(0, str(_folder))
         break
+from report_page.script import called_as  # noqa: E402
+
 try:
     import numpy  # noqa: F401
     import scipy  # noqa: F401
 except ImportError as error:
-    sys.exit(f"tuner: error: {error.name} is missing; install it: apt-get install python3-numpy python3-scipy")
+    sys.exit(f"{called_as('tuner')}: error: {error.name} is missing; install it: apt-get install python3-numpy python3-scipy")
 
 from tuning.command_line import run  # noqa: E402
 from tuning.options import parser_of  # noqa: E402

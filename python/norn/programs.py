@@ -38,7 +38,7 @@ def run_instead(name: str, arguments: list[str], command: str) -> None:
     """Becomes the program: with its output, its signals and its exit code. In what it says it is `norn COMMAND`. Scripts, which
     run programs, find those of $NORN_BIN first."""
     words = find_program(name)
-    more = {"NORN_COMMAND": f"norn {command}"} if name in PROGRAMS else {}
+    more = {"NORN_COMMAND": f"norn {command}"}
     if name in SCRIPTS and os.environ.get("NORN_BIN"):
         more["PATH"] = os.environ["NORN_BIN"] + os.pathsep + os.environ.get("PATH", os.defpath)
     sys.stdout.flush()

@@ -78,9 +78,32 @@ def test_scripts_run_by_this_python(command, program, tmp_path):
 def test_real_programs_answer(programs):
     for command, program in (("train", "trainer"), ("predict", "predictor"), ("evaluate", "evaluator")):
         assert run(command, "--help").startswith(f"norn {command}: ")
-    assert "usage: tuner" in run("tune", "--help").lower() or "tuner" in run("tune", "--help")
     assert "norn import: Makes files" in run("import", "--help") and "--where FILTER" in run("import", "--help")
     assert run("train", "--epochs", "many", code=2).startswith("norn train: error")
+
+
+@pytest.mark.parametrize("command, script, wrong, said", [
+    ("tune", "tuner", ("--study", "none", "--status"), "none"), ("tune", "tuner", ("--workers", "few"), '--workers: "few" is no whole number'),
+    ("daily", "daily", ("--regions", "none.json"), "none.json"), ("daily", "daily", ("--regions", "a.json", "--slots", "0"), '--slots: "0" is no whole number'),
+    ("report", "report.py", ("none",), "none"), ("report", "report.py", (), "are required: FOLDER")])
+def test_scripts_are_called_what_was_typed(command, script, wrong, said, source, tmp_path):
+    """By `norn`, and themselves where they are called directly."""
+    path = source / "tools" / (script if script.endswith(".py") else f"{script}.py")
+    for called, begins in ((script, [sys.executable, "-B", path]), (f"norn {command}", [sys.executable, "-B", "-m", "norn", command])):
+        text = subprocess.run([*begins, "--help"], capture_output=True, text=True, cwd=tmp_path, check=True).stdout
+        assert text.startswith(f"usage: {called} ") and f"\n  {called} " in text
+        assert called == script or f"  {script} " not in text and f"usage: {script}" not in text
+        done = subprocess.run([*begins, *wrong], capture_output=True, text=True, cwd=tmp_path)
+        [line] = [line for line in done.stderr.splitlines() if "error: " in line]
+        assert done.returncode in (2, 3) and line.startswith(f"{called}: error: ") and said in line, done.stderr
+
+
+def test_programs_that_a_script_runs_keep_their_names(tmp_path):
+    fake_program(tmp_path, "trainer", '#!/bin/sh\necho "called ${NORN_COMMAND:-trainer}" >&2\nexit 2\n')
+    (tmp_path / "net.json").write_text("{}")
+    (tmp_path / "space.json").write_text('{"Training.Alpha": {"low": 0.001, "high": 0.1}}')
+    said = run("tune", "--dry-run", "--trainer", tmp_path / "trainer", "-c", tmp_path / "net.json", "--space", tmp_path / "space.json", "-i", "d.nc", code=2)
+    assert "norn tune: error: " in said and "called norn" not in said
 
 
 @pytest.fixture

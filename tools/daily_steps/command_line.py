@@ -8,6 +8,7 @@ import os
 import pathlib
 import sys
 
+from report_page.script import called_as
 from tuning.errors import UsageError, exit_code_of
 
 from .days import STEPS, Day, Lock, day_of
@@ -32,7 +33,7 @@ LOCAL = "local"
 def run(description: str, daily: pathlib.Path) -> int:
     """The program; its exit code."""
     wish = parser_of(description).parse_args()
-    return exit_code_of("daily", "the day", lambda: _do(wish, daily))
+    return exit_code_of(called_as("daily"), "the day", lambda: _do(wish, daily))
 
 
 def _do(wish: argparse.Namespace, daily: pathlib.Path) -> int:
@@ -98,7 +99,7 @@ def _step(wish: argparse.Namespace, regions: Regions, day: Day, name: str, progr
     except RegionError as error:
         if not wish.go_on:
             raise
-        print(f"daily: {name}: {error}", file=sys.stderr)
+        print(f"{called_as('daily')}: {name}: {error}", file=sys.stderr)
         return 0
     if not wish.quiet:
         print(f"{name}: {wish.step}: {json.dumps(stamp['result'], ensure_ascii=False)}")
@@ -131,7 +132,7 @@ def _executor(wish: argparse.Namespace, regions: Regions, day: Day, programs: Pr
     pools = pools_of(wish)
     there, threads = pools[True].executor.check(), pools[True].threads(wish.threads)
     if not wish.quiet:
-        print(f"daily: executor {wish.executor}: {there}", file=sys.stderr, flush=True)
+        print(f"{called_as('daily')}: executor {wish.executor}: {there}", file=sys.stderr, flush=True)
 
     def work_of(node: Node) -> Work:
         return Work(regions, regions.regions[node.region], day.region(node.region), programs, threads)

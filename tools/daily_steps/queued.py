@@ -11,6 +11,7 @@ import sys
 import unicodedata
 from typing import Any, NamedTuple
 
+from report_page.script import called_as
 from tuning import trial
 from tuning.errors import UsageError
 from tuning.executors import Attempt, Place
@@ -39,7 +40,7 @@ class Running(NamedTuple):
 def pools_of(wish: argparse.Namespace) -> dict[bool, Pool]:
     """{whether a step uses a GPU: a pool}"""
     def warn(text: str) -> None:
-        print(f"daily: {text}", file=sys.stderr, flush=True)
+        print(f"{called_as('daily')}: {text}", file=sys.stderr, flush=True)
     if wish.gpus:
         raise UsageError(f"--gpus: are those of this machine; give Gpus, how many a step and a trial have, in a file for --executor {wish.executor} "
                          f"(--executor-file)")

@@ -8,6 +8,7 @@ import sys
 import time
 from typing import Any
 
+from report_page.script import called_as
 from tuning.errors import ExecutorError, Stopped
 from tuning.files import read_json, write_json
 
@@ -102,12 +103,12 @@ class Runner:
             return True
         self._failed.add(node.region)
         why = outcome["message"] if outcome else f"it was killed {TRIES} times, or is at fault: {self.executor.output(node)} has what it said"
-        print(f"daily: {node.region}: {node.step}: {why}", file=sys.stderr, flush=True)
+        print(f"{called_as('daily')}: {node.region}: {node.step}: {why}", file=sys.stderr, flush=True)
         return False
 
     def _say(self, text: str) -> None:
         if not self.quiet:
-            print(f"daily: {text}", file=sys.stderr, flush=True)
+            print(f"{called_as('daily')}: {text}", file=sys.stderr, flush=True)
 
     def _stop(self) -> None:
         self.executor.stop()

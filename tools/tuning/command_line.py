@@ -8,6 +8,8 @@ import sys
 import tempfile
 from typing import Any
 
+from report_page.script import called_as
+
 from . import looks, program
 from .coordinator import Coordinator
 from .corners import check_corners
@@ -40,7 +42,7 @@ def run(description: str, here: pathlib.Path) -> int:
     wish = parser.parse_args(own)
     if wish.trainer_options:
         parser.error(f"{wish.trainer_options[0]}: is not understood; options for the trainer stand behind --")
-    return exit_code_of("tuner", "the study", lambda: _asked(wish, handed, here))
+    return exit_code_of(called_as("tuner"), "the study", lambda: _asked(wish, handed, here))
 
 
 def _asked(wish: argparse.Namespace, handed: list[str], here: pathlib.Path) -> int:

@@ -9,6 +9,7 @@ import time
 from typing import TextIO
 
 from report_page.drawing import seconds
+from report_page.script import called_as
 
 from .facts import Training
 
@@ -43,7 +44,7 @@ class Line:
         """A line that stays, above the one that changes."""
         clear, again = ("\r\033[K", self._cut(self._shown)) if self._shown else ("", "")
         self._drawn = self._drawn if self._terminal else time.monotonic()
-        self._write(f"{clear}tuner: {text}\n{again}")
+        self._write(f"{clear}{called_as('tuner')}: {text}\n{again}")
 
     def end(self) -> None:
         if self._shown:

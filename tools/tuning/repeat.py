@@ -7,6 +7,8 @@ import pathlib
 import uuid
 from typing import Any
 
+from report_page.script import called_as
+
 from .errors import DataError, TunerError, UsageError
 from .facts import STAGE, Facts
 from .journal import read_events
@@ -35,7 +37,7 @@ class Original:
         self.study = Study.open(folder)
         self.facts = Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0])
         if self.facts.ended is None:
-            raise UsageError(f"--repeat: the study {folder} has not ended; let it end first: tuner --study {folder}")
+            raise UsageError(f"--repeat: the study {folder} has not ended; let it end first: {called_as('tuner')} --study {folder}")
         if self.study.identity["sampler"] not in REPEATABLE:
             raise UsageError(f"--repeat: the study {folder} has the sampler {self.study.identity['sampler']}, whose proposals follow from more than "
                              f"the study; {', '.join(REPEATABLE)} can be repeated")
