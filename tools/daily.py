@@ -23,6 +23,7 @@ for _folder in (HERE, HERE.parent / "share/norn"):
 
 from daily_steps.command_line import run  # noqa: E402
 from daily_steps.options import parser_of  # noqa: E402
+from report_page.script import run_script  # noqa: E402
 
 
 def command_line():
@@ -31,4 +32,4 @@ def command_line():
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__, pathlib.Path(__file__).resolve()))
+    sys.exit(run_script("daily", lambda: run(__doc__, pathlib.Path(__file__).resolve())))

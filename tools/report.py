@@ -23,7 +23,7 @@ sys.dont_write_bytecode = True
 from report_page.examples import recommendations  # noqa: E402
 from report_page.page import make_page  # noqa: E402
 from report_page.runs import ReportError, Run  # noqa: E402
-from report_page.script import as_called, called_as  # noqa: E402
+from report_page.script import as_called, called_as, run_script  # noqa: E402
 
 
 def default_predictor():
@@ -89,4 +89,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_script("report.py", main))

@@ -21,7 +21,7 @@ for _folder in (HERE, HERE.parent / "share/norn"):
     if (_folder / "tuning").is_dir():
         sys.path.insert(0, str(_folder))
         break
-from report_page.script import called_as  # noqa: E402
+from report_page.script import called_as, run_script  # noqa: E402
 
 try:
     import numpy  # noqa: F401
@@ -39,4 +39,4 @@ def command_line():
 
 
 if __name__ == "__main__":
-    sys.exit(run(__doc__, HERE))
+    sys.exit(run_script("tuner", lambda: run(__doc__, HERE)))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pathlib
 import re
+import signal
 import sys
 
 from ._options import Command, help_of, styler
-from .errors import Error, UsageError
+from .errors import DataError, Error, UsageError
 
 # What is another program, and what a module of this package does.
 _PROGRAM = {"import": "importer", "train": "trainer", "predict": "predictor", "evaluate": "evaluator", "tune": "tuner", "daily": "daily", "report": "report"}
@@ -150,15 +152,30 @@ def _do(words: list[str]) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """The program; its exit code."""
     try:
-        return _do(sys.argv[1:] if arguments is None else arguments)
+        code = _do(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+        return code
     except Error as error:
         print(f"norn: {styler(sys.stderr)('error:', 'red')} {as_options(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
+    except BrokenPipeError:  # as other programs end when their reader goes (`| head`)
+        _forget_output()
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        _forget_output()
+        print(f"norn: {styler(sys.stderr)('error:', 'red')} standard output: could not be written: {error.strerror}; is the disk full?", file=sys.stderr)
+        return DataError.exit_code
+
+
+def _forget_output() -> None:
+    """What is left of it would be written at the end once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

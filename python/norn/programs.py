@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import sys
 
 from .errors import UsageError
@@ -43,4 +44,6 @@ def run_instead(name: str, arguments: list[str], command: str) -> None:
         more["PATH"] = os.environ["NORN_BIN"] + os.pathsep + os.environ.get("PATH", os.defpath)
     sys.stdout.flush()
     sys.stderr.flush()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, which a program would inherit
+        signal.signal(number, signal.SIG_DFL)
     os.execve(words[0], [*words, *arguments], os.environ | more)

@@ -9,7 +9,7 @@ import time
 import unittest
 
 from norn_files import model_arrays, write_datasets
-from programs import BIN, LIMIT_SECONDS, ProgramTest, mpirun
+from programs import BIN, LIMIT_SECONDS, Gate, ProgramTest, mpirun
 
 
 class Checkpoints(ProgramTest):
@@ -100,6 +100,36 @@ class Readers(ProgramTest):
             run.stdout.readline()
             run.stdout.close()
             self.assertEqual((run.stderr.read(), run.wait()), ("", -signal.SIGPIPE))
+
+    def run_into_nowhere(self, program, *arguments):
+        """As by a program that ignores SIGPIPE, which it hands on."""
+        reader, closed = os.pipe()
+        os.close(reader)
+        done = subprocess.run([str(BIN / program), *arguments], cwd=self.folder, stdout=closed, stderr=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS,
+                              preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN))
+        os.close(closed)
+        return done.returncode, done.stderr
+
+    def test_that_go_end_programs_quietly_whoever_started_them(self):
+        self.train("-e", "1")
+        for program in ("trainer", "importer", "predictor", "evaluator"):
+            for word in ("--help", "--version", "--explain", "--print-man"):
+                self.assertEqual(self.run_into_nowhere(program, word), (-signal.SIGPIPE, ""), (program, word))
+                with open("/dev/full", "w") as full:
+                    done = subprocess.run([str(BIN / program), word], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS)
+                self.assertEqual((done.returncode, done.stderr), (3, f"{program}: error: standard output: could not be written; is the disk full?\n"))
+        self.assertEqual(self.run_into_nowhere("predictor", "-n", "model.nc", "--data", "test.nc", "-s", "-", "-q"), (-signal.SIGPIPE, ""))
+        self.assertEqual(self.run_into_nowhere("evaluator", "-n", "model.nc", "--data", "test.nc", "-q"), (-signal.SIGPIPE, ""))
+
+    def test_of_the_last_epoch_that_go_leave_the_run_a_success(self):
+        gate = Gate(self.path("gate"), "rename", "model.nc")
+        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "1", "--ops", "--quiet"]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=gate.environment) as run:
+            self.assertIn("Epoch 1,", run.stdout.readline())
+            run.stdout.close()
+            gate.open()
+            self.assertEqual((run.stderr.read(), run.wait()), ("", 0))
+        self.assertTrue(self.path("model.nc").exists())
 
 
 class NoEpochs(ProgramTest):

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -104,6 +105,21 @@ def test_programs_that_a_script_runs_keep_their_names(tmp_path):
     (tmp_path / "space.json").write_text('{"Training.Alpha": {"low": 0.001, "high": 0.1}}')
     said = run("tune", "--dry-run", "--trainer", tmp_path / "trainer", "-c", tmp_path / "net.json", "--space", tmp_path / "space.json", "-i", "d.nc", code=2)
     assert "norn tune: error: " in said and "called norn" not in said
+
+
+@pytest.mark.parametrize("words", [("--help",), ("help",), ("--version",), ("--print-man", "import"), ("--print-completion", "fish"), ("import", "--help"),
+                                   ("train", "--help"), ("evaluate", "--version"), ("export", "--help"), ("doctor",), ("tune", "--help"), ("daily", "--help"),
+                                   ("report", "--help")])
+def test_a_reader_that_goes_ends_it_quietly_and_a_full_disk_does_not(words):
+    command = [sys.executable, "-B", "-m", "norn", *words]
+    reader, closed = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, text=True)
+    os.close(closed)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 3 and "error: standard output: could not be written" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.fixture

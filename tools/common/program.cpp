@@ -13,6 +13,10 @@
 #include <exception>
 #include <optional>
 
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 namespace norn::tools {
 namespace {
 
@@ -77,6 +81,16 @@ void tell_of_stop(const std::string& program, const MpiSession& session) {
   std::fputs(failure_json({{problem}, int(ExitCode::stopped)}, speaker).c_str(), stderr);
 }
 
+// Of a pipe that standard output is: the trainer, which ignores SIGPIPE, has done its work all the
+// same.
+bool reader_has_gone() {
+  struct stat output {};
+  if (::fstat(STDOUT_FILENO, &output) != 0) return false;
+  if (!S_ISFIFO(output.st_mode) && !S_ISSOCK(output.st_mode)) return false;
+  pollfd reader{STDOUT_FILENO, 0, 0};
+  return ::poll(&reader, 1, 0) == 1 && (reader.revents & (POLLERR | POLLHUP)) != 0;
+}
+
 }  // namespace
 
 OutputGuard::OutputGuard(std::filesystem::path output) : output_(std::move(output)) {}
@@ -90,6 +104,7 @@ int run_program(int argc, char** argv, const std::string& program,
   const Listeners listeners{error_format(argc, argv), failed};
   std::signal(SIGXFSZ,
               SIG_IGN);  // a file that may not grow fails as on a full disk, with a message
+  std::signal(SIGPIPE, SIG_DFL);  // a reader that goes is no failure, whoever started the program
   try {
     MpiSession session(&argc, &argv);
     try {
@@ -97,7 +112,7 @@ int run_program(int argc, char** argv, const std::string& program,
       session.finish();
       // A terminal that was closed takes no lines, and a run that it stopped has its checkpoint.
       const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
-      if (lost && code != int(ExitCode::stopped))
+      if (lost && code != int(ExitCode::stopped) && !reader_has_gone())
         throw DataError("standard output: could not be written; is the disk full?");
       if (code == int(ExitCode::stopped) && listeners.format == ErrorFormat::json)
         tell_of_stop(program, session);

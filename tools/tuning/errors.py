@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ends the tuner with a message. Exit codes are the trainer's (docs/user/errors.md)."""
-import os
-import signal
 import sys
 from typing import Callable
 
@@ -54,9 +52,8 @@ def exit_code_of(name: str, goes_on: str, body: Callable[[], int]) -> int:
         for line in error.lines:
             print(f"{name}: error: {line}", file=sys.stderr)
         return error.code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
+    except BrokenPipeError:  # run_script() knows what that means
+        raise
     except OSError as error:
         print(f"{name}: error: {error.filename or 'a file'}: {error.strerror}; mend it, then run the same command again: {goes_on} goes on",
               file=sys.stderr)
