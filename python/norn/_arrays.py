@@ -166,7 +166,7 @@ def units_of(given: Any, argument: str, width: int, labels: Labels | None) -> Ar
     if isinstance(listed, np.ndarray) and listed.dtype.kind in "iu":
         numbers = listed.astype(np.int64).ravel()
     else:
-        numbers = np.asarray([min(integer(argument, unit), 2**63 - 1) for unit in listed], np.int64)
+        numbers = np.asarray([max(-2**63, min(integer(argument, unit), 2**63 - 1)) for unit in listed], np.int64)
     wrong = (numbers < 0) | (numbers >= width)
     if wrong.any():
         unit = str(numbers[int(wrong.argmax())])

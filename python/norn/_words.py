@@ -47,16 +47,13 @@ def truth(name: str, value: object) -> bool:
 
 
 def integer(name: str, value: object) -> int:
-    """A whole number of Python or NumPy, of 64 bits. Raises UsageError naming it."""
+    """A whole number of Python or NumPy. Raises UsageError naming it."""
     try:
         if isinstance(value, bool):
             raise TypeError
-        number = operator.index(value)  # type: ignore[arg-type]
+        return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise UsageError(f"`{name}` {value!r}: expected an integer, not {type(value).__name__}") from None
-    if not -(2**63) <= number < 2**64:
-        raise UsageError(f"`{name}` {number} is out of range: it has more than 64 bits")
-    return number
 
 
 def count(name: str, value: object, least: int = 1, most: int = 2**31 - 1) -> int:

@@ -49,12 +49,25 @@ const char* kind_of(const run::SettingMember& where) {
       where);
 }
 
-void put(const run::SettingMember& where, const nb::handle& value) {
+// Throws UsageError for an integer that the setting cannot hold.
+template <typename T>
+T integer_of(const std::string& name, const nb::handle& value) {
+  T number{};
+  if (!nb::try_cast<T>(value, number))
+    throw UsageError(fmt::format("`{}` {} is out of range: it must be from {} to {}", name,
+                                 nb::repr(value).c_str(), std::numeric_limits<T>::min(),
+                                 std::numeric_limits<T>::max()));
+  return number;
+}
+
+void put(const run::SettingMember& where, const std::string& name, const nb::handle& value) {
   std::visit(
       [&](auto* member) {
         using T = typename Plain<std::remove_cvref_t<decltype(*member)>>::type;
         if constexpr (std::is_same_v<T, float>)
           *member = float(nb::cast<double>(value));
+        else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+          *member = integer_of<T>(name, value);
         else
           *member = nb::cast<T>(value);
       },
@@ -84,7 +97,7 @@ bool put_setting(run::TrainOptions& options, const std::string& name, const nb::
   for (const run::TrainSettings& group : run::train_settings())
     for (const run::TrainSetting& setting : group.settings)
       if (setting.name == name) {
-        put(setting.member(options), value);
+        put(setting.member(options), name, value);
         return true;
       }
   return false;
@@ -98,7 +111,7 @@ struct Device {
 bool put_device(Device& device, const std::string& name, const nb::handle& value) {
   if (name == "device") device.kind = nb::cast<std::string>(value);
   if (name == "precision") device.precision = nb::cast<std::string>(value);
-  if (name == "threads") device.threads = nb::cast<int>(value);
+  if (name == "threads") device.threads = integer_of<int>(name, value);
   return name == "device" || name == "precision" || name == "threads";
 }
 

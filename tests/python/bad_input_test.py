@@ -116,7 +116,8 @@ def test_what_the_engine_refuses_comes_with_its_problems(baskets):
     with pytest.raises(norn.UsageError) as raised:
         norn.Recommender(epochs=-1, batch=0, early_stop="ndgc@20", seed=2**64 - 1, device="cpu").fit(baskets.matrix)
     assert [problem["key"] for problem in raised.value.problems] == ["batch", "epochs", "early_stop"]
-    for settings, part in (({"seed": 2**64}, "`seed`"), ({"seed": -1}, "`seed`"), ({"device": "tpu"}, "`device` tpu"), ({"threads": -1}, "`threads` -1"),
+    for settings, part in (*(({name: seed, "validation_split": 0.1}, f"`{name}` {seed} is out of range: it must be from 0 to {2**64 - 1}")
+                             for seed in (-1, 2**64, -2**70) for name in ("seed", "validation_seed")), ({"device": "tpu"}, "`device` tpu"), ({"threads": -1}, "`threads` -1"),
                            ({"precision": "fp8"}, "`precision` fp8"), ({"recipe": "sigmod"}, "`recipe` sigmod"), ({"threads": 2**40}, "`threads`"),
                            ({"hidden": 0}, "N"), ({"batch": 10**6}, "`batch`")):
         with pytest.raises(norn.UsageError) as raised:

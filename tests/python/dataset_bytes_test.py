@@ -75,7 +75,7 @@ def test_numbers_as_labels_and_columns_by_number(draw, programs, tmp_path):
 @pytest.mark.parametrize("split, by", [("ratio:0.8/0.2", "entry"), ("ratio:5/2/3", "entry"), ("leave-one-out", "entry"),
                                        ("ratio:0.6/0.4", "pair"), ("ratio:0.5/0.25/0.25", "pair"), ("ratio:0.7/0.2/0.1", "example")])
 def test_splits_are_those_of_the_importer(draw, split, by, programs, tmp_path):
-    seed = int(draw.integers(10**6))
+    seed = int(draw.integers(0, 2**64, dtype=np.uint64))
     table = random_table(draw, 50, 40, 600)
     write_csv(tmp_path / "t.csv", table)
     for value, words in ((None, []), ("rating", ["--type", "analog", "--value-column", "rating", "--target-type", "analog"])):

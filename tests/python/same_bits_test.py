@@ -27,7 +27,7 @@ def drawn_settings(draw, users):
         "recipe": str(draw.choice(["sigmoid", "softmax"])),
         "epochs": int(draw.integers(1, 6)),
         "batch": int(draw.integers(1, users + 1)),
-        "seed": int(draw.integers(0, 2**40)),
+        "seed": int(draw.integers(0, 2**64, dtype=np.uint64)),
         "rate": float(np.float32(draw.uniform(1e-4, 1e-2))),
         "rate_schedule": str(draw.choice(["constant", "step", "cosine", "plateau"])),
         "lambda_": float(np.float32(draw.uniform(0, 1e-3))),

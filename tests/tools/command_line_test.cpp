@@ -108,7 +108,10 @@ TEST(CommandLine, SaysWhatIsWrong) {
   EXPECT_EQ(error_of(s.line, {"--count", "3.5"}), "--count: \"3.5\" is no whole number");
   EXPECT_EQ(error_of(s.line, {"-alpha", "fast"}), "--rate: \"fast\" is no finite number");
   EXPECT_EQ(error_of(s.line, {"-alpha", "nan"}), "--rate: \"nan\" is no finite number");
-  EXPECT_EQ(error_of(s.line, {"--seed", "-1"}), "--seed: \"-1\" is no whole number from 0 on");
+  for (const char* seed : {"-1", "18446744073709551616", "+99999999999999999999"})
+    EXPECT_EQ(
+        error_of(s.line, {"--seed", seed}),
+        fmt::format("--seed: \"{}\" is no whole number from 0 to 18446744073709551615", seed));
   EXPECT_EQ(error_of(s.line, {"--count", "99999999999999999999"}),
             "--count: \"99999999999999999999\" is no whole number");
   EXPECT_EQ(error_of(s.line, {"-c", "1", "-c", "2"}), "--count is given 2 times; give it once");
@@ -135,7 +138,7 @@ TEST(CommandLine, SaysAllThatIsWrongAtOnce) {
             "\"stray\" is not expected here: every file and value has its option; program --help "
             "lists them\n"
             "--count: \"x\" is no whole number\n"
-            "--seed: \"-1\" is no whole number from 0 on\n"
+            "--seed: \"-1\" is no whole number from 0 to 18446744073709551615\n"
             "--place is missing; program --help shows examples");
 }
 
@@ -144,7 +147,7 @@ TEST(CommandLine, TellsOfTheLastOptionsMissingValueBesideTheRest) {
   EXPECT_EQ(error_of(s.line, {"--zzz", "--seed", "-1", "-c"}),
             "--count: its value is missing; program --help lists all options\n"
             "unknown option \"--zzz\"; program --help lists all options\n"
-            "--seed: \"-1\" is no whole number from 0 on");
+            "--seed: \"-1\" is no whole number from 0 to 18446744073709551615");
 }
 
 TEST(CommandLine, TellsOfNoConsequencesOfWhatIsWrong) {

@@ -56,6 +56,10 @@ class Before(TunerTest):
     def test_nothing_to_compare_by(self):
         self.refuse(2, ["nothing to compare trials by: give --validation-input and --validation-output, or --validation-split 0.1"], handed=())
 
+    def test_seeds_that_there_are_not(self):
+        for seed in ("-1", str(2**64), "1.5", "many"):
+            self.refuse(2, [f'--seed: "{seed}" is no whole number from 0 to {2**64 - 1}'], f"--seed={seed}")
+
     def test_options_that_would_win_over_the_descriptor(self):
         self.refuse(2, ["--batch: is not among the options that go to the trainer", "descriptor or the space"],
                     handed=("--validation-split", "0.2", "--batch", "3"))

@@ -38,6 +38,13 @@ class UsesTest(TunerTest):
         self.assertEqual(len(seeds("parts")), 4)
         self.assertEqual({part for _, part in seeds("parts").values()}, {12134})
         self.assertEqual(len({seed for seed, _ in seeds("parts").values()}), 3)
+        last = 2**64 - 1  # after which comes 0
+        network = json.loads(self.read("net.json"))
+        network["Training"]["Seed"] = last
+        self.write("net.json", json.dumps(network))
+        self.succeed_tuner(*self.command("last", *arguments, "--seed", last))
+        self.assertEqual(sorted(seed for seed, _ in seeds("last").values()), [0, 1, last, last])
+        self.assertIn("2 trials", self.succeed_tuner("--study", "last", "--status").stdout)
         self.succeed_tuner(*self.command("given", *arguments, handed=("--validation-split", "0.2", "--validation-seed", "5")))
         self.assertEqual({part for _, part in seeds("given").values()}, {5})
         self.succeed_tuner(*self.command("files", *arguments, handed=("--validation-input", "test.nc")))

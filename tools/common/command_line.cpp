@@ -11,6 +11,7 @@
 #include "tools/common/version.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -356,13 +357,23 @@ void read_whole(const std::string& name, const std::string& text, T& target) {
   const std::optional<long long> value = parse_integer(text);
   if (!value) reject(name, text, "whole number");
   using Limits = std::numeric_limits<T>;
-  constexpr long long kLeast = Limits::is_signed ? (long long)(Limits::min()) : 0;
-  constexpr bool kIsNarrow = sizeof(T) < sizeof(long long);
-  if (*value < kLeast || (kIsNarrow && *value > (long long)(Limits::max())))
-    reject(name, text,
-           kIsNarrow ? fmt::format("whole number from {} to {}", kLeast, Limits::max())
-                     : fmt::format("whole number from {} on", kLeast));
+  if (*value < Limits::min() || *value > Limits::max())
+    reject(name, text, fmt::format("whole number from {} to {}", Limits::min(), Limits::max()));
   target = T(*value);
+}
+
+// A seed, of which all 64 bits count.
+void read_seed(const std::string& name, const std::string& text, std::uint64_t& target) {
+  const char* const begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const char* const end = text.data() + text.size();
+  const auto [stop, problem] = std::from_chars(begin, end, target);
+  const bool is_whole = begin != end && stop == end;
+  if (is_whole && problem == std::errc()) return;
+  using Limits = std::numeric_limits<std::uint64_t>;
+  reject(name, text,
+         is_whole || parse_integer(text)
+             ? fmt::format("whole number from {} to {}", Limits::min(), Limits::max())
+             : "whole number");
 }
 
 template <typename T>
@@ -376,7 +387,9 @@ void read_real(const std::string& name, const std::string& text, T& target) {
 
 template <typename T>
 void read_value(const std::string& name, const std::string& text, T& target) {
-  if constexpr (std::is_integral_v<T>) {
+  if constexpr (std::is_same_v<T, std::uint64_t>) {
+    read_seed(name, text, target);
+  } else if constexpr (std::is_integral_v<T>) {
     read_whole(name, text, target);
   } else if constexpr (std::is_floating_point_v<T>) {
     read_real(name, text, target);

@@ -15,6 +15,7 @@ from .files import write_json, write_whole
 from .search import DONE, Search, Trial
 from .study import Study
 
+SEEDS = 2**64  # that there are
 
 class Finish:
     """`best` trials (0 or 1: none) are trained with `seeds` other seeds."""
@@ -38,7 +39,7 @@ class Finish:
 
     def _trainings(self, one: Trial) -> list[Training]:
         seed = descriptor.get(descriptor.get(self.study.network, "Training", {}), "Seed", self.study.identity["made_of"]["seed"])
-        return [Training(one.number, int(seed) + number) for number in range(1, self.seeds + 1)]
+        return [Training(one.number, (int(seed) + number) % SEEDS) for number in range(1, self.seeds + 1)]
 
     def wanted(self, search: Search) -> list[tuple[Training, int]]:
         found = []

@@ -30,6 +30,10 @@ def _count(x: Any) -> bool:
     return type(x) is int and 0 <= x < 2**53
 
 
+def _seed(x: Any) -> bool:
+    return type(x) is int and 0 <= x < 2**64
+
+
 def _mean(row: Any) -> bool:
     return isinstance(row, dict) and _count(row.get("trial")) and _number(row.get("value")) and all(
         row.get(key, "") is None or _number(row.get(key)) for key in ("mean", "spread"))
@@ -37,7 +41,7 @@ def _mean(row: Any) -> bool:
 
 # What members of events are, whichever event they stand in.
 _MEMBERS = {
-    **dict.fromkeys(("trial", "epoch", "epochs", "attempt", "until", "trials", "among", "better", "best", "seed"), _count),
+    **dict.fromkeys(("trial", "epoch", "epochs", "attempt", "until", "trials", "among", "better", "best"), _count), "seed": _seed,
     **dict.fromkeys(("epoch_seconds", "seconds"), _number),
     **dict.fromkeys(("state", "place", "why", "decision", "from", "key", "made"), lambda x: isinstance(x, str)),
     **dict.fromkeys(("budget", "settings", "taken"), lambda x: isinstance(x, dict)),

@@ -7,6 +7,7 @@ from report_page.script import as_called, called_as
 
 from .executors.settings import EXECUTORS
 from .export import KINDS
+from .finish import SEEDS
 from .sampler import SAMPLERS
 
 DEFAULT_TRIALS = 50
@@ -38,6 +39,12 @@ def _at_least(least: int):
             raise argparse.ArgumentTypeError(f"\"{text}\" is no whole number of at least {least}")
         return int(text)
     return convert
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= SEEDS:
+        raise argparse.ArgumentTypeError(f"\"{text}\" is no whole number from 0 to {SEEDS - 1}")
+    return int(text)
 
 
 def _positive(text: str) -> float:
@@ -90,7 +97,7 @@ def _add_search(group) -> None:
     add("--clock", type=_at_least(1), metavar="N",
         help="trials at a time in logical time; the same study on any number of workers [a quarter more than --workers at the beginning, at least 4]")
     add("--ranks", type=_at_least(1), metavar="N", help="of each trial, a GPU or a worker's share of the CPU each, under mpirun or srun [1]")
-    add("--seed", type=_at_least(0), metavar="N", help="of the search [1]")
+    add("--seed", type=_seed, metavar="N", help="of the search [1]")
     add("--from", dest="sources", action="append", metavar="FOLDER",
         help="studies whose results this one may know: of other regions, of yesterday (repeatable)")
     add("--machine", metavar="FILE",
