@@ -219,9 +219,13 @@ void TextIngest::close_piece(const FeatureIndex& features, RowTable& rows) {
 void TextIngest::add_lines(FeatureIndex& features, RowTable& rows) {
   lines_.make_views();
   features.number_all(lines_.features, lines_.columns);
+  if (features.fixed() && rules_.empty_rows == EmptyRows::keep) note_examples();
   std::size_t kept = 0;
   for (std::size_t i = 0; i < lines_.columns.size(); ++i) {
-    if (lines_.columns[i] == LabelIndex::kUnknown) continue;
+    if (lines_.columns[i] == LabelIndex::kUnknown) {
+      if (rules_.empty_rows != EmptyRows::keep) left_out_.add(lines_.examples[i]);
+      continue;
+    }
     lines_.columns[kept] = lines_.columns[i];
     lines_.examples[kept] = lines_.examples[i];
     if (!lines_.values.empty()) lines_.values[kept] = lines_.values[i];
@@ -240,6 +244,40 @@ void TextIngest::add_lines(FeatureIndex& features, RowTable& rows) {
     if (!lines_.times.empty()) times_.push_back(lines_.times[i]);
   }
   lines_.clear();
+}
+
+/// Numbers the examples of all lines that wait, also of those whose features are unknown.
+void TextIngest::note_examples() {
+  examples_.number_all(lines_.examples, LabelIndex::Absent::add, lines_.example_numbers);
+  named_.resize(std::max(named_.size(), std::size_t(examples_.size())));
+  for (const Column example : lines_.example_numbers) named_[example] = true;
+  lines_.example_numbers.clear();
+}
+
+/// Examples that are named with unknown features alone: they get rows without entries, or are
+/// counted.
+void TextIngest::end_bare_examples(RowTable& rows) {
+  Index bare = 0;
+  for (std::size_t example = 0; example < named_.size(); ++example) {
+    if (!named_[example] || rows.has(Column(example))) continue;
+    rows.add(Column(example), {}, {});
+    ++bare;
+  }
+  std::vector<std::string_view> labels;
+  for (Index i = 0; i < left_out_.size(); ++i) labels.push_back(left_out_.label(i));
+  std::vector<Column> numbers;
+  examples_.number_all(labels, LabelIndex::Absent::report, numbers);
+  for (const Column example : numbers)
+    bare += example == LabelIndex::kUnknown || !rows.has(example);
+  counts_.empty += bare;
+  if (bare > 0 && rules_.empty_rows == EmptyRows::error)
+    log_.warning(fmt::format(
+        "{}: {} examples have no features that the given index knows and are left out, so rows are "
+        "not those of all examples; choose with `empty_rows` keep or drop, or add their features "
+        "to the index with -m",
+        text_->name(), with_thousands(bare)));
+  named_.clear();
+  left_out_ = LabelIndex();
 }
 
 // A file that was cut off has fewer than its header says.
@@ -286,6 +324,7 @@ void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
   }
   add_lines(features, rows);
   close_piece(features, rows);
+  end_bare_examples(rows);
   show_progress("reading", rows.entries());
   // What has times is the same in whatever order its lines come, so labels must not be numbered by
   // it.

@@ -94,6 +94,8 @@ class TextIngest {
   /// Adds the row that was numbered, or does with it what the rules say. False: it was dropped.
   bool add_row(const FeatureIndex& features, RowTable& rows, RowKind kind);
   void add_lines(FeatureIndex& features, RowTable& rows);
+  void note_examples();
+  void end_bare_examples(RowTable& rows);
   void close_piece(const FeatureIndex& features, RowTable& rows);
   [[noreturn]] void fail_duplicate(const FeatureIndex& features, std::size_t entry,
                                    const std::string& place) const;
@@ -115,6 +117,10 @@ class TextIngest {
   std::vector<Microseconds> times_;
   bool piece_open_ = false;
   EntryLines lines_;
+  // Of such text and a given index: examples, and with EmptyRows::keep by number, that may have no
+  // feature which it knows.
+  LabelIndex left_out_;
+  std::vector<bool> named_;
 };
 
 }  // namespace norn

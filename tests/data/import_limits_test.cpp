@@ -110,6 +110,36 @@ TEST(ImportLimits, ExamplesWithoutLabelsAreCountedAsSuch) {
   }
 }
 
+TEST(ImportLimits, LinesOfUnknownFeaturesAloneFollowTheRulesOfEmptyRows) {
+  const TempDir folder;
+  PairImport options = import_of(folder, "c,q\na,q\na,x\nb,q\nb,x\nc,q\nd,y\n");
+  options.target = folder / "out.txt";
+  write_text(options.target, "d,q\na,y\n");
+  options.features = folder / "f";
+  write_text(options.features, "x\t0\ny\t1\n");
+  options.rules.missing = MissingExamples::drop;
+  std::vector<std::string> said;
+  const Log log([&said](LogLevel, const std::string& message) { said.push_back(message); });
+  EXPECT_EQ(import_pair(options, log).joined, 1);
+  ASSERT_EQ(said.size(), 2u) << "of each text";
+  EXPECT_THAT(said[0], HasSubstr("in.txt: 1 examples have no features that the given index knows"));
+  EXPECT_THAT(said[1], HasSubstr("out.txt: 1 examples have no features"));
+  options.rules.empty_rows = EmptyRows::drop;
+  EXPECT_EQ(import_pair(options, log).empty_rows, 2);
+  EXPECT_EQ(said.size(), 2u);
+  options.rules.empty_rows = EmptyRows::keep;
+  options.rules.missing = MissingExamples::empty;
+  EXPECT_EQ(import_pair(options, log).empty_rows, 2);
+  using Rows = std::vector<std::vector<float>>;
+  const std::vector<Rows> expected = {{{0, 0}, {1, 0}, {1, 0}, {0, 1}},
+                                      {{0, 0}, {0, 1}, {0, 0}, {0, 0}}};
+  const std::vector<DatasetInfo> sets = list_datasets(options.output);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_THAT(read_example_labels(sets.at(i)), ElementsAre("c", "a", "b", "d")) << "as they come";
+    EXPECT_EQ(dense_rows(*open_dataset(sets[i], Residency::memory, Role::target), 16), expected[i]);
+  }
+}
+
 TEST(ImportLimits, ListsKeepNamesOfExamplesAndFeatures) {
   const TempDir folder;
   const ImportReport report = import_pair(import_of(folder, "17 30 5\n4 5\n900 30 7 8 \n"), Log());

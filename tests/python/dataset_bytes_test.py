@@ -88,6 +88,49 @@ def test_splits_are_those_of_the_importer(draw, split, by, programs, tmp_path):
             assert checksum(tmp_path / f"made.{part}.nc") == checksum(tmp_path / f"by.{part}.nc"), (part, value)
 
 
+@pytest.mark.parametrize("rule", ["error", "drop", "keep"])
+def test_examples_without_a_feature_of_a_given_index_are_those_of_the_importer(draw, rule, programs, tmp_path):
+    """Left out, with a warning or without, or rows without entries; also where such lines come first, and in every split."""
+    for split in ((), ("--split", "ratio:0.6/0.4"), ("--split", "ratio:0.5/0.2/0.3", "--split-by", "pair"), ("--split", "ratio:0.5/0.5", "--split-by", "example"),
+                  ("--split", "leave-one-out"), ("--split", "leave-last-out", "--time-column", "when")):
+        table = random_table(draw, int(draw.integers(12, 60)), 40, int(draw.integers(60, 160)), odd=False)
+        known = [str(item) for item in draw.permutation(sorted(set(table["item"])))[:13]]
+        lost = set(table["user"]) - {user for user, item in zip(table["user"], table["item"]) if item in known}
+        write_csv(tmp_path / "t.csv", table)
+        (tmp_path / "known").write_text("".join(f"{item}\t{number}\n" for number, item in enumerate(known)))
+        done = subprocess.run([programs / "importer", "-i", tmp_path / "t.csv", "-o", tmp_path / "by.nc", "-d", "shop", "-f", tmp_path / "known", "--empty-rows", rule,
+                               "--example-column", "user", "--feature-column", "item", *split], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        said = f"{len(lost)} examples have no features that the given index knows and are left out"
+        assert (said in done.stderr) == bool(lost and rule == "error") and (f"\n{len(lost)} examples without features\n" in done.stdout) == bool(lost)
+        words = dict(zip((word[2:].replace("-", "_") for word in split[::2]), split[1::2]))
+        data = norn.Dataset.from_table(arrow_of(table), **COLUMNS, time=words.pop("time_column", None), features=known, empty_rows=rule, name="shop", **words)
+        data.to_netcdf(tmp_path / "made.nc")
+        for part in data.parts if split else [None]:
+            made, by = (tmp_path / (name if part is None else f"{name}.{part}") for name in ("made", "by"))
+            assert checksum(f"{made}.nc") == checksum(f"{by}.nc"), split
+        if not split:
+            assert set(norn.Dataset.from_netcdf(tmp_path / "by.nc").example_labels) == set(table["user"]) - (lost if rule != "keep" else set())
+
+
+def test_rows_follow_an_index_of_examples_also_where_none_of_their_features_is_known(draw, programs, tmp_path):
+    """Of CSV as of text with all of an example on a line."""
+    table = random_table(draw, 40, 40, 100, odd=False)
+    users = [str(user) for user in draw.permutation(sorted(set(table["user"])))]
+    known = [str(item) for item in draw.permutation(sorted(set(table["item"])))[:9]]
+    rows = {user: [item for one, item in zip(table["user"], table["item"]) if one == user] for user in users}
+    write_csv(tmp_path / "t.csv", table)
+    (tmp_path / "t.txt").write_text("".join(f"{user}\t{':'.join(rows[user])}\n" for user in users))
+    for name, labels in (("known", known), ("users", users)):
+        (tmp_path / name).write_text("".join(f"{label}\t{number}\n" for number, label in enumerate(labels)))
+    for source, words in (("t.csv", ["--example-column", "user", "--feature-column", "item"]), ("t.txt", [])):
+        run_importer(programs, tmp_path / source, tmp_path / "made.nc", "-f", tmp_path / "known", "-s", tmp_path / "users", "--empty-rows", "keep", *words)
+        data = norn.Dataset.from_netcdf(tmp_path / "made.nc")
+        assert data.example_labels == users
+        for user, begin, end in zip(users, data.matrix.indptr, data.matrix.indptr[1:]):
+            assert {known[unit] for unit in data.matrix.indices[begin:end]} == set(rows[user]) & set(known)
+
+
 @pytest.mark.parametrize("rule", ["sum", "first"])
 def test_duplicates_are_merged_with_the_importers_bits(draw, rule, programs, tmp_path):
     """Also where the lines of an example are apart, and some of its duplicates beside each other."""
