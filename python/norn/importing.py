@@ -58,7 +58,7 @@ def _asks_for_more(wish: argparse.Namespace) -> bool:
 
 def _is_importers(wish: argparse.Namespace) -> bool:
     from .data.packed import is_packed
-    from .data.sources import IMPORTER_FORMATS, Wanted, format_of, is_importers, tell_of_first_line
+    from .data.sources import IMPORTER_FORMATS, Wanted, format_of, is_importers
     from .data.splits import by_time
 
     path = pathlib.Path(wish.input)
@@ -72,11 +72,7 @@ def _is_importers(wish: argparse.Namespace) -> bool:
     wanted = Wanted(wish.example_column, wish.feature_column, wish.value_column, wish.time_column if times else None, needs_time=times, format=wish.format,
                     header=wish.header)
     kind = format_of(path, wish.format)
-    if kind != "text" and wish.format not in IMPORTER_FORMATS and not is_importers(path, wanted):
-        return False
-    if kind in ("csv", "tsv") and wish.header in ("auto", "yes", "no"):
-        tell_of_first_line(path, wanted, str(path), "," if kind == "csv" else "\t")
-    return True
+    return kind == "text" or wish.format in IMPORTER_FORMATS or is_importers(path, wanted)
 
 
 class _Said(logging.Handler):

@@ -4,6 +4,7 @@
 #include "norn/run/data.h"
 #include "python/src/arrays.h"
 #include "python/src/parts.h"
+#include "src/data/first_line.h"
 
 #include <cstdint>
 #include <memory>
@@ -144,7 +145,8 @@ nb::tuple read_entries(const nb::dict& settings) {
   return nb::make_tuple(
       vector_array(std::move(entries.examples)), vector_array(std::move(entries.features)),
       array_or_none(std::move(entries.values)), array_or_none(std::move(entries.times)),
-      labels_text(entries.example_labels), labels_text(entries.feature_labels));
+      labels_text(entries.example_labels), labels_text(entries.feature_labels),
+      entries.first_line_doubt);
 }
 
 void import_text(const nb::dict& settings) {
@@ -250,12 +252,21 @@ std::string describe_file(const std::string& file) {
 void add_data_files(nb::module_& m) {
   m.def("read_entries", &read_entries, nb::arg("settings"),
         "Of a text: examples, features (uint32, numbered as they appear), values, times or None, "
-        "labels of "
-        "examples, labels of features.");
+        "labels of examples, labels of features, and what to say of the first line, or None.");
   m.def(
       "text_format",
       [](const nb::dict& settings) { return run::text_format(options_of(settings)); },
       nb::arg("settings"), "The format of a text, found out where it is to be: \"csv\".");
+  m.def(
+      "first_line_doubt",
+      [](bool is_names, const std::vector<std::pair<std::string, std::string>>& lines,
+         bool is_example, bool is_feature) {
+        const FirstLine line{is_names, lines.at(0).first, lines.at(0).second};
+        return first_line_doubt(line, lines, is_example, is_feature);
+      },
+      nb::arg("is_names"), nb::arg("lines"), nb::arg("is_example"), nb::arg("is_feature"),
+      "What to say of the first line of text in columns, or None. Of the first lines, itself among "
+      "them, an example and a feature each; whether other lines have its example, or its feature.");
   m.def("import_text", &import_text, nb::arg("settings"), "What the program importer does.");
   m.def("share_out", &share_out, nb::arg("settings"), nb::arg("row_begin").noconvert(),
         nb::arg("columns").noconvert(), nb::arg("labels"), nb::arg("times").noconvert().none(),

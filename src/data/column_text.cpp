@@ -46,13 +46,13 @@ class ColumnParser final : public RowParser {
       return true;
     }
     if (options_.header == HeaderLine::present) return true;
-    if (options_.values != TextValues::ignore)
-      return field(kValue) && !parse_double(*field(kValue));
-    if (options_.times) return is_header_of(kTime, second, is_time);
-    if (columns_[kExample] == columns_[kValue] || columns_[kFeature] == columns_[kValue])
-      return false;
-    return is_header_of(kValue, second, is_number);  // values that are dropped may be anything
+    first_line_.emplace().example = field(kExample).value_or("");
+    first_line_->feature = field(kFeature).value_or("");
+    first_line_->is_names = seems_header(second);
+    return first_line_->is_names;
   }
+
+  const FirstLine* first_line() const override { return first_line_ ? &*first_line_ : nullptr; }
 
   void parse(std::string_view line, TextRow& row) override {
     split(line);
@@ -75,6 +75,16 @@ class ColumnParser final : public RowParser {
 
  private:
   enum Wanted : std::size_t { kExample, kFeature, kValue, kTime, kKinds };
+
+  /// Of a first line that is cut already.
+  bool seems_header(std::string_view second) {
+    if (options_.values != TextValues::ignore)
+      return field(kValue) && !parse_double(*field(kValue));
+    if (options_.times) return is_header_of(kTime, second, is_time);
+    if (columns_[kExample] == columns_[kValue] || columns_[kFeature] == columns_[kValue])
+      return false;
+    return is_header_of(kValue, second, is_number);  // values that are dropped may be anything
+  }
 
   const std::string& name_of(std::size_t i) const {
     const std::array<const std::string*, kKinds> names = {
@@ -174,6 +184,7 @@ class ColumnParser final : public RowParser {
   std::vector<std::size_t> wanted_;
   std::array<std::size_t, kKinds> columns_ = {0, 1, 2, 3};
   std::array<bool, kKinds> named_ = {};
+  std::optional<FirstLine> first_line_;
   std::vector<std::string_view> fields_;
   std::string unquoted_;
 };

@@ -2,6 +2,7 @@
 // Numbers examples and features, applies the rules for single rows, and stores the rows.
 #include "import_ingest.h"
 
+#include "first_line.h"
 #include "norn/base/error.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
@@ -302,11 +303,13 @@ void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
   columns_.clear();
   values_.clear();
   times_.clear();
+  FirstLineCheck first_line(text.first_line());
   TextRow row;
   Index line = 0;
   for (; text.next(row); ++line) {
     if (line % kRowsBetweenProgress == 0) show_progress("reading", rows.entries());
     if (pieces) {
+      first_line.see(row.example, row.features[0]);
       lines_.add(row);
       if (lines_.feature_end.size() == kLinesTogether) add_lines(features, rows);
       continue;
@@ -333,6 +336,8 @@ void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
                        [&features](Column feature) { return features.name(feature); }};
   rows.finish(pieces ? RepeatedExamples::merge : rules_.repeated, cleaner_, names);
   compare_with_header(text, line + text.malformed());
+  if (const auto doubt = first_line.doubt(examples_, features.labels()))
+    log_.warning(fmt::format("{}: {}", text.name(), *doubt));
   counts_.malformed += text.malformed();
   if (text.malformed() > 0) {
     log_.warning(fmt::format("{} malformed lines were passed over; the first: {}", text.malformed(),

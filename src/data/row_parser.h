@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "first_line.h"
 #include "norn/data/text_reader.h"
 
 #include <memory>
@@ -25,6 +26,8 @@ class RowParser {
   /// Throws Malformed.
   virtual void parse(std::string_view line, TextRow& row) = 0;
   virtual std::optional<LibsvmHeader> header() const { return std::nullopt; }
+  /// Where take_header() had to guess.
+  virtual const FirstLine* first_line() const { return nullptr; }
 };
 
 /// Makes parsers for TextFormatInfo.

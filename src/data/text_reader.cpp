@@ -15,7 +15,7 @@ namespace norn {
 
 namespace {
 
-std::string_view first_line(std::string_view text) {
+std::string_view up_to_line_end(std::string_view text) {
   std::string_view line = text.substr(0, text.find('\n'));
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
@@ -59,6 +59,10 @@ std::optional<LibsvmHeader> TextReader::header() const {
   return parser_->header();
 }
 
+const FirstLine* TextReader::first_line() const {
+  return parser_->first_line();
+}
+
 std::string TextReader::place() const {
   return fmt::format("{}:{}", lines_->file(), lines_->line_number());
 }
@@ -81,7 +85,7 @@ void TextReader::begin() {
   parser_ = format_->make_parser(options_);
   if (!any) throw DataError(fmt::format("{}: holds no text; name a file with examples", name_));
   try {
-    line_waits_ = !parser_->take_header(line_, first_line(lines_->ahead()));
+    line_waits_ = !parser_->take_header(line_, up_to_line_end(lines_->ahead()));
     if (!line_waits_) header_line_ = line_;
   } catch (const Malformed& wrong) {
     throw DataError(fmt::format("{}: {}; correct the header line", place(), wrong.problem));

@@ -6,6 +6,7 @@
 #include "norn/run/data.h"
 #include "src/base/option_faults.h"
 #include "src/base/text.h"
+#include "src/data/first_line.h"
 #include "src/data/split.h"
 
 #include <algorithm>
@@ -231,14 +232,17 @@ TextEntries read_entries(const ImportOptions& options) {
         fmt::format("{}: {} text has numbers for features and is imported whole; use "
                     "importer",
                     text.name(), text.format()->title));
+  FirstLineCheck first_line(text.first_line());
   TextEntries entries;
   TextRow row;
   for (Index line = 0; text.next(row); ++line) {
     if (line % 65536 == 0 && options.on_progress)
       options.on_progress(
           {"reading", text.bytes_read(), text.bytes_total(), Index(entries.features.size())});
+    if (text.first_line()) first_line.see(row.example, row.features[0]);
     add_row(row, text, entries);
   }
+  entries.first_line_doubt = first_line.doubt(entries.example_labels, entries.feature_labels);
   entries.malformed = text.malformed();
   return entries;
 }

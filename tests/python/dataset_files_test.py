@@ -300,31 +300,40 @@ def test_filters_are_not_for_text_without_columns(tmp_path):
     ("user_id,item_id\n1,10\n2,10\n", {"header": "yes"}, False), ("user_id,item_id\n1,10\n2,10\n", {"header": "no"}, False),
     ("user_id,item_id\n1,10\n2,10\n", {"example": "user_id"}, False), ("user_id,item_id,n\n1,10,3\n", {}, False),
     ("ann,soap\nbob,tea\n", {}, False), ("ann,7\nbob,8\n", {}, False), ("1,10\n2,10\n", {}, False), ("ann,soap\nbob,5\ncleo,tea\n", {}, False), ("user,soap\n", {}, False),
+    (" Users ,MOVIE title\nann,soap\n", {}, True), ("users id,items\n7,soap\n", {}, True), ("userx,item\nann,soap\n", {}, False), ("a,b\n" + "".join(f"x,{n}\n" for n in range(18)) + "x,y\n", {}, False),
+    ("ann,soap,fresh\nbob,tea,5\nann,tea,3\n", {}, "ann"), ("ann,soap,fresh\nbob,soap,5\n", {}, "soap"), ("ann,soap,fresh\nbob,tea,5\n", {}, False),
+    ("ann,soap,fresh\nbob,tea,5\nann,tea,3\n", {"header": "yes"}, False), ("ann,soap,fresh\nbob,tea,5\nann,tea,3\n", {"header": "no"}, False),
 ])
-def test_a_line_of_names_that_is_taken_for_data_is_said(text, options, warned, programs, tmp_path, caplog):
-    """By either reader, whose rule is importer's."""
-    (tmp_path / "t.csv").write_text(text)
-    (tmp_path / "t.txt").write_text(text)
-    (tmp_path / "t.dat").write_text(text.replace(",", ";"))
+def test_a_first_line_that_is_taken_for_what_it_may_not_be_is_said(text, options, warned, programs, tmp_path, caplog):
+    """Names for data and data for names, by importer and by either reader, in the same words."""
+    names = "t.csv", "t.txt", "t.dat"
+    for name in names:
+        (tmp_path / name).write_text(text.replace(",", ";") if name == "t.dat" else text)
     words = [f"--{name}{'-column' if name == 'example' else ''}={value}" for name, value in options.items()]
     by = checksum(run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", *words))
-    for name in ("t.csv", "t.txt", "t.dat"):
+    first = ", ".join(text.split("\n")[0].split(",")[:2])
+    data = f"taken as data: {first}; say with `header` yes that it names the columns, or no, that it does not"
+    other = f"taken for the names of columns: {first}, but \"{warned}\" is {'an example' if warned == 'ann' else 'a feature'} of other lines, too; "
+    said = f"the first line is {data}" if warned is True else f"the first line is {other}say with `header` no that it is data, or yes, that it is not"
+    for name in names:
         caplog.clear()
         data = norn.Dataset.from_table(tmp_path / name, name="shop", **options)
         data.to_netcdf(tmp_path / "made.nc")
         assert checksum(tmp_path / "made.nc") == by, name
-        first = ", ".join(text.split("\n")[0].split(",")[:2])
-        assert [record.getMessage() for record in caplog.records] == (
-            [f"{tmp_path / name}: the first line is taken as data: {first}; say with `header` yes that it names the columns, or no, that it does not"] if warned else [])
+        assert [record.getMessage() for record in caplog.records] == ([f"{tmp_path / name}: {said}"] if warned else [])
+    done = subprocess.run([programs / "importer", "--input", tmp_path / "t.txt", "--name", "shop", "--output", tmp_path / "made.nc", "-q", *words],
+                          capture_output=True, text=True, check=True)
+    assert done.stderr == (f"importer: warning: {tmp_path / 't.txt'}: {said}\n".replace("`header`", "--header") if warned else "")
+    assert checksum(tmp_path / "made.nc") == by
 
 
 def test_norn_import_says_that_it_takes_names_for_data(tmp_path):
-    for name, packed in (("t.csv", bytes), ("t.csv.xz", lzma.compress)):
+    for name, packed, called in (("t.csv", bytes, "norn import"), ("t.csv.xz", lzma.compress, "norn"), ("t.txt", bytes, "norn import")):
         (tmp_path / name).write_bytes(packed(b"user_id,item_id\n1,10\n2,10\n"))
         for words, said in (((), True), (("--header", "no"), False)):
             done = subprocess.run([sys.executable, "-B", "-m", "norn", "import", tmp_path / name, "--name", "shop", "--output", tmp_path / "a.nc", "-q", *words],
                                   capture_output=True, text=True, check=True)
-            assert done.stderr == (f"norn: warning: {tmp_path / name}: the first line is taken as data: user_id, item_id; say with --header yes that it "
+            assert done.stderr == (f"{called}: warning: {tmp_path / name}: the first line is taken as data: user_id, item_id; say with --header yes that it "
                                    "names the columns, or no, that it does not\n" if said else "")
 
 

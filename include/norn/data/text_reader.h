@@ -69,6 +69,7 @@ struct LibsvmHeader {
   Index labels = 0;
 };
 
+struct FirstLine;
 class RowParser;
 class TextLines;
 
@@ -88,6 +89,9 @@ class TextReader {
   /// The format, found out when it was to be.
   TextFormat format() const { return format_; }
   std::optional<LibsvmHeader> header() const;
+  /// Of CSV and TSV whose columns nobody has named, and of which nobody has said whether they begin
+  /// with names; else null.
+  const FirstLine* first_line() const;
   /// The path or name that it was opened with.
   const std::string& name() const { return name_; }
   /// file:line of the row read last.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ struct TextEntries {
   LabelIndex example_labels;
   LabelIndex feature_labels;
   Index malformed = 0;  ///< lines passed over
+  /// Where nobody said whether text in columns begins with their names, and the guess may be wrong.
+  std::optional<std::string> first_line_doubt;
 };
 
 /// Reads what import_text() would: of `options` count `input`, `format`, the columns, `header`,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from .packed import files_of, plain_name, unpacked
 from .times import times_of
 from .where import Condition, rows_where
 
+_log = logging.getLogger("norn")
 _ENDINGS = {
     ".parquet": "parquet", ".pq": "parquet", ".feather": "arrow", ".arrow": "arrow", ".ipc": "arrow",
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".npz": "npz", ".nc": "netcdf",
@@ -144,22 +146,17 @@ def _read_by_engine(path: pathlib.Path, wanted: Wanted, place: str) -> Entries |
     for setting, given in (("example_column", wanted.example), ("feature_column", wanted.feature), ("value_column", wanted.value)):
         if given is not None:
             settings[setting] = given
-    if kind not in _WITHOUT_COLUMNS:
-        tell_of_first_line(path, wanted, place, "," if kind == "csv" else "\t")
     if wanted.needs_time:
         settings["split"] = "leave-last-out"  # lines have times
         names = text.layout_of(path, None, wanted.header, wanted.named).names
         time = wanted.time or _usual_time(names)
         if time is not None:
             settings["time_column"] = time
-    examples, features, values, times, example_labels, feature_labels = _core.read_entries(settings)
+    examples, features, values, times, example_labels, feature_labels, doubt = _core.read_entries(settings)
+    if doubt:
+        _log.warning("%s: %s", place, doubt)
     return Entries(examples.view(np.int32), features.view(np.int32), values, from_text(example_labels) or [],
                    from_text(feature_labels) or [], place, times)
-
-
-def tell_of_first_line(path: pathlib.Path, wanted: Wanted, place: str, separator: str) -> None:
-    """A warning where the first line may be a header all the same."""
-    text.tell_of_first_line(path, text.layout_of(path, separator, wanted.header, wanted.named), wanted.header, place)
 
 
 def _usual_time(names: Sequence[str]) -> str | None:
@@ -167,13 +164,20 @@ def _usual_time(names: Sequence[str]) -> str | None:
 
 
 def _read_columns(path: pathlib.Path, wanted: Wanted, place: str) -> Entries:
+    from .. import _core
+
     layout = text.layout_of(path, wanted.separator, wanted.header, wanted.named)
-    text.tell_of_first_line(path, layout, wanted.header, place)
+    guessed = wanted.header == "auto" and not wanted.named and not layout.known
     wanted = _resolved(wanted, layout.names, place, True, layout.known)
     assert wanted.example and wanted.feature
     as_text = [wanted.example, wanted.feature]
     source = arrow.read_columns(path, layout.separator, None if layout.header else layout.names, as_text)
-    return entries_of(arrow.table_of(source, wanted.columns, place), wanted)
+    entries = entries_of(arrow.table_of(source, wanted.columns, place), wanted)
+    lines = text.first_lines(path, layout.separator) if guessed else []
+    doubt = _core.first_line_doubt(layout.header, lines, lines[0][0] in entries.example_labels, lines[0][1] in entries.feature_labels) if lines else None
+    if doubt:
+        _log.warning("%s: %s", place, doubt)
+    return entries
 
 
 def _from_arrow(source: Any, wanted: Wanted, place: str, known: Sequence[str] | None = None) -> Entries:

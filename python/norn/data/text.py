@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import logging
 import pathlib
 import re
 from typing import NamedTuple
@@ -16,8 +15,6 @@ _ATOMIC = re.compile(r".+:(token|float|token_seq|float_seq)$")
 _MOVIELENS_NAMES = ["user", "item", "rating", "timestamp"]
 _MOVIELENS_FILES = re.compile(r"u\.data$|u[1-5]\.(base|test)$|u[ab]\.(base|test)$|ratings\.dat$")
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".inter": "\t"}
-_COLUMN = re.compile(r"(user|customer|session|basket|example|item|movie|film|product|article|feature)s?[ _]?(id|name|title)?$", re.I)
-_log = logging.getLogger("norn")
 _WORDS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}
 
 
@@ -82,17 +79,10 @@ def layout_of(path: pathlib.Path, separator: str | None, header: str, named: boo
     return Layout(separator, [str(number) for number in range(1, len(fields) + 1)], False, False)
 
 
-def tell_of_first_line(path: pathlib.Path, layout: Layout, header: str, place: str) -> None:
-    """A warning where the first line is taken as data and looks as if it named the columns: importer's rule sees only whether the
-    third column is a number."""
-    if header != "auto" or layout.header or layout.known:
-        return
+def first_lines(path: pathlib.Path, separator: str) -> list[tuple[str, str]]:
+    """The first two columns of the first lines of text that has as many."""
     lines = [line for line in read_bytes(files_of(path)[0], 1 << 16).decode("utf-8-sig", "replace").splitlines()[:20] if line]
-    first, *others = [cut(line, layout.separator)[:2] for line in lines] or [[]]
-    over_numbers = len(others) > 0 and not any(map(_is_number, first)) and all(any(map(_is_number, line)) for line in others)
-    if len(first) == 2 and (over_numbers or all(_COLUMN.match(field.strip()) for field in first)):
-        _log.warning("%s: the first line is taken as data: %s; say with `header` yes that it names the columns, or no, that it does not",
-                     place, ", ".join(first))
+    return [(first, second) for first, second, *_ in (cut(line, separator) for line in lines)]
 
 
 def found_name(name: str, names: list[str], numbered: bool) -> str:
