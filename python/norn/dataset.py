@@ -220,7 +220,8 @@ class Dataset:
                 MovieLens' files, and what importer reads; compressed or not; or a folder of such), a table of pandas, polars,
                 DuckDB or pyarrow, or a mapping of arrays. A column of lists holds all features of an example in one row.
             example, feature: columns, by name or, of text, by number from 1. Text and tables of two columns need not say them.
-            value: column of numbers; without it features are present or absent.
+            value: column of numbers; without it features are present or absent. Of dsstne text, which has no columns, anything: its
+                values are taken.
             time: column of dates, times or numbers since 1970.
             where: filters such as "rating >= 4" or "event in (buy, view)"; of several all must hold.
             min_features, min_examples: leaves out examples with fewer features and features of fewer examples, until none is left.
@@ -237,25 +238,27 @@ class Dataset:
                 without entries.
 
         Examples and features are numbered as they appear, so `to_netcdf` writes the bytes that importer makes of the same rows
-        in CSV. Raises UsageError for columns that are not there and filters that are not understood, DataError naming file,
-        column, row and value for data that are wrong.
+        in CSV. Raises UsageError for columns that are not there, arguments that have no meaning for the table's format and filters
+        that are not understood, DataError naming file, column, row and value for data that are wrong.
         """
         wanted = Wanted(*(None if column is None else str(column) for column in (example, feature, value, time)), conditions=parse(where),
                         needs_time=split is not None and splits.by_time(split), format=format, separator=separator, header=header,
-                        skip_malformed=count("skip_malformed", skip_malformed, 0), empty_rows=choice("empty_rows", empty_rows, ("error", "drop", "keep")))
+                        skip_malformed=count("skip_malformed", skip_malformed, 0), empty_rows=choice("empty_rows", empty_rows, ("error", "drop", "keep")),
+                        duplicates=choice("duplicates", duplicates, ("error", "sum", "first")))
         at_least = count("min_features", min_features), count("min_examples", min_examples)
         if empty_rows == "keep" and features is None:
             raise UsageError("`empty_rows` 'keep': keeps examples that have none of `features`, which are not given; choose of: error, drop")
-        choice("duplicates", duplicates, ("error", "sum", "first"))
         if isinstance(table, (str, os.PathLike)):
             found = read_path(pathlib.Path(table), wanted)
+        elif sp.issparse(table):
+            wanted.refuse_for("matrix", "matrix")
+            found = table
         else:
-            found = table if sp.issparse(table) else read_table(table, wanted)
+            found = read_table(table, wanted)
         if isinstance(found, Entries):
             made = cls._of_entries(found, at_least, duplicates, features, name, wanted)
-        elif wanted.columns or at_least != (1, 1) or features is not None:
-            raise UsageError("a matrix has no columns with names: `example`, `feature`, `value`, `time`, `where`, `min_features`, "
-                             "`min_examples` and `features` do not go with it")
+        elif at_least != (1, 1) or features is not None:
+            raise UsageError("a matrix has no columns with names: `min_features`, `min_examples` and `features` do not go with it")
         else:
             made = cls._of_pair(found._replace(name=name)) if isinstance(found, Pair) else cls(found, name=name)
         return made if split is None else made.split(split, by=split_by, seed=seed)

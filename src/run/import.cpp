@@ -200,7 +200,8 @@ ImportReport import_text(const ImportOptions& options) {
 namespace {
 
 // Adds a line's entries, and sees that its example is not there twice.
-void add_row(const TextRow& row, const TextReader& text, TextEntries& entries) {
+void add_row(const TextRow& row, const TextReader& text, bool drops_empty, TextEntries& entries) {
+  if (row.features.empty() && drops_empty) return;
   const Index before = entries.example_labels.size();
   const auto example = std::uint32_t(entries.example_labels.add(row.example));
   if (!text.format()->entry_a_line) {
@@ -210,8 +211,9 @@ void add_row(const TextRow& row, const TextReader& text, TextEntries& entries) {
                       "features on one line",
                       text.place(), row.example));
     if (row.features.empty())
-      throw DataError(
-          fmt::format("{}: example \"{}\" has no features; remove it", text.place(), row.example));
+      throw DataError(fmt::format(
+          "{}: example \"{}\" has no features; remove it, or choose with `empty_rows` drop",
+          text.place(), row.example));
   }
   entries.examples.insert(entries.examples.end(), row.features.size(), example);
   entries.feature_labels.number_all(row.features, LabelIndex::Absent::add, entries.features);
@@ -240,7 +242,7 @@ TextEntries read_entries(const ImportOptions& options) {
       options.on_progress(
           {"reading", text.bytes_read(), text.bytes_total(), Index(entries.features.size())});
     if (text.first_line()) first_line.see(row.example, row.features[0]);
-    add_row(row, text, entries);
+    add_row(row, text, options.empty_rows == "drop", entries);
   }
   entries.first_line_doubt = first_line.doubt(entries.example_labels, entries.feature_labels);
   entries.malformed = text.malformed();

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong with a table is told with its column, row and value; filters with the place in their text."""
 import datetime
+import json
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+from tables import random_table, write_csv
 
 import norn
 
@@ -199,3 +202,56 @@ def test_objects_that_are_no_tables():
     for table in (7, [1, 2], object(), None):
         assert "`table` is of type" in message_of(table, "user", "item", error=norn.UsageError)
     assert "nothing.csv: no such file or folder" in message_of("nothing.csv", "user", "item")
+
+
+GIVEN = {"example": "user", "feature": "item", "value": "rating", "time": "when", "where": "rating > 3", "separator": ";", "header": "yes", "skip_malformed": 2,
+         "duplicates": "sum", "empty_rows": "drop", "format": "csv"}
+NOT_OF_TEXT = {"separator", "header", "skip_malformed"}
+MEANINGLESS = {"t.txt": {"example", "feature", "time", "where", "header"}, "l.txt": {"example", "feature", "value", "time", "where", "header"},
+               "s.svm": {"example", "feature", "value", "time", "where", "header"}, "t.dat": {"skip_malformed"}, "t.parquet": NOT_OF_TEXT, "t.feather": NOT_OF_TEXT,
+               "t.jsonl": NOT_OF_TEXT, "m.npz": set(GIVEN) - {"format"}, "matrix": set(GIVEN), "arrow": NOT_OF_TEXT | {"format"}, "arrays": NOT_OF_TEXT | {"format"},
+               "t.csv": set()}
+
+
+def test_arguments_without_meaning_for_a_source_are_refused_by_name(draw, tmp_path):
+    """The others have an effect, or are rules for what does not occur here."""
+    import pyarrow.feather as feather
+    import pyarrow.parquet as parquet
+
+    table = random_table(draw, 12, 9, 60, odd=False)
+    arrow = pa.table(table)
+    parquet.write_table(arrow, tmp_path / "t.parquet")
+    feather.write_feather(arrow, tmp_path / "t.feather")
+    rows = {user: [f"{item},{rating}" for one, item, rating in zip(table["user"], table["item"], table["rating"]) if one == user] for user in table["user"]}
+    texts = {"t.txt": "".join(f"{user}\t{':'.join(items)}\n" for user, items in rows.items()), "l.txt": "1 20 30\n2 40\n", "s.svm": "0 1:2\n1 2:1 3:1\n",
+             "t.jsonl": "".join(json.dumps(dict(zip(table, row))) + "\n" for row in zip(*table.values()))}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    write_csv(tmp_path / "t.csv", table)
+    write_csv(tmp_path / "t.dat", table, ";")
+    matrix = sp.random(5, 4, 0.5, format="csr")
+    sp.save_npz(tmp_path / "m.npz", matrix)
+    needed = {"example": "user", "feature": "item"}
+    for name, refused in MEANINGLESS.items():
+        source = {"matrix": matrix, "arrow": arrow, "arrays": table}.get(name, tmp_path / name)
+        for argument, value in GIVEN.items():
+            given = {argument: value} | (needed if "example" not in refused and argument != "format" else {})
+            if argument in refused:
+                with pytest.raises(norn.UsageError, match=f"`{argument}`"):
+                    norn.Dataset.from_table(source, **given)
+            elif argument not in ("separator", "format"):
+                norn.Dataset.from_table(source, **given)
+    with pytest.raises(norn.UsageError, match=r"m.npz: `value`, `duplicates` do not go with .npz, which has a matrix; leave them out"):
+        norn.Dataset.from_table(tmp_path / "m.npz", value="x", duplicates="first")
+
+
+def test_rules_for_rows_hold_in_every_text(tmp_path):
+    (tmp_path / "s.svm").write_text("0 1:2 1:3\n1 2:1\n")
+    with pytest.raises(norn.DataError, match="occurs twice"):
+        norn.Dataset.from_table(tmp_path / "s.svm")
+    for rule, value in (("sum", 5), ("first", 2)):
+        assert norn.Dataset.from_table(tmp_path / "s.svm", duplicates=rule).matrix.data.tolist() == [value, 1]
+    (tmp_path / "t.txt").write_text("a\tx:y\nb\t\nc\ty\n")
+    with pytest.raises(norn.DataError, match=r"t.txt:2: example \"b\" has no features; remove it, or choose with `empty_rows` drop"):
+        norn.Dataset.from_table(tmp_path / "t.txt")
+    assert norn.Dataset.from_table(tmp_path / "t.txt", empty_rows="drop").example_labels == ["a", "c"]

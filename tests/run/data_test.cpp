@@ -209,7 +209,8 @@ TEST_F(DataDoor, SaysWhichTextsAndSplitsItDoesNotTake) {
               HasSubstr("text.txt:3: example \"a\" has been on an earlier line; put its features "
                         "on one line"));
   EXPECT_THAT(message_of<DataError>([&] { read_entries(import_of("a\tx\nb\t\n")); }),
-              HasSubstr("text.txt:2: example \"b\" has no features; remove it"));
+              HasSubstr("text.txt:2: example \"b\" has no features; remove it, or choose with "
+                        "`empty_rows` drop"));
   ImportOptions options = import_of("a\tx\n");
   options.split = "ratio:1/1";
   options.split_by = "pair";

@@ -29,9 +29,10 @@ struct TextEntries {
 };
 
 /// Reads what import_text() would: of `options` count `input`, `format`, the columns, `header`,
-/// `type`, `skip_malformed`, and `split` where it is by time: then lines have times. Duplicates are
-/// left as they stand. Throws UsageError for text whose features are numbers (LibSVM), and
-/// DataError for examples without features, or on two lines of a format that has them on one.
+/// `type`, `skip_malformed`, `empty_rows` where it is drop, and `split` where it is by time: then
+/// lines have times. Duplicates are left as they stand. Throws UsageError for text whose features
+/// are numbers (LibSVM), and DataError for examples without features, or on two lines of a format
+/// that has them on one.
 TextEntries read_entries(const ImportOptions& options);
 
 /// The format of `input`, found out where it is to be: "csv", "libsvm".

@@ -32,6 +32,19 @@ _ENDINGS = {
 }
 _WITHOUT_COLUMNS = ("dsstne", "libsvm", "list")
 IMPORTER_FORMATS = (*_WITHOUT_COLUMNS, "csv", "tsv")
+_OF_TEXT = ("separator", "header", "skip_malformed")
+_OF_COLUMNS = ("example", "feature", "value", "time", "where")
+# By what a source is: its name in messages, and the arguments that have no meaning for it.
+_MEANINGLESS = {
+    "dsstne": ("dsstne text, which has no columns", ("example", "feature", "header")),
+    "list": ("list text, which has neither columns nor values", ("example", "feature", "value", "header")),
+    "libsvm": ("LibSVM text, which has numbers in place of names and always values", ("example", "feature", "value", "header")),
+    "columns": ("columns that importer does not read by itself: other separators, filters, RecBole's and MovieLens' files", ("skip_malformed",)),
+    "parquet": ("Parquet", _OF_TEXT), "arrow": ("Arrow and Feather files", _OF_TEXT), "jsonl": ("JSON lines", _OF_TEXT),
+    "npz": (".npz, which has a matrix", (*_OF_COLUMNS, *_OF_TEXT, "duplicates", "empty_rows")),
+    "matrix": ("a matrix", (*_OF_COLUMNS, *_OF_TEXT, "duplicates", "empty_rows", "format")),
+    "table": ("a table in memory", (*_OF_TEXT, "format")),
+}
 FORMATS = ("auto", "parquet", "arrow", "jsonl", "npz", "columns", "recbole", *IMPORTER_FORMATS)
 
 
@@ -50,6 +63,16 @@ class Wanted:
     header: str = "auto"
     skip_malformed: int = 0
     empty_rows: str = "error"
+    duplicates: str = "error"
+
+    def refuse_for(self, kind: str, place: str) -> None:
+        """UsageError for arguments that are given and have no meaning for such a source."""
+        called, names = _MEANINGLESS[kind]
+        unlike = {name: getattr(self, name) != getattr(Wanted, name) for name in names if name != "where"} | {"where": bool(self.conditions)}
+        given = [f"`{name}`" for name in names if unlike[name]]
+        if given:
+            raise UsageError(f"{place}: {', '.join(given)} {'does' if len(given) == 1 else 'do'} not go with {called}; leave "
+                             f"{'it' if len(given) == 1 else 'them'} out")
 
     @property
     def columns(self) -> dict[str, str]:
@@ -112,6 +135,8 @@ def read_path(path: pathlib.Path, wanted: Wanted) -> Entries | Pair | Any:
     """The entries of a file or folder; of numbers without names a matrix (.npz), or what importer makes of them (LibSVM)."""
     kind = format_of(path, wanted.format)
     place = str(path)
+    if kind in ("npz", "parquet", "arrow", "jsonl"):
+        wanted.refuse_for(kind, place)
     if kind == "npz":
         return read_npz(path)
     if kind == "netcdf":
@@ -140,8 +165,11 @@ def _read_by_engine(path: pathlib.Path, wanted: Wanted, place: str) -> Entries |
     settings: dict[str, Any] = {"input": os.fspath(path), "header": wanted.header, "skip_malformed": wanted.skip_malformed,
                                 "format": wanted.format if wanted.format in IMPORTER_FORMATS else "auto"}
     kind = _core.text_format(settings)
+    if kind in _WITHOUT_COLUMNS:
+        wanted.refuse_for(kind, place)
+    settings["empty_rows"] = wanted.empty_rows
     if kind == "libsvm":
-        return read_numbers(path, settings | {"empty_rows": wanted.empty_rows, "name": "data"})
+        return read_numbers(path, settings | {"duplicates": wanted.duplicates, "name": "data"})
     settings["type"] = "indicator" if wanted.value is None else "analog"
     for setting, given in (("example_column", wanted.example), ("feature_column", wanted.feature), ("value_column", wanted.value)):
         if given is not None:
@@ -166,6 +194,7 @@ def _usual_time(names: Sequence[str]) -> str | None:
 def _read_columns(path: pathlib.Path, wanted: Wanted, place: str) -> Entries:
     from .. import _core
 
+    wanted.refuse_for("columns", place)
     layout = text.layout_of(path, wanted.separator, wanted.header, wanted.named)
     guessed = wanted.header == "auto" and not wanted.named and not layout.known
     wanted = _resolved(wanted, layout.names, place, True, layout.known)
@@ -211,6 +240,7 @@ def _resolved(wanted: Wanted, names: list[str], place: str, numbered: bool, know
 
 def read_table(source: Any, wanted: Wanted) -> Entries:
     """The entries of a table in memory: whatever has __arrow_c_stream__, a pandas.DataFrame, or a mapping of arrays."""
+    wanted.refuse_for("table", "table")
     if isinstance(source, Mapping):
         return _from_arrays({str(name): array for name, array in source.items()}, wanted, "table")
     place = f"{type(source).__module__.split('.')[0]} table"
