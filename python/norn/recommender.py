@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pathlib
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,8 @@ from .training import Run, resumed, run
 
 if TYPE_CHECKING:
     from ._types import Facts
+
+_log = logging.getLogger("norn")
 
 
 class Recommender:
@@ -52,6 +56,7 @@ class Recommender:
         }
         self._params |= {_settings.name_of(name): value for name, value in settings.items()}
         self._network: Network | None = None
+        self._fitted_on: Any = None  # a weak reference
         self._unfinished: Any = None  # the folder of a run that was stopped and keeps its best model
 
     # Settings, as scikit-learn asks for them.
@@ -92,6 +97,7 @@ class Recommender:
         DivergenceError where weights are no longer finite, and what a callback raises.
         """
         callbacks = listed(callbacks)
+        self._fitted_on = _reference(interactions) if _fitting.wanted_of(interactions, targets) is interactions else None
         network = _fitting.network_of(self._params)
         native = _fitting.settings_of(self._params, callbacks, validation)
         native |= _fitting.data_settings(network, interactions, targets, validation, weights)
@@ -331,13 +337,28 @@ class Recommender:
 
         user_items, held_out: [users, units], what is known of users and what is to be found. Without held_out it is a
             Dataset's targets, or a fifth of the entries, drawn with the same seed every time, of users with others beside.
+            They should be users whom `fit` has not seen: of those that it was given a warning says that it knows what is
+            looked for, also where it held a part of them back to validate with, whose metrics stand in `history`.
+
+        Raises UsageError for a Dataset that is split: its parts say what was held out.
         """
         from .dataset import Dataset
 
         if held_out is None and getattr(user_items, "targets", None) is None:
+            if getattr(user_items, "_parts", None):
+                _fitting.pair_of(user_items, "user_items")
+            self._tell_of_known(user_items)
             data = user_items if isinstance(user_items, Dataset) else Dataset(sparse_of(user_items, "user_items"))
             user_items = data.split("ratio:0.8/0.2").test
         return self.evaluate(user_items, held_out, k=[20])["ndcg@20"]
+
+    def _tell_of_known(self, user_items: Any) -> None:
+        """Says once where what is to be found was trained on."""
+        if self._fitted_on is None or self._fitted_on() is not user_items:
+            return
+        self._fitted_on = None
+        _log.warning("`user_items` are the data that the model was fitted on, which knows the fifth that is looked for: other data give a lower score; "
+                     "hold users or entries out before `fit`, and give those")
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn asks of an estimator: sparse matrices, and targets that need not be."""
@@ -372,7 +393,7 @@ class Recommender:
         self.network_.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_unfinished": None}
+        return self.__dict__ | {"_unfinished": None, "_fitted_on": None}
 
     def __repr__(self) -> str:
         shown = {name: value for name, value in self.get_params().items() if name != "network" and value != _DEFAULTS.get(name)}
@@ -398,6 +419,14 @@ _DEFAULTS = {"recipe": "sigmoid", "hidden": None, "network": None, "device": "au
 def _is_basket(given: Any) -> bool:
     """Whether it is one user's units, in place of a matrix."""
     return isinstance(given, (list, tuple, set, frozenset, str)) or (isinstance(given, np.ndarray) and given.ndim == 1) or is_series(given)
+
+
+def _reference(given: Any) -> Any:
+    """A weak reference to it; None where there can be none."""
+    try:
+        return weakref.ref(given)
+    except TypeError:
+        return None
 
 
 def load(path: str | os.PathLike[str], *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:

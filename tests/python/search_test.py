@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """scikit-learn's searches over a recommender, and its score."""
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -41,6 +43,36 @@ def test_score_is_ndcg_of_what_is_held_out(draw):
         assert score == expected
     with pytest.raises(norn.DataError, match="0 target entries are left"):
         trained.score(sp.csr_matrix(baskets.matrix.shape, dtype=np.float32))
+
+
+def test_score_says_what_it_cannot_measure(draw, caplog):
+    """Data that are split have parts for it, and what was trained on is known."""
+    baskets = Baskets(draw, users=120)
+    data = norn.Dataset(baskets.matrix).split("ratio:0.7/0.1/0.2")
+    trained = model(validation_split=0.2).fit(data.train)
+    for method in (trained.score, trained.evaluate):
+        with pytest.raises(norn.UsageError, match="these data are split, and one part has what was held out: give .validation or .test"):
+            method(data)
+
+    def said(*given):
+        caplog.clear()
+        assert 0 <= trained.score(*given) <= 1
+        return [record.getMessage() for record in caplog.records]
+
+    known = ["`user_items` are the data that the model was fitted on, which knows the fifth that is looked for: other data give a lower score; hold users or "
+             "entries out before `fit`, and give those"]
+    assert said(data.test) == said(data.validation) == []
+    assert said(baskets.matrix) == [] and said(data.train) == known and said(data.train) == []  # once
+    for users in (baskets.matrix, norn.Dataset(baskets.matrix)):
+        trained.fit(users)
+        pickled = pickle.loads(pickle.dumps(trained))
+        assert said(users[:50] if sp.issparse(users) else data.test) == [] and said(users) == known
+        assert np.isfinite(pickled.score(users))
+    trained.fit(baskets.matrix, baskets.matrix)
+    assert said(baskets.matrix) == known
+    held_out = data.test
+    trained.fit(held_out)  # with its targets
+    assert said(held_out) == []
 
 
 def test_names_of_recipes_and_settings_are_refused_at_once():
