@@ -125,7 +125,7 @@ class checkpoints(Callback):
     """
 
     def __init__(self, model: str | os.PathLike[str], epochs: int | None = None, minutes: float | None = None, keep: int | None = None):
-        self._settings = {"model": os.fspath(model), "resume": "auto", "same_data": True,
+        self._settings = {"model": os.fspath(model), "resume": "auto", "same_run": True,
                           "checkpoint_epochs": epochs, "checkpoint_minutes": minutes, "keep": keep}
 
     def settings(self) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from . import _core, _fitting, _settings
 from ._arrays import factors_of, is_series, memory_set, require_users, units_of
 from ._evaluation import Evaluation
 from ._labels import Labels
-from ._resuming import require_same_run
 from ._words import choice, count, integer, truth, word
 from .callbacks import Environment, listed
 from .data.matrices import matrix_of, sparse_of
@@ -109,7 +108,6 @@ class Recommender:
             folder = tempfile.TemporaryDirectory(prefix="norn")  # where the best model stands, also of a run that is stopped
             native["model"] = str(pathlib.Path(folder.name, "model.nc"))
         with network._as_settings() if network else contextlib.nullcontext(dict[str, str]()) as source:
-            require_same_run(native | source)
             return self._finish(run(native | source, callbacks), folder)
 
     def _resume(self, native: dict[str, Any], network: Network | None, callbacks: list[Callable[[Environment], Any]]) -> Recommender:
@@ -141,7 +139,7 @@ class Recommender:
         _fitting.require_labels(self.network_, _fitting.wanted_of(interactions, targets), "Output", "targets")
         done = self.network_.model.epochs()
         own = {name: value for name, value in self._params.items() if not name.startswith("validation")}
-        native = _fitting.settings_of(own, callbacks) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none"}
+        native = _fitting.settings_of(own, callbacks) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none", "same_run": False}
         native |= _fitting.data_settings(self._network, interactions, targets, None, weights)
         return self._finish(resumed(self.network_.model, native, callbacks, self.network_.history))
 

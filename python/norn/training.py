@@ -12,7 +12,6 @@ from typing import Any
 
 from . import _core, _settings
 from ._arrays import is_by_name, memory_set, named, tell_of_parts
-from ._resuming import require_same_run
 from .callbacks import Callback, Environment, StopTraining, listed
 from .errors import Error
 from .history import History
@@ -79,7 +78,7 @@ def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable[[Environmen
     files: dict[str, Any] = {}
     for callback in callbacks:
         for name, value in (callback.settings() if isinstance(callback, Callback) else {}).items():
-            if name in ("model", "resume", "same_data", "run_dir"):
+            if name in ("model", "resume", "same_run", "run_dir"):
                 files[name] = value
             elif value is not None:
                 own[name] = value
@@ -178,7 +177,6 @@ def train(
         native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in named(data, "data").items()]
         if is_by_name(validation):
             native["validation_sets"] = [memory_set(n, one, f"validation[{n!r}]") for n, one in named(validation, "validation").items()]
-        require_same_run(native)
         done = run(native, callbacks)
     trained = Network(done.model, history=done.history)
     trained._device = {"device": device, "threads": threads, "precision": precision}

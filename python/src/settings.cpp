@@ -128,7 +128,7 @@ bool put_other(run::TrainOptions& options, const std::string& name, const nb::ha
   if (name == "output_data") return take(options.outputs);
   if (name == "model") return take(options.model);
   if (name == "resume") return take(options.resume);
-  if (name == "same_data") return take(options.same_data);
+  if (name == "same_run") return take(options.same_run);
   if (name == "run_dir") return take(options.run_dir);
   if (name == "memory_bytes") return take(options.memory_bytes);
   if (name == "trust_index") return take(options.trust_index);

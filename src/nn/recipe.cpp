@@ -156,13 +156,23 @@ std::optional<RecipeKind> recipe_named(const std::string& name) {
   return {};
 }
 
+std::string recipe_title(RecipeKind kind) {
+  return recipe_names()[std::size_t(kind)] + " recipe";
+}
+
+std::optional<RecipeKind> recipe_titled(const std::string& title) {
+  for (std::size_t i = 0; i < recipe_names().size(); ++i)
+    if (title == recipe_title(RecipeKind(i))) return RecipeKind(i);
+  return {};
+}
+
 NetworkDescriptor make_recipe(RecipeKind kind, const RecipeFacts& facts,
                               const RecipeWishes& wishes) {
   const Shape shape = shape_of(facts);
   const Rule rule = rule_of(kind, shape);
   const Index hidden = wishes.hidden.value_or(hidden_units(rule, shape));
   NetworkDescriptor network;
-  network.name = recipe_names()[std::size_t(kind)] + " recipe";
+  network.name = recipe_title(kind);
   network.kind = NetworkKind::auto_encoder;
   if (kind == RecipeKind::softmax) network.target_weight = TargetWeight::one;
   network.denoising = rule.denoising;

@@ -18,6 +18,10 @@ enum class RecipeKind { sigmoid, softmax };
 const std::vector<std::string>& recipe_names();
 /// The recipe of that name, in any case; nothing when there is none.
 std::optional<RecipeKind> recipe_named(const std::string& name);
+/// What a recipe calls its networks: "sigmoid recipe".
+std::string recipe_title(RecipeKind kind);
+/// The recipe that calls its networks so; nothing when none does.
+std::optional<RecipeKind> recipe_titled(const std::string& title);
 
 /// What a recipe knows of the data: of the set that the outputs learn. Zeros are read as ones.
 struct RecipeFacts {

@@ -12,11 +12,11 @@
 namespace norn::run {
 namespace {
 
-void settle_batch(TrainingStart& start, const TrainOptions& options, Index examples, int rank,
-                  const Log& log) {
+void settle_batch(TrainingStart& start, const TrainOptions& options, Index examples,
+                  Communicator& communicator, const Log& log) {
   if (!start.resumed) return fit_batch(start, options, examples, log);
   require_place(start, examples);
-  if (rank == 0) compare_descriptor(start, options, examples, log);
+  compare_descriptor(start, options, examples, communicator, log);
 }
 
 // What is not given is that of the run that is made again.
@@ -84,7 +84,7 @@ PlanSettings plan_settings(const PreparedRun& run, const TrainOptions& options, 
 
 void make_run_graph(TrainingStart& start, const TrainOptions& options, Communicator& communicator,
                     const Log& log, PreparedRun& run) {
-  settle_batch(start, options, run.data->examples(), communicator.rank(), log);
+  settle_batch(start, options, run.data->examples(), communicator, log);
   run.graph = make_graph(start.network, run.data->shapes(), start.where);
   require_runnable(run.graph, Use::training, start.where);
   check_validation(run.validation, run.graph.network, *run.data);

@@ -51,4 +51,11 @@ void rank_0_alone(Communicator& communicator, const std::function<void()>& work)
   communicator.barrier();
 }
 
+void refuse_together(Communicator& communicator, const std::function<Fault()>& work) {
+  Fault fault;
+  rank_0_alone(communicator, [&] { fault = work(); });
+  const std::string words = text_of_rank_0(communicator, fault ? fault->what() : "");
+  if (!words.empty()) throw UsageError(words);
+}
+
 }  // namespace norn::run

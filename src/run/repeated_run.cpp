@@ -66,8 +66,7 @@ TrainingStart start_repeated(const RunRecord& recorded, const TrainOptions& opti
   start.network = parse_network_json(recorded.network, file.string() + ": network",
                                      [&log](const std::string& note) { log.warning(note); });
   NetworkDescriptor changed = start.network;
-  options.apply_to(changed.training, {});
-  if (!options.shuffle.empty()) changed.shuffle = options.shuffle == "yes";
+  put_settings(options, changed, {});
   if (to_json(changed) != to_json(start.network))
     throw UsageError(
         "`repeat` makes the run again as it was, and another setting of this run changes its "

@@ -183,10 +183,12 @@ class TrainingRun {
 
   // What checkpoints are to say of the data; rank 0 writes them, so no other rank needs it.
   void take_sets(TrainingStart& start, const DataBinding& data) {
-    rank_0_alone(communicator_, [&] {
+    refuse_together(communicator_, [&] {
       std::vector<TrainedSet> now = trained_sets(data);
-      if (start.resumed) compare_data(start, now, options_, log_);
+      Fault fault;
+      if (start.resumed) fault = compare_data(start, now, options_, log_);
       start.state.sets = std::move(now);
+      return fault;
     });
   }
 

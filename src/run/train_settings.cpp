@@ -61,6 +61,17 @@ std::string limits_text(const ParameterLimits& limits) {
                            : fmt::format("from {:g} to {:g}", limits.low, limits.high);
 }
 
+// "ClipGradient" of "clip_gradient".
+std::string key_name(std::string_view name) {
+  std::string key;
+  bool begins = true;
+  for (const char c : name) {
+    if (c != '_') key += begins ? char(std::toupper((unsigned char)c)) : c;
+    begins = c == '_';
+  }
+  return key;
+}
+
 // A setting of the run itself.
 template <typename Get>
 TrainSetting own(std::string name, std::string value, Get get, ParameterLimits limits,
@@ -74,6 +85,7 @@ template <typename Get, typename Into>
 TrainSetting over(std::string name, std::string value, Get get, Into into, ParameterLimits limits,
                   std::string help) {
   TrainSetting setting = own(std::move(name), std::move(value), get, limits, std::move(help));
+  setting.key = "Training." + key_name(setting.name);
   TrainingDescriptor defaults;
   if constexpr (!requires { into(defaults).has_value(); })
     setting.default_text = text_of(into(defaults));
@@ -94,6 +106,7 @@ template <typename Get, typename Into>
 TrainSetting choice(std::string name, Get get, Into into, std::vector<std::string> words,
                     std::string help) {
   TrainSetting setting = own(std::move(name), {}, get, {}, std::move(help));
+  setting.key = "Training." + key_name(setting.name);
   TrainingDescriptor defaults;
   setting.default_text = words[std::size_t(into(defaults))];
   setting.apply = [get, into, words](const TrainOptions& options, TrainingDescriptor& training,
@@ -114,10 +127,20 @@ TrainSetting with_default(std::string text, TrainSetting setting) {
   setting.default_text = std::move(text);
   return setting;
 }
+TrainSetting with_key(std::string key, TrainSetting setting) {
+  setting.key = "Training." + std::move(key);
+  return setting;
+}
+TrainSetting changes(Change change, TrainSetting setting) {
+  setting.change = change;
+  return setting;
+}
 
 TrainSetting optimizer_setting() {
   TrainSetting setting = own(
       "optimizer", {}, [](auto& o) -> auto& { return o.optimizer; }, {}, "update rule");
+  setting.key = "Training.Optimizer";
+  setting.change = Change::never;
   setting.words = names_of<UpdateRule>();
   setting.default_text = name_of(TrainingDescriptor().optimizer);
   // The same rule again leaves the descriptor's parameters as they are.
@@ -150,6 +173,7 @@ TrainSetting rule_setting(const SharedParameter& parameter) {
   TrainSetting setting = own(
       name, "X", [in_json](auto& o) -> auto& { return o.rule[in_json]; }, key.limits, help);
   setting.default_text = "the rule's, " + parameter.default_text();
+  setting.key = "Training." + in_json;
   setting.apply = [in_json, name](const TrainOptions& options, TrainingDescriptor& training,
                                   const Log& notes) {
     const auto given = options.rule.find(in_json);
@@ -162,22 +186,25 @@ TrainSetting rule_setting(const SharedParameter& parameter) {
 }
 
 TrainSettings training_settings() {
+  using enum Change;
   std::vector<TrainSetting> all = {
-      over(
-          "batch", "N", [](auto& o) -> auto& { return o.batch; },
-          [](auto& t) -> auto& { return t.batch; }, at_least(1), "examples of one step"),
-      over(
-          "epochs", "N", [](auto& o) -> auto& { return o.epochs; },
-          [](auto& t) -> auto& { return t.epochs; }, at_least(0),
-          "passes over the data; 0: writes the initial model"),
-      with_default("the last of `epochs`",
-                   over(
-                       "last_epoch", "N", [](auto& o) -> auto& { return o.last_epoch; },
-                       [](auto& t) -> auto& { return t.last_epoch; }, at_least(1),
-                       "end after epoch N, with the rates of a run of `epochs`")),
-      over(
-          "rate", "X", [](auto& o) -> auto& { return o.rate; },
-          [](auto& t) -> auto& { return t.rate; }, at_least(0), "learning rate"),
+      changes(never,
+              over(
+                  "batch", "N", [](auto& o) -> auto& { return o.batch; },
+                  [](auto& t) -> auto& { return t.batch; }, at_least(1), "examples of one step")),
+      changes(any_time, over(
+                            "epochs", "N", [](auto& o) -> auto& { return o.epochs; },
+                            [](auto& t) -> auto& { return t.epochs; }, at_least(0),
+                            "passes over the data; 0: writes the initial model")),
+      changes(any_time,
+              with_default("the last of `epochs`",
+                           over(
+                               "last_epoch", "N", [](auto& o) -> auto& { return o.last_epoch; },
+                               [](auto& t) -> auto& { return t.last_epoch; }, at_least(1),
+                               "end after epoch N, with the rates of a run of `epochs`"))),
+      with_key("Alpha", over(
+                            "rate", "X", [](auto& o) -> auto& { return o.rate; },
+                            [](auto& t) -> auto& { return t.rate; }, at_least(0), "learning rate")),
       over(
           "lambda", "X", [](auto& o) -> auto& { return o.lambda; },
           [](auto& t) -> auto& { return t.lambda; }, at_least(0), "L2 regularisation"),
@@ -190,12 +217,15 @@ TrainSettings training_settings() {
   TrainSetting shuffle = own(
       "shuffle", {}, [](auto& o) -> auto& { return o.shuffle; }, {},
       "visit the examples in a new random order in every epoch");
-  shuffle.words = {"yes", "no"};  // it is no part of "Training"
+  shuffle.words = {"yes", "no"};
+  shuffle.key = "ShuffleIndices";  // it is no part of "Training"
+  shuffle.change = Change::never;
   shuffle.default_text = "what the descriptor says in ShuffleIndices";
   all.push_back(std::move(shuffle));
-  all.push_back(over(
-      "seed", "N", [](auto& o) -> auto& { return o.seed; }, [](auto& t) -> auto& { return t.seed; },
-      at_least(0), "of initial weights, shuffling, dropout, denoising"));
+  all.push_back(changes(never, over(
+                                   "seed", "N", [](auto& o) -> auto& { return o.seed; },
+                                   [](auto& t) -> auto& { return t.seed; }, at_least(0),
+                                   "of initial weights, shuffling, dropout, denoising")));
   return {"Training (these win over the descriptor's \"Training\" block)", std::move(all)};
 }
 
@@ -213,17 +243,20 @@ TrainSettings rate_settings() {
            "warm_up", "X", [](auto& o) -> auto& { return o.schedule.warm_up; },
            [](auto& t) -> auto& { return t.schedule.warm_up; }, at_least(0),
            "epochs, such as 0.5, in which the rate rises from step to step before"),
-       with_schedules(
-           {step}, over(
-                       "rate_interval", "N", [](auto& o) -> auto& { return o.schedule.interval; },
-                       [](auto& t) -> auto& { return t.schedule.interval; }, at_least(1),
-                       "step: epochs between changes")),
+       with_schedules({step}, with_key("AlphaInterval",
+                                       over(
+                                           "rate_interval", "N",
+                                           [](auto& o) -> auto& { return o.schedule.interval; },
+                                           [](auto& t) -> auto& { return t.schedule.interval; },
+                                           at_least(1), "step: epochs between changes"))),
        with_schedules(
            {step, plateau},
-           over(
-               "rate_multiplier", "X", [](auto& o) -> auto& { return o.schedule.multiplier; },
-               [](auto& t) -> auto& { return t.schedule.multiplier; },
-               {.low = 0, .above_low = true}, "step and plateau: of every change")),
+           with_key(
+               "AlphaMultiplier",
+               over(
+                   "rate_multiplier", "X", [](auto& o) -> auto& { return o.schedule.multiplier; },
+                   [](auto& t) -> auto& { return t.schedule.multiplier; },
+                   {.low = 0, .above_low = true}, "step and plateau: of every change"))),
        with_schedules(
            {plateau},
            over(
@@ -247,6 +280,7 @@ TrainSetting keep_best_setting() {
       "make all epochs, but keep the best model instead of the last one; without a metric "
       "by ndcg at the first K");
   setting.bare_value = "auto";  // TrainOptions::apply_to() knows which that is
+  setting.key = "Training.KeepBest";
   return setting;
 }
 
@@ -267,62 +301,85 @@ TrainSetting split_setting() {
               "drawn with the seed, the same on any number of ranks"));
 }
 
-TrainSettings validation_settings() {
+// What a run is validated with.
+std::vector<TrainSetting> held_out_settings() {
+  using enum Change;
   return {
-      "Validation while training (docs/user/validation.md)",
-      {files(
-           "validation_input", [](auto& o) -> auto& { return o.validation.inputs; },
-           "data sets to validate with, named as those of `input`: what is known of examples "
-           "that are not trained on"),
-       files(
-           "validation_output", [](auto& o) -> auto& { return o.validation.outputs; },
-           "the held-out part of the same examples; without it those of `validation_input`"),
-       split_setting(),
-       choice(
-           "validation_by", [](auto& o) -> auto& { return o.validation.by; },
-           [](auto& t) -> auto& { return t.validation.by; }, {"user", "entry"},
-           "what is held back: whole examples, or entries of every example"),
-       with_default("that of the training",
-                    over(
-                        "validation_seed", "N", [](auto& o) -> auto& { return o.validation.seed; },
-                        [](auto& t) -> auto& { return t.validation.seed; }, at_least(0),
-                        "of what `validation_split` holds back: the same part for trainings with "
-                        "other seeds")),
-       over(
-           "validate_every", "N", [](auto& o) -> auto& { return o.validation.every; },
-           [](auto& t) -> auto& { return t.validation.every; }, at_least(1),
-           "epochs between validations"),
-       over(
-           "metrics_at", "K,K,...", [](auto& o) -> auto& { return o.validation.metrics_at; },
-           [](auto& t) -> auto& { return t.validation.metrics_at; }, {},
-           "lengths of the lists that are evaluated"),
-       over(
-           "early_stop", "METRIC", [](auto& o) -> auto& { return o.validation.early_stop; },
-           [](auto& t) -> auto& { return t.validation.early_stop; }, {},
-           fmt::format("end the run when this metric has not become better, and keep the best "
-                       "model: loss, or one of {} with its K, such as ndcg@20; none: not by the "
-                       "descriptor's",
-                       join(metric_names()))),
-       over(
-           "patience", "N", [](auto& o) -> auto& { return o.validation.patience; },
-           [](auto& t) -> auto& { return t.validation.patience; }, at_least(1),
-           "validations without a better value before that"),
-       with_default(
-           "0.25; with the rate schedule Cosine 0.75",
-           over(
-               "early_stop_from", "X", [](auto& o) -> auto& { return o.validation.stop_from; },
-               [](auto& t) -> auto& { return t.validation.stop_from; }, from_to(0, 1),
-               "share of the epochs before which the run is not ended early, nor in the warm-up")),
-       over(
-           "min_delta", "X", [](auto& o) -> auto& { return o.validation.min_delta; },
-           [](auto& t) -> auto& { return t.validation.min_delta; }, at_least(0),
-           "a better value is better by more than this"),
-       keep_best_setting(),
-       own(
-           "refit", {}, [](auto& o) -> auto& { return o.validation.refit; }, {},
-           "with `validation_split`: after the run train on everything from the beginning, up to "
-           "the epoch whose model was the best, with the rates that it had; implies "
-           "`keep_best`")}};
+      files(
+          "validation_input", [](auto& o) -> auto& { return o.validation.inputs; },
+          "data sets to validate with, named as those of `input`: what is known of examples "
+          "that are not trained on"),
+      files(
+          "validation_output", [](auto& o) -> auto& { return o.validation.outputs; },
+          "the held-out part of the same examples; without it those of `validation_input`"),
+      changes(never, split_setting()),
+      changes(never, choice(
+                         "validation_by", [](auto& o) -> auto& { return o.validation.by; },
+                         [](auto& t) -> auto& { return t.validation.by; }, {"user", "entry"},
+                         "what is held back: whole examples, or entries of every example")),
+      changes(never,
+              with_default(
+                  "that of the training",
+                  over(
+                      "validation_seed", "N", [](auto& o) -> auto& { return o.validation.seed; },
+                      [](auto& t) -> auto& { return t.validation.seed; }, at_least(0),
+                      "of what `validation_split` holds back: the same part for trainings with "
+                      "other seeds")))};
+}
+
+TrainSetting refit_setting() {
+  TrainSetting setting = own(
+      "refit", {}, [](auto& o) -> auto& { return o.validation.refit; }, {},
+      "with `validation_split`: after the run train on everything from the beginning, up to "
+      "the epoch whose model was the best, with the rates that it had; implies "
+      "`keep_best`");
+  setting.key = "Training.Refit";
+  return setting;
+}
+
+// When a run is validated, and what follows from it.
+std::vector<TrainSetting> search_settings() {
+  std::vector<TrainSetting> all = {
+      over(
+          "validate_every", "N", [](auto& o) -> auto& { return o.validation.every; },
+          [](auto& t) -> auto& { return t.validation.every; }, at_least(1),
+          "epochs between validations"),
+      over(
+          "metrics_at", "K,K,...", [](auto& o) -> auto& { return o.validation.metrics_at; },
+          [](auto& t) -> auto& { return t.validation.metrics_at; }, {},
+          "lengths of the lists that are evaluated"),
+      over(
+          "early_stop", "METRIC", [](auto& o) -> auto& { return o.validation.early_stop; },
+          [](auto& t) -> auto& { return t.validation.early_stop; }, {},
+          fmt::format("end the run when this metric has not become better, and keep the best "
+                      "model: loss, or one of {} with its K, such as ndcg@20; none: not by the "
+                      "descriptor's",
+                      join(metric_names()))),
+      over(
+          "patience", "N", [](auto& o) -> auto& { return o.validation.patience; },
+          [](auto& t) -> auto& { return t.validation.patience; }, at_least(1),
+          "validations without a better value before that"),
+      with_default(
+          "0.25; with the rate schedule Cosine 0.75",
+          over(
+              "early_stop_from", "X", [](auto& o) -> auto& { return o.validation.stop_from; },
+              [](auto& t) -> auto& { return t.validation.stop_from; }, from_to(0, 1),
+              "share of the epochs before which the run is not ended early, nor in the warm-up")),
+      over(
+          "min_delta", "X", [](auto& o) -> auto& { return o.validation.min_delta; },
+          [](auto& t) -> auto& { return t.validation.min_delta; }, at_least(0),
+          "a better value is better by more than this"),
+      keep_best_setting(),
+      refit_setting()};
+  for (TrainSetting& setting : all) setting.change = Change::any_time;
+  return all;
+}
+
+TrainSettings validation_settings() {
+  TrainSettings group = {"Validation while training (docs/user/validation.md)",
+                         held_out_settings()};
+  for (TrainSetting& setting : search_settings()) group.settings.push_back(std::move(setting));
+  return group;
 }
 
 TrainSettings checkpoint_settings() {
@@ -399,6 +456,13 @@ const std::vector<TrainSettings>& train_settings() {
   static const std::vector<TrainSettings> all = {training_settings(), rate_settings(),
                                                  validation_settings(), checkpoint_settings()};
   return all;
+}
+
+const TrainSetting* setting_of_key(const std::string& key) {
+  for (const TrainSettings& group : train_settings())
+    for (const TrainSetting& setting : group.settings)
+      if (!key.empty() && setting.key == key) return &setting;
+  return nullptr;
 }
 
 void check_settings(TrainOptions options, OptionFaults& faults) {

@@ -12,6 +12,7 @@
 #include "src/nn/graph.h"
 #include "src/run/model_session.h"
 #include "src/run/ranks.h"
+#include "src/run/resumed_run.h"
 
 #include <array>
 #include <fstream>
@@ -73,7 +74,8 @@ bool same_schedule(const RateSchedule& a, const RateSchedule& b) {
 }
 
 // From a file that has been verified.
-TrainingStart resume_from(const fs::path& path, const TrainOptions& options, const Log& log) {
+TrainingStart resume_from(const fs::path& path, const TrainOptions& options,
+                          Communicator& communicator, const Log& log) {
   const TensorFileReader file(path);
   TrainingStart start;
   start.where = path.string();
@@ -87,6 +89,7 @@ TrainingStart resume_from(const fs::path& path, const TrainOptions& options, con
   start.network = start.info->network;
   start.state = start.info->state;
   start.resumed = true;
+  if (options.same_run) require_same_run(start, options, communicator);
   const TrainingDescriptor before = start.network.training;
   TrainingDescriptor& now = start.network.training;
   options.apply_to(now, log);
@@ -165,11 +168,34 @@ std::vector<RunLock> take_model_path(const TrainOptions& options, const Log& log
   return locks;
 }
 
+namespace {
+
+// Names the descriptor in messages.
+std::string place_of(const TrainOptions& options) {
+  return !options.network.empty() ? "network"
+         : options.recipe.empty() ? options.config.string()
+                                  : "`recipe` " + options.recipe;
+}
+
+void require_network(const TrainOptions& options) {
+  if (!names_network(options))
+    throw UsageError("`config` is missing: give a descriptor, a `recipe`, or a `network`");
+  if (!options.config.empty() && !path_exists(options.config))
+    throw UsageError(
+        fmt::format("`config`: the file {} does not exist; name a network "
+                    "descriptor (JSON) or a model",
+                    options.config.string()));
+}
+
+bool begins_with_model(const TrainOptions& options) {
+  return !options.config.empty() && begins_as_netcdf(options.config);
+}
+
 NetworkDescriptor read_descriptor(const TrainOptions& options, const std::string& where,
-                                  const Log& log) {
+                                  std::optional<Index> epochs, const Log& log) {
   const DataSources sources = data_sources(options, where);
   const auto facts_of = [&](const std::string& dataset) { return recipe_facts(dataset, sources); };
-  const RecipeSource data{facts_of, {options.batch, options.epochs, {}}};
+  const RecipeSource data{facts_of, {options.batch, epochs, {}}};
   NetworkDescriptor network;
   const auto note = [&log](const std::string& text) { log.warning(text); };
   if (!options.network.empty()) {
@@ -191,31 +217,56 @@ NetworkDescriptor read_descriptor(const TrainOptions& options, const std::string
   return network;
 }
 
+// Of a model whose weights a run begins with. What validation has chosen for it was for its run.
+NetworkDescriptor begun_again(NetworkDescriptor network, const DataSources& sources) {
+  TrainingDescriptor& training = network.training;
+  if (is_refit(training)) training.validation = {};
+  training.refit = false;
+  training.last_epoch = 0;
+  name_data_sets(network, sources);
+  return network;
+}
+
+}  // namespace
+
+bool names_network(const TrainOptions& options) {
+  return !(options.config.empty() && options.recipe.empty() && options.network.empty());
+}
+
+void put_settings(const TrainOptions& options, NetworkDescriptor& network, const Log& log) {
+  options.apply_to(network.training, log);
+  if (!options.shuffle.empty()) network.shuffle = options.shuffle == "yes";
+}
+
+NetworkDescriptor asked_network(const TrainOptions& options, std::optional<Index> epochs,
+                                const Log& log) {
+  require_network(options);
+  const std::string where = place_of(options);
+  NetworkDescriptor network =
+      begins_with_model(options)
+          ? begun_again(read_model_info(TensorFileReader(options.config)).network,
+                        data_sources(options, where))
+          : read_descriptor(options, where, epochs, log);
+  put_settings(options, network, log);
+  return network;
+}
+
 TrainingStart start_training(const TrainOptions& options, Communicator& communicator,
                              const Log& log) {
   if (!options.resume.empty()) {
     if (options.resume != "auto") {
       verify_model(options.resume, communicator);
-      return resume_from(options.resume, options, log);
+      return resume_from(options.resume, options, communicator, log);
     }
     const std::string checkpoint = choose_checkpoint(options, communicator, log);
-    if (!checkpoint.empty()) return resume_from(checkpoint, options, log);
+    if (!checkpoint.empty()) return resume_from(checkpoint, options, communicator, log);
     log.info(fmt::format("no checkpoint of {} yet: starting from the beginning",
                          options.model.string()));
   }
-  const bool names_file = options.recipe.empty() && options.network.empty();
-  if (names_file && options.config.empty())
-    throw UsageError("`config` is missing: give a descriptor, a `recipe`, or a `network`");
-  if (names_file && !path_exists(options.config))
-    throw UsageError(
-        fmt::format("`config`: the file {} does not exist; name a network "
-                    "descriptor (JSON) or a model",
-                    options.config.string()));
+  require_network(options);
   TrainingStart start;
-  start.where = !options.network.empty() ? "network"
-                : options.recipe.empty() ? options.config.string()
-                                         : "`recipe` " + options.recipe;
-  if (names_file && begins_as_netcdf(options.config)) {
+  start.where = place_of(options);
+  if (begins_with_model(options)) {
     if (options.validation.refit)
       throw UsageError(
           fmt::format("`refit` begins anew, and {} is a model with weights of its own; give the "
@@ -225,17 +276,11 @@ TrainingStart start_training(const TrainOptions& options, Communicator& communic
     start.weights = options.config;
     start.info = open_model_info(options.config, communicator);
     start.info->has_training_state = false;  // its weights alone
-    start.network = start.info->network;
-    TrainingDescriptor& training = start.network.training;
-    if (is_refit(training)) training.validation = {};
-    training.refit = false;
-    training.last_epoch = 0;
-    name_data_sets(start.network, data_sources(options, start.where));
+    start.network = begun_again(start.info->network, data_sources(options, start.where));
+    put_settings(options, start.network, log);
   } else {
-    start.network = read_descriptor(options, start.where, log);
+    start.network = asked_network(options, options.epochs, log);
   }
-  options.apply_to(start.network.training, log);
-  if (!options.shuffle.empty()) start.network.shuffle = options.shuffle == "yes";
   return start;
 }
 

@@ -40,10 +40,17 @@ DataSources data_sources(const TrainOptions& options, const std::string& where);
 /// that help. No other run takes the files while the locks live.
 std::vector<RunLock> take_model_path(const TrainOptions& options, const Log& log);
 
-/// What `config`, `recipe` or `network` says, with what follows from the data: a recipe, names of
-/// data sets.
-NetworkDescriptor read_descriptor(const TrainOptions& options, const std::string& where,
-                                  const Log& log);
+/// Whether the options name a network: `config`, `recipe` or `network`.
+bool names_network(const TrainOptions& options);
+
+/// What the options say of a network's training and of its order of examples.
+void put_settings(const TrainOptions& options, NetworkDescriptor& network, const Log& log);
+
+/// The network that `config`, `recipe` or `network` names, a descriptor or a model's, with what
+/// follows from the data, a recipe and names of data sets, and the settings of the run. `epochs`:
+/// those that a recipe is for; none: it knows. Throws UsageError and DataError naming the file.
+NetworkDescriptor asked_network(const TrainOptions& options, std::optional<Index> epochs,
+                                const Log& log);
 
 /// The descriptor with the settings of the run, and what to go on from. All ranks call it
 /// together. Throws UsageError and DataError naming the file.

@@ -122,15 +122,15 @@ class Descriptor(ProgramTest):
         start = "warning: model.nc goes on as it was: in net.json "
         self.assertEqual(told, [start + line for line in (
             "Denoising.p is 0.5, the checkpoint has 0.25",
-            "Layers[1].N is 100, the checkpoint has 16",
-            "Layers[1].pDropout is the default, the checkpoint has 0.1",
+            "Layers.Hidden.N is 100, the checkpoint has 16",
+            "Layers.Hidden.pDropout is the default, the checkpoint has 0.1",
             "Training.Alpha is 0.1, the checkpoint has 0.01; --rate changes it",
             "Training.Epochs is 7, the checkpoint has 3; --epochs changes it")])
         self.assertIn("all 3 epochs are done already; give --epochs for more", done.stderr)
         told = self.train("--resume", "-e", "7", "-alpha", "0.1").stderr
         self.assertNotIn("Epochs", told)
         self.assertNotIn("Alpha", told)
-        self.assertIn("Layers[1].N is 100", told)
+        self.assertIn("Layers.Hidden.N is 100", told)
 
     def test_of_another_network_is_told_in_few_lines(self):
         self.train("-e", "1")

@@ -25,10 +25,10 @@ def again(file, data, **changed):
 
 @pytest.mark.parametrize("changed, words", [
     ({"hidden": 16}, "`hidden` is 16, the checkpoint has 8"),
-    ({"recipe": "softmax"}, "`recipe` is 'softmax recipe', the checkpoint has 'sigmoid recipe'"),
+    ({"recipe": "softmax"}, "`recipe` is softmax, the checkpoint has sigmoid"),
     ({"rate": 0.5}, "`rate` is 0.5, the checkpoint has "),
     ({"lambda_": 0.25}, "`lambda` is 0.25, the checkpoint has 0"),
-    ({"seed": 99}, "`seed` cannot change"),
+    ({"seed": 99}, "`seed` is 99, the checkpoint has 12134"),
     ({"batch": 30}, "`batch` is 30, the checkpoint has 20"),
 ], ids=lambda value: "-".join(value) if isinstance(value, dict) else "")
 def test_other_settings_than_the_checkpoints_are_refused(baskets, half, changed, words):
@@ -36,7 +36,8 @@ def test_other_settings_than_the_checkpoints_are_refused(baskets, half, changed,
     with pytest.raises(norn.UsageError) as raised:
         again(half, baskets.matrix, **changed)
     assert words in str(raised.value)
-    assert "cannot change" in words or ("another file" in str(raised.value) and "force=True" in str(raised.value))
+    assert ("; give those that it had, or another `model`, or start anew with `force`, which replaces the model and its checkpoints"
+            in str(raised.value))
     assert before == {path: path.read_bytes() for path in half.parent.iterdir()}
 
 
@@ -72,3 +73,45 @@ def test_norn_train_refuses_another_network(baskets, tmp_path):
                 norn.train({"Layers": layers}, {"known": baskets.matrix}, epochs=1, batch=16, device="cpu", threads=1, callbacks=file)
         else:
             norn.train({"Layers": layers}, {"known": baskets.matrix}, epochs=1, batch=16, device="cpu", threads=1, callbacks=file)
+
+
+def test_a_run_that_was_made_longer_may_be_made_longer_again(baskets, half):
+    """The warm-up that a recipe makes of the epochs is that of the first ones."""
+    for epochs in (5, 5, 7, 7):
+        again(half, baskets.matrix, epochs=epochs)
+
+
+def test_a_batch_that_the_data_have_lowered_is_no_other(draw, baskets, tmp_path):
+    network = {"Layers": [{"N": "auto", "DataSet": "auto", "Sparse": True}, {"N": 4}, {"N": "auto", "DataSet": "auto"}]}
+    split = float(draw.choice([0.0, 0.2]))
+    for epochs in (1, 2, 2):
+        model = norn.Recommender(network=network, epochs=epochs, device="cpu", threads=1, validation_split=split)
+        model.fit(baskets.matrix, callbacks=norn.checkpoints(tmp_path / "model.nc"))
+    assert norn.load(tmp_path / "model.nc").network_.descriptor["Training"]["Batch"] < 1024
+
+
+def test_more_epochs_of_other_data_with_checkpoints_are_what_partial_fit_is_for(baskets, half):
+    model = again(half, baskets.matrix)
+    model.partial_fit(baskets.matrix[::-1], callbacks=norn.checkpoints(half.parent / "more.nc"))
+    assert model.network_.model.epochs() == 5
+
+
+def test_the_network_of_a_model_is_compared_without_its_file(baskets, half, tmp_path):
+    first = again(half, baskets.matrix)
+    sets = {name: baskets.matrix for name in ("data_input", "data_output")}
+    for rate in (None, None, 0.5):
+        run = {"epochs": 6, "rate": rate, "device": "cpu", "threads": 1, "callbacks": norn.checkpoints(tmp_path / "next.nc")}
+        if rate is None:
+            norn.train(first.network_, sets, **run)
+        else:
+            with pytest.raises(norn.UsageError, match="other settings: `rate` is 0.5, the checkpoint has [0-9.e-]+; give those"):
+                norn.train(first.network_, sets, **run)
+
+
+def test_what_a_descriptor_says_without_effect_is_warned_of(baskets, tmp_path, caplog):
+    network = {"Recipe": "sigmoid", "Training": {"Epochs": 2, "Batch": 20}, "Layers": [{"Name": "Hidden", "N": 4}]}
+    for epochs, said in ((2, False), (2, False), (3, True)):
+        network["Training"]["Epochs"] = epochs
+        caplog.clear()
+        norn.Recommender(network=network, device="cpu", threads=1).fit(baskets.matrix, callbacks=norn.checkpoints(tmp_path / "model.nc"))
+        assert ("Training.Epochs is 3, the checkpoint has 2; `epochs` changes it" in caplog.text) == said

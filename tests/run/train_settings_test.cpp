@@ -6,6 +6,8 @@
 #include "src/base/text.h"
 #include "src/nn/descriptor_json.h"
 #include "src/nn/json_value.h"
+#include "src/run/descriptor_differences.h"
+#include "src/run/training_start.h"
 #include "tests/data/support.h"
 #include "tests/support/message_of.h"
 
@@ -32,10 +34,10 @@ const TrainSetting& setting(const std::string& name) {
 TEST(TrainSettings, HasEveryMemberThatIsASetting) {
   // Where the network, the data and the results are, and what only a program can give.
   const std::set<std::string> others = {
-      "config",     "recipe",   "network",   "inputs",     "outputs",     "sets",
-      "model",      "resume",   "same_data", "run_dir",    "repeat",      "memory_bytes",
-      "data_place", "program",  "recorder",  "device",     "ranks",       "log",
-      "stop",       "schedule", "rule",      "validation", "trust_index", "batch_may_shrink"};
+      "config",     "recipe",   "network",  "inputs",     "outputs",     "sets",
+      "model",      "resume",   "same_run", "run_dir",    "repeat",      "memory_bytes",
+      "data_place", "program",  "recorder", "device",     "ranks",       "log",
+      "stop",       "schedule", "rule",     "validation", "trust_index", "batch_may_shrink"};
   const std::filesystem::path source = NORN_SOURCE_DIR;
   const std::string header = read_text(source / "include/norn/run/train.h");
   const std::string table = read_text(source / "src/run/train_settings.cpp");
@@ -71,6 +73,49 @@ TEST(TrainSettings, PutsEveryWordIntoTheDescriptorAsItIsCalledThere) {
       const std::string said = training[key].text_or(setting(name).default_text);
       EXPECT_TRUE(equal_ignoring_case(said, word)) << name << " " << word << " gives " << said;
     }
+}
+
+// A value that is none of the defaults.
+void set_other(const TrainSetting& setting, TrainOptions& options) {
+  std::visit(
+      [&](auto* member) {
+        using T = std::remove_cvref_t<decltype(*member)>;
+        if constexpr (std::is_same_v<T, std::string>)
+          *member = !setting.words.empty()         ? setting.words.back()
+                    : setting.name == "metrics_at" ? "3,4"
+                                                   : "loss";
+        else if constexpr (std::is_same_v<T, bool>)
+          *member = true;
+        else if constexpr (requires { *member = 1; })
+          *member = std::is_same_v<T, std::optional<float>> ? 0.375f : 7;
+      },
+      setting.member(options));
+}
+
+// What a checkpoint is compared by, and messages are made of.
+TEST(TrainSettings, StandInTheDescriptorWhereTheirKeysSay) {
+  std::set<std::string> found;
+  for (const TrainSettings& group : train_settings())
+    for (const TrainSetting& one : group.settings)
+      for (const std::string& rule : setting("optimizer").words) {
+        TrainOptions plain;
+        if (one.name != "optimizer") plain.optimizer = rule;
+        TrainOptions changed = plain;
+        set_other(one, changed);
+        NetworkDescriptor before, after;
+        put_settings(plain, before, {});
+        put_settings(changed, after, {});
+        for (const DescriptorDifference& other : descriptor_differences(after, before)) {
+          const bool implied = one.name == "refit" && other.place == "Training.KeepBest";
+          if (implied) continue;
+          EXPECT_EQ(other.place, one.key) << one.name;
+          EXPECT_EQ(other.setting, &one) << one.name;
+          found.insert(one.key);
+        }
+      }
+  for (const TrainSettings& group : train_settings())
+    for (const TrainSetting& one : group.settings)
+      EXPECT_EQ(found.contains(one.key), !one.key.empty()) << one.name;
 }
 
 TEST(TrainSettings, RefusesWordsAndParametersThatItDoesNotKnow) {

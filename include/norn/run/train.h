@@ -95,9 +95,12 @@ struct TrainOptions {
   RateSettings schedule;
   ValidationSettings validation;
 
-  std::string resume;      ///< empty: no; "auto": the newest checkpoint; else a file
-  bool same_data = false;  ///< on other data nothing is resumed; false: a warning
-  bool force = false;      ///< replaces `model` and its checkpoints
+  std::string resume;  ///< empty: no; "auto": the newest checkpoint; else a file
+  /// Nothing is resumed with another network, other settings or other data than the checkpoint's:
+  /// UsageError names them. More epochs, and when to end and what to keep, are the same run. False:
+  /// warnings of `config` and the data.
+  bool same_run = false;
+  bool force = false;  ///< replaces `model` and its checkpoints
   Index checkpoint_epochs = 0;
   double checkpoint_minutes = 0.0;
   int keep = 3;
