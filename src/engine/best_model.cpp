@@ -44,8 +44,8 @@ bool BestModel::take(TrainingState& state) {
   return true;
 }
 
-// Where it has one it stays. A copy within a GPU takes no time to speak of; ranks that share the GPU
-// may all take the same room for free, and then there is none.
+// Where it has one it stays. A copy within a GPU takes no time to speak of; ranks that share the
+// GPU may all take the same room for free, and then there is none.
 bool BestModel::has_copy() {
   if (copy_ || no_room_) return copy_ != nullptr;
   const std::int64_t bytes = kPartsOfMemory * state_bytes(network_);

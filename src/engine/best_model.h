@@ -10,8 +10,8 @@
 namespace norn {
 
 /// The best model of a run so far. To write it takes longer than many an epoch, so where the GPU or
-/// main memory has room it stands there, and its file follows when that costs little. All ranks call
-/// the same functions in the same order.
+/// main memory has room it stands there, and its file follows when that costs little. All ranks
+/// call the same functions in the same order.
 class BestModel {
  public:
   /// The file is best_model(policy.model).
