@@ -23,4 +23,5 @@ _HOMES = {
     "_settings": ("settings",),
     "_core": ("version", "show_config", "__version__"),
 }
-__all__, __getattr__, __dir__ = lazy(globals(), _HOMES)
+_MODULES = ("callbacks", "errors", "implicit", "interchange", "spark")
+__all__, __getattr__, __dir__ = lazy(globals(), _HOMES, _MODULES)

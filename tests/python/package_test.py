@@ -27,6 +27,13 @@ def test_every_name_is_there():
     assert set(norn.__all__) <= set(dir(norn))
 
 
+def test_modules_are_there_without_an_import_of_their_own():
+    code = ("import norn; assert {'implicit', 'spark', 'errors'} <= set(dir(norn)); print(norn.implicit.Autoencoder.__name__,"
+            " norn.errors.DataError is norn.DataError, norn.callbacks.Callback is norn.Callback, norn.spark.transform.__name__, hasattr(norn, 'nothing'))")
+    told = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert told.split() == ["Autoencoder", "True", "True", "transform", "False"]
+
+
 def test_settings_are_those_of_trainer(programs):
     """Names, words and help come from the engine's table, which the trainer's options are made from."""
     options = set(re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", subprocess.run([programs / "trainer", "--help"], capture_output=True, text=True).stdout, re.M))
