@@ -102,7 +102,7 @@ void ModelSearch::continue_search() {
 }
 
 // The best model so far must be there at the end. A run that goes on from that model itself may
-// find it nowhere else: then it is written again.
+// find it nowhere else: then it is kept again.
 void ModelSearch::secure_best() {
   const SearchState& search = state_.search;
   if (search.best_epoch == 0 || ended_before_) return;
@@ -113,7 +113,7 @@ void ModelSearch::secure_best() {
     fault = fault_of_best();
     if (!fault.empty() && !is_here) throw no_best(fault);
   }
-  if (communicator.any(!fault.empty())) save_model(best_model(model_), network_, state_);
+  if (communicator.any(!fault.empty())) best_.keep(state_);
 }
 
 // What is wrong with the file of the best model: empty when it is what this run wrote.

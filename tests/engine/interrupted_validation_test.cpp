@@ -118,6 +118,14 @@ TEST_F(Interrupted, AfterItsEndGoesOnFromTheBestModelAlone) {
   EXPECT_TRUE(same_bits(again.weights, ended.weights));
 
   asked().patience = 5;
+  for (const int ranks : {1, 2}) {
+    const Result kept = live({.resume = true, .ranks = ranks, .patience = 5, .best_seconds = 1e6});
+    EXPECT_FALSE(fs::exists(best_model(model_path()))) << "it stands in model.nc";
+    EXPECT_EQ(kept.reports.front().epoch, ended.state.epoch + 1);
+    const Result written = live({.resume = true, .ranks = ranks, .patience = 5});
+    EXPECT_TRUE(same_bits(written.weights, kept.weights));
+    fs::remove(best_model(model_path()));
+  }
   const Result more = live({.resume = true, .patience = 5, .writes_model = true});
   EXPECT_EQ(more.reports.front().epoch, ended.state.epoch + 1);
   forget_files();

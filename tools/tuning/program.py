@@ -21,6 +21,7 @@ OPTIONS = {"--validation-input", "--validation-output", "--validation-split", "-
 FILES = {"--validation-input", "--validation-output"}
 KINDS = {2: UsageError, 3: DataError, 4: DeviceError}
 PART = 1 << 22  # bytes that are read at a time
+CHECKPOINTS = ["--checkpoint-epochs", "0", "--checkpoint-minutes", "5"]  # to write a wide model takes longer than many an epoch
 KILLED = 128  # codes from here on: by a signal, which says nothing of the descriptor
 
 
@@ -161,7 +162,7 @@ class Trainer:
     def command(self, until: int, seed: int | None, threads: int) -> list[str]:
         """That trains a trial to the end of that epoch, in its folder, going on from what stands there."""
         return [str(self.program), "-c", "net.json", *self.data, "-n", "model.nc", "--run-dir", "run", "--resume", "--last-epoch", str(until),
-                "--keep", "1", *self._watched(), *(["--seed", str(seed)] if seed is not None else []),
+                "--keep", "1", *CHECKPOINTS, *self._watched(), *(["--seed", str(seed)] if seed is not None else []),
                 *(["--threads", str(threads)] if threads else []), "--errors", "json"]
 
 
