@@ -23,7 +23,7 @@ sys.dont_write_bytecode = True
 from report_page.examples import recommendations  # noqa: E402
 from report_page.page import make_page  # noqa: E402
 from report_page.runs import ReportError, Run  # noqa: E402
-from report_page.script import as_called, called_as, run_script  # noqa: E402
+from report_page.script import Parser, as_called, called_as, run_script  # noqa: E402
 
 
 def default_predictor():
@@ -32,7 +32,7 @@ def default_predictor():
 
 
 def command_line():
-    parser = argparse.ArgumentParser(prog=called_as("report.py"), description=as_called("report.py", __doc__), formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog=called_as("report.py"), description=as_called("report.py", __doc__), formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help="of trainer --run-dir")
     parser.add_argument("--output", metavar="FILE", help="where the page goes [report.html in the first folder]")
     parser.add_argument("--title", metavar="TEXT", help="of the page [the folder's name]")

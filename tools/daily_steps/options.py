@@ -2,7 +2,7 @@
 """The options of the program daily."""
 import argparse
 
-from report_page.script import as_called, called_as
+from report_page.script import Parser, as_called, called_as
 from tuning.executors.settings import EXECUTORS
 
 from .days import STEPS
@@ -19,8 +19,8 @@ def _at_least_one(text: str) -> int:
 
 
 def parser_of(description: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=called_as("daily"), description=as_called("daily", description), epilog=EPILOG, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog=called_as("daily"), description=as_called("daily", description), epilog=EPILOG, allow_abbrev=False,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--regions", metavar="FILE", required=True, help="which regions there are, and what is done for each")
     add("--day", metavar="DAY", help="such as 2026-11-22 [today]")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the programs in Python have in common: the name they were called by, and how they end."""
+import argparse
 import os
 import re
 import signal
 import sys
-from typing import Callable
+from typing import IO, Callable
 
 # What the program norn calls this one ("norn tune"). Programs that this one runs keep their own names.
 _CALLED = os.environ.pop("NORN_COMMAND", "")
@@ -18,6 +19,13 @@ def called_as(program: str) -> str:
 def as_called(program: str, text: str) -> str:
     """The text with its command lines, which are indented by two, as the user would write them."""
     return re.sub(rf"(?m)^  {re.escape(program)}(?= )", f"  {called_as(program)}", text)
+
+
+class Parser(argparse.ArgumentParser):
+    """Of which run_script hears when its help cannot be written: argparse of Python 3.12 and newer passes over that."""
+
+    def print_help(self, file: IO[str] | None = None) -> None:
+        (file or sys.stdout).write(self.format_help())
 
 
 def run_script(program: str, body: Callable[[], int]) -> int:

@@ -3,7 +3,7 @@
 import argparse
 import math
 
-from report_page.script import as_called, called_as
+from report_page.script import Parser, as_called, called_as
 
 from .executors.settings import EXECUTORS
 from .export import KINDS
@@ -59,8 +59,8 @@ def _positive(text: str) -> float:
 
 def parser_of(description: str) -> argparse.ArgumentParser:
     """Of the words before --; those behind it are the trainer's."""
-    parser = argparse.ArgumentParser(prog=called_as("tuner"), description=as_called("tuner", description), epilog=EPILOG, allow_abbrev=False,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog=called_as("tuner"), description=as_called("tuner", description), epilog=EPILOG, allow_abbrev=False,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
     _add_study(parser.add_argument_group("study"))
     _add_search(parser.add_argument_group("search (fixed when the study begins)"))
     _add_budget(parser.add_argument_group("budget (each may be raised later)"))
