@@ -93,7 +93,7 @@ def test_examples_without_a_feature_of_a_given_index_are_those_of_the_importer(d
     """Left out, with a warning or without, or rows without entries; also where such lines come first, and in every split."""
     for split in ((), ("--split", "ratio:0.6/0.4"), ("--split", "ratio:0.5/0.2/0.3", "--split-by", "pair"), ("--split", "ratio:0.5/0.5", "--split-by", "example"),
                   ("--split", "leave-one-out"), ("--split", "leave-last-out", "--time-column", "when")):
-        table = random_table(draw, int(draw.integers(12, 60)), 40, int(draw.integers(60, 160)), odd=False)
+        table = random_table(draw, int(draw.integers(30, 90)), 40, int(draw.integers(300, 600)), odd=False)
         known = [str(item) for item in draw.permutation(sorted(set(table["item"])))[:13]]
         lost = set(table["user"]) - {user for user, item in zip(table["user"], table["item"]) if item in known}
         write_csv(tmp_path / "t.csv", table)
