@@ -161,6 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # as other programs end when their reader goes (`| head`)
+        _require_broken_output()
         _forget_output()
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
@@ -168,9 +169,19 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         if error.filename is not None:
             raise
+        _require_broken_output()
         _forget_output()
         print(f"norn: {styler(sys.stderr)('error:', 'red')} standard output: could not be written: {error.strerror}; is the disk full?", file=sys.stderr)
         return DataError.exit_code
+
+
+def _require_broken_output() -> None:
+    """Raises the error that is handled again where standard output takes a line: then it came from elsewhere, as from a connection."""
+    try:
+        print(flush=True)
+    except OSError:
+        return
+    raise
 
 
 def _forget_output() -> None:

@@ -39,6 +39,7 @@ def run_script(program: str, body: Callable[[], int]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
+        _require_broken_output()
         _forget_output()
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
@@ -46,9 +47,19 @@ def run_script(program: str, body: Callable[[], int]) -> int:
     except OSError as error:
         if error.filename is not None:
             raise
+        _require_broken_output()
         _forget_output()
         print(f"{called_as(program)}: error: standard output: could not be written: {error.strerror}; is the disk full?", file=sys.stderr)
         return 3
+
+
+def _require_broken_output() -> None:
+    """Raises the error that is handled again where standard output takes a line: then it came from elsewhere, as from a connection."""
+    try:
+        print(flush=True)
+    except OSError:
+        return
+    raise
 
 
 def _forget_output() -> None:
