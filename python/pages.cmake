@@ -1,10 +1,11 @@
 # Manual pages and completion of the program norn, from its tables of options and those of the programs. A wheel puts them into share of
-# the environment, `cmake --install` beside those of the programs.
+# the environment, `cmake --install` beside those of the programs. PYTHONPATH is how pip shows what it installed for the build: numpy is found
+# there and nowhere else.
 set(pages ${CMAKE_BINARY_DIR}/share/norn)
 set(tables ${PROJECT_SOURCE_DIR}/tools)
 file(GLOB tables CONFIGURE_DEPENDS norn/*.py ${tables}/*.py ${tables}/tuning/options.py ${tables}/daily_steps/options.py)
 add_custom_command(OUTPUT ${pages}/man/man1/norn.1
-  COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${CMAKE_BINARY_DIR}/python NORN_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
+  COMMAND ${CMAKE_COMMAND} -E env --modify PYTHONPATH=path_list_prepend:${CMAKE_BINARY_DIR}/python NORN_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
     ${Python_EXECUTABLE} -B -m norn._pages ${pages}
   DEPENDS _processor ${programs} ${tables} VERBATIM COMMENT "Writing the manual pages and completions of norn")
 add_custom_target(norn_python_pages ALL DEPENDS ${pages}/man/man1/norn.1)

@@ -27,6 +27,8 @@ for option in "$@"; do
 done
 
 jobs=$(nproc)
+# Checkouts share what ccache holds, and so does the copy that a test installs with pip.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=true
 heading() { printf '\n== %s (%d s) ==\n' "$1" "$SECONDS"; }
 
 # configure PRESET [OPTION...]: with ccache where it is there.

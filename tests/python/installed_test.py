@@ -2,6 +2,7 @@
 """An installation of the package, in a folder and in a fresh environment: it carries the library and the programs."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -69,10 +70,40 @@ def test_the_component_is_a_package_that_can_be_moved(programs, source, tmp_path
     use(sys.executable, tmp_path / "second/norn", tmp_path, PYTHONPATH=str(tmp_path / "second"))
 
 
-@pytest.mark.skipif(not os.environ.get("NORN_TEST_PIP"), reason="NORN_TEST_PIP=1 compiles the engine with pip, which takes minutes")
-def test_pip_installs_it_into_a_fresh_environment(source, tmp_path):
-    subprocess.run(["/usr/bin/python3", "-m", "venv", tmp_path / "venv"], check=True)
-    python = tmp_path / "venv/bin/python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--config-settings=cmake.define.NORN_CUDA=OFF", source], check=True)
-    require_pages(tmp_path / "venv/share")
-    use(python, next((tmp_path / "venv").glob("lib/python3*/site-packages/norn")), tmp_path)
+def copy_of(source, folder):
+    """What a clone holds: neither build folders nor what they made."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=source, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip(f"not a checkout of git: {listed.stderr.strip()}")
+    for name in filter(None, listed.stdout.split("\0")):
+        if (source / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source / name, folder / name)
+
+
+def compiled_before(source):
+    """ccache finds the objects of the preset cpu where compiler, flags and places within the source tree are the same."""
+    if shutil.which("ccache") is None:
+        return {}, []
+    settings = {"CCACHE_BASEDIR": str(source), "CCACHE_NOHASHDIR": "true", "CC": "/usr/bin/cc", "CXX": "/usr/bin/c++",
+                "CMAKE_C_COMPILER_LAUNCHER": "ccache", "CMAKE_CXX_COMPILER_LAUNCHER": "ccache"}
+    return settings, ["--config-settings=build-dir=build/pip", "--config-settings=cmake.define.NORN_WARNINGS_AS_ERRORS=ON"]
+
+
+@pytest.mark.skipif(not os.environ.get("NORN_TEST_PIP"), reason="NORN_TEST_PIP=1 compiles the engine with pip: minutes, or one with a filled ccache")
+def test_pip_installs_it_into_an_empty_environment_and_the_readme_runs(source, tmp_path):
+    """Nothing but pip is there before: what building needs comes into the folder that pip makes for it."""
+    clone, venv = tmp_path / "norn", tmp_path / "venv"
+    copy_of(source, clone)
+    subprocess.run(["/usr/bin/python3", "-m", "venv", venv], check=True)
+    settings, options = compiled_before(clone)
+    done = subprocess.run([venv / "bin/pip", "install", "--disable-pip-version-check", *options, "."], cwd=clone, capture_output=True, text=True,
+                          env=without_this_build() | settings)
+    assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
+    require_pages(venv / "share")
+    use(venv / "bin/python", next(venv.glob("lib/python3*/site-packages/norn")), tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```$", (clone / "README.md").read_text(), re.M | re.S)
+    shown = subprocess.run([venv / "bin/python", "-B", "-c", "".join(blocks)], cwd=clone, env=without_this_build(), capture_output=True, text=True)
+    assert shown.returncode == 0 and "ndcg" in shown.stdout, shown.stderr
+    doctor = subprocess.run([venv / "bin/norn", "doctor"], env=without_this_build(), capture_output=True, text=True)
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
