@@ -74,9 +74,10 @@ class DailyTest(unittest.TestCase):
         self.path(name).parent.mkdir(parents=True, exist_ok=True)
         self.path(name).write_bytes(gzip.compress(lines, mtime=0) if packed else lines)
 
-    def draw(self, examples):
-        """Packages that share their needs: those of one drawn at random, and the others that need most of the same."""
-        return self.random.sample(packages(), examples)
+    def draw(self, examples, besides=()):
+        """Packages with their needs, none of them twice and none of `besides`."""
+        taken = {name for name, *_ in besides}
+        return self.random.sample([row for row in packages() if row[0] not in taken], examples)
 
     def draw_region(self, name, examples=None, folder="in"):
         rows = self.draw(examples or self.random.randint(80, 180))

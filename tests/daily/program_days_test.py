@@ -152,7 +152,8 @@ class Days(DailyTest):
         self.text("in/north.txt.gz", rows, packed=True)
         self.regions({"north": {}})
         self.ends_with(0)
-        changed = [(name, ["what is new", *reversed(needs)]) for name, needs in self.random.sample(rows, len(rows) - 20)] + self.draw(1)
+        changed = [(name, ["what is new", *reversed(needs)]) for name, needs in self.random.sample(rows, len(rows) - 20)]
+        changed += self.draw(1, besides=rows)
         self.text("in/north.txt.gz", changed, packed=True)
         self.ends_with(7, "--step", "train", "--region", "north", day=NEXT)
         self.ends_with(0, "--step", "import", "--region", "north", day=NEXT)
