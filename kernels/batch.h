@@ -51,15 +51,9 @@ class BatchKernels {
   /// DropoutMask::inverted of y, in place or not.
   void dropout(float p, Philox random, Index first_row, Index first_unit, MatrixView<const float> y,
                MatrixView<float> out);
-  /// delta = delta * d out / d y for the mask of dropout().
-  void dropout_backward(float p, Philox random, Index first_row, Index first_unit,
-                        MatrixView<float> delta);
-
   /// The same for DropoutMask::alpha.
   void alpha_dropout(float p, float saturation, Philox random, Index first_row, Index first_unit,
                      MatrixView<const float> y, MatrixView<float> out);
-  void alpha_dropout_backward(float p, float saturation, Philox random, Index first_row,
-                              Index first_unit, MatrixView<float> delta);
   /// What all of them are.
   void mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out);
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/kernels.h"
-#include "norn/kernels/cuda_options.h"
+#include "norn/kernels/gpu_options.h"
 
 #include <cstdint>
 #include <memory>
@@ -21,7 +21,7 @@ BlockRule cuda_block_rule();
 class CudaDevice {
  public:
   /// Throws DeviceError when there is no such device, or it cannot run this build's code.
-  explicit CudaDevice(const CudaOptions& options = {});
+  explicit CudaDevice(const GpuOptions& options = {});
   ~CudaDevice();
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;

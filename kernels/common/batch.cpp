@@ -89,20 +89,10 @@ void BatchKernels::dropout(float p, Philox random, Index first_row, Index first_
   mask(DropoutMask::inverted(p, random, first_row, first_unit), y, out);
 }
 
-void BatchKernels::dropout_backward(float p, Philox random, Index first_row, Index first_unit,
-                                    MatrixView<float> delta) {
-  mask(DropoutMask::inverted(p, random, first_row, first_unit).slope(), delta, delta);
-}
-
 void BatchKernels::alpha_dropout(float p, float saturation, Philox random, Index first_row,
                                  Index first_unit, MatrixView<const float> y,
                                  MatrixView<float> out) {
   mask(DropoutMask::alpha(p, saturation, random, first_row, first_unit), y, out);
-}
-
-void BatchKernels::alpha_dropout_backward(float p, float saturation, Philox random, Index first_row,
-                                          Index first_unit, MatrixView<float> delta) {
-  mask(DropoutMask::alpha(p, saturation, random, first_row, first_unit).slope(), delta, delta);
 }
 
 void BatchKernels::mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out) {

@@ -12,7 +12,7 @@ int cuda_device_count() {
   return 0;
 }
 
-CudaDevice::CudaDevice(const CudaOptions&) {
+CudaDevice::CudaDevice(const GpuOptions&) {
   throw DeviceError(
       "this build has no CUDA; use the CPU, or build with the preset cuda on a machine with nvcc");
 }

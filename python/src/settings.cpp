@@ -162,7 +162,7 @@ DeviceChoice device_of(const std::string& device, int threads, const std::string
   if (!named)
     throw UsageError(fmt::format(
         "`precision` {}: there is no such choice; choose of: fp32, tf32, bf16", precision));
-  choice.cuda.precision = *named;
+  choice.gpu_options.precision = *named;
   return choice;
 }
 

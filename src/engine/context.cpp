@@ -73,8 +73,8 @@ std::unique_ptr<Runtime> make_runtime(DeviceChoice choice, Communicator& communi
       (choice.kind == DeviceChoice::Kind::automatic && communicator.any(gpus == 0)))
     return std::make_unique<CpuRuntime>(choice.threads);
   const int turn = choice.gpu ? 0 : rank_on_host(communicator);
-  choice.cuda.device = choice.gpu.value_or(gpus == 0 ? 0 : turn % gpus);
-  return std::make_unique<CudaRuntime>(choice.cuda);
+  choice.gpu_options.device = choice.gpu.value_or(gpus == 0 ? 0 : turn % gpus);
+  return std::make_unique<CudaRuntime>(choice.gpu_options);
 }
 
 }  // namespace norn

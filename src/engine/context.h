@@ -44,7 +44,7 @@ class CpuRuntime final : public Runtime {
 class CudaRuntime final : public Runtime {
  public:
   /// Throws DeviceError when there is no such GPU.
-  explicit CudaRuntime(const CudaOptions& options = {})
+  explicit CudaRuntime(const GpuOptions& options = {})
       : options_(options), device_(options), executor_(1), kernels_(device_.make_kernels()) {}
   /// Several ranks are joined by NCCL where each has a GPU of its own, else through main memory.
   Context context(Communicator& communicator, Log log = {}) override;
@@ -52,7 +52,7 @@ class CudaRuntime final : public Runtime {
   std::int64_t available_bytes() const override { return device_.free_bytes(); }
 
  private:
-  CudaOptions options_;
+  GpuOptions options_;
   CudaDevice device_;
   Executor executor_;  // of one lane: the host's part is done by the calling thread
   Kernels kernels_;

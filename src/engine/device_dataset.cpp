@@ -74,12 +74,4 @@ void DeviceDataset::gather(std::span<const Index> examples, HostBatch& batch) {
   batch.stored = &stored_;
 }
 
-std::int64_t device_dataset_bytes(const DatasetInfo& info) {
-  if (!info.gives_sparse_batches())
-    return info.unique_examples * info.width() * std::int64_t(sizeof(float));
-  const RowOffset entries = info.sparse ? info.entries : info.unique_examples;
-  const auto entry = std::int64_t(sizeof(Column) + (has_values(info) ? sizeof(float) : 0));
-  return entries * entry + (info.unique_examples + 1) * std::int64_t(sizeof(RowOffset));
-}
-
 }  // namespace norn

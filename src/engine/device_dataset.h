@@ -35,7 +35,4 @@ class DeviceDataset final : public Dataset {
   StoredRows stored_;
 };
 
-/// Bytes of a device's memory that a DeviceDataset of these rows takes.
-std::int64_t device_dataset_bytes(const DatasetInfo& info);
-
 }  // namespace norn

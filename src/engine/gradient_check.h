@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/engine/checked_group.h"
 #include "src/engine/network.h"
 
 #include <cstdint>
@@ -9,16 +10,6 @@
 
 /// Whether a network's gradients are the slopes of its cost, on data of its user.
 namespace norn {
-
-/// The parameters of one matrix or of one layer's biases.
-struct CheckedGroup {
-  std::string name;         ///< "Input -> Hidden", "Hidden biases"
-  Index parameters = 0;     ///< that there are
-  Index checked = 0;        ///< of them
-  Index wrong = 0;          ///< of those
-  double largest = 0.0;     ///< gradient
-  double difference = 0.0;  ///< the largest one between a gradient and a difference of costs
-};
 
 /// Makes a descriptor one whose gradients are slopes of its cost: without dropout, denoising,
 /// penalties, DeltaBoost, DeltaNorm and WeightNorm; plain SGD of rate 1. Returns what was left out.

@@ -129,12 +129,6 @@ std::int64_t JsonValue::integer_or(std::int64_t otherwise) const {
   return std::int64_t(*value);
 }
 
-std::uint64_t JsonValue::unsigned_or(std::uint64_t otherwise) const {
-  if (const auto* value = std::get_if<std::uint64_t>(&value_)) return *value;
-  const auto* value = std::get_if<std::int64_t>(&value_);
-  return value && *value >= 0 ? std::uint64_t(*value) : otherwise;
-}
-
 double JsonValue::number_or(double otherwise) const {
   if (const auto* value = std::get_if<double>(&value_)) return *value;
   if (const auto* value = std::get_if<std::int64_t>(&value_)) return double(*value);

@@ -54,7 +54,6 @@ class JsonValue {
   std::string text_or(const std::string& otherwise) const;
   bool bool_or(bool otherwise) const;
   std::int64_t integer_or(std::int64_t otherwise) const;
-  std::uint64_t unsigned_or(std::uint64_t otherwise) const;
   double number_or(double otherwise) const;
 
   /// In one line, ASCII alone: other characters are escaped.

@@ -74,7 +74,7 @@ MachinePlan plan_on_machine(const TrainOptions& options, const MachineDescriptio
   auto parts = std::make_shared<MachinePlanParts>();
   parts->graph = std::move(run.graph);
   parts->machine = machine;
-  const Precision precision = options.device.cuda.precision;
+  const Precision precision = options.device.gpu_options.precision;
   parts->precision = machine.device.is_gpu ? precision : Precision::fp32;
   parts->available_bytes = memory_of_rank(machine);
   parts->settings = settings_on(machine, precision, std::move(run.settings));

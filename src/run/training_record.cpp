@@ -64,7 +64,8 @@ RunFacts training_facts(const TrainOptions& options, const Network& network,
   const bool on_cpu = context.compute.memory.is_host();
   facts.device = on_cpu ? "cpu" : "cuda";
   facts.device_name = device_name;
-  facts.precision = std::string(name_of(on_cpu ? Precision::fp32 : options.device.cuda.precision));
+  facts.precision =
+      std::string(name_of(on_cpu ? Precision::fp32 : options.device.gpu_options.precision));
   facts.threads = on_cpu ? context.compute.executor.lanes() : 0;
   facts.seed = training.seed;
   return facts;

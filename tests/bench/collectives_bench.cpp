@@ -105,7 +105,7 @@ class CollectivesBench {
 void run(const Options& options, Communicator& world) {
   DeviceChoice choice;
   choice.kind = DeviceChoice::Kind::cuda;
-  choice.cuda.peer_memory = !options.nccl;
+  choice.gpu_options.peer_memory = !options.nccl;
   const std::unique_ptr<Runtime> runtime = make_runtime(choice, world);
   const Context context = runtime->context(world);
   CollectivesBench(options, world, context).run();

@@ -34,7 +34,7 @@ int run(const Options& options) {
   choice.kind = options.device == "cpu"    ? DeviceChoice::Kind::cpu
                 : options.device == "cuda" ? DeviceChoice::Kind::cuda
                                            : DeviceChoice::Kind::automatic;
-  choice.cuda.precision = precision_named(options.precision).value();
+  choice.gpu_options.precision = precision_named(options.precision).value();
   const auto one = make_single_process();
   const std::unique_ptr<Runtime> runtime = make_runtime(choice, *one);
   TrainingShape shape{"predictor", options.inputs, {options.width}, Tanh{}, options.softmax};

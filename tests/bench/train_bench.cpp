@@ -237,7 +237,7 @@ int run(const Options& options, Communicator& ranks) {
   choice.kind = options.device == "cpu"    ? DeviceChoice::Kind::cpu
                 : options.device == "cuda" ? DeviceChoice::Kind::cuda
                                            : DeviceChoice::Kind::automatic;
-  choice.cuda.precision = precision_named(options.precision).value();
+  choice.gpu_options.precision = precision_named(options.precision).value();
   std::vector<std::pair<std::string, NetworkDescriptor>> networks;
   Options used = options;
   for (const TrainingShape& shape : training_shapes())

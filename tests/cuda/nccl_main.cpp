@@ -24,7 +24,7 @@ using namespace norn;
 
 DeviceChoice gpus(bool peer_memory = true) {
   DeviceChoice choice;
-  choice.cuda.peer_memory = peer_memory;
+  choice.gpu_options.peer_memory = peer_memory;
   choice.kind = DeviceChoice::Kind::cuda;
   return choice;
 }

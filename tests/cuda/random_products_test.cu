@@ -121,7 +121,7 @@ class RandomProductsTest : public ::testing::TestWithParam<Precision> {
   };
 
   RandomProductsTest() {
-    CudaOptions options;
+    GpuOptions options;
     options.precision = GetParam();
     device_ = std::make_unique<CudaDevice>(options);
     kernels_ = device_->make_kernels();

@@ -35,7 +35,7 @@ class RepeatsTest : public ::testing::Test {
     arrays_.clear();
     kernels_.reset();
     device_.reset();
-    CudaOptions options;
+    GpuOptions options;
     options.precision = precision;
     device_ = std::make_unique<CudaDevice>(options);
     kernels_ = std::make_unique<Kernels>(device_->make_kernels());

@@ -123,8 +123,8 @@ TEST_F(RepeatsTest, Batch) {
   const MatrixView<float> y = matrix(200, 300);
   expect_one_hash("alpha_dropout", [&] {
     kernels.batch->alpha_dropout(0.3f, -1.7f, kRandom, 5, 7, y, y);
-    kernels.batch->alpha_dropout_backward(0.3f, -1.7f, kRandom, 5, 7, y);
-    kernels.batch->dropout_backward(0.2f, kRandom, 5, 7, y);
+    kernels.batch->mask(DropoutMask::alpha(0.3f, -1.7f, kRandom, 5, 7).slope(), y, y);
+    kernels.batch->mask(DropoutMask::inverted(0.2f, kRandom, 5, 7).slope(), y, y);
   });
 }
 

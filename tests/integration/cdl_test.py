@@ -71,6 +71,10 @@ class CommandFiles(ProgramTest):
         self.assertGreater(float(lines[9][2]), 0.05)
         done = self.succeed("trainer", "--cdl", "configs/dsstne/validate.cdl")
         self.assertEqual(done.stdout.splitlines()[-1], "gradients agree with the cost")
+        table = self.succeed("trainer", "--check-gradients", "-c", "configs/dsstne/autoencoder.json", "-i", "gl.nc", "-b", "16").stdout
+        self.assertEqual(table.splitlines()[-1], "gradients agree with the cost")
+        counts = slice(0, 62)  # names, parameters, how many were checked and how many are wrong
+        self.assertEqual([line[counts] for line in table.splitlines()], [line[counts] for line in done.stdout.splitlines()])
 
     def test_is_the_same_as_options(self):
         self.commands("plain.cdl", Epochs=2, ShuffleIndices=True, CheckpointInterval=1)
@@ -143,7 +147,7 @@ class CommandFiles(ProgramTest):
         alone = self.succeed("predictor", "--cdl", "configs/dsstne/predict.cdl").stdout
         self.assertEqual(self.succeed("predictor", "--cdl", "configs/dsstne/predict.cdl", "--threads", "1",
                                       prefix=mpirun(2)).stdout, alone)
-        self.fail_with(2, "configs/dsstne/validate.cdl: Command Validate is for one process; start the trainer without mpirun",
+        self.fail_with(2, "gradients are checked by one process; start one, without mpirun",
                        "trainer", "--cdl", "configs/dsstne/validate.cdl", prefix=mpirun(2))
 
     def test_what_is_wrong(self):

@@ -91,6 +91,8 @@ class RecipeOptions(ProgramTest):
                  "of them"),
                 (("--recipe", "sigmoid", "--print-recipe", "--plan"), "--print-recipe prints a descriptor and --plan a plan: give one of "
                  "the two"),
+                (("--recipe", "sigmoid", "--check-gradients", "--plan"), "--check-gradients trains nothing and prints a table: give it "
+                 "without --plan"),
                 (("--recipe", "sigmoid", "--refit"), "--refit needs a part of the training data to choose the length by; give "
                  "--validation-split 0.1"),
                 (("--recipe", "sigmoid", "--refit", "--last-epoch", "3", "--validation-split", "0.1"), "--refit ends after the "

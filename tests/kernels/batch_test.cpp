@@ -418,9 +418,11 @@ TEST_F(BatchTest, BackwardIsTheDerivativeOfTheMask) {
     EXPECT_TRUE(delta.padding_is_intact());
   };
   check([&](auto from, auto to) { kernels->dropout(p, random, 3, 5, from, to); },
-        [&](auto d) { kernels->dropout_backward(p, random, 3, 5, d); });
+        [&](auto d) { kernels->mask(DropoutMask::inverted(p, random, 3, 5).slope(), d, d); });
   check([&](auto from, auto to) { kernels->alpha_dropout(p, saturation, random, 3, 5, from, to); },
-        [&](auto d) { kernels->alpha_dropout_backward(p, saturation, random, 3, 5, d); });
+        [&](auto d) {
+          kernels->mask(DropoutMask::alpha(p, saturation, random, 3, 5).slope(), d, d);
+        });
 }
 
 TEST_F(BatchTest, BitsDoNotDependOnLanes) {

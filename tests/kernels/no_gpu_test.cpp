@@ -25,7 +25,7 @@ TEST(NoGpu, ABuildWithoutCudaSaysHowToGetOne) {
 TEST(NoGpu, AGpuThatIsNotThereIsNamedWithThoseThatAre) {
   if (!cuda_versions().built) GTEST_SKIP() << "this build has no CUDA";
   const int count = cuda_device_count();
-  CudaOptions options;
+  GpuOptions options;
   options.device = count + 7;
   EXPECT_EQ(message_of<DeviceError>([&] { CudaDevice device(options); }),
             fmt::format("GPU {} is not there: {} can be used; see nvidia-smi, or use --device cpu",

@@ -21,7 +21,7 @@ Precision test_precision() {
 }  // namespace
 
 std::unique_ptr<Runtime> make_test_runtime(int, int max_steps_in_flight) {
-  CudaOptions options;
+  GpuOptions options;
   options.precision = test_precision();
   options.max_steps_in_flight = max_steps_in_flight;
   options.memory_pool = word_of("NORN_CUDA_POOL", "on") != "off";

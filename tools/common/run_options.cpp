@@ -61,10 +61,10 @@ DeviceChoice RunOptions::device_choice() const {
                                    : DeviceChoice::Kind::automatic;
   choice.threads = threads;
   choice.gpu = gpu;
-  choice.cuda.precision = precision_named(precision).value();
-  choice.cuda.memory_pool = !off("NORN_CUDA_POOL");
-  choice.cuda.graphs = !off("NORN_CUDA_GRAPHS");
-  choice.cuda.peer_memory = !off("NORN_PEER_MEMORY");
+  choice.gpu_options.precision = precision_named(precision).value();
+  choice.gpu_options.memory_pool = !off("NORN_CUDA_POOL");
+  choice.gpu_options.graphs = !off("NORN_CUDA_GRAPHS");
+  choice.gpu_options.peer_memory = !off("NORN_PEER_MEMORY");
   return choice;
 }
 

@@ -140,7 +140,7 @@ double measure_core() {
 // TFLOP/s of large products; `while_working` is called in between.
 double measure_products(int device, Precision precision,
                         const std::function<void()>& while_working) {
-  CudaOptions options;
+  GpuOptions options;
   options.device = device;
   options.precision = precision;
   options.graphs = false;

@@ -142,7 +142,11 @@ void add_run_options(TrainerOptions& options, CommandLine& line) {
 }
 
 void add_doctor_options(TrainerOptions& options, CommandLine& line) {
-  line.section("Checking the machine", true);
+  line.section("Checking", true);
+  line.toggle("--check-gradients", "", options.check_gradients,
+              "compare gradients of the first batch with differences of its cost, on the CPU, "
+              "print a table, and exit: 0, or 1 when one is wrong")
+      .spares = "--model";
   line.toggle("--doctor", "", options.doctor,
               "check what makes training slow or wrong on this machine, say what to do, and exit: "
               "0, or 4 when there is a problem; needs no network or data, takes about 10 seconds, "
@@ -217,6 +221,12 @@ void TrainerOptions::check(OptionFaults& faults) const {
   check_plan(faults);
   if (print_recipe && plan)
     faults.fail("--print-recipe prints a descriptor and --plan a plan: give one of the two");
+  if (check_gradients && (only_shows() || !repeat.empty()))
+    faults.fail(
+        fmt::format("--check-gradients trains nothing and prints a table: give it without {}",
+                    plan           ? "--plan"
+                    : print_recipe ? "--print-recipe"
+                                   : "--repeat"));
   if (doctor_format != "table" && !doctor)
     faults.fail("--doctor-format json belongs to --doctor; give that too, or leave it out");
   if (doctor && plan)

@@ -29,6 +29,7 @@ struct TrainerOptions : run::TrainOptions {
   std::optional<int> plan_nodes;
   std::filesystem::path machine;  ///< empty: none is named
   std::string plan_format = "table";
+  bool check_gradients = false;  ///< of a batch, and nothing else
   bool doctor = false;
   std::string doctor_format = "table";
   RunOptions run;

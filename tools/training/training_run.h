@@ -11,8 +11,9 @@ namespace norn::tools {
 /// tells.
 int run_training(const TrainerOptions& options, MpiSession& session, FailureSink& record_failure);
 
-/// Command Validate of a command file: compares gradients of the first batch with differences of
-/// its cost, on the CPU, and prints a table. Throws Error when a gradient is wrong.
+/// `--check-gradients`, and Command Validate of a command file: compares gradients of the first
+/// batch with differences of its cost, on the CPU, and prints a table. Throws Error when a gradient
+/// is wrong.
 int run_gradient_check(const TrainerOptions& options, MpiSession& session);
 
 }  // namespace norn::tools

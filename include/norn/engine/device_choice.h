@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/kernels/cuda_options.h"
+#include "norn/kernels/gpu_options.h"
 
 #include <optional>
 
@@ -15,7 +15,7 @@ struct DeviceChoice {
   int threads = 0;              ///< of the CPU
   /// Without a number the ranks of a host take its GPUs in turn.
   std::optional<int> gpu;
-  CudaOptions cuda;  ///< but for the number of the GPU
+  GpuOptions gpu_options;  ///< but for the number of the GPU
 };
 
 /// What a run was told about its data sets: to hold them in the GPU's memory where they fit, always

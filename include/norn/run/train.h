@@ -3,6 +3,7 @@
 
 #include "norn/base/log.h"
 #include "norn/data/memory_set.h"
+#include "norn/engine/checked_group.h"
 #include "norn/engine/device_choice.h"
 #include "norn/engine/training_report.h"
 #include "norn/run/model.h"
@@ -157,6 +158,18 @@ struct TrainResult {
 
 /// Trains. Files of `model` are complete or absent. Throws the classes of norn/base/error.h.
 TrainResult train(const TrainOptions& options, const TrainObserver& observer = {});
+
+/// Whether the gradients of a run are slopes of its cost.
+struct GradientCheck {
+  std::vector<CheckedGroup> groups;
+  std::vector<std::string> left_out;  ///< of the descriptor: what makes a step more than its slope
+  Index wrong() const;                ///< parameters whose gradients are no slopes
+};
+
+/// Compares gradients of the first batch with central differences of its cost, on the CPU, for up
+/// to `most` parameters of each matrix and of each layer's biases. Weights are those that a run
+/// would begin with. For one process: UsageError for several ranks, and for batch normalisation.
+GradientCheck check_gradients(const TrainOptions& options, Index most = 200);
 
 /// The complete descriptor that would be trained, as JSON: recipes, names of data sets and settings
 /// filled in. Reads what the data are, and no contents.

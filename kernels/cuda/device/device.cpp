@@ -22,7 +22,7 @@ cudaDeviceProp properties_of(int device) {
 struct CudaDevice::State {
   /// A stream with memory of its own: a pool gives pieces away again in the order of one stream.
   struct Lane {
-    void open(const CudaOptions& chosen, int multiprocessors) {
+    void open(const GpuOptions& chosen, int multiprocessors) {
       cuda::check(cudaStreamCreateWithFlags(&handle, cudaStreamNonBlocking), "cudaStreamCreate");
       memory = std::make_unique<cuda::DeviceMemory>(handle, chosen.memory_pool);
       stream = std::make_unique<cuda::Stream>(
@@ -42,7 +42,7 @@ struct CudaDevice::State {
     std::unique_ptr<cuda::DeviceMemory> memory;
     std::unique_ptr<cuda::Stream> stream;
   };
-  explicit State(const CudaOptions& chosen) : options(chosen) {
+  explicit State(const GpuOptions& chosen) : options(chosen) {
     if (const int count = cuda_device_count(); options.device < 0 || options.device >= count)
       throw DeviceError(
           fmt::format("GPU {} is not there: {} can be used; see nvidia-smi, or use `device` cpu",
@@ -61,7 +61,7 @@ struct CudaDevice::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  CudaOptions options;
+  GpuOptions options;
   cudaDeviceProp properties{};
   Lane main;
   Lane prefetch;  // what prepares batches
@@ -76,7 +76,7 @@ int cuda_device_count() {
   return count;
 }
 
-CudaDevice::CudaDevice(const CudaOptions& options) : state_(std::make_unique<State>(options)) {}
+CudaDevice::CudaDevice(const GpuOptions& options) : state_(std::make_unique<State>(options)) {}
 
 CudaDevice::~CudaDevice() = default;
 

@@ -5,8 +5,8 @@
 
 namespace norn {
 
-/// How an NVIDIA GPU is used.
-struct CudaOptions {
+/// How a GPU is used.
+struct GpuOptions {
   int device = 0;
   Precision precision = Precision::tf32;
   /// Memory that is given back is kept for the next request. Off: every request goes to the driver,
