@@ -5,23 +5,47 @@ Names are imported when they are first used: `import norn` takes no time.
 """
 from __future__ import annotations
 
-from . import _processor  # noqa: F401  # pyright: ignore[reportUnusedImport]  ImportError on a processor that lacks what the build needs
-from ._lazy import lazy
+from typing import TYPE_CHECKING
 
-_HOMES = {
-    "recommender": ("Recommender", "load"),
-    "popularity": ("most_popular",),
-    "dataset": ("Dataset",),
-    "network": ("Network",),
-    "training": ("train",),
-    "history": ("History",),
-    "_evaluation": ("Evaluation",),
-    "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "Callback", "Environment", "StopTraining"),
-    "interchange": ("export_onnx", "import_onnx", "export_safetensors", "import_safetensors", "import_torch", "import_keras",
-                    "import_caffe"),
-    "errors": ("Error", "UsageError", "DataError", "DeviceError", "CommunicationError", "DivergenceError"),
-    "_settings": ("settings",),
-    "_core": ("version", "show_config", "__version__"),
-}
-_MODULES = ("callbacks", "errors", "implicit", "interchange", "spark")
-__all__, __getattr__, __dir__ = lazy(globals(), _HOMES, _MODULES)
+from . import _processor  # noqa: F401  # pyright: ignore[reportUnusedImport]  ImportError on a processor that lacks what the build needs
+
+if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py compares it with the table below
+    from . import callbacks as callbacks, errors as errors, implicit as implicit, interchange as interchange, spark as spark
+    from ._core import show_config as show_config, version as version
+    from ._evaluation import Evaluation as Evaluation
+    from ._settings import settings as settings
+    from .callbacks import (Callback as Callback, Environment as Environment, StopTraining as StopTraining, checkpoints as checkpoints,
+                            early_stopping as early_stopping, progress as progress, reset_rate as reset_rate, run_folder as run_folder)
+    from .dataset import Dataset as Dataset
+    from .errors import (CommunicationError as CommunicationError, DataError as DataError, DeviceError as DeviceError,
+                         DivergenceError as DivergenceError, Error as Error, UsageError as UsageError)
+    from .history import History as History
+    from .interchange import (export_onnx as export_onnx, export_safetensors as export_safetensors, import_caffe as import_caffe,
+                              import_keras as import_keras, import_onnx as import_onnx, import_safetensors as import_safetensors,
+                              import_torch as import_torch)
+    from .network import Network as Network
+    from .popularity import most_popular as most_popular
+    from .recommender import Recommender as Recommender, load as load
+    from .training import train as train
+
+    __version__: str
+else:
+    from ._lazy import lazy
+
+    _HOMES = {
+        "recommender": ("Recommender", "load"),
+        "popularity": ("most_popular",),
+        "dataset": ("Dataset",),
+        "network": ("Network",),
+        "training": ("train",),
+        "history": ("History",),
+        "_evaluation": ("Evaluation",),
+        "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "Callback", "Environment", "StopTraining"),
+        "interchange": ("export_onnx", "import_onnx", "export_safetensors", "import_safetensors", "import_torch", "import_keras",
+                        "import_caffe"),
+        "errors": ("Error", "UsageError", "DataError", "DeviceError", "CommunicationError", "DivergenceError"),
+        "_settings": ("settings",),
+        "_core": ("version", "show_config", "__version__"),
+    }
+    _MODULES = ("callbacks", "errors", "implicit", "interchange", "spark")
+    __all__, __getattr__, __dir__ = lazy(globals(), _HOMES, _MODULES)

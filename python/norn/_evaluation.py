@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas
+
+    from ._types import Facts
 
 
 class Evaluation(Mapping[str, float]):
@@ -13,7 +18,7 @@ class Evaluation(Mapping[str, float]):
     catalogue), `hidden` (held-out units that were left out as seen) and `cost` (mean over the examples).
     """
 
-    def __init__(self, report: dict[str, Any]):
+    def __init__(self, report: Facts):
         self._metrics: dict[str, float] = report["metrics"]
         self.cost: float = report["cost"]
         self.units: int = report["units"]
@@ -38,7 +43,7 @@ class Evaluation(Mapping[str, float]):
             rows.setdefault(metric, {})[int(k)] = value
         return rows
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """As a DataFrame of pandas: a row for each metric, a column for each K."""
         import pandas
 

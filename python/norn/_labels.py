@@ -38,14 +38,14 @@ class Labels(Sequence[str]):
     def __contains__(self, word: object) -> bool:
         return isinstance(word, str) and self.find([word])[0] >= 0
 
-    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
         """The number of a unit by its label. Raises ValueError where it has none of these numbers."""
         number = self.find([value])[0] if isinstance(value, str) else -1
         if number not in range(len(self))[start:stop]:
             raise ValueError(f"{value!r} is no label")
         return number
 
-    def count(self, value: Any) -> int:
+    def count(self, value: object) -> int:
         """1 where it is a label, 0 where it is none."""
         return int(value in self)
 
@@ -78,6 +78,6 @@ def _labels(words: list[str]) -> Labels:
     return Labels(_core.Labels(words))
 
 
-def native_labels(words: Any) -> _core.Labels:
+def native_labels(words: Iterable[str] | _core.Labels) -> _core.Labels:
     """As the engine takes them."""
     return words if isinstance(words, _core.Labels) else words.native if isinstance(words, Labels) else _core.Labels(words)

@@ -112,12 +112,23 @@ _ELSEWHERE = {
 _KINDS: dict[str, Callable[[Facts, Any], Any]] = {"int": _integer, "float": _number, "bool": _switch, "str": _text, "path": _path}
 
 
+def annotation_of(row: Facts) -> str:
+    """The type of a setting's keyword, as `checked` takes it."""
+    kinds = ["str | os.PathLike[str]" if row["kind"] == "path" else str(row["kind"])]
+    if row["kind"] == "str" and row["value"].startswith("K,"):
+        kinds += ["int", "Sequence[int]"]
+    if row["kind"] == "str" and (row["bare_value"] or row["words"] == ["yes", "no"]):
+        kinds.append("bool")
+    return " | ".join([*kinds, "None"])
+
+
 def documented(function: F) -> F:
     """Puts the table in place of `**settings` in a function's signature, and under its documentation."""
     signature = inspect.signature(function)
     kept = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    names = [keyword_of(name) for name in table()]
-    more = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in names if n not in signature.parameters]
+    rows = {keyword_of(name): row for name, row in table().items()}
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation_of(row)) for name, row in rows.items()
+            if name not in signature.parameters]
     function.__signature__ = signature.replace(parameters=kept + more)  # type: ignore[attr-defined]
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings:\n\n{settings()}"
     return function
@@ -125,7 +136,8 @@ def documented(function: F) -> F:
 
 def settings() -> str:
     """The settings of a run as text: a line each with words and default, under their headings. `lambda` is `lambda_`."""
-    lines, group = [], None
+    lines: list[str] = []
+    group = None
     for row in table().values():
         if row["group"] != group:
             group = row["group"]

@@ -11,9 +11,12 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
+
+if TYPE_CHECKING:
+    from .history import History
 
 
 class StopTraining(Exception):
@@ -38,7 +41,7 @@ class Environment:
 
     kind: str
     report: Mapping[str, Any]
-    history: list[dict[str, Any]]
+    history: History
     epoch: int = 0
     epochs: int = 0
     step: int = 0
@@ -48,13 +51,13 @@ class Environment:
     best: bool = False
 
 
-def listed(callbacks: Any) -> list[Callable[[Environment], Any]]:
+def listed(callbacks: object) -> list[Callable[[Environment], object]]:
     """Of one callback or several. Raises UsageError for what cannot be called."""
     if callbacks is None:
         return []
     if not callable(callbacks) and not isinstance(callbacks, Iterable):
         raise UsageError(f"`callbacks` {callbacks!r}: expected a function, or a list of functions and callbacks of norn")
-    found = [callbacks] if callable(callbacks) else list(callbacks)
+    found: list[Any] = [callbacks] if callable(callbacks) else list(callbacks)
     for one in found:
         if not callable(one):
             raise UsageError(f"`callbacks`: {one!r} cannot be called")
@@ -68,7 +71,7 @@ class Callback:
 
     step_seconds: float | None = None  # between reports of steps; None: it wants none
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         """Settings of the run that it stands for, by name."""
         return {}
 
@@ -97,7 +100,7 @@ class early_stopping(Callback):
     def __init__(self, metric: str, patience: int = 5, min_delta: float | None = None):
         self._settings = {"early_stop": metric, "patience": patience, "min_delta": min_delta}
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         return self._settings
 
 
@@ -110,7 +113,7 @@ class run_folder(Callback):
     def __init__(self, folder: str | os.PathLike[str]):
         self.folder = os.fspath(folder)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         return {"run_dir": self.folder}
 
 
@@ -128,7 +131,7 @@ class checkpoints(Callback):
         self._settings = {"model": os.fspath(model), "resume": "auto", "same_run": True,
                           "checkpoint_epochs": epochs, "checkpoint_minutes": minutes, "keep": keep}
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         return self._settings
 
 

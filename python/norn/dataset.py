@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,9 @@ from .data.netcdf import Pair, Side, read_pair, write_pair
 from .data.sources import Wanted, read_path, read_table
 from .data.where import parse
 from .errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from ._types import Matrix, Path, Table
 
 
 class Dataset:
@@ -48,9 +51,9 @@ class Dataset:
 
     def __init__(
         self,
-        matrix: Any,
+        matrix: Matrix,
         *,
-        targets: Any = None,
+        targets: Matrix | None = None,
         feature_labels: Iterable[str] | None = None,
         example_labels: Iterable[str] | None = None,
         target_labels: Iterable[str] | None = None,
@@ -96,14 +99,14 @@ class Dataset:
     # What it holds.
 
     @property
-    def matrix(self) -> Any:
+    def matrix(self) -> sp.csr_matrix:
         """What is known of the examples: [examples x features], float32, int32 columns in order. Without values all are 1."""
         if self._matrix is None:
             self._matrix = self._rows.matrix(self._width)
         return self._matrix
 
     @property
-    def targets(self) -> Any:
+    def targets(self) -> sp.csr_matrix | None:
         """What is to be found, where that is not the matrix itself: [examples x targets]; else None."""
         if self._targets is None and self._target_rows is not None:
             self._targets = self._target_rows.matrix(self._width if self.target_labels is None else len(self.target_labels))
@@ -207,7 +210,7 @@ class Dataset:
 
     @classmethod
     def from_table(
-        cls, table: Any, example: str | int | None = None, feature: str | int | None = None, value: str | int | None = None, *,
+        cls, table: Table, example: str | int | None = None, feature: str | int | None = None, value: str | int | None = None, *,
         time: str | int | None = None, where: str | Sequence[str] | None = None, min_features: int = 1, min_examples: int = 1,
         duplicates: str = "error", features: Dataset | Sequence[str] | None = None,
         split: str | None = None, split_by: str = "entry", seed: int = 1, name: str = "data",
@@ -260,7 +263,7 @@ class Dataset:
         elif at_least != (1, 1) or features is not None:
             raise UsageError("a matrix has no columns with names: `min_features`, `min_examples` and `features` do not go with it")
         else:
-            made = cls._of_pair(found._replace(name=name)) if isinstance(found, Pair) else cls(found, name=name)
+            made = cls._of_pair(found._replace(name=name)) if isinstance(found, Pair) else cls(cast("Matrix", found), name=name)
         return made if split is None else made.split(split, by=split_by, seed=seed)
 
     @classmethod
@@ -298,7 +301,7 @@ class Dataset:
         return made
 
     @classmethod
-    def from_netcdf(cls, path: str | os.PathLike[str], name: str | None = None) -> Dataset:
+    def from_netcdf(cls, path: Path, name: str | None = None) -> Dataset:
         """Reads sparse data sets that importer, to_netcdf or another program wrote.
 
         Args:
@@ -309,7 +312,7 @@ class Dataset:
         """
         return cls._of_pair(read_pair(path_of("path", path), name))
 
-    def to_netcdf(self, path: str | os.PathLike[str], *, name: str | None = None, target_values: bool = False) -> list[str]:
+    def to_netcdf(self, path: Path, *, name: str | None = None, target_values: bool = False) -> list[str]:
         """Writes what importer would make of the same rows in CSV, byte by byte. Data that are split go to PATH.train.nc,
         PATH.test.nc and so on.
 
@@ -335,11 +338,11 @@ class Dataset:
         return [file]
 
 
-def _rows_of_matrix(matrix: Any) -> Rows:
+def _rows_of_matrix(matrix: sp.csr_matrix) -> Rows:
     return Rows(matrix.indptr, matrix.indices, None if np.all(matrix.data == 1) else matrix.data)
 
 
-def _name(name: Any) -> str:
+def _name(name: object) -> str:
     if not isinstance(name, str) or not name:
         raise UsageError(f"`name` {name!r}: expected a text that is not empty")
     return name

@@ -2,14 +2,17 @@
 """What a run came to, epoch by epoch."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas
 
 
-class History(list[dict[str, Any]]):
+class History(list[dict[str, float]]):
     """A dictionary for each epoch: epoch, step, rate, cost, seconds, examples; where it was validated also
     validation_cost, the metrics ("ndcg@10") and whether it was the best so far."""
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> pandas.DataFrame:
         """As a DataFrame of pandas, indexed by epoch."""
         import pandas
 
@@ -17,7 +20,7 @@ class History(list[dict[str, Any]]):
         return frame.set_index("epoch") if len(frame) else frame
 
     @property
-    def best(self) -> dict[str, Any] | None:
+    def best(self) -> dict[str, float] | None:
         """The epoch that was the best by what was watched."""
         found = [epoch for epoch in self if epoch.get("best")]
         return found[-1] if found else None
@@ -25,7 +28,7 @@ class History(list[dict[str, Any]]):
     def curves(self) -> dict[str, list[tuple[int, float]]]:
         """By name, (epoch, value): the cost, and what was validated."""
         names = dict.fromkeys(name for epoch in self for name in epoch if name == "cost" or name == "validation_cost" or "@" in name)
-        return {name: [(epoch["epoch"], epoch[name]) for epoch in self if name in epoch] for name in names}
+        return {name: [(int(epoch["epoch"]), epoch[name]) for epoch in self if name in epoch] for name in names}
 
     def _add(self, kind: str, report: dict[str, Any]) -> None:
         """Of what the engine reported; once more of the same changes nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,32 +11,45 @@ from .callbacks import Environment, listed, progress
 from .errors import UsageError
 from .recommender import Recommender
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from ._types import Callbacks, Floats, Ids, Matrices, Matrix, Units
+
 
 class Autoencoder(Recommender):
     """As implicit's models: `fit(user_items)`, `recommend(userid, user_items[userid])`. What a user has is all that is known
     of them, so there is nothing to recalculate, and user ids only say which rows are meant."""
 
-    def fit(self, user_items: Any, show_progress: bool = True, callback: Callable[[int, float, float | None], Any] | None = None, **more: Any) -> Autoencoder:  # type: ignore[override]
+    def fit(  # type: ignore[override]
+            self, user_items: Matrices, show_progress: bool = True, callback: Callable[[int, float, float | None], object] | None = None, *,
+            targets: Matrices | None = None, validation: float | tuple[Matrices, Matrices] | Matrix | None = None, weights: ArrayLike | None = None,
+            callbacks: Callbacks = (), resume: bool = False) -> Autoencoder:
         """Trains from the beginning.
 
         user_items: [users, items], CSR: what each user has.
         show_progress: how far it is, on stderr.
         callback: is called with (epoch, seconds, cost) after each epoch.
 
-        Other keywords are those of Recommender.fit. Returns the model.
+        targets, validation, weights, callbacks, resume: as in Recommender.fit.
+
+        Returns the model.
         """
-        callbacks: list[Callable[[Environment], Any]] = [*listed(more.pop("callbacks", ())), *([progress()] if show_progress else [])]
+        called: list[Callable[[Environment], object]] = [*listed(callbacks), *([progress()] if show_progress else [])]
         if callback is not None:
             def tell(env: Environment) -> None:
                 if env.kind == "epoch":
                     callback(env.epoch - 1, env.report["seconds"], env.cost)
 
-            callbacks.append(tell)
-        super().fit(user_items, callbacks=callbacks, **more)
+            called.append(tell)
+        super().fit(user_items, targets, validation=validation, weights=weights, callbacks=called, resume=resume)
         return self
 
-    def recommend(self, userid: Any, user_items: Any, N: int = 10, filter_already_liked_items: bool = True, filter_items: Any = None,  # type: ignore[override]
-                  recalculate_user: bool = False, items: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    def recommend(self, userid: int | Sequence[int] | NDArray[np.integer], user_items: Matrix, N: int = 10,  # type: ignore[override]
+                  filter_already_liked_items: bool = True, filter_items: Units | None = None, recalculate_user: bool = False,
+                  items: Units | None = None) -> tuple[Ids, Floats]:
         """The N best items for each user.
 
         userid: a number, or several; they say which rows are meant.
@@ -50,14 +63,15 @@ class Autoencoder(Recommender):
         `user_items` has not a row for each user.
         """
         rows = getattr(user_items, "shape", (0,))[0]
-        users = 1 if np.isscalar(userid) else len(userid)
+        users = np.size(userid)
         if rows != users:
             raise UsageError(f"`user_items`: has {rows} rows for {users} users; give user_items[userid]")
         ids, scores = super().recommend(user_items, N, filter_already_liked_items=filter_already_liked_items, filter_items=filter_items, items=items)
         return (ids[0], scores[0]) if np.isscalar(userid) else (ids, scores)
 
-    def similar_items(self, itemid: Any, N: int = 10, recalculate_item: bool = False, item_users: Any = None, filter_items: Any = None,  # type: ignore[override]
-                      items: Any = None) -> tuple[np.ndarray, np.ndarray]:
+    def similar_items(self, itemid: int | Sequence[int] | NDArray[np.integer], N: int = 10,  # type: ignore[override]
+                      recalculate_item: bool = False, item_users: object = None, filter_items: Units | None = None,
+                      items: Units | None = None) -> tuple[Ids, Floats]:
         """The N items whose output weights have the largest cosine with those of an item, itself among them.
 
         itemid: a number, or several.

@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -17,6 +17,11 @@ from .errors import DataError, UsageError
 from .history import History
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from typing_extensions import Unpack
+
+    from ._setting_types import Settings
+    from ._types import Descriptor, Floats, Matrix, Path, Plan
     from .recommender import Recommender
 
 
@@ -33,7 +38,7 @@ def _is_file(name: str) -> bool:
 class Network:
     """A descriptor, or a trained network. `from_json` and `load` make one, `norn.train` trains it."""
 
-    def __init__(self, model: Any = None, *, source: dict[str, str] | None = None, history: History | None = None):
+    def __init__(self, model: _core.Model | None = None, *, source: dict[str, str] | None = None, history: History | None = None):
         self._model = model
         self._source = source
         self._text = ""  # the descriptor, where there is no model
@@ -42,7 +47,7 @@ class Network:
         self.history = History() if history is None else history
 
     @classmethod
-    def from_json(cls, source: str | os.PathLike[str] | Mapping[str, Any]) -> Network:
+    def from_json(cls, source: Path | Mapping[str, object]) -> Network:
         """A network that is not trained yet.
 
         source: a descriptor (docs/user/descriptor.md): a path, JSON text or a dictionary.
@@ -66,7 +71,7 @@ class Network:
         return network
 
     @classmethod
-    def load(cls, file: str | os.PathLike[str], *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
+    def load(cls, file: Path, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
         """The trained network of a model's file.
 
         file: its path.
@@ -86,7 +91,7 @@ class Network:
         return network
 
     @classmethod
-    def from_parameters(cls, descriptor: Any, parameters: Mapping[str, Any], labels: Mapping[str, Any] | None = None, *,
+    def from_parameters(cls, descriptor: Mapping[str, object] | str, parameters: Mapping[str, ArrayLike], labels: Mapping[str, Iterable[str] | _core.Labels] | None = None, *,
                         device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
         """A trained network of weights from elsewhere.
 
@@ -107,8 +112,8 @@ class Network:
         return network
 
     @classmethod
-    def _of(cls, given: Any) -> Network:
-        return given if isinstance(given, cls) else cls.from_json(given)
+    def _of(cls, given: Descriptor) -> Network:
+        return given if isinstance(given, Network) else cls.from_json(given)
 
     @property
     def trained(self) -> bool:
@@ -116,7 +121,7 @@ class Network:
         return self._model is not None
 
     @property
-    def model(self) -> Any:
+    def model(self) -> _core.Model:
         """The native model. Raises UsageError where there is a descriptor alone."""
         if self._model is None:
             raise UsageError("the network is not trained: `norn.train` does that")
@@ -128,7 +133,7 @@ class Network:
         return json.loads(self._model.network() if self._model is not None else self._text)
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Floats]:
         """By name, weights [source units, units] and vectors [units] as read-only arrays of float32: "Input -> Hidden",
         "Hidden bias". They are views where the engine has them whole in main memory."""
         return self.model.parameters()
@@ -140,7 +145,7 @@ class Network:
         layer: the name of an Input or Output layer.
         """
         if ("labels", layer) not in self._known:
-            native = self.model.labels(layer)
+            native: Any = self.model.labels(layer)
             self._known["labels", layer] = None if native is None else Labels(native)
         return self._known["labels", layer]
 
@@ -150,7 +155,7 @@ class Network:
             self._known["layers"] = self.descriptor["Layers"]
         return [layer for layer in self._known["layers"] if layer["Kind"] == kind]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: Path) -> None:
         """Writes a file that every program reads; it is complete or absent. Of a descriptor alone its JSON.
 
         path: of the file. Raises DataError where it cannot be written.
@@ -168,7 +173,7 @@ class Network:
         self.model  # or says that there is none
         return Recommender._of_network(self)
 
-    def plan(self, data: Mapping[str, Any], *, device: str = "auto", threads: int = 0, **settings: Any) -> dict[str, Any]:
+    def plan(self, data: Mapping[str, Matrix], *, device: str = "auto", threads: int = 0, **settings: Unpack[Settings]) -> Plan:
         """What training would take; nothing is trained.
 
         data: as in `norn.train`.
@@ -183,7 +188,8 @@ class Network:
         with self._as_settings() as source:
             native = checked(settings) | source | {"device": device, "threads": threads}
             native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in named(data, "data").items()]
-            return _core.plan(native)
+            plan: Any = _core.plan(native)
+            return plan
 
     @contextlib.contextmanager
     def _as_settings(self) -> Generator[dict[str, str], None, None]:
@@ -196,7 +202,7 @@ class Network:
             self._model.save(file)
             yield {"config": file}
 
-    def _unit_vectors(self, layer: str, of: str) -> Any:
+    def _unit_vectors(self, layer: str, of: str) -> Floats:
         """[dimensions, units], of length 1: the weights of a layer's units, from or to all layers beside it."""
         import numpy as np
 

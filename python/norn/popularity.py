@@ -2,7 +2,7 @@
 """What a recommender has to be better than: the most popular units for everybody."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,8 +13,11 @@ from .errors import DataError
 from .network import Network
 from .recommender import Recommender
 
+if TYPE_CHECKING:
+    from ._types import Matrix
 
-def most_popular(interactions: Any, targets: Any = None) -> Recommender:
+
+def most_popular(interactions: Matrix, targets: Matrix | None = None) -> Recommender:
     """The baseline: recommends to everybody the units that most examples have, of as many the lower unit.
 
     interactions: [users, units], CSR or a Dataset: what each user has, as for Recommender.fit.

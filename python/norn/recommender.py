@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import pathlib
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -26,7 +25,14 @@ from .network import Network
 from .training import Run, resumed, run
 
 if TYPE_CHECKING:
-    from ._types import Facts
+    from collections.abc import Sequence, Set
+    from typing import SupportsIndex
+
+    from numpy.typing import ArrayLike, NDArray
+    from typing_extensions import Unpack
+
+    from ._setting_types import Settings
+    from ._types import Callbacks, Column, Descriptor, Facts, Floats, Ids, Matrices, Matrix, Parameters, Path, Units
 
 _log = logging.getLogger("norn")
 
@@ -46,8 +52,8 @@ class Recommender:
     """
 
     @_settings.documented
-    def __init__(self, *, recipe: str | None = "sigmoid", hidden: int | None = None, network: Any = None, device: str = "auto",
-                 threads: int = 0, precision: str = "tf32", **settings: Any):
+    def __init__(self, *, recipe: str | None = "sigmoid", hidden: int | None = None, network: Descriptor | None = None, device: str = "auto",
+                 threads: int = 0, precision: str = "tf32", **settings: Unpack[Settings]) -> None:
         """Keeps the settings; `fit` uses them. Raises UsageError for those that there are not."""
         _settings.checked(settings, beside=_DEFAULTS, problems=_fitting.recipe_problems(recipe))
         self._params: dict[str, Any] = {
@@ -60,14 +66,15 @@ class Recommender:
 
     # Settings, as scikit-learn asks for them.
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> Parameters:
         """The settings: those that have been given, and those of the device and the network.
 
         deep: changes nothing; scikit-learn says it.
         """
-        return {_settings.keyword_of(name): value for name, value in self._params.items()}
+        params: Any = {_settings.keyword_of(name): value for name, value in self._params.items()}
+        return params
 
-    def set_params(self, **params: Any) -> Recommender:
+    def set_params(self, **params: Unpack[Parameters]) -> Recommender:
         """Changes settings, those of the constructor; the next `fit` uses them. Raises UsageError for those that there are not."""
         type(self)(**(self.get_params() | params))
         self._params |= {_settings.name_of(name): value for name, value in params.items()}
@@ -75,8 +82,8 @@ class Recommender:
 
     # Training.
 
-    def fit(self, interactions: Any, targets: Any = None, *, validation: Any = None, weights: Any = None,
-            callbacks: Callable[[Environment], Any] | Iterable[Callable[[Environment], Any]] = (), resume: bool = False) -> Recommender:
+    def fit(self, interactions: Matrices, targets: Matrices | None = None, *, validation: float | tuple[Matrices, Matrices] | Matrix | None = None,
+            weights: ArrayLike | None = None, callbacks: Callbacks = (), resume: bool = False) -> Recommender:
         """Trains from the beginning.
 
         interactions: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
@@ -95,20 +102,20 @@ class Recommender:
         Raises UsageError for arguments, DataError for what stands in the data, DeviceError where memory does not suffice,
         DivergenceError where weights are no longer finite, and what a callback raises.
         """
-        callbacks = listed(callbacks)
+        called = listed(callbacks)
         self._fitted_on = _reference(interactions) if _fitting.wanted_of(interactions, targets) is interactions else None
         network = _fitting.network_of(self._params)
-        native = _fitting.settings_of(self._params, callbacks, validation)
+        native = _fitting.settings_of(self._params, called, validation)
         native |= _fitting.data_settings(network, interactions, targets, validation, weights)
         native |= {"recipe": _fitting.recipe_of(self._params)} if network is None else {}
         if resume:
-            return self._resume(native, network, callbacks)
+            return self._resume(native, network, called)
         folder = self._unfinished = None
         if _fitting.keeps_best(native) and "model" not in native:
             folder = tempfile.TemporaryDirectory(prefix="norn")  # where the best model stands, also of a run that is stopped
             native["model"] = str(pathlib.Path(folder.name, "model.nc"))
         with network._as_settings() if network else contextlib.nullcontext(dict[str, str]()) as source:
-            return self._finish(run(native | source, callbacks), folder)
+            return self._finish(run(native | source, called), folder)
 
     def _resume(self, native: dict[str, Any], network: Network | None, callbacks: list[Callable[[Environment], Any]]) -> Recommender:
         history = self.network_.history
@@ -117,8 +124,8 @@ class Recommender:
         native |= {"model": str(pathlib.Path(self._unfinished.name, "model.nc")), "resume": "auto"}
         return self._finish(run(native, callbacks, history), self._unfinished)
 
-    def partial_fit(self, interactions: Any, targets: Any = None, *, epochs: int = 1, weights: Any = None,
-                    callbacks: Callable[[Environment], Any] | Iterable[Callable[[Environment], Any]] = ()) -> Recommender:
+    def partial_fit(self, interactions: Matrices, targets: Matrices | None = None, *, epochs: int = 1, weights: ArrayLike | None = None,
+                    callbacks: Callbacks = ()) -> Recommender:
         """Goes on for so many epochs with the optimizer's state, on these or other data of the same units. Without a model
         it is a `fit` of so many epochs.
 
@@ -128,10 +135,9 @@ class Recommender:
         Returns the recommender. Raises UsageError where columns are other units than those of the model.
         """
         epochs = integer("epochs", epochs)
-        callbacks = listed(callbacks)
+        called = listed(callbacks)
         if self._network is None:
-            settings: dict[str, Any] = self.get_params() | {"epochs": epochs}
-            first = type(self)(**settings).fit(interactions, targets, weights=weights, callbacks=callbacks)
+            first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(interactions, targets, weights=weights, callbacks=called)
             self._network = first._network
             return self
         _fitting.require_labels(self.network_, interactions, "Input", "interactions")
@@ -139,9 +145,9 @@ class Recommender:
         _fitting.require_labels(self.network_, _fitting.wanted_of(interactions, targets), "Output", "targets")
         done = self.network_.model.epochs()
         own = {name: value for name, value in self._params.items() if not name.startswith("validation")}
-        native = _fitting.settings_of(own, callbacks) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none", "same_run": False}
+        native = _fitting.settings_of(own, called) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none", "same_run": False}
         native |= _fitting.data_settings(self._network, interactions, targets, None, weights)
-        return self._finish(resumed(self.network_.model, native, callbacks, self.network_.history))
+        return self._finish(resumed(self.network_.model, native, called, self.network_.history))
 
     def _finish(self, done: Run, folder: Any = None) -> Recommender:
         if done.model is not None:
@@ -199,8 +205,21 @@ class Recommender:
         _fitting.require_widths(self.network_, user_items, "user_items")
         return _fitting.sets_of(self.network_, "data", user_items, None, ("user_items", ""))
 
-    def recommend(self, user_items: Any, N: int = 10, *, filter_already_liked_items: bool = True, filter_items: Any = None,
-                  items: Any = None, filter_pairs: Any = None, score_factors: Any = None, layer: str = "") -> Any:
+    @overload
+    def recommend(self, user_items: Matrices, N: int = ..., *, filter_already_liked_items: bool = ..., filter_items: Units | None = ...,
+                  items: Units | None = ..., filter_pairs: Matrix | None = ..., score_factors: Matrix | None = ..., layer: str = ...
+                  ) -> tuple[Ids, Floats]: ...
+    @overload
+    def recommend(self, user_items: Sequence[str] | Set[str], N: int = ..., *, filter_already_liked_items: bool = ...,
+                  filter_items: Units | None = ..., items: Units | None = ..., filter_pairs: Matrix | None = ...,
+                  score_factors: Matrix | None = ..., layer: str = ...) -> list[tuple[str, float]]: ...
+    @overload
+    def recommend(self, user_items: Sequence[SupportsIndex] | Set[SupportsIndex] | Column, N: int = ..., *,
+                  filter_already_liked_items: bool = ..., filter_items: Units | None = ..., items: Units | None = ...,
+                  filter_pairs: Matrix | None = ..., score_factors: Matrix | None = ..., layer: str = ...) -> list[tuple[str | int, float]]: ...
+    def recommend(self, user_items: Matrices | Units, N: int = 10, *, filter_already_liked_items: bool = True, filter_items: Units | None = None,
+                  items: Units | None = None, filter_pairs: Matrix | None = None, score_factors: Matrix | None = None, layer: str = ""
+                  ) -> tuple[Ids, Floats] | list[tuple[str, float]] | list[tuple[str | int, float]]:
         """The N best units for each user, exact, ties by the lowest unit.
 
         user_items: [users, units], CSR or a Dataset: what each has; they need not be those of `fit`. Or one basket, a list
@@ -265,7 +284,14 @@ class Recommender:
             allowed[units_of(filter_items, "filter_items", width, labels)] = 0
         return allowed
 
-    def similar_items(self, itemid: Any, N: int = 10, *, of: str = "output", filter_items: Any = None, items: Any = None) -> Any:
+    @overload
+    def similar_items(self, itemid: str, N: int = ..., *, of: str = ..., filter_items: Units | None = ...,  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
+                      items: Units | None = ...) -> list[tuple[str, float]]: ...
+    @overload
+    def similar_items(self, itemid: SupportsIndex | Sequence[str] | Sequence[SupportsIndex] | Column | NDArray[np.generic], N: int = ..., *,
+                      of: str = ..., filter_items: Units | None = ..., items: Units | None = ...) -> tuple[Ids, Floats]: ...
+    def similar_items(self, itemid: Units, N: int = 10, *, of: str = "output", filter_items: Units | None = None,
+                      items: Units | None = None) -> tuple[Ids, Floats] | list[tuple[str, float]]:
         """The N units whose weights have the largest cosine with those of a unit, itself among them, exact.
 
         itemid: a unit, by number or label, which is text, or several.
@@ -294,7 +320,7 @@ class Recommender:
             return [(labels[int(i)], float(s)) for i, s in zip(ids[0], best[0]) if i >= 0]
         return (ids, best) if isinstance(itemid, Iterable) else (ids[0], best[0])
 
-    def transform(self, user_items: Any, layer: str = "Hidden") -> np.ndarray:
+    def transform(self, user_items: Matrices, layer: str = "Hidden") -> Floats:
         """Embeddings: the activations of a hidden layer.
 
         user_items: [users, units], CSR or a Dataset: what each has.
@@ -309,7 +335,7 @@ class Recommender:
         values: Any = _core.embed(self.network_.model, sets, layer)
         return values
 
-    def evaluate(self, known: Any, held_out: Any = None, *, k: Iterable[int] = (10, 20, 100), keep_seen: bool = False,
+    def evaluate(self, known: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *, k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False,
                  layer: str = "") -> Evaluation:
         """How well held-out units are ranked, in the evaluator's numbers.
 
@@ -330,7 +356,7 @@ class Recommender:
         lengths = [count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
         return Evaluation(_core.evaluate(self.network_.model, sets, lengths, word("layer", layer), truth("keep_seen", keep_seen)))
 
-    def score(self, user_items: Any, held_out: Any = None) -> float:
+    def score(self, user_items: Matrices, held_out: Matrices | None = None) -> float:
         """ndcg@20 of `evaluate`, higher is better: what scikit-learn's searches compare by.
 
         user_items, held_out: [users, units], what is known of users and what is to be found. Without held_out it is a
@@ -364,7 +390,7 @@ class Recommender:
 
         return Tags(estimator_type=None, target_tags=TargetTags(required=False, multi_output=True), input_tags=InputTags(sparse=True))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: Path) -> None:
         """Writes the model's file, which all programs of Norn read; it is complete or absent.
 
         path: of the file, NAME.nc. Raises DataError where it cannot be written.
@@ -372,7 +398,7 @@ class Recommender:
         self.network_.save(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
+    def load(cls, path: Path, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
         """The recommender of a model's file.
 
         path, device, threads, precision, batch: as in `norn.load`.
@@ -427,7 +453,7 @@ def _reference(given: Any) -> Any:
         return None
 
 
-def load(path: str | os.PathLike[str], *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
+def load(path: Path, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
     """The recommender of a model's file, also of one that `trainer` or DSSTNE wrote.
 
     path: of the file.

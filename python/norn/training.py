@@ -8,7 +8,7 @@ import logging
 import pathlib
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core, _settings
 from ._arrays import is_by_name, memory_set, named, tell_of_parts
@@ -17,21 +17,27 @@ from .errors import Error
 from .history import History
 from .network import Network
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._setting_types import Settings
+    from ._types import Callbacks, Descriptor, Facts, Matrix
+
 
 @dataclasses.dataclass
 class Run:
     """What a run came to. `raised` stopped it; the model is as it stood then."""
 
-    model: Any
+    model: _core.Model | None
     history: History
-    facts: dict[str, Any]
+    facts: Facts
     raised: BaseException | None
 
 
 class _Told:
     """Hands what the engine reports to callbacks."""
 
-    def __init__(self, callbacks: list[Callable[[Environment], Any]], history: History):
+    def __init__(self, callbacks: list[Callable[[Environment], object]], history: History):
         self.callbacks = callbacks
         self.history = history
         self.reports: list[tuple[str, Any]] = []  # the engine adds to it; Ctrl-C may come anywhere in Python
@@ -59,7 +65,7 @@ class _Told:
             self.taken += 1
 
 
-def _rate_of(callbacks: list[Callable[[Environment], Any]]) -> Callable[[int, float], float] | None:
+def _rate_of(callbacks: list[Callable[[Environment], object]]) -> Callable[[int, float], float] | None:
     resets = [c for c in callbacks if isinstance(c, Callback) and type(c).rate is not Callback.rate]
     if not resets:
         return None
@@ -72,7 +78,7 @@ def _rate_of(callbacks: list[Callable[[Environment], Any]]) -> Callable[[int, fl
     return rate
 
 
-def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable[[Environment], Any]]) -> dict[str, Any]:
+def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable[[Environment], object]]) -> dict[str, Any]:
     """Settings with those of callbacks, as the engine takes them."""
     own = {name: value for name, value in settings.items() if value is not None}
     files: dict[str, Any] = {}
@@ -88,7 +94,7 @@ def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable[[Environmen
     return checked | files
 
 
-def run(native: dict[str, Any], callbacks: Iterable[Callable[[Environment], Any]] = (), history: History | None = None) -> Run:
+def run(native: dict[str, Any], callbacks: Iterable[Callable[[Environment], object]] = (), history: History | None = None) -> Run:
     """Trains with settings as the engine takes them."""
     callbacks = list(callbacks)
     history = History() if history is None else history
@@ -107,7 +113,7 @@ def run(native: dict[str, Any], callbacks: Iterable[Callable[[Environment], Any]
     return Run(model, history, facts, raised)
 
 
-def resumed(model: Any, native: dict[str, Any], callbacks: Iterable[Callable[[Environment], Any]], history: History) -> Run:
+def resumed(model: _core.Model, native: dict[str, Any], callbacks: Iterable[Callable[[Environment], object]], history: History) -> Run:
     """Goes on with a model in memory."""
     with tempfile.TemporaryDirectory(prefix="norn") as folder:
         file = str(pathlib.Path(folder, "model.nc"))
@@ -139,15 +145,15 @@ def _without_name(file: str) -> Generator[None, None, None]:
 
 @_settings.documented
 def train(
-    network: Any,
-    data: Mapping[str, Any],
+    network: Descriptor,
+    data: Mapping[str, Matrix],
     *,
-    validation: float | Mapping[str, Any] | None = None,
-    callbacks: Callable[[Environment], Any] | Iterable[Callable[[Environment], Any]] = (),
+    validation: float | Mapping[str, Matrix] | None = None,
+    callbacks: Callbacks = (),
     device: str = "auto",
     threads: int = 0,
     precision: str = "tf32",
-    **settings: Any,
+    **settings: Unpack[Settings],
 ) -> Network:
     """Trains any network.
 
@@ -168,16 +174,16 @@ def train(
     """
     if isinstance(validation, (int, float)):
         settings["validation_split"] = validation
-    callbacks = listed(callbacks)
+    called = listed(callbacks)
     with Network._of(network)._as_settings() as source:
-        native = merged(settings, callbacks) | source
+        native = merged(settings, called) | source
         native |= {"device": device, "threads": threads, "precision": precision}
         for name, one in named(data, "data").items():
             tell_of_parts(one, f"data[{name!r}]")
         native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in named(data, "data").items()]
         if is_by_name(validation):
             native["validation_sets"] = [memory_set(n, one, f"validation[{n!r}]") for n, one in named(validation, "validation").items()]
-        done = run(native, callbacks)
+        done = run(native, called)
     trained = Network(done.model, history=done.history)
     trained._device = {"device": device, "threads": threads, "precision": precision}
     if done.raised is not None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Rewrites the documents that are generated from the code: the keys of descriptors and machines, their JSON schemas, the programs'
-# options, the messages of errors, the metrics of the log's schema and of a run's page, the Python API.
+# options, the messages of errors, the metrics of the log's schema and of a run's page, the Python API and the types of its settings.
 # With --check it changes nothing and fails where they are stale.
 #   tools/dev/write_reference.sh [--check] [build folder]
 set -euo pipefail
@@ -58,6 +58,7 @@ put tools/report_page/metrics.json "$bin/descriptor_reference" metrics
 put configs/schema/log.schema.json /usr/bin/python3 tools/dev/log_schema.py
 put docs/user/errors.md /usr/bin/python3 tools/dev/error_reference.py
 if [ -e "$bin/../python/norn/_core.abi3.so" ] && [ -x build/venv/bin/python ]; then
+  put python/norn/_setting_types.py env PYTHONPATH="$bin/../python" build/venv/bin/python -B tools/dev/setting_types.py
   put docs/user/python_api.md env PYTHONPATH="$bin/../python" build/venv/bin/python -B tools/dev/python_reference.py
 else
   echo "docs/user/python_api.md was left as it is: the Python package is not built (tools/dev/python_venv.sh)"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from norn.errors import UsageError
+
+if TYPE_CHECKING:
+    from norn._types import Model
 
 FORMATS = {".onnx": "onnx", ".safetensors": "safetensors"}  # those that are written
 
 
-def export(model: Any, format: str, path: str | os.PathLike[str], **options: Any) -> None:
+def export(model: Model, format: str, path: str | os.PathLike[str], **options: object) -> None:
     """Writes a model in a format of others.
 
     model: a Network, a Recommender, or the name of a model file.

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import tempfile
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from norn.interchange.parts import Parts, parts_of
 from norn.interchange.problems import Problems, need
 from norn.interchange.wiring import NORM_VECTORS, Edge, Layer, Wiring
 
+if TYPE_CHECKING:
+    from norn._types import Model
+
 OPSET = 18
 IR_VERSION = 8
 WIDEST_DENSE = 1_000_000  # units; examples of a dense input take four bytes for each
@@ -26,7 +29,7 @@ EPSILON = 1e-5
 ALIGNMENT = 4096          # bytes, of arrays in a file of their own
 
 
-def export_onnx(model: Any, path: str | os.PathLike[str], *, top_k: bool = False, seen: str | bool = True, output: str | None = None,
+def export_onnx(model: Model, path: str | os.PathLike[str], *, top_k: bool = False, seen: str | bool = True, output: str | None = None,
                 dense: bool | None = None, external_over: int = 1 << 30) -> None:
     """Writes a model as an ONNX graph; files appear complete or not at all.
 

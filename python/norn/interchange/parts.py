@@ -7,11 +7,12 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from norn.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from norn._types import Floats, Model
 
 
 @dataclass
@@ -21,7 +22,7 @@ class Parts:
     known. `notes`: what the file said otherwise than Norn does, and was taken all the same."""
 
     descriptor: dict[str, Any]
-    parameters: dict[str, np.ndarray]
+    parameters: dict[str, Floats]
     labels: dict[str, Sequence[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     _sha256: dict[str, str] | None = None
@@ -40,14 +41,14 @@ def sha256_of_lines(labels: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def parts_of(model: Any) -> Parts:
+def parts_of(model: Model) -> Parts:
     """Those of a Network, of what has one as `.network`, of Parts, or of a model file."""
     if isinstance(model, Parts):
         return model
     if isinstance(model, (str, os.PathLike)):
         from norn.network import Network
         model = Network.load(model)
-    network = getattr(model, "network_", model)
+    network: Any = getattr(model, "network_", model)
     if not hasattr(type(network), "descriptor") or not hasattr(type(network), "parameters"):
         raise UsageError(f"`model` is a {type(model).__name__}; give a Network, a Recommender, or the name of a model file")
     labels = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from norn.errors import DataError
 from norn.interchange.named_arrays import arrays_of, parts_from
@@ -13,8 +13,11 @@ from norn.interchange.onnx_writer import metadata_of
 from norn.interchange.parts import Parts, canonical, descriptor_of, parts_of
 from norn.interchange.problems import fail, imports, need
 
+if TYPE_CHECKING:
+    from norn._types import Descriptor, Model
 
-def export_safetensors(model: Any, path: str | os.PathLike[str]) -> None:
+
+def export_safetensors(model: Model, path: str | os.PathLike[str]) -> None:
     """Writes a model's weights; the file appears complete or not at all.
 
     Arrays are float32: "Hidden.weight" [units, source units] as nn.Linear has it ("Hidden.Source.weight" of a layer with several
@@ -39,7 +42,7 @@ def export_safetensors(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 @imports("a file of safetensors")
-def import_safetensors(path: str | os.PathLike[str], *, like: Any = None, names: Mapping[str, str] | None = None,
+def import_safetensors(path: str | os.PathLike[str], *, like: Descriptor | None = None, names: Mapping[str, str] | None = None,
                        embeddings: Sequence[str] | None = None) -> Parts:
     """The Network whose weights a file of safetensors has: one that export_safetensors() wrote, or any other program.
 

@@ -15,10 +15,10 @@ from norn.interchange.parts import Parts, canonical, parts_of
 from norn.interchange.problems import fail, imports, need, place_of, shown
 
 if TYPE_CHECKING:
-    from norn._types import Array
+    from norn._types import Array, Descriptor, Floats, Model, Path
 
 
-def state_dict(model: Any) -> dict[str, np.ndarray]:
+def state_dict(model: Model) -> dict[str, Floats]:
     """A model's weights as NumPy arrays under the names of export_safetensors(), for `load_state_dict` of a module with layers of
     these names: {name: torch.from_numpy(array) for name, array in state_dict(model).items()}.
 
@@ -29,7 +29,7 @@ def state_dict(model: Any) -> dict[str, np.ndarray]:
 
 
 @imports("a state_dict of PyTorch")
-def import_torch(source: str | os.PathLike[str] | Mapping[str, Any], like: Any, *, names: Mapping[str, str] | None = None,
+def import_torch(source: Path | Mapping[str, object], like: Descriptor, *, names: Mapping[str, str] | None = None,
                  embeddings: Sequence[str] | None = None) -> Parts:
     """The Network that `like` describes with the weights of a `state_dict`. Several biases of a layer are added up.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, UsageError
 from ..history import History
@@ -19,6 +19,12 @@ from .writing import write_dataset
 from pyspark.ml import Estimator, Model
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable, MLReadable, MLWritable
 from pyspark.sql import functions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from .._types import Path
+    from ..recommender import Recommender
 
 
 @_params.with_params(of_fit=True)
@@ -66,11 +72,11 @@ class NornModel(Model, _params.NornParams, MLReadable, MLWritable):
 
     __module__ = "norn.spark"
 
-    def __init__(self, file: Any = None, **params: Any):
+    def __init__(self, file: Path | None = None, **params: Any):
         """file: of a model. Raises UsageError and DataError for what is none."""
         super().__init__()
         self.history = History()  #: a dictionary for each epoch of `fit`
-        self.userItems: Any = None  #: a data frame, what each user of `fit` has
+        self.userItems: DataFrame | None = None  #: a data frame, what each user of `fit` has
         self._folder: Any = None  # goes with the last copy of the model
         self._file = "" if file is None else os.path.abspath(file)
         self._item_type = ""  # that of the column that was fitted; "": as the file says
@@ -90,7 +96,7 @@ class NornModel(Model, _params.NornParams, MLReadable, MLWritable):
         return self._file
 
     @property
-    def recommender(self) -> Any:
+    def recommender(self) -> Recommender:
         """The same model as a norn.Recommender, on the driver: for similar_items, evaluate, save."""
         from ..recommender import load
 
@@ -113,12 +119,12 @@ class NornModel(Model, _params.NornParams, MLReadable, MLWritable):
             return made.drop(_AS_LABELS)
         return made.withColumn(output, column_of(output).cast(f"array<{self._item_type}>")).drop(_AS_LABELS)
 
-    def recommendForAllUsers(self, numItems: int) -> Any:
+    def recommendForAllUsers(self, numItems: int) -> DataFrame:
         """For each user of `fit` the best items that they have not: a column of users, and `recommendations`, lists of structures
         of an item and its `rating`, the score. Raises UsageError where the model keeps no users."""
         return self._recommended(self._users(), numItems)
 
-    def recommendForUserSubset(self, dataset: Any, numItems: int) -> Any:
+    def recommendForUserSubset(self, dataset: DataFrame, numItems: int) -> DataFrame:
         """The same for the users that a column of the data frame names. Those that `fit` has not seen are left out."""
         require_frame(dataset)
         user = self._get("userCol")

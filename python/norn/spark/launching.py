@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,14 @@ from ..errors import DataError, UsageError
 from ..history import History
 from .running import Job, history_of, options_of, train
 from .sending import context_of
+
+if TYPE_CHECKING:
+    from pyspark.resource import ResourceProfile
+    from pyspark.sql import SparkSession
+    from typing_extensions import Unpack
+
+    from .._setting_types import Settings
+    from .._types import Descriptor, Path
 
 _PIECE = 1 << 24  # bytes of a file in a row
 _ROWS = "kind string, name string, part binary"
@@ -39,9 +47,11 @@ class Training:
 
 
 @_settings.documented
-def launch(data: Any, model: Any, *, ranks: int = 1, local_mode: bool = True, spark: Any = None, validation: Any = (), recipe: str = "sigmoid",
-           hidden: int | None = None, network: Any = None, device: str = "auto", threads: int = 0, precision: str = "tf32", run_dir: Any = None,
-           resume: bool = False, shared: bool = False, profile: Any = None, **settings: Any) -> Training:
+def launch(data: Path | Sequence[Path], model: Path, *, ranks: int = 1, local_mode: bool = True, spark: SparkSession | None = None,
+           validation: Path | Sequence[Path] = (), recipe: str = "sigmoid",
+           hidden: int | None = None, network: Descriptor | None = None, device: str = "auto", threads: int = 0, precision: str = "tf32",
+           run_dir: Path | None = None,
+           resume: bool = False, shared: bool = False, profile: ResourceProfile | None = None, **settings: Unpack[Settings]) -> Training:
     """Trains by the program trainer, with the bits of any other way, and writes the model's file.
 
     data: the path of a NetCDF file, or several: what write_dataset, norn.Dataset or importer wrote.

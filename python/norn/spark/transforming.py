@@ -7,7 +7,7 @@ import os
 import pathlib
 import re
 import tempfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _settings
 from ..errors import DataError, UsageError
@@ -15,13 +15,19 @@ from .executing import Prediction
 from .frames import of_lists, require_frame
 from .sending import context_of, link
 
+if TYPE_CHECKING:
+    from pyspark.resource import ResourceProfile
+    from pyspark.sql import DataFrame
+
+    from .._types import Model, Units
+
 _shipped: dict[tuple[str, str], tempfile.TemporaryDirectory] = {}  # by application and checksum; Spark fetches from there
 
 
-def transform(df: Any, model: Any, N: int = 10, *, input: str = "items", values: str | None = None, output: str = "recommendations",
-              scores: str = "scores", unknown: str = "error", filter_already_liked_items: bool = True, filter_items: Any = None,
-              items: Any = None, layer: str = "", device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024,
-              shared: bool = False, profile: Any = None) -> Any:
+def transform(df: DataFrame, model: Model, N: int = 10, *, input: str = "items", values: str | None = None, output: str = "recommendations",
+              scores: str = "scores", unknown: str = "error", filter_already_liked_items: bool = True, filter_items: Units | None = None,
+              items: Units | None = None, layer: str = "", device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024,
+              shared: bool = False, profile: ResourceProfile | None = None) -> DataFrame:
     """The data frame with two more columns: for each row the N best units, and their scores, best first. They are those of
     Recommender.recommend and predictor, to the bit, whatever the partitions.
 

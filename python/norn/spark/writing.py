@@ -6,16 +6,22 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import _words
 from ..errors import DataError, UsageError
 from .frames import column_of, column_type, require_frame, require_type
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
-def write_dataset(df: Any, user: str, item: str, path: os.PathLike | str, *, value: str | None = None, time: str | None = None,
-                  min_features: int = 1, min_examples: int = 1, duplicates: str = "error", features: Any = None, split: str | None = None,
-                  split_by: str = "entry", seed: int = 1, name: str = "data", staging: os.PathLike | str | None = None) -> list[str]:
+    from .._types import Path
+    from ..dataset import Dataset
+
+
+def write_dataset(df: DataFrame, user: str, item: str, path: Path, *, value: str | None = None, time: str | None = None,
+                  min_features: int = 1, min_examples: int = 1, duplicates: str = "error", features: Dataset | Sequence[str] | None = None,
+                  split: str | None = None, split_by: str = "entry", seed: int = 1, name: str = "data", staging: Path | None = None) -> list[str]:
     """Writes the NetCDF files that norn.Dataset and importer write of the same entries in order: by user, item, time and value,
     text by its bytes in UTF-8, numbers by size. The bytes are the same for any partitions and any order of rows.
 

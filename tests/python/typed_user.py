@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user writes, for types_test.py: type checkers find an error in each line that ends in `# error`, and in no other."""
+from __future__ import annotations
+
+import pathlib
+
+import norn
+import numpy as np
+from norn import interchange
+from norn.errors import DataError
+from numpy.typing import NDArray
+
+dense: NDArray[np.float32] = np.eye(30, dtype=np.float32)
+data = norn.Dataset(dense, feature_labels=[str(unit) for unit in range(30)])
+table = norn.Dataset.from_table({"user": [1, 2], "item": ["a", "b"]}, "user", "item", split="ratio:0.8/0.2")
+table.trian  # error
+norn.Dataset("ratings.csv")  # error
+
+
+def watch(env: norn.Environment) -> None:
+    cost: float | None = env.cost
+    best: bool = env.best
+    epochs: str = env.epochs  # error
+    print(cost, best, epochs, env.metrics["ndcg@10"] + 1)
+
+
+model = norn.Recommender(epochs=3, lambda_=0.01, metrics_at=[5, 10], keep_best=True, seed=1)
+norn.Recommender(epoch=3)  # error
+norn.Recommender(epochs="three")  # error
+norn.Nonsense  # error
+model.fit(data, validation=0.1, callbacks=[norn.early_stopping("ndcg@20"), watch])
+model.fit(data, validation=(dense, dense), weights=[1.0] * 30, callbacks=norn.progress())
+model.fit(12)  # error
+model.fit(data, callbacks=3)  # error
+model.recomend(3)  # error
+model.set_params(rate=0.1).partial_fit(data, epochs=2)
+model.set_params(learning_rate=0.1)  # error
+same = norn.Recommender(**model.get_params())
+
+ids, scores = same.recommend(data, 5, filter_items=["1"], items=np.arange(5))
+first: np.int32 = ids[0, 0]
+ids.wrong  # error
+word: str = model.recommend(["1", "2"])[0][0]
+number: int = model.recommend(["1", "2"])[0][0]  # error
+pairs: list[tuple[str | int, float]] = model.recommend([1, 2])
+near: list[tuple[str, float]] = model.similar_items("1")
+units, cosines = model.similar_items([1, 2], of="input")
+model.similar_items("1").shape  # error
+found: float = model.evaluate(data, dense, k=20)["ndcg@20"]
+text: str = model.evaluate(data, dense)["ndcg@20"]  # error
+vectors: NDArray[np.float32] = model.transform(dense)
+
+network = norn.Network.from_json({"Recipe": "sigmoid", "Layers": [{"Name": "Hidden", "N": 8}]})
+plan = network.plan({"data_input": dense}, epochs=3)
+fits: bool = plan["fits"]
+plan["fit"]  # error
+trained = norn.train(network, {"data_input": dense, "data_output": dense}, optimizer="Adam", threads=2)
+norn.train(network, {"data_input": dense}, optimiser="Adam")  # error
+weights: NDArray[np.float32] = trained.parameters["Input -> Hidden"]
+cost: float = model.history[0]["cost"]
+labels: list[str] = list(model.labels or ())
+version: int = norn.__version__  # error
+trained.save(pathlib.Path("model.nc"))
+again: norn.Recommender = norn.load("model.nc")
+again.network.save("other.nc")  # error
+interchange.export_onnx(again, "model.onnx", top_k=True)
+interchange.export_onx(again, "model.onnx")  # error
+imported: norn.Network = norn.import_onnx("model.onnx")
+norn.import_onnx(3)  # error
+baseline = norn.implicit.Autoencoder(epochs=2).fit(dense, show_progress=False)
+one, two = baseline.recommend(0, dense[:1])
+try:
+    norn.most_popular(data).evaluate((data, data))
+except DataError as error:
+    print(error.problems, error.exit_code + 1, isinstance(error, norn.Error))
