@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs every test that this machine can run.
-#   tools/test.sh [--sanitizers | --sanitized-ranks]
+#   tools/test.sh [--all] [--sanitizers | --sanitized-ranks]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+tests=cpu  # a preset
 sanitizers=no
 ranks_only=no
 for option in "$@"; do
   case "$option" in
+    --all) tests=all ;;
     --sanitizers) sanitizers=yes ;;
     --sanitized-ranks) ranks_only=yes ;;
     -h | --help)
-      echo "usage: tools/test.sh [--sanitizers | --sanitized-ranks]"
+      echo "usage: tools/test.sh [--all] [--sanitizers | --sanitized-ranks]"
       echo "  Builds the preset cpu and runs its tests. With nvcc on this machine it also compiles the preset cuda, and"
-      echo "  with a GPU runs its tests. --sanitizers adds the presets asan and tsan (two more builds of everything)."
+      echo "  with a GPU runs its tests. --all adds the nightly tests: more queues, a thousand steps. --sanitizers adds the presets asan and tsan (two more builds of everything)."
       echo "  --sanitized-ranks builds the programs in the preset asan and runs the tests of ranks that are killed, hang or fail"
       echo "  with them under mpirun, and nothing else."
       exit 0
@@ -86,4 +88,4 @@ else
 fi
 
 heading "test: preset cpu"
-ctest --preset cpu -j "$jobs"
+ctest --preset "$tests" -j "$jobs"
