@@ -184,6 +184,9 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
     throw DataError(fmt::format("{}: is a folder, expected a NetCDF file", shown_.string()));
   if (!path_exists(path))
     throw DataError(fmt::format("{}: no such file; check the path", shown_.string()));
+  if (!is_file(path))
+    throw DataError(
+        fmt::format("{}: is a pipe or a device, expected a NetCDF file", shown_.string()));
   state_->opened.emplace(path);
   state_->sealed = check_seal(path);
   call("read as a NetCDF file", "", [&] { state_->open(); });

@@ -3,6 +3,7 @@
 
 #include "opened_netcdf.h"
 
+#include "hdf5_structure.h"
 #include "variable_checksum.h"
 
 #include <limits>
@@ -35,6 +36,7 @@ std::optional<std::uint32_t> checksum_attribute(int file, int variable) {
 class ReadHere final : public OpenedNetcdf {
  public:
   explicit ReadHere(const std::filesystem::path& path) {
+    require_self_contained(path);
     check(nc_open(library_path(path).c_str(), NC_NOWRITE, &file_));
   }
   ~ReadHere() override { nc_close(file_); }

@@ -22,7 +22,7 @@ import traceback
 from cases import SANITIZED, Case, Finding
 import material
 
-KINDS = ("mutants", "calls", "options", "descriptors", "networks", "one_step")
+KINDS = ("mutants", "calls", "options", "descriptors", "networks", "one_step", "hdf5_structure")
 
 
 def parse():

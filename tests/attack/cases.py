@@ -34,12 +34,12 @@ class Finding(Exception):
     """What the programs may not do."""
 
 
-def limits():
+def limits(addresses=ADDRESS_SPACE):
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 5))
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if not SANITIZED:
-        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
+        resource.setrlimit(resource.RLIMIT_AS, (addresses, addresses))
 
 
 def environment():
@@ -83,14 +83,18 @@ class Case:
             self.path(name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(base / name, self.path(name))
 
-    def run(self, program, *arguments, ranks=0, env=None, says_json=False):
-        """Runs it and checks what may never be; further checks are the caller's. `says_json`: errors are no lines."""
+    def run(self, program, *arguments, ranks=0, env=None, says_json=False, traced=None, addresses=ADDRESS_SPACE):
+        """Runs it and checks what may never be; further checks are the caller's. `says_json`: errors are no lines. `traced`: a file for
+        all calls that open files, of every process. `addresses`: bytes that each process may have."""
         prefix = mpirun(ranks) if ranks > 0 else ()
+        if traced is not None:
+            prefix = ("strace", "-f", "-qq", "-e", "trace=open,openat,openat2,creat", "-o", str(traced))
         command = [*prefix, str(BIN / program), *[a if isinstance(a, bytes) else str(a) for a in arguments]]
         began = time.monotonic()
         self.programs += 1
         process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, env={**environment(), **(env or {})}, preexec_fn=limits)
+                                   stderr=subprocess.PIPE, env={**environment(), **(env or {})},
+                                   preexec_fn=lambda: limits(addresses))
         try:
             out, err = process.communicate(timeout=WALL_SECONDS)
         except subprocess.TimeoutExpired:
