@@ -40,6 +40,15 @@ bool is_file(const fs::path& path) {
   return type_of(path) == fs::file_type::regular;
 }
 
+void require_apart(const std::vector<fs::path>& read, const fs::path& written) {
+  std::error_code ignored;
+  if (written.empty() || !fs::is_regular_file(written, ignored)) return;
+  for (const fs::path& one : read)
+    if (!one.empty() && fs::equivalent(one, written, ignored))
+      throw UsageError(
+          fmt::format("{} is both read and written; choose another output", one.string()));
+}
+
 std::vector<fs::path> entries_of(const fs::path& folder, std::error_code& problem) {
   std::vector<fs::path> entries;
   fs::directory_iterator entry(folder, problem);

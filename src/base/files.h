@@ -18,6 +18,11 @@ bool is_folder(const std::filesystem::path& path);
 /// A regular file.
 bool is_file(const std::filesystem::path& path);
 
+/// Throws UsageError where `written` is one of the files that are `read`, under whatever name:
+/// links and other ways to the same file count. Empty paths, pipes and devices are no file.
+void require_apart(const std::vector<std::filesystem::path>& read,
+                   const std::filesystem::path& written);
+
 /// Paths of all that a folder holds, in no order. Does not throw: `problem` says why the list ends
 /// early, if it does; what was found until then is returned.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder,

@@ -4,6 +4,7 @@
 #include "import_writer.h"
 
 #include "norn/base/error.h"
+#include "src/base/files.h"
 
 #include <system_error>
 
@@ -145,14 +146,8 @@ fs::path beside(const fs::path& output, const std::string& ending) {
 }
 
 void check_paths(const std::vector<fs::path>& inputs, const std::vector<fs::path>& outputs) {
-  std::error_code ignored;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    for (const fs::path& input : inputs) {
-      if (outputs[i] == input || fs::equivalent(outputs[i], input, ignored)) {
-        throw UsageError(
-            fmt::format("{} is both read and written; choose another output", input.string()));
-      }
-    }
+    require_apart(inputs, outputs[i]);
     for (std::size_t j = 0; j < i; ++j) {
       if (outputs[i].lexically_normal() == outputs[j].lexically_normal()) {
         throw UsageError(

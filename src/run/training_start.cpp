@@ -142,6 +142,13 @@ bool begins_as_netcdf(const fs::path& path) {
 
 std::vector<RunLock> take_model_path(const TrainOptions& options, const Log& log) {
   if (options.model.empty()) return {};
+  std::vector<fs::path> read = options.inputs;
+  for (const auto* files :
+       {&options.outputs, &options.validation.inputs, &options.validation.outputs})
+    read.insert(read.end(), files->begin(), files->end());
+  // A model that training goes on from may be replaced: it is read whole before.
+  if (!options.config.empty() && !begins_as_netcdf(options.config)) read.push_back(options.config);
+  require_apart(read, options.model);
   // A job that goes on may be started again before the processes of its predecessor have ended.
   const double patience = options.resume.empty() ? 0.0 : 10.0;
   std::vector<fs::path> bases = {options.model};

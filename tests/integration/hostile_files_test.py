@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Files whose items are not what they should be, damaged ones, and odd paths: an error that says so, and never a crash."""
+import os
 import resource
 import shutil
 import subprocess
@@ -231,6 +232,14 @@ class OddPaths(ProgramTest):
                     self.assertIn(reason, done.stderr)
         self.fail_with(3, "texts/loop: cannot be looked at: Too many levels of symbolic links; check the path and its permissions",
                        *predict, "-r", "texts")
+
+    def test_pipes_and_devices_are_no_netcdf_files(self):
+        self.train("-e", "1")
+        os.mkfifo(self.path("pipe"))
+        for name in ("pipe", "/dev/zero"):
+            for program, arguments in (("predictor", ("-n", "model.nc", "--data", name, "-s", "out.txt")), ("evaluator", ("-n", name, "-i", "test.nc")),
+                                       ("trainer", ("-c", "net.json", "-i", name, "-n", "more.nc"))):
+                self.fail_with(3, f"{name}: is a pipe or a device, expected a NetCDF file", program, *arguments)
 
     def test_a_folder_of_work_that_is_gone(self):
         gone = self.path("gone")

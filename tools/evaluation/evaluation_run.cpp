@@ -3,6 +3,7 @@
 #include "tools/evaluation/evaluation_run.h"
 
 #include "norn/base/error.h"
+#include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/engine/watched_metric.h"
 #include "tools/common/progress.h"
@@ -99,6 +100,10 @@ std::vector<Index> parse_ks(const std::string& text) {
 
 int run_evaluation(const EvaluatorOptions& options, MpiSession& session) {
   run::EvaluateOptions settings = static_cast<const run::EvaluateOptions&>(options);
+  std::vector<std::filesystem::path> read = settings.data;
+  read.insert(read.end(), settings.exclude.begin(), settings.exclude.end());
+  read.insert(read.end(), {options.model, settings.popularity, settings.features});
+  require_apart(read, options.per_example);
   if (options.keep_seen) settings.seen = SeenUnits::keep;
   Console console("evaluator", session.rank(), options.run.level());
   run::Model model(options.model,

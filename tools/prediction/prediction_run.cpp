@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "src/base/atomic_file.h"
+#include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/engine/predictor.h"
 #include "src/run/model_access.h"
@@ -299,6 +300,10 @@ class PredictionRun {
 }  // namespace
 
 int run_prediction(const PredictorOptions& options, MpiSession& session) {
+  std::vector<std::filesystem::path> read = options.data;
+  read.insert(read.end(), {options.model, options.requests, options.filter, options.allow,
+                           options.input_features, options.output_features, options.cdl});
+  require_apart(read, options.output);
   return PredictionRun(options, session).run();
 }
 
