@@ -27,7 +27,7 @@ class GateTest(DailyTest):
         below = [bootstrap.lower_bound(*self.pair(150, 0.95)) <= 0.95 for _ in range(200)]
         self.assertGreater(np.mean(below), 0.86, "of 95 % expected")
         wrong = [bootstrap.lower_bound(*self.pair(150, 0.95)) > 0.97 for _ in range(60)]
-        self.assertLess(np.mean(wrong), 0.05)
+        self.assertLess(np.mean(wrong), 0.1, "of 0.4 % expected")
 
     def test_more_examples_bring_the_bound_closer_and_groups_of_examples_change_little(self):
         gaps = [bootstrap.ratio(*pair) - bootstrap.lower_bound(*pair) for pair in (self.pair(count, 1.0) for count in (40_000, 100))]
@@ -62,7 +62,8 @@ class GateTest(DailyTest):
         new, old = self.pair(20_000, 1.0)
         self.assertTrue(self.verdict(new, old * 0.5, old)["passed"])
         self.assertTrue(self.verdict(old, old * 0.5, old)["passed"], "the same model")
-        few, others = self.pair(110, 0.99, noise=0.9)
+        few, others = self.pair(110, 1.0, noise=0.9)
+        few *= others.sum() / few.sum()  # as good in the sample, to the last digits: what is missing is certainty
         self.assertFalse(self.verdict(few, others * 0.1, others, MinRatio=0.999)["passed"])
 
     def test_too_few_examples_and_a_floor_hold_a_model_back(self):

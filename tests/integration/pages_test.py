@@ -84,7 +84,8 @@ class Completion(PageTest):
         return [line for line in done.stdout.splitlines() if line]
 
     def test_bash_offers_options_words_and_files(self):
-        self.assertEqual(self.bash("trainer", "--check"), ["--checkpoint-epochs", "--checkpoint-minutes", "--checkpoint-name"])
+        self.assertEqual(self.bash("trainer", "--check"), ["--checkpoint-epochs", "--checkpoint-minutes", "--checkpoint-name",
+                                                           "--check-gradients"])
         self.assertEqual(self.bash("trainer", "--device", ""), ["auto", "cpu", "cuda"])
         self.assertEqual(self.bash("trainer", "-q", "--device", "c"), ["cpu", "cuda"])
         self.assertEqual(self.bash("trainer", "--device", "="), ["auto", "cpu", "cuda"])

@@ -86,7 +86,8 @@ class UnderSlurm(ProgramTest):
 
     def test_a_requeued_job_goes_on_and_ends_with_the_same_bits(self):
         job = self.submit_endless("job.nc")
-        self.assertEqual(self.cluster.call("scontrol", "requeue", job).returncode, 0)
+        # Slurm says no as long as it has not heard from the node that the job runs.
+        self.wait_until("requeue", "job.nc", job, lambda: self.cluster.call("scontrol", "requeue", job).returncode == 0)
         self.ends_with_the_bits_of_a_straight_run("job.nc", job)
 
     def test_a_job_that_gets_sigusr1_requeues_itself(self):

@@ -45,6 +45,10 @@ class Before(TunerTest):
         self.write("small_machine.json", json.dumps(machine))
         self.refuse(4, ["space.json: none of", "corners of the space fits", "--machine"], "--machine", "small_machine.json")
 
+    def test_documents_without_an_end(self):
+        self.refuse(2, ["/dev/zero: has more than 64 MiB"], space="/dev/zero")
+        self.refuse(2, ["/dev/zero: is no regular file"], "--machine", "/dev/zero")
+
     def test_files_that_are_not_there(self):
         self.refuse(2, ["missing.json: cannot be read: No such file or directory; check the path"], space="missing.json")
         self.refuse_tuner(3, ["nope.nc: no such file"], *["nope.nc" if x == "train.nc" else x for x in self.command("no")])
@@ -73,6 +77,8 @@ class Before(TunerTest):
         self.refuse_tuner(2, ["--study is missing"], "--status")
         self.refuse_tuner(2, ["nothing: holds no study; check the path"], "--study", "nothing", "--status")
         self.refuse(2, ["--gpus: \"0*x\" is no GPU"], "--gpus", "0*x")
+        for wrong in ("x", "1.5", "-1", "GPU", self.random.choice("abcxyz") + "0"):
+            self.refuse(2, [f"--gpus: \"{wrong}\" is no GPU"], f"--gpus={wrong}")
         self.refuse(2, ["--gpus: \"0,0\" names a GPU twice"], "--gpus", "0,0")
         self.refuse(2, ["--from nothing: holds no study"], "--from", "nothing")
 

@@ -12,6 +12,8 @@ if __package__:
 else:  # trial.py, by its path
     from errors import DataError, UsageError
 
+MOST_BYTES = 64 << 20  # of a document: devices and pipes may have no end
+
 # A string, or a comment of one of the two kinds.
 _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
 
@@ -30,7 +32,11 @@ class JsonText:
     def __init__(self, path: os.PathLike | str):
         self.path = pathlib.Path(path)
         try:
-            self.text = without_comments(self.path.read_text(encoding="utf-8"))
+            with open(self.path, "rb") as file:
+                data = file.read(MOST_BYTES + 1)
+            if len(data) > MOST_BYTES:
+                raise UsageError(f"{path}: has more than {MOST_BYTES >> 20} MiB, which no document has; name another file")
+            self.text = without_comments(data.decode("utf-8").replace("\r\n", "\n"))
         except OSError as error:
             raise UsageError(f"{path}: cannot be read: {error.strerror}; check the path") from error
         except UnicodeDecodeError as error:

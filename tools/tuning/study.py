@@ -181,6 +181,8 @@ def draft(wish: Any, program: pathlib.Path, options: list[str]) -> tuple[dict, T
     inputs, outputs = [os.path.abspath(f) for f in wish.input], [os.path.abspath(f) for f in wish.output_data or []]
     objective = wish.objective
     machine = os.path.abspath(wish.machine) if wish.machine else None
+    if machine and os.path.exists(machine) and not os.path.isfile(machine):
+        raise UsageError(f"{wish.machine}: is no regular file; name the description of a machine with --machine")
     trainer = Trainer(program, inputs, outputs, options, objective or DEFAULT_METRIC, machine, wish.ranks or 1)
     network = trainer.complete(pathlib.Path(os.path.abspath(wish.config)))
     trainer.objective = objective = objective_of(network, wish.objective)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials on this machine: so many at a time on the CPU, or one on each GPU (or on each part of one)."""
 import os
+import re
 import subprocess
 import sys
 
@@ -8,13 +9,17 @@ from ..errors import UsageError
 from . import GONE, RUNNING, TRIAL, Attempt, Place
 
 
+# As CUDA_VISIBLE_DEVICES takes them: a number, or a GPU's or a part's identifier, which may be cut short.
+_GPU = re.compile(r"\d+|(GPU|MIG)-[0-9A-Za-z/-]+")
+
+
 def gpu_places(text: str, ranks: int = 1) -> list[Place]:
     """"0,1*5,GPU-a0223334": GPUs by number or name; five trials share the second. A trial of several ranks takes as many in turn."""
     gpus = []
     for part in text.split(","):
         gpu, star, count = part.strip().partition("*")
-        if not gpu or star and not (count.isdigit() and int(count) > 0):
-            raise UsageError(f"--gpus: \"{part}\" is no GPU; write numbers or names with commas between, and 0*5 for five trials that share GPU 0")
+        if not _GPU.fullmatch(gpu) or star and not (count.isdigit() and int(count) > 0):
+            raise UsageError(f"--gpus: \"{part}\" is no GPU; write numbers or identifiers (GPU-a0223334) with commas between, and 0*5 for five trials that share GPU 0")
         gpus += [gpu if not star else f"{gpu}.{share}" for share in range(int(count or 1))]
     if len(set(gpus)) < len(gpus):
         raise UsageError(f"--gpus: \"{text}\" names a GPU twice; write 0*2 for two trials that share GPU 0")
