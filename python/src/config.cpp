@@ -32,7 +32,7 @@ nb::dict show_config() {
 void add_config(nb::module_& m) {
   m.attr("__version__") = NORN_VERSION;
   m.def(
-      "version", [] { return NORN_VERSION; }, "The version, \"0.1.0\".");
+      "version", [] { return NORN_VERSION; }, "The version: major, minor, patch.");
   m.def("show_config", &show_config,
         "Version, commit, compiler and libraries, as they are at run time.");
 }

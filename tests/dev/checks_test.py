@@ -137,6 +137,20 @@ class Documents(Tree):
                 self.assertEqual(len(check_documents.check_tree(self.root)), 1)
                 (self.root / name).unlink()
 
+    def test_a_document_of_another_version_is_found(self):
+        def plant(project="1.10.2", changes="1.10.2", cited="1.10.2", example="1.10.2"):
+            self.plant("CMakeLists.txt", f"project(norn VERSION {project} LANGUAGES CXX)\n")
+            self.plant("CHANGELOG.md", f"## [Unreleased]\n\n## [{changes}] - 2027-01-31\n\n## [1.9.0] - 2026-12-31\n")
+            self.plant("CITATION.cff", f"cff-version: 1.2.0\nversion: {cited}\n")
+            self.plant("docs/user/errors.md", f'{{"program": "trainer", "version": "{example}"}}\n')
+            return check_documents.check_tree(self.root)
+
+        self.assertEqual(plant(), [])
+        for other in ({"changes": "1.9.0"}, {"cited": "1.10"}, {"example": "1.1.2"}):
+            with self.subTest(**other):
+                self.assertEqual(len(plant(**other)), 1)
+        self.assertEqual(len(plant(project="1.11.0")), 3)
+
 
 class Errors(Tree):
     def errors(self, source, test, untested=""):

@@ -9,7 +9,7 @@
 /// What this build is made of.
 namespace norn::tools {
 
-/// "0.1.0".
+/// Major, minor, patch.
 std::string program_version();
 /// Commit of the sources, "70f2f4e1a2b3" or "70f2f4e1a2b3, modified"; "unknown" outside of git.
 std::string source_version();
@@ -18,7 +18,7 @@ std::vector<LibraryVersion> library_versions();
 /// Libraries of the programs' frame: options, log lines.
 std::vector<LibraryVersion> frame_libraries();
 
-/// Program, version and commit: "trainer 0.1.0 (Norn) 70f2f4e1a2b3".
+/// Program, version and commit: "trainer VERSION (Norn) 70f2f4e1a2b3".
 std::string version_line(const std::string& program);
 
 /// What --version prints. The first line is version_line(), the last ones name `libraries`

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that documents name things that exist: links between them, and paths of files in their text and in comments of
-the code. Words in capitals (FAMILY, LAYER, PRESET) stand for any name. Prints one line a violation."""
+the code. Words in capitals (FAMILY, LAYER, PRESET) stand for any name. Versions that documents name are the project's, which
+stands in CMakeLists.txt. Prints one line a violation."""
 import re
 import sys
 
@@ -10,6 +11,11 @@ import checking
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"(?<![\w/.-])((?:docs|tools|tests|src|include|configs|kernels)/[\w./-]+\.(?:md|sh|py|cpp|h|cu|json|cmake))\b(?!\.in)")
 PLACEHOLDER = re.compile(r"FAMILY|LAYER|PRESET|_$|/x\.")
+VERSION = re.compile(r"project\(norn VERSION ([0-9.]+)")
+# Where else the version stands: the newest section of the changelog, a citation, an example of errors as JSON.
+VERSIONS = {"CHANGELOG.md": re.compile(r"^## \[(\d[\d.]*)\] - \d{4}-\d\d-\d\d$", re.M),
+            "CITATION.cff": re.compile(r"^version: (.+)$", re.M),
+            "docs/user/errors.md": re.compile(r'"version": "([^"]+)"')}
 CODE = {".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake", ".txt"}
 
 
@@ -24,12 +30,21 @@ def check_file(path, root):
             yield f"{relative}: '{name}' does not exist"
 
 
+def check_versions(root):
+    project = VERSION.search((root / "CMakeLists.txt").read_text(encoding="utf-8")).group(1)
+    for name, where in VERSIONS.items():
+        named = where.search((root / name).read_text(encoding="utf-8"))
+        if not named or named.group(1) != project:
+            yield f"{name}: names the version {named.group(1) if named else 'nowhere'}, CMakeLists.txt {project}"
+
+
 def check_tree(root):
     files = list(root.glob("*.md"))
     for folder in ("docs", "include", "src", "kernels", "tools", "tests", "configs"):
         files += (p for p in (root / folder).rglob("*") if p.suffix in CODE | {".md"})
     # Tests of the checks plant paths that do not exist.
-    return [problem for p in sorted(files) if p != root / "tests/dev/checks_test.py" for problem in check_file(p, root)]
+    problems = [problem for p in sorted(files) if p != root / "tests/dev/checks_test.py" for problem in check_file(p, root)]
+    return problems + list(check_versions(root) if (root / "CMakeLists.txt").exists() else ())
 
 
 if __name__ == "__main__":
