@@ -4,7 +4,7 @@
 #include "norn/run/data.h"
 #include "src/data/contents_checksum.h"
 #include "src/data/dataset.h"
-#include "src/engine/model_file.h"
+#include "src/engine/model/model_file.h"
 #include "src/nn/descriptor_json.h"
 #include "src/nn/json_value.h"
 #include "src/parallel/communicator.h"

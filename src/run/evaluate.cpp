@@ -5,8 +5,8 @@
 #include "norn/base/error.h"
 #include "norn/data/label_index.h"
 #include "src/base/text.h"
-#include "src/engine/evaluator.h"
-#include "src/engine/metrics.h"
+#include "src/engine/predict/evaluator.h"
+#include "src/engine/predict/metrics.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
 

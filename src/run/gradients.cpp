@@ -3,8 +3,8 @@
 #include "norn/base/error.h"
 #include "norn/run/train.h"
 #include "src/data/batch_loader.h"
-#include "src/engine/feature_weights.h"
-#include "src/engine/gradient_check.h"
+#include "src/engine/data/feature_weights.h"
+#include "src/engine/train/gradient_check.h"
 #include "src/run/preparation.h"
 
 namespace norn::run {

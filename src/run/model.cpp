@@ -5,7 +5,7 @@
 #include "norn/base/error.h"
 #include "src/base/atomic_file.h"
 #include "src/base/text.h"
-#include "src/engine/model_parts.h"
+#include "src/engine/model/model_parts.h"
 #include "src/nn/descriptor_json.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"

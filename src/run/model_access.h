@@ -2,8 +2,8 @@
 #pragma once
 
 #include "norn/run/model.h"
-#include "src/engine/model_file.h"
-#include "src/engine/unit_matcher.h"
+#include "src/engine/data/unit_matcher.h"
+#include "src/engine/model/model_file.h"
 #include "src/run/scratch_folder.h"
 
 #include <optional>

@@ -4,7 +4,7 @@
 
 #include "norn/base/error.h"
 #include "src/base/text.h"
-#include "src/engine/memory_plan.h"
+#include "src/engine/plan/memory_plan.h"
 #include "src/run/ranks.h"
 
 #include <algorithm>

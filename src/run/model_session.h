@@ -2,8 +2,8 @@
 #pragma once
 
 #include "norn/data/label_index.h"
-#include "src/engine/data_binding.h"
-#include "src/engine/model_file.h"
+#include "src/engine/data/data_binding.h"
+#include "src/engine/model/model_file.h"
 
 #include <filesystem>
 #include <memory>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/run/plan.h"
-#include "src/engine/step_plan.h"
+#include "src/engine/plan/step_plan.h"
 
 /// Plans in full, for those who print them.
 namespace norn::run {

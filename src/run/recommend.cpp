@@ -3,7 +3,7 @@
 #include "norn/run/recommend.h"
 
 #include "norn/base/error.h"
-#include "src/engine/predictor.h"
+#include "src/engine/predict/predictor.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
 #include "src/run/requests.h"

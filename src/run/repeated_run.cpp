@@ -5,7 +5,7 @@
 #include "norn/base/error.h"
 #include "src/base/files.h"
 #include "src/data/contents_checksum.h"
-#include "src/engine/rate_schedule.h"
+#include "src/engine/train/rate_schedule.h"
 #include "src/nn/descriptor_json.h"
 #include "src/run/model_session.h"
 #include "src/run/ranks.h"

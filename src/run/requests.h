@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/engine/data_binding.h"
-#include "src/engine/sparse_rows.h"
+#include "src/engine/data/data_binding.h"
+#include "src/engine/data/sparse_rows.h"
 
 #include <filesystem>
 #include <functional>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/engine/trainer.h"
+#include "src/engine/train/trainer.h"
 #include "src/nn/json_value.h"
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/engine/data_binding.h"
+#include "src/engine/data/data_binding.h"
 #include "src/run/run_events.h"
 
 #include <filesystem>

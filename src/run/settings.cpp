@@ -4,7 +4,7 @@
 #include "norn/run/train.h"
 #include "src/base/option_faults.h"
 #include "src/base/text.h"
-#include "src/engine/watched_metric.h"
+#include "src/engine/train/watched_metric.h"
 #include "src/nn/recipe.h"
 #include "src/run/train_settings.h"
 

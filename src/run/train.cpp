@@ -7,7 +7,7 @@
 #include "src/base/host.h"
 #include "src/base/text.h"
 #include "src/data/contents_checksum.h"
-#include "src/engine/feature_weights.h"
+#include "src/engine/data/feature_weights.h"
 #include "src/nn/descriptor_json.h"
 #include "src/run/model_access.h"
 #include "src/run/preparation.h"

@@ -3,7 +3,7 @@
 #include "src/run/training_record.h"
 
 #include "src/data/contents_checksum.h"
-#include "src/engine/step_probe.h"
+#include "src/engine/plan/step_probe.h"
 
 namespace norn::run {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/engine/memory_plan.h"
-#include "src/engine/network.h"
+#include "src/engine/network/network.h"
+#include "src/engine/plan/memory_plan.h"
 #include "src/run/recorder.h"
 #include "src/run/run_record.h"
 #include "src/run/training_start.h"

@@ -7,7 +7,7 @@
 #include "src/base/atomic_file.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
-#include "src/engine/data_names.h"
+#include "src/engine/data/data_names.h"
 #include "src/nn/descriptor_json.h"
 #include "src/nn/graph.h"
 #include "src/run/model_session.h"

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "norn/run/train.h"
-#include "src/engine/data_binding.h"
-#include "src/engine/trainer.h"
+#include "src/engine/data/data_binding.h"
+#include "src/engine/train/trainer.h"
 #include "src/run/run_lock.h"
 
 #include <filesystem>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/run/train.h"
-#include "src/engine/trainer.h"
+#include "src/engine/train/trainer.h"
 
 /// What a run validates with.
 namespace norn::run {

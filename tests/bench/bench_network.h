@@ -3,9 +3,9 @@
 
 #include "norn/base/error.h"
 #include "src/data/feature_counts.h"
-#include "src/engine/context.h"
-#include "src/engine/network.h"
-#include "src/engine/plan_settings.h"
+#include "src/engine/network/context.h"
+#include "src/engine/network/network.h"
+#include "src/engine/plan/plan_settings.h"
 #include "src/step/program.h"
 #include "tests/bench/synthetic.h"
 #include "tests/support/reference_maths.h"

@@ -2,7 +2,7 @@
 // How long the collectives of a step take on several GPUs: mpirun -n 4 collectives_bench.
 // --nccl measures NCCL alone.
 #include "norn/parallel/mpi_session.h"
-#include "src/engine/context.h"
+#include "src/engine/network/context.h"
 
 #include <algorithm>
 #include <array>

@@ -3,8 +3,8 @@
 // filters and the lists' way back, beside predict_bench's kernel alone. Random weights.
 #include "kernels/named_variant.h"
 #include "src/base/text.h"
-#include "src/engine/context.h"
-#include "src/engine/predictor.h"
+#include "src/engine/network/context.h"
+#include "src/engine/predict/predictor.h"
 #include "tests/bench/training_shape.h"
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 #include "kernels/named_variant.h"
 #include "norn/parallel/mpi_session.h"
 #include "src/base/text.h"
-#include "src/engine/device_dataset.h"
+#include "src/engine/data/device_dataset.h"
 #include "tests/bench/bench_network.h"
 #include "tests/bench/plain_sums.h"
 #include "tests/bench/training_shape.h"

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda.h"
 #include "norn/parallel/mpi_session.h"
-#include "src/engine/context.h"
+#include "src/engine/network/context.h"
 #include "src/parallel/collectives.h"
 #include "tests/parallel/collectives_checks.h"
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The check scripts find what is planted in a small tree, and nothing in a clean one."""
 import pathlib
+import random
 import sys
 import tempfile
 import unittest
@@ -34,8 +35,8 @@ class Tree(unittest.TestCase):
 
 class Layers(Tree):
     def test_downward_includes_and_homes_pass(self):
-        self.plant("src/engine/a.cpp", '#include "src/data/dataset.h"\n#include <fmt/format.h>\n#include "b.h"\n')
-        self.plant("src/engine/b.h", '#include "src/nn/graph.h"\n#include "nn/keys.h"\n')
+        self.plant("src/engine/network/a.cpp", '#include "src/data/dataset.h"\n#include <fmt/format.h>\n#include "b.h"\n')
+        self.plant("src/engine/network/b.h", '#include "src/nn/graph.h"\n#include "nn/keys.h"\n')
         self.plant("src/data/c.cpp", "#include <netcdf>\n#include <zlib.h>\n")
         self.plant("kernels/cuda/d.cu", "#include <cublasLt.h>\n#include <cuda_runtime.h>\n")
         self.plant("tools/e.cpp", "#include <CLI/CLI.hpp>\nvoid f() { std::cout << 1; }\n")
@@ -46,18 +47,29 @@ class Layers(Tree):
         for name, header in [("src/base/a.cpp", "norn/tensor/views.h"), ("src/nn/a.h", "src/data/dataset.h"),
                              ("include/norn/nn/a.h", "src/base/text.h"),
                              ("kernels/cuda/a.cuh", "src/nn/graph.h"), ("src/data/a.cpp", "kernels/cpu/families.h"),
-                             ("src/engine/a.cpp", "tools/common/progress.h")]:
+                             ("src/engine/network/a.cpp", "tools/common/progress.h")]:
             with self.subTest(name):
                 self.plant(name, f'#include "{header}"\n')
                 self.assertEqual(len(self.layers()), 1, self.layers())
                 (self.root / name).unlink()
 
+    def test_folders_of_the_engine_have_an_order(self):
+        floors = check_layers.FLOORS["engine"]
+        low, high = sorted(random.sample(range(len(floors)), 2))
+        self.plant(f"src/engine/{floors[high]}/a.cpp", f'#include "src/engine/{floors[low]}/b.h"\n')
+        self.assertEqual(self.layers(), [])
+        self.plant(f"src/engine/{floors[low]}/c.cpp", f'#include "src/engine/{floors[high]}/a.h"\n')
+        self.assertEqual(len(self.layers()), 1, self.layers())
+        (self.root / f"src/engine/{floors[low]}/c.cpp").unlink()
+        self.plant("src/engine/c.cpp", "")
+        self.assertEqual(len(self.layers()), 1, self.layers())
+
     def test_third_party_header_outside_its_home_is_found(self):
-        for name, header in [("src/engine/a.cpp", "netcdf"), ("src/nn/a.cpp", "zlib.h"), ("src/nn/a.cpp", "mpi.h"),
-                             ("src/engine/a.cpp", "json/json.h"), ("src/engine/a.cpp", "CLI/CLI.hpp"),
+        for name, header in [("src/engine/network/a.cpp", "netcdf"), ("src/nn/a.cpp", "zlib.h"), ("src/nn/a.cpp", "mpi.h"),
+                             ("src/engine/network/a.cpp", "json/json.h"), ("src/engine/network/a.cpp", "CLI/CLI.hpp"),
                              ("src/base/a.cpp", "spdlog/spdlog.h"), ("src/data/a.cpp", "cblas.h"),
-                             ("src/engine/a.cpp", "tensorboard.pb.h"), ("src/nn/a.cpp", "google/protobuf/message.h"),
-                             ("src/engine/a.cu", "cuda_runtime.h"), ("tools/a.cpp", "gtest/gtest.h")]:
+                             ("src/engine/network/a.cpp", "tensorboard.pb.h"), ("src/nn/a.cpp", "google/protobuf/message.h"),
+                             ("src/engine/network/a.cu", "cuda_runtime.h"), ("tools/a.cpp", "gtest/gtest.h")]:
             with self.subTest(f"{name} {header}"):
                 self.plant(name, f"#include <{header}>\n")
                 self.assertEqual(len(self.layers()), 1, self.layers())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of a plan against those that training really calls.
-#include "src/engine/step_plan.h"
+#include "src/engine/plan/step_plan.h"
 #include "tests/support/passing_communicator.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"

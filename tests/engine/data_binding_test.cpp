@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets find their layers, streamed or held, and what does not fit is refused.
-#include "src/engine/data_binding.h"
+#include "src/engine/data/data_binding.h"
 
 #include "norn/base/error.h"
 #include "src/data/dataset_writer.h"
-#include "src/engine/trainer.h"
+#include "src/engine/train/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // "DataSet": "auto": which data sets are meant, and what recipes are told of them.
-#include "src/engine/data_names.h"
+#include "src/engine/data/data_names.h"
 
 #include "norn/base/error.h"
 #include "src/data/dataset_writer.h"

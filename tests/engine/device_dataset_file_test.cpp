@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files whose rows overlap, leave gaps and are unordered become rows of their own on a device. The
 // files are ncgen's, which GPU machines need not have.
-#include "src/engine/device_dataset.h"
+#include "src/engine/data/device_dataset.h"
 #include "tests/data/support.h"
 
 namespace norn::test {

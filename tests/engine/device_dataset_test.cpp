@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets that stand where the kernels work give the batches, and the training, of those that are
 // brought there batch by batch. On the CPU the copy stands in main memory.
-#include "src/engine/device_dataset.h"
+#include "src/engine/data/device_dataset.h"
 
 #include "src/data/dataset_writer.h"
-#include "src/engine/trainer.h"
+#include "src/engine/train/trainer.h"
 #include "src/step/device_batch.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"

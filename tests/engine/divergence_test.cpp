@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs whose numbers stop being finite: costs, and what would be saved.
 #include "norn/base/error.h"
-#include "src/engine/evaluator.h"
-#include "src/engine/model_file.h"
-#include "src/engine/trainer.h"
+#include "src/engine/model/model_file.h"
+#include "src/engine/predict/evaluator.h"
+#include "src/engine/train/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/message_of.h"
 #include "tests/support/recipes.h"

@@ -2,7 +2,7 @@
 // A model as DSSTNE writes it, made here item by item: a bias for every source, no attribute that
 // may be missing, none of ours. It predicts what the float64 reference says.
 #include "norn/base/error.h"
-#include "src/engine/model_file.h"
+#include "src/engine/model/model_file.h"
 #include "tests/data/support.h"
 #include "tests/support/problem.h"
 #include "tests/support/test_runtime.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights of features come from the training data alone, stay with the model, and are the same
 // wherever the data are.
-#include "src/engine/feature_weights.h"
+#include "src/engine/data/feature_weights.h"
 
 #include "norn/base/error.h"
 #include "src/data/feature_counts.h"
-#include "src/engine/trainer.h"
+#include "src/engine/train/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"

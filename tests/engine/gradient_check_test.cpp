@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient check of users' networks: right gradients pass, deltas that are no slopes do not.
-#include "src/engine/gradient_check.h"
+#include "src/engine/train/gradient_check.h"
 
 #include "norn/base/error.h"
 #include "tests/support/problem.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data sets in memory are bound, held back and trained on as those of files are.
 #include "norn/base/error.h"
-#include "src/engine/data_names.h"
-#include "src/engine/trainer.h"
+#include "src/engine/data/data_names.h"
+#include "src/engine/train/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 

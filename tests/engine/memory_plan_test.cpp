@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan of a run against what a network really allocates.
-#include "src/engine/memory_plan.h"
+#include "src/engine/plan/memory_plan.h"
 
 #include "norn/base/error.h"
 #include "src/base/text.h"
-#include "src/engine/predictor.h"
-#include "src/engine/step_plan.h"
-#include "src/engine/step_verifier.h"
-#include "src/engine/trainer.h"
+#include "src/engine/plan/step_plan.h"
+#include "src/engine/predict/predictor.h"
+#include "src/engine/train/step_verifier.h"
+#include "src/engine/train/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"

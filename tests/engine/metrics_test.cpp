@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranking metrics against numbers worked out by hand, and against plain loops on random cases. The
 // whole evaluator is compared with NumPy in tests/integration.
-#include "src/engine/metrics.h"
+#include "src/engine/predict/metrics.h"
 
 #include "norn/base/error.h"
 #include "src/base/files.h"
-#include "src/engine/watched_metric.h"
+#include "src/engine/train/watched_metric.h"
 #include "src/nn/json_value.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model files: everything comes back, on any number of ranks, and models that DSSTNE wrote are
 // read.
-#include "src/engine/model_file.h"
+#include "src/engine/model/model_file.h"
 
 #include "norn/base/error.h"
 #include "src/nn/descriptor_json.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cost of examples that a network is not trained on.
 #include "norn/base/error.h"
-#include "src/engine/predictor.h"
+#include "src/engine/predict/predictor.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives that overlap with other work end as late as they may: at wait_for_overlapped(). The
 // bits are those of collectives that are done at once.
-#include "src/engine/context.h"
+#include "src/engine/network/context.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
 #include "tests/support/thread_group.h"

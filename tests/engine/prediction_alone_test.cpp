@@ -3,7 +3,7 @@
 // random neighbours, planned for random sizes, on random numbers of threads and ranks, as lists of
 // the best units and as all scores, have the bits of one prediction. NORN_BATCHINGS: how many are
 // drawn for each network.
-#include "src/engine/predictor.h"
+#include "src/engine/predict/predictor.h"
 #include "tests/support/problem.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"

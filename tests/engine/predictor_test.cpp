@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The best K units against a sort of all scores: ties, filters, any K, any number of ranks.
-#include "src/engine/predictor.h"
+#include "src/engine/predict/predictor.h"
 
 #include "norn/base/error.h"
 #include "tests/support/problem.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Learning rates from epoch to epoch, and that rows which lag behind went through the rates of
 // their time.
-#include "src/engine/rate_schedule.h"
+#include "src/engine/train/rate_schedule.h"
 
 #include "kernels/named_variant.h"
-#include "src/engine/trainer.h"
+#include "src/engine/train/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The best of many units, against scores in float64 made from what the products read: on a GPU in
 // bfloat16 these scores are compared inside the product and never written.
-#include "src/engine/model_parts.h"
-#include "src/engine/predictor.h"
+#include "src/engine/model/model_parts.h"
+#include "src/engine/predict/predictor.h"
 #include "tests/support/problem.h"
 #include "tests/support/test_runtime.h"
 

@@ -3,8 +3,8 @@
 // are complete or refused.
 #include "kernels/named_variant.h"
 #include "norn/base/error.h"
-#include "src/engine/feature_weights.h"
-#include "src/engine/trainer.h"
+#include "src/engine/data/feature_weights.h"
+#include "src/engine/train/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"

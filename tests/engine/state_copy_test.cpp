@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A copy of a network's state, in the network's memory and in main memory.
-#include "src/engine/state_copy.h"
+#include "src/engine/network/state_copy.h"
 
 #include "tests/support/recipes.h"
 

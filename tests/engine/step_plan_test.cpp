@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Predictions of steps on machines that are described: near what was measured where something was,
 // and sensible elsewhere.
-#include "src/engine/step_plan.h"
+#include "src/engine/plan/step_plan.h"
 
 #include "norn/base/error.h"
 #include "src/nn/descriptor_json.h"

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps computed twice: the same run as one without, and one flipped bit is found and its rank
 // named.
-#include "src/engine/step_verifier.h"
+#include "src/engine/train/step_verifier.h"
 
 #include "norn/base/error.h"
 #include "src/base/host.h"
-#include "src/engine/trainer.h"
+#include "src/engine/train/trainer.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "norn/base/error.h"
-#include "src/engine/evaluator.h"
-#include "src/engine/trainer.h"
+#include "src/engine/predict/evaluator.h"
+#include "src/engine/train/trainer.h"
 #include "tests/data/support.h"
 #include "tests/engine/grouped_data.h"
 #include "tests/support/recipes.h"

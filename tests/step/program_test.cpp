@@ -2,7 +2,7 @@
 // Steps as lists of ops, of every recipe.
 #include "src/step/program.h"
 
-#include "src/engine/network.h"
+#include "src/engine/network/network.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/engine/context.h"
-#include "src/engine/network.h"
+#include "src/engine/network/context.h"
+#include "src/engine/network/network.h"
 #include "tests/support/reference_network.h"
 #include "tests/support/test_runtime.h"
 

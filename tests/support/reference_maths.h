@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/engine/network.h"
+#include "src/engine/network/network.h"
 #include "tests/support/reference_network.h"
 
 /// The formulas of one unit and of one SoftMax row in float64, by name. A name that is not here

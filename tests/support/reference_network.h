@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/engine/network.h"
+#include "src/engine/network/network.h"
 
 #include <map>
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/engine/context.h"
+#include "src/engine/network/context.h"
 
 /// What tests of the engine compute on. Each test program links one definition:
 /// test_runtime_cpu.cpp, or test_runtime_cuda.cpp, so that one test text serves both.

@@ -3,7 +3,7 @@
 #include "tests/support/training_recipe.h"
 
 #include "src/data/dataset_writer.h"
-#include "src/engine/model_parts.h"
+#include "src/engine/model/model_parts.h"
 #include "tests/support/test_runtime.h"
 #include "tests/support/thread_group.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/parallel/mpi_session.h"
-#include "src/engine/context.h"
+#include "src/engine/network/context.h"
 #include "src/parallel/communicator.h"
 #include "tools/common/command_line.h"
 

@@ -155,7 +155,7 @@ UNTESTED = "tools/dev/untested_errors.txt"
 
 # Title, folders or files, and what to do about all of them.
 GROUPS = (
-    ("Descriptors and other JSON", ("src/nn/", "src/engine/network.cpp", "src/engine/gradient_check.cpp", "tools/cdl/command_file"),
+    ("Descriptors and other JSON", ("src/nn/", "src/engine/network/network.cpp", "src/engine/train/gradient_check.cpp", "tools/cdl/command_file"),
      "The text is wrong, and nothing was begun. `--explain KEY` says what a key takes; an editor that knows JSON schemas finds most of "
      "this as you type (configs/schema)."),
     ("Command lines", ("tools/", "src/run/"),

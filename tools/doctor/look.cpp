@@ -7,7 +7,7 @@
 #include "norn/base/error.h"
 #include "src/base/atomic_file.h"
 #include "src/base/philox.h"
-#include "src/engine/memory_plan.h"
+#include "src/engine/network/context.h"
 #include "src/tensor/buffer.h"
 #include "tools/doctor/files.h"
 

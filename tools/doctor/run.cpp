@@ -5,7 +5,7 @@
 
 #include "norn/base/error.h"
 #include "src/base/host.h"
-#include "src/engine/step_probe.h"
+#include "src/engine/plan/step_probe.h"
 #include "tools/common/console.h"
 #include "tools/common/version.h"
 #include "tools/doctor/files.h"

@@ -5,7 +5,7 @@
 #include "norn/base/error.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
-#include "src/engine/watched_metric.h"
+#include "src/engine/train/watched_metric.h"
 #include "tools/common/progress.h"
 #include "tools/common/stop_signals.h"
 

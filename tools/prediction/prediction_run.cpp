@@ -6,7 +6,7 @@
 #include "src/base/atomic_file.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
-#include "src/engine/predictor.h"
+#include "src/engine/predict/predictor.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
 #include "src/run/preparation.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "norn/data/label_index.h"
-#include "src/engine/predictor.h"
+#include "src/engine/predict/predictor.h"
 #include "tools/common/console.h"
 #include "tools/prediction/request_source.h"
 

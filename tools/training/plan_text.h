@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "src/engine/network.h"
-#include "src/engine/step_probe.h"
+#include "src/engine/network/network.h"
+#include "src/engine/plan/step_probe.h"
 #include "src/nn/json_value.h"
 #include "src/run/plan_parts.h"
 

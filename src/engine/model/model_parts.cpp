@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collecting and handing out parameters over ranks, in bounded memory.
+#include "src/engine/model/model_parts.h"
+
+#include "norn/base/error.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+constexpr const char* kFeatureWeights = "featureWeights";
+constexpr Index kRunElements = Index(1) << 23;  // 32 MiB of floats
+
+// Where the source units of each rank stand in a run of `count` source rows from `first` on.
+std::vector<Range> source_shares(Network& network, int edge, Index first, Index count) {
+  std::vector<Range> shares = network.shares(network.graph().edges[std::size_t(edge)].source);
+  for (Range& share : shares)
+    share = {std::clamp<Index>(share.begin - first, 0, count),
+             std::clamp<Index>(share.end - first, 0, count)};
+  return shares;
+}
+
+// The part of these source rows that a rank stores: all of them, but for weights by source.
+Range stored_rows(const WeightShape& shape, Index first, Index count) {
+  if (!shape.by_source) return {first, first + count};
+  const Index begin = std::clamp(shape.mine.begin, first, first + count);
+  return {begin, std::clamp(shape.mine.end, begin, first + count)};
+}
+
+// Source rows of this rank's weights, in main memory as they are stored: all of it when that is
+// where they are.
+class OwnRows {
+ public:
+  OwnRows(const WeightShape& shape, Memory& memory, MatrixView<float> stored, Range rows)
+      : memory_(memory),
+        device_(shape.by_destination
+                    ? stored.columns(rows.begin, rows.count())
+                    : stored.row_range(rows.begin - (shape.by_source ? shape.mine.begin : 0),
+                                       rows.count())),
+        host_(device_) {
+    if (memory.is_host()) return;
+    copy_ = Matrix<float>(device_.rows, device_.cols);
+    host_ = copy_.view();
+  }
+  MatrixView<float> host() const { return host_; }
+  void read() {
+    if (!memory_.is_host())
+      memory_.read_rows(device_.data, bytes(device_.stride), host_.data, bytes(host_.stride),
+                        bytes(host_.cols), std::size_t(host_.rows));
+  }
+  void write() {
+    if (!memory_.is_host())
+      memory_.write_rows(device_.data, bytes(device_.stride), host_.data, bytes(host_.stride),
+                         bytes(host_.cols), std::size_t(host_.rows));
+  }
+
+ private:
+  static std::size_t bytes(Index elements) { return std::size_t(elements) * sizeof(float); }
+  Memory& memory_;
+  MatrixView<float> device_;
+  MatrixView<float> host_;
+  Matrix<float> copy_;
+};
+
+// Through tiles, so that every line of memory is fetched once.
+void transpose(MatrixView<const float> from, MatrixView<float> to) {
+  constexpr Index kSide = 32;
+  float tile[kSide][kSide];
+  for (Index r = 0; r < from.rows; r += kSide)
+    for (Index c = 0; c < from.cols; c += kSide) {
+      const Index rows = std::min(kSide, from.rows - r);
+      const Index columns = std::min(kSide, from.cols - c);
+      for (Index i = 0; i < rows; ++i)
+        for (Index k = 0; k < columns; ++k) tile[k][i] = from(r + i, c + k);
+      for (Index k = 0; k < columns; ++k) std::copy_n(tile[k], rows, to.row(c + k) + r);
+    }
+}
+
+void copy(MatrixView<const float> from, MatrixView<float> to) {
+  for (Index r = 0; r < from.rows; ++r) std::copy_n(from.row(r), from.cols, to.row(r));
+}
+
+// Between this rank's weights as stored and the same rows whole.
+void copy_own(const WeightShape& shape, MatrixView<float> stored, MatrixView<float> rows,
+              bool to_rows) {
+  const Range mine = shape.by_source ? Range{0, shape.destinations} : shape.mine;
+  const MatrixView<float> whole = rows.columns(mine.begin, mine.count());
+  if (whole.empty()) return;
+  const auto& bring = shape.by_destination ? transpose : copy;
+  to_rows ? bring(stored, whole) : bring(whole, stored);
+}
+
+template <typename Body>
+void for_runs(Network& network, int edge, const Body& body) {
+  const WeightShape& shape = network.weights(edge)->shape();
+  const Index run = std::max<Index>(1, kRunElements / std::max<Index>(1, shape.destinations));
+  Matrix<float> rows(std::min(run, shape.sources), shape.destinations);
+  for (Index first = 0; first < shape.sources; first += run)
+    body(first, rows.first_rows(std::min(run, shape.sources - first)));
+}
+
+}  // namespace
+
+std::vector<HeldBuffer<float>*> layer_vectors(Network& network, int layer, bool with_state) {
+  std::vector<HeldBuffer<float>*> vectors = network.unit_vectors(layer);
+  const bool has_matrices = !network.graph().matrices(layer).empty();
+  std::erase_if(vectors, [&](const HeldBuffer<float>* vector) {
+    return (has_matrices && vector == &network.unit_layer(layer)->bias.value) ||
+           (!with_state && vector->tensor().purpose == Purpose::state);
+  });
+  return vectors;
+}
+
+std::string layer_item(int layer, const Tensor& vector) {
+  return fmt::format("layer{}_{}", layer, vector.item);
+}
+
+std::string feature_weights_item(int layer) {
+  return fmt::format("layer{}_{}", layer, kFeatureWeights);
+}
+
+std::string feature_weights_name(const std::string& layer) {
+  return fmt::format("{} {}", layer, kFeatureWeights);
+}
+
+std::vector<float> gather_units(Network& network, int layer, const Buffer<float>& mine) {
+  const std::vector<Range>& shares = network.shares(layer);
+  std::vector<float> whole(std::size_t(network.unit_layer(layer)->partition().width()));
+  const Range own = shares[std::size_t(network.context().communicator.rank())];
+  mine.read(whole.data() + own.begin, own.count());
+  const MatrixView<float> row{whole.data(), 1, Index(whole.size()), Index(whole.size())};
+  network.context().communicator.all_gather_columns(row, shares);
+  return whole;
+}
+
+void scatter_units(Network& network, int layer, const std::vector<float>& whole,
+                   Buffer<float>& mine) {
+  const Range own = network.shares(layer)[std::size_t(network.context().communicator.rank())];
+  mine.write(whole.data() + own.begin, own.count());
+}
+
+void gather_rows(Network& network, int edge, int part,
+                 const std::function<void(Index, MatrixView<const float>)>& take) {
+  Weights& weights = *network.weights(edge);
+  const WeightShape& shape = weights.shape();
+  Communicator& communicator = network.context().communicator;
+  for_runs(network, edge, [&](Index first, MatrixView<float> rows) {
+    const Range here = stored_rows(shape, first, rows.rows);
+    OwnRows own(shape, network.context().compute.memory, weights.part(part), here);
+    own.read();
+    copy_own(shape, own.host(), rows.row_range(here.begin - first, here.count()), true);
+    if (shape.by_source)
+      communicator.all_gather_rows(rows, source_shares(network, edge, first, rows.rows));
+    else if (!shape.replicated)
+      communicator.all_gather_columns(
+          rows, network.shares(network.graph().edges[std::size_t(edge)].destination));
+    take(first, rows);
+  });
+}
+
+void scatter_rows(Network& network, int edge, int part,
+                  const std::function<void(Index, MatrixView<float>)>& give) {
+  Weights& weights = *network.weights(edge);
+  Communicator& communicator = network.context().communicator;
+  for_runs(network, edge, [&](Index first, MatrixView<float> rows) {
+    if (communicator.rank() == 0) give(first, rows);
+    communicator.broadcast(
+        {reinterpret_cast<std::byte*>(rows.data), std::size_t(rows.size()) * sizeof(float)}, 0);
+    const Range here = stored_rows(weights.shape(), first, rows.rows);
+    OwnRows own(weights.shape(), network.context().compute.memory, weights.part(part), here);
+    copy_own(weights.shape(), own.host(), rows.row_range(here.begin - first, here.count()), false);
+    own.write();
+  });
+  weights.cast_to_bf16(network.context().compute);
+}
+
+}  // namespace norn

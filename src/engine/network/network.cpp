@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// A network on this rank: its parts, its parameters, and what is asked of it beside steps.
+#include "src/engine/network/network.h"
+
+#include "norn/base/error.h"
+#include "src/engine/network/network_parts.h"
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+StepSettings step_settings(const Graph& graph, const std::vector<DatasetShape>& shapes,
+                           const Context& context, Index batch, Pass purpose,
+                           const BlockRule* blocks) {
+  StepSettings settings;
+  settings.batch = batch;
+  settings.rank = context.communicator.rank();
+  settings.ranks = context.communicator.size();
+  settings.lanes = context.compute.executor.lanes();
+  settings.purpose = purpose;
+  settings.device = traits_of(context.compute);
+  if (blocks) settings.device.block_rule = *blocks;
+  settings.exchanges = context.collectives->exchanges();
+  for (const LayerDescriptor& layer : graph.network.layers) {
+    bool sparse = false;
+    for (const DatasetShape& shape : shapes)
+      if (shape.name == layer.dataset) sparse = shape.gives_sparse_batches;
+    settings.sparse_input.push_back(sparse);
+  }
+  return settings;
+}
+
+Graph runnable(Graph graph, Pass purpose) {
+  const Use use = purpose == Pass::training ? Use::training : Use::prediction;
+  if (const auto reason = why_not_runnable(graph, use)) throw UsageError(*reason);
+  return graph;
+}
+
+}  // namespace
+
+Network::Parts::Parts(Graph the_graph, const std::vector<DatasetShape>& shapes,
+                      const Context& context, Index batch, Pass purpose, const BlockRule* blocks)
+    : graph(runnable(std::move(the_graph), purpose)),
+      facts(graph, step_settings(graph, shapes, context, batch, purpose, blocks)),
+      state(facts, context),
+      training(facts.training() ? step::compile_training(facts) : step::Program()),
+      to_activations(step::compile_activations(facts)) {
+  WorkQueue& queue = *compute().kernels.queue;
+  for (int i = 0; i <= queue.depth(); ++i)
+    places.push_back(static_cast<std::int64_t*>(
+        queue.staging(std::size_t(facts.outcome_words()) * sizeof(std::int64_t))));
+}
+
+void Network::Parts::require_planned(const BoundBatch& batch, const char* function) const {
+  if (batch.examples >= 1 && batch.examples <= facts.batch()) return;
+  throw ShapeError(fmt::format("Network::{}: batch is empty or larger than planned", function));
+}
+
+Network::Network(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context,
+                 Index batch, Pass purpose, const BlockRule* blocks)
+    : parts_(std::make_unique<Parts>(std::move(graph), shapes, context, batch, purpose, blocks)) {}
+
+Network::~Network() = default;
+
+const Graph& Network::graph() const {
+  return parts_->graph;
+}
+Index Network::batch() const {
+  return parts_->facts.batch();
+}
+const Context& Network::context() const {
+  return parts_->state.context;
+}
+float Network::rate_at(std::int64_t t) const {
+  return parts_->state.schedule.rate_at(t);
+}
+int Network::steps_in_flight() const {
+  return int(parts_->in_flight.size());
+}
+const std::vector<int>& Network::order() const {
+  return parts_->facts.order();
+}
+UnitLayer* Network::unit_layer(int layer) {
+  return parts_->state.units[layer].get();
+}
+const UnitLayer* Network::unit_layer(int layer) const {
+  return parts_->state.units[layer].get();
+}
+Weights* Network::weights(int edge) {
+  return parts_->state.weights[edge].get();
+}
+const std::vector<Range>& Network::shares(int layer) const {
+  return parts_->facts.shares(layer);
+}
+void Network::set_unit_labels(std::vector<LabelTable> labels) {
+  parts_->unit_labels = std::move(labels);
+}
+const std::vector<LabelTable>& Network::unit_labels() const {
+  return parts_->unit_labels;
+}
+Index Network::working_bytes() const {
+  return parts_->state.bytes(parts_->facts, Purpose::working);
+}
+
+std::vector<NetworkParameter> Network::parameters() {
+  std::vector<NetworkParameter> all;
+  const StepFacts& facts = parts_->facts;
+  parts_->state.for_each_parameter(
+      facts,
+      [&](int edge, Weights& matrix) {
+        all.push_back({.name = edge_name(facts, edge), .edge = edge, .matrix = &matrix});
+      },
+      [&](int layer, HeldBuffer<float>& vector) {
+        all.push_back({.name = facts.layer(layer).name + " " + vector.tensor().item,
+                       .layer = layer,
+                       .vector = &vector});
+      });
+  return all;
+}
+
+std::vector<HeldBuffer<float>*> Network::unit_vectors(int layer) {
+  std::vector<HeldBuffer<float>*> vectors;
+  parts_->state.for_each_item_of(layer,
+                                 [&](HeldBuffer<float>& vector) { vectors.push_back(&vector); });
+  return vectors;
+}
+
+void Network::for_each_state(
+    const std::function<void(const Tensor& tensor, std::byte* data)>& visit) {
+  parts_->state.for_each(parts_->facts, [&](const std::string&, auto& array) {
+    const Tensor& tensor = array.tensor();
+    if (tensor.purpose != Purpose::working && !tensor.empty()) visit(tensor, array.address());
+  });
+}
+
+void Network::initialise(std::uint64_t seed) {
+  const Compute& compute = parts_->compute();
+  for (const NetworkParameter& parameter : parameters()) {
+    Weights* weights = parameter.matrix;
+    if (!weights) continue;
+    const int e = parameter.edge;
+    const WeightShape& shape = weights->shape();
+    WeightPlace place;
+    place.by_destination = shape.by_destination;
+    (shape.by_source ? place.first_source : place.first_destination) = shape.mine.begin;
+    place.sources = shape.sources;
+    place.destinations = shape.destinations;
+    compute.kernels.update->initialise(
+        parts_->facts.layer(parts_->facts.edge(e).destination).init.scheme,
+        Philox::stream(seed, RandomPurpose::weights, std::uint32_t(e)), place, weights->values());
+    weights->cast_to_bf16(compute);
+  }
+}
+
+bool Network::weights_features(int layer) const {
+  const auto& input = parts_->state.inputs[layer];
+  return input && input->weights_features();
+}
+
+void Network::set_feature_weights(int layer, const std::vector<float>& weights) {
+  require(weights_features(layer), "Network::set_feature_weights: the layer has no InputWeighting");
+  parts_->state.inputs[layer]->set_feature_weights(weights);
+}
+
+std::vector<float> Network::feature_weights(int layer) const {
+  require(weights_features(layer), "Network::feature_weights: the layer has no InputWeighting");
+  return parts_->state.inputs[layer]->feature_weights();
+}
+
+void Network::set_rate(float rate, std::int64_t warm_up, std::int64_t step) {
+  UpdateSchedule& schedule = parts_->state.schedule;
+  if (schedule.rate == rate && schedule.warm_up == warm_up) return;
+  require(parts_->in_flight.empty(),
+          "Network::set_rate: steps begun before must be finished first");
+  catch_up(step);
+  schedule.rate = rate;
+  schedule.warm_up_in(warm_up);
+}
+
+void Network::catch_up(std::int64_t step) {
+  for (auto& weights : parts_->state.weights) {
+    if (!weights || weights->users > 1 || weights->steps_done().empty()) continue;
+    parts_->compute().kernels.sparse->catch_up(descriptor().training.optimizer,
+                                               parts_->state.schedule, step,
+                                               weights->row_state(weights->shape().mine));
+  }
+}
+
+double Network::regularization_cost() {
+  FixedSum squares;
+  FixedSum magnitudes;
+  const StepFacts& facts = parts_->facts;
+  const Compute& compute = parts_->compute();
+  for (int e = 0; e < facts.edges(); ++e) {
+    if (!weights(e)) continue;
+    Weights& weights = *this->weights(e);
+    const Edge& edge = facts.edge(e);
+    const int cut = weights.shape().by_source ? edge.source : edge.destination;
+    const Range blocks = facts.own_blocks(cut);
+    Buffer<double> sums(2 * blocks.count(), compute.memory);
+    compute.executor.for_each(blocks.count(), [&](Index b, int) {
+      double* sum = sums.data() + 2 * b;
+      compute.kernels.update->norms(weights.values_of(facts.partition(cut).units(blocks.begin + b)),
+                                    sum, sum + 1);
+    });
+    std::vector<double> host(std::size_t(sums.size()));
+    sums.read(host.data(), sums.size());
+    for (std::size_t i = 0; i < host.size(); i += 2) {
+      squares.add(host[i]);
+      magnitudes.add(host[i + 1]);
+    }
+  }
+  const double l2 = context().communicator.all_reduce(squares).value();
+  const double l1 = context().communicator.all_reduce(magnitudes).value();
+  const UpdateSchedule& schedule = parts_->state.schedule;
+  return 0.5 * double(schedule.l2) * l2 + double(schedule.l1) * l1;
+}
+
+}  // namespace norn

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cost of targets that the network is not trained on.
+#include "norn/base/error.h"
+#include "src/engine/network/network_parts.h"
+
+#include <bit>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace norn {
+
+FixedSum Network::cost(const BoundBatch& batch) {
+  return cost_and_outputs(batch, -1, {});
+}
+
+FixedSum Network::predict_with_cost(const BoundBatch& batch, int output_layer,
+                                    const BlockVisitor& visit) {
+  const UnitLayer* layer = unit_layer(output_layer);
+  require(layer != nullptr && layer->is_output(),
+          "Network::predict_with_cost: the layer is no Output layer of this network");
+  std::vector<Buffer<float>>& visited = parts_->state.visited;
+  visited.resize(std::size_t(context().compute.executor.lanes()));
+  for (Buffer<float>& lane : visited)
+    if (const Index size = this->batch() * layer->partition().block_width(); lane.size() < size)
+      lane = Buffer<float>(size, context().compute.memory);
+  return cost_and_outputs(batch, output_layer, visit);
+}
+
+// `visit` sees the outputs of layer `visited`, if that is one.
+FixedSum Network::cost_and_outputs(const BoundBatch& batch, int visited,
+                                   const BlockVisitor& visit) {
+  parts_->require_planned(batch, "cost");
+  require(parts_->in_flight.empty(), "Network::cost: steps begun before must be finished first");
+  parts_->pass(step::compile_cost(parts_->facts, visited), batch, &visit, true);
+  require_sums_in_range();
+  context().collectives->wait_for_all(*context().compute.kernels.queue);
+  Buffer<std::int64_t>& outcome = parts_->state.outcome();
+  std::vector<std::int64_t> words(std::size_t(outcome.size()));
+  outcome.read(words.data(), outcome.size());
+  return read_cost(words);
+}
+
+std::int64_t Network::Parts::add_costs(int layer, const std::int64_t* words, FixedSum& cost) const {
+  std::int64_t wrong = 0;
+  for (Index b = 0; b < facts.own_blocks(layer).count(); ++b) {
+    const double part = std::bit_cast<double>(words[facts.first_cost(layer) + b]);
+    std::isfinite(part) ? cost.add(part) : void(++wrong);
+  }
+  return wrong;
+}
+
+// Blocks' costs of all ranks; `words` are laid out as StepFacts says.
+FixedSum Network::read_cost(std::span<const std::int64_t> words) {
+  FixedSum cost;
+  const StepFacts& facts = parts_->facts;
+  std::vector<std::int64_t> trouble(std::size_t(facts.layers()), 0);
+  for (int layer : facts.order()) {
+    const auto at = std::size_t(layer);
+    if (!facts.is_output(layer)) continue;
+    trouble[at] += words[2 * at + 1] != 0;  // of SoftMax's sums
+    trouble[at] += parts_->add_costs(layer, words.data(), cost);
+  }
+  const FixedSum all = all_reduce_outcome(trouble, cost);
+  for (int layer : facts.order())
+    if (trouble[std::size_t(layer)] != 0 || (facts.is_output(layer) && !all.is_finite()))
+      throw DivergenceError(
+          fmt::format("layer \"{}\": the cost of examples that it is not trained on is not finite; "
+                      "the network has diverged: lower the learning rate, or the examples are far "
+                      "from those that it is trained on",
+                      facts.layer(layer).name));
+  return all;
+}
+
+}  // namespace norn

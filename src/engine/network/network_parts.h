@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/engine/network/network.h"
+#include "src/step/program.h"
+
+#include <deque>
+
+/// What a Network consists of.
+namespace norn {
+
+struct Network::Parts {
+  Parts(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context, Index batch,
+        Pass purpose, const BlockRule* blocks);
+
+  // What the host learns of a step, as StepFacts lays it out. Each step in flight has a place in
+  // main memory to copy it to.
+  struct InFlight {
+    StepPosition position;
+    std::int64_t* words = nullptr;
+    WorkQueue::Mark done = 0;
+  };
+
+  const Graph graph;
+  const StepFacts facts;
+  step::State state;
+  const step::Program training;
+  const step::Program to_activations;
+  std::vector<LabelTable> unit_labels;  // by layer, or empty
+  Buffer<float> host_values;            // of outputs() and activations()
+  std::vector<std::int64_t*> places;
+  std::size_t next_place = 0;
+  std::deque<InFlight> in_flight;
+  std::unique_ptr<step::OpTimes> times;
+  std::int64_t steps_begun = 0;
+
+  /// Whether the step that begins now is measured op by op.
+  bool measures_step();
+  Compute& compute() { return state.context.compute; }
+  /// Loads a batch and makes a pass over it that learns nothing.
+  void pass(const step::Program& program, const BoundBatch& batch, const BlockVisitor* visit,
+            bool with_targets = false);
+  /// Adds the costs of an output layer's own blocks among the words of a step. How many of them are
+  /// not finite.
+  std::int64_t add_costs(int layer, const std::int64_t* words, FixedSum& cost) const;
+  void require_planned(const BoundBatch& batch, const char* function) const;
+};
+
+}  // namespace norn

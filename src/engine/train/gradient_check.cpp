@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients beside differences of the cost.
+#include "src/engine/train/gradient_check.h"
+
+#include "norn/base/error.h"
+#include "src/base/philox.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace norn {
+namespace {
+
+// Costs are sums of float32 values, so a step must be large enough for them to differ; over this
+// one the cost bends little.
+constexpr double kStep = 0.01;
+constexpr double kTolerance = 0.02;  // of the largest gradient of a group
+constexpr double kRounding = 1e-6;   // of the cost
+
+// A place where a float stands, for every parameter of a group.
+struct Group {
+  std::string name;
+  Index count = 0;
+  std::function<float&(Index)> at;
+};
+
+std::vector<Group> groups_of(Network& network) {
+  std::vector<Group> groups;
+  for (const NetworkParameter& parameter : network.parameters()) {
+    if (HeldBuffer<float>* vector = parameter.vector) {
+      groups.push_back({parameter.name, vector->size(),
+                        [vector](Index i) -> float& { return vector->data()[i]; }});
+      continue;
+    }
+    const MatrixView<float> values = parameter.matrix->values();
+    groups.push_back({parameter.name, values.rows * values.cols, [values](Index i) -> float& {
+                        return values.data[i / values.cols * values.stride + i % values.cols];
+                      }});
+  }
+  return groups;
+}
+
+// All of a group where it is small. Else numbers drawn from the seed, every other one of a
+// parameter that the batch moves: of sparse inputs it moves few.
+std::vector<Index> drawn(const std::vector<float>& gradient, Index most, std::uint64_t seed) {
+  std::vector<Index> all(gradient.size());
+  std::iota(all.begin(), all.end(), Index(0));
+  if (Index(all.size()) <= most) return all;
+  std::vector<Index> moved;
+  for (const Index i : all)
+    if (gradient[std::size_t(i)] != 0.0f) moved.push_back(i);
+  const Philox random = Philox::stream(seed, RandomPurpose::validation);
+  std::vector<Index> chosen;
+  for (Index i = 0; i < most; ++i) {
+    const std::vector<Index>& from = i % 2 == 0 && !moved.empty() ? moved : all;
+    const Philox::Block block = random.block(std::uint64_t(i), 0);
+    const std::uint64_t number = (std::uint64_t(block.word[0]) << 32) | block.word[1];
+    chosen.push_back(from[std::size_t(number % from.size())]);
+  }
+  return chosen;
+}
+
+class Checker {
+ public:
+  Checker(Network& network, const BoundBatch& batch)
+      : network_(network), batch_(batch), cost_(mean_cost()) {}
+
+  // Whether the gradient lies between the slopes on both sides: at a kink they differ.
+  void check(const Group& group, Index i, double gradient, CheckedGroup& result) const {
+    float& parameter = group.at(i);
+    const float before = parameter;
+    const auto slope = [&](double step) {
+      parameter = before + float(step);
+      const double moved = double(parameter) - double(before);
+      const double value = (mean_cost() - cost_) / moved;
+      parameter = before;
+      return value;
+    };
+    const double right = slope(kStep);
+    const double left = slope(-kStep);
+    const double low = std::min(left, right);
+    const double high = std::max(left, right);
+    const double difference = std::max({low - gradient, gradient - high, 0.0});
+    // Rounded too: the parameter, from whose change the gradient is read.
+    const double rounding = kRounding * (std::abs(cost_) / kStep + std::abs(double(before)));
+    ++result.checked;
+    result.difference = std::max(result.difference, difference);
+    if (!(difference <= kTolerance * result.largest + rounding)) ++result.wrong;
+  }
+
+ private:
+  double mean_cost() const { return network_.cost(batch_).value() / double(batch_.examples); }
+  Network& network_;
+  const BoundBatch& batch_;
+  double cost_;
+};
+
+}  // namespace
+
+std::vector<std::string> prepare_gradient_check(NetworkDescriptor& network) {
+  std::vector<std::string> left_out;
+  const auto drop = [&](auto& value, auto plain, const std::string& name) {
+    if (value == plain) return;
+    value = plain;
+    left_out.push_back(name);
+  };
+  drop(network.denoising, 0.0f, "Denoising");
+  drop(network.boost_one, 1.0f, "DeltaBoost one");
+  drop(network.boost_zero, 1.0f, "DeltaBoost zero");
+  drop(network.decay, 0.0f, "Decay");
+  drop(network.sparseness.beta, 0.0f, "SparsenessPenalty");
+  for (LayerDescriptor& layer : network.layers) {
+    if (layer.batch_normalization)
+      throw UsageError(fmt::format(
+          "layer \"{}\": the gradients of BatchNormalization cannot be compared with differences "
+          "of the cost, which is computed with running statistics; leave it out",
+          layer.name));
+    drop(layer.dropout, 0.0f, layer.name + ": pDropout");
+    drop(layer.delta_norm, 0.0f, layer.name + ": DeltaNorm");
+    drop(layer.weight_norm, 0.0f, layer.name + ": WeightNorm");
+    layer.sparseness.reset();
+  }
+  TrainingDescriptor& training = network.training;
+  training.optimizer = Sgd{};
+  training.rate = 1.0f;
+  training.lambda = training.lambda1 = 0.0f;
+  return left_out;
+}
+
+std::vector<CheckedGroup> check_gradients(Network& network, const BoundBatch& batch, Index most,
+                                          std::uint64_t seed) {
+  require(network.context().compute.memory.is_host(), "check_gradients: a network on the CPU");
+  const std::vector<Group> groups = groups_of(network);
+  std::vector<std::vector<float>> before;
+  for (const Group& group : groups) {
+    std::vector<float>& values = before.emplace_back();
+    for (Index i = 0; i < group.count; ++i) values.push_back(group.at(i));
+  }
+  network.train_step(batch, {});
+  network.catch_up(1);
+  // A step of rate 1 takes the gradient away from the parameter.
+  std::vector<std::vector<float>> gradient = before;
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    for (Index i = 0; i < groups[g].count; ++i) {
+      gradient[g][std::size_t(i)] -= groups[g].at(i);
+      groups[g].at(i) = before[g][std::size_t(i)];
+    }
+  const Checker checker(network, batch);
+  std::vector<CheckedGroup> results;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    CheckedGroup& result = results.emplace_back();
+    result.name = groups[g].name;
+    result.parameters = groups[g].count;
+    for (const float each : gradient[g])
+      result.largest = std::max(result.largest, double(std::abs(each)));
+    for (const Index i : drawn(gradient[g], most, seed + g))
+      checker.check(groups[g], i, double(gradient[g][std::size_t(i)]), result);
+  }
+  return results;
+}
+
+}  // namespace norn
