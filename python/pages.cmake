@@ -3,7 +3,7 @@
 # there and nowhere else.
 set(pages ${CMAKE_BINARY_DIR}/share/norn)
 set(tables ${PROJECT_SOURCE_DIR}/tools)
-file(GLOB tables CONFIGURE_DEPENDS norn/*.py ${tables}/*.py ${tables}/tuning/options.py ${tables}/daily_steps/options.py)
+file(GLOB tables CONFIGURE_DEPENDS norn/*.py ${tables}/*.py norn/tune/options.py norn/daily/options.py)
 add_custom_command(OUTPUT ${pages}/man/man1/norn.1
   COMMAND ${CMAKE_COMMAND} -E env --modify PYTHONPATH=path_list_prepend:${CMAKE_BINARY_DIR}/python NORN_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
     ${Python_EXECUTABLE} -B -m norn._pages ${pages}

@@ -16,14 +16,14 @@ import sys
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
-for _folder in (HERE, HERE.parent / "share/norn"):
-    if (_folder / "daily_steps").is_dir():
-        sys.path.insert(0, str(_folder))
+for _folder, _place in ((HERE.parent / "python", 0), (HERE.parent / "share/norn", 0), (HERE.parents[1], len(sys.path))):  # source, installed, a wheel
+    if (_folder / "norn/daily").is_dir():
+        sys.path.insert(_place, str(_folder))
         break
 
-from daily_steps.command_line import run  # noqa: E402
-from daily_steps.options import parser_of  # noqa: E402
-from report_page.script import run_script  # noqa: E402
+from norn.daily.command_line import run  # noqa: E402
+from norn.daily.options import parser_of  # noqa: E402
+from norn._script import run_script  # noqa: E402
 
 
 def command_line():

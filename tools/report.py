@@ -14,16 +14,16 @@ import shutil
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-for _folder in (HERE, HERE.parent / "share/norn"):
-    if (_folder / "report_page").is_dir():
-        sys.path.insert(0, str(_folder))
+for _folder, _place in ((HERE.parent / "python", 0), (HERE.parent / "share/norn", 0), (HERE.parents[1], len(sys.path))):  # source, installed, a wheel
+    if (_folder / "norn/report").is_dir():
+        sys.path.insert(_place, str(_folder))
         break
 sys.dont_write_bytecode = True
 
-from report_page.examples import recommendations  # noqa: E402
-from report_page.page import make_page  # noqa: E402
-from report_page.runs import ReportError, Run  # noqa: E402
-from report_page.script import Parser, as_called, called_as, run_script  # noqa: E402
+from norn.report.examples import recommendations  # noqa: E402
+from norn.report.page import make_page  # noqa: E402
+from norn.report.runs import ReportError, Run  # noqa: E402
+from norn._script import Parser, as_called, called_as, run_script  # noqa: E402
 
 
 def default_predictor():

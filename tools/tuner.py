@@ -17,11 +17,11 @@ import sys
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
-for _folder in (HERE, HERE.parent / "share/norn"):
-    if (_folder / "tuning").is_dir():
-        sys.path.insert(0, str(_folder))
+for _folder, _place in ((HERE.parent / "python", 0), (HERE.parent / "share/norn", 0), (HERE.parents[1], len(sys.path))):  # source, installed, a wheel
+    if (_folder / "norn/tune").is_dir():
+        sys.path.insert(_place, str(_folder))
         break
-from report_page.script import called_as, run_script  # noqa: E402
+from norn._script import called_as, run_script  # noqa: E402
 
 try:
     import numpy  # noqa: F401
@@ -29,8 +29,8 @@ try:
 except ImportError as error:
     sys.exit(f"{called_as('tuner')}: error: {error.name} is missing; install it: apt-get install python3-numpy python3-scipy")
 
-from tuning.command_line import run  # noqa: E402
-from tuning.options import parser_of  # noqa: E402
+from norn.tune.command_line import run  # noqa: E402
+from norn.tune.options import parser_of  # noqa: E402
 
 
 def command_line():

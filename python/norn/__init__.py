@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import _processor  # noqa: F401  # pyright: ignore[reportUnusedImport]  ImportError on a processor that lacks what the build needs
+from ._lazy import lazy, require_processor
+
+require_processor(__name__)
 
 if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py compares it with the table below
     from . import callbacks as callbacks, errors as errors, implicit as implicit, interchange as interchange, spark as spark
@@ -30,8 +32,6 @@ if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py c
 
     __version__: str
 else:
-    from ._lazy import lazy
-
     _HOMES = {
         "recommender": ("Recommender", "load"),
         "popularity": ("most_popular",),

@@ -22,7 +22,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tuner"))
 sys.dont_write_bytecode = True
 from simulated_study import Curves, Workers, begin, run  # noqa: E402
-from tuning.study import default_clock  # noqa: E402
+from norn.tune.study import default_clock  # noqa: E402
 
 
 class Clocks:

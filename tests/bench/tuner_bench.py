@@ -23,13 +23,13 @@ import zipfile
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np  # noqa: E402
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 sys.dont_write_bytecode = True
-from tuning.acquisition import NoPrior  # noqa: E402
-from tuning.dimensions import Choice, Ordered, Real  # noqa: E402
-from tuning.sampler import Sampler  # noqa: E402
-from tuning.search import Plan, Rules, Search  # noqa: E402
-from tuning.space import Space  # noqa: E402
+from norn.tune.acquisition import NoPrior  # noqa: E402
+from norn.tune.dimensions import Choice, Ordered, Real  # noqa: E402
+from norn.tune.sampler import Sampler  # noqa: E402
+from norn.tune.search import Plan, Rules, Search  # noqa: E402
+from norn.tune.space import Space  # noqa: E402
 
 SHA256 = "1f76495fa70fa96c234c4bc3ad18c8e8283bec4c2f66f08ef59071b1d286d720"
 HPOBENCH = ("car", "phoneme", "vehicle", "australian", "kc1", "segment", "blood_transfusion", "credit_g")
@@ -140,7 +140,7 @@ def compare(tasks, args):
 
 
 def transfer(tasks, args):
-    from tuning.transfer import Source, Stack
+    from norn.tune.transfer import Source, Stack
     known = 30
     sources = {}
     for name, task in tasks.items():

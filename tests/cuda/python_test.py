@@ -89,7 +89,7 @@ class Compared:
     def compare_metrics(self, precision, model):
         said = run_program("evaluator", "-n", self.folder / "trainer.nc", "-i", self.folder / "test.nc", "--top", K, "--format", "json", "-q",
                            *self.on(precision)).stdout
-        titles = {metric["title"]: metric["name"] for metric in json.loads((SOURCE / "tools/report_page/metrics.json").read_text())}
+        titles = {metric["title"]: metric["name"] for metric in json.loads((SOURCE / "python/norn/report/metrics.json").read_text())}
         numbers = {f"{titles[title]}@{K}": value for title, value in json.loads(said)["model"][0].items() if title in titles}
         got = model.evaluate(self.test, k=[K])
         self.say(precision, "evaluate = evaluator", len(numbers) > 3 and numbers == dict(got), f"ndcg@{K} {got[f'ndcg@{K}']:.4f}")

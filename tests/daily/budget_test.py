@@ -8,12 +8,12 @@ import unittest
 from unittest import mock
 
 from daily_case import DAY, SPACE, DailyTest
-from daily_steps.budget import hours_of
-from daily_steps.days import Day, Lock, checksum
-from daily_steps.plan import Plan
-from daily_steps.regions import Regions
+from norn.daily.budget import hours_of
+from norn.daily.days import Day, Lock, checksum
+from norn.daily.plan import Plan
+from norn.daily.regions import Regions
 from made_study import Made
-from tuning import outlook
+from norn.tune import outlook
 
 BEFORE = "2026-11-19"
 

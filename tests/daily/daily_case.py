@@ -15,7 +15,7 @@ import unittest
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("NORN_BIN", "build/cpu/bin")).resolve()
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests/integration"), str(ROOT / "tests/tuner")]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/integration"), str(ROOT / "tests/tuner")]
 sys.dont_write_bytecode = True
 DAILY = ROOT / "tools/daily.py"
 DAY = "2026-11-20"

@@ -7,10 +7,10 @@ import unittest
 
 from daily_case import NETWORK, ROOT, SPACE, DailyTest
 
-from daily_steps import regions as reading
-from daily_steps.days import STEPS
-from daily_steps.export import EXPORTS
-from daily_steps.options import parser_of
+from norn.daily import regions as reading
+from norn.daily.days import STEPS
+from norn.daily.export import EXPORTS
+from norn.daily.options import parser_of
 
 PAGE = (ROOT / "docs/user/daily.md").read_text(encoding="utf-8")
 

@@ -6,8 +6,8 @@ import unittest
 
 from daily_case import DailyTest
 
-from daily_steps import bootstrap
-from daily_steps.gate_step import judge
+from norn.daily import bootstrap
+from norn.daily.gate_step import judge
 
 np = bootstrap.np
 RULES = {"Metric": "ndcg@20", "MinRatio": 0.98, "MinExamples": 100, "Floor": "popularity"}

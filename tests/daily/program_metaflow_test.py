@@ -10,8 +10,8 @@ import sys
 import unittest
 
 from daily_case import BIN, DAILY, DAY, LIMIT_SECONDS, ROOT, DailyTest
-from daily_steps.days import STEPS
-from daily_steps.options import parser_of
+from norn.daily.days import STEPS
+from norn.daily.options import parser_of
 
 FLOW = ROOT / "configs/metaflow/daily_flow.py"
 

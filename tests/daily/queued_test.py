@@ -7,13 +7,13 @@ import pathlib
 import types
 
 from daily_case import DAY, DailyTest
-from daily_steps import queued
-from daily_steps.days import Day, Lock
-from daily_steps.graph import Node
-from tuning import trial
-from tuning.errors import UsageError
-from tuning.executors import GONE, WAITING, Place, pool
-from tuning.executors.settings import Settings
+from norn.daily import queued
+from norn.daily.days import Day, Lock
+from norn.daily.graph import Node
+from norn.tune import trial
+from norn.tune.errors import UsageError
+from norn.tune.executors import GONE, WAITING, Place, pool
+from norn.tune.executors.settings import Settings
 
 import unittest
 
@@ -132,7 +132,7 @@ class QueuedTest(DailyTest):
         region.finish("import", {}, ["it"], {})
         work = types.SimpleNamespace(day=region, programs=types.SimpleNamespace(stop=types.SimpleNamespace(check=lambda: None)))
         module = types.SimpleNamespace(inputs=lambda _: {})
-        from daily_steps import step
+        from norn.daily import step
         self.addCleanup(setattr, step, "_module", step._module)
         step._module = lambda _: module
         with Lock(region.folder / "import.lock", lambda: None):

@@ -8,13 +8,13 @@ import jsonschema
 
 from daily_case import DAY, NETWORK, ROOT, DailyTest
 
-from daily_steps import regions as reading
-from daily_steps.days import Day, Lock
-from daily_steps.graph import Node, graph_of
-from daily_steps.import_step import days_before
-from daily_steps.plan import Plan, shares_of, waves_of
-from daily_steps.regions import Regions
-from tuning.errors import UsageError
+from norn.daily import regions as reading
+from norn.daily.days import Day, Lock
+from norn.daily.graph import Node, graph_of
+from norn.daily.import_step import days_before
+from norn.daily.plan import Plan, shares_of, waves_of
+from norn.daily.regions import Regions
+from norn.tune.errors import UsageError
 
 SCHEMA = json.loads((ROOT / "configs/schema/regions.schema.json").read_text())
 GOOD = {"Model": "net.json", "Text": "in/{day}/{region}.txt", "Regions": {"north": {}}}

@@ -163,7 +163,7 @@ TEST(RankingMetrics, KeepTheirLimitsAndGetNoWorseByAHit) {
 
 TEST(RankingMetrics, AreListedForThePageOfARunAndTheSchemaOfItsLog) {
   const std::filesystem::path source = NORN_SOURCE_DIR;
-  const JsonValue listed = read_json(source / "tools/report_page/metrics.json");
+  const JsonValue listed = read_json(source / "python/norn/report/metrics.json");
   EXPECT_EQ(listed.line(), parse_json(metric_reference_json(), "reference").line())
       << "run tools/dev/write_reference.sh";
   const JsonValue schema = read_json(source / "configs/schema/log.schema.json");

@@ -31,9 +31,11 @@ string(FIND "${page}" "${program}" place)
 if(place EQUAL -1)
   message(FATAL_ERROR "${PAGE} does not hold the program ${SOURCE}/main.cpp")
 endif()
+# The programs in Python find their package, which has no native module there, and celery's workers find it as the page says.
 run(/usr/bin/python3 ${WORK}/prefix/bin/report.py --help)
 run(${WORK}/prefix/bin/tuner --help)
 run(${WORK}/prefix/bin/daily --help)
+run(${CMAKE_COMMAND} -E env PYTHONPATH=${WORK}/prefix/share/norn /usr/bin/python3 -B -c "import norn.tune.trial, norn.daily.step, norn.report.page")
 # Programs find their library wherever the folder is moved to.
 file(REMOVE_RECURSE ${WORK}/moved)
 file(RENAME ${WORK}/prefix ${WORK}/moved)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(SOURCE / "tests" / "golden"))
 import reference_metrics  # noqa: E402
 
 KS = (1, 3, 10, 500)
-METRICS = json.loads((SOURCE / "tools/report_page/metrics.json").read_text(encoding="utf-8"))
+METRICS = json.loads((SOURCE / "python/norn/report/metrics.json").read_text(encoding="utf-8"))
 
 
 class Evaluating(ProgramTest):

@@ -13,9 +13,9 @@ from browser import Browsing, Page
 from programs import BIN, SOURCE, ProgramTest
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(SOURCE / "tools"))
-from report_page import drawing  # noqa: E402
-from report_page.runs import METRICS, MOST_POINTS, Curves, Run, thin  # noqa: E402
+sys.path.insert(0, str(SOURCE / "python"))
+from norn.report import drawing  # noqa: E402
+from norn.report.runs import METRICS, MOST_POINTS, Curves, Run, thin  # noqa: E402
 
 START = {"event": "start", "program": "trainer", "version": "0.1.0", "model": "model.nc", "resumed": False, "epoch": 0, "step": 0,
          "epochs": 1, "batch": 10, "examples": 100, "weights": 5000, "ranks": 1, "threads": 2, "device": "cpu",

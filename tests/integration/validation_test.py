@@ -8,7 +8,7 @@ import unittest
 from norn_files import model_arrays, write_datasets
 from programs import NETWORK, SOURCE, ProgramTest, mpirun, random_rows
 
-METRICS = json.loads((SOURCE / "tools/report_page/metrics.json").read_text(encoding="utf-8"))
+METRICS = json.loads((SOURCE / "python/norn/report/metrics.json").read_text(encoding="utf-8"))
 REPORT = re.compile(r"trainer: validation after epoch (\d+): loss ([\d.e+-]+)((?:; at .*?)*); best (\S+) (so far|was .*)$")
 AT = re.compile(r"at (\d+): " + ", ".join(rf"{metric['name']} ([\d.]+)" for metric in METRICS))
 SPLIT = ("--validation-split", "0.2")

@@ -125,7 +125,7 @@ def test_a_reader_that_goes_ends_it_quietly_and_a_full_disk_does_not(words):
 @pytest.mark.parametrize("error", ["ConnectionRefusedError(111, 'refused')", "BrokenPipeError(32, 'of a child')"])
 def test_errors_of_other_places_are_not_the_output_s(error, source):
     code = f"import sys, norn.cli as cli\ndef fail(words): raise {error}\ncli._do = fail\nsys.exit(cli.main([]))"
-    script = (f"import sys; sys.path.insert(0, {str(source / 'tools')!r})\nfrom report_page.script import run_script\n"
+    script = (f"import sys; sys.path.insert(0, {str(source / 'python')!r})\nfrom norn._script import run_script\n"
               f"def fail(): raise {error}\nsys.exit(run_script('tuner', fail))")
     for text in (code, script):
         done = subprocess.run([sys.executable, "-B", "-c", text], capture_output=True, text=True)

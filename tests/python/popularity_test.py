@@ -18,7 +18,7 @@ def test_its_metrics_are_those_of_evaluators_popularity(draw, programs, source, 
     said = run(programs / "evaluator", "--model", tmp_path / "model.nc", "--data", test, "--popularity", train, "--top", "3,10", "--format", "json",
                "--device", "cpu").stdout
     got = norn.most_popular(data.train).evaluate(data.test, k=[3, 10])
-    titles = {metric["title"]: metric["name"] for metric in json.loads((source / "tools/report_page/metrics.json").read_text())}
+    titles = {metric["title"]: metric["name"] for metric in json.loads((source / "python/norn/report/metrics.json").read_text())}
     wanted = {f"{titles[title]}@{at['K']}": value for at in json.loads(said)["popularity"] for title, value in at.items() if title in titles}
     assert len(wanted) > 10 and {name: got[name] for name in wanted} == wanted
 

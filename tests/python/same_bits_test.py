@@ -209,7 +209,7 @@ def test_evaluate_is_evaluator(draw, programs, source, tmp_path):
                "--device", DEVICE).stdout
     model = norn.load(tmp_path / "model.nc", device=DEVICE)
     got = model.evaluate(baskets.matrix, baskets.matrix, k=[3, 10, 500], keep_seen=True)
-    titles = {metric["title"]: metric["name"] for metric in json.loads((source / "tools/report_page/metrics.json").read_text())}
+    titles = {metric["title"]: metric["name"] for metric in json.loads((source / "python/norn/report/metrics.json").read_text())}
     compared = 0
     for at in json.loads(said)["model"]:
         for title, value in at.items():

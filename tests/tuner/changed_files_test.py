@@ -9,11 +9,11 @@ import unittest
 
 from made_study import Made
 from tuner_case import SeededTest
-from tuning import looks
-from tuning.errors import DataError, TunerError
-from tuning.facts import Facts
-from tuning.journal import read_events
-from tuning.study import Study
+from norn.tune import looks
+from norn.tune.errors import DataError, TunerError
+from norn.tune.facts import Facts
+from norn.tune.journal import read_events
+from norn.tune.study import Study
 
 ODD = (None, True, 0, -1, 10**400, 1e400, float("nan"), "", "a", [], [1], {}, {"a": 1}, 0.5)
 

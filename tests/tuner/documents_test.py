@@ -9,10 +9,10 @@ import jsonschema
 from space_test import MALFORMED
 from tuner_case import NETWORK, PARAMETERS, ROOT, SeededTest
 
-from tuning import facts, options, search
-from tuning.errors import UsageError
-from tuning.files import JsonText
-from tuning.space import read_space
+from norn.tune import facts, options, search
+from norn.tune.errors import UsageError
+from norn.tune.files import JsonText
+from norn.tune.space import read_space
 
 PAGE = (ROOT / "docs/user/tuner.md").read_text(encoding="utf-8")
 SCHEMA = JsonText(ROOT / "configs/schema/space.schema.json").value
@@ -30,7 +30,7 @@ class Documents(SeededTest):
                     self.assertIn(f"`{option}", PAGE, option)
 
     def test_the_page_names_every_event_and_state(self):
-        source = "".join(path.read_text() for path in (ROOT / "tools/tuning").rglob("*.py"))
+        source = "".join(path.read_text() for path in (ROOT / "python/norn/tune").rglob("*.py"))
         events = set(re.findall(r'\.note\("(\w+)"', source)) | set(facts.DECISIONS)
         self.assertLessEqual({"open", "submit", "value", "lost", "broken", "limit", "end"}, events)
         for event in events:

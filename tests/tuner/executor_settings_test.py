@@ -12,9 +12,9 @@ import jsonschema
 from tuner_case import ROOT, SeededTest
 from slurm_cluster import free_port
 
-from tuning.errors import UsageError
-from tuning.executors import settings
-from tuning.files import JsonText
+from norn.tune.errors import UsageError
+from norn.tune.executors import settings
+from norn.tune.files import JsonText
 
 SCHEMA = JsonText(ROOT / "configs/schema/executor.schema.json").value
 TYPES = {settings.WHOLE: "integer", settings.NUMBER: "number", settings.TEXT: "string", settings.WORDS: "array"}

@@ -8,7 +8,7 @@ import signal
 import unittest
 
 import executors_body
-from tuning import trial
+from norn.tune import trial
 
 
 class LocalTest(executors_body.ExecutorTest):

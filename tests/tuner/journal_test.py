@@ -14,8 +14,8 @@ import unittest.mock
 
 from tuner_case import ROOT, SeededTest
 
-from tuning.errors import DataError, ExecutorError
-from tuning.journal import Journal, read_events
+from norn.tune.errors import DataError, ExecutorError
+from norn.tune.journal import Journal, read_events
 
 
 class JournalTest(SeededTest):
@@ -103,11 +103,11 @@ class JournalTest(SeededTest):
         path, events = self.filled(3)
         room = path.stat().st_size + self.random.randrange(1, 40)
         program = ("import sys; sys.path.insert(0, sys.argv[1]); sys.dont_write_bytecode = True\n"
-                   "import pathlib; from tuning.errors import DataError; from tuning.journal import Journal\n"
+                   "import pathlib; from norn.tune.errors import DataError; from norn.tune.journal import Journal\n"
                    "journal = Journal(pathlib.Path(sys.argv[2]))\n"
                    "try: journal.append('tell', {'why': 'x' * 100})\n"
                    "except DataError as error: print(error); sys.exit(error.code)\n")
-        done = subprocess.run([sys.executable, "-c", program, str(ROOT / "tools"), str(self.folder)], capture_output=True, text=True,
+        done = subprocess.run([sys.executable, "-c", program, str(ROOT / "python"), str(self.folder)], capture_output=True, text=True,
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)))
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("journal.jsonl: cannot be written: File too large; make room, then run the same command again", done.stdout)

@@ -15,8 +15,8 @@ import time
 import quick_trainer
 import simulated_study
 from tuner_case import NETWORK, ROOT
-from tuning.program import Price
-from tuning.study import Study
+from norn.tune.program import Price
+from norn.tune.study import Study
 
 TUNER, TRAINER = ROOT / "tools/tuner.py", pathlib.Path(quick_trainer.__file__).resolve()
 KINDS = ("tuner", "trial", "trainer")

@@ -15,8 +15,8 @@ import unittest
 import quick_trainer
 from killed_study import TRAINER, TUNER, KilledStudy
 from tuner_case import SeededTest
-from tuning import trial
-from tuning.files import write_json
+from norn.tune import trial
+from norn.tune.files import write_json
 
 TRIALS = 3
 DECISIONS = ("propose", "plan", "rung", "tell")

@@ -8,12 +8,12 @@ import pathlib
 import numpy as np
 
 from tuner_case import NETWORK, PARAMETERS
-from tuning.draws import Draws, START
-from tuning.facts import Facts, Training
-from tuning.journal import Journal
-from tuning.sampler import Sampler
-from tuning.search import DIVERGED, Plan, Search
-from tuning.study import ALGORITHM, FORMAT, Study
+from norn.tune.draws import Draws, START
+from norn.tune.facts import Facts, Training
+from norn.tune.journal import Journal
+from norn.tune.sampler import Sampler
+from norn.tune.search import DIVERGED, Plan, Search
+from norn.tune.study import ALGORITHM, FORMAT, Study
 
 BEGINNING = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 EPOCHS, RUNGS = 30, (2, 6, 18)

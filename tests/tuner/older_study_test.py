@@ -10,10 +10,10 @@ import unittest
 
 from made_study import Made
 from tuner_case import SeededTest
-from tuning import looks
-from tuning.errors import DataError
-from tuning.study import ALGORITHM, Study
-from tuning.transfer import read_sources
+from norn.tune import looks
+from norn.tune.errors import DataError
+from norn.tune.study import ALGORITHM, Study
+from norn.tune.transfer import read_sources
 
 
 class OlderStudyTest(SeededTest):

@@ -9,10 +9,10 @@ from unittest import mock
 import numpy as np
 
 from tuner_case import NETWORK, PARAMETERS, SeededTest
-from tuning.errors import UsageError
-from tuning.sampler import Sampler
-from tuning.search import Result
-from tuning.space import space_of
+from norn.tune.errors import UsageError
+from norn.tune.sampler import Sampler
+from norn.tune.search import Result
+from norn.tune.space import space_of
 
 
 class Missing(SeededTest):

@@ -9,8 +9,8 @@ import numpy as np
 
 from made_study import Made
 from tuner_case import NETWORK, ROOT, SeededTest
-from tuning.outlook import LEAST_RESULTS, Outlook, divide, gains_of, outlook_of, shares
-from tuning.space import space_of
+from norn.tune.outlook import LEAST_RESULTS, Outlook, divide, gains_of, outlook_of, shares
+from norn.tune.space import space_of
 
 
 class Gains(SeededTest):

@@ -13,11 +13,11 @@ import numpy as np
 from tuner_case import NETWORK, PARAMETERS, SeededTest
 from browser import Browsing, Page
 from made_study import EPOCHS, Made
-from tuning.borders import at_the_end, wider
-from tuning.dimensions import dimension
-from tuning.study_page import found as found_module
-from tuning.study_page.found import Clock, Found
-from tuning.study_page.page import make_page
+from norn.tune.borders import at_the_end, wider
+from norn.tune.dimensions import dimension
+from norn.tune.study_page import found as found_module
+from norn.tune.study_page.found import Clock, Found
+from norn.tune.study_page.page import make_page
 
 STRANGE = '<!--<script>&" ünï 日本'
 

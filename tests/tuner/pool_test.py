@@ -11,10 +11,10 @@ import time
 import unittest
 
 from tuner_case import SeededTest
-from tuning import trial
-from tuning.errors import ExecutorError
-from tuning.executors import GONE, TRIAL, WAITING, Attempt, FreePlaces, Place, pool
-from tuning.executors.settings import Settings
+from norn.tune import trial
+from norn.tune.errors import ExecutorError
+from norn.tune.executors import GONE, TRIAL, WAITING, Attempt, FreePlaces, Place, pool
+from norn.tune.executors.settings import Settings
 
 
 class Queue:

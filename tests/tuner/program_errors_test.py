@@ -7,7 +7,7 @@ import unittest
 
 from tuner_program import BIN, ROOT, SPACE, TunerTest
 from norn_files import write_datasets
-from tuning.files import JsonText
+from norn.tune.files import JsonText
 
 
 class Before(TunerTest):

@@ -12,7 +12,7 @@ import unittest
 from tuner_program import BIN, TUNER, TunerTest
 from made_study import Made
 from python_packages import OPTUNA, TENSORBOARD, python_with
-from tuning.study_page.found import Found
+from norn.tune.study_page.found import Found
 
 READ_OPTUNA = """
 import json, sys

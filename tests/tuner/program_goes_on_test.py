@@ -9,7 +9,7 @@ import unittest
 
 from killed_study import TRAINER, TUNER, KilledStudy
 from tuner_case import SeededTest
-from tuning.command_line import RUNNING, _run_as_before
+from norn.tune.command_line import RUNNING, _run_as_before
 
 
 class GoesOn(SeededTest):

@@ -10,7 +10,7 @@ import time
 import unittest
 
 from tuner_program import BIN, TUNER, TunerTest
-from tuning.trial import gpu_lock_path
+from norn.tune.trial import gpu_lock_path
 
 
 class GpuTest(TunerTest):

@@ -15,8 +15,8 @@ import types
 import unittest
 
 from tuner_program import BIN, TUNER, TunerTest
-from tuning import progress
-from tuning.facts import Training
+from norn.tune import progress
+from norn.tune.facts import Training
 
 
 class ProgressTest(TunerTest):

@@ -7,8 +7,8 @@ import unittest
 import jsonschema
 from tuner_program import ROOT, TunerTest
 from norn_files import write_datasets
-from tuning.files import JsonText
-from tuning.study import DEFAULT_EPOCHS
+from norn.tune.files import JsonText
+from norn.tune.study import DEFAULT_EPOCHS
 
 NAMES = {"extreme_classification": "xc"}
 SCHEMA = JsonText(ROOT / "configs/schema/space.schema.json").value

@@ -8,8 +8,8 @@ import unittest
 import numpy as np
 
 from tuner_program import TunerTest
-from tuning.study import Study
-from tuning.transfer import prior_of
+from norn.tune.study import Study
+from norn.tune.transfer import prior_of
 
 
 class UsesTest(TunerTest):

@@ -13,11 +13,11 @@ from scipy import integrate
 
 from tuner_case import NETWORK, PARAMETERS, ROOT, SeededTest
 
-from tuning import acquisition
-from tuning.draws import Draws, sobol
-from tuning.gp import GaussianProcess
-from tuning.space import space_of
-from tuning.study import ALGORITHM
+from norn.tune import acquisition
+from norn.tune.draws import Draws, sobol
+from norn.tune.gp import GaussianProcess
+from norn.tune.space import space_of
+from norn.tune.study import ALGORITHM
 
 PINNED = "c9da4b3c238b"  # of sequence(3)
 # OpenBLAS takes the kernels that it is told to take, whatever the processor: those that need more end with SIGILL.

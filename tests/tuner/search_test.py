@@ -8,10 +8,10 @@ import numpy as np
 
 from tuner_case import NETWORK, PARAMETERS, SeededTest
 
-from tuning.sampler import Sampler
-from tuning.search import DIVERGED, DONE, FAILED, HALVED, INFEASIBLE, Known, Plan, Rules, Search
-from tuning.space import space_of
-from tuning.study import default_clock
+from norn.tune.sampler import Sampler
+from norn.tune.search import DIVERGED, DONE, FAILED, HALVED, INFEASIBLE, Known, Plan, Rules, Search
+from norn.tune.space import space_of
+from norn.tune.study import default_clock
 
 
 class World:

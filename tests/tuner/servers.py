@@ -73,9 +73,9 @@ class CeleryServers(Servers):
         try:
             self.broker = self.start_broker()
             for number, gpu in enumerate(gpus):
-                self.start(f"worker{number}", [sys.executable, "-m", "celery", "-A", "tuning.executors.celery", "-b", self.broker, "worker", "-P", "prefork",
+                self.start(f"worker{number}", [sys.executable, "-m", "celery", "-A", "norn.tune.executors.celery", "-b", self.broker, "worker", "-P", "prefork",
                                                "-c", "1", "-Q", "norn", "-n", f"gpu{number}@localhost", "-l", "INFO"],
-                           {**environment, "PYTHONPATH": str(ROOT / "tools"), "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": gpu})
+                           {**environment, "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": gpu})
             outs = [self.folder / f"worker{number}.out" for number in range(len(gpus))]
             self.wait("a worker", lambda: all(" ready." in out.read_text() for out in outs))
         except BaseException:

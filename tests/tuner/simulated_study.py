@@ -11,16 +11,16 @@ import numpy as np
 
 import tuner_case  # noqa: F401  (where the package is)
 from tuner_case import NETWORK
-from tuning import trial
-from tuning.coordinator import Coordinator
-from tuning.executors import Attempt, Place
-from tuning.executors.pool import ENDED, LOST, UNBEGUN
-from tuning.facts import TRIES, Facts
-from tuning.files import write_json
-from tuning.journal import Journal
-from tuning.program import Price
-from tuning.sampler import Sampler
-from tuning.study import ALGORITHM, FORMAT, Study
+from norn.tune import trial
+from norn.tune.coordinator import Coordinator
+from norn.tune.executors import Attempt, Place
+from norn.tune.executors.pool import ENDED, LOST, UNBEGUN
+from norn.tune.facts import TRIES, Facts
+from norn.tune.files import write_json
+from norn.tune.journal import Journal
+from norn.tune.program import Price
+from norn.tune.sampler import Sampler
+from norn.tune.study import ALGORITHM, FORMAT, Study
 
 PARAMETERS = {"Training.Alpha": {"Range": [1e-4, 1e-1], "Scale": "log"}, "Training.Batch": {"Values": [32, 64, 128, 256]},
               "Layers.Hidden.N": {"Whole": [64, 1024], "Multiple": 64}, "Layers.Hidden.Activation": {"Names": ["Tanh", "Relu"]}}

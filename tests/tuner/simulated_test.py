@@ -11,7 +11,7 @@ from unittest import mock
 
 from simulated_study import Curves, Workers, begin, run
 from tuner_case import SeededTest
-from tuning.journal import Journal
+from norn.tune.journal import Journal
 
 
 class Killed(BaseException):

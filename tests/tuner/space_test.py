@@ -9,10 +9,10 @@ import numpy as np
 
 from tuner_case import NETWORK, PARAMETERS, SeededTest
 
-from tuning import descriptor
-from tuning.draws import Draws
-from tuning.errors import UsageError
-from tuning.space import read_space, space_of
+from norn.tune import descriptor
+from norn.tune.draws import Draws
+from norn.tune.errors import UsageError
+from norn.tune.space import read_space, space_of
 
 
 def of(parameters, network=None):

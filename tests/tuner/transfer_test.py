@@ -9,15 +9,15 @@ import numpy as np
 
 from tuner_case import NETWORK, SeededTest
 
-from tuning.acquisition import EARLY, model_row, modelled, targets
-from tuning.errors import UsageError
-from tuning.gp import GaussianProcess
-from tuning.sampler import Sampler
-from tuning.search import Plan, Rules, Search
-from tuning.shared import SharedProcess
-from tuning.space import space_of
-from tuning.study import ALGORITHM, FORMAT, Study
-from tuning.transfer import Source, Stack, prior_of, read_sources
+from norn.tune.acquisition import EARLY, model_row, modelled, targets
+from norn.tune.errors import UsageError
+from norn.tune.gp import GaussianProcess
+from norn.tune.sampler import Sampler
+from norn.tune.search import Plan, Rules, Search
+from norn.tune.shared import SharedProcess
+from norn.tune.space import space_of
+from norn.tune.study import ALGORITHM, FORMAT, Study
+from norn.tune.transfer import Source, Stack, prior_of, read_sources
 
 PARAMETERS = {"Training.Alpha": {"Range": [1e-4, 1e-1], "Scale": "log"}, "Training.Batch": {"Values": [32, 64, 128]},
               "Layers.Hidden.N": {"Whole": [64, 512], "Multiple": 64}}

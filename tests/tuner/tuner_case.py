@@ -10,7 +10,7 @@ import unittest
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests/integration")]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/integration")]
 sys.dont_write_bytecode = True
 
 NETWORK = {"Training": {"Alpha": 0.01, "Epochs": 30}, "Denoising": {"p": 0.5},

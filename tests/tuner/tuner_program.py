@@ -73,7 +73,7 @@ class TunerTest(ProgramTest):
                 continue
             if str(TUNER) in words and study in words:
                 found["tuner"].append(int(entry.name))
-            elif any(word.endswith("tuning/trial.py") for word in words) and any(word.startswith(folder + "/") for word in words):
+            elif any(word.endswith("norn/tune/trial.py") for word in words) and any(word.startswith(folder + "/") for word in words):
                 found["trial"].append(int(entry.name))
             elif (words[0] == str(BIN / "trainer") or any(word.endswith("stand_in_trainer.py") for word in words[1:3])) and "--last-epoch" in words and where.startswith(folder + "/trials"):
                 found["trainer"].append(int(entry.name))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints configs/schema/log.schema.json with the metrics of tools/report_page/metrics.json; the rest of it is written by hand."""
+"""Prints configs/schema/log.schema.json with the metrics of python/norn/report/metrics.json; the rest of it is written by hand."""
 import json
 import pathlib
 
@@ -14,7 +14,7 @@ def of_metric(metric):
 
 def main():
     schema = json.loads((ROOT / "configs/schema/log.schema.json").read_text(encoding="utf-8"))
-    metrics = json.loads((ROOT / "tools/report_page/metrics.json").read_text(encoding="utf-8"))
+    metrics = json.loads((ROOT / "python/norn/report/metrics.json").read_text(encoding="utf-8"))
     validation = next(event for event in schema["oneOf"] if event["properties"]["event"]["const"] == "eval")
     items = validation["properties"]["metrics"]["items"]
     items["required"] = ["k", *(metric["name"] for metric in metrics)]

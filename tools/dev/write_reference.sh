@@ -54,7 +54,7 @@ put configs/schema/network.schema.json "$bin/descriptor_reference" schema
 put docs/user/machines.md "$bin/descriptor_reference" machine-markdown
 put configs/schema/machine.schema.json "$bin/descriptor_reference" machine-schema
 put docs/user/command_line.md command_lines
-put tools/report_page/metrics.json "$bin/descriptor_reference" metrics
+put python/norn/report/metrics.json "$bin/descriptor_reference" metrics
 put configs/schema/log.schema.json /usr/bin/python3 tools/dev/log_schema.py
 put docs/user/errors.md /usr/bin/python3 tools/dev/error_reference.py
 if [ -e "$bin/../python/norn/_core.abi3.so" ] && [ -x build/venv/bin/python ]; then

@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""The page of a study: tuner --report. Its drawing code is that of a run's page, tools/report_page."""
