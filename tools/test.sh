@@ -16,7 +16,8 @@ for option in "$@"; do
     -h | --help)
       echo "usage: tools/test.sh [--all] [--sanitizers | --sanitized-ranks]"
       echo "  Builds the preset cpu and runs its tests. With nvcc on this machine it also compiles the preset cuda, and"
-      echo "  with a GPU runs its tests. --all adds the nightly tests: more queues, a thousand steps. --sanitizers adds the presets asan and tsan (two more builds of everything)."
+      echo "  with a GPU runs its tests. --all adds the nightly tests: more queues, a thousand steps. --sanitizers adds the"
+      echo "  presets asan and tsan (two more builds of everything)."
       echo "  --sanitized-ranks builds the programs in the preset asan and runs the tests of ranks that are killed, hang or fail"
       echo "  with them under mpirun, and nothing else."
       exit 0

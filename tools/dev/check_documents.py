@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that documents name things that exist: links between them, and paths of files in their text and in comments of
 the code. Words in capitals (FAMILY, LAYER, PRESET) stand for any name. Versions that documents name are the project's, which
-stands in CMakeLists.txt. Prints one line a violation."""
+stands in CMakeLists.txt. Pages for users that call programs say ahead what else these are called, in the words of docs/index.md.
+Prints one line a violation."""
 import re
 import sys
 
@@ -16,6 +17,12 @@ VERSION = re.compile(r"project\(norn VERSION ([0-9.]+)")
 VERSIONS = {"CHANGELOG.md": re.compile(r"^## \[(\d[\d.]*)\] - \d{4}-\d\d-\d\d$", re.M),
             "CITATION.cff": re.compile(r"^version: (.+)$", re.M),
             "docs/user/errors.md": re.compile(r'"version": "([^"]+)"')}
+PROGRAMS = r"(?:trainer|importer|predictor|evaluator|tuner|daily|report)(?:\.py)?"
+CODE_BLOCK = re.compile(r"^```.*?^```", re.M | re.S)
+CALL_IN_CODE = re.compile(rf"(?:^|[\s/(]){PROGRAMS} +-")
+CALL_IN_TEXT = re.compile(rf"`(?:[\w./]*/)?{PROGRAMS} -")
+BOX = re.compile(r"(?:^> .*\n)+", re.M)
+FIRST_SCREEN = 25  # lines
 CODE = {".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake", ".txt"}
 
 
@@ -28,6 +35,19 @@ def check_file(path, root):
     for name, target in sorted(names):
         if not PLACEHOLDER.search(name) and not target.exists():
             yield f"{relative}: '{name}' does not exist"
+
+
+def calls_programs(text):
+    return CALL_IN_TEXT.search(CODE_BLOCK.sub("", text)) or any(CALL_IN_CODE.search(block) for block in CODE_BLOCK.findall(text))
+
+
+def check_boxes(root):
+    box = BOX.search((root / "docs/index.md").read_text(encoding="utf-8")).group()
+    for path in sorted((root / "docs/user").glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        head = "".join(text.splitlines(keepends=True)[:FIRST_SCREEN])
+        if calls_programs(text) and "generated" not in head.lower() and box not in head:
+            yield f"docs/user/{path.name}: calls programs; the box of docs/index.md belongs into its first {FIRST_SCREEN} lines, word for word"
 
 
 def check_versions(root):
@@ -44,7 +64,11 @@ def check_tree(root):
         files += (p for p in (root / folder).rglob("*") if p.suffix in CODE | {".md"})
     # Tests of the checks plant paths that do not exist.
     problems = [problem for p in sorted(files) if p != root / "tests/dev/checks_test.py" for problem in check_file(p, root)]
-    return problems + list(check_versions(root) if (root / "CMakeLists.txt").exists() else ())
+    if (root / "docs/index.md").exists():
+        problems += check_boxes(root)
+    if (root / "CMakeLists.txt").exists():
+        problems += check_versions(root)
+    return problems
 
 
 if __name__ == "__main__":

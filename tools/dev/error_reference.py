@@ -77,9 +77,17 @@ def messages_in(tokens):
     return found
 
 
+OPTIONS = set(re.findall(r"--[a-z][a-z0-9-]*", (ROOT / "docs/user/command_line.md").read_text(encoding="utf-8"))) | {"--{}"}
+
+
 def with_options(text):
-    """The library's settings as the programs' options: `validation_split` is --validation-split."""
-    return re.sub(r"`(\{\}|[a-z][a-z0-9_]*)`", lambda found: "--" + found[1].replace("_", "-"), text)
+    """The library's settings as the programs' options, `validation_split` as --validation-split, where a program has that option: `unit_labels` is
+    one of C++ and Python alone."""
+    def shown_as(found):
+        option = "--" + found[1].replace("_", "-")
+        return option if option in OPTIONS else found[0]
+
+    return re.sub(r"`(\{\}|[a-z][a-z0-9_]*)`", shown_as, text)
 
 
 def is_message(text):
@@ -193,7 +201,8 @@ def tables(messages):
         title = next(t for t, prefixes, _ in GROUPS if name.startswith(prefixes))
         groups[title].append((shown(message).replace("|", "\\|").strip(), code))
     yield ("## Messages\n\nEach of these is asserted by a test, word for word; … stands for what differs. File, line or layer may stand "
-           "before it.")
+           "before it. Options are those of the programs: C++ and Python say `validation_split` for --validation-split. What no program has "
+           "stands as they say it.")
     for title, _, text in GROUPS:
         rows = "\n".join(f"| {message} | {code} |" for message, code in sorted(set(groups[title])))
         yield f"### {title}\n\n{text}\n\n| message | exit code |\n|---|---|\n{rows}"
