@@ -13,9 +13,10 @@ require_processor(__name__)
 
 if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py compares it with the table below
     from . import callbacks as callbacks, errors as errors, implicit as implicit, interchange as interchange, spark as spark
-    from ._core import show_config as show_config, version as version
+    # By the whole name: `from ._core` would make _core a private name of this module to pyright.
+    from norn._core import show_config as show_config, version as version
     from ._evaluation import Evaluation as Evaluation
-    from ._settings import settings as settings
+    from norn._settings import settings as settings
     from .callbacks import (Callback as Callback, Environment as Environment, StopTraining as StopTraining, checkpoints as checkpoints,
                             early_stopping as early_stopping, progress as progress, reset_rate as reset_rate, run_folder as run_folder)
     from .dataset import Dataset as Dataset

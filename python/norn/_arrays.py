@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import scipy.sparse as sp
 
 from . import _core
 from ._labels import Labels, native_labels
-from ._words import integer
 from .data.matrices import csr_of, dense_of, floats_of, without_zeros
 from .errors import DataError, Problem, UsageError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._types import Array
 
 _log = logging.getLogger("norn")
-_MOST_LOOKED_AT = 100  # integers of an argument
+_MADE: weakref.WeakKeyDictionary[Any, tuple[Any, _core.Labels]] = weakref.WeakKeyDictionary()  # of data, the engine's labels of those that they have
 
 
 def is_by_name(data: Any) -> bool:
@@ -41,7 +41,7 @@ def held_out_parts(data: Any) -> str:
 
 def tell_of_parts(data: Any, argument: str) -> None:
     """A warning for split data given whole: what is held out is trained on, too."""
-    if getattr(data, "_parts", None):
+    if getattr(data, "is_split", False):
         _log.warning("`%s`: these data are split, and all of them are trained on, also what %s holds out; give .train", argument, held_out_parts(data))
 
 
@@ -66,13 +66,11 @@ def labels_of(data: Any) -> _core.Labels | None:
     labels = getattr(data, "feature_labels", None)
     if labels is None or isinstance(labels, (Labels, _core.Labels)):
         return None if labels is None else native_labels(labels)
-    kept = getattr(data, "_native_labels", None)
+    kept = _MADE.get(data) if isinstance(data, Hashable) else None
     if kept is None or kept[0] is not labels:
-        kept = (labels, _core.Labels(labels))
-        try:
-            data._native_labels = kept
-        except AttributeError:
-            pass
+        kept = labels, _core.Labels(labels)
+        if isinstance(data, Hashable):
+            _MADE[data] = kept
     return kept[1]
 
 
@@ -132,60 +130,6 @@ def _columns(matrix: Any, argument: str) -> Array:
     if matrix.shape[1] > 2**32 - 1:
         raise UsageError(f"`{argument}`: {matrix.shape[1]} units are too many, at most {2**32 - 1} are possible")
     return indices.astype(np.uint32 if matrix.shape[1] > 2**31 else np.int32)
-
-
-def is_series(given: Any) -> bool:
-    """Whether it is a column of pandas or polars."""
-    return hasattr(given, "to_numpy") and len(getattr(given, "shape", ())) == 1
-
-
-def units_of(given: Any, argument: str, width: int, labels: Labels | None) -> Array:
-    """Units' numbers as int64, of numbers or labels. Raises UsageError naming the first that is none."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        given = [given]
-    listed: Any = given if isinstance(given, np.ndarray) else np.asarray(given) if is_series(given) else list(given)
-    if len(listed) == 0:
-        return np.empty(0, np.int64)
-    if isinstance(listed, np.ndarray) and listed.dtype == bool:
-        if listed.shape != (width,):
-            raise UsageError(f"`{argument}`: a mask of the shape {listed.shape}, expected one bool for each of {width} units")
-        return np.flatnonzero(listed)
-    first = listed[0]
-    if isinstance(first, (list, tuple, set, frozenset)):
-        raise UsageError(f"`{argument}`: {first!r:.60} stands in a list, which is one user's units; give one list after the other, or a CSR matrix [users, units]")
-    if isinstance(first, str):
-        if labels is None:
-            raise UsageError(f"`{argument}`: {first!r}: the model has no labels; name units by their numbers")
-        for word in listed:
-            if not isinstance(word, str):
-                raise UsageError(f"`{argument}`: {word!r} is no label beside {first!r}")
-        numbers = np.asarray(labels.find([str(word) for word in listed]), np.int64)
-        if (numbers < 0).any():
-            raise UsageError(f"`{argument}`: the model has no unit {listed[int((numbers < 0).argmax())]!r}")
-        return numbers
-    if isinstance(listed, np.ndarray) and listed.dtype.kind in "iu":
-        numbers = listed.astype(np.int64).ravel()
-    else:
-        numbers = np.asarray([max(-2**63, min(integer(argument, unit), 2**63 - 1)) for unit in listed], np.int64)
-    wrong = (numbers < 0) | (numbers >= width)
-    if wrong.any():
-        unit = str(numbers[int(wrong.argmax())])
-        meant = f"; did you mean the label {unit!r}? Labels are text" if labels is not None and labels.has_words() and unit in labels else ""
-        raise UsageError(f"`{argument}`: unit {unit} is out of range, expected 0 to {width - 1}{meant}")
-    _warn_of_labels(numbers, argument, labels)
-    return numbers
-
-
-def _warn_of_labels(numbers: Array, argument: str, labels: Labels | None) -> None:
-    """Says once where integers could be taken for labels: they are numbers of units."""
-    if labels is None or labels.warned or not labels.has_words():
-        return
-    looked_at = numbers[:_MOST_LOOKED_AT].tolist()
-    for unit, labelled in zip(looked_at, labels.find([str(unit) for unit in looked_at])):
-        if labelled not in (-1, unit):
-            labels.warned = True
-            _log.warning('`%s`: %d is taken as the unit number, the unit "%s"; the label is "%d", as text', argument, unit, labels[unit], unit)
-            return
 
 
 def float_arrays(arrays: Mapping[Any, Any]) -> dict[str, Array]:

@@ -7,44 +7,36 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._types import Facts
     from .history import History
-    from .network import Network
 
 
-def _layers(network: Network) -> list[tuple[str, str, str]]:
-    """(name, kind, units)."""
-    sizes = []
-    for layer in network.descriptor["Layers"]:
-        units = layer.get("N", "auto")
-        shape = " x ".join(str(n) for n in units) if isinstance(units, list) else f"{units:,}" if isinstance(units, int) else str(units)
-        sizes.append((layer["Name"], layer["Kind"], shape))
-    return sizes
+def _units(layer: Facts) -> str:
+    units = layer.get("N", "auto")
+    return " x ".join(str(n) for n in units) if isinstance(units, list) else f"{units:,}" if isinstance(units, int) else str(units)
 
 
-def network_text(network: Network, name: str = "Network") -> str:
-    """Up to three lines: layers, the run, how good it is."""
-    lines = [f"{name}: " + " -> ".join(f"{layer} {units}" for layer, _, units in _layers(network))]
-    if not network.trained:
+def network_text(name: str, layers: list[Facts], epochs: int | None, history: History) -> str:
+    """Up to three lines: layers, the run, how good it is. `epochs`: of training; None: not trained."""
+    lines = [f"{name}: " + " -> ".join(f"{layer['Name']} {_units(layer)}" for layer in layers)]
+    if epochs is None:
         return lines[0] + ", not trained"
-    if network.history:
-        last = network.history[-1]
+    if history:
+        last = history[-1]
         lines.append(f"{last['epoch']} epochs, cost {last['cost']:.6g}")
-        best = network.history.best
+        best = history.best
         if best:
             lines.append(f"best epoch {best['epoch']}: " + ", ".join(f"{k} {v:.4f}" for k, v in best.items() if "@" in k))
-    else:
-        epochs = network.model.epochs()
-        lines += [f"{epochs} epochs"] if epochs else []
+    elif epochs:
+        lines.append(f"{epochs} epochs")
     return "\n".join(lines)
 
 
-def network_html(network: Network, name: str = "Network") -> str:
-    rows = "".join(f"<tr><td>{html.escape(n)}</td><td>{html.escape(k)}</td><td>{html.escape(u)}</td></tr>" for n, k, u in _layers(network))
-    state = "" if network.trained else " (not trained)"
-    return (
-        f"<div><b>norn.{name}</b>{state}<table><tr><th>layer</th><th>kind</th><th>units</th></tr>{rows}</table>"
-        f"{curves_html(network.history)}</div>"
-    )
+def network_html(name: str, layers: list[Facts], trained: bool, history: History) -> str:
+    cells = [[html.escape(one) for one in (layer["Name"], layer["Kind"], _units(layer))] for layer in layers]
+    rows = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in cells)
+    state = "" if trained else " (not trained)"
+    return f"<div><b>norn.{name}</b>{state}<table><tr><th>layer</th><th>kind</th><th>units</th></tr>{rows}</table>{curves_html(history)}</div>"
 
 
 def curves_html(history: History) -> str:

@@ -15,7 +15,7 @@ from ._arrays import held_out_parts, is_by_name, labels_of, memory_set, tell_of_
 from ._words import word
 from .data.matrices import has_entries, matrix_of, sparse_of
 from .errors import DataError, Problem, UsageError
-from .network import Network
+from .network import Network, as_network
 from .callbacks import Environment
 from .training import merged
 
@@ -28,7 +28,7 @@ def network_of(params: Mapping[str, Any]) -> Network | None:
     if params["network"] is not None:
         if params["hidden"] is not None:
             raise UsageError("`hidden` is a recipe's, and `network` says what its layers are: give one of the two")
-        return Network._of(params["network"])
+        return as_network(params["network"])
     if params["hidden"] is None:
         return None
     return Network.from_json({"Recipe": recipe_of(params), "Layers": [{"Name": "Hidden", "N": params["hidden"]}]})
@@ -55,7 +55,7 @@ def name_of(network: Any) -> str:
     if isinstance(network, (str, os.PathLike)) and not str(network).lstrip().startswith("{"):
         return os.fspath(network)
     try:
-        return Network._of(network).descriptor.get("Name") or "without a name"
+        return as_network(network).descriptor.get("Name") or "without a name"
     except UsageError:
         return "not valid"
 
@@ -71,7 +71,7 @@ def settings_of(params: Mapping[str, Any], callbacks: list[Callable[[Environment
 def _named_layers(network: Network, kind: str, name: str) -> list[tuple[str, Facts]]:
     """The layers of that kind, each with the data set that it reads."""
     auto = f"{name}_{kind.lower()}"
-    return [(auto if layer["DataSet"] == "auto" else layer["DataSet"], layer) for layer in network._layers(kind) if layer.get("DataSet")]
+    return [(auto if layer["DataSet"] == "auto" else layer["DataSet"], layer) for layer in network.layers(kind) if layer.get("DataSet")]
 
 
 def set_names(network: Network | None, kind: str, name: str) -> list[str]:
@@ -114,27 +114,22 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
 
 def require_labels(network: Network, data: Any, kind: str, argument: str) -> None:
     """Raises UsageError where columns of data with labels are other units than those of the trained network."""
-    for layer in network._layers(kind):
+    for layer in network.layers(kind):
         given = data.get(layer.get("DataSet")) if is_by_name(data) else data
         labels, units = getattr(given, "feature_labels", None), network.labels(layer["Name"])
-        key = ("same labels", layer["Name"])
-        if labels is None or units is None or not units.has_words() or network._known.get(key) is labels:
+        if labels is None or units is None or len(labels) > len(units):
             continue
-        words = list(labels)
-        numbers = np.asarray(units.find(words), np.int64)
-        wrong = np.flatnonzero(numbers != np.arange(len(numbers)))
-        if wrong.size and len(words) <= len(units):
-            column = int(wrong[0])
-            raise UsageError(f"`{argument}`: column {column} is {words[column]!r}, but this unit of the model is {units[column]!r}; read the data "
+        column = units.first_other(labels)
+        if column is not None:
+            raise UsageError(f"`{argument}`: column {column} is {labels[column]!r}, but this unit of the model is {units[column]!r}; read the data "
                              "with the model's units, Dataset.from_table(..., features=model.labels)")
-        network._known[key] = labels
 
 
 def require_widths(network: Network, data: Any, argument: str) -> None:
     """Raises DataError where columns without labels cannot be the units of the trained network's inputs. Sparse data may be narrower,
     where the network has no labels: their last units have no entries."""
     sparse = sparse_names(network, "data")
-    for layer in network._layers("Input"):
+    for layer in network.layers("Input"):
         name = layer.get("DataSet")
         given = data.get(name) if is_by_name(data) else data
         shape = getattr(matrix_of(given), "shape", ())
@@ -164,9 +159,9 @@ def pair_of(given: Any, argument: str) -> tuple[Any, Any]:
     """What is known and what was held out: a pair, or a Dataset with targets."""
     if getattr(given, "targets", None) is not None:
         return given, wanted_of(given)
-    if getattr(given, "_parts", None):
+    if getattr(given, "is_split", False):
         raise UsageError(f"`{argument}`: these data are split, and one part has what was held out: give {held_out_parts(given)}")
-    if hasattr(given, "_parts"):
+    if hasattr(given, "is_split"):
         raise UsageError(f"`{argument}`: expected a pair (known, held_out) of matrices, or a Dataset with targets, and this one has none; of data that are "
                          "split by entry the parts .test and .validation have them")
     if not isinstance(given, (tuple, list)) or len(given) != 2:

@@ -14,6 +14,7 @@ class Labels(Sequence[str]):
     def __init__(self, native: _core.Labels):
         self.native = native
         self.warned = False  # that integers are numbers of units, where labels are numbers too
+        self._compared: tuple[Sequence[str], int | None] | None = None  # the last with which, and what came of it
 
     def __len__(self) -> int:
         return len(self.native)
@@ -56,6 +57,14 @@ class Labels(Sequence[str]):
     def has_words(self) -> bool:
         """Whether the labels are there; of some models a checksum of them is all."""
         return self.native.has_words()
+
+    def first_other(self, words: Sequence[str]) -> int | None:
+        """The first number that has another label there; None where none has, or only a checksum of the labels is kept."""
+        if not self.has_words():
+            return None
+        if self._compared is None or self._compared[0] is not words:
+            self._compared = words, next((number for number, unit in enumerate(self.find(words)) if number != unit), None)
+        return self._compared[1]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (Labels, list, tuple)):

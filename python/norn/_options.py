@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable
@@ -108,7 +109,7 @@ def options_of(parser: argparse.ArgumentParser) -> tuple[Option, ...]:
     found = []
     for group in parser._action_groups:
         for action in group._group_actions:
-            if not action.option_strings or isinstance(action, argparse._HelpAction) or action.help == argparse.SUPPRESS:
+            if not action.option_strings or "--help" in action.option_strings or action.help == argparse.SUPPRESS:
                 continue
             names = tuple(sorted(action.option_strings, key=len, reverse=True))
             found.append(Option(names, _value_of(action), _plain(action.help), tuple(map(str, action.choices or ())), section=_title_of(group)))
@@ -131,6 +132,12 @@ def _plain(text: str | None) -> str:
 def _title_of(group: Any) -> str:
     title = (group.title or "options").strip()
     return title[:1].upper() + title[1:]
+
+
+def as_options(message: str) -> str:
+    """Messages name arguments, `min_features`; here they are options, --min-features."""
+    own = {"example": "example-column", "feature": "feature-column", "value": "value-column", "time": "time-column"}
+    return re.sub(r"`(\w+)`", lambda found: "--" + own.get(found[1], found[1]).replace("_", "-"), message)
 
 
 _STYLES = {"bold": "1", "red": "1;31", "green": "32", "yellow": "33"}

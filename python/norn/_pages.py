@@ -13,7 +13,7 @@ import subprocess
 import sys
 import textwrap
 
-from . import cli
+from ._commands import ABOUT, EXAMPLES, EXIT_CODES, OWN_OPTIONS, PROGRAM_OF, table_of, unknown
 from ._options import Command, Option, option_text, options_of
 from .errors import UsageError
 from .programs import PROGRAMS, SCRIPTS, find_program
@@ -25,7 +25,7 @@ _WIDTH = 78  # of a page's source
 
 def program_of(command: str) -> str | None:
     """The compiled program behind a command, which has its own table of options."""
-    program = cli._PROGRAM.get(command)
+    program = PROGRAM_OF.get(command)
     return program if program in PROGRAMS else None
 
 
@@ -36,9 +36,9 @@ def _said(program: str, *options: str) -> str:
 def tables() -> dict[str, Command]:
     """By command the options that are written in Python: its own, or those of a script's parser."""
     found = {}
-    for command, what in cli._WHAT.items():
-        table = cli.table_of(command)
-        if table is None and (script := cli._PROGRAM[command]) in SCRIPTS:
+    for command, what in ABOUT.items():
+        table = table_of(command)
+        if table is None and (script := PROGRAM_OF[command]) in SCRIPTS:
             table = _table_of_script(script, what)
         if table is not None:
             found[command] = table
@@ -84,7 +84,7 @@ def _header(name: str) -> str:
 
 
 def _ending(examples: list[tuple[str, str]], others: list[str]) -> str:
-    text = ".SH EXIT STATUS\n" + "".join(f".TP\n{code}\n{_paragraph(what)}\n" for code, what in cli.EXIT_CODES.items())
+    text = ".SH EXIT STATUS\n" + "".join(f".TP\n{code}\n{_paragraph(what)}\n" for code, what in EXIT_CODES.items())
     shown = [(f"{_paragraph(what)[:-1]}:\n.PP\n" if what else "") + f".nf\n.RS\n{_roff(words)}\n.RE\n.fi\n" for what, words in examples]
     text += ".SH EXAMPLES\n" + ".PP\n".join(shown) if shown else ""
     return text + ".SH SEE ALSO\n" + ",\n".join(f"\\fB{_roff(one)}\\fR(1)" for one in others) + "\n"
@@ -92,7 +92,7 @@ def _ending(examples: list[tuple[str, str]], others: list[str]) -> str:
 
 def as_norn(text: str) -> str:
     """A program's page in the words of `norn`: norn train for trainer, norn\\-train(1) for its page."""
-    for command in cli._WHAT:
+    for command in ABOUT:
         program = program_of(command)
         if program is None:  # tuner, daily and report are words, too
             continue
@@ -105,10 +105,10 @@ def as_norn(text: str) -> str:
 def _main_page() -> str:
     text = _header("norn") + ".SH NAME\nnorn \\- trains very wide, very sparse networks, and recommends with them\n"
     text += ".SH SYNOPSIS\n.B norn\nCOMMAND [options]\n.SH COMMANDS\n"
-    text += "".join(f".TP\n\\fB{name}\\fR\n{_paragraph(what)}\n" for name, what in cli._WHAT.items())
+    text += "".join(f".TP\n\\fB{name}\\fR\n{_paragraph(what)}\n" for name, what in ABOUT.items())
     text += ".SH OPTIONS\n" + "".join(_entry(one) for one in own_options())
     text += ".SH ENVIRONMENT\n.TP\nNORN_BIN\nThe folder of the programs, where they are not those of the package.\n.TP\nNO_COLOR\nNothing is coloured.\n"
-    return text + _ending([("", "\n".join(cli.EXAMPLES))], [f"norn-{name}" for name in cli._WHAT])
+    return text + _ending([("", "\n".join(EXAMPLES))], [f"norn-{name}" for name in ABOUT])
 
 
 def own_options() -> tuple[Option, ...]:
@@ -116,7 +116,7 @@ def own_options() -> tuple[Option, ...]:
     texts = {"--help": Option(("--help", "-h"), "", "show the commands and exit"), "--version": Option(("--version",), "", "show the version and exit"),
              "--print-completion": Option(("--print-completion",), "bash|zsh|fish", "print what makes a shell complete commands and options, and exit", SHELLS),
              "--print-man": Option(("--print-man",), "COMMAND", "print the manual page of a command, or of norn itself, and exit")}
-    return tuple(texts[name] for name in cli.OWN_OPTIONS)
+    return tuple(texts[name] for name in OWN_OPTIONS)
 
 
 def _page_of_table(command: str, table: Command) -> str:
@@ -131,7 +131,7 @@ def _page_of_table(command: str, table: Command) -> str:
             text += f".SS {_roff(section)}\n"
         text += _entry(option)
     text += _options_of_program(program) if program else ""
-    return text + _ending([(what, f"norn {command} {words}") for what, words in table.examples], ["norn", *(f"norn-{one}" for one in cli._WHAT if one != command)])
+    return text + _ending([(what, f"norn {command} {words}") for what, words in table.examples], ["norn", *(f"norn-{one}" for one in ABOUT if one != command)])
 
 
 def _options_of_program(program: str) -> str:
@@ -143,12 +143,12 @@ def man_page(command: str = "", known: dict[str, Command] | None = None) -> str:
     """The manual page of a command, of norn itself where none is named. Raises UsageError for one that there is not."""
     if not command:
         return _main_page()
-    if command not in cli._WHAT:
-        raise UsageError(cli._unknown(command))
+    if command not in ABOUT:
+        raise UsageError(unknown(command))
     table = (known or tables()).get(command)
     if table is not None:
         return _page_of_table(command, table)
-    return as_norn(_said(cli._PROGRAM[command], "--print-man"))
+    return as_norn(_said(PROGRAM_OF[command], "--print-man"))
 
 
 # Completion.
@@ -198,7 +198,7 @@ def _bash_of_table(name: str, options: tuple[Option, ...], files: str, otherwise
 def _bash(known: dict[str, Command]) -> str:
     text = "# bash completion for norn; written by: norn --print-completion bash\n"
     cases = ""
-    for command in cli._WHAT:
+    for command in ABOUT:
         program, table = program_of(command), known.get(command)
         if program is not None:
             script = _said(program, "--print-completion", "bash")
@@ -210,11 +210,11 @@ def _bash(known: dict[str, Command]) -> str:
     text += _bash_of_table("_norn_itself", own_options(), "")
     return text + f"""_norn() {{
   if [[ $COMP_CWORD -eq 1 && ${{COMP_WORDS[1]}} != -* ]]; then
-    mapfile -t COMPREPLY < <(compgen -W {shlex.quote(' '.join((*cli._WHAT, 'help')))} -- "${{COMP_WORDS[1]}}")
+    mapfile -t COMPREPLY < <(compgen -W {shlex.quote(' '.join((*ABOUT, 'help')))} -- "${{COMP_WORDS[1]}}")
     return
   fi
   case ${{COMP_WORDS[1]}} in
-{cases}    help|--print-man) mapfile -t COMPREPLY < <(compgen -W {shlex.quote(' '.join(cli._WHAT))} -- "${{COMP_WORDS[COMP_CWORD]}}") ;;
+{cases}    help|--print-man) mapfile -t COMPREPLY < <(compgen -W {shlex.quote(' '.join(ABOUT))} -- "${{COMP_WORDS[COMP_CWORD]}}") ;;
     *) _norn_itself ;;
   esac
 }}
@@ -242,7 +242,7 @@ def _zsh_options(options: tuple[Option, ...], files: str) -> str:
 
 def _zsh(known: dict[str, Command]) -> str:
     text = "#compdef norn\n# written by: norn --print-completion zsh\n"
-    for command in cli._WHAT:
+    for command in ABOUT:
         program, table = program_of(command), known.get(command)
         body = "_arguments"
         if program is not None:
@@ -250,8 +250,8 @@ def _zsh(known: dict[str, Command]) -> str:
         if table is not None:
             body += " \\\n  " + _zsh_options(table.options if program else table.every_option(), table.files)
         text += f"{_function(command)}() {{\n{body}\n}}\n"
-    described = "\n".join(f"    {shlex.quote(f'{name}:{_zsh_text(what)}')}" for name, what in cli._WHAT.items())
-    cases = "\n".join(f"    {command}) {_function(command)} ;;" for command in cli._WHAT)
+    described = "\n".join(f"    {shlex.quote(f'{name}:{_zsh_text(what)}')}" for name, what in ABOUT.items())
+    cases = "\n".join(f"    {command}) {_function(command)} ;;" for command in ABOUT)
     return text + f"""_norn_commands() {{
   local -a commands
   commands=(
@@ -304,7 +304,7 @@ function __norn_no_command
 end
 complete -c norn -f
 """
-    for command, what in cli._WHAT.items():
+    for command, what in ABOUT.items():
         program, table = program_of(command), known.get(command)
         text += f"complete -c norn -n __norn_no_command -a {command} -d {_fish_quoted(what)}\n"
         text += f"complete -c norn -n '__norn_command_is help --print-man' -a {command} -d {_fish_quoted(what)}\n"
@@ -321,7 +321,7 @@ complete -c norn -f
 def write(folder: pathlib.Path) -> None:
     """All pages and scripts, in the places below share where shells and man look for them."""
     known = tables()
-    texts = {f"man/man1/norn{f'-{command}' if command else ''}.1": man_page(command, known) for command in ("", *cli._WHAT)}
+    texts = {f"man/man1/norn{f'-{command}' if command else ''}.1": man_page(command, known) for command in ("", *ABOUT)}
     texts |= {place: completion(shell, known) for shell, place in _PLACES.items()}
     for place, text in texts.items():
         path = folder / place

@@ -70,6 +70,13 @@ if TYPE_CHECKING:
         threads: int
         precision: str
 
+    class Device(TypedDict):
+        """What a network is on."""
+
+        device: str
+        threads: int
+        precision: str
+
     class Plan(TypedDict):
         """What training would take."""
 

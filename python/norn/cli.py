@@ -5,43 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 import pathlib
-import re
 import signal
 import sys
 
-from ._options import Command, help_of, styler
+from ._commands import ABOUT, EXAMPLES, EXIT_CODES, MODULE_OF, PROGRAM_OF, table_of, unknown
+from ._options import as_options, help_of, styler
 from .errors import DataError, Error, UsageError
-
-# What is another program, and what a module of this package does.
-_PROGRAM = {"import": "importer", "train": "trainer", "predict": "predictor", "evaluate": "evaluator", "tune": "tuner", "daily": "daily", "report": "report"}
-_MODULE = {"import": "importing", "export": "exchanging", "convert": "exchanging", "info": "info", "doctor": "doctor"}
-_WHAT = {
-    "import": "make data sets of CSV, Parquet, JSON lines, .npz and other text",
-    "train": "train a network, or a recipe that fits the data",
-    "predict": "recommend, or score, for the examples of a file",
-    "evaluate": "metrics of held-out data",
-    "tune": "search the settings of a network",
-    "daily": "import, train, compare and publish every day",
-    "report": "a page of what a training recorded",
-    "export": "write a model as ONNX or safetensors",
-    "convert": "a model from another format, or into one",
-    "info": "what a model or a file of data sets is",
-    "doctor": "what works on this machine",
-}
-EXAMPLES = (
-    "norn import ratings.csv --name films --output films.nc --where 'rating >= 4' --split ratio:0.8/0.2",
-    "norn train --recipe sigmoid -i films.train.nc -n model.nc",
-    "norn evaluate -n model.nc -i films.test.nc",
-    "norn info model.nc",
-)
-EXIT_CODES = {0: "done", 1: "unforeseen", 2: "command line or descriptor", 3: "data", 4: "device or memory", 5: "communication", 6: "divergence",
-              75: "stopped by a signal after a checkpoint"}
-OWN_OPTIONS = ("--help", "--version", "--print-completion", "--print-man")
 
 
 def usage() -> str:
     styled = styler(sys.stdout)
-    commands = "\n".join(f"  {styled(f'{name:10}', 'bold')}{what}" for name, what in _WHAT.items())
+    commands = "\n".join(f"  {styled(f'{name:10}', 'bold')}{what}" for name, what in ABOUT.items())
     codes = ", ".join(f"{code} {what}" for code, what in EXIT_CODES.items()).replace(" 75", "\n75")
     examples = "\n".join(f"  {one}" for one in EXAMPLES)
     return f"""norn: trains very wide, very sparse networks, and recommends with them.
@@ -58,38 +32,23 @@ Exit codes: {codes}.
 """
 
 
-def as_options(message: str) -> str:
-    """Messages name arguments, `min_features`; here they are options, --min-features."""
-    own = {"example": "example-column", "feature": "feature-column", "value": "value-column", "time": "time-column"}
-    return re.sub(r"`(\w+)`", lambda found: "--" + own.get(found[1], found[1]).replace("_", "-"), message)
-
-
-def table_of(command: str) -> Command | None:
-    """The options that the command itself has; None of one that is another program."""
-    if command not in _MODULE:
-        return None
-    module = importlib.import_module(f"norn.{_MODULE[command]}")
-    found: Command = module.COMMANDS[command] if hasattr(module, "COMMANDS") else module.COMMAND
-    return found
-
-
 def _run(command: str, arguments: list[str]) -> int:
     from .programs import run_instead
 
-    if command not in _WHAT:
-        raise UsageError(_unknown(command))
+    if command not in ABOUT:
+        raise UsageError(unknown(command))
     table = table_of(command)
     if table is not None and ("-h" in arguments or "--help" in arguments):
         print(help_of(command, table), end="", flush=True)
-        if command not in _PROGRAM:
+        if command not in PROGRAM_OF:
             return 0
         print("\nThe options of importer, which reads the other texts:\n", flush=True)
         arguments = ["--help"]
     elif table is not None:
-        return int(importlib.import_module(f"norn.{_MODULE[command]}").main(command, arguments))
+        return int(importlib.import_module(f"norn.{MODULE_OF[command]}").main(command, arguments))
     if command == "predict":
         _require_text(arguments)
-    run_instead(_PROGRAM[command], arguments, command)
+    run_instead(PROGRAM_OF[command], arguments, command)
     return 0
 
 
@@ -107,16 +66,6 @@ def _require_text(arguments: list[str]) -> None:
         if kind not in (*IMPORTER_FORMATS, "text", "columns"):
             raise UsageError(f"{names[1]} {path}: {kind} is not read here, but text ({', '.join(IMPORTER_FORMATS)}); norn import makes data sets of it "
                              "for --data, or write a line of example,feature for each entry")
-
-
-def _unknown(word: str) -> str:
-    from .data.columns import did_you_mean
-
-    if word.startswith("-"):
-        return f'there is no option "{word}" before a command.{did_you_mean(word, OWN_OPTIONS)} There are: {", ".join(OWN_OPTIONS)}; norn --help lists the commands'
-    near = next((name for name, program in _PROGRAM.items() if program == word), "")
-    hint = f' Did you mean "{near}"?' if near else ' Did you mean "--version"?' if word == "version" else did_you_mean(word, _WHAT)
-    return f'there is no command "{word}".{hint} There are: {", ".join(_WHAT)}'
 
 
 def _print_pages(words: list[str]) -> int:

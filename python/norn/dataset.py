@@ -131,9 +131,6 @@ class Dataset:
     def __len__(self) -> int:
         return self._rows.examples
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_native_labels"}  # made anew where they are wanted
-
     def __repr__(self) -> str:
         kind = "" if self.indicator else ", with values"
         targets = "" if self._target_rows is None else f", {self._target_rows.columns.size:,} to be found"
@@ -141,6 +138,11 @@ class Dataset:
         return f"<norn.Dataset \"{self.name}\": {len(self):,} examples, {self._width:,} features, {self.entries:,} entries{kind}{targets}{parts}>"
 
     # Parts.
+
+    @property
+    def is_split(self) -> bool:
+        """Whether there are parts."""
+        return self._parts is not None
 
     @property
     def parts(self) -> dict[str, Dataset]:

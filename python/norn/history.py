@@ -30,13 +30,14 @@ class History(list[dict[str, float]]):
         names = dict.fromkeys(name for epoch in self for name in epoch if name == "cost" or name == "validation_cost" or "@" in name)
         return {name: [(int(epoch["epoch"]), epoch[name]) for epoch in self if name in epoch] for name in names}
 
-    def _add(self, kind: str, report: dict[str, Any]) -> None:
-        """Of what the engine reported; once more of the same changes nothing."""
-        if kind == "epoch":
-            if self and self[-1]["epoch"] >= report["epoch"]:  # a run that trains on everything at last begins anew
-                del self[report["epoch"] - self[0]["epoch"] :]
-            self.append({key: report[key] for key in ("epoch", "step", "rate", "cost", "regularization", "seconds", "examples")})
-        elif kind == "validation":
-            for epoch in self:
-                if epoch["epoch"] == report["epoch"]:
-                    epoch.update(validation_cost=report["cost"], best=report["best"], **report["metrics"])
+
+def add_report(history: History, kind: str, report: dict[str, Any]) -> None:
+    """Takes what the engine reported; once more of the same changes nothing."""
+    if kind == "epoch":
+        if history and history[-1]["epoch"] >= report["epoch"]:  # a run that trains on everything at last begins anew
+            del history[report["epoch"] - history[0]["epoch"] :]
+        history.append({key: report[key] for key in ("epoch", "step", "rate", "cost", "regularization", "seconds", "examples")})
+    elif kind == "validation":
+        for epoch in history:
+            if epoch["epoch"] == report["epoch"]:
+                epoch.update(validation_cost=report["cost"], best=report["best"], **report["metrics"])

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Generator
 
-from ._options import Command, Option, Parser
+from ._options import Command, Option, Parser, as_options
 from .errors import UsageError
 from .programs import run_instead
 
@@ -79,8 +79,6 @@ class _Said(logging.Handler):
     """Warnings as a program says them."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from .cli import as_options
-
         print(f"norn: warning: {as_options(record.getMessage())}", file=sys.stderr, flush=True)
 
 

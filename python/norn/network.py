@@ -10,8 +10,12 @@ import tempfile
 from collections.abc import Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+import numpy as np
+
+from . import _core, _display
+from ._arrays import float_arrays, memory_set, named
 from ._labels import Labels, native_labels
+from ._settings import checked
 from ._words import path_of
 from .errors import DataError, UsageError
 from .history import History
@@ -21,8 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._setting_types import Settings
-    from ._types import Descriptor, Floats, Matrix, Path, Plan
-    from .recommender import Recommender
+    from ._types import Descriptor, Device, Facts, Floats, Matrix, Path, Plan
 
 
 _LONGEST_PATH = 4096
@@ -38,12 +41,18 @@ def _is_file(name: str) -> bool:
 class Network:
     """A descriptor, or a trained network. `from_json` and `load` make one, `norn.train` trains it."""
 
-    def __init__(self, model: _core.Model | None = None, *, source: dict[str, str] | None = None, history: History | None = None):
+    history: History  # a dictionary for each epoch of the run that trained it
+    device: Device  # what a trained one is on
+    source: dict[str, str]  # of one that is not trained: where its descriptor comes from, as a setting of a run
+
+    def __init__(self, model: _core.Model | None = None, *, source: dict[str, str] | None = None, history: History | None = None,
+                 device: Device | None = None):
         self._model = model
-        self._source = source
-        self._text = ""  # the descriptor, where there is no model
-        self._device: dict[str, Any] = {}
-        self._known: dict[Any, Any] = {}  # what has been asked of the model before, which never changes
+        self._text = "" if source is None else _core.read_network(**source)  # the descriptor, where there is no model
+        self._layers: list[Facts] = []
+        self._labels: dict[str, Labels | None] = {}
+        self.source = source or {}
+        self.device = device or {"device": "auto", "threads": 0, "precision": "tf32"}
         self.history = History() if history is None else history
 
     @classmethod
@@ -56,19 +65,16 @@ class Network:
         """
         if isinstance(source, Mapping):
             try:
-                network = cls(source={"network": json.dumps(source)})
+                source = json.dumps(source)
             except (TypeError, ValueError) as error:
                 raise UsageError(f"`network`: {error}: expected what JSON can hold") from None
-        elif isinstance(source, str) and source.lstrip().startswith("{"):
-            network = cls(source={"network": source})
-        elif isinstance(source, str) and (source.lstrip().startswith("[") or "\0" in source or len(source) > _LONGEST_PATH) and not _is_file(source):
+        if isinstance(source, str) and source.lstrip().startswith("{"):
+            return cls(source={"network": source})
+        if isinstance(source, str) and (source.lstrip().startswith("[") or "\0" in source or len(source) > _LONGEST_PATH) and not _is_file(source):
             raise UsageError(f"`network`: {source[:40]!r}, {len(source)} characters, is neither a path nor a descriptor, which is an object of JSON, {{...}}")
-        elif isinstance(source, (str, os.PathLike)):
-            network = cls(source={"config": os.fspath(source)})
-        else:
+        if not isinstance(source, (str, os.PathLike)):
             raise UsageError(f"`network`: expected a dictionary, JSON text or a path, not {type(source).__name__}")
-        network._text = _core.read_network(**network._source or {})
-        return network
+        return cls(source={"config": os.fspath(source)})
 
     @classmethod
     def load(cls, file: Path, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
@@ -86,9 +92,7 @@ class Network:
 
             require_model(os.fspath(file))
             raise
-        network = cls(model)
-        network._device = {"device": device, "threads": threads, "precision": precision}
-        return network
+        return cls(model, device={"device": device, "threads": threads, "precision": precision})
 
     @classmethod
     def from_parameters(cls, descriptor: Mapping[str, object] | str, parameters: Mapping[str, ArrayLike], labels: Mapping[str, Iterable[str] | _core.Labels] | None = None, *,
@@ -103,17 +107,10 @@ class Network:
 
         Raises UsageError whose `problems` say all that is missing, too much, of another extent or dtype, or not finite.
         """
-        from ._arrays import float_arrays, named
-
         text = descriptor if isinstance(descriptor, str) else json.dumps(descriptor)
         tables = {layer: native_labels(words) for layer, words in named({} if labels is None else labels, "labels").items()}
-        network = cls(_core.from_parameters(text, float_arrays(named(parameters, "parameters")), tables, device, threads, precision, batch))
-        network._device = {"device": device, "threads": threads, "precision": precision}
-        return network
-
-    @classmethod
-    def _of(cls, given: Descriptor) -> Network:
-        return given if isinstance(given, Network) else cls.from_json(given)
+        model = _core.from_parameters(text, float_arrays(named(parameters, "parameters")), tables, device, threads, precision, batch)
+        return cls(model, device={"device": device, "threads": threads, "precision": precision})
 
     @property
     def trained(self) -> bool:
@@ -144,16 +141,19 @@ class Network:
 
         layer: the name of an Input or Output layer.
         """
-        if ("labels", layer) not in self._known:
+        if layer not in self._labels:
             native: Any = self.model.labels(layer)
-            self._known["labels", layer] = None if native is None else Labels(native)
-        return self._known["labels", layer]
+            self._labels[layer] = None if native is None else Labels(native)
+        return self._labels[layer]
 
-    def _layers(self, kind: str) -> list[dict[str, Any]]:
-        """Those of the descriptor that are "Input", "Hidden" or "Output"."""
-        if "layers" not in self._known:
-            self._known["layers"] = self.descriptor["Layers"]
-        return [layer for layer in self._known["layers"] if layer["Kind"] == kind]
+    def layers(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """Those of the descriptor, as its JSON reads.
+
+        kind: "Input", "Hidden" or "Output" alone.
+        """
+        if not self._layers:
+            self._layers = self.descriptor["Layers"]
+        return [layer for layer in self._layers if kind in (None, layer["Kind"])]
 
     def save(self, path: Path) -> None:
         """Writes a file that every program reads; it is complete or absent. Of a descriptor alone its JSON.
@@ -165,14 +165,6 @@ class Network:
         else:
             self._model.save(path_of("path", path))
 
-    def recommender(self) -> Recommender:
-        """What recommends, embeds and evaluates with this trained network, as it is. Raises UsageError where there is a descriptor
-        alone."""
-        from .recommender import Recommender
-
-        self.model  # or says that there is none
-        return Recommender._of_network(self)
-
     def plan(self, data: Mapping[str, Matrix], *, device: str = "auto", threads: int = 0, **settings: Unpack[Settings]) -> Plan:
         """What training would take; nothing is trained.
 
@@ -182,58 +174,63 @@ class Network:
 
         Other keywords are settings, as in `norn.train`. Returns a dictionary: weights, memory_bytes, available_bytes, fits.
         """
-        from ._arrays import memory_set, named
-        from ._settings import checked
-
-        with self._as_settings() as source:
+        with run_settings(self) as source:
             native = checked(settings) | source | {"device": device, "threads": threads}
             native["sets"] = [memory_set(name, one, f"data[{name!r}]") for name, one in named(data, "data").items()]
             plan: Any = _core.plan(native)
             return plan
-
-    @contextlib.contextmanager
-    def _as_settings(self) -> Generator[dict[str, str], None, None]:
-        """What a run takes it from; weights go by a file that stands meanwhile."""
-        if self._model is None:
-            yield dict(self._source or {})
-            return
-        with tempfile.TemporaryDirectory(prefix="norn") as folder:
-            file = os.path.join(folder, "model.nc")
-            self._model.save(file)
-            yield {"config": file}
-
-    def _unit_vectors(self, layer: str, of: str) -> Floats:
-        """[dimensions, units], of length 1: the weights of a layer's units, from or to all layers beside it."""
-        import numpy as np
-
-        parts = []
-        for name, matrix in self.parameters.items():
-            source, arrow, target = name.partition(" -> ")
-            if arrow and (source if of == "input" else target) == layer:
-                parts.append(matrix.T if of == "input" else matrix)
-        if not parts:
-            raise UsageError(f"layer {layer!r} has no weights of its own")
-        vectors = np.concatenate(parts)
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=0), 1e-30)
 
     def close(self) -> None:
         """Gives the memory back. What is asked of the network later raises UsageError."""
         self.model.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_model": None if self._model is None else self._model.bytes(), "_known": {}}
+        return self.__dict__ | {"_model": None if self._model is None else self._model.bytes(), "_labels": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ |= state
         if state["_model"] is not None:
-            self._model = _core.Model.from_bytes(state["_model"], **self._device)
+            self._model = _core.Model.from_bytes(state["_model"], **self.device)
 
     def __repr__(self) -> str:
-        from ._display import network_text
-
-        return network_text(self)
+        return _display.network_text("Network", self.layers(), self.model.epochs() if self.trained else None, self.history)
 
     def _repr_html_(self) -> str:
-        from ._display import network_html
+        return _display.network_html("Network", self.layers(), self.trained, self.history)
 
-        return network_html(self)
+
+def as_network(given: Descriptor) -> Network:
+    """The network itself, or that of a descriptor."""
+    return given if isinstance(given, Network) else Network.from_json(given)
+
+
+@contextlib.contextmanager
+def model_file(model: _core.Model) -> Generator[str, None, None]:
+    """A file of the model that stands meanwhile."""
+    with tempfile.TemporaryDirectory(prefix="norn") as folder:
+        file = os.path.join(folder, "model.nc")
+        model.save(file)
+        yield file
+
+
+@contextlib.contextmanager
+def run_settings(network: Network) -> Generator[dict[str, str], None, None]:
+    """What a run takes a network from: where its descriptor is, or a file of its weights."""
+    if not network.trained:
+        yield network.source
+        return
+    with model_file(network.model) as file:
+        yield {"config": file}
+
+
+def unit_vectors(network: Network, layer: str, of: str) -> Floats:
+    """[dimensions, units], of length 1: the weights of a layer's units, from or to all layers beside it."""
+    parts = []
+    for name, matrix in network.parameters.items():
+        source, arrow, target = name.partition(" -> ")
+        if arrow and (source if of == "input" else target) == layer:
+            parts.append(matrix.T if of == "input" else matrix)
+    if not parts:
+        raise UsageError(f"layer {layer!r} has no weights of its own")
+    vectors = np.concatenate(parts)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=0), 1e-30)

@@ -42,4 +42,4 @@ def most_popular(interactions: Matrix, targets: Matrix | None = None) -> Recomme
                   "Hidden -> Output": np.zeros((1, units), np.float32),
                   "Output bias": np.bincount(counted.indices, minlength=units).astype(np.float32)}
     labels = {layer: words for layer, words in (("Input", labels_of(interactions)), ("Output", labels_of(wanted))) if words is not None}
-    return Recommender._of_network(Network.from_parameters(descriptor, parameters, labels, device="cpu"))
+    return Recommender.of(Network.from_parameters(descriptor, parameters, labels, device="cpu"))

@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from . import _core, _fitting, _settings
-from ._arrays import factors_of, is_series, memory_set, require_users, units_of
+from . import _core, _display, _fitting, _settings
+from ._arrays import factors_of, memory_set, require_users
 from ._evaluation import Evaluation
 from ._labels import Labels
+from ._units import allowed_of, basket_of, is_basket, units_of
 from ._words import choice, count, integer, truth, word
 from .callbacks import Environment, listed
 from .data.matrices import matrix_of, sparse_of
+from .dataset import Dataset
 from .errors import UsageError
 from .history import History
-from .network import Network
+from .network import Network, run_settings, unit_vectors
 from .training import Run, resumed, run
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ class Recommender:
         if _fitting.keeps_best(native) and "model" not in native:
             folder = tempfile.TemporaryDirectory(prefix="norn")  # where the best model stands, also of a run that is stopped
             native["model"] = str(pathlib.Path(folder.name, "model.nc"))
-        with network._as_settings() if network else contextlib.nullcontext(dict[str, str]()) as source:
+        with run_settings(network) if network else contextlib.nullcontext(dict[str, str]()) as source:
             return self._finish(run(native | source, called), folder)
 
     def _resume(self, native: dict[str, Any], network: Network | None, callbacks: list[Callable[[Environment], Any]]) -> Recommender:
@@ -151,15 +153,12 @@ class Recommender:
 
     def _finish(self, done: Run, folder: Any = None) -> Recommender:
         if done.model is not None:
-            self._network = Network(done.model, history=done.history)
-            self._network._device = self._device()
+            p = self._params
+            self._network = Network(done.model, history=done.history, device={"device": p["device"], "threads": p["threads"], "precision": p["precision"]})
         self._unfinished = folder if done.facts["end"] == "stopped" else None
         if done.raised is not None:
             raise done.raised
         return self
-
-    def _device(self) -> dict[str, Any]:
-        return {name: self._params[name] for name in ("device", "threads", "precision")}
 
     # What there is of a model.
 
@@ -168,7 +167,7 @@ class Recommender:
         """The trained network. Raises UsageError before `fit`."""
         if self._network is None:
             given = self._params["network"]
-            instead = "; `fit` begins with the weights of the `network` that was given, whose recommender() recommends with them" \
+            instead = "; `fit` begins with the weights of the `network` that was given, with which `Recommender.of(network)` recommends" \
                 if isinstance(given, Network) and given.trained else ""
             raise UsageError(f"the recommender is not trained: call fit, or norn.load{instead}")
         return self._network
@@ -185,7 +184,7 @@ class Recommender:
         return self.network_.labels(self._layer("")["Name"])
 
     def _layer(self, name: str, kind: str = "Output") -> Facts:
-        layers = self.network_._layers(kind)
+        layers = self.network_.layers(kind)
         for layer in layers:
             if layer["Name"] == (name or "Output"):
                 return layer
@@ -196,6 +195,10 @@ class Recommender:
     @staticmethod
     def _width(layer: Facts) -> int:
         return int(np.prod(layer["N"]))
+
+    def _units(self, layer: Facts) -> tuple[int, Labels | None]:
+        """How many a layer has, and what they are called."""
+        return self._width(layer), self.network_.labels(layer["Name"])
 
     def _inputs(self, user_items: Any) -> list[Any]:
         """The data sets of examples to predict for; none where there are no examples."""
@@ -238,16 +241,16 @@ class Recommender:
         """
         count("N", N)
         output = self._layer(word("layer", layer))
-        is_basket = _is_basket(user_items)
-        sets = self._inputs(self._basket(user_items) if is_basket else user_items)
+        basket = is_basket(user_items)
+        sets = self._inputs(basket_of(user_items, "user_items", *self._units(self.network_.layers("Input")[0])) if basket else user_items)
         if not sets:
             return np.empty((0, N), np.int32), np.empty((0, N), np.float32)
-        users = 1 if is_basket else _fitting.examples_of(user_items)
+        users = 1 if basket else _fitting.examples_of(user_items)
         pairs = self._of_each_user(filter_pairs, "filter_pairs", users, output)
         factors = self._of_each_user(factors_of(score_factors, users), "score_factors", users, output)
         ids, scores = _core.recommend(self.network_.model, sets, N, layer, truth("filter_already_liked_items", filter_already_liked_items), pairs, factors,
-                                      self._allowed(output, items, filter_items))
-        if not is_basket:
+                                      allowed_of(items, filter_items, *self._units(output)))
+        if not basket:
             return ids, scores
         labels = self.labels
         return [(labels[int(i)] if labels is not None and labels.has_words() else int(i), float(s)) for i, s in zip(ids[0], scores[0]) if i >= 0]
@@ -258,31 +261,6 @@ class Recommender:
         matrix = sparse_of(given, argument)
         require_users(matrix, argument, users, self._width(layer))
         return memory_set(argument, matrix, argument, indicator=argument == "filter_pairs")
-
-    def _basket(self, given: Any) -> Any:
-        import scipy.sparse as sp
-
-        layer = self.network_._layers("Input")[0]
-        width = self._width(layer)
-        listed = units_of(given, "user_items", width, self.network_.labels(layer["Name"]))
-        units, times = np.unique(listed, return_counts=True)
-        if len(units) < len(listed):
-            twice = int(units[int(times.argmax())])
-            dense = " It is as long as there are units: a row of a matrix has two dimensions, row[None]." if len(listed) == width else ""
-            raise UsageError(f"`user_items`: unit {twice} is in the basket {int(times.max())} times, expected once.{dense}")
-        shape = (1, width)
-        return sp.csr_matrix((np.ones(len(units), np.float32), units.astype(np.int32), np.array([0, len(units)])), shape=shape)
-
-    def _allowed(self, layer: Facts, items: Any, filter_items: Any) -> Any:
-        if items is None and filter_items is None:
-            return None
-        width, labels = self._width(layer), self.network_.labels(layer["Name"])
-        allowed = np.full(width, items is None, np.uint8)
-        if items is not None:
-            allowed[units_of(items, "items", width, labels)] = 1
-        if filter_items is not None:
-            allowed[units_of(filter_items, "filter_items", width, labels)] = 0
-        return allowed
 
     @overload
     def similar_items(self, itemid: str, N: int = ..., *, of: str = ..., filter_items: Units | None = ...,  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
@@ -304,12 +282,12 @@ class Recommender:
         """
         choice("of", of, ("output", "input"))
         count("N", N)
-        layer = self._layer("") if of == "output" else self.network_._layers("Input")[0]
-        labels = self.network_.labels(layer["Name"])
-        asked = units_of(itemid, "itemid", self._width(layer), labels)
-        vectors = self.network_._unit_vectors(layer["Name"], of)
+        layer = self._layer("") if of == "output" else self.network_.layers("Input")[0]
+        width, labels = self._units(layer)
+        asked = units_of(itemid, "itemid", width, labels)
+        vectors = unit_vectors(self.network_, layer["Name"], of)
         scores = vectors[:, asked].T @ vectors
-        allowed = self._allowed(layer, items, filter_items)
+        allowed = allowed_of(items, filter_items, width, labels)
         if allowed is not None:
             scores[:, allowed == 0] = -np.inf
         ids = np.argsort(-scores, axis=1, kind="stable")[:, :N].astype(np.int32)
@@ -366,10 +344,8 @@ class Recommender:
 
         Raises UsageError for a Dataset that is split: its parts say what was held out.
         """
-        from .dataset import Dataset
-
         if held_out is None and getattr(user_items, "targets", None) is None:
-            if getattr(user_items, "_parts", None):
+            if getattr(user_items, "is_split", False):
                 _fitting.pair_of(user_items, "user_items")
             self._tell_of_known(user_items)
             data = user_items if isinstance(user_items, Dataset) else Dataset(sparse_of(user_items, "user_items"))
@@ -403,12 +379,16 @@ class Recommender:
 
         path, device, threads, precision, batch: as in `norn.load`.
         """
-        return cls._of_network(Network.load(path, device=device, threads=threads, precision=precision, batch=batch))
+        return cls.of(Network.load(path, device=device, threads=threads, precision=precision, batch=batch))
 
     @classmethod
-    def _of_network(cls, network: Network) -> Recommender:
-        """Of a trained network, on the device that it is on."""
-        made = cls(recipe=None, network=network.descriptor, **network._device)
+    def of(cls, network: Network) -> Recommender:
+        """What recommends, embeds and evaluates with a trained network, as it is, on the device that it is on.
+
+        network: of `norn.train`, say. Raises UsageError where it is a descriptor alone.
+        """
+        network.model  # or says that there is none
+        made = cls(recipe=None, network=network.descriptor, **network.device)
         made._network = network
         return made
 
@@ -427,22 +407,15 @@ class Recommender:
         given = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         if self._network is None:
             return f"Recommender({given})"
-        from ._display import network_text
-
-        return network_text(self._network, f"Recommender({given})")
+        return _display.network_text(f"Recommender({given})", self._network.layers(), self._network.model.epochs(), self._network.history)
 
     def _repr_html_(self) -> str:
-        from ._display import network_html
-
-        return network_html(self._network, "Recommender") if self._network is not None else f"<code>{self!r}</code>"
+        if self._network is None:
+            return f"<code>{self!r}</code>"
+        return _display.network_html("Recommender", self._network.layers(), True, self._network.history)
 
 
 _DEFAULTS = {"recipe": "sigmoid", "hidden": None, "network": None, "device": "auto", "threads": 0, "precision": "tf32"}
-
-
-def _is_basket(given: Any) -> bool:
-    """Whether it is one user's units, in place of a matrix."""
-    return isinstance(given, (list, tuple, set, frozenset, str)) or (isinstance(given, np.ndarray) and given.ndim == 1) or is_series(given)
 
 
 def _reference(given: Any) -> Any:

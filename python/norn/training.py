@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import pathlib
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +12,8 @@ from . import _core, _settings
 from ._arrays import is_by_name, memory_set, named, tell_of_parts
 from .callbacks import Callback, Environment, StopTraining, listed
 from .errors import Error
-from .history import History
-from .network import Network
+from .history import History, add_report
+from .network import Network, as_network, model_file, run_settings
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -61,7 +59,7 @@ class _Told:
 
     def take_reports(self) -> None:
         while self.taken < len(self.reports):
-            self.history._add(*self.reports[self.taken])
+            add_report(self.history, *self.reports[self.taken])
             self.taken += 1
 
 
@@ -115,11 +113,8 @@ def run(native: dict[str, Any], callbacks: Iterable[Callable[[Environment], obje
 
 def resumed(model: _core.Model, native: dict[str, Any], callbacks: Iterable[Callable[[Environment], object]], history: History) -> Run:
     """Goes on with a model in memory."""
-    with tempfile.TemporaryDirectory(prefix="norn") as folder:
-        file = str(pathlib.Path(folder, "model.nc"))
-        model.save(file)
-        with _without_name(file):
-            return run(native | {"resume": file}, callbacks, history)
+    with model_file(model) as file, _without_name(file):
+        return run(native | {"resume": file}, callbacks, history)
 
 
 @contextlib.contextmanager
@@ -169,13 +164,13 @@ def train(
 
     Other keywords are settings of the trainer, which `norn.settings()` lists.
 
-    Returns the trained Network, whose recommender() recommends; its `history` has a dictionary for each epoch. Raises UsageError, DataError, DeviceError,
+    Returns the trained Network, with which `Recommender.of(network)` recommends; its `history` has a dictionary for each epoch. Raises UsageError, DataError, DeviceError,
     DivergenceError, and what a callback raises. On Ctrl-C KeyboardInterrupt, whose `network` attribute is what there is.
     """
     if isinstance(validation, (int, float)):
         settings["validation_split"] = validation
     called = listed(callbacks)
-    with Network._of(network)._as_settings() as source:
+    with run_settings(as_network(network)) as source:
         native = merged(settings, called) | source
         native |= {"device": device, "threads": threads, "precision": precision}
         for name, one in named(data, "data").items():
@@ -184,8 +179,7 @@ def train(
         if is_by_name(validation):
             native["validation_sets"] = [memory_set(n, one, f"validation[{n!r}]") for n, one in named(validation, "validation").items()]
         done = run(native, called)
-    trained = Network(done.model, history=done.history)
-    trained._device = {"device": device, "threads": threads, "precision": precision}
+    trained = Network(done.model, history=done.history, device={"device": device, "threads": threads, "precision": precision})
     if done.raised is not None:
         done.raised.network = trained  # type: ignore[attr-defined]
         raise done.raised

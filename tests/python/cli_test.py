@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from tables import checksum, random_table, run_importer, write_csv
 
 import norn
-from norn import cli
+from norn import _commands, cli
 
 
 def run(*words, code=0, **environment):
@@ -36,7 +36,7 @@ def inside(capsys):
 def test_help_is_short_and_names_every_command():
     text = run("--help")
     assert len(text.splitlines()) < 30 and text == run("help") == cli.usage()
-    for command in cli._WHAT:
+    for command in _commands.ABOUT:
         assert f"\n  {command} " in text
     assert run("--version").split() == ["norn", norn.__version__]
     assert run(code=2) == text  # on stderr
@@ -263,7 +263,7 @@ def test_what_cannot_be_exported_or_converted(words, message, inside):
 
 
 def test_every_command_has_help(inside):
-    for command in cli._MODULE:
+    for command in _commands.MODULE_OF:
         if command != "import":  # the importer's comes behind it
             assert inside(command, "--help").startswith(f"norn {command}: ")
 

@@ -51,9 +51,9 @@ def use(python, package, folder, **environment):
 
 def require_pages(share):
     """What man and shells look for."""
-    from norn import cli
+    from norn import _commands
 
-    for page in ("norn", *(f"norn-{command}" for command in cli._WHAT)):
+    for page in ("norn", *(f"norn-{command}" for command in _commands.ABOUT)):
         assert (share / f"man/man1/{page}.1").read_text().startswith(".TH NORN")
     for place in ("bash-completion/completions/norn", "zsh/site-functions/_norn", "fish/vendor_completions.d/norn.fish"):
         assert "norn --print-completion" in (share / place).read_text()

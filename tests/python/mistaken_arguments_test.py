@@ -87,7 +87,7 @@ def test_a_dense_input_of_another_width_is_refused(baskets):
               {"Name": "Output", "Kind": "Output", "DataSet": "wanted", "N": "auto", "Activation": "Sigmoid", "Sparse": True}]
     ages = np.ones((baskets.matrix.shape[0], 5), np.float32)
     data = {"known": baskets.matrix, "ages": ages, "wanted": baskets.matrix}
-    model = norn.train({"Layers": layers}, data, epochs=1, batch=16, device="cpu", threads=1).recommender()
+    model = norn.Recommender.of(norn.train({"Layers": layers}, data, epochs=1, batch=16, device="cpu", threads=1))
     for width in (3, 4, 6):
         with pytest.raises(norn.DataError, match=rf"`user_items`\['ages'\]: has {width} columns, the model has 5 units in layer \"Ages\""):
             model.recommend({"known": baskets.matrix, "ages": np.ones((len(ages), width), np.float32)})
@@ -108,11 +108,11 @@ def test_names_of_other_libraries_hint_at_settings():
 def test_a_trained_network_recommends(baskets, trained):
     network = trained.network_
     ids = trained.recommend(baskets.matrix, N=3)[0]
-    assert np.array_equal(network.recommender().recommend(baskets.matrix, N=3)[0], ids)
-    with pytest.raises(norn.UsageError, match=r"not trained.*recommender\(\) recommends"):
+    assert np.array_equal(norn.Recommender.of(network).recommend(baskets.matrix, N=3)[0], ids)
+    with pytest.raises(norn.UsageError, match=r"not trained.*`Recommender.of\(network\)` recommends"):
         norn.Recommender(network=network).recommend(baskets.matrix)
     with pytest.raises(norn.UsageError, match="not trained: `norn.train` does that"):
-        norn.Network.from_json(network.descriptor).recommender()
+        norn.Recommender.of(norn.Network.from_json(network.descriptor))
 
 
 def test_what_an_import_of_arrays_lacks_is_named_as_its_files_name_it(trained, tmp_path, monkeypatch):

@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from norn import _pages, cli
+from norn import _commands, _pages, cli
 
 TABLES = _pages.tables()
-OF_PROGRAMS = {command: program for command in cli._WHAT if (program := _pages.program_of(command))}
+OF_PROGRAMS = {command: program for command in _commands.ABOUT if (program := _pages.program_of(command))}
 
 
 @functools.cache
@@ -43,7 +43,7 @@ def scripts(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("command", ["", *cli._WHAT])
+@pytest.mark.parametrize("command", ["", *_commands.ABOUT])
 def test_a_manual_page_names_every_option_and_is_well_formed(command, tmp_path):
     need("groff")
     page = tmp_path / "page.1"
@@ -55,7 +55,7 @@ def test_a_manual_page_names_every_option_and_is_well_formed(command, tmp_path):
         assert re.search(f"(?m)^{section}$", text), section
     if command:
         assert [name for name in options_in_help(command) if not re.search(rf"(?m)^ +(-\w+, )?{re.escape(name)}\b", text)] == []
-        assert not re.search(rf"(?m)^ +{cli._PROGRAM.get(command, 'no such')} -", text), "a command line of the program in place of norn's"
+        assert not re.search(rf"(?m)^ +{_commands.PROGRAM_OF.get(command, 'no such')} -", text), "a command line of the program in place of norn's"
     if shutil.which("mandoc"):
         found = subprocess.run(["mandoc", "-T", "lint", "-W", "style", page], capture_output=True, text=True).stdout
         assert [line for line in found.splitlines() if "missing date" not in line] == []
@@ -77,9 +77,9 @@ def bash(scripts, *words, folder=None):
 def test_bash_offers_commands_options_words_and_files(scripts, tmp_path):
     (tmp_path / "mo del.nc").touch()
     (tmp_path / "runs").mkdir()
-    assert bash(scripts, "") == [*cli._WHAT, "help"]
+    assert bash(scripts, "") == [*_commands.ABOUT, "help"]
     assert bash(scripts, "e") == ["evaluate", "export"] and bash(scripts, "help", "do") == ["doctor"]
-    assert bash(scripts, "train", "--check") == ["--checkpoint-epochs", "--checkpoint-minutes", "--checkpoint-name"]
+    assert bash(scripts, "train", "--checkp") == ["--checkpoint-epochs", "--checkpoint-minutes", "--checkpoint-name"]
     assert bash(scripts, "evaluate", "-n", "m.nc", "--device", "") == ["auto", "cpu", "cuda"] == bash(scripts, "doctor", "--device", "=", "")
     assert bash(scripts, "info", "--format", "=", "m") == ["md"]
     assert bash(scripts, "info", "mo", folder=tmp_path) == ["mo del.nc"] == bash(scripts, "export", "m", folder=tmp_path)
@@ -90,7 +90,7 @@ def test_bash_offers_commands_options_words_and_files(scripts, tmp_path):
     assert bash(scripts, "nonsense", "x") == []
 
 
-@pytest.mark.parametrize("command", cli._WHAT)
+@pytest.mark.parametrize("command", _commands.ABOUT)
 def test_bash_knows_every_option(command, scripts):
     assert sorted(set(bash(scripts, command, "-"))) == options_in_help(command)
 
@@ -98,7 +98,7 @@ def test_bash_knows_every_option(command, scripts):
 def test_zsh_knows_every_option(scripts):
     need("zsh")
     assert subprocess.run(["zsh", "-f", "-n", scripts / "zsh"], capture_output=True, text=True).stderr == ""
-    for command in cli._WHAT:
+    for command in _commands.ABOUT:
         # _arguments parses the specifications when it is called; here it shows them.
         code = '_arguments() { print -rl -- "$@" }; _describe() { }; words=(norn "$2" ""); CURRENT=3; source "$1"'
         done = subprocess.run(["zsh", "-f", "-c", code, "zsh", scripts / "zsh", command], capture_output=True, text=True)
@@ -116,7 +116,7 @@ def test_fish_offers_what_a_command_takes(scripts, tmp_path):
         assert done.stderr == ""
         return [word.split("\t")[0] for word in done.stdout.splitlines()]
 
-    assert sorted(offers("norn ")) == sorted(cli._WHAT)
+    assert sorted(offers("norn ")) == sorted(_commands.ABOUT)
     assert offers("norn train --device c") == ["cpu", "cuda"]
     assert "--checkpoint-epochs" in offers("norn train --check") and offers("norn info --check") == []
     assert offers("norn import --whe") == ["--where"]

@@ -19,6 +19,7 @@ LAZY = ("__init__.py", "interchange/__init__.py", "spark/__init__.py")
 WITH_ANY = {
     "Environment.report": "what the engine says, other things of every kind of report",
     "Network.descriptor": "JSON",
+    "Network.layers": "JSON",
     "Evaluation.__init__": "what the engine says; users make none",
     "Error.__init__": "its problems",
     "Error.problems": "keys and values differ by the fault",
@@ -82,7 +83,7 @@ def seen_by_checkers(file):
     for node in next(node for node in parsed(file).body if is_type_checking(node)).body:
         if isinstance(node, ast.ImportFrom):
             assert all(alias.asname == alias.name for alias in node.names), "`X as X` is what checkers let others import"
-            seen |= {alias.name: node.module or "" for alias in node.names}
+            seen |= {alias.name: (node.module or "").removeprefix("norn.") for alias in node.names}
         elif isinstance(node, ast.AnnAssign):  # what the engine's stub lacks
             seen[node.target.id] = "_core"
     return seen

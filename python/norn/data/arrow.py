@@ -12,18 +12,10 @@ import numpy as np
 
 from ..errors import DataError, UsageError
 from .columns import ArrowColumn, Table, decoded, unknown_column
-from .packed import files_of, read_bytes, require_there, require_utf8
+from .packed import files_of, read_bytes, require_pyarrow, require_there, require_utf8
 
 if TYPE_CHECKING:
     from .._types import Array
-
-
-def require_pyarrow(what: str) -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise UsageError(f"pyarrow is needed {what}; install it: pip install pyarrow") from None
-    return pyarrow
 
 
 @contextlib.contextmanager

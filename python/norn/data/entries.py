@@ -46,7 +46,7 @@ class Entries:
         return dataclasses.replace(self, examples=examples, features=features, example_labels=_picked(self.example_labels, old_examples),
                                    feature_labels=_picked(self.feature_labels, old_features))
 
-    def _with_numbered_examples(self) -> Entries:
+    def with_numbered_examples(self) -> Entries:
         examples, old = by_appearance(self.examples, len(self.example_labels))
         return dataclasses.replace(self, examples=examples, example_labels=_picked(self.example_labels, old))
 
@@ -150,8 +150,8 @@ def with_features(entries: Entries, labels: Sequence[str], empty_rows: str) -> t
     kept = features >= 0
     left = dataclasses.replace(entries, features=features, feature_labels=labels)
     if empty_rows == "keep":
-        return left._with_numbered_examples().taken(kept), int(kept.size - np.count_nonzero(kept))
-    left = left.taken(kept)._with_numbered_examples()
+        return left.with_numbered_examples().taken(kept), int(kept.size - np.count_nonzero(kept))
+    left = left.taken(kept).with_numbered_examples()
     lost = np.unique(entries.examples).size - len(left.example_labels)
     if lost and empty_rows == "error":
         _log.warning("%s: %d examples have none of the features given and are left out, so rows are not those of all examples; choose with `empty_rows` keep "

@@ -13,14 +13,20 @@ import zlib
 from collections.abc import Callable, Generator
 from typing import IO, Any
 
-from ..errors import DataError, Error
+from ..errors import DataError, Error, UsageError
 
 ENDINGS = (".gz", ".bz2", ".xz", ".zst")
 
 
-def _zstd(file: IO[bytes]) -> Any:
-    from .arrow import require_pyarrow
+def require_pyarrow(what: str) -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise UsageError(f"pyarrow is needed {what}; install it: pip install pyarrow") from None
+    return pyarrow
 
+
+def _zstd(file: IO[bytes]) -> Any:
     return require_pyarrow("to read .zst").CompressedInputStream(file, "zstd")
 
 

@@ -20,7 +20,7 @@ from .entries import Entries
 from .labels import from_text
 from .matrices import read_npz
 from .netcdf import Pair, read_numbers
-from .packed import files_of, plain_name, unpacked
+from .packed import files_of, plain_name, require_pyarrow, unpacked
 from .times import times_of
 from .where import Condition, rows_where
 
@@ -256,7 +256,7 @@ def read_table(source: Any, wanted: Wanted) -> Entries:
     if not hasattr(source, "__arrow_c_stream__"):
         raise UsageError(f"`table` is of type {type(source).__name__}; give a path, a table (pandas, polars, DuckDB, pyarrow: all that has "
                          "__arrow_c_stream__), a mapping of arrays, or a scipy.sparse matrix")
-    pa = arrow.require_pyarrow("to take tables")
+    pa = require_pyarrow("to take tables")
     try:
         if _is_pandas(source):
             return _from_arrow(pa.table(_named_alone(source, wanted)), wanted, place, list(map(str, source.columns)))

@@ -148,7 +148,7 @@ class Prediction:
 
         _verify(path, self.sha256)
         recommender = load(path, device=device, threads=threads, precision=self.precision, batch=self.batch)
-        layer = recommender.network_._layers("Input")[0]
+        layer = recommender.network_.layers("Input")[0]
         labels = recommender.network_.labels(layer["Name"])
         output = recommender.network_.labels(recommender._layer(self.layer)["Name"]) if self.has_labels else None
         names = None if output is None else pa.array([output[unit] for unit in range(len(output))], pa.string())

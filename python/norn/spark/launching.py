@@ -116,7 +116,7 @@ def descriptor_of(own: dict[str, Any]) -> str | None:
         return None
     if network.trained:
         raise UsageError("`network`: a launched training begins with a descriptor, not with a trained network; norn.train goes on with one")
-    source = network._source or {}
+    source = network.source
     return source["network"] if "network" in source else pathlib.Path(source["config"]).read_text(encoding="utf-8")
 
 
