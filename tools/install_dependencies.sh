@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing Norn needs on Debian 12 or Ubuntu 24.04: only what is missing, quietly.
-#   tools/install_dependencies.sh [--checks] [--browser] [--old-processors] [--ccache] [--peers] [--spark] [--cluster-tests]
+#   tools/install_dependencies.sh [--checks] [--browser] [--old-processors] [--ccache] [--peers] [--spark] [--coverage] [--cluster-tests]
 set -euo pipefail
 
 packages=(
@@ -19,18 +19,20 @@ for option in "$@"; do
     --ccache) packages+=(ccache) ;;
     --peers) packages+=(python3-torch) ;;
     --spark) packages+=(openjdk-17-jre-headless) ;;
+    --coverage) packages+=(clang-14 llvm-14 libclang-rt-14-dev python3-clang-14 python3-coverage) ;;
     --cluster-tests)
       packages+=(slurm-wlm munge iproute2 redis-server redis-tools rabbitmq-server python3-celery python3-redis
         python3-distributed gridengine-master gridengine-exec gridengine-client patchelf)
       ;;
     -h | --help)
-      echo "usage: tools/install_dependencies.sh [--checks] [--browser] [--old-processors] [--ccache] [--peers] [--spark] [--cluster-tests]"
+      echo "usage: tools/install_dependencies.sh [--checks] [--browser] [--old-processors] [--ccache] [--peers] [--spark] [--coverage] [--cluster-tests]"
       echo "  --checks  also clang-format-14, clang-tidy-14 and shellcheck, for tools/dev/check.sh"
       echo "  --browser also chromium, for tests/integration/report_test.py"
       echo "  --old-processors  also qemu-user (12 MB), for tests of programs and of the package on a processor of 2008"
       echo "  --ccache  also ccache, which CMake does not need"
       echo "  --peers   also python3-torch, for tests/bench/compare_cpu.sh"
       echo "  --spark   also openjdk-17-jre-headless, for tests/python/spark_*_test.py (tools/dev/python_venv.sh --spark)"
+      echo "  --coverage  also clang-14, its libclang for Python and python3-coverage, for tools/dev/coverage.sh and mutants.sh"
       echo "  --cluster-tests  also Slurm, Celery with Redis and RabbitMQ, Dask and Grid Engine, for tests/tuner/executors_*_test.py and"
       echo "            tests/integration/slurm_test.py, and iproute2 for two_hosts_test.py; Debian starts their daemons, the tests use their"
       echo "            own. patchelf, too, for HTCondor: tools/dev/unpack_htcondor.sh"
