@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from . import _core
 from ._labels import Labels, native_labels
-from .data.matrices import csr_of, dense_of, floats_of, without_zeros
+from .data.matrices import csr_of, dense_floats, floats_of, matrix_of, without_zeros
 from .errors import DataError, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -45,12 +45,21 @@ def tell_of_parts(data: Any, argument: str) -> None:
         _log.warning("`%s`: these data are split, and all of them are trained on, also what %s holds out; give .train", argument, held_out_parts(data))
 
 
+def tell_of_negative(data: Any, argument: str) -> None:
+    """A warning for sparse targets with values below 0: targets have no values."""
+    values = np.asarray(getattr(matrix_of(data), "data", ()) if sp.issparse(matrix_of(data)) else ())
+    negative = int(np.count_nonzero(values < 0)) if values.dtype.kind in "if" else 0
+    if negative:
+        _log.warning("`%s`: %d of %d values are negative, and their units count as wanted as all others: which units there are is learned and looked for, "
+                     "not their values; leave out what is not wanted", argument, negative, values.size)
+
+
 def factors_of(given: Any, users: int) -> Any:
     """As CSR; of a dense array of [users, units], or of one for each unit, every value counts, also zeros."""
     if not isinstance(given, np.ndarray):
         return given
     rows = np.broadcast_to(given, (users, given.size)) if given.ndim == 1 else given
-    rows = np.ascontiguousarray(dense_of(rows, "score_factors"), dtype=np.float32)
+    rows = dense_floats(rows, "score_factors")
     columns = np.tile(np.arange(rows.shape[1], dtype=np.int32), len(rows))
     return sp.csr_matrix((rows.ravel(), columns, np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]), shape=rows.shape)
 
@@ -100,8 +109,8 @@ def memory_set(name: str, data: Any, argument: str, *, indicator: bool | None = 
     if isinstance(data, _core.MemorySet):
         return data
     if isinstance(data, np.ndarray):
-        return _core.MemorySet.dense(name, np.ascontiguousarray(dense_of(data, argument), dtype=np.float32), weights=weights_of(weights, len(data)))
-    matrix = csr_of(data, argument, once=indicator is not None)  # of inputs alone the engine adds up what is there twice
+        return _core.MemorySet.dense(name, dense_floats(data, argument), weights=weights_of(weights, len(data)))
+    matrix = csr_of(data, argument)
     if indicator is not False:
         matrix = without_zeros(matrix, argument)
     if matrix.shape[0] == 0:

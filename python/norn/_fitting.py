@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._arrays import held_out_parts, is_by_name, labels_of, memory_set, tell_of_parts
+from ._arrays import held_out_parts, is_by_name, labels_of, memory_set, tell_of_negative, tell_of_parts
 from ._words import word
 from .data.matrices import has_entries, matrix_of, sparse_of
 from .errors import DataError, Problem, UsageError
@@ -109,6 +109,8 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
                 if isinstance(matrix, np.ndarray) and one in sparse_names(network, name):
                     matrix = sparse_of(matrix, argument)
                 sets[one] = memory_set(one, matrix, argument, indicator=True if kind == "Output" else None, weights=weights)
+                if kind == "Output":
+                    tell_of_negative(matrix, argument)
     return list(sets.values())
 
 
@@ -125,9 +127,16 @@ def require_labels(network: Network, data: Any, kind: str, argument: str) -> Non
                              "with the model's units, Dataset.from_table(..., features=model.labels)")
 
 
+def require_given(data: Any, argument: str) -> None:
+    """Raises UsageError for None."""
+    if data is None:
+        raise UsageError(f"`{argument}` is None, expected a scipy.sparse matrix, a norn.Dataset or a NumPy array")
+
+
 def require_widths(network: Network, data: Any, argument: str) -> None:
     """Raises DataError where columns without labels cannot be the units of the trained network's inputs. Sparse data may be narrower,
     where the network has no labels: their last units have no entries."""
+    require_given(data, argument)
     sparse = sparse_names(network, "data")
     for layer in network.layers("Input"):
         name = layer.get("DataSet")
@@ -162,20 +171,21 @@ def pair_of(given: Any, argument: str) -> tuple[Any, Any]:
     if getattr(given, "is_split", False):
         raise UsageError(f"`{argument}`: these data are split, and one part has what was held out: give {held_out_parts(given)}")
     if hasattr(given, "is_split"):
-        raise UsageError(f"`{argument}`: expected a pair (known, held_out) of matrices, or a Dataset with targets, and this one has none; of data that are "
+        raise UsageError(f"`{argument}`: expected a pair (user_items, held_out) of matrices, or a Dataset with targets, and this one has none; of data that are "
                          "split by entry the parts .test and .validation have them")
     if not isinstance(given, (tuple, list)) or len(given) != 2:
-        raise UsageError(f"`{argument}`: expected a pair (known, held_out) of matrices, or a Dataset with targets, not {type(given).__name__}")
+        raise UsageError(f"`{argument}`: expected a pair (user_items, held_out) of matrices, or a Dataset with targets, not {type(given).__name__}")
     return given[0], given[1]
 
 
 def data_settings(network: Network | None, known: Any, wanted: Any, validation: Any, weights: Any) -> dict[str, Any]:
     """The data sets of a run."""
+    require_given(known, "user_items")
     for one in known.values() if is_by_name(known) else (known,):
-        tell_of_parts(one, "interactions")
+        tell_of_parts(one, "user_items")
     name = getattr(known, "name", None) or "data"
     wanted = wanted_of(known, wanted)
-    arguments = ("interactions", "interactions" if wanted is known else "targets")
+    arguments = ("user_items", "user_items" if wanted is known else "targets")
     native = {"sets": sets_of(network, name, known, wanted, arguments, weights)}
     if not is_by_name(wanted) and not has_entries(matrix_of(wanted)):
         raise DataError(f"`{arguments[1]}`: the matrix has no entries, so that there is nothing to learn")

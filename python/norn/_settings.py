@@ -105,7 +105,7 @@ _ELSEWHERE = {
     "epochs": ("iterations", "n_iter", "max_iter", "iters"),
     "rate": ("learning_rate", "lr", "learning_rate_init", "eta", "alpha"),
     "lambda_": ("regularization", "reg", "weight_decay", "l2"),
-    "seed": ("random_state",),
+    "seed": ("random_state", "random_seed"),
     "threads": ("num_threads", "n_jobs"),
     "device": ("use_gpu", "gpu"),
 }

@@ -91,14 +91,12 @@ def _warn_of_labels(numbers: Array, argument: str, labels: Labels | None) -> Non
 
 
 def basket_of(given: Any, argument: str, width: int, labels: Labels | None) -> sp.csr_matrix:
-    """[1, units]: what one user has."""
+    """[1, units]: what one user has. A unit that is there again counts once: a basket has no values."""
     listed = units_of(given, argument, width, labels)
-    units, times = np.unique(listed, return_counts=True)
-    if len(units) < len(listed):
-        twice = int(units[int(times.argmax())])
-        dense = " It is as long as there are units: a row of a matrix has two dimensions, row[None]." if len(listed) == width else ""
-        raise UsageError(f"`{argument}`: unit {twice} is in the basket {int(times.max())} times, expected once.{dense}")
-    return sp.csr_matrix((np.ones(len(units), np.float32), units.astype(np.int32), np.array([0, len(units)])), shape=(1, width))
+    units = np.unique(listed).astype(np.int32)
+    if isinstance(given, np.ndarray) and len(units) < len(listed) == width and set(units.tolist()) <= {0, 1} and given.dtype.kind in "iu":
+        raise UsageError(f"`{argument}`: {width} numbers, as many as there are units, each 0 or 1: a row of a matrix has two dimensions, row[None]")
+    return sp.csr_matrix((np.ones(len(units), np.float32), units, np.array([0, len(units)])), shape=(1, width))
 
 
 def allowed_of(items: Any, filter_items: Any, width: int, labels: Labels | None) -> Array | None:

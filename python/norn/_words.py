@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import operator
 import os
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from .errors import UsageError
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def renamed(**names: str) -> Callable[[F], F]:
+    """A function that takes old keywords, too: old="new"."""
+    def of(function: F) -> F:
+        @functools.wraps(function)
+        def called(*args: Any, **keywords: Any) -> Any:
+            for old in names.keys() & keywords:
+                warnings.warn(f"`{old}` is called `{names[old]}`", DeprecationWarning, stacklevel=2)
+                keywords[names[old]] = keywords.pop(old)
+            return function(*args, **keywords)
+
+        return called  # type: ignore[return-value]
+
+    return of
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

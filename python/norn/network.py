@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 
 _LONGEST_PATH = 4096
+_WRITTEN_BY = {".pkl": "pickle.dump(model, file)", ".pickle": "pickle.dump(model, file)", ".joblib": "joblib.dump(model, path)",
+               ".onnx": "norn.export_onnx", ".safetensors": "norn.export_safetensors", ".pt": "torch.save of norn.interchange.state_dict",
+               ".pth": "torch.save of norn.interchange.state_dict"}
 
 
 def _is_file(name: str) -> bool:
@@ -158,11 +161,14 @@ class Network:
     def save(self, path: Path) -> None:
         """Writes a file that every program reads; it is complete or absent. Of a descriptor alone its JSON.
 
-        path: of the file. Raises DataError where it cannot be written.
+        path: of the file. Raises DataError where it cannot be written, UsageError for the ending of another format.
         """
         if self._model is None:
             pathlib.Path(path).write_text(self._text, encoding="utf-8")
         else:
+            ending = pathlib.PurePath(path_of("path", path)).suffix.lower()
+            if ending in _WRITTEN_BY:
+                raise UsageError(f"`path` {os.fsdecode(path)}: a model's file is NetCDF, NAME.nc; {_WRITTEN_BY[ending]} writes {ending}")
             self._model.save(path_of("path", path))
 
     def plan(self, data: Mapping[str, Matrix], *, device: str = "auto", threads: int = 0, **settings: Unpack[Settings]) -> Plan:

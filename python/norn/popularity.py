@@ -8,6 +8,7 @@ import numpy as np
 
 from . import _fitting
 from ._arrays import labels_of, tell_of_parts
+from ._words import renamed
 from .data.matrices import csr_of, without_zeros
 from .errors import DataError
 from .network import Network
@@ -17,23 +18,24 @@ if TYPE_CHECKING:
     from ._types import Matrix
 
 
-def most_popular(interactions: Matrix, targets: Matrix | None = None) -> Recommender:
+@renamed(interactions="user_items")
+def most_popular(user_items: Matrix, targets: Matrix | None = None) -> Recommender:
     """The baseline: recommends to everybody the units that most examples have, of as many the lower unit.
 
-    interactions: [users, units], CSR or a Dataset: what each user has, as for Recommender.fit.
-    targets: [users, units], what is counted; None: the Dataset's targets, or `interactions`.
+    user_items: [users, units], CSR or a Dataset: what each user has, as for Recommender.fit.
+    targets: [users, units], what is counted; None: the Dataset's targets, or `user_items`.
 
     Returns a Recommender whose `evaluate` gives the numbers of `evaluator --popularity`, and whose scores are how many users
     have a unit, as float32. It cannot be fitted further. Raises UsageError for what is no matrix, DataError where there are no
     entries.
     """
-    tell_of_parts(interactions, "interactions")
-    wanted = _fitting.wanted_of(interactions, targets)
-    argument = "interactions" if wanted is interactions else "targets"
+    tell_of_parts(user_items, "user_items")
+    wanted = _fitting.wanted_of(user_items, targets)
+    argument = "user_items" if wanted is user_items else "targets"
     counted = without_zeros(csr_of(wanted, argument), argument)
     if not counted.nnz:
-        raise DataError("`interactions`: have no entries, so nothing is popular")
-    width, units = csr_of(interactions, "interactions").shape[1], counted.shape[1]
+        raise DataError("`user_items`: have no entries, so nothing is popular")
+    width, units = csr_of(user_items, "user_items").shape[1], counted.shape[1]
     descriptor = {"Name": "most popular", "Layers": [
         {"Name": "Input", "Kind": "Input", "N": width, "DataSet": "data_input", "Sparse": True},
         {"Name": "Hidden", "Kind": "Hidden", "N": 1, "Activation": "Linear"},
@@ -41,5 +43,5 @@ def most_popular(interactions: Matrix, targets: Matrix | None = None) -> Recomme
     parameters = {"Input -> Hidden": np.zeros((width, 1), np.float32), "Hidden bias": np.zeros(1, np.float32),
                   "Hidden -> Output": np.zeros((1, units), np.float32),
                   "Output bias": np.bincount(counted.indices, minlength=units).astype(np.float32)}
-    labels = {layer: words for layer, words in (("Input", labels_of(interactions)), ("Output", labels_of(wanted))) if words is not None}
+    labels = {layer: words for layer, words in (("Input", labels_of(user_items)), ("Output", labels_of(wanted))) if words is not None}
     return Recommender.of(Network.from_parameters(descriptor, parameters, labels, device="cpu"))

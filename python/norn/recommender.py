@@ -17,7 +17,7 @@ from ._arrays import factors_of, memory_set, require_users
 from ._evaluation import Evaluation
 from ._labels import Labels
 from ._units import allowed_of, basket_of, is_basket, units_of
-from ._words import choice, count, integer, truth, word
+from ._words import choice, count, integer, renamed, truth, word
 from .callbacks import Environment, listed
 from .data.matrices import matrix_of, sparse_of
 from .dataset import Dataset
@@ -84,15 +84,16 @@ class Recommender:
 
     # Training.
 
-    def fit(self, interactions: Matrices, targets: Matrices | None = None, *, validation: float | tuple[Matrices, Matrices] | Matrix | None = None,
+    @renamed(interactions="user_items")
+    def fit(self, user_items: Matrices, targets: Matrices | None = None, *, validation: float | tuple[Matrices, Matrices] | Matrix | None = None,
             weights: ArrayLike | None = None, callbacks: Callbacks = (), resume: bool = False) -> Recommender:
         """Trains from the beginning.
 
-        interactions: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
-            values are read where they stand, and must not be changed meanwhile; where all values are 1 there are none. Of
-            an array of NumPy what is not zero.
+        user_items: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
+            values are read where they stand, and must not be changed meanwhile; where all values are 1 there are none.
+            Entries of the same user and unit are added up. Of an array of NumPy what is not zero.
         targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Their values do not count.
-        validation: the share of the users to validate with, such as 0.1, or a pair (known, held_out) of matrices, or a
+        validation: the share of the users to validate with, such as 0.1, or a pair (user_items, held_out) of matrices, or a
             Dataset with targets.
         weights: [users], what each counts: at least 0, not all 0.
         callbacks: one or a list of them: `norn.early_stopping(...)` and its like, and functions, which are called with an
@@ -105,10 +106,10 @@ class Recommender:
         DivergenceError where weights are no longer finite, and what a callback raises.
         """
         called = listed(callbacks)
-        self._fitted_on = _reference(interactions) if _fitting.wanted_of(interactions, targets) is interactions else None
+        self._fitted_on = _reference(user_items) if _fitting.wanted_of(user_items, targets) is user_items else None
         network = _fitting.network_of(self._params)
         native = _fitting.settings_of(self._params, called, validation)
-        native |= _fitting.data_settings(network, interactions, targets, validation, weights)
+        native |= _fitting.data_settings(network, user_items, targets, validation, weights)
         native |= {"recipe": _fitting.recipe_of(self._params)} if network is None else {}
         if resume:
             return self._resume(native, network, called)
@@ -126,12 +127,13 @@ class Recommender:
         native |= {"model": str(pathlib.Path(self._unfinished.name, "model.nc")), "resume": "auto"}
         return self._finish(run(native, callbacks, history), self._unfinished)
 
-    def partial_fit(self, interactions: Matrices, targets: Matrices | None = None, *, epochs: int = 1, weights: ArrayLike | None = None,
+    @renamed(interactions="user_items")
+    def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, weights: ArrayLike | None = None,
                     callbacks: Callbacks = ()) -> Recommender:
         """Goes on for so many epochs with the optimizer's state, on these or other data of the same units. Without a model
         it is a `fit` of so many epochs.
 
-        interactions, targets, weights, callbacks: as in `fit`.
+        user_items, targets, weights, callbacks: as in `fit`.
         epochs: passes over these data.
 
         Returns the recommender. Raises UsageError where columns are other units than those of the model.
@@ -139,16 +141,16 @@ class Recommender:
         epochs = integer("epochs", epochs)
         called = listed(callbacks)
         if self._network is None:
-            first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(interactions, targets, weights=weights, callbacks=called)
+            first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(user_items, targets, weights=weights, callbacks=called)
             self._network = first._network
             return self
-        _fitting.require_labels(self.network_, interactions, "Input", "interactions")
-        _fitting.require_widths(self.network_, interactions, "interactions")
-        _fitting.require_labels(self.network_, _fitting.wanted_of(interactions, targets), "Output", "targets")
+        _fitting.require_labels(self.network_, user_items, "Input", "user_items")
+        _fitting.require_widths(self.network_, user_items, "user_items")
+        _fitting.require_labels(self.network_, _fitting.wanted_of(user_items, targets), "Output", "targets")
         done = self.network_.model.epochs()
         own = {name: value for name, value in self._params.items() if not name.startswith("validation")}
         native = _fitting.settings_of(own, called) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none", "same_run": False}
-        native |= _fitting.data_settings(self._network, interactions, targets, None, weights)
+        native |= _fitting.data_settings(self._network, user_items, targets, None, weights)
         return self._finish(resumed(self.network_.model, native, called, self.network_.history))
 
     def _finish(self, done: Run, folder: Any = None) -> Recommender:
@@ -226,7 +228,7 @@ class Recommender:
         """The N best units for each user, exact, ties by the lowest unit.
 
         user_items: [users, units], CSR or a Dataset: what each has; they need not be those of `fit`. Or one basket, a list
-            or Series of labels, which are text, or numbers of units, each once.
+            or Series of labels, which are text, or numbers of units; what is there twice counts once.
         N: how many.
         filter_already_liked_items: leaves out what the user has.
         filter_items, items: units, by label, number or a mask of bools, that are left out, and that alone are recommended.
@@ -235,20 +237,20 @@ class Recommender:
             of one factor for each unit.
         layer: of networks with several output layers.
 
-        Returns (ids, scores), int32 and float32 [users, N], best first, -1 and nan where there are fewer units. Of one
-        basket a list of (label, score), numbers where the model has no labels. Raises UsageError naming the first label or
+        Returns (ids, scores), int32 and float32 [users, N], or [users, units] where the model has fewer, best first, -1 and
+        nan where a user has fewer that may be recommended. Of one basket a list of (label, score), numbers where the model has no labels. Raises UsageError naming the first label or
         number that is no unit of the model, and before `fit`.
         """
-        count("N", N)
         output = self._layer(word("layer", layer))
+        longest = min(count("N", N), self._width(output))
         basket = is_basket(user_items)
         sets = self._inputs(basket_of(user_items, "user_items", *self._units(self.network_.layers("Input")[0])) if basket else user_items)
         if not sets:
-            return np.empty((0, N), np.int32), np.empty((0, N), np.float32)
+            return np.empty((0, longest), np.int32), np.empty((0, longest), np.float32)
         users = 1 if basket else _fitting.examples_of(user_items)
         pairs = self._of_each_user(filter_pairs, "filter_pairs", users, output)
         factors = self._of_each_user(factors_of(score_factors, users), "score_factors", users, output)
-        ids, scores = _core.recommend(self.network_.model, sets, N, layer, truth("filter_already_liked_items", filter_already_liked_items), pairs, factors,
+        ids, scores = _core.recommend(self.network_.model, sets, longest, layer, truth("filter_already_liked_items", filter_already_liked_items), pairs, factors,
                                       allowed_of(items, filter_items, *self._units(output)))
         if not basket:
             return ids, scores
@@ -313,11 +315,12 @@ class Recommender:
         values: Any = _core.embed(self.network_.model, sets, layer)
         return values
 
-    def evaluate(self, known: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *, k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False,
+    @renamed(known="user_items")
+    def evaluate(self, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *, k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False,
                  layer: str = "") -> Evaluation:
         """How well held-out units are ranked, in the evaluator's numbers.
 
-        known, held_out: [users, units], what is known of users and what is to be found; or one pair of them, or a Dataset
+        user_items, held_out: [users, units], what is known of users and what is to be found; or one pair of them, or a Dataset
             with targets.
         k: lengths of the lists.
         keep_seen: known units may be recommended, too.
@@ -326,11 +329,11 @@ class Recommender:
         Returns an Evaluation: docs/user/metrics.md has the formulas. Raises UsageError for matrices that do not go together.
         """
         if held_out is None:
-            known, held_out = _fitting.pair_of(known, "known")
-        _fitting.require_labels(self.network_, known, "Input", "known")
-        _fitting.require_widths(self.network_, known, "known")
+            user_items, held_out = _fitting.pair_of(user_items, "user_items")
+        _fitting.require_labels(self.network_, user_items, "Input", "user_items")
+        _fitting.require_widths(self.network_, user_items, "user_items")
         _fitting.require_labels(self.network_, held_out, "Output", "held_out")
-        sets = _fitting.sets_of(self.network_, "data", known, held_out, ("known", "held_out"))
+        sets = _fitting.sets_of(self.network_, "data", user_items, held_out, ("user_items", "held_out"))
         lengths = [count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
         return Evaluation(_core.evaluate(self.network_.model, sets, lengths, word("layer", layer), truth("keep_seen", keep_seen)))
 
@@ -360,6 +363,16 @@ class Recommender:
         _log.warning("`user_items` are the data that the model was fitted on, which knows the fifth that is looked for: other data give a lower score; "
                      "hold users or entries out before `fit`, and give those")
 
+    @property
+    def n_features_in_(self) -> int:
+        """Units of what users have, by which scikit-learn knows what `fit` was given. Raises AttributeError before `fit`."""
+        if self._network is None:
+            raise AttributeError("n_features_in_: the recommender is not trained")
+        return self._width(self._network.layers("Input")[0])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._network is not None
+
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn asks of an estimator: sparse matrices, and targets that need not be."""
         from sklearn.utils import InputTags, Tags, TargetTags
@@ -369,7 +382,7 @@ class Recommender:
     def save(self, path: Path) -> None:
         """Writes the model's file, which all programs of Norn read; it is complete or absent.
 
-        path: of the file, NAME.nc. Raises DataError where it cannot be written.
+        path: of the file, NAME.nc. Raises DataError where it cannot be written, UsageError for the ending of another format.
         """
         self.network_.save(path)
 

@@ -47,7 +47,7 @@ def wrong_matrices(m):
 def messages(matrix, model):
     """What a Dataset, fit and recommend say of a matrix."""
     for argument, call in (("matrix", lambda: norn.Dataset(matrix)),
-                           ("interactions", lambda: norn.Recommender(epochs=1, device="cpu", threads=1).fit(matrix)),
+                           ("fit", lambda: norn.Recommender(epochs=1, device="cpu", threads=1).fit(matrix)),
                            ("user_items", lambda: model.recommend(matrix, N=2))):
         with pytest.raises(norn.Error) as raised:
             call()

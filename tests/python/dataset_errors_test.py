@@ -74,7 +74,8 @@ def test_mixed_types():
     import pandas
 
     for table in (pandas.DataFrame({"user": ["a", 1], "item": ["x", "y"]}), {"user": np.array(["a", 1], dtype=object), "item": ["x", "y"]}):
-        assert "mixed types" in message_of(table, "user", "item")
+        said = message_of(table, "user", "item")
+        assert "mixed types" in said and 'olumn "user"' in said and "Conversion" not in said, said
     # A column that nobody asked for may hold anything.
     norn.Dataset.from_table(pandas.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "junk": ["a", 1]}), "user", "item")
 

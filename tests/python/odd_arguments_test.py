@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import norn
+from norn import _core
 
 MATRIX = sp.csr_matrix(np.tri(12, dtype=np.float32))
 DESCRIPTOR = {"Layers": [{"Name": "I", "Kind": "Input", "N": 4, "DataSet": "x"}, {"Name": "O", "Kind": "Output", "N": 3, "DataSet": "y"}]}
@@ -129,8 +130,9 @@ def test_names_of_data_sets_that_are_none(tmp_path, name):
 
 def test_lists_that_no_memory_can_hold(model):
     import duckdb  # noqa: F401  a module of nanobind, too, whose errors are not ours
+    users = _core.MemorySet.sparse("data_input", 12, np.zeros(300_001, np.int64), np.empty(0, np.int32))
     with pytest.raises(norn.DeviceError, match="there is not enough memory; ask for less at a time"):
-        model.recommend(sp.csr_matrix((300_000, 12), dtype=np.float32), N=2**31 - 1)
+        _core.recommend(model.network_.model, [users], 2**31 - 1, "", True, None, None, None)
     model.recommend(MATRIX)
 
 

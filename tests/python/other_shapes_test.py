@@ -67,19 +67,23 @@ def test_what_is_no_basket_and_no_matrix(trained, given, parts):
     assert "`user_items`" in str(raised.value) and all(part in str(raised.value) for part in parts), raised.value
 
 
-def test_pairs_that_are_there_twice(trained, baskets, draw):
-    """The second of two columns, in any row, also where rows begin with the column that the one before ended with."""
-    row = int(draw.integers(1, 40))
-    matrix = sp.csr_matrix((np.ones(2 * row + 2, np.float32), np.array([0, 3] * row + [3, 3], np.int32), np.arange(row + 2) * 2), shape=(row + 1, baskets.units))
-    matrix.indices[0] = 3
-    matrix.indices[1] = 4
-    fitting = norn.Recommender(epochs=1, batch=1, device="cpu", threads=1)
-    for argument, call in (("interactions", lambda: fitting.fit(matrix)), ("targets", lambda: fitting.fit(baskets.matrix[: row + 1], matrix)),
-                           ("held_out", lambda: trained.evaluate(matrix, matrix)), ("filter_pairs", lambda: trained.recommend(matrix, filter_pairs=matrix)),
-                           ("score_factors", lambda: trained.recommend(matrix, score_factors=matrix))):
-        with pytest.raises(norn.DataError, match=rf"`{argument}`: row {row} \(from 0\): column 3 occurs twice; matrix.sum_duplicates\(\)"):
-            call()
-    summed = matrix.copy()
-    summed.sum_duplicates()
-    fitting.fit(summed)
-    assert summed.data.max() == 2
+def test_pairs_that_are_there_twice_add_up(trained, baskets, draw):
+    """In any row, also where rows begin with the column that the one before ended with, of any type and order."""
+    rows, width = int(draw.integers(40, 90)), baskets.units
+    indices = np.concatenate([draw.integers(0, width, 7) for _ in range(rows)]).astype(np.int32)
+    kind = draw.choice(["int8", "bool", "float32", "float64"])
+    matrix = sp.csr_matrix((draw.integers(1, 100, indices.size).astype(kind), indices, np.arange(rows + 1) * 7), shape=(rows, width))
+    before = matrix.indices.copy()
+    summed = sp.csr_matrix(matrix.astype(np.float32).toarray())
+    assert summed.nnz < matrix.nnz
+    def fitted(*data):
+        return norn.Recommender(hidden=4, epochs=1, batch=16, device="cpu", threads=1).fit(*data)
+    given = baskets.matrix[np.arange(rows) % baskets.matrix.shape[0]]
+    calls = {"fit": lambda m: fitted(m).transform(given), "targets": lambda m: fitted(given, m).transform(given),
+             "evaluate": lambda m: np.array([*trained.evaluate(m, m, k=[3], keep_seen=True).values()]), "recommend": lambda m: trained.recommend(m, N=3)[1],
+             "filter_pairs": lambda m: trained.recommend(given, N=3, filter_pairs=m)[1], "score_factors": lambda m: trained.recommend(given, N=3, score_factors=m)[1]}
+    for name, call in calls.items():
+        assert np.array_equal(call(matrix), call(summed), equal_nan=True), name
+    data = norn.Dataset(matrix)
+    assert (data.matrix != summed).nnz == 0 and data.entries == summed.nnz
+    assert (matrix.indices == before).all()  # what was given stays

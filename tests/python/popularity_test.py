@@ -50,7 +50,7 @@ def test_it_is_saved_and_loaded_as_any_model(draw, tmp_path):
 def test_nothing_is_not_popular():
     with pytest.raises(norn.DataError, match="have no entries"):
         norn.most_popular(sp.csr_matrix((3, 4), dtype=np.float32))
-    with pytest.raises(norn.UsageError, match="`interactions`"):
+    with pytest.raises(norn.UsageError, match="`user_items`"):
         norn.most_popular([[1, 2]])
 
 
@@ -81,7 +81,7 @@ def test_split_data_that_are_trained_on_whole_are_said(draw, caplog):
 def test_data_without_anything_held_out_are_refused_with_the_part_that_has_it(draw):
     data = norn.Dataset(Baskets(draw).matrix).split("ratio:0.8/0.2")
     model = norn.Recommender(hidden=8, epochs=1, device="cpu").fit(data.train)
-    for call, argument in ((model.evaluate, "known"), (lambda one: model.fit(data.train, validation=one), "validation")):
+    for call, argument in ((model.evaluate, "user_items"), (lambda one: model.fit(data.train, validation=one), "validation")):
         with pytest.raises(norn.UsageError, match=f"`{argument}`: these data are split, and one part has what was held out: give .test"):
             call(data)
         with pytest.raises(norn.UsageError, match=f"`{argument}`: .*a Dataset with targets, and this one has none; .*the parts .test and .validation have them"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -52,9 +53,9 @@ def sparse_of(data: Any, argument: str) -> Any:
     return matrix
 
 
-def csr_of(data: Any, argument: str, *, once: bool = False) -> Any:
-    """CSR whose columns ascend within a row: the matrix itself where it is that, else a copy. With `once` DataError for a
-    column that a row has twice. SciPy's own functions trust the arrays, so they are looked at first."""
+def csr_of(data: Any, argument: str) -> Any:
+    """CSR whose columns ascend within a row, each there once: the matrix itself where it is that, else a copy. Entries of one
+    place are added up, as SciPy does. Its own functions trust the arrays, so they are looked at first."""
     matrix = sparse_of(data, argument)
     if matrix.format != "csr":
         _log.debug("`%s` is copied from %s to CSR", argument, matrix.format)
@@ -66,11 +67,11 @@ def csr_of(data: Any, argument: str, *, once: bool = False) -> Any:
     if not matrix.has_sorted_indices:
         _log.debug("`%s` is copied to sort its columns", argument)
         matrix = matrix.sorted_indices()
-    if once and not matrix.has_canonical_format:
-        same = np.flatnonzero(matrix.indices[1:] == matrix.indices[:-1])
-        twice = same[same + 1 < matrix.indptr[row_of(matrix.indptr, same) + 1]]
-        if twice.size:  # or another thread has changed them since, and the engine looks at every batch
-            _fail(matrix, int(twice[0]), argument, f"column {matrix.indices[twice[0]]} occurs twice; {_SUMMED}")
+    if not matrix.has_canonical_format:
+        _log.debug("`%s` is copied to add up entries of the same row and column", argument)
+        summed: Any = matrix.astype(matrix.dtype if matrix.dtype.kind == "f" else np.float32, copy=True)
+        summed.sum_duplicates()
+        return summed
     return matrix
 
 
@@ -81,9 +82,6 @@ def without_zeros(matrix: Any, argument: str) -> Any:
         matrix = matrix.copy()
         matrix.eliminate_zeros()
     return matrix
-
-
-_SUMMED = "matrix.sum_duplicates() adds such entries up, and matrix.data[:] = 1 afterwards makes them one that is present"
 
 
 def row_of(begin: Array, entry: Any) -> Any:
@@ -137,19 +135,31 @@ def _require_whole(matrix: Any, argument: str, row: str, column: str) -> None:
 
 def floats_of(matrix: Any, argument: str) -> Array:
     """The values: float32 as they stand."""
-    values: Array = matrix.data
-    if values.dtype != np.float32:
-        _log.debug("`%s`: %d values are copied from %s to float32", argument, values.size, values.dtype)
-        with np.errstate(over="ignore"):
-            values = values.astype(np.float32)
-    return np.ascontiguousarray(values)
+    return float32_of(matrix.data, argument, lambda entry: f"row {row_of(matrix.indptr, entry)} (from 0): the value of column {matrix.indices[entry]}")
+
+
+def float32_of(values: Array, argument: str, place: Callable[[int], str]) -> Array:
+    """The array, as it stands or copied. DataError for a number that float32 cannot hold; `place` says what the nth one is."""
+    if values.dtype == np.float32:
+        return np.ascontiguousarray(values)
+    _log.debug("`%s`: %d values are copied from %s to float32", argument, values.size, values.dtype)
+    with np.errstate(over="ignore"):
+        made = np.ascontiguousarray(values, dtype=np.float32)
+    lost = np.flatnonzero(np.isinf(made) & np.isfinite(values))
+    if lost.size:
+        raise DataError(f"`{argument}`: {place(int(lost[0]))} is {float(values.flat[lost[0]])!r}, which does not fit float32: it holds up to 3.4e38")
+    return made
+
+
+def dense_floats(array: Array, argument: str) -> Array:
+    """Of a dense matrix float32 by rows."""
+    width = dense_of(array, argument).shape[1]
+    return float32_of(array, argument, lambda entry: f"row {entry // width} (from 0): the value of column {entry % width}")
 
 
 def finite_csr(data: Any, argument: str) -> Any:
-    """As csr_of() with `once`: finite float32 values, int32 columns."""
-    matrix = csr_of(data, argument, once=True)
-    if sp.issparse(data) and data.format == "coo" and matrix.nnz < data.nnz:
-        raise DataError(f"`{argument}`: {data.nnz - matrix.nnz} entries occur twice; {_SUMMED}")
+    """As csr_of(): finite float32 values, int32 columns."""
+    matrix = csr_of(data, argument)
     if matrix.shape[1] > 2**31 - 1:
         raise DataError(f"`{argument}` is {matrix.shape[1]} wide, at most {2**31 - 1} is possible here; write text for importer instead")
     values = floats_of(matrix, argument)[: matrix.indptr[-1]]

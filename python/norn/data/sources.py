@@ -187,8 +187,11 @@ def _read_by_engine(path: pathlib.Path, wanted: Wanted, place: str) -> Entries |
                    from_text(feature_labels) or [], place, times)
 
 
+_USUAL_TIMES = ("timestamp", "timestamp:float", "time")
+
+
 def _usual_time(names: Sequence[str]) -> str | None:
-    return next((name for name in ("timestamp", "timestamp:float", "time") if name in names), None)
+    return next((name for name in _USUAL_TIMES if name in names), None)
 
 
 def _read_columns(path: pathlib.Path, wanted: Wanted, place: str) -> Entries:
@@ -224,6 +227,8 @@ def _resolved(wanted: Wanted, names: list[str], place: str, numbered: bool, know
     example, feature = own(wanted.example), own(wanted.feature)
     if example is None or feature is None:
         usual = next((pair for pair in (("userId", "movieId"), ("user_id:token", "item_id:token")) if set(pair) <= set(names)), None)
+        if usual is None and not numbered and len(others := [name for name in names if name not in _USUAL_TIMES]) == 2:
+            usual = others[0], others[1]
         if usual is None and not (numbered or known or len(names) == 2):
             raise UsageError(f"{place}: which column has the examples (users, baskets) and which the features (items)? Say `example` and "
                              f"`feature`; there are: {', '.join(names[:30])}")
@@ -262,7 +267,17 @@ def read_table(source: Any, wanted: Wanted) -> Entries:
             return _from_arrow(pa.table(_named_alone(source, wanted)), wanted, place, list(map(str, source.columns)))
         return _from_arrow(pa.table(source), wanted, place)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(f"{place}: {error}; is a column of mixed types?") from None
+        raise DataError(f"{place}: {_mixed_column(source) or error}") from None
+
+
+def _mixed_column(source: Any) -> str:
+    """What is said of a column of pandas that Arrow does not take: it holds text and numbers; else nothing."""
+    for name in source.columns if _is_pandas(source) else ():
+        by_kind = {type(value): value for value in source[name] if value is not None and value == value}
+        if source[name].dtype == object and len(by_kind) > 1:
+            shown = " and ".join(repr(value) for value in list(by_kind.values())[:2])
+            return f'column "{name}" holds mixed types, such as {shown}: labels are all text or all whole numbers; .astype(str) makes text of them'
+    return ""
 
 
 def _is_pandas(source: Any) -> bool:
