@@ -12,10 +12,11 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 
 import cpp_mutants
 import python_mutants
-from tests import Tests, by_mutant
+from tests import LAYERS, Tests, by_mutant
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPTS = "tests/integration/*_test.py,tests/tuner/*_test.py,tests/daily/*_test.py"
@@ -28,6 +29,10 @@ def options():
     parser.add_argument("--python", type=int, default=200, metavar="N", help="mutants of python/norn [200]")
     parser.add_argument("--seed", type=int, help="of the sample; without it one is drawn and printed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="builds, and tests at the same time [cores]")
+    parser.add_argument("--files", default="*", metavar="GLOB", help="of the sources that are mutated, from the root, such as 'src/nn/*' [*]")
+    parser.add_argument("--layers", default=",".join(LAYERS), metavar="NAMES", help="whose test programs are run [all]")
+    parser.add_argument("--minutes", type=float, default=1e9, help="after which no further test of a mutant begins; a later call goes on")
+    parser.add_argument("--longest", type=float, default=300, metavar="SECONDS", help="a test process that takes longer is left out [300]")
     parser.add_argument("--scripts", default=SCRIPTS, metavar="GLOBS", help=f"Python files that are tests, beside those of the layers [{SCRIPTS}]")
     parser.add_argument("--pytest", default="tests/python/*_test.py", metavar="GLOB", help="files for pytest [tests/python/*_test.py]; '' for none")
     parser.add_argument("--budget", type=float, default=120, metavar="SECONDS", help="of tests for one mutant, until it counts as not found [120]")
@@ -66,9 +71,9 @@ def draw(chosen):
     seed = chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(2**30)
     print(f"mutants: seed {seed}", flush=True)
     with multiprocessing.Pool(chosen.jobs) as pool:
-        of_cpp, all_cpp = cpp_mutants.sample(tree, tree / "build/cpu", chosen.cpp, seed, pool)
+        of_cpp, all_cpp = cpp_mutants.sample(tree, tree / "build/cpu", chosen.cpp, seed, pool, chosen.files)
     first = 1 + max((one.number for one in of_cpp), default=0)
-    of_python, all_python = python_mutants.sample(tree, chosen.python, seed, first)
+    of_python, all_python = python_mutants.sample(tree, chosen.python, seed, first, chosen.files)
     files = cpp_mutants.write(tree, tree, of_cpp)
     python_mutants.write(tree, tree, of_python)
     with open(tree / "CMakeLists.txt", "a", encoding="utf-8") as file:  # what a mutant leaves unused is no error
@@ -84,24 +89,29 @@ def build(chosen):
     tree = chosen.folder / "tree"
     configure(tree)
     environment = os.environ | {"CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "true"}
-    layers = [f"{path.parent.name}_test" for path in tree.glob("tests/*/*_test.cpp")]
-    targets = sorted(set(layers) - {"tools_test", "cuda_test"}) + ["norn_python", "failing_calls"]
+    targets = [f"{layer}_test" for layer in chosen.layers] + (["norn_python", "failing_calls"] if chosen.scripts or chosen.pytest else [])
     subprocess.run(["cmake", "--build", "--preset", "cpu", "-j", str(chosen.jobs), "--target", *targets], cwd=tree, env=environment, check=True)
 
 
 def try_all(chosen, kept, tests, reaching):
     path = chosen.folder / "results.jsonl"
     done = {json.loads(line)["number"] for line in path.read_text().splitlines()} if path.exists() else set()
+    until = time.monotonic() + 60 * chosen.minutes
     left = [one for one in kept["mutants"] if one["number"] not in done]
+    random.Random(kept["seed"]).shuffle(left)  # what is tried when the time is over is a sample, too
 
     def tried(one):
-        killer, cut, seconds = tests.is_killed(one["number"], reaching.get(one["number"], []), chosen.budget)
+        found = tests.is_killed(one["number"], reaching.get(one["number"], []), chosen.budget, until)
+        if not found:
+            return None
+        killer, cut, seconds = found
         return {"number": one["number"], "killer": killer, "cut": cut, "tests": len(reaching.get(one["number"], [])), "seconds": round(seconds, 1)}
 
     with open(path, "a", encoding="utf-8") as out, concurrent.futures.ThreadPoolExecutor(chosen.jobs) as pool:
         running = [pool.submit(tried, one) for one in left]
         for number, result in enumerate(concurrent.futures.as_completed(running)):
-            print(json.dumps(result.result()), file=out, flush=True)
+            if result.result():
+                print(json.dumps(result.result()), file=out, flush=True)
             if number % 20 == 19:
                 print(f"mutants: {number + 1} of {len(left)} tried", flush=True)
 
@@ -127,20 +137,29 @@ def table(chosen, kept):
             row[2] += result["killer"] is not None
         if result["killer"] is None:
             survivors.append((one, result))
-    print(f"seed {kept['seed']}, commit {kept['commit']}, of {kept['places']} places")
-    print(f"{'folder':28} {'mutants':>8} {'reached':>8} {'killed':>8} {'score':>7}")
+    lines = [f"seed {kept['seed']}, commit {kept['commit']}; tried {len(results)} of {len(kept['mutants'])} mutants of {kept['places']} that there are",
+             f"{'folder':28} {'mutants':>8} {'reached':>8} {'killed':>8} {'score':>7}"]
     for group in sorted(rows, key=lambda group: (group.startswith("all"), group)):
         made, reached, killed = rows[group]
-        print(f"{group:28} {made:8} {reached:8} {killed:8} {100 * killed / made:5.1f} %")
+        lines.append(f"{group:28} {made:8} {reached:8} {killed:8} {100 * killed / made:5.1f} %")
+    lines.append(f"{len(survivors)} survivors: {chosen.folder / 'survivors.txt'}")
+    print("\n".join(lines))
+    (chosen.folder / "table.txt").write_text("\n".join(lines) + "\n")
     with open(chosen.folder / "survivors.txt", "w", encoding="utf-8") as file:
         for one, result in survivors:
             reach = "not reached" if not result["tests"] else f"{result['tests']} tests" + (", not all tried" if result["cut"] else "")
             print(f"{one['file']}:{one['line']}: mutant {one['number']}, {one['kind']}, {reach}\n- {one['was']}\n+ {one['becomes']}\n", file=file)
-    print(f"{len(survivors)} survivors: {chosen.folder / 'survivors.txt'}")
+
+
+def files_of(patterns):
+    """Test files, without those that need servers or minutes."""
+    found = sorted(str(path.relative_to(ROOT)) for pattern in filter(None, patterns.split(",")) for path in ROOT.glob(pattern))
+    return [file for file in found if not any(part in file for part in LEFT_OUT)]
 
 
 def main():
     chosen = options()
+    chosen.layers = [layer for layer in chosen.layers.split(",") if layer]
     kept = draw(chosen)
     if chosen.only == "sample":
         return
@@ -149,10 +168,7 @@ def main():
         if chosen.only == "build":
             return
         tests = Tests(chosen.folder)
-        scripts = [str(path.relative_to(ROOT)) for pattern in filter(None, chosen.scripts.split(",")) for path in ROOT.glob(pattern)]
-        scripts = [script for script in sorted(scripts) if not any(part in script for part in LEFT_OUT)]
-        files = [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob(chosen.pytest))] if chosen.pytest else []
-        reached = tests.record(scripts, chosen.jobs, [file for file in files if not any(part in file for part in LEFT_OUT)])
+        reached = tests.record(chosen.layers, files_of(chosen.scripts), files_of(chosen.pytest), chosen.jobs, chosen.longest)
         if chosen.only == "record":
             return
         try_all(chosen, kept, tests, by_mutant(reached))

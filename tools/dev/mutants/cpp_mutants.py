@@ -3,6 +3,7 @@
 another. A sample of them is written into a copy of the tree, each behind `norn_mutant(N)`, so that one build holds them all.
 
 Left out are headers (CUDA shares them), templates, whatever is constant when it is compiled, and calls that only reserve memory or log."""
+import fnmatch
 import functools
 import json
 import pathlib
@@ -229,10 +230,10 @@ def valid_of(root, name, arguments, mutants):
     return alone if finder.is_valid(alone) else alone[:1]
 
 
-def sample(root, build, count, seed, pool):
+def sample(root, build, count, seed, pool, pattern="*"):
     """`count` mutants drawn from all that there are, and how many there are."""
-    arguments = compile_arguments(build, root)
-    found = pool.starmap(candidates_of, [(root, *item) for item in arguments.items()], chunksize=4)
+    arguments = {name: words for name, words in compile_arguments(build, root).items() if fnmatch.fnmatch(name, pattern)}
+    found = pool.starmap(candidates_of, [(root, *item) for item in arguments.items()], chunksize=1)
     everything = [one for of_file in found for one in of_file]
     draw = random.Random(seed)
     draw.shuffle(everything)

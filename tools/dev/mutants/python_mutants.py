@@ -3,6 +3,7 @@
 package behind `_norn_mutant(N)`. Words of messages, types, patterns of `match` and what stands outside of functions are left out."""
 import ast
 import copy
+import fnmatch
 import random
 
 from mutant import Mutant
@@ -139,10 +140,11 @@ def places_of(root, name):
             for index, (kind, node, other) in enumerate(Places(ast.parse(text)).found)]
 
 
-def sample(root, count, seed, first):
+def sample(root, count, seed, first, pattern="*"):
     everything = []
     for path in sorted((root / "python/norn").rglob("*.py")):
-        everything += places_of(root, str(path.relative_to(root)))
+        name = str(path.relative_to(root))
+        everything += places_of(root, name) if fnmatch.fnmatch(name, pattern) else []
     random.Random(seed).shuffle(everything)
     chosen, taken = [], set()
     for one in everything:

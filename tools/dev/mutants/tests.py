@@ -3,6 +3,7 @@
 import collections
 import concurrent.futures
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -14,8 +15,10 @@ import tempfile
 import time
 
 MARKS = 4096
-LAYERS = ("base", "tensor", "kernels", "data", "parallel", "nn", "step", "engine", "gradient", "run")
+LAYERS = ("base", "tensor", "kernels", "data", "parallel", "nn", "step", "engine", "gradient", "run", "tools")
 PYTEST = "tests/python"
+CORES = sorted(os.sched_getaffinity(0))
+TURN = itertools.count()
 START = {"pytest": 2.0, "gtest": 0.05, "file": 0.3}  # seconds until the first test of a process begins
 MEMORY, FILE_SIZE = 10 << 30, 2 << 30
 PLUGIN = '''\
@@ -85,9 +88,11 @@ class Tests:
             environment |= {"NORN_MUTANT_RECORD": str(record), "PYTHONPATH": environment["PYTHONPATH"] + ":" + str(self.folder / "plugin")}
         if command[0] == "/usr/bin/python3":  # what these import stands beside them
             environment["PYTHONPATH"] = str(self.folder / "plugin")
+        turn = next(TURN)
+        cores = {CORES[(2 * turn + one) % len(CORES)] for one in (0, 1)}  # or each process would begin a thread for each core of the machine
         with tempfile.TemporaryDirectory(prefix="norn-mutant-") as own:
             process = subprocess.Popen(command, cwd=self.tree, env=environment | {"TMPDIR": own}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limit_process)
+                                       stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=lambda: limit_process(cores))
             try:
                 return process.wait(limit)
             except subprocess.TimeoutExpired:
@@ -99,62 +104,58 @@ class Tests:
                     pass
                 process.wait()
 
-    def listed(self, scripts):
-        """Cases of the test programs, and Python files of the folders in `scripts`."""
-        for layer in LAYERS:
-            program = next((str(path) for path in (self.bin / f"{layer}_test", self.tree / f"build/cpu/tests/{layer}_test") if path.exists()), None)
+    def listed(self, layers, scripts, files):
+        """Cases of the test programs of `layers`, Python files that are tests, and files for pytest, which is told to run them one by one."""
+        yield from (Test("pytest", PYTEST, file) for file in files)
+        yield from (Test("file", script, pathlib.Path(script).stem) for script in scripts)
+        for program in (str(self.bin / f"{layer}_test") for layer in layers):
             suite = None
-            for line in subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True, check=True).stdout.splitlines() if program else ():
+            for line in subprocess.run([program, "--gtest_list_tests"], capture_output=True, text=True, check=True).stdout.splitlines():
                 word = line.split("#")[0].rstrip()
                 if not line.startswith(" "):
                     suite = word
                 elif not word.strip().startswith("DISABLED_"):
                     yield Test("gtest", program, suite + word.strip())
-        for pattern in scripts:
-            for path in sorted(self.tree.glob(pattern)):
-                yield Test("file", str(path.relative_to(self.tree)), path.stem)
 
-    def record(self, scripts, jobs, python_tests):
-        """Runs each once without a mutant, and writes what it reached: a line for each test of reached.jsonl."""
+    def record(self, layers, scripts, files, jobs, longest):
+        """Runs each once without a mutant, and writes what it reached: lines of reached.jsonl."""
         path = self.folder / "reached.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        known = {(line["program"], line["name"]) for line in lines}
+        known = {tuple(json.loads(line)["asked"]) for line in path.read_text().splitlines()} if path.exists() else set()
+        tests = [test for test in self.listed(layers, scripts, files) if (test.program, test.name) not in known]
         with open(path, "a", encoding="utf-8") as out, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            tests = [test for test in self.listed(scripts) if (test.program, test.name) not in known]
-            for number, line in enumerate(pool.map(self.reached_by, tests)):
-                print(json.dumps(line), file=out, flush=True)
-                if number % 100 == 99:
-                    print(f"mutants: {number + 1} of {len(tests)} tests recorded", flush=True)
-            if python_tests and not any(program == PYTEST for program, _ in known):
-                for line in self.reached_by_pytest(python_tests):
+            running = [pool.submit(self.reached_by, test, longest) for test in tests]
+            for number, done in enumerate(concurrent.futures.as_completed(running)):
+                for line in done.result():
                     print(json.dumps(line), file=out, flush=True)
+                if number % 200 == 199:
+                    print(f"mutants: {number + 1} of {len(tests)} tests recorded", flush=True)
         return [json.loads(line) for line in path.read_text().splitlines()]
 
-    def reached_by(self, test):
-        record = pathlib.Path(tempfile.mkstemp(prefix="norn-marks-")[1])
-        begin = time.monotonic()
-        code = self.run(self.command(test.kind, test.program, [test.name]), 900, record=record)
-        marks = record.read_bytes()
-        record.unlink()
-        return {"kind": test.kind, "program": test.program, "name": test.name, "seconds": time.monotonic() - begin,
-                "failed": code != 0, "reached": [number for number in range(MARKS) if marks[number]]}
+    def reached_by(self, test, longest):
+        with tempfile.TemporaryDirectory(prefix="norn-marks-") as folder:
+            record = pathlib.Path(folder) / "marks"
+            begin = time.monotonic()
+            code = self.run(self.command(test.kind, test.program, [test.name], plugin=test.kind == "pytest"), longest, record=record)
+            line = {"asked": [test.program, test.name], "kind": test.kind, "program": test.program}
+            if test.kind != "pytest":
+                marks = record.read_bytes()
+                return [line | {"name": test.name, "seconds": time.monotonic() - begin, "failed": code != 0,
+                                "reached": [number for number in range(MARKS) if marks[number]]}]
+            said = pathlib.Path(str(record) + ".tests")
+            found = [json.loads(one) for one in said.read_text().splitlines()] if said.exists() else []
+            if len(found) < 2:  # nothing in it that could run
+                return [line | {"name": test.name, "seconds": 0, "failed": True, "reached": []}]
+            imported = set(found[0]["imported"])
+            return [line | one | {"reached": sorted(imported | set(one["reached"]))} for one in found[1:]]
 
-    def reached_by_pytest(self, files):
-        record = self.folder / "pytest-marks"
-        listed = pathlib.Path(str(record) + ".tests")
-        listed.unlink(missing_ok=True)
-        self.run(self.command("pytest", PYTEST, files, plugin=True), 3600, record=record)
-        lines = [json.loads(line) for line in listed.read_text().splitlines()]
-        imported = set(lines[0]["imported"])
-        for line in lines[1:]:
-            yield {"kind": "pytest", "program": PYTEST, "name": line["name"], "seconds": line["seconds"], "failed": line["failed"],
-                   "reached": sorted(imported | set(line["reached"]))}
-
-    def is_killed(self, mutant, tests, budget):
-        """Runs what reaches it, in growing portions, the fastest first: (killer, cut, seconds of the tests)."""
+    def is_killed(self, mutant, tests, budget, until):
+        """Runs what reaches it, in growing portions, the fastest first: (killer, cut, seconds of the tests). Cut: by the budget or by the end
+        of the time. None: not begun."""
+        if time.monotonic() > until:
+            return None
         spent = 0.0
         for portion in portions(sorted(tests, key=lambda test: test.seconds + START[test.kind])):
-            if spent > budget:
+            if spent > budget or time.monotonic() > until:
                 return None, True, spent
             by_program = collections.defaultdict(list)
             for test in portion:
@@ -180,7 +181,8 @@ def portions(tests):
         yield portion
 
 
-def limit_process():
+def limit_process(cores):
+    os.sched_setaffinity(0, cores)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
