@@ -27,6 +27,9 @@ if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py c
                               import_keras as import_keras, import_onnx as import_onnx, import_safetensors as import_safetensors,
                               import_torch as import_torch)
     from .network import Network as Network
+    from .tables import TableStream as TableStream
+    from .tracking import mlflow_run as mlflow_run, wandb_run as wandb_run
+    from .vectors import Vectors as Vectors
     from .popularity import most_popular as most_popular
     from .recommender import Recommender as Recommender, load as load
     from .training import train as train
@@ -38,6 +41,9 @@ else:
         "popularity": ("most_popular",),
         "dataset": ("Dataset",),
         "network": ("Network",),
+        "tables": ("TableStream",),
+        "tracking": ("mlflow_run", "wandb_run"),
+        "vectors": ("Vectors",),
         "training": ("train",),
         "history": ("History",),
         "_evaluation": ("Evaluation",),

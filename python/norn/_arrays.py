@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from . import _core
 from ._labels import Labels, native_labels
-from .data.matrices import csr_of, dense_floats, floats_of, matrix_of, without_zeros
+from .data.matrices import csr_of, dense_floats, floats_of, matrix_of, sparse_of, without_zeros
 from .errors import DataError, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -68,6 +68,15 @@ def require_users(given: Any, argument: str, users: int, width: int) -> None:
     """Raises UsageError where there is not a row for each user and a column for each unit."""
     if tuple(given.shape) != (users, width):
         raise UsageError(f"`{argument}`: has the shape {tuple(given.shape)}, expected {(users, width)}: a row for each user and a column for each unit")
+
+
+def set_of_each_user(given: Any, argument: str, users: int, width: int) -> _core.MemorySet | None:
+    """What is said of each user's units, [users, units]: values, or of "filter_pairs" which ones."""
+    if given is None:
+        return None
+    matrix = sparse_of(given, argument)
+    require_users(matrix, argument, users, width)
+    return memory_set(argument, matrix, argument, indicator=argument == "filter_pairs")
 
 
 def labels_of(data: Any) -> _core.Labels | None:

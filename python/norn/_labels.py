@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from . import _core
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Labels(Sequence[str]):
@@ -81,6 +85,19 @@ class Labels(Sequence[str]):
             return f"<{len(self)} labels, of which the checksum alone is kept>"
         shown = [repr(word) for word in self[:5]] + (["..."] if len(self) > 5 else [])
         return f"<{len(self)} labels: {', '.join(shown)}>"
+
+
+def words_of(labels: Sequence[str] | None) -> Sequence[str] | None:
+    """The labels, where they are there."""
+    return None if isinstance(labels, Labels) and not labels.has_words() else labels
+
+
+def pairs_of(labels: Sequence[str] | None, ids: NDArray[np.int32], scores: NDArray[np.float32]) -> list[tuple[str | int, float]]:
+    """(label, score) of one list, or numbers where there are no labels; -1 ends it."""
+    words = words_of(labels)
+    numbers: list[int] = ids.tolist()
+    values: list[float] = scores.tolist()
+    return [(number if words is None else words[number], score) for number, score in zip(numbers, values) if number >= 0]
 
 
 def _labels(words: list[str]) -> Labels:

@@ -35,7 +35,9 @@ def keyword_of(name: str) -> str:
 
 
 def _meant(keyword: str, known: list[str]) -> str:
-    """' Did you mean "rate"?', or nothing: by what other libraries call it, or by its letters."""
+    """' Did you mean "rate"?', or nothing: by what other libraries call it, or by its letters; what it means elsewhere and not here."""
+    if keyword in OTHERWISE:
+        return f" {OTHERWISE[keyword]}"
     word = next((name for name in known if keyword.lower() in _ELSEWHERE.get(name, ())), None)
     return f' Did you mean "{word}"?' if word else did_you_mean(keyword, known)
 
@@ -103,11 +105,20 @@ def _integer(row: Facts, value: Any) -> int:
 _ELSEWHERE = {
     "hidden": ("factors", "n_factors", "no_components", "n_components", "embedding_dim", "embedding_size", "hidden_size", "units", "rank"),
     "epochs": ("iterations", "n_iter", "max_iter", "iters"),
-    "rate": ("learning_rate", "lr", "learning_rate_init", "eta", "alpha"),
-    "lambda_": ("regularization", "reg", "weight_decay", "l2"),
+    "rate": ("learning_rate", "lr", "learning_rate_init", "eta"),
+    "lambda_": ("reg", "weight_decay", "l2"),
     "seed": ("random_state", "random_seed"),
     "threads": ("num_threads", "n_jobs"),
     "device": ("use_gpu", "gpu"),
+}
+# What has no setting like it.
+OTHERWISE = {
+    "alpha": "In implicit it is the confidence in what a user has. What missing entries weigh beside it follows from the recipe here (DeltaBoost, a key of "
+             "`network`): leave it out. A learning rate is `rate`.",
+    "regularization": "The numbers of other models mean nothing here: leave it out, the recipe's denoising does what it is for. `lambda_` is the decay of all "
+                      "weights.",
+    "sample_weight": "It goes to `fit`: fit(..., weights=), one for each user.",
+    "verbose": "Give fit(..., callbacks=norn.progress()); what the engine says goes to logging.getLogger(\"norn\").",
 }
 _KINDS: dict[str, Callable[[Facts, Any], Any]] = {"int": _integer, "float": _number, "bool": _switch, "str": _text, "path": _path}
 

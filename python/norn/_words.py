@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from .errors import UsageError
 
-
+Given = TypeVar("Given")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -43,6 +43,13 @@ def path_of(name: str, value: str | os.PathLike[str]) -> str:
     if "\0" in path:
         raise UsageError(f"`{name}` {path!r}: no path has a zero byte")
     return path
+
+
+def one_of(name: str, value: Given | None, other: str, same: Given | None) -> Given | None:
+    """What was given under one of two names for the same. Raises UsageError where both were."""
+    if value is not None and same is not None:
+        raise UsageError(f"`{name}` and `{other}` are one; give one of the two")
+    return same if value is None else value
 
 
 def word(name: str, value: object) -> str:

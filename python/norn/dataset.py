@@ -19,6 +19,7 @@ from .data.netcdf import Pair, Side, read_pair, write_pair
 from .data.sources import Wanted, read_path, read_table
 from .data.where import parse
 from .errors import DataError, UsageError
+from .tables import TableStream, entries_table
 
 if TYPE_CHECKING:
     from ._types import Matrix, Path, Table
@@ -338,6 +339,24 @@ class Dataset:
         file = path_of("path", path)
         write_pair(file, Pair(name, inputs, targets, self.example_labels), target_values)
         return [file]
+
+    def to_table(self, example: str = "example", feature: str = "feature", value: str = "value", *, targets: bool = False) -> TableStream:
+        """The entries as a table of Arrow, which from_table() reads: for Parquet, pandas, polars, DuckDB. It needs pyarrow.
+
+        Args:
+            example, feature: names of the columns, of labels, or of numbers where there are none.
+            value: of the column of values, which data have that are not only present or absent.
+            targets: what is to be found, in place of what is known.
+
+        Returns a TableStream, which is made a batch of entries at a time. An example without entries has no row. Raises UsageError for
+        `targets` of data without.
+        """
+        rows, labels = self._rows, self.feature_labels
+        if targets:
+            if self._target_rows is None:
+                raise UsageError("`targets`: these data have no targets; of data that are split the parts .test and .validation have them")
+            rows, labels = self._target_rows, labels if self.target_labels is None else self.target_labels
+        return entries_table(rows, (self.example_labels, labels), (word("example", example), word("feature", feature), word("value", value)))
 
 
 def _rows_of_matrix(matrix: sp.csr_matrix) -> Rows:

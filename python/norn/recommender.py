@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import pathlib
 import tempfile
@@ -13,18 +14,20 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from . import _core, _display, _fitting, _settings
-from ._arrays import factors_of, memory_set, require_users
+from ._arrays import factors_of, set_of_each_user
 from ._evaluation import Evaluation
-from ._labels import Labels
+from ._labels import Labels, pairs_of
 from ._units import allowed_of, basket_of, is_basket, units_of
-from ._words import choice, count, integer, renamed, truth, word
+from ._words import choice, count, integer, one_of, renamed, truth, word
 from .callbacks import Environment, listed
 from .data.matrices import matrix_of, sparse_of
 from .dataset import Dataset
 from .errors import UsageError
 from .history import History
 from .network import Network, run_settings, unit_vectors
+from .tables import TableStream, UserRows, in_parts, recommended
 from .training import Run, resumed, run
+from .vectors import Vectors, nearest, nearest_units, vectors_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._setting_types import Settings
-    from ._types import Callbacks, Column, Descriptor, Facts, Floats, Ids, Matrices, Matrix, Parameters, Path, Units
+    from ._types import Callbacks, Column, Descriptor, Facts, Floats, Ids, Labelled, Matrices, Matrix, Parameters, Path, Units
 
 _log = logging.getLogger("norn")
 
@@ -86,7 +89,7 @@ class Recommender:
 
     @renamed(interactions="user_items")
     def fit(self, user_items: Matrices, targets: Matrices | None = None, *, validation: float | tuple[Matrices, Matrices] | Matrix | None = None,
-            weights: ArrayLike | None = None, callbacks: Callbacks = (), resume: bool = False) -> Recommender:
+            weights: ArrayLike | None = None, sample_weight: ArrayLike | None = None, callbacks: Callbacks = (), resume: bool = False) -> Recommender:
         """Trains from the beginning.
 
         user_items: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
@@ -95,7 +98,7 @@ class Recommender:
         targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Their values do not count.
         validation: the share of the users to validate with, such as 0.1, or a pair (user_items, held_out) of matrices, or a
             Dataset with targets.
-        weights: [users], what each counts: at least 0, not all 0.
+        weights, sample_weight: [users], what each counts: at least 0, not all 0. The second is scikit-learn's word for the same.
         callbacks: one or a list of them: `norn.early_stopping(...)` and its like, and functions, which are called with an
             Environment after each epoch and validation.
         resume: goes on with a run that Ctrl-C or a callback stopped, to the bits that it would have had. Data and settings
@@ -109,7 +112,7 @@ class Recommender:
         self._fitted_on = _reference(user_items) if _fitting.wanted_of(user_items, targets) is user_items else None
         network = _fitting.network_of(self._params)
         native = _fitting.settings_of(self._params, called, validation)
-        native |= _fitting.data_settings(network, user_items, targets, validation, weights)
+        native |= _fitting.data_settings(network, user_items, targets, validation, one_of("weights", weights, "sample_weight", sample_weight))
         native |= {"recipe": _fitting.recipe_of(self._params)} if network is None else {}
         if resume:
             return self._resume(native, network, called)
@@ -118,7 +121,7 @@ class Recommender:
             folder = tempfile.TemporaryDirectory(prefix="norn")  # where the best model stands, also of a run that is stopped
             native["model"] = str(pathlib.Path(folder.name, "model.nc"))
         with run_settings(network) if network else contextlib.nullcontext(dict[str, str]()) as source:
-            return self._finish(run(native | source, called), folder)
+            return self._finish(run(native | source, called, hidden=self._params["hidden"]), folder)
 
     def _resume(self, native: dict[str, Any], network: Network | None, callbacks: list[Callable[[Environment], Any]]) -> Recommender:
         history = self.network_.history
@@ -141,7 +144,7 @@ class Recommender:
         epochs = integer("epochs", epochs)
         called = listed(callbacks)
         if self._network is None:
-            first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(user_items, targets, weights=weights, callbacks=called)
+            first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(user_items, targets=targets, weights=weights, callbacks=called)
             self._network = first._network
             return self
         _fitting.require_labels(self.network_, user_items, "Input", "user_items")
@@ -248,21 +251,13 @@ class Recommender:
         if not sets:
             return np.empty((0, longest), np.int32), np.empty((0, longest), np.float32)
         users = 1 if basket else _fitting.examples_of(user_items)
-        pairs = self._of_each_user(filter_pairs, "filter_pairs", users, output)
-        factors = self._of_each_user(factors_of(score_factors, users), "score_factors", users, output)
+        pairs = set_of_each_user(filter_pairs, "filter_pairs", users, self._width(output))
+        factors = set_of_each_user(factors_of(score_factors, users), "score_factors", users, self._width(output))
         ids, scores = _core.recommend(self.network_.model, sets, longest, layer, truth("filter_already_liked_items", filter_already_liked_items), pairs, factors,
                                       allowed_of(items, filter_items, *self._units(output)))
         if not basket:
             return ids, scores
-        labels = self.labels
-        return [(labels[int(i)] if labels is not None and labels.has_words() else int(i), float(s)) for i, s in zip(ids[0], scores[0]) if i >= 0]
-
-    def _of_each_user(self, given: Any, argument: str, users: int, layer: Facts) -> Any:
-        if given is None:
-            return None
-        matrix = sparse_of(given, argument)
-        require_users(matrix, argument, users, self._width(layer))
-        return memory_set(argument, matrix, argument, indicator=argument == "filter_pairs")
+        return pairs_of(self.labels, ids[0], scores[0])
 
     @overload
     def similar_items(self, itemid: str, N: int = ..., *, of: str = ..., filter_items: Units | None = ...,  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
@@ -271,7 +266,7 @@ class Recommender:
     def similar_items(self, itemid: SupportsIndex | Sequence[str] | Sequence[SupportsIndex] | Column | NDArray[np.generic], N: int = ..., *,
                       of: str = ..., filter_items: Units | None = ..., items: Units | None = ...) -> tuple[Ids, Floats]: ...
     def similar_items(self, itemid: Units, N: int = 10, *, of: str = "output", filter_items: Units | None = None,
-                      items: Units | None = None) -> tuple[Ids, Floats] | list[tuple[str, float]]:
+                      items: Units | None = None) -> tuple[Ids, Floats] | list[tuple[str, float]] | list[tuple[str | int, float]]:
         """The N units whose weights have the largest cosine with those of a unit, itself among them, exact.
 
         itemid: a unit, by number or label, which is text, or several.
@@ -287,17 +282,9 @@ class Recommender:
         layer = self._layer("") if of == "output" else self.network_.layers("Input")[0]
         width, labels = self._units(layer)
         asked = units_of(itemid, "itemid", width, labels)
-        vectors = unit_vectors(self.network_, layer["Name"], of)
-        scores = vectors[:, asked].T @ vectors
-        allowed = allowed_of(items, filter_items, width, labels)
-        if allowed is not None:
-            scores[:, allowed == 0] = -np.inf
-        ids = np.argsort(-scores, axis=1, kind="stable")[:, :N].astype(np.int32)
-        best = np.take_along_axis(scores, ids, axis=1)
-        ids[best == -np.inf] = -1
-        best[best == -np.inf] = np.nan
-        if isinstance(itemid, str) and labels is not None:
-            return [(labels[int(i)], float(s)) for i, s in zip(ids[0], best[0]) if i >= 0]
+        ids, best = nearest_units(unit_vectors(self.network_, layer["Name"], of), asked, allowed_of(items, filter_items, width, labels), N)
+        if isinstance(itemid, str):
+            return pairs_of(labels, ids[0], best[0])
         return (ids, best) if isinstance(itemid, Iterable) else (ids[0], best[0])
 
     def transform(self, user_items: Matrices, layer: str = "Hidden") -> Floats:
@@ -314,6 +301,65 @@ class Recommender:
             return np.empty((0, self._width(self._layer(layer, "Hidden"))), np.float32)
         values: Any = _core.embed(self.network_.model, sets, layer)
         return values
+
+    def export_vectors(self, user_items: Matrices | None = None, *, layer: str = "") -> Vectors:
+        """Vectors for programs that search by inner products, such as faiss: `users @ items.T` is in the order of the scores.
+
+        user_items: [users, units], CSR or a Dataset: what each has; None: vectors of items alone.
+        layer: of networks with several output layers.
+
+        Returns Vectors (items, users): float32 [units, dimensions], the weights from the last hidden layers and the bias, and
+        [users, dimensions], what `transform` gives and 1. Raises UsageError where the scores are in another order, as with GELU, and for
+        outputs that more than hidden layers feed.
+        """
+        return vectors_of(self.network_, self._layer(word("layer", layer))["Name"],
+                          None if user_items is None else lambda hidden: self.transform(user_items, hidden))
+
+    @overload
+    def similar_users(self, user_items: Matrices, others: Matrices, N: int = ..., *, layer: str = ...) -> tuple[Ids, Floats]: ...
+    @overload
+    def similar_users(self, user_items: Sequence[str] | Set[str] | Sequence[SupportsIndex] | Set[SupportsIndex] | Column, others: Matrices,
+                      N: int = ..., *, layer: str = ...) -> list[tuple[str | int, float]]: ...
+    def similar_users(self, user_items: Matrices | Units, others: Matrices, N: int = 10, *, layer: str = "Hidden"
+                      ) -> tuple[Ids, Floats] | list[tuple[str | int, float]]:
+        """The N users of others whose activations of a hidden layer have the largest cosine with those of a user, exact, of equal
+        ones the first. A user who is among the others is most like themselves.
+
+        user_items, N: as for `recommend`.
+        others: [others, units], among whom.
+        layer: which hidden layer.
+
+        Returns (ids, scores), rows of `others`, int32 and float32 [users, N], best first, -1 and nan where there are fewer. Of one basket
+        a list of (label, score), numbers where `others` have no labels of examples.
+        """
+        count("N", N)
+        basket = is_basket(user_items)
+        known: Any = basket_of(user_items, "user_items", *self._units(self.network_.layers("Input")[0])) if basket else user_items
+        ids, scores = nearest(self.transform(known, layer), (self.transform(part, layer) for part in in_parts(others, "others")), N)
+        return pairs_of(getattr(others, "example_labels", None), ids[0], scores[0]) if basket else (ids, scores)
+
+    def recommend_table(self, user_items: Matrices, N: int = 10, *, users: Labelled | None = None, batch: int = 1 << 14,
+                        filter_already_liked_items: bool = True, filter_items: Units | None = None, items: Units | None = None,
+                        filter_pairs: Matrix | None = None, score_factors: Matrix | None = None, layer: str = "") -> TableStream:
+        """What `recommend` says, as a table of Arrow with the columns user, rank (from 1), item and score, that is made a batch of users at
+        a time: for Parquet, pandas, polars, DuckDB. It needs pyarrow.
+
+        user_items, N, filter_already_liked_items, filter_items, items, filter_pairs, score_factors, layer: as for `recommend`.
+        users: [users], what each is called, text or whole numbers; None: the labels of the data's examples, or else the numbers of rows.
+        batch: users at a time.
+
+        Returns a TableStream. Items are labels, numbers where the model has none. Raises UsageError as `recommend` does.
+        """
+        output = self._layer(word("layer", layer))
+        count("N", N)
+        _fitting.require_labels(self.network_, user_items, "Input", "user_items")
+        _fitting.require_widths(self.network_, user_items, "user_items")
+        width, labels = self._units(output)
+        allowed = allowed_of(items, filter_items, width, labels)
+        recommend = functools.partial(self.recommend, N=N, filter_already_liked_items=filter_already_liked_items, layer=layer,
+                                      items=None if allowed is None else allowed.astype(bool))
+        called = getattr(user_items, "example_labels", None) if users is None else users
+        return recommended(recommend, UserRows(user_items, width, filter_pairs, score_factors), called, labels, count("batch", batch))
 
     @renamed(known="user_items")
     def evaluate(self, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *, k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False,
@@ -419,13 +465,13 @@ class Recommender:
             shown.pop("recipe", None)
         given = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         if self._network is None:
-            return f"Recommender({given})"
-        return _display.network_text(f"Recommender({given})", self._network.layers(), self._network.model.epochs(), self._network.history)
+            return f"{type(self).__name__}({given})"
+        return _display.network_text(f"{type(self).__name__}({given})", self._network.layers(), self._network.model.epochs(), self._network.history)
 
     def _repr_html_(self) -> str:
         if self._network is None:
             return f"<code>{self!r}</code>"
-        return _display.network_html("Recommender", self._network.layers(), True, self._network.history)
+        return _display.network_html(type(self).__name__, self._network.layers(), True, self._network.history)
 
 
 _DEFAULTS = {"recipe": "sigmoid", "hidden": None, "network": None, "device": "auto", "threads": 0, "precision": "tf32"}

@@ -35,12 +35,12 @@ class Run:
 class _Told:
     """Hands what the engine reports to callbacks."""
 
-    def __init__(self, callbacks: list[Callable[[Environment], object]], history: History):
+    def __init__(self, callbacks: list[Callable[[Environment], object]], history: History, settings: Facts):
         self.callbacks = callbacks
         self.history = history
         self.reports: list[tuple[str, Any]] = []  # the engine adds to it; Ctrl-C may come anywhere in Python
         self.taken = 0
-        self.env = Environment("begin", {}, history)
+        self.env = Environment("begin", {}, history, settings)
 
     def __call__(self, kind: str, report: Any) -> None:
         if kind == "checkpoint":
@@ -92,22 +92,28 @@ def merged(settings: Mapping[str, Any], callbacks: Iterable[Callable[[Environmen
     return checked | files
 
 
-def run(native: dict[str, Any], callbacks: Iterable[Callable[[Environment], object]] = (), history: History | None = None) -> Run:
-    """Trains with settings as the engine takes them."""
+_NOT_TOLD = ("sets", "validation_sets", "network", "config", "resume", "same_run")  # data, networks and files, which are no settings
+
+
+def run(native: dict[str, Any], callbacks: Iterable[Callable[[Environment], object]] = (), history: History | None = None,
+        hidden: int | None = None) -> Run:
+    """Trains with settings as the engine takes them; `hidden` is told to callbacks beside them."""
     callbacks = list(callbacks)
     history = History() if history is None else history
     seconds = [c.step_seconds for c in callbacks if isinstance(c, Callback) and c.step_seconds is not None]
-    told = _Told(callbacks, history)
+    settings = {name: value for name, value in native.items() if name not in _NOT_TOLD} | ({} if hidden is None else {"hidden": hidden})
+    told = _Told(callbacks, history, settings)
+    end: Facts = {"end": "failed", "raised": None}
     try:
         facts, model, raised = _core.train(native, told, told.reports, min(seconds, default=-1.0), _rate_of(callbacks))
+        raised = None if isinstance(raised, StopTraining) else raised
+        end = {**facts, "raised": raised}
     finally:
         told.take_reports()
-        told.env.kind = "end"
+        told.env.kind, told.env.report = "end", end
         for callback in callbacks:
             if isinstance(callback, Callback):
                 callback(dataclasses.replace(told.env))
-    if isinstance(raised, StopTraining):
-        raised = None
     return Run(model, history, facts, raised)
 
 

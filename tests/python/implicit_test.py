@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import norn
 from conftest import Baskets
 from norn.implicit import Autoencoder
 
 import implicit
+from implicit.als import AlternatingLeastSquares
 from implicit.evaluation import ranking_metrics_at_k, train_test_split  # noqa: E402
 from implicit.recommender_base import RecommenderBase  # noqa: E402
 
@@ -35,7 +37,7 @@ def hits_over_most(model, train, test, k):
     return hits / sum(min(k, test[u].nnz) for u in users)
 
 
-@pytest.mark.parametrize("name", ["recommend", "similar_items"])
+@pytest.mark.parametrize("name", ["recommend", "similar_items", "similar_users"])
 def test_signatures_are_theirs(name):
     theirs, ours = (list(inspect.signature(getattr(one, name)).parameters.items()) for one in (RecommenderBase, Autoencoder))
     assert [parameter for parameter, _ in theirs] == [parameter for parameter, _ in ours]
@@ -53,3 +55,100 @@ def test_one_user_and_several(draw):
     assert model.similar_items(3, N=2)[0].shape == (2,) and model.similar_items([3, 4], N=2)[0].shape == (2, 2)
     with pytest.raises(ValueError, match="2 rows for 1 users"):
         model.recommend(5, baskets.matrix[[3, 5]])
+
+
+def test_its_words_are_ours(draw):
+    baskets = Baskets(draw)
+    factors, seed = int(draw.integers(2, 9)), int(draw.integers(1000))
+    theirs = Autoencoder(factors, iterations=2, num_threads=1, random_state=seed, use_gpu=False, dtype=np.float32, calculate_training_loss=True, regularization=0)
+    ours = Autoencoder(hidden=factors, epochs=2, threads=1, seed=seed, device="cpu", lambda_=0)
+    assert theirs.get_params() == ours.get_params()
+    one, other = (model.fit(baskets.matrix, show_progress=False).recommend(3, baskets.matrix[3]) for model in (theirs, ours))
+    assert (one[0] == other[0]).all() and (one[1] == other[1]).all()
+    assert theirs.set_params(factors=3, iterations=5).get_params()["hidden"] == 3 and theirs.get_params()["epochs"] == 5
+    assert Autoencoder(use_gpu=True).get_params()["device"] == "cuda" and Autoencoder().get_params() == norn.Recommender().get_params()
+
+
+def test_every_word_of_its_models_is_known():
+    known = set(inspect.signature(Autoencoder).parameters)
+    words = set(inspect.signature(AlternatingLeastSquares).parameters) - {"use_native", "use_cg"}  # how it computes
+    assert words <= known, words - known
+
+
+def test_what_draws_gives_a_seed(draw):
+    seed = int(draw.integers(1000))
+    for kind in (np.random.RandomState, np.random.default_rng):
+        one, other = (Autoencoder(random_state=kind(seed)).get_params()["seed"] for _ in range(2))
+        assert one == other and isinstance(one, int) and 0 <= one < 2**31
+
+
+@pytest.mark.parametrize("words, message", (
+    ({"alpha": 40}, "`alpha` 40: .*DeltaBoost"), ({"regularization": 0.01}, "`regularization` 0.01: .*lambda_"),
+    ({"dtype": np.float64}, "`dtype` float64: weights are float32"), ({"factors": 3, "hidden": 4}, "one setting"),
+    ({"random_state": 1, "seed": 2}, "one setting"), ({"factors": 0}, "N"), ({"use_native": True}, "no such setting")))
+def test_numbers_that_mean_nothing_here_are_refused(words, message):
+    with pytest.raises(norn.UsageError, match=message):
+        Autoencoder(**words).fit(np.eye(30, dtype=np.float32), show_progress=False)
+
+
+def test_factors_give_the_order_of_recommend(draw):
+    baskets = Baskets(draw)
+    model = Autoencoder(factors=6, iterations=3, num_threads=1, use_gpu=False).fit(baskets.matrix, show_progress=False)
+    users, items = model.user_factors, model.item_factors
+    assert users.shape == (baskets.matrix.shape[0], 7) and items.shape == (baskets.units, 7) and model.user_factors is users
+    everybody = np.arange(len(users))
+    ids, _ = model.recommend(everybody, baskets.matrix, N=5, filter_already_liked_items=False)
+    z = users @ items.T
+    best = np.take_along_axis(z, ids.astype(np.int64), 1)
+    assert (abs(best - -np.sort(-z, axis=1)[:, :5]) < 1e-4 * (1 + abs(z).max())).all()
+    model.partial_fit(baskets.matrix)
+    assert model.user_factors is not users
+
+
+def test_similar_users_are_theirs(draw):
+    baskets = Baskets(draw)
+    model = Autoencoder(factors=6, iterations=3, num_threads=1, use_gpu=False).fit(baskets.matrix, show_progress=False)
+    count = baskets.matrix.shape[0]
+    ids, scores = model.similar_users(4, N=5)
+    others, cosines = norn.Recommender.similar_users(model, baskets.matrix[4], baskets.matrix, N=5)
+    assert ids.shape == (5,) and (ids == others[0]).all() and np.allclose(scores, cosines[0], atol=1e-6)
+    assert model.similar_users([4, 7], N=3)[0].shape == (2, 3)
+    some = draw.choice(count, 10, replace=False)
+    assert set(model.similar_users(4, N=10, users=some)[0]) == set(some)
+    assert not set(model.similar_users(4, N=count - 10, filter_users=some)[0]) & set(some)
+    left, scores = model.similar_users(4, N=12, users=some)
+    assert (left[10:] == -1).all() and np.isnan(scores[10:]).all()
+    with pytest.raises(norn.UsageError, match="`userid`: unit .* is out of range"):
+        model.similar_users(count)
+
+
+def test_rows_of_the_whole_matrix_are_taken(draw, tmp_path):
+    baskets = Baskets(draw)
+    model = Autoencoder(factors=6, iterations=2, num_threads=1, use_gpu=False).fit(baskets.matrix, show_progress=False)
+    users = draw.choice(baskets.matrix.shape[0], 4, replace=False)
+    rows = model.recommend(users, baskets.matrix[users], N=5)
+    for given in (baskets.matrix, None, baskets.matrix.tocoo()):
+        assert all((one == other).all() for one, other in zip(rows, model.recommend(users, given, N=5)))
+    assert (model.recommend(int(users[0]), baskets.matrix, N=5)[0] == rows[0][0]).all()
+    model.save(tmp_path / "model.nc")
+    loaded = Autoencoder.load(tmp_path / "model.nc")
+    assert (loaded.recommend(users, baskets.matrix[users], N=5)[0] == rows[0]).all()
+    with pytest.raises(norn.UsageError, match="rows for 4 users"):
+        loaded.recommend(users, baskets.matrix)
+    for call in (lambda: loaded.user_factors, lambda: loaded.similar_users(3), lambda: loaded.recommend(users, None)):
+        with pytest.raises(norn.UsageError, match="a model's file has no users"):
+            call()
+
+
+def test_it_is_called_by_its_name(draw):
+    import pickle
+
+    from sklearn.base import clone
+
+    baskets = Baskets(draw)
+    model = Autoencoder(factors=5, iterations=1, num_threads=1, use_gpu=False)
+    assert repr(model).startswith("Autoencoder(hidden=5") and repr(clone(model)) == repr(model)
+    model.fit(baskets.matrix, show_progress=False)
+    again = pickle.loads(pickle.dumps(model))
+    assert repr(again) == repr(model) and "norn.Autoencoder" in model._repr_html_()
+    assert (again.user_factors == model.user_factors).all()

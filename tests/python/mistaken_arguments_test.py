@@ -108,13 +108,20 @@ def test_a_dense_input_of_another_width_is_refused(baskets):
 
 def test_names_of_other_libraries_hint_at_settings():
     with pytest.raises(norn.UsageError) as raised:
-        norn.Recommender(factors=64, iterations=3, learning_rate=0.1, regularization=1, quux=1, zyzzy=2)
+        norn.Recommender(factors=64, iterations=3, learning_rate=0.1, random_seed=1, quux=1, zyzzy=2)
     lines = str(raised.value).splitlines()
-    for line, meant in zip(lines, ("hidden", "epochs", "rate", "lambda_")):
+    for line, meant in zip(lines, ("hidden", "epochs", "rate", "seed")):
         assert line.endswith(f'there is no such setting. Did you mean "{meant}"?')
     names = lines[4].partition("There are: ")[2].split(", ")
     assert {"recipe", "hidden", "device", "lambda_", "epochs"} <= set(names) and "lambda" not in names
     assert str(raised.value).count("There are:") == 1 and len(lines) == 6
+
+
+@pytest.mark.parametrize("word, told", (("alpha", "confidence"), ("regularization", "lambda_"), ("sample_weight", "weights="), ("verbose", "norn.progress()")))
+def test_words_that_mean_something_else_elsewhere_are_explained(word, told):
+    with pytest.raises(norn.UsageError) as raised:
+        norn.Recommender(**{word: 1})
+    assert told in str(raised.value) and "Did you mean" not in str(raised.value) and "There are:" not in str(raised.value)
 
 
 def test_a_trained_network_recommends(baskets, trained):

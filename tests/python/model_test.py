@@ -52,6 +52,10 @@ def test_weights_of_examples_count(baskets):
     plain, ones, halves = (norn.Recommender(**settings).fit(baskets.matrix, weights=w).history[-1]["cost"]
                            for w in (None, np.ones(baskets.matrix.shape[0]), np.full(baskets.matrix.shape[0], 0.5)))
     assert plain == ones != halves
+    as_sklearn = norn.Recommender(**settings).fit(baskets.matrix, sample_weight=np.full(baskets.matrix.shape[0], 0.5))
+    assert as_sklearn.history[-1]["cost"] == halves
+    with pytest.raises(norn.UsageError, match="`weights` and `sample_weight` are one"):
+        norn.Recommender(**settings).fit(baskets.matrix, weights=[1.0], sample_weight=[1.0])
 
 
 def test_filters_and_factors_of_each_user(trained, baskets):

@@ -49,6 +49,15 @@ model.similar_items("1").shape  # error
 found: float = model.evaluate(data, dense, k=20)["ndcg@20"]
 text: str = model.evaluate(data, dense)["ndcg@20"]  # error
 vectors: NDArray[np.float32] = model.transform(dense)
+items: NDArray[np.float32] = model.export_vectors(dense).items
+model.export_vectors(3)  # error
+alike: list[tuple[str | int, float]] = model.similar_users(["1", "2"], data, N=3)
+rows, cosines = model.similar_users(dense[:2], data)
+model.similar_users(dense)  # error
+lists: int = model.recommend_table(data, 5, users=[1, 2]).to_parquet("lists.parquet")
+data.to_table("user", "film").to_csv("films.csv")  # error
+model.fit(data, sample_weight=[1.0] * 30, callbacks=[norn.mlflow_run("films"), norn.wandb_run("films", tags=["a"])])
+norn.mlflow_run(run_name="x")  # error
 
 network = norn.Network.from_json({"Recipe": "sigmoid", "Layers": [{"Name": "Hidden", "N": 8}]})
 plan = network.plan({"data_input": dense}, epochs=3)
@@ -67,8 +76,11 @@ interchange.export_onnx(again, "model.onnx", top_k=True)
 interchange.export_onx(again, "model.onnx")  # error
 imported: norn.Network = norn.import_onnx("model.onnx")
 norn.import_onnx(3)  # error
-baseline = norn.implicit.Autoencoder(epochs=2).fit(dense, show_progress=False)
+baseline = norn.implicit.Autoencoder(16, iterations=2, random_state=np.random.default_rng(1)).fit(dense, show_progress=False)
+norn.implicit.Autoencoder(iteration=2)  # error
 one, two = baseline.recommend(0, dense[:1])
+factors: NDArray[np.float32] = baseline.user_factors
+near_ids, near_scores = baseline.similar_users([1, 2], users=[3, 4])
 try:
     norn.most_popular(data).evaluate((data, data))
 except DataError as error:

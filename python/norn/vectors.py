@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vectors of items and users: for programs that search by inner products, and to compare users by."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from .errors import UsageError
+from .interchange.wiring import Layer, Wiring
+
+if TYPE_CHECKING:
+    from ._types import Array, Floats, Ids
+    from .network import Network
+
+# They fall where what comes in rises, below zero.
+_NOT_IN_ORDER = ("GELU", "Swish")
+
+
+class Vectors(NamedTuple):
+    """What `Recommender.export_vectors` returns: `users @ items.T` is what comes into the output's activation, so that inner products
+    are in the order of the scores.
+
+    items: float32 [items, dimensions], a unit's weights and last its bias.
+    users: float32 [users, dimensions], the activations that these weights are for and last 1.
+    """
+
+    items: Floats
+    users: Floats
+
+
+def _sources(wiring: Wiring, output: Layer) -> list[str]:
+    """The hidden layers that feed an output. Raises UsageError for what an inner product is not in the order of."""
+    word = output.keys.get("Activation", "Sigmoid")
+    if word in _NOT_IN_ORDER:
+        raise UsageError(f"layer \"{output.name}\": its activation {word} is not in the order of what comes in: a score may be lower where the inner "
+                         "product is higher; `recommend` orders by scores")
+    if output.skips:
+        raise UsageError(f"layer \"{output.name}\": what comes by Skip is no inner product with the unit's weights")
+    for edge in output.edges:
+        if wiring.by_name[edge.source].kind == "Input":
+            raise UsageError(f"layer \"{output.name}\": reads the input \"{edge.source}\" itself, so vectors would be as wide as the data; "
+                             "there are vectors where hidden layers alone feed it")
+    return [edge.source for edge in output.edges]
+
+
+def vectors_of(network: Network, layer: str, activations: Callable[[str], Floats] | None) -> Vectors:
+    """Those of an output layer; of users by what gives the activations of a hidden layer, [users, units]."""
+    wiring = Wiring(network.descriptor)
+    output = wiring.by_name[layer]
+    sources = _sources(wiring, output)
+    parameters = network.parameters
+    weights = [parameters[edge.parameter] if edge.transposed else parameters[edge.parameter].T for edge in output.edges]
+    items = _columns([*weights, parameters[f"{layer} bias"][:, None]])
+    if activations is None:
+        return Vectors(items, np.empty((0, items.shape[1]), np.float32))
+    hidden = [activations(source) for source in sources]
+    return Vectors(items, _columns([*hidden, np.ones((len(hidden[0]), 1), np.float32)]))
+
+
+def _columns(parts: Sequence[Floats]) -> Floats:
+    """Side by side, row after row in memory, as other programs want them."""
+    made = np.empty((len(parts[0]), sum(part.shape[1] for part in parts)), np.float32)
+    return np.concatenate(parts, axis=1, out=made)
+
+
+def unit_rows(vectors: Floats) -> Floats:
+    """Of length 1; what is 0 stays so."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-30)
+
+
+def nearest_units(vectors: Floats, asked: Array, allowed: Array | None, n: int) -> tuple[Ids, Floats]:
+    """For each of the units `asked` the n with the largest cosine, of vectors [dimensions, units] of length 1 and of those that are
+    allowed; -1 and nan where there are fewer."""
+    scores = vectors[:, asked].T @ vectors
+    if allowed is not None:
+        scores[:, allowed == 0] = -np.inf
+    ids = np.argsort(-scores, axis=1, kind="stable")[:, :n].astype(np.int32)
+    best = np.take_along_axis(scores, ids, axis=1)
+    ids[best == -np.inf] = -1
+    best[best == -np.inf] = np.nan
+    return ids, best
+
+
+def nearest(asked: Floats, parts: Iterable[Floats], n: int) -> tuple[Ids, Floats]:
+    """For each row of `asked` the n rows with the largest cosine, of equal ones the lower, of rows that come in parts; -1 and nan
+    where there are fewer."""
+    asked = unit_rows(asked)
+    ids, scores = np.full((len(asked), n), -1, np.int32), np.full((len(asked), n), -np.inf, np.float32)
+    first = 0
+    for part in parts:
+        cosines = asked @ unit_rows(part).T
+        numbers = np.broadcast_to(np.arange(first, first + len(part), dtype=np.int32), cosines.shape)
+        found = np.concatenate([scores, cosines], axis=1)
+        order = np.argsort(-found, axis=1, kind="stable")[:, :n]
+        ids = np.take_along_axis(np.concatenate([ids, numbers], axis=1), order, axis=1)
+        scores = np.take_along_axis(found, order, axis=1)
+        first += len(part)
+    scores[ids < 0] = np.nan
+    return ids, scores
