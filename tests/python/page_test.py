@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the pages that show the package, from top to bottom, and compares their figures with what comes out."""
+import ast
+import contextlib
 import importlib
 import importlib.util
 import inspect
+import io
 import json
 import os
 import pathlib
@@ -30,19 +33,69 @@ def text_of(page):
     return (ROOT / (page if page.endswith(".md") else f"docs/user/{page}.md")).read_text(encoding="utf-8")
 
 
-def run_page(page):
-    """The names that its Python leaves behind, and what its commands print."""
+def run_page(page, without=()):
+    """The names that its Python leaves behind, and what its commands print. `without`: packages whose blocks are passed over."""
     names, said = {}, ""
     cells = [(kind, code) for kind, code in notebooks.cells_of(text_of(page)) if kind != "markdown"]
     assert cells
     for kind, code in cells:
-        if kind == "python":
+        if kind == "sh":
+            said += shell(code)
+        elif not any(re.search(rf"^import {package}\b", code, re.M) for package in without):
             exec(compile(code, f"{page}.md", "exec"), names)
-            continue
-        done = subprocess.run(["bash", "-euo", "pipefail", "-c", code], env=os.environ, capture_output=True, text=True)
-        assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
-        said += done.stdout
     return names, said
+
+
+def shell(code):
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", code], env=os.environ, capture_output=True, text=True)
+    assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def run_notebook(page, place, monkeypatch):
+    """As run_page(), of its notebook, where Jupyter starts it; and what each cell shows is what is stored of it."""
+    monkeypatch.chdir(place / notebooks.NOTEBOOKS)
+    names, said = {}, ""
+    for cell in json.loads((ROOT / notebooks.NOTEBOOKS / f"{page}.ipynb").read_text(encoding="utf-8"))["cells"]:
+        code = "".join(cell["source"])
+        if cell["cell_type"] != "code":
+            continue
+        if code.startswith("%%bash\n"):
+            printed, shown = shell(code.removeprefix("%%bash\n")), {}
+            said += printed
+        else:
+            printed, shown = run_cell(code, names)
+        stored = {"".join(output.get("text", ())) for output in cell["outputs"] if output["output_type"] == "stream"}
+        values = next((output["data"] for output in cell["outputs"] if output["output_type"] == "execute_result"), {})
+        kind = "text/html" if "text/html" in values else "text/plain"
+        assert shown.keys() == values.keys(), code
+        for new, old in ((printed, "".join(stored)), (shown.get(kind, ""), "".join(values.get(kind, "")))):
+            assert looks(new) == looks(old), f"{code}: tools/dev/notebooks.py makes the notebook"
+    return names, said
+
+
+def run_cell(code, names):
+    """What it prints, and what Jupyter would show of its last line, by type."""
+    body, last = ast.parse(code), None
+    if isinstance(body.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
+        last = ast.Expression(body.body.pop().value)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(body, "cell", "exec"), names)
+        value = None if last is None else eval(compile(last, "cell", "eval"), names)
+    if value is None:
+        return printed.getvalue(), {}
+    return printed.getvalue(), {"text/plain": repr(value)} | ({"text/html": value._repr_html_()} if hasattr(value, "_repr_html_") else {})
+
+
+def looks(text):
+    """What other machines print, too: lines of a table and its heads, or how much there is of all else; numbers are others, and what is
+    recommended may be."""
+    if text.startswith("<"):
+        return text.count("<tr"), [re.sub(r"[\d.,]+", "", head) for head in re.findall("<th>(.*?)</th>", text)]
+    if text[:1] in "[({'":
+        return text.count("(")
+    lines = text.splitlines()
+    return len(lines), re.sub(r"[\d.,\s]+", " ", lines[0]) if lines else ""
 
 
 def compare_figures(page, results, *columns):
@@ -72,8 +125,8 @@ def test_the_page_on_data_runs(place):
     assert (place / "shop.nc").exists() and (place / "films.nc").exists()
 
 
-def test_the_tutorial_runs_and_its_figures_are_true(place):
-    names, said = run_page("python_tutorial")
+def test_the_tutorial_runs_and_its_figures_are_true(place, monkeypatch):
+    names, said = run_notebook("python_tutorial", place, monkeypatch)
     result = names["result"]
     compare_figures("python_tutorial", result.T.to_dict(), "recall@20", "ndcg@20")
     assert result["ndcg@20"]["chosen"] > result["ndcg@20"]["ten epochs"] > 1.5 * result["ndcg@20"]["most popular"]
@@ -81,18 +134,36 @@ def test_the_tutorial_runs_and_its_figures_are_true(place):
     assert names["curves"]["ndcg@20"].iloc[-1] > names["curves"]["ndcg@20"].iloc[0] and len(names["trials"]) == 5
 
 
-def test_the_page_on_searches_runs_and_its_figures_are_true(place):
-    names, said = run_page("python_search")
+def test_the_page_on_searches_runs_and_its_figures_are_true(place, monkeypatch):
+    names, said = run_notebook("python_search", place, monkeypatch)
     compare_figures("python_search", names["result"].T.to_dict(), "ndcg@20")
-    assert len(names["trials"]) == 8 and (place / "study/report.html").exists() and "trials.csv" in said
+    assert len(names["trials"]) == 8 and pathlib.Path("study/report.html").exists() and "best: trial" in said
     assert names["best"]["Training"]["Alpha"] > 0.0044, "the page says that a larger rate is better"
 
 
-def test_the_page_on_networks_runs_and_its_figures_are_true(place):
-    names, _ = run_page("python_networks")
+def test_the_page_on_networks_runs_and_its_figures_are_true(place, monkeypatch):
+    names, _ = run_notebook("python_networks", place, monkeypatch)
     compare_figures("python_networks", names["measured"], "precision@1", "precision@5")
     compare_figures("python_networks", names["results"], "recall@10", "ndcg@10")
     assert names["results"]["some and name"]["ndcg@10"] > names["results"]["some"]["ndcg@10"]
+
+
+@pytest.mark.parametrize("page", notebooks.PAGES)
+def test_pages_find_the_data_from_the_root_too(page, place):
+    """Their first cells; the rest does not know where it is."""
+    names = {}
+    for kind, code in notebooks.cells_of(text_of(page)):
+        if kind == "python" and "source" not in names:
+            exec(compile(code, f"{page}.md", "exec"), names)
+    assert names["source"] == place
+
+
+def test_the_page_on_other_programs_runs(place, monkeypatch):
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    importlib.import_module("mlflow").set_tracking_uri(f"file:{place}/mlruns")
+    names, _ = run_page("python_serving", [package for package in ("hnswlib",) if importlib.util.find_spec(package) is None])
+    assert (place / "lists.parquet").exists() and names["index"].ntotal == len(names["items"])
+    assert list(place.glob("mlruns/*/*/artifacts/packages.nc")) and list(place.glob("mlruns/*/*/metrics/ndcg_at_*"))
 
 
 def test_calls_of_other_libraries_are_ours_as_the_page_says(place):

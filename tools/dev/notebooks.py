@@ -14,6 +14,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ("python_tutorial", "python_search", "python_networks")
 MOST_BYTES = 200_000
+NOTEBOOKS = "docs/notebooks"  # where Jupyter starts them
 FENCE = re.compile(r"^```(python|sh)\n(.*?)^```\n", re.M | re.S)
 
 
@@ -44,8 +45,10 @@ def notebook_of(page):
 
 
 def place_for_pages(folder):
-    """A folder to run pages in: the data of the tests are there, and the program `norn` is this package. Returns a PATH."""
+    """A folder to run pages in, as the source's is, and NOTEBOOKS below it: the data of the tests are there, and the program `norn` is
+    this package. Returns a PATH."""
     (folder / "tests").symlink_to(ROOT / "tests")
+    (folder / NOTEBOOKS).mkdir(parents=True)
     (folder / "bin").mkdir()
     (folder / "bin/norn").write_text(f'#!/bin/sh\nexec "{sys.executable}" -B -m norn "$@"\n')
     (folder / "bin/norn").chmod(0o755)
@@ -68,7 +71,7 @@ def executed(notebook, folder):
     import nbformat
 
     made = nbformat.from_dict(notebook)
-    nbclient.NotebookClient(made, kernel_name="python3", timeout=600, record_timing=False, resources={"metadata": {"path": str(folder)}}).execute()
+    nbclient.NotebookClient(made, kernel_name="python3", timeout=600, record_timing=False, resources={"metadata": {"path": f"{folder}/{NOTEBOOKS}"}}).execute()
     for cell in made.cells:
         cell.metadata = {}
         if cell.cell_type == "code":
@@ -83,11 +86,12 @@ def main():
         page = (ROOT / f"docs/user/{name}.md").read_text(encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
             os.environ["PATH"] = place_for_pages(pathlib.Path(folder))
-            text = json.dumps(executed(notebook_of(page), folder), indent=1, ensure_ascii=False).replace(folder, ".") + "\n"
+            text = json.dumps(executed(notebook_of(page), folder), indent=1, ensure_ascii=False) + "\n"
+        if folder in text:
+            raise SystemExit(f"{name}: shows the folder that it ran in, which is another one everywhere")
         if len(text.encode()) > MOST_BYTES:
             raise SystemExit(f"{name}: {len(text.encode())} bytes, more than {MOST_BYTES}: draw less")
-        target = ROOT / f"docs/notebooks/{name}.ipynb"
-        target.parent.mkdir(exist_ok=True)
+        target = ROOT / NOTEBOOKS / f"{name}.ipynb"
         target.write_text(text, encoding="utf-8")
         print(f"wrote {target.relative_to(ROOT)}, {len(text.encode()):,} bytes")
 
