@@ -39,6 +39,13 @@ def recipe_of(params: Mapping[str, Any]) -> str:
     return params["recipe"] or "sigmoid"
 
 
+def made_by(params: Mapping[str, Any]) -> dict[str, object]:
+    """What the network is, as its settings say it."""
+    if params["network"] is not None:
+        return {"network": name_of(params["network"])}
+    return {"recipe": recipe_of(params)} | ({} if params["hidden"] is None else {"hidden": params["hidden"]})
+
+
 def recipe_problems(recipe: Any) -> list[Problem]:
     """What is wrong with the name of a recipe, in the engine's words."""
     if recipe is None:

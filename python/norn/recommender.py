@@ -121,7 +121,7 @@ class Recommender:
             folder = tempfile.TemporaryDirectory(prefix="norn")  # where the best model stands, also of a run that is stopped
             native["model"] = str(pathlib.Path(folder.name, "model.nc"))
         with run_settings(network) if network else contextlib.nullcontext(dict[str, str]()) as source:
-            return self._finish(run(native | source, called, hidden=self._params["hidden"]), folder)
+            return self._finish(run(native | source, called, beside=_fitting.made_by(self._params)), folder)
 
     def _resume(self, native: dict[str, Any], network: Network | None, callbacks: list[Callable[[Environment], Any]]) -> Recommender:
         history = self.network_.history

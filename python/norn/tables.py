@@ -183,6 +183,8 @@ def _labels(given: Any, argument: str, wanted: int | None = None) -> Any:
     pa: Any = pyarrow
     if given is None:
         return None
+    if isinstance(given, (pa.Array, pa.ChunkedArray)):
+        given = given.to_pylist()
     listed = given.to_numpy() if hasattr(given, "to_numpy") else given if isinstance(given, np.ndarray) else list(given)
     if wanted is not None and len(listed) != wanted:
         raise UsageError(f"`{argument}`: has {len(listed)} labels for {wanted} rows")

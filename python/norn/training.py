@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ._types import Callbacks, Descriptor, Facts, Matrix
 
 
+_log = logging.getLogger("norn")
+
+
 @dataclasses.dataclass
 class Run:
     """What a run came to. `raised` stopped it; the model is as it stood then."""
@@ -62,6 +65,21 @@ class _Told:
             add_report(self.history, *self.reports[self.taken])
             self.taken += 1
 
+    def end(self, report: Facts) -> BaseException | None:
+        """Tells callbacks how the run ended, all of them. Returns what the first has raised, so that the model is not lost by it."""
+        self.take_reports()
+        self.env.kind, self.env.report = "end", report
+        raised: list[BaseException] = []
+        for callback in self.callbacks:
+            try:
+                if isinstance(callback, Callback):
+                    callback(dataclasses.replace(self.env))
+            except BaseException as error:
+                raised.append(error)
+        for error in raised[report["raised"] is None:]:
+            _log.error("a callback raised at the end of the run: %s: %s", type(error).__name__, error)
+        return raised[0] if raised else None
+
 
 def _rate_of(callbacks: list[Callable[[Environment], object]]) -> Callable[[int, float], float] | None:
     resets = [c for c in callbacks if isinstance(c, Callback) and type(c).rate is not Callback.rate]
@@ -96,25 +114,21 @@ _NOT_TOLD = ("sets", "validation_sets", "network", "config", "resume", "same_run
 
 
 def run(native: dict[str, Any], callbacks: Iterable[Callable[[Environment], object]] = (), history: History | None = None,
-        hidden: int | None = None) -> Run:
-    """Trains with settings as the engine takes them; `hidden` is told to callbacks beside them."""
+        beside: Mapping[str, object] | None = None) -> Run:
+    """Trains with settings as the engine takes them; `beside` is told to callbacks, too."""
     callbacks = list(callbacks)
     history = History() if history is None else history
     seconds = [c.step_seconds for c in callbacks if isinstance(c, Callback) and c.step_seconds is not None]
-    settings = {name: value for name, value in native.items() if name not in _NOT_TOLD} | ({} if hidden is None else {"hidden": hidden})
-    told = _Told(callbacks, history, settings)
-    end: Facts = {"end": "failed", "raised": None}
+    settings = {name: value for name, value in native.items() if name not in _NOT_TOLD}
+    told = _Told(callbacks, history, {**settings, **(beside or {})})
     try:
         facts, model, raised = _core.train(native, told, told.reports, min(seconds, default=-1.0), _rate_of(callbacks))
-        raised = None if isinstance(raised, StopTraining) else raised
-        end = {**facts, "raised": raised}
-    finally:
-        told.take_reports()
-        told.env.kind, told.env.report = "end", end
-        for callback in callbacks:
-            if isinstance(callback, Callback):
-                callback(dataclasses.replace(told.env))
-    return Run(model, history, facts, raised)
+    except BaseException as error:
+        told.end({"end": "failed", "raised": error})
+        raise
+    raised = None if isinstance(raised, StopTraining) else raised
+    late = told.end({**facts, "raised": raised})
+    return Run(model, history, facts, raised or late)
 
 
 def resumed(model: _core.Model, native: dict[str, Any], callbacks: Iterable[Callable[[Environment], object]], history: History) -> Run:

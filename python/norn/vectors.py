@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # They fall where what comes in rises, below zero.
 _NOT_IN_ORDER = ("GELU", "Swish")
+AT_A_TIME = 256  # rows that are compared with a part, to bound memory
 
 
 class Vectors(NamedTuple):
@@ -89,13 +90,14 @@ def nearest(asked: Floats, parts: Iterable[Floats], n: int) -> tuple[Ids, Floats
     asked = unit_rows(asked)
     ids, scores = np.full((len(asked), n), -1, np.int32), np.full((len(asked), n), -np.inf, np.float32)
     first = 0
-    for part in parts:
-        cosines = asked @ unit_rows(part).T
-        numbers = np.broadcast_to(np.arange(first, first + len(part), dtype=np.int32), cosines.shape)
-        found = np.concatenate([scores, cosines], axis=1)
-        order = np.argsort(-found, axis=1, kind="stable")[:, :n]
-        ids = np.take_along_axis(np.concatenate([ids, numbers], axis=1), order, axis=1)
-        scores = np.take_along_axis(found, order, axis=1)
+    for part in map(unit_rows, parts):
+        numbers = np.arange(first, first + len(part), dtype=np.int32)
+        for at in range(0, len(asked), AT_A_TIME):
+            some = slice(at, at + AT_A_TIME)
+            found = np.concatenate([scores[some], asked[some] @ part.T], axis=1)
+            order = np.argsort(-found, axis=1, kind="stable")[:, :n]
+            known = np.concatenate([ids[some], np.broadcast_to(numbers, (len(found), len(part)))], axis=1)
+            ids[some], scores[some] = np.take_along_axis(known, order, axis=1), np.take_along_axis(found, order, axis=1)
         first += len(part)
     scores[ids < 0] = np.nan
     return ids, scores

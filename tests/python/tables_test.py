@@ -3,6 +3,7 @@
 import tracemalloc
 
 import numpy as np
+import pandas
 import polars
 import pyarrow as pa
 import pytest
@@ -53,15 +54,18 @@ def test_users_and_items_without_labels_are_numbers(draw):
     baskets = Baskets(draw)
     model = norn.Recommender(epochs=1, batch=20, hidden=5, device="cpu", threads=1).fit(baskets.matrix)
     ids, scores = model.recommend(baskets.matrix, 3)
-    table = model.recommend_table(baskets.matrix, 3, batch=7).to_arrow()
+    stream = model.recommend_table(baskets.matrix, 3, batch=7)
+    table = stream.to_arrow()
     assert [str(kind) for kind in table.schema.types] == ["int64", "int32", "int32", "float"]
     assert rows_of(table) == expected(ids, scores, range(len(ids)), range(baskets.units))
     numbers = draw.permutation(10**6)[:len(ids)]
     assert rows_of(model.recommend_table(baskets.matrix, 3, users=numbers, batch=7).to_arrow()) == expected(ids, scores, numbers.tolist(), range(baskets.units))
-    named = model.recommend_table(baskets.matrix.toarray(), 3, users=[f"u{n}" for n in numbers]).to_arrow()
-    assert named.column("user").to_pylist()[:3] == [f"u{numbers[0]}"] * 3
+    words = [f"u{n}" for n in numbers]
+    for users in (words, np.array(words), pandas.Series(words), pandas.Categorical(words), polars.Series(words), pa.array(words), pa.chunked_array([words])):
+        table = model.recommend_table(baskets.matrix.toarray(), 3, users=users).to_arrow()
+        assert table.column("user").to_pylist()[:4] == [words[0]] * 3 + [words[1]]
     empty = model.recommend_table(baskets.matrix[:0], 3).to_arrow()
-    assert empty.num_rows == 0 and empty.schema == table.schema
+    assert empty.num_rows == 0 and empty.schema == stream.schema
 
 
 def test_what_filters_and_weighs_goes_with_its_users(draw, data, model):

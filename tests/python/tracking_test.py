@@ -38,7 +38,7 @@ def test_mlflow_has_settings_figures_and_the_end(baskets, store):
     assert (run.info.status, run.info.run_name, run.data.tags["norn.end"]) == ("FINISHED", "first", "completed") and mlflow.active_run() is None
     params = run.data.params
     assert (params["epochs"], params["seed"], params["batch"], params["examples"]) == ("3", "7", "20", str(int(params["examples"])))
-    assert 0 < int(params["examples"]) < baskets.matrix.shape[0] and params["validation_split"] == "0.2" and "network" not in params
+    assert 0 < int(params["examples"]) < baskets.matrix.shape[0] and params["validation_split"] == "0.2" and "network" not in params and params["recipe"] == "sigmoid"
     for name in ("cost", "ndcg@5", "validation_cost", "rate"):
         kept = [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, name.replace("@", "_at_"))]
         assert kept == [(epoch["epoch"], pytest.approx(epoch[name])) for epoch in model.history], name
@@ -166,3 +166,33 @@ def test_a_callback_sees_the_settings(draw):
     assert all(settings["rate"] == 0.01 and settings["seed"] == 7 and settings["hidden"] == 5 for _, settings, _ in seen)
     assert not any(isinstance(value, (list, np.ndarray)) for _, settings, _ in seen for value in settings.values())
     assert seen[-1][2]["end"] == "completed" and seen[-1][2]["raised"] is None
+    seen.clear()
+    network = {"Name": "mine", "Recipe": "softmax", "Layers": [{"Name": "Hidden", "N": 6}]}
+    norn.Recommender(network=network, epochs=1, batch=20, device="cpu").fit(baskets.matrix, callbacks=Watch())
+    assert seen[0][1]["network"] == "mine" and "hidden" not in seen[0][1]
+
+
+def test_what_fails_at_the_end_does_not_lose_the_model(draw, caplog):
+    """Of a tracker that is gone, say; the others are told all the same."""
+    baskets, told = Baskets(draw), []
+
+    class Fails(norn.Callback):
+        def __call__(self, env):
+            if env.kind == "end":
+                told.append(env.report["end"])
+                raise OSError("gone")
+
+    model = recommender()
+    with pytest.raises(OSError, match="gone"):
+        model.fit(baskets.matrix, callbacks=[Fails(), Fails()])
+    assert told == ["completed"] * 2 and model.recommend(baskets.matrix, 3)[0].shape == (baskets.matrix.shape[0], 3) and len(model.history) == 3
+    assert len([one for one in caplog.records if "raised at the end of the run: OSError: gone" in one.message]) == 1, "the other is raised"
+
+    def stop(env):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        recommender().fit(baskets.matrix, callbacks=[Fails(), stop])
+    with pytest.raises(norn.DivergenceError):
+        recommender(rate=1e30, optimizer="SGD").fit(baskets.matrix, callbacks=[Fails()])
+    assert told[2:] == ["stopped", "failed"]

@@ -88,6 +88,7 @@ def test_similar_users_are_those_with_the_largest_cosine(draw, monkeypatch):
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = vectors[asked] @ vectors.T
     monkeypatch.setattr("norn.tables.ROWS", int(draw.integers(5, 50)))  # others come in parts, and so do those who are asked for
+    monkeypatch.setattr("norn.vectors.AT_A_TIME", int(draw.integers(1, 12)))
     ids, scores = model.similar_users(baskets.matrix[asked], data, N=6)
     assert ids.dtype == np.int32 and scores.dtype == np.float32 and ids.shape == scores.shape == (9, 6)
     assert (abs(scores - -np.sort(-cosines, axis=1)[:, :6]) < 1e-5).all()
