@@ -84,9 +84,9 @@ def test_what_filters_and_weighs_goes_with_its_users(draw, data, model):
 def test_wrong_arguments_are_refused_before_anything_is_computed(data, model):
     for message, more in (("has 2 labels for", {"users": ["a", "b"]}), ("`batch` 0", {"batch": 0}), ("`N` 0", {"N": 0}),
                           ("all of text or all whole numbers", {"users": [1, "b"] * len(data)}), ("`layer` 'x'", {"layer": "x"}),
-                          ("all of text", {"users": [0.5] * len(data)}), ("`filter_pairs`: has the shape", {"filter_pairs": data.matrix[:3]}),
+                          ("all of text", {"users": [0.5] * len(data)}), ("all of text", {"users": [2**70] * len(data)}), ("all of text", {"users": 3}), ("`filter_pairs`: has the shape", {"filter_pairs": data.matrix[:3]}),
                           ("no unit 'x'", {"items": ["x"]})):
-        if "users" in more and len(more["users"]) != 2:
+        if isinstance(more.get("users"), list) and len(more["users"]) != 2:
             more = {"users": more["users"][:len(data)]}
         with pytest.raises(norn.UsageError, match=message):
             model.recommend_table(data, **more)
@@ -155,6 +155,8 @@ def test_parts_and_targets_have_tables_of_their_own(draw):
     assert (matrix != data.test.matrix).nnz == 0
     held_out = data.test.to_table(targets=True).to_arrow()
     assert held_out.num_rows == data.test.targets.nnz
+    with pytest.raises(norn.UsageError, match="other names for other columns"):
+        data.to_table("user", "user")
     with pytest.raises(norn.UsageError, match="no targets"):
         data.train.to_table(targets=True)
 
