@@ -180,6 +180,7 @@ TEST(Text, Join) {
 TEST(Text, HumanBytes) {
   EXPECT_EQ(human_bytes(0), "0 B");
   EXPECT_EQ(human_bytes(1023), "1023 B");
+  EXPECT_EQ(human_bytes(1023.5), "1.0 KiB") << "never 1024 B";
   EXPECT_EQ(human_bytes(1024), "1.0 KiB");
   EXPECT_EQ(human_bytes(1536), "1.5 KiB");
   EXPECT_EQ(human_bytes(1024.0 * 1024 - 1), "1.0 MiB");
