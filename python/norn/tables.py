@@ -15,7 +15,7 @@ from ._arrays import factors_of, is_by_name, require_users
 from ._labels import Labels, native_labels, words_of
 from ._words import path_of
 from .data.arrow import require_pyarrow
-from .data.matrices import csr_of, dense_of
+from .data.matrices import csr_of, dense_of, matrix_of
 from .errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class UserRows:
         for name, given in self._more.items():
             if given is None or isinstance(given, np.ndarray) and given.ndim == 1 and name == "score_factors":
                 continue  # one for each unit holds for all users
-            self._more[name] = _sliceable(given, name)
+            self._more[name] = _sliceable(matrix_of(given), name)
             require_users(self._more[name], name, self.users, width)
         factors_of(score_factors, 1) if isinstance(score_factors, np.ndarray) else None
 

@@ -75,7 +75,7 @@ def test_what_filters_and_weighs_goes_with_its_users(draw, data, model):
     factors = draw.random((users, units)).astype(np.float32)
     some = [f"unit{u}" for u in draw.choice(units, units - 3, replace=False)]
     for more in ({"filter_pairs": pairs}, {"score_factors": factors}, {"score_factors": factors[0]}, {"score_factors": sp.coo_matrix(factors)},
-                 {"items": some, "filter_items": some[:2]}, {"filter_already_liked_items": False, "filter_pairs": pairs.tocsc()}):
+                 {"filter_pairs": norn.Dataset(pairs, feature_labels=data.feature_labels)}, {"items": some, "filter_items": some[:2]}, {"filter_already_liked_items": False, "filter_pairs": pairs.tocsc()}):
         ids, scores = model.recommend(data, 5, **more)
         table = model.recommend_table(data, 5, batch=int(draw.integers(1, users)), **more).to_arrow()
         assert rows_of(table) == expected(ids, scores, data.example_labels, data.feature_labels), more.keys()
