@@ -355,7 +355,7 @@ class Recommender:
         _fitting.require_widths(self.network_, user_items, "user_items")
         width, labels = self._units(output)
         allowed = allowed_of(items, filter_items, width, labels)
-        recommend = functools.partial(self.recommend, N=N, filter_already_liked_items=filter_already_liked_items, layer=layer,
+        recommend = functools.partial(Recommender.recommend, self, N=N, filter_already_liked_items=filter_already_liked_items, layer=layer,
                                       items=None if allowed is None else allowed.astype(bool))
         called = getattr(user_items, "example_labels", None) if users is None else users
         return recommended(recommend, UserRows(user_items, width, filter_pairs, score_factors), called, labels, count("batch", batch))

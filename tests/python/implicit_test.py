@@ -141,6 +141,14 @@ def test_rows_of_the_whole_matrix_are_taken(draw, tmp_path):
             call()
 
 
+def test_it_has_all_that_a_recommender_has(draw):
+    baskets = Baskets(draw)
+    model = Autoencoder(factors=6, iterations=2, num_threads=1, use_gpu=False).fit(baskets.matrix, show_progress=False)
+    ids, _ = model.recommend(np.arange(9), baskets.matrix[:9], N=3)
+    assert model.recommend_table(baskets.matrix[:9], 3).to_arrow().column("item").to_pylist() == ids.ravel().tolist()
+    assert 0 < model.score(baskets.matrix) < 1 and model.evaluate(baskets.matrix, baskets.matrix, keep_seen=True)["ndcg@10"] > 0
+
+
 def test_it_is_called_by_its_name(draw):
     import pickle
 

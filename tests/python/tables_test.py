@@ -107,8 +107,8 @@ def test_a_file_is_complete_or_absent(data, model, tmp_path, monkeypatch):
             raise RuntimeError("gone")
         return recommend(*given, **more)
 
-    recommend = model.recommend
-    monkeypatch.setattr(model, "recommend", fails)
+    recommend = norn.Recommender.recommend
+    monkeypatch.setattr(norn.Recommender, "recommend", fails)
     with pytest.raises(RuntimeError, match="gone"):
         model.recommend_table(data, 3, batch=10).to_parquet(tmp_path / "best.parquet")
     assert (tmp_path / "best.parquet").read_text() == "before" and [f.name for f in tmp_path.iterdir()] == ["best.parquet"]
