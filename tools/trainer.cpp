@@ -12,6 +12,7 @@ int main(int argc, char** argv) {
     if (line.parse(argc, argv) == CommandLine::Outcome::answered) return 0;
     if (options.doctor) return run_doctor(options, session);
     options.called_as.assign(argv, argv + argc);
+    options.choose_log_format(line);
     if (options.check_gradients || options.command == norn::CommandKind::validate)
       return run_gradient_check(options, session);
     return run_training(options, session, record_failure);

@@ -10,19 +10,28 @@ import pathlib
 import sys
 import time
 from collections.abc import Generator
+from typing import Any
 
 from ._options import Command, Option, Parser, as_options
 from .errors import UsageError
 from .programs import run_instead
 
+# Those of importer that go with every input.
+_SHARED: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("--input", "-i"), {}), (("--output", "-o"), {}), (("--name", "-d"), {}), (("--features", "-f"), {}), (("--format",), {"default": "auto"}),
+    (("--type", "-t"), {"default": "auto", "choices": ("auto", "indicator", "analog")}),
+    (("--target-type",), {"default": "indicator", "choices": ("indicator", "analog")}), (("--header",), {"default": "auto"}), (("--example-column",), {}),
+    (("--feature-column",), {}), (("--value-column",), {}), (("--time-column",), {}), (("--skip-malformed",), {"type": int, "default": 0}),
+    (("--duplicates",), {"default": "error"}), (("--empty-rows",), {"default": "error"}), (("--split",), {}), (("--split-by",), {"default": "entry"}),
+    (("--seed",), {"type": int, "default": 1}), (("--quiet", "-q"), {"action": "store_true"}))
+
 COMMAND = Command(
     "makes files of data sets (NetCDF) from tables", "FILE --name NAME --output FILE.nc [options]",
-    about=("Beside text it reads Parquet, Arrow and Feather, JSON lines (a pair a line, or an example with the list of its features), SciPy's .npz, "
-           "columns with any separator, RecBole's .inter and MovieLens' files, and every text packed by bz2, xz or zstd. The files are byte by byte those that "
-           "importer makes of the same rows in CSV.",
-           "With these inputs and options go of importer's options: --input, --output, --name, --features, --format, --type, --target-type, --header, "
-           "--example-column, --feature-column, --value-column, --time-column, --skip-malformed, --duplicates, --empty-rows, --split, --split-by, "
-           "--seed and --quiet."),
+    about=("FILE comes first or last, or is named by --input FILE, which is the same. Beside the text that importer reads it is Parquet, Arrow and Feather, JSON lines "
+           "(a pair a line, or an example with the list of its features), SciPy's .npz, columns with any separator, RecBole's .inter, MovieLens' files, or any "
+           "of these texts packed by bz2, xz or zstd. The same rows make the same bytes, whatever they come in.",
+           "With text that importer reads go all of its options, which stand below. With other files, and beside the options that stand here, go of those "
+           f"{', '.join(names[0] for names, _ in _SHARED)}."),
     options=(Option(("--where",), "FILTER", "only rows of which it holds: 'rating >= 4', 'event in (buy, \"add to cart\") and day < 2026-02-01'; of several "
                     "all must hold", repeatable=True, section="Rows"),
              Option(("--min-features",), "N", "leave out examples with fewer features", default="1", section="Rows"),
@@ -34,20 +43,9 @@ COMMAND = Command(
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="norn import", add_help=False, allow_abbrev=False)
-    for names in (("--input", "-i"), ("--output", "-o"), ("--name", "-d"), ("--features", "-f"), ("--time-column",), ("--split",),
-                  ("--example-column",), ("--feature-column",), ("--value-column",)):
-        parser.add_argument(*names)
+    for names, how in _SHARED:
+        parser.add_argument(*names, **how)
     COMMAND.add_to(parser)
-    for name, default in (("--skip-malformed", 0), ("--seed", 1)):
-        parser.add_argument(name, type=int, default=default)
-    parser.add_argument("--format", default="auto")
-    parser.add_argument("--type", "-t", default="auto", choices=("auto", "indicator", "analog"))
-    parser.add_argument("--target-type", default="indicator", choices=("indicator", "analog"))
-    parser.add_argument("--header", default="auto")
-    parser.add_argument("--duplicates", default="error")
-    parser.add_argument("--empty-rows", default="error")
-    parser.add_argument("--split-by", default="entry")
-    parser.add_argument("--quiet", "-q", action="store_true")
     return parser
 
 
@@ -92,9 +90,18 @@ def _warnings_said() -> Generator[None, None, None]:
         log.removeHandler(handler)
 
 
+def _with_named_input(arguments: list[str]) -> list[str]:
+    """FILE stands first, or last behind the value of an option."""
+    values = [not word.startswith("-") for word in arguments]
+    if values[:1] == [True]:
+        return ["--input", *arguments]
+    if values[-2:] == [True, True] and not any(word.split("=")[0] in ("--input", "-i") for word in arguments):
+        return ["--input", arguments[-1], *arguments[:-1]]
+    return arguments
+
+
 def main(_command: str, arguments: list[str]) -> int:
-    if arguments and not arguments[0].startswith("-"):
-        arguments = ["--input", *arguments]
+    arguments = _with_named_input(arguments)
     wish, others = _parser().parse_known_args(arguments)
     with _warnings_said():
         return _do(wish, others, arguments)

@@ -61,7 +61,7 @@ class OddSizes(unittest.TestCase):
         for precision in COST:
             model = self.folder / f"{precision}.nc"
             on_gpu = ["--device", "cuda", "--precision", precision]
-            told = self.run_program("trainer", "-c", config, "-i", data, "-o", data, "-n", model, *on_gpu)
+            told = self.run_program("trainer", "-c", config, "-i", data, "-o", data, "-n", model, "--log-format", "dsstne", *on_gpu)
             costs[precision] = [float(c) for c in re.findall(r"average error ([0-9.]+)", told)]
             self.assertEqual(len(costs[precision]), 2)
             for cost, expected in zip(costs[precision], costs["fp32"]):

@@ -91,7 +91,7 @@ class Divergence(ProgramTest):
         self.path("first.nc").rename(self.path("model.epoch1.nc"))
         again = ("--resume", "-e", "3", "--checkpoint-epochs", "1", "--keep", "1")
         self.assertEqual(self.diverge(*again, "--rate", "3e38", message='"weight0_'), ["model.epoch1.nc"])
-        done = self.train(*again, "--rate", "1e-6", config="deep.json")
+        done = self.train(*again, "--rate", "1e-6", "--log-format", "dsstne", config="deep.json")
         self.assertIn("resuming from model.epoch1.nc", done.stderr)
         self.assertIn("Epoch 3, average error", done.stdout)
 

@@ -109,7 +109,7 @@ class DoctorTest(ProgramTest):
                        "-n", "model.nc", "--doctor-format", "json")
         self.fail_with(2, "--doctor looks at the machine and --plan at a network", "trainer", "--doctor", "--plan")
         self.fail_with(2, "--threads -1 is out of range", "trainer", "--doctor", "--threads", "-1")
-        self.fail_with(2, "--config (-c), --input (-i), --model (-n) are missing", "trainer")
+        self.fail_with(2, "--config (-c) or --recipe sigmoid, --input (-i), --model (-n) are missing", "trainer")
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ class WhatDsstneWrote(unittest.TestCase):
 
     def first_cost(self, config, model):
         done = self.succeed("trainer", "-c", config, "-i", "deb_input.nc", "-o", "deb_output.nc", "-n", model, "-e", 1,
-                            "-b", 1024, "--rate", 0.01)
+                            "-b", 1024, "-alpha", 0.01)
         return float(re.search(r"average error ([0-9.]+)", done.stdout).group(1))
 
     def test_training_goes_on_from_its_weights(self):

@@ -12,7 +12,8 @@ EPOCHS = "1000"  # their lines do not fit into a pipe or a terminal, so a run ca
 
 
 class Hangup(ProgramTest):
-    COMMAND = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", EPOCHS]
+    COMMAND = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", EPOCHS,
+               "--log-format", "dsstne"]
 
     def expect_that_it_goes_on(self):
         self.train("-e", EPOCHS, "--resume")

@@ -83,7 +83,7 @@ class RecipeOptions(ProgramTest):
         self.write("train.cdl", '{"Version": 0.2, "Network": "net.json", "Data": "train.nc", "Command": "Train", '
                    '"TrainingParameters": {"Epochs": 1, "Results": "other.nc"}}')
         for wrong, message in (
-                ((), "--config (-c) is missing"),
+                ((), "--config (-c) or --recipe sigmoid is missing"),
                 (("--recipe", "tanh"), "--recipe: \"tanh\" is"),
                 (("--recipe", "sigmoid", "-c", "net.json"), "--recipe sigmoid makes the descriptor that --config names: give one "
                  'of the two; a descriptor with "Recipe": "sigmoid" gives what it does not say itself'),

@@ -44,7 +44,7 @@ class Data(ProgramTest):
     def test_that_are_others_are_told_and_trained_on(self):
         self.train("-e", "2")
         self.write_train(self.known[:-9])
-        done = self.train("-e", "4", "--resume")
+        done = self.train("-e", "4", "--resume", "--log-format", "dsstne")
         self.assertIn('data set "gl_input" is not the one that model.nc was trained on: it has 151 examples, not 160; the run goes '
                       'on with it', done.stderr)
         self.assertIn("Epoch 4, ", done.stdout)

@@ -37,7 +37,7 @@ class UnderSlurm(ProgramTest):
         """The number of a job by the script that users have."""
         done = self.cluster.call(
             "sbatch", "--parsable", "--ntasks=2", f"--job-name={model}", SCRIPT, "-c", "net.json", "-i", "train.nc",
-            "-n", model, *arguments, cwd=self.folder, env={**self.cluster.environment, "TRAINER": str(trainer)})
+            "-n", model, "--log-format", "dsstne", *arguments, cwd=self.folder, env={**self.cluster.environment, "TRAINER": str(trainer)})
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.strip()
 

@@ -111,7 +111,7 @@ class Soak(ProgramTest):
             prefix = (*mpirun(ranks), "--mca", "orte_tmpdir_base", str(self.mpi), "--mca", "btl_vader_backing_directory",
                       str(self.mpi), "--mca", "mpi_yield_when_idle", "1")
         return [*prefix, str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", model, "-e", str(epochs),
-                "--threads", "1", *arguments]
+                "--threads", "1", "--log-format", "dsstne", *arguments]
 
     def temporary_files(self):
         return sorted(path.name for path in self.folder.glob("*.tmp-*"))

@@ -12,11 +12,39 @@ import unittest
 from norn_files import model_arrays, write_datasets, write_text
 from programs import BIN, LIMIT_SECONDS, NETWORK, WIDE_NETWORK, ProgramTest, mpirun
 
+DSSTNES = ("--log-format", "dsstne")
 EPOCH = re.compile(r"NNNetwork::Train: Epoch (\d+), average error ([\d.]+), average training error ([\d.]+), "
                    r"average regularization error ([\d.]+), elapsed time ([\d.]+)s$")
 
 
 class Training(ProgramTest):
+    def test_prints_one_line_an_epoch_for_people_and_nothing_else_on_stdout(self):
+        done = self.train("-e", "5", "--lambda", "0.01", "--run-dir", "run")
+        epochs = [event for event in map(json.loads, self.path("run/log.jsonl").read_text().splitlines()) if event["event"] == "epoch"]
+        self.assertEqual(len(epochs), 5)
+        for event, line in zip(epochs, done.stdout.splitlines(), strict=True):
+            cost = event["cost"] + event["regularization"]
+            self.assertRegex(line, rf"^epoch {event['epoch']}/5: cost {re.escape(f'{cost:.6g}')} \({event['regularization']:.3g} of it "
+                             r"regularisation\), [\d,]+ examples/s" + (r", [\d.]+ s left$" if event["epoch"] < 5 else "$"))
+
+    def test_a_line_has_what_the_epochs_validation_came_to(self):
+        done = self.train("-e", "5", "--lambda", "0", "--validation-input", "test.nc", "--validate-every", "2", "--metrics-at", "7")
+        held_out = [re.search(r", held out: ndcg@7 ([\d.]+)( \(the best\))?, ", line) for line in done.stdout.splitlines()]
+        self.assertEqual([bool(found) for found in held_out], [False, True, False, True, True])
+        values = [float(found.group(1)) for found in held_out if found]
+        self.assertEqual([bool(found.group(2)) for found in held_out if found],
+                         [value > max(values[:at], default=-1.0) for at, value in enumerate(values)])
+        for value in values:
+            self.assertRegex(done.stderr, rf"at 7: .*ndcg {value:.4f}")
+
+    def test_dsstnes_flags_and_words_bring_its_lines(self):
+        for words in (["-alpha", "0.025"], ["-lambda=0.0001"], ["-lambda1", "0"], ["-mu", "0.5", "--optimizer", "SGD"], ["-d", "gl"], [*DSSTNES]):
+            with self.subTest(words):
+                self.assertRegex(self.train("-e", "1", "--force", *words).stdout.strip(), EPOCH)
+        for words in (["-b", "32"], ["--rate", "0.025"], ["-alpha", "0.025", "--log-format", "text"]):
+            with self.subTest(words):
+                self.assertRegex(self.train("-e", "1", "--force", *words).stdout, "^epoch 1/1: cost ")
+
     def test_prints_one_line_an_epoch_in_dsstnes_shape_and_nothing_else_on_stdout(self):
         done = self.train("-e", "5", "-lambda", "0.01")
         lines = [EPOCH.match(line) for line in done.stdout.splitlines()]
@@ -50,8 +78,8 @@ class Training(ProgramTest):
 
     def test_goes_on_from_a_models_weights(self):
         self.train("-e", "20", model="first.nc")
-        done = self.succeed("trainer", "-c", "first.nc", "-i", "train.nc", "-n", "second.nc", "-e", "1")
-        first = float(EPOCH.match(self.train("-e", "1").stdout.splitlines()[0]).group(3))
+        done = self.succeed("trainer", "-c", "first.nc", "-i", "train.nc", "-n", "second.nc", "-e", "1", *DSSTNES)
+        first = float(EPOCH.match(self.train("-e", "1", *DSSTNES).stdout.splitlines()[0]).group(3))
         again = float(EPOCH.match(done.stdout.splitlines()[0]).group(3))
         self.assertLess(again, first)
 
@@ -92,7 +120,7 @@ class Training(ProgramTest):
                 pass
             self.assertEqual(process.wait(timeout=LIMIT_SECONDS), 0)
         os.close(ours)
-        self.assertRegex(said.decode(), r"\r\x1b\[Kepoch \d+/3000 batch \d/5 cost [\d.]+, \d+%, [\d,]+ examples/s, .+ left")
+        self.assertRegex(said.decode(), r"\r\x1b\[Kepoch \d+/3000 cost [\d.]+, \[=*>? *\] \d+%, [\d,]+ examples/s, .+ left")
         self.assertNotIn("\nepoch", said.decode())
 
     def test_help_and_version(self):
@@ -276,7 +304,7 @@ class BadInput(ProgramTest):
         self.fail_training(2, 'unknown option "--epohcs"; did you mean "--epochs"? trainer --help lists all options',
                            "--epohcs", "3")
         self.fail_training(2, '--epochs: "ten" is no whole number', "-e", "ten")
-        self.fail_with(2, "--config (-c), --input (-i), --model (-n) are missing; trainer --help shows examples",
+        self.fail_with(2, "--config (-c) or --recipe sigmoid, --input (-i), --model (-n) are missing; trainer --help shows examples",
                        "trainer")
 
     def test_files_that_are_missing(self):

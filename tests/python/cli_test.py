@@ -142,10 +142,12 @@ def table(draw, tmp_path):
 def test_import_hands_text_to_the_importer(table, programs, tmp_path):
     words = ["--example-column", "user", "--feature-column", "item", "--split", "ratio:0.7/0.3", "--feature-labels", "checksum", "--scratch", tmp_path]
     run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", *words)
-    for first in ([tmp_path / "t.csv"], ["--input", tmp_path / "t.csv"]):
-        said = run("import", *first, "--name", "shop", "--output", tmp_path / "made.nc", *words)
+    file = tmp_path / "t.csv"
+    for first, last in (([file], []), (["--input", file], []), ([f"--input={file}"], []), ([], [file])):
+        said = run("import", *first, "--name", "shop", "--output", tmp_path / "made.nc", *words, *last)
         assert "entries written in" in said
         assert checksum(tmp_path / "made.test.nc") == checksum(tmp_path / "by.test.nc")
+    assert "is not expected here" in run("import", "-i", file, "--name", "a", "-o", tmp_path / "a.nc", file, code=2)
     assert "norn import: error" in run("import", tmp_path / "none.csv", "--name", "a", "-o", tmp_path / "a.nc", code=3)
     assert "norn import: error" in run("import", tmp_path / "t.csv", "--name", "a", code=2)
 

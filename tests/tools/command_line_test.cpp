@@ -277,6 +277,28 @@ TEST(TrainerOptions, TakeDsstnesCommandLine) {
   EXPECT_NO_THROW(options.check());
 }
 
+TEST(TrainerOptions, ChooseTheLineOfAnEpochByHowTheCommandIsWritten) {
+  const auto chosen = [](std::vector<std::string> words) {
+    TrainerOptions options;
+    const CommandLine line = trainer_command_line(options);
+    words.insert(words.begin(), {"trainer", "-c", "c", "-i", "i", "-n", "n"});
+    std::vector<const char*> argv;
+    for (const std::string& word : words) argv.push_back(word.c_str());
+    EXPECT_EQ(line.parse(int(argv.size()), argv.data()), CommandLine::Outcome::run);
+    options.called_as = words;
+    options.choose_log_format(line);
+    return options.log_format;
+  };
+  EXPECT_EQ(chosen({}), "text");
+  EXPECT_EQ(chosen({"-e", "3", "-b", "4", "--lambda", "0.1", "--rate=0.5"}), "text");
+  for (const char* flag : {"-alpha", "-lambda", "-lambda1", "-mu"}) {
+    EXPECT_EQ(chosen({flag, "0.5"}), "dsstne") << flag;
+    EXPECT_EQ(chosen({std::string(flag) + "=0.5", "--log-format", "text"}), "text") << flag;
+  }
+  EXPECT_EQ(chosen({"-d", "gl"}), "dsstne");
+  EXPECT_EQ(chosen({"--log-format=dsstne"}), "dsstne");
+}
+
 TEST(TrainerOptions, AreAllCheckedAtOnce) {
   TrainerOptions options;
   const CommandLine line = trainer_command_line(options);
@@ -284,7 +306,8 @@ TEST(TrainerOptions, AreAllCheckedAtOnce) {
       error_of(line, {"--batch", "0", "--patience", "0", "--validation-split", "3", "--rate",
                       "fast", "--early-stop", "ndgc@20"}),
       "--rate: \"fast\" is no finite number\n"
-      "--config (-c), --input (-i), --model (-n) are missing; trainer --help shows examples\n"
+      "--config (-c) or --recipe sigmoid, --input (-i), --model (-n) are missing; trainer --help "
+      "shows examples\n"
       "--batch 0 is out of range: it must be at least 1\n"
       "--validation-split 3 is out of range: it must be at least 0 and below 1\n"
       "--patience 0 is out of range: it must be at least 1\n"

@@ -69,5 +69,19 @@ TEST(Progress, SaysNothingOfWorkThatIsDoneInAnInstant) {
             "");
 }
 
+TEST(Progress, KnowsWhatIsLeftOfWorkWhoseSizeIsKnown) {
+  said(0, LogLevel::info, [](Console& console) {
+    Progress known(console, 100, "examples");
+    EXPECT_EQ(known.left(), "");
+    known.reached(100);
+    EXPECT_EQ(known.left(), "0.0 s");
+    known.reached(1);
+    EXPECT_NE(known.left(), "");
+    Progress unknown(console, 0, "bytes");
+    unknown.reached(7);
+    EXPECT_EQ(unknown.left(), "");
+  });
+}
+
 }  // namespace
 }  // namespace norn::tools

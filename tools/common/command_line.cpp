@@ -115,6 +115,14 @@ Option& CommandLine::size(const std::string& name, std::int64_t& target, const s
   return add(std::move(option));
 }
 
+bool CommandLine::has_dsstnes_flag(const std::vector<std::string>& words) const {
+  return std::any_of(options_.begin(), options_.end(), [&](const Option& option) {
+    return option.flag.size() > 2 && std::any_of(words.begin(), words.end(), [&](const auto& word) {
+             return word.substr(0, word.find('=')) == option.flag;
+           });
+  });
+}
+
 // CLI11 knows one-letter flags and long options only.
 std::vector<std::string> CommandLine::long_spellings(int argc, const char* const* argv) const {
   std::vector<std::string> words;
@@ -201,6 +209,16 @@ void CommandLine::refuse_changes(const Values& values, OptionFaults& faults) con
   }
 }
 
+// "--config (-c) or --recipe sigmoid": with what may be given in its place.
+std::string CommandLine::named_missing(const Option& option) const {
+  std::string name = option.name;
+  if (!option.flag.empty()) name += fmt::format(" ({})", option.flag);
+  for (const Option& other : options_)
+    if (other.spares == option.name && !other.words.empty())
+      name += fmt::format(" or {} {}", other.name, other.words.front());
+  return name;
+}
+
 void CommandLine::find_missing(const Values& values, OptionFaults& faults) const {
   std::vector<std::string> missing;
   const auto is_spared = [&](const Option& option) {
@@ -217,8 +235,7 @@ void CommandLine::find_missing(const Values& values, OptionFaults& faults) const
     const Option& option = options_[i];
     if (option.stands_alone && !values[i].empty()) return;
     if (option.required && values[i].empty() && !is_meant(option) && !is_spared(option))
-      missing.push_back(option.flag.empty() ? option.name
-                                            : fmt::format("{} ({})", option.name, option.flag));
+      missing.push_back(named_missing(option));
   }
   if (missing.empty()) return;
   faults.fail(missing.front().substr(0, missing.front().find(' ')),

@@ -106,6 +106,9 @@ class CommandLine {
   /// value and what was expected.
   Outcome parse(int argc, const char* const* argv) const;
 
+  /// Whether one of the words is a flag of several letters (-alpha), which only DSSTNE has.
+  bool has_dsstnes_flag(const std::vector<std::string>& words) const;
+
   std::string help() const;
   const std::vector<Option>& options() const { return options_; }
   /// Those of the program, and after them those that every program has: --help and the like.
@@ -126,6 +129,7 @@ class CommandLine {
   bool answer(const Values& values) const;
   void set_values(const Values& values, OptionFaults& faults) const;
   void refuse_changes(const Values& values, OptionFaults& faults) const;
+  std::string named_missing(const Option& option) const;
   void find_missing(const Values& values, OptionFaults& faults) const;
   void check_values(OptionFaults& faults) const;
   std::string unknown_word(const std::string& word) const;

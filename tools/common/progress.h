@@ -10,8 +10,8 @@
 /// How far a long piece of work has come, how fast it goes and how long it will take.
 namespace norn::tools {
 
-/// On a terminal one line that is redrawn at most ten times a second; when piped a plain line every
-/// few seconds.
+/// On a terminal one line with a bar, redrawn at most ten times a second; elsewhere a plain line
+/// after half a minute without one, so that a log stays short.
 class Progress {
  public:
   /// `total` items of work; 0: not known beforehand. `items` names them: "examples".
@@ -22,6 +22,10 @@ class Progress {
 
   /// `done` of the items are done; `detail` is shown before the rate.
   void update(Index done, const std::string& detail = {});
+  /// The same where another line has told it, after which a log needs none.
+  void reached(Index done);
+  /// How long the rest will take, "1 min 20 s"; empty where that is not known.
+  std::string left() const;
   /// Items a second since the beginning.
   double rate() const;
   double seconds() const;

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that documents name things that exist: links between them, and paths of files in their text and in comments of
 the code. Words in capitals (FAMILY, LAYER, PRESET) stand for any name. Versions that documents name are the project's, which
-stands in CMakeLists.txt. Pages for users that call programs say ahead what else these are called, in the words of docs/index.md.
+stands in CMakeLists.txt. Pages for users are in docs/index.md, and those that call programs say
+ahead what else these are called, in its words.
 Prints one line a violation."""
 import re
 import sys
@@ -41,9 +42,12 @@ def calls_programs(text):
     return CALL_IN_TEXT.search(CODE_BLOCK.sub("", text)) or any(CALL_IN_CODE.search(block) for block in CODE_BLOCK.findall(text))
 
 
-def check_boxes(root):
-    box = BOX.search((root / "docs/index.md").read_text(encoding="utf-8")).group()
+def check_pages(root):
+    index = (root / "docs/index.md").read_text(encoding="utf-8")
+    box = BOX.search(index).group()
     for path in sorted((root / "docs/user").glob("*.md")):
+        if f"(user/{path.name})" not in index:
+            yield f"docs/index.md: the page docs/user/{path.name} is not there; give it its place in the order of reading"
         text = path.read_text(encoding="utf-8")
         head = "".join(text.splitlines(keepends=True)[:FIRST_SCREEN])
         if calls_programs(text) and "generated" not in head.lower() and box not in head:
@@ -65,7 +69,7 @@ def check_tree(root):
     # Tests of the checks plant paths that do not exist.
     problems = [problem for p in sorted(files) if p != root / "tests/dev/checks_test.py" for problem in check_file(p, root)]
     if (root / "docs/index.md").exists():
-        problems += check_boxes(root)
+        problems += check_pages(root)
     if (root / "CMakeLists.txt").exists():
         problems += check_versions(root)
     return problems

@@ -114,6 +114,11 @@ void add_run_options(TrainerOptions& options, CommandLine& line) {
   line.option("--run-dir", "", "FOLDER", options.run_dir,
               "record the run there: log.jsonl with its events, a line each, run.json, enough to "
               "repeat it, and events for TensorBoard; docs/user/run_folder.md");
+  Option& log_format =
+      line.choice("--log-format", "", {"text", "dsstne"}, options.log_format,
+                  "the line an epoch on stdout: text, for people; dsstne, which scripts of "
+                  "DSSTNE's users read (docs/user/dsstne_compatibility.md)");
+  log_format.default_text = "text; dsstne with --cdl, -d, -alpha, -lambda, -lambda1, -mu or -mu1";
   Option& repeat = line.option(
       "--repeat", "", "FILE", options.repeat,
       "make the run again that this run.json records: the same settings and data, the same "
@@ -198,6 +203,12 @@ void TrainerOptions::take(const run::RunRecord& recorded) {
   if (!run.precision_given) run.precision = recorded.facts.precision;
 }
 
+void TrainerOptions::choose_log_format(const CommandLine& line) {
+  if (!log_format.empty()) return;
+  const bool as_dsstne = !cdl.empty() || !dataset_name.empty() || line.has_dsstnes_flag(called_as);
+  log_format = as_dsstne ? "dsstne" : "text";
+}
+
 void TrainerOptions::settle() {
   batch_may_shrink = !cdl.empty();
   device = run.device_choice();
@@ -271,7 +282,7 @@ CommandLine trainer_command_line(TrainerOptions& options) {
       "after SIGTERM. A second SIGINT ends at once.");
   line.remark(
       "On stdout stands one line an epoch; costs are means over examples, summed over units. "
-      "Everything else goes to stderr.");
+      "Everything else goes to stderr. Scripts read --run-dir's log.jsonl, not these lines.");
   return line;
 }
 

@@ -33,6 +33,7 @@ struct TrainerOptions : run::TrainOptions {
   bool doctor = false;
   std::string doctor_format = "table";
   RunOptions run;
+  std::string log_format;              ///< "text", "dsstne"; empty: by the command
   std::vector<std::string> called_as;  ///< words of the command
 
   void add_to(CommandLine& line);
@@ -43,6 +44,8 @@ struct TrainerOptions : run::TrainOptions {
   /// With --repeat: takes the device and the model's name from the record where they were not
   /// given.
   void take(const run::RunRecord& recorded);
+  /// Where none is given: DSSTNE's for commands that are written as for DSSTNE.
+  void choose_log_format(const CommandLine& line);
   /// Puts what follows from several options into the members of TrainOptions.
   void settle();
   /// The descriptor is all that the run is for.

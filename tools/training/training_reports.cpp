@@ -13,29 +13,59 @@
 #include <unistd.h>
 
 namespace norn::tools {
-TrainingReports::TrainingReports(Console& console, const run::RunBeginning& run)
+TrainingReports::TrainingReports(Console& console, const run::RunBeginning& run,
+                                 const std::string& format)
     : console_(console),
       run_(run),
+      is_dsstne_(format == "dsstne"),
       progress_(console, run.epochs * run.examples - run.first_examples, "examples") {}
+
+TrainingReports::~TrainingReports() {
+  tell_epoch("");
+}
 
 void TrainingReports::checkpoint(const std::filesystem::path& path) {
   console_.info(fmt::format("checkpoint {}", path.string()));
 }
 
 void TrainingReports::step(const StepReport& report) {
-  progress_.update(report.epoch * run_.examples + report.examples - run_.first_examples,
-                   fmt::format("epoch {}/{} batch {}/{} cost {:.6g}", report.epoch + 1, run_.epochs,
-                               report.batch, report.batches, report.cost));
+  progress_.update(
+      report.epoch * run_.examples + report.examples - run_.first_examples,
+      fmt::format("epoch {}/{} cost {:.6g}", report.epoch + 1, run_.epochs, report.cost));
 }
 
 void TrainingReports::epoch(const EpochReport& report) {
   console_.set_status("");
-  // DSSTNE's line: its users' scripts read it.
-  const std::string line = fmt::format(
-      "NNNetwork::Train: Epoch {}, average error {:f}, average training error {:f}, average "
-      "regularization error {:f}, elapsed time {:f}s\n",
-      report.epoch, report.training_cost + report.regularization_cost, report.training_cost,
-      report.regularization_cost, report.seconds);
+  progress_.reached(report.epoch * run_.examples - run_.first_examples);
+  if (is_dsstne_) {
+    print(fmt::format(
+        "NNNetwork::Train: Epoch {}, average error {:f}, average training error {:f}, average "
+        "regularization error {:f}, elapsed time {:f}s\n",
+        report.epoch, report.training_cost + report.regularization_cost, report.training_cost,
+        report.regularization_cost, report.seconds));
+    return;
+  }
+  untold_ = report;
+  if (!report.is_validated) tell_epoch("");
+}
+
+void TrainingReports::tell_epoch(const std::string& held_out) {
+  if (!untold_) return;
+  const EpochReport report = *std::exchange(untold_, std::nullopt);
+  std::string line = fmt::format("epoch {}/{}: cost {:.6g}", report.epoch, report.epochs,
+                                 report.training_cost + report.regularization_cost);
+  if (report.regularization_cost > 0.0)
+    line += fmt::format(" ({:.3g} of it regularisation)", report.regularization_cost);
+  line += held_out;
+  if (report.seconds > 0.0)
+    line += fmt::format(", {} examples/s",
+                        with_thousands((long long)(double(report.examples) / report.seconds)));
+  const std::string left = progress_.left();
+  if (report.epoch < report.epochs && !left.empty()) line += fmt::format(", {} left", left);
+  print(line + "\n");
+}
+
+void TrainingReports::print(const std::string& line) {
   errno = 0;
   if ((std::fputs(line.c_str(), stdout) < 0 || std::fflush(stdout) != 0) && errno == EPIPE)
     print_no_more();
@@ -52,6 +82,8 @@ void TrainingReports::print_no_more() {
 }
 
 void TrainingReports::validation(const ValidationReport& report) {
+  tell_epoch(fmt::format(", held out: {} {:.6g}{}", report.watched, report.value,
+                         report.best ? " (the best)" : ""));
   std::string line =
       fmt::format("validation after epoch {}: loss {:.6g}", report.epoch, report.cost);
   for (const MetricsAtK& at : report.metrics) {

@@ -101,7 +101,9 @@ class TrainerRun {
   run::TrainObserver observer() {
     run::TrainObserver observer;
     if (session_.rank() != 0) return observer;
-    observer.on_begin = [this](const run::RunBeginning& run) { reports_.emplace(console_, run); };
+    observer.on_begin = [this](const run::RunBeginning& run) {
+      reports_.emplace(console_, run, options_.log_format);
+    };
     observer.on_end = [this] { reports_.reset(); };
     observer.on_step = [this](const StepReport& report) { reports_->step(report); };
     observer.on_epoch = [this](const EpochReport& report) { reports_->epoch(report); };

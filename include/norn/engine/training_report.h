@@ -32,6 +32,7 @@ struct EpochReport {
   double regularization_cost = 0.0;
   double seconds = 0.0;
   Index examples = 0;
+  bool is_validated = false;  ///< its validation is what comes next
 };
 
 /// What held-out examples came to after an epoch, and where that leaves the search for the best.

@@ -246,6 +246,7 @@ class Training {
     state_.epoch_cost = FixedSum();
     state_.epoch_examples = 0;
     epoch_start_ = Clock::now();
+    report.is_validated = validation_due();
     if (observer_.on_epoch) observer_.on_epoch(report);
   }
 
