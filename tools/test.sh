@@ -1,25 +1,29 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs every test that this machine can run.
-#   tools/test.sh [--all] [--sanitizers | --sanitized-ranks]
+#   tools/test.sh [--all] [--sanitizers | --sanitized-ranks | --sanitized-shard]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 tests=cpu  # a preset
 sanitizers=no
 ranks_only=no
+shard_only=no
 for option in "$@"; do
   case "$option" in
     --all) tests=all ;;
     --sanitizers) sanitizers=yes ;;
     --sanitized-ranks) ranks_only=yes ;;
+    --sanitized-shard) shard_only=yes ;;
     -h | --help)
-      echo "usage: tools/test.sh [--all] [--sanitizers | --sanitized-ranks]"
+      echo "usage: tools/test.sh [--all] [--sanitizers | --sanitized-ranks | --sanitized-shard]"
       echo "  Builds the preset cpu and runs its tests. With nvcc on this machine it also compiles the preset cuda, and"
       echo "  with a GPU runs its tests. --all adds the nightly tests: more queues, a thousand steps. --sanitizers adds the"
       echo "  presets asan and tsan (two more builds of everything)."
       echo "  --sanitized-ranks builds the programs in the preset asan and runs the tests of ranks that are killed, hang or fail"
       echo "  with them under mpirun, and nothing else."
+      echo "  --sanitized-shard builds the layers that read files, and one other that the commit chooses, with clang under"
+      echo "  AddressSanitizer and UBSan, and runs their unit tests and nothing else: what CI has time for."
       exit 0
       ;;
     *)
@@ -56,6 +60,16 @@ if [ "$ranks_only" = yes ]; then
   configure asan
   cmake --build --preset asan -j "$jobs" --target trainer predictor evaluator importer communicator_mpi_test failing_calls
   exec ctest --preset asan -L '^(ranks|mpi)$' -j 1  # one after the other: several ranks share the cores in each
+fi
+
+if [ "$shard_only" = yes ]; then
+  heading "build and test: a shard under sanitizers"
+  others=(nn kernels parallel)  # in turn: a day's commits go through all of them
+  commit=$(git rev-parse --short=6 HEAD 2> /dev/null || echo 0)
+  layers=(base tensor data "${others[0x$commit % ${#others[@]}]}")
+  configure shard
+  cmake --build --preset shard -j "$jobs" --target "${layers[@]/%/_test}"
+  exec ctest --preset shard -R "^($(IFS='|'; echo "${layers[*]}"))\\." -E ImporterProgram -j "$jobs"  # the program is not built
 fi
 
 heading "build: preset cpu"

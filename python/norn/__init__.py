@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py c
     from ._evaluation import Evaluation as Evaluation
     from norn._settings import settings as settings
     from .callbacks import (Callback as Callback, Environment as Environment, StopTraining as StopTraining, checkpoints as checkpoints,
-                            early_stopping as early_stopping, progress as progress, reset_rate as reset_rate, run_folder as run_folder)
+                            early_stopping as early_stopping, mlflow_run as mlflow_run, progress as progress, reset_rate as reset_rate,
+                            run_folder as run_folder, wandb_run as wandb_run)
     from .dataset import Dataset as Dataset
     from .errors import (CommunicationError as CommunicationError, DataError as DataError, DeviceError as DeviceError,
                          DivergenceError as DivergenceError, Error as Error, UsageError as UsageError)
@@ -28,7 +29,6 @@ if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py c
                               import_torch as import_torch)
     from .network import Network as Network
     from .tables import TableStream as TableStream
-    from .tracking import mlflow_run as mlflow_run, wandb_run as wandb_run
     from .vectors import Vectors as Vectors
     from .popularity import most_popular as most_popular
     from .recommender import Recommender as Recommender, load as load
@@ -42,12 +42,12 @@ else:
         "dataset": ("Dataset",),
         "network": ("Network",),
         "tables": ("TableStream",),
-        "tracking": ("mlflow_run", "wandb_run"),
         "vectors": ("Vectors",),
         "training": ("train",),
         "history": ("History",),
         "_evaluation": ("Evaluation",),
-        "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "Callback", "Environment", "StopTraining"),
+        "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "mlflow_run", "wandb_run", "Callback", "Environment",
+                      "StopTraining"),
         "interchange": ("export_onnx", "import_onnx", "export_safetensors", "import_safetensors", "import_torch", "import_keras",
                         "import_caffe"),
         "errors": ("Error", "UsageError", "DataError", "DeviceError", "CommunicationError", "DivergenceError"),

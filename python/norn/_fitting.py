@@ -43,7 +43,8 @@ def made_by(params: Mapping[str, Any]) -> dict[str, object]:
     """What the network is, as its settings say it."""
     if params["network"] is not None:
         return {"network": name_of(params["network"])}
-    return {"recipe": recipe_of(params)} | ({} if params["hidden"] is None else {"hidden": params["hidden"]})
+    hidden: dict[str, object] = {} if params["hidden"] is None else {"hidden": params["hidden"]}
+    return {"recipe": recipe_of(params), **hidden}
 
 
 def recipe_problems(recipe: Any) -> list[Problem]:

@@ -351,12 +351,15 @@ class Dataset:
         Returns a TableStream, which is made a batch of entries at a time. An example without entries has no row. Raises UsageError for
         `targets` of data without.
         """
+        names = word("example", example), word("feature", feature), word("value", value)
+        if len(set(names)) < len(names):
+            raise UsageError(f"`example`, `feature` and `value` are {', '.join(names)}: expected other names for other columns")
         rows, labels = self._rows, self.feature_labels
         if targets:
             if self._target_rows is None:
                 raise UsageError("`targets`: these data have no targets; of data that are split the parts .test and .validation have them")
             rows, labels = self._target_rows, labels if self.target_labels is None else self.target_labels
-        return entries_table(rows, (self.example_labels, labels), (word("example", example), word("feature", feature), word("value", value)))
+        return entries_table(rows, (self.example_labels, labels), names)
 
 
 def _rows_of_matrix(matrix: sp.csr_matrix) -> Rows:

@@ -146,7 +146,7 @@ class Autoencoder(Recommender):
         N: how many.
         filter_users, users: users that are left out, and that alone are looked at.
 
-        Returns (ids, scores), int32 and float32, [N] of one user and [users, N] of several, -1 and nan where there are fewer.
+        Returns (ids, scores), int32 and float32, [N] of one user and [users, N] of several, fewer where there are fewer.
         """
         factors = self.user_factors[:, :-1]
         kept = np.full(len(factors), users is None)
@@ -156,7 +156,7 @@ class Autoencoder(Recommender):
             kept[units_of(filter_users, "filter_users", len(factors), None)] = False
         numbers = np.flatnonzero(kept).astype(np.int32)
         ids, scores = nearest(factors[units_of(userid, "userid", len(factors), None)], [factors[numbers]], count("N", N))
-        ids[ids >= 0] = numbers[ids[ids >= 0]]
+        ids = numbers[ids]
         return (ids[0], scores[0]) if np.isscalar(userid) else (ids, scores)
 
     def similar_items(self, itemid: int | Sequence[int] | NDArray[np.integer], N: int = 10,  # type: ignore[override]
@@ -191,15 +191,17 @@ def _in_our_word(name: str, value: Any, beside: Mapping[str, Any]) -> dict[str, 
         truth(name, value)
         return {}
     if name == "dtype":
-        if np.dtype(value) != np.float32:
-            raise UsageError(f"`dtype` {np.dtype(value)}: weights are float32; leave it out, or see `precision` for products on a GPU")
+        if value not in (np.float32, "float32", np.dtype(np.float32)):
+            raise UsageError(f"`dtype` {value!r}: weights are float32; leave it out, or see `precision` for products on a GPU")
         return {}
-    if name == "alpha" or name == "regularization" and value != 0:
+    if name == "alpha" or name == "regularization" and value not in (0, 0.0):
         raise UsageError(f"`{name}` {value!r}: {_settings.OTHERWISE[name]}")
     if beside.get(_OURS[name]) is not None:
         raise UsageError(f"`{name}` and `{_OURS[name]}` are one setting; give one of the two")
     if name == "use_gpu":
-        value = "cuda" if truth(name, value) else "cpu"
+        if not isinstance(value, (bool, np.bool_)):
+            raise UsageError(f"`use_gpu` {value!r}: expected True or False; `device` takes words")
+        value = "cuda" if value else "cpu"
     elif isinstance(value, np.random.RandomState):
         value = int(value.randint(2**31 - 1))
     elif isinstance(value, np.random.Generator):

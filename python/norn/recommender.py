@@ -329,13 +329,12 @@ class Recommender:
         others: [others, units], among whom.
         layer: which hidden layer.
 
-        Returns (ids, scores), rows of `others`, int32 and float32 [users, N], best first, -1 and nan where there are fewer. Of one basket
-        a list of (label, score), numbers where `others` have no labels of examples.
+        Returns (ids, scores), rows of `others`, int32 and float32 [users, N], or [users, others] where there are fewer, best first. Of
+        one basket a list of (label, score), numbers where `others` have no labels of examples.
         """
-        count("N", N)
         basket = is_basket(user_items)
         known: Any = basket_of(user_items, "user_items", *self._units(self.network_.layers("Input")[0])) if basket else user_items
-        ids, scores = nearest(self.transform(known, layer), (self.transform(part, layer) for part in in_parts(others, "others")), N)
+        ids, scores = nearest(self.transform(known, layer), (self.transform(part, layer) for part in in_parts(others, "others")), count("N", N))
         return pairs_of(getattr(others, "example_labels", None), ids[0], scores[0]) if basket else (ids, scores)
 
     def recommend_table(self, user_items: Matrices, N: int = 10, *, users: Labelled | None = None, batch: int = 1 << 14,
@@ -356,7 +355,7 @@ class Recommender:
         _fitting.require_widths(self.network_, user_items, "user_items")
         width, labels = self._units(output)
         allowed = allowed_of(items, filter_items, width, labels)
-        recommend = functools.partial(self.recommend, N=N, filter_already_liked_items=filter_already_liked_items, layer=layer,
+        recommend = functools.partial(Recommender.recommend, self, N=N, filter_already_liked_items=filter_already_liked_items, layer=layer,
                                       items=None if allowed is None else allowed.astype(bool))
         called = getattr(user_items, "example_labels", None) if users is None else users
         return recommended(recommend, UserRows(user_items, width, filter_pairs, score_factors), called, labels, count("batch", batch))

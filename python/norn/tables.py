@@ -13,8 +13,9 @@ import numpy as np
 
 from ._arrays import factors_of, is_by_name, require_users
 from ._labels import Labels, native_labels, words_of
+from ._words import path_of
 from .data.arrow import require_pyarrow
-from .data.matrices import csr_of, dense_of
+from .data.matrices import csr_of, dense_of, matrix_of
 from .errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class TableStream:
         """
         from pyarrow import parquet
 
-        target, rows = pathlib.Path(path), 0
+        target, rows = pathlib.Path(path_of("path", path)), 0
         try:
             with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
                 made = os.path.join(scratch, "table")
@@ -99,7 +100,7 @@ class UserRows:
         for name, given in self._more.items():
             if given is None or isinstance(given, np.ndarray) and given.ndim == 1 and name == "score_factors":
                 continue  # one for each unit holds for all users
-            self._more[name] = _sliceable(given, name)
+            self._more[name] = _sliceable(matrix_of(given), name)
             require_users(self._more[name], name, self.users, width)
         factors_of(score_factors, 1) if isinstance(score_factors, np.ndarray) else None
 
@@ -183,16 +184,18 @@ def _labels(given: Any, argument: str, wanted: int | None = None) -> Any:
     pa: Any = pyarrow
     if given is None:
         return None
-    if isinstance(given, (pa.Array, pa.ChunkedArray)):
-        given = given.to_pylist()
-    listed = given.to_numpy() if hasattr(given, "to_numpy") else given if isinstance(given, np.ndarray) else list(given)
-    if wanted is not None and len(listed) != wanted:
-        raise UsageError(f"`{argument}`: has {len(listed)} labels for {wanted} rows")
     try:
+        if isinstance(given, (pa.Array, pa.ChunkedArray)):
+            given = given.to_pylist()
+        listed = given.to_numpy() if hasattr(given, "to_numpy") else given if isinstance(given, np.ndarray) else list(given)
+        if wanted is not None and len(listed) != wanted:
+            raise UsageError(f"`{argument}`: has {len(listed)} labels for {wanted} rows")
         made = pa.array(listed, pa.string()) if len(listed) == 0 else pa.array(listed)
+    except UsageError:
+        raise
     except UnicodeEncodeError as error:
         raise DataError(f"`{argument}`: {error.object!r:.60} is no UTF-8, which Arrow's text is") from None
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"`{argument}`: expected labels, all of text or all whole numbers: {error}") from None
     if made.null_count or not (pa.types.is_string(made.type) or pa.types.is_large_string(made.type) or pa.types.is_integer(made.type)):
         raise UsageError(f"`{argument}`: expected labels, all of text or all whole numbers, not {made.type}" + (" with nulls" if made.null_count else ""))

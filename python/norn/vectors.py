@@ -85,19 +85,21 @@ def nearest_units(vectors: Floats, asked: Array, allowed: Array | None, n: int) 
 
 
 def nearest(asked: Floats, parts: Iterable[Floats], n: int) -> tuple[Ids, Floats]:
-    """For each row of `asked` the n rows with the largest cosine, of equal ones the lower, of rows that come in parts; -1 and nan
-    where there are fewer."""
-    asked = unit_rows(asked)
-    ids, scores = np.full((len(asked), n), -1, np.int32), np.full((len(asked), n), -np.inf, np.float32)
+    """For each row of `asked` the n rows with the largest cosine, or all where there are fewer, of equal ones the lower, of rows that
+    come in parts."""
+    blocks = [unit_rows(asked[at:at + AT_A_TIME]) for at in range(0, max(len(asked), 1), AT_A_TIME)]
+    best = [(np.empty((len(block), 0), np.int32), np.empty((len(block), 0), np.float32)) for block in blocks]
     first = 0
     for part in map(unit_rows, parts):
         numbers = np.arange(first, first + len(part), dtype=np.int32)
-        for at in range(0, len(asked), AT_A_TIME):
-            some = slice(at, at + AT_A_TIME)
-            found = np.concatenate([scores[some], asked[some] @ part.T], axis=1)
-            order = np.argsort(-found, axis=1, kind="stable")[:, :n]
-            known = np.concatenate([ids[some], np.broadcast_to(numbers, (len(found), len(part)))], axis=1)
-            ids[some], scores[some] = np.take_along_axis(known, order, axis=1), np.take_along_axis(found, order, axis=1)
+        best = [_merged(kept, numbers, block @ part.T, n) for kept, block in zip(best, blocks)]
         first += len(part)
-    scores[ids < 0] = np.nan
-    return ids, scores
+    return np.concatenate([ids for ids, _ in best]), np.concatenate([scores for _, scores in best])
+
+
+def _merged(kept: tuple[Ids, Floats], numbers: Ids, cosines: Floats, n: int) -> tuple[Ids, Floats]:
+    """The n best of two lists, the first of which has the lower numbers."""
+    ids = np.concatenate([kept[0], np.broadcast_to(numbers, cosines.shape)], axis=1)
+    scores = np.concatenate([kept[1], cosines], axis=1)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
+    return np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)

@@ -115,6 +115,28 @@ TEST_F(AtomicFileTest, PiecesAndStreamsWriteIt) {
   EXPECT_EQ(read(folder_ / "b"), "a stream");
 }
 
+TEST_F(AtomicFileTest, AnOldErrorIsNotThatOfAWrite) {
+  AtomicFile file(folder_ / "a");
+  errno = EINTR;
+  file.write("once");
+  file.commit();
+  EXPECT_EQ(read(folder_ / "a"), "once");
+}
+
+TEST_F(AtomicFileTest, NoDescriptorIsLeftOpen) {
+  const auto open_ones = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  const auto before = open_ones();
+  for (int round = 0; round < 3; ++round) {
+    AtomicFile file(folder_ / "a");
+    EXPECT_EQ(std::fclose(file.open()), 0);
+    if (round > 0) file.commit();
+  }
+  message_for(folder_ / "none" / "a");
+  EXPECT_EQ(open_ones(), before);
+}
+
 TEST_F(AtomicFileTest, LinkPutInItsPlaceIsNotFollowed) {
   const fs::path path = folder_ / "model.nc";
   write(folder_ / "outside", "untouched");

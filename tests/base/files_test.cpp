@@ -47,6 +47,23 @@ TEST(Files, NameThePathThatCannotBeLookedAt) {
   }
 }
 
+TEST(Files, WhatIsWrittenMayNotBeReadByAnyName) {
+  const TempDir folder;
+  for (const char* name : {"read", "other"}) write_text(folder / name, "x");
+  fs::create_symlink("read", folder / "link");
+  fs::create_hard_link(folder / "read", folder / "hard");
+  for (const char* name : {"read", "link", "hard", "./read"})
+    EXPECT_THAT(message_of<UsageError>([&] {
+                  require_apart({"", folder / "other", folder / "read"}, folder / name);
+                }),
+                HasSubstr("read is both read and written; choose another output"))
+        << name;
+  EXPECT_NO_THROW(require_apart({folder / "read"}, folder / "other"));
+  EXPECT_NO_THROW(require_apart({folder / "read"}, folder / "new"));
+  EXPECT_NO_THROW(require_apart({folder / "read", folder / "none"}, ""));
+  EXPECT_NO_THROW(require_apart({"/dev/null"}, "/dev/null")) << "nothing is lost there";
+}
+
 TEST(Files, ListFoldersAndSayWhyTheyCannot) {
   const TempDir folder;
   std::error_code problem;

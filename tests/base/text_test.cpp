@@ -3,7 +3,10 @@
 
 #include "src/base/text.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <map>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -13,9 +16,35 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+/// The definition of the distance, from the ends of both words backwards, without a table.
+std::size_t distance_by_definition(const std::string& a, const std::string& b) {
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> known;
+  const auto of = [&](auto& self, std::size_t i, std::size_t j) -> std::size_t {
+    if (i == 0 || j == 0) return i + j;
+    const auto place = std::pair(i, j);
+    if (known.count(place)) return known[place];
+    std::size_t least = std::min(self(self, i - 1, j), self(self, i, j - 1)) + 1;
+    least = std::min(least, self(self, i - 1, j - 1) + (a[i - 1] != b[j - 1]));
+    if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+      least = std::min(least, self(self, i - 2, j - 2) + 1);
+    return known[place] = least;
+  };
+  return of(of, a.size(), b.size());
+}
+
+std::string utf8(char32_t letter) {
+  if (letter < 0x80) return {char(letter)};
+  std::string bytes;
+  for (; letter >= (bytes.empty() ? 0x40u : bytes.size() == 1 ? 0x20u : 0x10u); letter >>= 6)
+    bytes.insert(bytes.begin(), char(0x80 | (letter & 0x3f)));
+  const int first[] = {0, 0xc0, 0xe0, 0xf0};
+  return char(first[bytes.size()] | int(letter)) + bytes;
+}
+
 TEST(Text, LowerCaseChangesAsciiLettersOnly) {
   EXPECT_EQ(lower_case("SoftMax-42 \xC3\x84"), "softmax-42 \xC3\x84");
   EXPECT_EQ(lower_case(""), "");
+  EXPECT_EQ(lower_case("@AZ[`az{"), "@az[`az{") << "the first and the last, and their neighbours";
 }
 
 TEST(Text, EqualIgnoringCase) {
@@ -44,6 +73,31 @@ TEST(Text, NearestWordIsNothingWhenNoneIsNear) {
 
 TEST(Text, NearestWordTakesTheFirstOfEquals) {
   EXPECT_EQ(nearest_word("layerX", Words{"layerA", "layerB"}), "layerA");
+}
+
+TEST(Text, NearestWordHasTheLeastDistanceOfAll) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const auto word = [&](std::size_t longest) {
+    std::string letters(1 + random() % longest, 'a');
+    for (char& letter : letters) letter = char('a' + random() % 4);
+    return letters;
+  };
+  for (int round = 0; round < 400; ++round) {
+    const std::string wanted = word(14);
+    Words known;
+    for (auto left = 1 + random() % 6; left > 0; --left) known.push_back(word(16));
+    std::optional<std::string> expected;
+    std::size_t least = std::max<std::size_t>(wanted.size() / 3, 2) + 1;
+    for (const std::string& one : known) {
+      const std::size_t distance = distance_by_definition(wanted, one);
+      if (distance >= least || distance == std::max(wanted.size(), one.size())) continue;
+      least = distance;
+      expected = one;
+    }
+    EXPECT_EQ(nearest_word(wanted, known), expected) << wanted << " of " << join(known);
+  }
 }
 
 TEST(Text, DidYouMeanIsASentenceOrNothing) {
@@ -75,6 +129,34 @@ TEST(Text, PrintableIsOneLineThatNoTerminalObeys) {
   EXPECT_EQ(printable(std::string("\0x", 2)), "\\x00x");
 }
 
+TEST(Text, PrintableShowsEveryLetterButThoseThatAreObeyed) {
+  for (char32_t letter = 0; letter <= 0x10ffff; letter += letter < 0x3000 ? 1 : 251) {
+    if (letter >= 0xd800 && letter <= 0xdfff) continue;  // no letters
+    bool obeyed = letter < 0x20 || (letter >= 0x7f && letter <= 0x9f);
+    for (const char32_t one :
+         U"\u2028\u2029\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067"
+         U"\u2068\u2069")
+      obeyed = obeyed || letter == one;
+    const std::string bytes = utf8(letter);
+    EXPECT_EQ(printable(bytes) != bytes, obeyed) << std::hex << unsigned(letter);
+    EXPECT_EQ(valid_utf8(bytes), bytes) << std::hex << unsigned(letter);
+  }
+}
+
+TEST(Text, ValidUtf8ReplacesEachByteThatIsNone) {
+  const std::string mark = "\xEF\xBF\xBD";
+  EXPECT_EQ(valid_utf8(""), "");
+  EXPECT_EQ(valid_utf8("caf\xE9 \xC3"), "caf" + mark + " " + mark);
+  EXPECT_EQ(valid_utf8("\x80x\xFF"), mark + "x" + mark);
+  EXPECT_EQ(valid_utf8("\xF0\x9F\x98\x80\xF0\x9F\x98"), "\xF0\x9F\x98\x80" + mark + mark + mark);
+  for (const char* none : {"\xC0\xAF", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xED\xBF\xBF",
+                           "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80"}) {
+    std::string marks;
+    for (std::size_t byte = 0; byte < std::string(none).size(); ++byte) marks += mark;
+    EXPECT_EQ(valid_utf8(none), marks) << "too long, a surrogate, or beyond the last letter";
+  }
+}
+
 TEST(Text, PrintableLeavesNoControlsInAnyBytes) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
@@ -98,11 +180,15 @@ TEST(Text, Join) {
 TEST(Text, HumanBytes) {
   EXPECT_EQ(human_bytes(0), "0 B");
   EXPECT_EQ(human_bytes(1023), "1023 B");
+  EXPECT_EQ(human_bytes(1023.5), "1.0 KiB") << "never 1024 B";
   EXPECT_EQ(human_bytes(1024), "1.0 KiB");
   EXPECT_EQ(human_bytes(1536), "1.5 KiB");
   EXPECT_EQ(human_bytes(1024.0 * 1024 - 1), "1.0 MiB");
   EXPECT_EQ(human_bytes(139.0 * 1024 * 1024 * 1024), "139.0 GiB");
   EXPECT_EQ(human_bytes(-2048), "-2.0 KiB");
+  EXPECT_EQ(human_bytes(1023.94 * 1024), "1023.9 KiB");
+  EXPECT_EQ(human_bytes(1023.96 * 1024), "1.0 MiB") << "never 1024.0 KiB";
+  EXPECT_EQ(human_bytes(std::ldexp(5000.0, 60)), "5000.0 EiB") << "the largest unit";
 }
 
 TEST(Text, WithThousands) {
@@ -126,7 +212,12 @@ TEST(Text, HumanSeconds) {
   EXPECT_EQ(human_seconds(12), "12 s");
   EXPECT_EQ(human_seconds(59.6), "1 min 00 s");
   EXPECT_EQ(human_seconds(200), "3 min 20 s");
+  EXPECT_EQ(human_seconds(59.4), "59 s");
+  EXPECT_EQ(human_seconds(3599.4), "59 min 59 s");
+  EXPECT_EQ(human_seconds(3599.6), "1 h 00 min");
   EXPECT_EQ(human_seconds(7500), "2 h 05 min");
+  EXPECT_EQ(human_seconds(-90), "-1 min 30 s");
+  EXPECT_EQ(human_seconds(2e15), "unknown");
   EXPECT_EQ(human_seconds(std::numeric_limits<double>::infinity()), "unknown");
 }
 

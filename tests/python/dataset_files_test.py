@@ -156,6 +156,32 @@ def test_files_that_are_cut_off_or_of_another_format_are_named(draw, tmp_path):
         norn.Dataset.from_table(tmp_path / "empty")
 
 
+def test_columns_of_text_have_names_or_numbers_from_1(draw, tmp_path):
+    rows = [(f"u{draw.integers(9)}", f"i{draw.integers(9)}", float(draw.integers(1, 40)) / 8) for _ in range(30)]
+    places = draw.permutation(4)  # of user, item, value, and a column that nobody wants
+    names = [["user", "item", "stars", "7"][place] for place in places]
+    path = tmp_path / "columns.csv"
+    path.write_text("".join(",".join(str((*row, "x")[place]) for place in places) + "\n" for row in [("user", "item", "stars"), *rows]).replace("x", "7", 1))
+    user, item, stars = (str(names.index(name) + 1) for name in ("user", "item", "stars"))
+    named = norn.Dataset.from_table(path, "user", "item", "stars", duplicates="sum")
+    assert triples(norn.Dataset.from_table(path, user, item, stars, duplicates="sum")) == triples(named)
+    with pytest.raises(norn.DataError, match="has 4 columns, column 5 is wanted"):
+        norn.Dataset.from_table(path, "5", item)
+    with pytest.raises(norn.UsageError, match="column 0: columns are numbered from 1"):
+        norn.Dataset.from_table(path, "0", item)
+
+
+def test_tables_of_two_columns_beside_a_time_need_no_names():
+    days = ["2026-01-02", "2026-01-03"]
+    for time in ("timestamp", "time"):
+        columns = {time: days, "basket": ["a", "b"], "thing": ["x", "y"]}
+        assert triples(norn.Dataset.from_table(pa.table(columns))) == [("a", "x", 1), ("b", "y", 1)]
+        with pytest.raises(norn.UsageError, match="which column has the examples"):
+            norn.Dataset.from_table(pa.table(columns | {"shop": ["p", "q"]}))
+        with pytest.raises(norn.UsageError, match="which column has the examples"):
+            norn.Dataset.from_table(pa.table({"shop": ["p", "q"], **{name: columns[name] for name in ("basket", "thing")}}))
+
+
 def test_text_that_is_not_utf8_is_named_or_kept(tmp_path):
     """What importer reads byte by byte is kept as it is; messages that quote it are text all the same."""
     (tmp_path / "old.csv").write_bytes("ann,caf\xe9,1\nbob,tea,2\n".encode("latin-1"))

@@ -26,7 +26,7 @@ from norn.implicit import Autoencoder
 
 MEANT = (norn.Error, TypeError, Planted, norn.StopTraining)
 # How often each kind of call is drawn.
-KINDS = {"fit": 6, "train": 6, "recommend": 8, "basket": 4, "similar_items": 3, "transform": 3, "evaluate": 4, "go_on": 4, "plan": 2, "from_json": 2, "from_parameters": 3,
+KINDS = {"fit": 6, "train": 6, "recommend": 8, "basket": 4, "similar_items": 3, "transform": 3, "alike": 3, "lists": 4, "vectors": 2, "evaluate": 4, "go_on": 4, "plan": 2, "from_json": 2, "from_parameters": 3,
          "parameters": 2, "files": 3, "pickles": 2, "shown": 2, "set_params": 2, "dataset": 5, "split": 3, "table": 4, "text": 3, "netcdf": 3, "onnx": 1, "safetensors": 2,
          "torch": 2, "sets": 5, "labels": 2, "bytes": 2, "threads": 2, "forked": 1, "overwritten": 2, "implicit": 2, "closed": 1}
 
@@ -167,6 +167,22 @@ class Caller(Draw):
     def transform(self):
         self.kept.append(self.model().transform(self.matrix(), self.or_spoilt("Hidden", "Hidden", "Output")))
 
+    def alike(self):
+        self.kept.append(self.model().similar_users(self.one_of(self.matrix(), self.units()), self.matrix(), N=self.or_spoilt(1, 5, 100),
+                                                    layer=self.or_spoilt("Hidden", "Hidden", "Output")))
+
+    def lists(self):
+        known = self.matrix()
+        users = self.users(known)
+        stream = self.model().recommend_table(
+            known, N=self.or_spoilt(1, 5, 100), batch=self.or_spoilt(1, 7, 100), users=self.one_of(None, self.or_spoilt(range(users), list("ab"), np.arange(users))),
+            items=self.one_of(None, None, self.units()), filter_pairs=self.one_of(None, self.matrix(users=users)),
+            score_factors=self.one_of(None, self.matrix(users=users), np.ones(UNITS), np.ones((users, UNITS))))
+        self.one_of(stream.to_arrow, stream.to_pandas, lambda: list(stream), lambda: stream.to_parquet(self.or_spoilt("a.parquet")))()
+
+    def vectors(self):
+        self.kept.append(self.model().export_vectors(self.one_of(None, self.matrix()), layer=self.or_spoilt("", "Output")).items)
+
     def evaluate(self):
         known = self.matrix()
         held_out = self.matrix(users=self.users(known))
@@ -248,7 +264,8 @@ class Caller(Draw):
         m = self.csr(UNITS, 20)
         made.fit(m, show_progress=False, callback=self.one_of(None, lambda *_: None, raising(Planted("planted"))))
         ids = self.one_of(3, np.array([1, 2]), [0, 19])
-        made.recommend(self.or_spoilt(ids), self.one_of(m[ids], m[ids], self.matrix()), N=self.or_spoilt(3))
+        made.recommend(self.or_spoilt(ids), self.one_of(m[ids], m, None, self.matrix()), N=self.or_spoilt(3))
+        made.similar_users(self.or_spoilt(ids), N=self.or_spoilt(3), users=self.one_of(None, range(9), self.units()))
 
     # Data.
 

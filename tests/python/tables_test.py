@@ -75,7 +75,7 @@ def test_what_filters_and_weighs_goes_with_its_users(draw, data, model):
     factors = draw.random((users, units)).astype(np.float32)
     some = [f"unit{u}" for u in draw.choice(units, units - 3, replace=False)]
     for more in ({"filter_pairs": pairs}, {"score_factors": factors}, {"score_factors": factors[0]}, {"score_factors": sp.coo_matrix(factors)},
-                 {"items": some, "filter_items": some[:2]}, {"filter_already_liked_items": False, "filter_pairs": pairs.tocsc()}):
+                 {"filter_pairs": norn.Dataset(pairs, feature_labels=data.feature_labels)}, {"items": some, "filter_items": some[:2]}, {"filter_already_liked_items": False, "filter_pairs": pairs.tocsc()}):
         ids, scores = model.recommend(data, 5, **more)
         table = model.recommend_table(data, 5, batch=int(draw.integers(1, users)), **more).to_arrow()
         assert rows_of(table) == expected(ids, scores, data.example_labels, data.feature_labels), more.keys()
@@ -84,9 +84,9 @@ def test_what_filters_and_weighs_goes_with_its_users(draw, data, model):
 def test_wrong_arguments_are_refused_before_anything_is_computed(data, model):
     for message, more in (("has 2 labels for", {"users": ["a", "b"]}), ("`batch` 0", {"batch": 0}), ("`N` 0", {"N": 0}),
                           ("all of text or all whole numbers", {"users": [1, "b"] * len(data)}), ("`layer` 'x'", {"layer": "x"}),
-                          ("all of text", {"users": [0.5] * len(data)}), ("`filter_pairs`: has the shape", {"filter_pairs": data.matrix[:3]}),
+                          ("all of text", {"users": [0.5] * len(data)}), ("all of text", {"users": [2**70] * len(data)}), ("all of text", {"users": 3}), ("`filter_pairs`: has the shape", {"filter_pairs": data.matrix[:3]}),
                           ("no unit 'x'", {"items": ["x"]})):
-        if "users" in more and len(more["users"]) != 2:
+        if isinstance(more.get("users"), list) and len(more["users"]) != 2:
             more = {"users": more["users"][:len(data)]}
         with pytest.raises(norn.UsageError, match=message):
             model.recommend_table(data, **more)
@@ -107,8 +107,8 @@ def test_a_file_is_complete_or_absent(data, model, tmp_path, monkeypatch):
             raise RuntimeError("gone")
         return recommend(*given, **more)
 
-    recommend = model.recommend
-    monkeypatch.setattr(model, "recommend", fails)
+    recommend = norn.Recommender.recommend
+    monkeypatch.setattr(norn.Recommender, "recommend", fails)
     with pytest.raises(RuntimeError, match="gone"):
         model.recommend_table(data, 3, batch=10).to_parquet(tmp_path / "best.parquet")
     assert (tmp_path / "best.parquet").read_text() == "before" and [f.name for f in tmp_path.iterdir()] == ["best.parquet"]
@@ -155,6 +155,8 @@ def test_parts_and_targets_have_tables_of_their_own(draw):
     assert (matrix != data.test.matrix).nnz == 0
     held_out = data.test.to_table(targets=True).to_arrow()
     assert held_out.num_rows == data.test.targets.nnz
+    with pytest.raises(norn.UsageError, match="other names for other columns"):
+        data.to_table("user", "user")
     with pytest.raises(norn.UsageError, match="no targets"):
         data.train.to_table(targets=True)
 

@@ -97,7 +97,10 @@ def test_similar_users_are_those_with_the_largest_cosine(draw, monkeypatch):
     equal = [[row[i] < row[i + 1] for i in range(5) if near[i] == near[i + 1]] for row, near in zip(ids, scores)]
     assert all(map(all, equal)), "of equal ones the lower comes first"
     ids, scores = model.similar_users(baskets.matrix[:2], baskets.matrix[:3], N=5)
-    assert (ids[:, 3:] == -1).all() and np.isnan(scores[:, 3:]).all() and (np.sort(ids[:, :3]) == [0, 1, 2]).all()
+    assert (np.sort(ids) == [0, 1, 2]).all() and scores.shape == (2, 3), "there are no more"
+    assert model.similar_users(baskets.matrix[:2], baskets.matrix, N=10**9)[0].shape == (2, len(data))
+    assert model.similar_users(baskets.matrix[:0], data, N=4)[0].shape == (0, 4)
+    assert model.similar_users(baskets.matrix[:2], baskets.matrix[:0])[0].shape == (2, 0)
 
 
 def test_users_like_a_basket_are_told_by_label(draw):

@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -46,6 +49,43 @@ TEST(Buffer, EmptyOneHasNoMemory) {
   const Matrix<double> flat(0, 100);
   EXPECT_TRUE(flat.empty());
   EXPECT_EQ(flat.cols(), 100);
+}
+
+TEST(Memory, CopiesRowsAndNothingBetweenThem) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  Memory& memory = host_memory();
+  for (int round = 0; round < 50; ++round) {
+    const std::size_t rows = random() % 5, width = random() % 40, stride = width + random() % 9,
+                      host_stride = width + random() % 9;
+    std::vector<unsigned char> host(rows * host_stride + 1), back(host.size(), 0xee);
+    std::iota(host.begin(), host.end(), static_cast<unsigned char>(random()));
+    std::vector<unsigned char> there(rows * stride + 1, 0xdd), copied(there.size(), 0xcc);
+    memory.write_rows(there.data(), stride, host.data(), host_stride, width, rows);
+    memory.copy(copied.data(), there.data(), there.size());
+    EXPECT_EQ(copied, there);
+    memory.read_rows(copied.data(), stride, back.data(), host_stride, width, rows);
+    for (std::size_t at = 0; at < there.size(); ++at)
+      EXPECT_TRUE((at < rows * stride && at % stride < width) || there[at] == 0xdd) << at;
+    for (std::size_t at = 0; at < host.size(); ++at) {
+      const bool inside = at < rows * host_stride && at % host_stride < width;
+      EXPECT_EQ(back[at], inside ? host[at] : 0xee) << at;
+    }
+    memory.write(there.data(), host.data(), rows * width);
+    memory.read(there.data(), back.data(), rows * width);
+    EXPECT_TRUE(
+        std::equal(host.begin(), host.begin() + std::ptrdiff_t(rows * width), back.begin()));
+  }
+  memory.write(nullptr, nullptr, 0);
+  memory.copy(nullptr, nullptr, 0);
+}
+
+TEST(Memory, LargeRunsAreWholeHugePages) {
+  const std::size_t huge = std::size_t(2) << 20;
+  const Buffer<char> large(Index(4 * huge)), small(Index(4 * huge) - 1);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large.data()) % huge, 0u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small.data()) % 64, 0u);
 }
 
 TEST(Memory, CountsBytesInUseAndTheirPeak) {

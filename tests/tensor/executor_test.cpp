@@ -163,6 +163,7 @@ TEST(Executor, TakesTheCoresOfTheProcessByDefault) {
   EXPECT_GE(available_cores(), 1);
   EXPECT_EQ(Executor().lanes(), available_cores());
   EXPECT_THROW(Executor(-1), ShapeError);
+  EXPECT_THROW(Executor(65536), ShapeError);
 }
 
 TEST(Executor, CanBeMadeAndDestroyedAtOnce) {

@@ -20,6 +20,9 @@ if(NORN_SANITIZE)
     target_compile_options(norn_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   endif()
   target_link_options(norn_flags INTERFACE -fsanitize=${NORN_SANITIZE})
+  if(NORN_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    target_compile_definitions(norn_flags INTERFACE __SANITIZE_ADDRESS__)  # as g++ says it
+  endif()
 endif()
 if(NORN_COVERAGE)
   # Counters that stand in the profile itself, so that a killed process loses none.

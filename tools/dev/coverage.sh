@@ -26,7 +26,9 @@ while :; do
   esac
   shift
 done
-tools/install_dependencies.sh --coverage
+if ! command -v clang++-14 llvm-cov-14 > /dev/null || ! /usr/bin/python3 -c 'import coverage'; then
+  tools/install_dependencies.sh --coverage
+fi
 unset OPENBLAS_CORETYPE
 
 # Python that is told where coverage.py is counts from its start, whichever program it runs.
