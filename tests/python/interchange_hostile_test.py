@@ -151,3 +151,28 @@ def test_files_made_to_fill_the_memory(tmp_path):
         deep = "layer { " * 5000 + "} " * 5000
         (tmp_path / "x.prototxt").write_text(deep)
         assert clock.read(norn.import_caffe, tmp_path / "x.prototxt", tmp_path / "x.prototxt") == 0
+
+
+@pytest.mark.parametrize("how", ["external", "virtual", "link"])
+def test_arrays_of_keras_that_lie_in_another_file_are_not_read(tmp_path, how):
+    h5py = pytest.importorskip("h5py")
+    from norn.interchange.hdf5_apart import read_hdf5
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"secret!!" * 8)
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["w"] = np.arange(8.0)
+    with h5py.File(tmp_path / "weights.h5", "w") as file:
+        file["own"] = np.arange(3.0)
+        if how == "external":
+            file.create_dataset("layers/w", (8,), "f8", external=[(str(secret), 0, 64)])
+        elif how == "virtual":
+            layout = h5py.VirtualLayout((8,), "f8")
+            layout[:] = h5py.VirtualSource(str(tmp_path / "other.h5"), "w", (8,))
+            file.create_virtual_dataset("layers/w", layout)
+        else:
+            file["layers/w"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/w")
+    if how == "link":  # is no array of this file
+        assert list(read_hdf5(str(tmp_path / "weights.h5"), "weights.h5")[0]) == ["own"]
+        return
+    with pytest.raises(norn.DataError, match="layers/w has its contents in another file, which is not opened"):
+        read_hdf5(str(tmp_path / "weights.h5"), "weights.h5")

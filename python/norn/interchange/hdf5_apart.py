@@ -33,6 +33,8 @@ def visit(name, item):
         label = item.attrs.get("name")
         groups[name] = label.decode() if isinstance(label, bytes) else str(label) if isinstance(label, str) else None
         return
+    if item.is_virtual or item.external:
+        sys.exit(f"{name} has its contents in another file, which is not opened")
     if item.dtype.kind not in "fiu" or item.ndim > 8:
         return
     most -= item.size * item.dtype.itemsize
@@ -60,7 +62,7 @@ def read_hdf5(file: str, where: str) -> tuple[dict[str, np.ndarray], dict[str, s
         try:
             child = subprocess.run([sys.executable, "-c", _CHILD, os.path.abspath(file), folder, str(limit), str(SECONDS)], cwd=folder,
                                    capture_output=True, timeout=4 * SECONDS, check=False,
-                                   env={**os.environ, "HDF5_USE_FILE_LOCKING": "FALSE", "OPENBLAS_NUM_THREADS": "1"})
+                                   env={**os.environ, "HDF5_USE_FILE_LOCKING": "FALSE", "HDF5_PLUGIN_PRELOAD": "::", "OPENBLAS_NUM_THREADS": "1"})
         except subprocess.TimeoutExpired as error:
             raise fail(where, f"its arrays are not read within {4 * SECONDS} s; the file is damaged") from error
         if child.returncode < 0:
