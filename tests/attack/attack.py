@@ -19,7 +19,7 @@ import tempfile
 import time
 import traceback
 
-from cases import SANITIZED, Case, Finding
+from cases import SANITIZED, STRACE, Case, Finding
 import material
 
 KINDS = ("mutants", "calls", "options", "descriptors", "networks", "one_step", "hdf5_structure")
@@ -38,7 +38,7 @@ def parse():
 
 
 def one_case(kind, seed, number, base, folder, keep_always):
-    """(finding or None, programs run, whether it was left undecided)."""
+    """The case, and its finding or None."""
     case = Case(folder, kind, seed, number)
     finding = None
     try:
@@ -52,7 +52,7 @@ def one_case(kind, seed, number, base, folder, keep_always):
         finding = "\n".join([*case.said, finding])
     if finding is None and not keep_always:
         shutil.rmtree(case.folder)
-    return finding, case.programs, case.undecided
+    return case, finding
 
 
 def attack(options, job, scratch, base, results):
@@ -67,34 +67,38 @@ def attack(options, job, scratch, base, results):
             if options.minutes and time.monotonic() > end:
                 return
             folder = scratch / f"{kind}-{options.seed}-{number}"
-            finding, programs, undecided = one_case(kind, options.seed, number, base, folder, options.case is not None)
+            case, finding = one_case(kind, options.seed, number, base, folder, options.case is not None)
             kept = None
             if finding or options.case is not None:
                 kept = options.keep / folder.name
                 shutil.rmtree(kept, ignore_errors=True)
                 shutil.move(str(folder), str(kept))
-            results.put((kind, number, programs, undecided, finding, kept))
+            results.put((kind, number, (case.programs, case.undecided, case.traced, case.peak), finding, kept))
         number += options.jobs
 
 
 def tell(options, results, processes):
     """Counts what comes until all processes have ended; the findings."""
-    cases, programs, unclear, found = (collections.Counter() for _ in range(4))
+    cases, programs, unclear, traced, found = (collections.Counter() for _ in range(5))
+    peaks = collections.defaultdict(int)
     while any(process.is_alive() for process in processes) or not results.empty():
         try:
-            kind, number, ran, undecided, finding, kept = results.get(timeout=0.5)
+            kind, number, (ran, undecided, watched, peak), finding, kept = results.get(timeout=0.5)
         except Exception:  # nothing for half a second
             continue
         cases[kind] += 1
         programs[kind] += ran
         unclear[kind] += undecided
+        traced[kind] += watched
+        peaks[kind] = max(peaks[kind], peak)
         if finding:
             found[kind] += 1
             print(f"FOUND by {kind}, case {number}; its folder: {kept}\n{finding}\n"
                   f"again: tools/dev/attack.sh {'--sanitized ' * SANITIZED}--seed {options.seed} --kind {kind} --case {number}\n", flush=True)
     for kind in options.kind or KINDS:
         print(f"{kind:12} {cases[kind]:7} cases {programs[kind]:7} runs of programs {found[kind]:4} findings" +
-              f" {unclear[kind]:4} undecided" * (unclear[kind] > 0))
+              f" {unclear[kind]:4} undecided" * (unclear[kind] > 0) + f" {traced[kind]:7} watched by strace" * (traced[kind] > 0) +
+              f" {peaks[kind] >> 20:5} MiB at most" * (peaks[kind] > 0))
     return sum(found.values())
 
 
@@ -103,6 +107,8 @@ def main():
     options.keep = options.keep.resolve()
     options.keep.mkdir(parents=True, exist_ok=True)
     print(f"seed {options.seed}", flush=True)
+    if STRACE is None:
+        print("strace is not installed: nobody watches what is opened", flush=True)
     with tempfile.TemporaryDirectory(prefix="norn-attack-") as scratch:
         scratch = pathlib.Path(scratch)
         base = material.make(scratch / "material", options.seed)

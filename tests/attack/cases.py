@@ -16,6 +16,7 @@ from programs import BIN, SOURCE, failing_call, mpirun  # noqa: E402,F401
 
 SANITIZED = os.environ.get("NORN_SANITIZE", "") != ""
 SLOWER = 8 if SANITIZED else 1
+STRACE = shutil.which("strace")
 CPU_SECONDS = 20 * SLOWER  # what a case asks for takes less than one
 WALL_SECONDS = 120 * SLOWER  # of a machine that may be busy
 ADDRESS_SPACE = 6 << 30
@@ -52,13 +53,25 @@ def environment():
 
 
 class Done:
-    """How a program ended."""
+    """How a program ended. `peak`: the most memory that it or a process of its had, in bytes."""
 
-    def __init__(self, command, code, out, err, seconds):
-        self.command, self.code, self.out, self.err, self.seconds = command, code, out, err, seconds
+    def __init__(self, command, code, out, err, seconds, peak):
+        self.command, self.code, self.out, self.err, self.seconds, self.peak = command, code, out, err, seconds, peak
 
     def __str__(self):
         return f"{' '.join(map(str, self.command))} -> {self.code}\n{self.err.decode(errors='replace')[-1500:]}"
+
+
+class Process(subprocess.Popen):
+    """One whose use of memory is known once it has ended."""
+    usage = None
+
+    def _try_wait(self, wait_flags):
+        try:
+            pid, status, self.usage = os.wait4(self.pid, wait_flags)
+        except ChildProcessError:
+            pid, status = self.pid, 0
+        return pid, status
 
 
 class Case:
@@ -67,12 +80,19 @@ class Case:
         self.folder.mkdir(parents=True)
         self.random = random.Random(f"{seed}/{kind}/{number}")
         self.programs = 0
+        self.traced = 0  # programs whose opened files were watched
+        self.peak = 0  # bytes of memory, where that was looked at
         self.said = []
         self.undecided = False  # whether nothing could be said of what came out
         self.may_leave = False  # whether temporary files can stay: what removes them fails
 
     def path(self, name):
         return self.folder / name
+
+    def watched(self, opens, peak):
+        """What was looked at: whether files that are opened were, and the most memory."""
+        self.traced += opens
+        self.peak = max(self.peak, peak)
 
     def note(self, text):
         """What a finding is told with."""
@@ -85,14 +105,15 @@ class Case:
 
     def run(self, program, *arguments, ranks=0, env=None, says_json=False, traced=None, addresses=ADDRESS_SPACE):
         """Runs it and checks what may never be; further checks are the caller's. `says_json`: errors are no lines. `traced`: a file for
-        all calls that open files, of every process. `addresses`: bytes that each process may have."""
+        all calls that name files, of every process, where strace is installed. `addresses`: bytes that each process may have."""
         prefix = mpirun(ranks) if ranks > 0 else ()
-        if traced is not None:
-            prefix = ("strace", "-f", "-qq", "-e", "trace=open,openat,openat2,creat", "-o", str(traced))
+        if traced is not None and STRACE:
+            prefix = (STRACE, "-f", "-qq", "--seccomp-bpf", "-e", "trace=%file", "-o", str(traced))
+            env = {**(env or {}), "LSAN_OPTIONS": "detect_leaks=0"}  # which traces, too
         command = [*prefix, str(BIN / program), *[a if isinstance(a, bytes) else str(a) for a in arguments]]
         began = time.monotonic()
         self.programs += 1
-        process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        process = Process(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, env={**environment(), **(env or {})},
                                    preexec_fn=lambda: limits(addresses))
         try:
@@ -101,7 +122,7 @@ class Case:
             process.kill()
             process.communicate()
             raise Finding(f"hangs: {command}") from None
-        done = Done([program, *arguments], process.returncode, out, err, time.monotonic() - began)
+        done = Done([program, *arguments], process.returncode, out, err, time.monotonic() - began, process.usage.ru_maxrss << 10)
         self.check_end(program, done, ranks, says_json)
         return done
 

@@ -101,7 +101,7 @@ def by_json_value(random, data, sacred=re.compile("epochs", re.I)):
 
 
 class Items:
-    """A NetCDF file's attributes, dimensions and variables, to be changed and written anew."""
+    """A NetCDF file's attributes, dimensions and variables, to be changed and written anew. Values None: nobody writes them."""
 
     def __init__(self, path):
         with netCDF4.Dataset(path) as file:
@@ -110,6 +110,7 @@ class Items:
             self.dimensions = {name: len(dimension) for name, dimension in file.dimensions.items()}
             self.variables = {name: (variable.dtype, variable.dimensions, np.array(variable[...]))
                               for name, variable in file.variables.items()}
+        self.packed, self.chunks = set(), {}  # variables that HDF5 packs; chunks of them and of others
 
     def write(self, path):
         with netCDF4.Dataset(path, "w", format="NETCDF4") as file:
@@ -118,7 +119,9 @@ class Items:
             for name, size in self.dimensions.items():
                 file.createDimension(name, size)
             for name, (kind, dimensions, values) in self.variables.items():
-                made = file.createVariable(name, kind, dimensions)
+                made = file.createVariable(name, kind, dimensions, zlib=name in self.packed, chunksizes=self.chunks.get(name), fill_value=False)
+                if values is None:
+                    continue
                 shape = tuple(self.dimensions[d] for d in dimensions)
                 if values.size > 0 and 0 not in shape:
                     made[...] = np.resize(values, shape)
