@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // A NetCDF file that another process reads for this one.
 
+#include "opened_file.h"
 #include "opened_netcdf.h"
 #include "reader_messages.h"
 #include "reader_process.h"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <utility>
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace norn {
 
@@ -20,16 +27,58 @@ MessageWriter request_to(Request what) {
   return request;
 }
 
-std::string request_to_open(const std::filesystem::path& path) {
-  MessageWriter request = request_to(Request::open);
-  request.put_text(std::filesystem::absolute(path).string());
-  return request.text();
-}
+/// What a file is as long as nobody writes to it.
+struct FileState {
+  std::array<std::uint64_t, 3> file{};  // its device and number there, and its size
+  std::array<std::int64_t, 4> times{};  // when contents and facts were changed
+  bool operator==(const FileState&) const = default;
 
-/// Readers that have nothing to read, for the next file: a program opens each a few times at its
-/// start. On the NetCDF thread alone; at the program's end readers end by themselves.
-std::vector<std::unique_ptr<ReaderProcess>>& idle_readers() {
-  static auto* const idle = new std::vector<std::unique_ptr<ReaderProcess>>;
+  explicit FileState(const OpenedFile& opened) {
+    if (opened.descriptor() < 0) throw NetcdfProblem{std::strerror(opened.error())};
+    struct stat facts {};
+    if (::fstat(opened.descriptor(), &facts) != 0) throw NetcdfProblem{std::strerror(errno)};
+    file = {facts.st_dev, facts.st_ino, std::uint64_t(facts.st_size)};
+    times = {facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec, facts.st_ctim.tv_sec,
+             facts.st_ctim.tv_nsec};
+  }
+};
+
+/// Readers of files that a program has closed: it opens each a few times at its start, and a reader
+/// cannot open a second one. On the NetCDF thread alone; at the program's end they end by
+/// themselves.
+class IdleReaders {
+ public:
+  std::unique_ptr<ReaderProcess> take(const FileState& file) {
+    forget_the_parents();
+    const auto found = std::ranges::find(idle_, file, &Idle::file);
+    if (found == idle_.end()) return nullptr;
+    std::unique_ptr<ReaderProcess> reader = std::move(found->reader);
+    idle_.erase(found);
+    return reader;
+  }
+  void put(const FileState& file, std::unique_ptr<ReaderProcess> reader) {
+    forget_the_parents();
+    if (idle_.size() == kMostIdle) idle_.erase(idle_.begin());
+    idle_.push_back({file, std::move(reader)});
+  }
+
+ private:
+  static constexpr std::size_t kMostIdle = 4;
+  struct Idle {
+    FileState file;
+    std::unique_ptr<ReaderProcess> reader;
+  };
+  /// A forked child does not speak with the readers of its parent.
+  void forget_the_parents() {
+    if (const pid_t process = ::getpid(); std::exchange(process_, process) != process)
+      idle_.clear();
+  }
+  std::vector<Idle> idle_;
+  pid_t process_ = ::getpid();
+};
+
+IdleReaders& idle_readers() {
+  static auto* const idle = new IdleReaders;
   return *idle;
 }
 
@@ -55,27 +104,21 @@ void share_out(Sizes start, Sizes count, std::size_t most, std::size_t along,
 
 class ReadApart final : public OpenedNetcdf {
  public:
-  explicit ReadApart(const std::filesystem::path& path) {
-    const std::string request = request_to_open(path);
-    if (!idle_readers().empty()) {
-      reader_ = std::move(idle_readers().back());
-      idle_readers().pop_back();
-      try {
-        reader_->ask(request);
-        return;
-      } catch (const NetcdfProblem&) {
-        // It may be what the file before has left behind.
-      }
+  explicit ReadApart(const OpenedFile& file) : file_(file), reader_(idle_readers().take(file_)) {
+    if (reader_) {
+      reader_->ask(request_to(Request::lock).text());
+      return;
     }
+    MessageWriter request = request_to(Request::open);
+    request.put_text(std::filesystem::absolute(file.path()).string());
     reader_ = std::make_unique<ReaderProcess>();
-    reader_->ask(request);
+    reader_->ask(request.text(), file.descriptor());
   }
-
   ~ReadApart() override {
     if (reader_->is_doubtful()) return;
     try {
-      reader_->ask(request_to(Request::close).text());
-      idle_readers().push_back(std::move(reader_));
+      reader_->ask(request_to(Request::unlock).text());
+      idle_readers().put(file_, std::move(reader_));
     } catch (const NetcdfProblem&) {
       // All that was wanted of the file has been read.
     }
@@ -124,13 +167,14 @@ class ReadApart final : public OpenedNetcdf {
   }
 
  private:
+  FileState file_;
   std::unique_ptr<ReaderProcess> reader_;
 };
 
 }  // namespace
 
-std::unique_ptr<OpenedNetcdf> open_netcdf_apart(const std::filesystem::path& path) {
-  return std::make_unique<ReadApart>(path);
+std::unique_ptr<OpenedNetcdf> open_netcdf_apart(const OpenedFile& file) {
+  return std::make_unique<ReadApart>(file);
 }
 
 }  // namespace norn

@@ -143,7 +143,7 @@ void seal_file(const fs::path& file, const std::vector<ByteRange>& elements,
                     shown.string(), error ? error.message() : std::strerror(errno)));
 }
 
-bool check_seal(const fs::path& file) {
+bool check_seal(const fs::path& file, const fs::path& shown) {
   std::error_code error;
   const std::uint64_t size = fs::file_size(file, error);
   if (error || size < kTail) return false;
@@ -154,18 +154,18 @@ bool check_seal(const fs::path& file) {
   std::uint32_t expected = 0;
   std::memcpy(&expected, tail.data() + sizeof(count), sizeof(expected));
   const std::uint64_t before = size - kTail;
-  if (count > before / sizeof(ByteRange)) fail(file, "the seal at its end is damaged");
+  if (count > before / sizeof(ByteRange)) fail(shown, "the seal at its end is damaged");
   const std::uint64_t end = before - count * sizeof(ByteRange);
   const std::string text = read_at(in, end, count * sizeof(ByteRange));
   std::vector<ByteRange> elements;
   for (std::size_t i = 0; i < text.size(); i += sizeof(ByteRange))
     elements.push_back({number_at(text, i), number_at(text, i + sizeof(std::uint64_t))});
   const auto sum = header_checksum(in, end, elements);
-  if (!sum) fail(file, "the seal at its end is damaged");
+  if (!sum) fail(shown, "the seal at its end is damaged");
   if (*sum != expected)
-    fail(file, fmt::format("the header is damaged, or another program changed it: its checksum is "
-                           "{:08x}, expected {:08x}",
-                           *sum, expected));
+    fail(shown, fmt::format("the header is damaged, or another program changed it: its checksum is "
+                            "{:08x}, expected {:08x}",
+                            *sum, expected));
   return true;
 }
 

@@ -35,7 +35,8 @@ std::vector<ByteRange> places_of(const std::filesystem::path& file,
 void seal_file(const std::filesystem::path& file, const std::vector<ByteRange>& elements,
                const std::filesystem::path& shown);
 
-/// Whether the file has a seal. Throws DataError when its header does not agree with it.
-bool check_seal(const std::filesystem::path& file);
+/// Whether the file has a seal. Throws DataError naming `shown` when its header does not agree with
+/// it.
+bool check_seal(const std::filesystem::path& file, const std::filesystem::path& shown);
 
 }  // namespace norn

@@ -7,8 +7,8 @@
 #include "netcdf_calls.h"
 #include "netcdf_thread.h"
 #include "norn/base/error.h"
+#include "opened_file.h"
 #include "opened_netcdf.h"
-#include "opened_size.h"
 #include "src/base/files.h"
 #include "variable_checksum.h"
 
@@ -72,7 +72,7 @@ struct NetcdfFile::State {
   int file = kClosed;                    // the library's number of one that is written
   std::filesystem::path path;            // where it stands now
   std::filesystem::path shown;           // its name in messages
-  std::optional<OpenedSize> opened;      // of a file that is read
+  std::optional<OpenedFile> opened;      // of a file that is read
   Mode mode = Mode::read;
   bool sealed = false;  // a file that is read
   std::map<std::string, Variable> variables;
@@ -98,7 +98,7 @@ struct NetcdfFile::State {
   }
 
   void open() {
-    source = sealed ? open_netcdf_here(path) : open_netcdf_apart(path);
+    source = sealed ? open_netcdf_here(opened->path(), true) : open_netcdf_apart(*opened);
     for (auto& [name, stored] : source->variables()) {
       Variable variable;
       static_cast<StoredVariable&>(variable) = stored;
@@ -117,6 +117,7 @@ struct NetcdfFile::State {
   Variable& block(const std::string& name, std::span<const Index> start,
                   std::span<const Index> count) {
     Variable& found = variable(name);
+    if (!found.fault.empty()) throw NetcdfProblem{found.fault};
     if (start.size() != found.extent.size() || count.size() != start.size())
       throw NetcdfProblem{
           fmt::format("has {} dimensions, expected {}", found.extent.size(), start.size())};
@@ -188,7 +189,7 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
     throw DataError(
         fmt::format("{}: is a pipe or a device, expected a NetCDF file", shown_.string()));
   state_->opened.emplace(path);
-  state_->sealed = check_seal(path);
+  state_->sealed = check_seal(state_->opened->path(), shown_);
   call("read as a NetCDF file", "", [&] { state_->open(); });
   if (!is_sealed() && attribute(kSealedAttribute))
     throw DataError(fmt::format(
@@ -264,9 +265,11 @@ std::vector<Index> NetcdfFile::extent(const std::string& variable) const {
 Index NetcdfFile::size(const std::string& variable) const {
   Index size = 1;
   call("read variable", variable, [&] {
-    for (const Index along : state_->variable(variable).extent)
+    const Variable& found = state_->variable(variable);
+    for (const Index along : found.extent)
       if (__builtin_mul_overflow(size, along, &size))
         throw NetcdfProblem{"has more than 2^63 elements"};
+    if (!found.fault.empty()) throw NetcdfProblem{found.fault};
   });
   return size;
 }

@@ -60,7 +60,7 @@ class NetcdfFile {
   std::vector<std::string> variables() const;
   StoredType type(const std::string& variable) const;
   std::vector<Index> extent(const std::string& variable) const;
-  /// Elements in all.
+  /// Elements in all. Throws DataError when the file does not hold them.
   Index size(const std::string& variable) const;
 
   /// Reads a block of a variable into `values`, converting numbers. T: float, double, Index,

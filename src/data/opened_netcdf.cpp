@@ -33,11 +33,24 @@ std::optional<std::uint32_t> checksum_attribute(int file, int variable) {
   return checksum;
 }
 
+/// How many bytes an element of a variable of the classic formats has.
+Index bytes_of(int file, nc_type type) {
+  std::size_t bytes = 0;
+  check(nc_inq_type(file, type, nullptr, &bytes));
+  return Index(bytes);
+}
+
 class ReadHere final : public OpenedNetcdf {
  public:
-  explicit ReadHere(const std::filesystem::path& path) {
-    require_self_contained(path);
+  ReadHere(const std::filesystem::path& path, bool sealed)
+      : unreadable_(require_self_contained(path, sealed)) {
     check(nc_open(library_path(path).c_str(), NC_NOWRITE, &file_));
+    std::error_code none;
+    const std::uintmax_t bytes = std::filesystem::file_size(path, none);
+    int format = 0;
+    check(nc_inq_format(file_, &format));
+    if (format != NC_FORMAT_NETCDF4 && format != NC_FORMAT_NETCDF4_CLASSIC)
+      classic_bytes_ = none ? 0 : Index(bytes);
   }
   ~ReadHere() override { nc_close(file_); }
   ReadHere(const ReadHere&) = delete;
@@ -60,6 +73,7 @@ class ReadHere final : public OpenedNetcdf {
       for (const int dimension : dimensions)
         variable.extent.push_back(length_of_dimension(file_, dimension));
       variable.checksum = checksum_attribute(file_, id);
+      variable.fault = fault_of(name, type, variable.extent);
       variables[name] = std::move(variable);
     }
     return variables;
@@ -94,7 +108,21 @@ class ReadHere final : public OpenedNetcdf {
   }
 
  private:
-  int file_ = 0;  // the library's number of it
+  std::string fault_of(const std::string& name, nc_type type, const std::vector<Index>& extent) {
+    // As the library names a variable that has a dimension's name and is not that dimension's.
+    for (const char* before : {"", "_nc4_non_coord_"})
+      if (const auto known = unreadable_.find(before + name); known != unreadable_.end())
+        return known->second;
+    if (!classic_bytes_) return {};
+    Index bytes = bytes_of(file_, type);
+    for (const Index along : extent)
+      if (__builtin_mul_overflow(bytes, along, &bytes)) bytes = std::numeric_limits<Index>::max();
+    return bytes <= *classic_bytes_ ? "" : "has elements which the file does not hold";
+  }
+
+  Unreadable unreadable_;
+  int file_ = 0;                        // the library's number of it
+  std::optional<Index> classic_bytes_;  // size of a file that is not HDF5
 };
 
 }  // namespace
@@ -113,8 +141,8 @@ std::size_t bytes_of(Element element) {
   return 1;
 }
 
-std::unique_ptr<OpenedNetcdf> open_netcdf_here(const std::filesystem::path& path) {
-  return std::make_unique<ReadHere>(path);
+std::unique_ptr<OpenedNetcdf> open_netcdf_here(const std::filesystem::path& path, bool sealed) {
+  return std::make_unique<ReadHere>(path, sealed);
 }
 
 }  // namespace norn

@@ -21,6 +21,7 @@ struct StoredVariable {
   StoredType type = StoredType::other;
   std::vector<Index> extent;
   std::optional<std::uint32_t> checksum;
+  std::string fault;  ///< why it must not be read, where that is so
 };
 using StoredVariables = std::map<std::string, StoredVariable>;
 
@@ -52,11 +53,13 @@ class OpenedNetcdf {
                     void* values) = 0;
 };
 
-/// By this process. A damaged file may end it.
-std::unique_ptr<OpenedNetcdf> open_netcdf_here(const std::filesystem::path& path);
+/// By this process. A damaged file may end it. A `sealed` one holds but what Norn writes.
+std::unique_ptr<OpenedNetcdf> open_netcdf_here(const std::filesystem::path& path, bool sealed);
+
+class OpenedFile;
 
 /// By a process of its own (docs/developer/decisions/0017-files-read-apart.md), whose end is a
 /// problem of this file alone. Throws DeviceError when no process can be started.
-std::unique_ptr<OpenedNetcdf> open_netcdf_apart(const std::filesystem::path& path);
+std::unique_ptr<OpenedNetcdf> open_netcdf_apart(const OpenedFile& file);
 
 }  // namespace norn

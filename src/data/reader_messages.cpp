@@ -84,6 +84,7 @@ void put_variables(MessageWriter& message, const StoredVariables& variables) {
     message.put_list(variable.extent);
     message.put(variable.checksum.has_value());
     message.put(variable.checksum.value_or(0));
+    message.put_text(variable.fault);
   }
 }
 
@@ -98,6 +99,7 @@ StoredVariables take_variables(MessageReader& message) {
     const bool is_checked = message.take<std::uint8_t>() != 0;
     const auto checksum = message.take<std::uint32_t>();
     if (is_checked) variable.checksum = checksum;
+    variable.fault = message.take_text();
     if (variable.type < StoredType::text || variable.type > StoredType::other)
       throw NetcdfProblem{"its reader was damaged with it"};
   }
@@ -116,11 +118,12 @@ bool send_bytes(int socket, const void* bytes, std::size_t count) {
   return true;
 }
 
-bool receive_bytes(int socket, void* bytes, std::size_t count) {
+bool receive_bytes(int socket, void* bytes, std::size_t count, const GoOn& go_on) {
   char* at = static_cast<char*>(bytes);
   while (count > 0) {
     const ssize_t received = ::recv(socket, at, count, MSG_WAITALL);
     if (received < 0 && errno == EINTR) continue;
+    if (received < 0 && errno == EAGAIN && go_on && go_on()) continue;
     if (received <= 0) return false;
     at += received;
     count -= std::size_t(received);
@@ -133,11 +136,54 @@ bool send_message(int socket, const std::string& message) {
   return send_bytes(socket, &size, sizeof(size)) && send_bytes(socket, message.data(), size);
 }
 
-bool receive_message(int socket, std::string& message) {
+bool receive_message(int socket, std::string& message, const GoOn& go_on) {
   std::uint64_t size = 0;
-  if (!receive_bytes(socket, &size, sizeof(size)) || size > kLongestMessage) return false;
+  if (!receive_bytes(socket, &size, sizeof(size), go_on) || size > kLongestMessage) return false;
   message.resize(size);
-  return receive_bytes(socket, message.data(), size);
+  return receive_bytes(socket, message.data(), size, go_on);
+}
+
+namespace {
+
+/// One byte, and room for a descriptor beside it.
+struct DescriptorMessage {
+  DescriptorMessage() {
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof(control);
+  }
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+};
+
+}  // namespace
+
+bool send_descriptor(int socket, int descriptor) {
+  DescriptorMessage message;
+  cmsghdr* const beside = CMSG_FIRSTHDR(&message.header);
+  beside->cmsg_level = SOL_SOCKET;
+  beside->cmsg_type = SCM_RIGHTS;
+  beside->cmsg_len = CMSG_LEN(sizeof(descriptor));
+  std::memcpy(CMSG_DATA(beside), &descriptor, sizeof(descriptor));
+  ssize_t sent = 0;
+  do sent = ::sendmsg(socket, &message.header, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  return sent == 1;
+}
+
+int receive_descriptor(int socket) {
+  DescriptorMessage message;
+  ssize_t received = 0;
+  do received = ::recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC);
+  while (received < 0 && errno == EINTR);
+  const cmsghdr* const beside = CMSG_FIRSTHDR(&message.header);
+  if (received != 1 || !beside || beside->cmsg_type != SCM_RIGHTS) return -1;
+  int descriptor = -1;
+  std::memcpy(&descriptor, CMSG_DATA(beside), sizeof(descriptor));
+  return descriptor;
 }
 
 }  // namespace norn

@@ -4,17 +4,19 @@
 #include "opened_netcdf.h"
 
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 #include <type_traits>
 
 /// What a program and the process that reads a file for it say to each other, over a socket: the
 /// length of a message (uint64), then the message. Both are of the same build. A request begins
-/// with its Request; a reply with whether it was done (bool), then what was asked for, or in words
-/// why not. The elements of a block follow their reply as they are.
+/// with its Request, and that to open is followed by the descriptor of a file; a reply with whether
+/// it was done (bool), then what was asked for, or in words why not. The elements of a block follow
+/// their reply as they are.
 namespace norn {
 
-enum class Request : std::uint8_t { open, variables, attribute, dimension, read, close };
+enum class Request : std::uint8_t { open, variables, attribute, dimension, read, unlock, lock };
 
 /// More is no item of a file that anybody has use for.
 inline constexpr std::size_t kLongestMessage = std::size_t(256) << 20;
@@ -22,8 +24,6 @@ inline constexpr std::size_t kLongestMessage = std::size_t(256) << 20;
 inline constexpr std::size_t kLargestPiece = std::size_t(64) << 20;
 /// The reader's end of the socket.
 inline constexpr int kReaderSocket = 3;
-/// What the reading of a file may take.
-inline constexpr int kReaderGibibytes = 8;  // of addresses
 
 class MessageWriter {
  public:
@@ -75,10 +75,15 @@ std::optional<Attribute> take_attribute(MessageReader& message);
 void put_variables(MessageWriter& message, const StoredVariables& variables);
 StoredVariables take_variables(MessageReader& message);
 
-/// False: the other side is gone (or says what no reader says).
+/// False: the other side is gone (or says what no reader says). Where the socket has a limit of
+/// time, `go_on` is asked whenever that has passed and nothing came.
+using GoOn = std::function<bool()>;
 bool send_bytes(int socket, const void* bytes, std::size_t count);
-bool receive_bytes(int socket, void* bytes, std::size_t count);
+bool receive_bytes(int socket, void* bytes, std::size_t count, const GoOn& go_on = {});
 bool send_message(int socket, const std::string& message);
-bool receive_message(int socket, std::string& message);
+bool receive_message(int socket, std::string& message, const GoOn& go_on = {});
+bool send_descriptor(int socket, int descriptor);
+/// -1: none came.
+int receive_descriptor(int socket);
 
 }  // namespace norn

@@ -19,7 +19,9 @@
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace norn {
@@ -102,6 +104,9 @@ class SpawnSettings {
                   kProgram.filename().string(), std::strerror(error)));
 }
 
+// A file server that is started anew takes minutes.
+constexpr int kMostIdleSeconds = 300;
+
 std::string words_of_end(int status) {
   if (status < 0 || WIFEXITED(status)) return "its reader ended early";
   switch (const int number = WTERMSIG(status)) {
@@ -116,6 +121,16 @@ std::string words_of_end(int status) {
 
 }  // namespace
 
+bool Patience::lasts() {
+  clockid_t clock{};
+  timespec used{};
+  const bool known =
+      ::clock_getcpuclockid(process_, &clock) == 0 && ::clock_gettime(clock, &used) == 0;
+  const std::int64_t computed = known ? used.tv_sec * 1'000'000'000L + used.tv_nsec : computed_;
+  idle_ = std::exchange(computed_, computed) == computed ? idle_ + 1 : 0;
+  return !is_over();
+}
+
 ReaderProcess::ReaderProcess() {
   const fs::path reader = find_reader();
   int ends[2] = {-1, -1};
@@ -127,6 +142,8 @@ ReaderProcess::ReaderProcess() {
                                   arguments, environ);
   ::close(ends[1]);
   socket_ = ends[0];
+  const timeval second{1, 0};
+  ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &second, sizeof(second));
   if (error == 0) return;
   ::close(socket_);
   cannot_start(error);
@@ -137,9 +154,13 @@ ReaderProcess::~ReaderProcess() {
   wait();
 }
 
-std::string ReaderProcess::ask(const std::string& request) {
+std::string ReaderProcess::ask(const std::string& request, int descriptor) {
   std::string reply;
-  if (has_ended() || !send_message(socket_, request) || !receive_message(socket_, reply)) ends();
+  Patience patience(process_, kMostIdleSeconds);
+  if (has_ended() || !send_message(socket_, request) ||
+      (descriptor >= 0 && !send_descriptor(socket_, descriptor)) ||
+      !receive_message(socket_, reply, [&] { return patience.lasts(); }))
+    ends(patience);
   MessageReader message(reply);
   if (message.take<std::uint8_t>() == 0) {
     doubtful_ = true;
@@ -149,13 +170,20 @@ std::string ReaderProcess::ask(const std::string& request) {
 }
 
 void ReaderProcess::receive(void* elements, std::size_t bytes) {
-  if (!receive_bytes(socket_, elements, bytes)) ends();
+  Patience patience(process_, kMostIdleSeconds);
+  if (!receive_bytes(socket_, elements, bytes, [&] { return patience.lasts(); })) ends(patience);
 }
 
-void ReaderProcess::ends() {
+void ReaderProcess::ends(const Patience& patience) {
   doubtful_ = true;
   ::close(std::exchange(socket_, -1));
-  throw NetcdfProblem{words_of_end(wait())};
+  if (patience.is_over() && process_ > 0) ::kill(process_, SIGKILL);
+  const int status = wait();
+  throw NetcdfProblem{
+      patience.is_over()
+          ? fmt::format("nothing came of it for {} seconds; is the disk or the file server there?",
+                        kMostIdleSeconds)
+          : words_of_end(status)};
 }
 
 int ReaderProcess::wait() {

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -17,6 +18,8 @@ from programs import BIN, ProgramTest
 MUTANTS = 60
 PATIENCE_SECONDS = 60
 READER = "norn_netcdf_reader"
+PROGRAM = BIN.parent / "libexec/norn" / READER
+READER_SOCKET = 3  # its end of it
 NO_END = "reading it comes to no end, it computes for longer than a file of its size takes"
 
 
@@ -114,13 +117,68 @@ class FilesReadApart(ProgramTest):
             process.send_signal(signal.SIGTERM)
             process.wait(PATIENCE_SECONDS)
             self.assertEqual(process.returncode, 75, process.stderr.read())
+        for number, state in ((signal.SIGKILL, signal.SIGCONT), (signal.SIGKILL, signal.SIGSTOP), (signal.SIGTERM, signal.SIGCONT)):
+            with self.subTest(number=number, state=state):
+                process, readers = self.start_to_stream()
+                if state == signal.SIGSTOP:  # as one that waits for what never comes
+                    process.send_signal(signal.SIGSTOP)
+                    for reader in readers:
+                        os.kill(reader, signal.SIGSTOP)
+                process.send_signal(number)
+                process.wait(PATIENCE_SECONDS)
+                end = time.monotonic() + PATIENCE_SECONDS
+                while any(pathlib.Path(f"/proc/{reader}").exists() for reader in readers) and time.monotonic() < end:
+                    time.sleep(0.02)
+                self.assertFalse([reader for reader in readers if pathlib.Path(f"/proc/{reader}").exists()])
+
+    def confinement(self):
+        said = subprocess.run([PROGRAM, "--confinement"], capture_output=True, text=True, check=True).stdout
+        return dict(part.split() for part in said.strip().split(", "))
+
+    def test_readers_are_under_a_filter_of_system_calls(self):
+        if self.confinement()["seccomp"] == "no":
+            self.skipTest("this kernel has no such filters")
         process, readers = self.start_to_stream()
-        process.kill()
-        process.wait(PATIENCE_SECONDS)
+        self.assertTrue(readers)
+        for reader in readers:
+            status = dict(line.split(":\t") for line in pathlib.Path(f"/proc/{reader}/status").read_text().splitlines())
+            self.assertEqual((status["Seccomp"], status["NoNewPrivs"]), ("2", "1"))
+
+    def test_a_reader_opens_its_file_and_never_another(self):
+        """Spoken to as a program speaks to it; the second file is one that it was given itself."""
+        if set(self.confinement().values()) == {"no"}:
+            self.skipTest("this kernel confines nothing")
+        here, there = socket.socketpair()
+        self.addCleanup(here.close)
+
+        def give_socket():
+            os.dup2(there.fileno(), READER_SOCKET)
+            os.set_inheritable(READER_SOCKET, True)
+        reader = subprocess.Popen([PROGRAM], stdin=subprocess.DEVNULL, close_fds=False, preexec_fn=give_socket)
+        there.close()
+        self.addCleanup(reader.wait)
+        self.addCleanup(reader.kill)
+        here.settimeout(PATIENCE_SECONDS)
+        for name, expected in (("test.nc", ""), ("train.nc", "Permission denied")):
+            path = os.fsencode(self.path(name))
+            request = bytes([0]) + len(path).to_bytes(8, "little") + path  # Request::open
+            here.sendall(len(request).to_bytes(8, "little") + request)
+            with open(path, "rb") as file:
+                socket.send_fds(here, [b"x"], [file.fileno()])
+            reply = here.recv(int.from_bytes(here.recv(8, socket.MSG_WAITALL), "little"), socket.MSG_WAITALL)
+            done, said = reply[0] == 1, reply[9:].decode()
+            with self.subTest(name=name, said=said):
+                self.assertEqual(done, not expected)
+
+    def test_what_takes_the_name_of_a_file_meanwhile_is_not_read(self):
+        process, readers = self.start_to_stream()
+        self.path("other.nc").write_bytes(b"no data at all")
+        os.replace(self.path("other.nc"), self.path("train.nc"))
+        before = len(self.read("epochs.txt"))
         end = time.monotonic() + PATIENCE_SECONDS
-        while any(pathlib.Path(f"/proc/{reader}").exists() for reader in readers) and time.monotonic() < end:
+        while process.poll() is None and len(self.read("epochs.txt")) < 4 * before and time.monotonic() < end:
             time.sleep(0.02)
-        self.assertFalse([reader for reader in readers if pathlib.Path(f"/proc/{reader}").exists()])
+        self.assertIsNone(process.poll())
 
     def test_compressed_and_chunked_files_give_the_same_model(self):
         with netCDF4.Dataset(self.path("train.nc")) as old, netCDF4.Dataset(self.path("packed.nc"), "w") as new:

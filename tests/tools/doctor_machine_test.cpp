@@ -136,7 +136,17 @@ TEST(DoctorOfMemory, ChecksInEveryState) {
           s.limits[RLIMIT_AS] = std::uint64_t(1) << 36;
         }},
        {"file size", kOk, "unlimited", [](Scene&) {}},
-       {"file size", kWarning, "ulimit -f", [](Scene& s) { s.limits[RLIMIT_FSIZE] = 1 << 30; }}});
+       {"file size", kWarning, "ulimit -f", [](Scene& s) { s.limits[RLIMIT_FSIZE] = 1 << 30; }},
+       {"file readers", kOk, "landlock 1, seccomp yes",
+        [](Scene& s) {
+          s.machine.confinement = {1, true};
+        }},
+       {"file readers", kWarning, "landlock 4, seccomp no",
+        [](Scene& s) {
+          s.machine.confinement = {4, false};
+        }},
+       {"file readers", kWarning, "Linux 5.13",
+        [](Scene& s) { s.machine.confinement.filters = true; }}});
 }
 
 void mounts(Scene& s, const char* kind) {

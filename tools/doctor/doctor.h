@@ -4,6 +4,7 @@
 #include "kernels/gpu_driver.h"
 #include "kernels/gpu_probe.h"
 #include "norn/nn/machine.h"
+#include "src/data/reader/confinement.h"
 #include "src/nn/json_value.h"
 #include "src/parallel/rank_facts.h"
 
@@ -117,6 +118,7 @@ struct Examination {
   std::vector<ExaminedGpu> gpus;
   std::vector<PeerRate> peers;
   std::string peers_error;
+  Confinement confinement;
   std::optional<NcclFacts> nccl;
   MpiFacts mpi;
   std::vector<RankFacts> ranks;        ///< of the whole run; on rank 0 alone

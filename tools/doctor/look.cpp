@@ -237,6 +237,7 @@ Examination look_at_this_host(const LookSettings& settings) {
   machine.blas = describe_cpu_kernels();
   machine.available_memory = available_memory_bytes(1);
   machine.core_gigaflops = measure_core();
+  machine.confinement = confinement_of_kernel();
   machine.model = settings.model;
   if (!settings.model.empty()) machine.disk = measure_disk(settings.model);
   look_at_gpus(machine, settings.deadline);

@@ -134,6 +134,15 @@ void check_file_size(const Examination& machine, Findings& findings) {
               "a model that is larger cannot be written: ulimit -f unlimited");
 }
 
+void check_confinement(const Examination& machine, Findings& findings) {
+  const std::string value = machine.confinement.text();
+  if (machine.confinement.landlock > 0 && machine.confinement.filters) return findings.ok(value);
+  findings.warning(
+      value, "Landlock (Linux 5.13) and seccomp",
+      "what reads files of strangers could open others, if a defect of HDF5 let one: a "
+      "newer kernel, or a profile of the container that allows both");
+}
+
 constexpr std::array kChecks = {
     Check{"memory", "main memory", check_available},
     Check{"memory", "swap", check_swap},
@@ -144,6 +153,7 @@ constexpr std::array kChecks = {
     Check{"limits", "locked memory", check_locked},
     Check{"limits", "address space", check_address_space},
     Check{"limits", "file size", check_file_size},
+    Check{"limits", "file readers", check_confinement},
 };
 
 }  // namespace

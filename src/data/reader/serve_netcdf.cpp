@@ -3,17 +3,26 @@
 
 #include "serve_netcdf.h"
 
+#include "../path_of_descriptor.h"
 #include "../reader_messages.h"
+#include "confinement.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <new>
-#include <system_error>
 
 #include <fmt/format.h>
+#include <hdf5.h>
+#include <netcdf.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 namespace norn {
 
@@ -22,12 +31,10 @@ namespace {
 /// What a request may take of a processor, in seconds: these, and one for each MiB of the file.
 constexpr rlim_t kLeastSeconds = 5;
 constexpr rlim_t kMostSeconds = 60;
-
-rlim_t seconds_for(const std::string& file) {
-  std::error_code none;
-  const std::uintmax_t bytes = std::filesystem::file_size(file, none);
-  return none ? kMostSeconds : std::min<rlim_t>(kLeastSeconds + (bytes >> 20), kMostSeconds);
-}
+/// Of addresses, in MiB: these, and some for each MiB of the file.
+constexpr rlim_t kLeastMebibytes = 1024;
+constexpr rlim_t kMebibytesForOne = 16;
+constexpr rlim_t kMostMebibytes = 8192;
 
 void lower(__rlimit_resource what, rlim_t most) {
   rlimit limit{};
@@ -39,11 +46,14 @@ void lower(__rlimit_resource what, rlim_t most) {
 class Server {
  public:
   explicit Server(int socket) : socket_(socket) {
+    end_with_the_other_side(socket);
     lower(RLIMIT_CORE, 0);
-#ifndef __SANITIZE_ADDRESS__  // which wants addresses without end for itself
-    lower(RLIMIT_AS, rlim_t(kReaderGibibytes) << 30);
-#endif
     ::getrlimit(RLIMIT_CPU, &computing_);
+    // What the libraries look for at their start, while they may: settings of remote data, which we
+    // have no use for, and filters to load.
+    ::setenv("NCRCENV_IGNORE", "1", 1);
+    nc_initialize();
+    H5PLset_loading_state(0);
   }
 
   void serve() {
@@ -75,9 +85,9 @@ class Server {
     } catch (const NetcdfProblem& found) {
       problem = found.text;
     } catch (const std::bad_alloc&) {
-      problem = fmt::format("asks for more than {} GiB of memory", kReaderGibibytes);
+      problem = fmt::format("asks for more than {} MiB of memory", mebibytes_);
     } catch (const std::length_error&) {
-      problem = fmt::format("asks for more than {} GiB of memory", kReaderGibibytes);
+      problem = fmt::format("asks for more than {} MiB of memory", mebibytes_);
     }
     if (!problem.empty()) {
       MessageWriter refusal;
@@ -91,13 +101,8 @@ class Server {
 
   void handle(MessageReader& message, MessageWriter& reply) {
     switch (message.take<Request>()) {
-      case Request::open: {
-        const std::string path = message.take_text();
-        seconds_ = seconds_for(path);
-        limit_computing();
-        file_ = open_netcdf_here(path);
-        return;
-      }
+      case Request::open:
+        return open(message.take_text());
       case Request::variables:
         return put_variables(reply, file_->variables());
       case Request::attribute: {
@@ -110,9 +115,38 @@ class Server {
       }
       case Request::read:
         return read(message);
-      case Request::close:
-        file_.reset();
+      case Request::unlock:
+        return lock(LOCK_UN);
+      case Request::lock:
+        return lock(LOCK_SH | LOCK_NB);
     }
+  }
+
+  /// The file, as HDF5 has it locked as long as it is open: nobody may write to it. While nobody
+  /// has use for it here, others may.
+  static void lock(int how) {
+    constexpr int kMostDescriptors = 16;
+    for (int descriptor = kReaderSocket + 1; descriptor < kMostDescriptors; ++descriptor)
+      if (::flock(descriptor, how) != 0 && errno == EWOULDBLOCK)
+        throw NetcdfProblem{"another program writes to it"};
+  }
+
+  /// The file of the descriptor that follows. A process does this once: afterwards it can no more.
+  void open(const std::string& path) {
+    const int descriptor = receive_descriptor(socket_);
+    struct stat facts {};
+    if (::fstat(descriptor, &facts) != 0) throw NetcdfProblem{std::strerror(errno)};
+    if (!S_ISREG(facts.st_mode)) throw NetcdfProblem{"is a pipe or a device"};
+    const rlim_t size = rlim_t(facts.st_size) >> 20;
+    seconds_ = std::min(kLeastSeconds + size, kMostSeconds);
+    mebibytes_ = std::min(kLeastMebibytes + kMebibytesForOne * size, kMostMebibytes);
+#ifndef __SANITIZE_ADDRESS__  // which wants addresses without end for itself
+    lower(RLIMIT_AS, mebibytes_ << 20);
+#endif
+    limit_computing();
+    open_nothing_but(descriptor);
+    file_ = open_netcdf_here(path_of_descriptor(descriptor, path), false);
+    open_nothing();
   }
 
   void read(MessageReader& message) {
@@ -134,6 +168,7 @@ class Server {
   int socket_;
   rlimit computing_{};  // as it was set for this process
   rlim_t seconds_ = kMostSeconds;
+  rlim_t mebibytes_ = kMostMebibytes;
   std::unique_ptr<OpenedNetcdf> file_;
   std::vector<char> elements_;
 };
