@@ -5,8 +5,10 @@
 
 #include "dataset_items.h"
 #include "norn/base/error.h"
+#include "row_parser.h"
 #include "src/base/atomic_file.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -54,7 +56,6 @@ void check_definition(const DatasetInfo& info) {
   need(!info.indexed || info.unique_examples <= kMostRows,
        fmt::format("it stores {} rows, but an index of 32 bits counts to {}", info.unique_examples,
                    kMostRows));
-  need(!info.sparse || info.entries >= 1, "it is sparse and has no entries");
   need(info.unit_labels.size() <= info.width(), "it has labels of more features than it is wide");
 }
 
@@ -102,7 +103,7 @@ struct DatasetWriter::State {
       file.define_variable(item(name, n), type, item(dimension, n));
     };
     if (info.sparse) {
-      file.define_dimension(item("sparseDataDim", n), info.entries);
+      file.define_dimension(item("sparseDataDim", n), std::max<Index>(1, info.entries));
       variable("sparseStart", StoredType::uint64, rows);
       variable("sparseEnd", StoredType::uint64, rows);
       variable("sparseIndex", StoredType::uint32, "sparseDataDim");
@@ -143,6 +144,18 @@ struct DatasetWriter::State {
     file.define_variable(item("featureLabels", n), StoredType::uint8,
                          item("featureLabelBytesDim", n));
     written_labels.push_back(n);
+  }
+
+  /// A dimension of NetCDF has no length of 0: a set without entries has one of no row.
+  void write_lone_entries() {
+    for (const Progress& set : sets) {
+      if (!set.info.sparse || set.info.entries > 0) continue;
+      constexpr std::array<Column, 1> kColumn = {0};
+      constexpr std::array<float, 1> kValue = {0};
+      file.write(item("sparseIndex", set.info.number), 0, std::span<const Column>(kColumn));
+      if (!set.info.boolean)
+        file.write(item("sparseData", set.info.number), 0, std::span<const float>(kValue));
+    }
   }
 
   void write_unit_labels() {
@@ -239,6 +252,10 @@ void DatasetWriter::append_labels(int set, std::span<const std::string_view> lab
   std::string bytes;
   std::vector<Index> ends;
   for (const std::string_view label : labels) {
+    if (label.find('\0') != std::string_view::npos)
+      throw DataError(fmt::format(
+          "the label {} of an example has a byte of zero, which a label may not; rename it",
+          excerpt(label)));
     bytes += label;
     ends.push_back(at.label_bytes + Index(bytes.size()));
   }
@@ -267,6 +284,7 @@ void DatasetWriter::finish() {
       throw ShapeError(fmt::format("{}: less was written than was announced", place(info)));
     }
   }
+  state_->write_lone_entries();
   state_->file.close();
   state_->finished = true;
 }

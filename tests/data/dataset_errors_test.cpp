@@ -145,7 +145,6 @@ TEST(DatasetErrors, OfDefinitionsThatCannotBe) {
   expect([](DatasetInfo& info) { info.examples = 0; }, "it has no examples");
   expect([](DatasetInfo& info) { info.unique_examples = 1; },
          "it stores 1 rows for 2 examples, but only an Indexed set shares rows");
-  expect([](DatasetInfo& info) { info.sparse = true; }, "it is sparse and has no entries");
   expect(
       [](DatasetInfo& info) {
         info.indexed = true;

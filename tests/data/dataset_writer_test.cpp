@@ -221,6 +221,42 @@ TEST(DatasetWriter, NamesTheFileWhenTheDiskIsFull) {
   EXPECT_EQ(list_datasets(file).size(), 1u);
 }
 
+TEST(DatasetWriter, ALabelWithAByteOfZeroIsRefused) {
+  const TempDir folder;
+  std::mt19937 random(1);
+  const SparseRows rows(2, 5, false, random);
+  std::vector<DatasetInfo> infos = {sparse_info("in", 2, 5, rows)};
+  infos[0].label_bytes = 4;
+  DatasetWriter writer(folder / "x.nc", infos);
+  const std::vector<std::string_view> labels = {"a", std::string_view("b\0c", 3)};
+  EXPECT_EQ(
+      message_of([&] { writer.append_labels(0, labels); }),
+      "the label \"b\\x00c\" of an example has a byte of zero, which a label may not; rename it");
+}
+
+TEST(DatasetWriter, ASetWithoutEntriesIsOneOfEmptyRows) {
+  const TempDir folder;
+  for (const bool valued : {false, true}) {
+    DatasetInfo info;
+    info.name = "d";
+    info.sparse = true;
+    info.boolean = !valued;
+    info.type = ElementType::float32;
+    info.extent[0] = 3;
+    info.examples = info.unique_examples = 4;
+    DatasetWriter writer(folder / "x.nc", {info});
+    writer.append_rows(0, std::vector<Index>(4, 0), {});
+    writer.commit();
+    const DatasetInfo read = list_datasets(folder / "x.nc").front();
+    for (const Residency residency : {Residency::memory, Residency::stream}) {
+      const auto set = open_dataset(read, residency, Role::target);
+      EXPECT_EQ(set->row_entries(), 0);
+      EXPECT_EQ(set->info().empty_rows, 4);
+      EXPECT_EQ(dense_rows(*set, 3), Rows(4, std::vector<float>(3, 0)));
+    }
+  }
+}
+
 TEST(MemoryDataset, ChecksItsContentsAndSortsRows) {
   const auto set = make_sparse_dataset("s", 4, {0, 3, 3, 4}, {3, 0, 2, 1}, {30, 0.5f, 20, 10});
   EXPECT_EQ(dense_rows(*set, 2), (Rows{{0.5f, 0, 20, 30}, {0, 0, 0, 0}, {0, 10, 0, 0}}));

@@ -158,6 +158,24 @@ class Predicting(ProgramTest):
             self.assertEqual([self.names[u] for u in index[e]], [name for name, _ in recommendations[example]])
             np.testing.assert_array_equal(scores[e], np.float32([score for _, score in recommendations[example]]))
 
+    def test_netcdf_of_examples_for_whom_nothing_is_left(self):
+        everything = ":".join(self.names)
+        empty = set(self.random.sample(range(len(self.rows)), self.random.choice((1, 40, len(self.rows)))))
+        for left_out in (empty, range(len(self.rows))):
+            with self.subTest(left_out=len(left_out)):
+                self.write("filter.txt", "".join(f"{self.examples[e]}\t{everything}\n" for e in left_out))
+                self.succeed("predictor", "-n", "model.nc", "-r", "requests.txt", "-i", "features.txt", "-o", "features.txt", "-f", "filter.txt",
+                             "-s", "recs.nc", "--format", "netcdf", "-k", "5", "-b", "11")
+                with netCDF4.Dataset(self.path("recs.nc")) as file:
+                    sizes = (file["sparseEnd0"][:] - file["sparseStart0"][:]).astype(int).tolist()
+                self.assertEqual(sizes, [0 if e in left_out else 5 for e in range(len(self.rows))])
+                # What it holds is a data set that others read.
+                with netCDF4.Dataset(self.path("recs.nc"), "a") as file:
+                    file.delncattr("norn_sealed")
+                    file.name0 = "gl_input"
+                done = self.succeed("predictor", "-n", "model.nc", "--data", "recs.nc", "-s", "-", "-k", "3")
+                self.assertEqual(len(done.stdout.splitlines()), len(self.rows))
+
     def test_stdout_as_output(self):
         self.predict("-k", "3")
         done = self.succeed("predictor", "-n", "model.nc", "-r", "requests.txt", "-i", "features.txt", "-o",
