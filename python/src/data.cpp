@@ -52,6 +52,8 @@ const LabelIndex& Labels::index() const {
 nb::str Labels::at(Index number) const {
   if (number < 0 || number >= size())
     throw nb::index_error(fmt::format("label {} of {}", number, size()).c_str());
+  // As many numbers as the file says there are, and no memory for them.
+  if (table_.are_numbers()) return nb::str(std::to_string(number).c_str());
   const std::string_view label = index().label(number);
   return nb::str(label.data(), label.size());
 }
@@ -59,7 +61,14 @@ nb::str Labels::at(Index number) const {
 std::vector<std::int64_t> Labels::find(const std::vector<std::string>& words) const {
   std::vector<std::int64_t> numbers;
   numbers.reserve(words.size());
-  for (const std::string& word : words) numbers.push_back(index().find(word).value_or(-1));
+  for (const std::string& word : words) {
+    if (table_.are_numbers()) {
+      const auto number = number_named(word);
+      numbers.push_back(number && Index(*number) < size() ? Index(*number) : -1);
+    } else {
+      numbers.push_back(index().find(word).value_or(-1));
+    }
+  }
   return numbers;
 }
 

@@ -356,6 +356,11 @@ std::vector<std::string> read_example_labels(const DatasetInfo& info) {
                       place(holder), example, end, begin, holder.label_bytes));
     }
     labels.emplace_back(bytes.data() + begin, std::size_t(end - begin));
+    if (labels.back().find('\0') != std::string::npos)
+      throw DataError(
+          fmt::format("{}: example {}: its label has a byte of zero, which no text has; write the "
+                      "file again with importer",
+                      place(holder), example));
     begin = end;
   }
   return labels;

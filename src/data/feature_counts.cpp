@@ -31,11 +31,11 @@ std::vector<std::int64_t> examples_by_row(Dataset& set) {
 
 }  // namespace
 
-std::vector<std::int64_t> count_features(Dataset& set) {
+std::vector<std::int64_t> count_features(Dataset& set, Index units) {
   const DatasetInfo& info = set.info();
   require(info.gives_sparse_batches(), "count_features: a set with sparse batches");
   const std::vector<std::int64_t> by_row = examples_by_row(set);
-  std::vector<std::int64_t> counts(std::size_t(info.width()), 0);
+  std::vector<std::int64_t> counts(std::size_t(units), 0);
   const Index rows = info.unique_examples;
   const Index per_row = std::max<Index>(1, set.row_entries() / std::max<Index>(1, rows));
   const Index part = std::max<Index>(1, kPartEntries / per_row);
@@ -46,7 +46,8 @@ std::vector<std::int64_t> count_features(Dataset& set) {
     for (Index r = 0; r < x.rows; ++r)
       for (RowOffset i = x.row_begin[r]; i < x.row_begin[r + 1]; ++i) {
         const bool is_again = i > x.row_begin[r] && x.column[i] == x.column[i - 1];
-        if (!is_again) counts[std::size_t(x.column[i])] += by_row[std::size_t(first + r)];
+        if (!is_again && Index(x.column[i]) < units)
+          counts[std::size_t(x.column[i])] += by_row[std::size_t(first + r)];
       }
   }
   return counts;

@@ -13,7 +13,7 @@
 #include <array>
 #include <charconv>
 #include <future>
-#include <numeric>
+#include <optional>
 #include <thread>
 
 #include <fmt/format.h>
@@ -28,8 +28,10 @@ constexpr Index kLabelsTogether = Index(1) << 12;
 constexpr Index kMostThreads = 8;  // more wait for memory
 // Level 1 is three times as fast as zlib's default, and files of labels are 5 to 15 % larger.
 constexpr int kCompression = 1;
-constexpr std::int64_t kMostCompressed = 1032;  // times, of the format (RFC 1951)
-constexpr std::size_t kDigits = 64;             // of a SHA-256
+constexpr std::size_t kUnpackedTogether = std::size_t(1) << 16;  // bytes
+constexpr std::int64_t kUsualRatio = 32;  // of lines and what they are compressed to, at most
+constexpr Index kFewestPacked = 8;        // bytes of a label, about, where memory is reserved
+constexpr std::size_t kDigits = 64;       // of a SHA-256
 
 [[noreturn]] void fail_damaged(const std::string& where, const std::string& how = {}) {
   throw DataError(fmt::format(
@@ -121,26 +123,128 @@ std::vector<Column> find_labels(const LabelIndex& index, const LabelList& labels
   return found;
 }
 
-LabelIndex index_of(const LabelList& labels, const std::string& where) {
-  LabelIndex index;
-  index.reserve(labels.size());
+/// Unpacks the lines of a file's labels piece by piece, and counts them before anybody has memory
+/// for more than the file says there are.
+class Unpacker {
+ public:
+  Unpacker(const LabelTable::Stored& stored, const std::string& where)
+      : stored_(stored), where_(where), packed_(stored.packed) {
+    if (inflateInit(&stream_) != Z_OK) throw std::bad_alloc();
+  }
+  ~Unpacker() { inflateEnd(&stream_); }
+  Unpacker(const Unpacker&) = delete;
+  Unpacker& operator=(const Unpacker&) = delete;
+
+  /// Calls take(lines), each of them whole, until all were taken.
+  template <typename Take>
+  void run(const Take& take) {
+    while (!ended_) {
+      unpack_some();
+      const std::size_t end = lines_.rfind('\n') + 1;  // 0: there is none
+      check(std::string_view(lines_).substr(0, end));
+      if (end > 0) take(std::string_view(lines_).substr(0, end));
+      lines_.erase(0, end);
+      if (lines_.size() > LabelIndex::kLongestLabel) fail_length();
+    }
+    if (!packed_.empty() || stream_.avail_in > 0)
+      fail_damaged(where_, ": other bytes follow their end");
+    if (!lines_.empty() || count_ != stored_.count || bytes_ != stored_.line_bytes)
+      fail_damaged(where_);
+  }
+
+ private:
+  [[noreturn]] void fail_length() const {
+    fail_damaged(where_, fmt::format(": one has more than {} bytes", LabelIndex::kLongestLabel));
+  }
+
+  void unpack_some() {
+    if (stream_.avail_in == 0) {
+      const auto part = packed_.first(std::min(packed_.size(), kLinesTogether));
+      packed_ = packed_.subspan(part.size());
+      stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(part.data()));
+      stream_.avail_in = uInt(part.size());
+    }
+    const std::size_t before = lines_.size();
+    lines_.resize(before + kUnpackedTogether);
+    stream_.next_out = reinterpret_cast<Bytef*>(lines_.data() + before);
+    stream_.avail_out = uInt(kUnpackedTogether);
+    const int result = inflate(&stream_, Z_NO_FLUSH);
+    if (result == Z_MEM_ERROR) throw std::bad_alloc();
+    ended_ = result == Z_STREAM_END;
+    // Without input and output there is no progress, which the file is too short for.
+    if (result != Z_OK && !ended_) fail_damaged(where_);
+    lines_.resize(before + kUnpackedTogether - stream_.avail_out);
+    bytes_ += std::int64_t(lines_.size() - before);
+    if (bytes_ > stored_.line_bytes)
+      fail_damaged(where_, fmt::format(": they have more than {} bytes", stored_.line_bytes));
+    if (std::string_view(lines_).substr(before).find('\0') != std::string_view::npos)
+      fail_damaged(where_, ": one has a byte of zero");
+  }
+
+  void check(std::string_view lines) {
+    for (std::size_t begin = 0; begin < lines.size();) {
+      const std::size_t end = lines.find('\n', begin);
+      if (end - begin > LabelIndex::kLongestLabel) fail_length();
+      if (++count_ > stored_.count)
+        fail_damaged(where_, fmt::format(": they are more than {}", stored_.count));
+      begin = end + 1;
+    }
+  }
+
+  const LabelTable::Stored& stored_;
+  const std::string& where_;
+  std::span<const char> packed_;  // what zlib has not been given
+  z_stream stream_{};
+  std::string lines_;  // the last of them has no end yet
+  Index count_ = 0;
+  std::int64_t bytes_ = 0;
+  bool ended_ = false;
+};
+
+/// Of whole lines, the numbers of the labels before them being `count`.
+void add_lines(std::string_view lines, const std::string& where, LabelIndex& index) {
+  std::vector<std::string_view> labels;
   std::vector<Column> numbers;
-  for (Index first = 0; first < labels.size(); first += kLabelsTogether) {
-    const Index count = std::min(kLabelsTogether, labels.size() - first);
+  while (!lines.empty()) {
+    const Index before = index.size();
+    labels.clear();
+    while (!lines.empty() && Index(labels.size()) < kLabelsTogether) {
+      labels.push_back(lines.substr(0, lines.find('\n')));
+      lines.remove_prefix(labels.back().size() + 1);
+    }
     numbers.clear();
-    index.number_all(labels.views(first, count), LabelIndex::Absent::add, numbers);
-    for (Index i = 0; i < count; ++i)
-      if (Index(numbers[std::size_t(i)]) != first + i)
+    index.number_all(labels, LabelIndex::Absent::add, numbers);
+    for (std::size_t i = 0; i < labels.size(); ++i)
+      if (Index(numbers[i]) != before + Index(i))
         throw DataError(
             fmt::format("{}: the label {} of feature {} is that of feature {}, too; import again",
-                        where, excerpt(labels[first + i]), first + i, numbers[std::size_t(i)]));
+                        where, excerpt(labels[i]), before + Index(i), numbers[i]));
   }
+}
+
+/// What a file holds, as an index; its lines are added to a sum, where there is one.
+LabelIndex unpacked_index(const LabelTable::Stored& stored, const std::string& where,
+                          Sha256* sum = nullptr) {
+  LabelIndex index;
+  index.reserve(std::clamp<Index>(stored.count, 0, Index(stored.packed.size()) / kFewestPacked));
+  Unpacker(stored, where).run([&](std::string_view some) {
+    if (sum) sum->add(some);
+    add_lines(some, where, index);
+  });
   return index;
 }
 
 }  // namespace
 
+std::optional<Column> number_named(std::string_view label) {
+  Column number = 0;
+  const auto read = std::from_chars(label.data(), label.data() + label.size(), number);
+  if (read.ec != std::errc() || read.ptr != label.data() + label.size()) return std::nullopt;
+  return label.front() == '0' && label.size() > 1 ? std::nullopt : std::optional(number);
+}
+
 LabelList::LabelList(std::string lines) : lines_(std::move(lines)), begin_{0} {
+  begin_.reserve(std::size_t(std::ranges::count(lines_, '\n')) + 1);
   for (std::size_t at = lines_.find('\n'); at != std::string::npos; at = lines_.find('\n', at + 1))
     begin_.push_back(at + 1);
 }
@@ -166,10 +270,11 @@ LabelTable LabelTable::of(const LabelIndex& labels) {
   std::string lines;
   for (Index number = 0; number < labels.size(); ++number) {
     const std::string_view label = labels.label(number);
-    if (label.find('\n') != std::string_view::npos)
+    if (const std::size_t at = label.find_first_of(std::string_view("\n\0", 2));
+        at != std::string_view::npos)
       throw DataError(
-          fmt::format("the label {} of number {} has a line feed, which a label may not; rename it",
-                      excerpt(label), number));
+          fmt::format("the label {} of number {} has a {}, which a label may not; rename it",
+                      excerpt(label), number, label[at] == '\n' ? "line feed" : "byte of zero"));
     (lines += label) += '\n';
     if (lines.size() < kLinesTogether) continue;
     packer.add(lines, false);
@@ -194,24 +299,19 @@ LabelTable LabelTable::checksum_only() const {
 LabelList LabelTable::list() const {
   require(has_words(), "LabelTable::list: the labels are not there");
   if (are_numbers()) return LabelList(lines_of_numbers(size()));
-  const Stored& stored = state_->stored;
-  const auto fail = [&] { fail_damaged(state_->where); };
-  if (stored.line_bytes < 0 ||
-      stored.line_bytes / kMostCompressed > std::int64_t(stored.packed.size()))
-    fail();
-  std::string lines(std::size_t(stored.line_bytes), '\0');
-  uLongf bytes = lines.size();
-  const int result =
-      uncompress(reinterpret_cast<Bytef*>(lines.data()), &bytes,
-                 reinterpret_cast<const Bytef*>(stored.packed.data()), uLong(stored.packed.size()));
-  if (result != Z_OK || bytes != lines.size()) fail();
-  LabelList list(std::move(lines));
-  if (list.size() != stored.count) fail();
-  return list;
+  // Many of the same, as likely as not: an index stops at the first that is there twice.
+  if (state_->stored.line_bytes / kUsualRatio > std::int64_t(state_->stored.packed.size())) index();
+  std::string lines;
+  Unpacker(state_->stored, state_->where).run([&](std::string_view some) { lines += some; });
+  return LabelList(std::move(lines));
 }
 
 LabelIndex LabelTable::index() const {
-  return index_of(list(), state_->where);
+  require(has_words(), "LabelTable::index: the labels are not there");
+  if (!are_numbers()) return unpacked_index(state_->stored, state_->where);
+  LabelIndex index;
+  add_lines(lines_of_numbers(size()), state_->where, index);
+  return index;
 }
 
 void check_labels(const LabelTable& labels, const std::string& where) {
@@ -226,27 +326,49 @@ void check_labels(const LabelTable& labels, const std::string& where) {
     fail_damaged(where, fmt::format(": their checksum is {}, expected {} hexadecimal digits",
                                     excerpt(stored.sha256), kDigits));
   if (!labels.has_words()) return;
-  const LabelList list = labels.list();
   Sha256 sum;
-  for (Index number = 0; number < list.size(); ++number) {
-    sum.add(list[number]);
-    sum.add("\n");
-  }
+  unpacked_index(stored, where, &sum);
   if (sum.hex() != stored.sha256)
     fail_damaged(where,
                  fmt::format(": their SHA-256 is {:.8}, expected {:.8}", sum.hex(), stored.sha256));
-  index_of(list, where);
 }
+
+namespace {
+
+/// Nothing is as long as a table of numbers, which a few bytes of a file make as long as they like.
+void match_numbers(const LabelTable& features, const LabelTable& units, UnitMatch& match) {
+  const Index count = features.size();
+  if (units.are_numbers()) {
+    match.same_below = std::min(count, units.size());
+    match.unknown = count - match.same_below;
+    return;
+  }
+  const LabelList words = units.list();
+  for (Index unit = 0; unit < words.size(); ++unit)
+    if (const auto feature = number_named(words[unit]); feature && Index(*feature) < count)
+      match.others.emplace_back(*feature, Column(unit));
+  std::ranges::sort(match.others);
+  match.unknown = count - Index(match.others.size());
+}
+
+}  // namespace
 
 UnitMatch match_units(const LabelTable& features, const LabelTable& units) {
   require(features.has_words() && units.has_words(), "match_units: both need their labels");
   UnitMatch match;
   match.units = units;
+  if (features.are_numbers()) {
+    match_numbers(features, units, match);
+    return match;
+  }
   const Index count = features.size();
-  if (features.are_numbers() && units.are_numbers()) {
-    match.to.assign(std::size_t(count), LabelIndex::kUnknown);
-    std::iota(match.to.begin(), match.to.begin() + std::min(count, units.size()), Column(0));
-    match.unknown = std::max<Index>(0, count - units.size());
+  if (units.are_numbers()) {
+    const LabelList words = features.list();
+    for (Index feature = 0; feature < count; ++feature) {
+      const auto unit = number_named(words[feature]);
+      match.to.push_back(unit && Index(*unit) < units.size() ? *unit : LabelIndex::kUnknown);
+    }
+    match.unknown = std::ranges::count(match.to, LabelIndex::kUnknown);
     return match;
   }
   // The smaller table becomes the index in which the other's labels are looked up.

@@ -151,7 +151,7 @@ class MemorySparse final : public StoredDataset {
       columns.assign(set_.columns.begin() + range.begin, set_.columns.begin() + range.end);
       check(row, columns, kMend);
       for (std::size_t i = 0; i < columns.size(); ++i) {
-        const Column unit = match.to[columns[i]];
+        const Column unit = match.unit_of(columns[i]);
         if (unit == LabelIndex::kUnknown) continue;
         rows->columns.push_back(unit);
         if (!set_.values.empty()) rows->values.push_back(set_.values[std::size_t(range.begin) + i]);

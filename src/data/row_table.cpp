@@ -16,13 +16,17 @@ namespace norn {
 
 namespace {
 
-constexpr Index kMostBuckets = 256;           // open files
-constexpr Column kStamped = Column(1) << 26;  // features with a stamp of four bytes each
+constexpr Index kMostBuckets = 256;  // open files
+// Features with a stamp of four bytes each: so many, or those below a multiple of the entries that
+// came, but not more than these.
+constexpr Index kLeastStamped = Index(1) << 16;
+constexpr Index kStampedForEntry = 4;
+constexpr Index kMostStamped = Index(1) << 26;
 
 }  // namespace
 
 bool RowCleaner::first_time(Column feature) {
-  if (feature >= kStamped) return seen_high_.insert(feature).second;
+  if (Index(feature) >= stamped_) return seen_high_.insert(feature).second;
   if (feature >= seen_.size()) seen_.resize(std::max<std::size_t>(feature + 1, seen_.size() * 2));
   return std::exchange(seen_[feature], row_) != row_;
 }
@@ -34,6 +38,8 @@ std::size_t RowCleaner::clean(std::vector<Column>& features, std::vector<float>&
     row_ = 1;
   }
   seen_high_.clear();
+  entries_ += Index(features.size());
+  stamped_ = std::clamp(kStampedForEntry * entries_, kLeastStamped, kMostStamped);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < features.size(); ++i) {
     const Column feature = features[i];

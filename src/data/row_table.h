@@ -38,6 +38,8 @@ class RowCleaner {
   std::vector<std::uint32_t> seen_;       // by feature: the last row that named it
   std::unordered_set<Column> seen_high_;  // features of this row beyond the reach of seen_
   std::uint32_t row_ = 0;
+  Index stamped_ = 0;  // how far seen_ reaches in this row
+  Index entries_ = 0;  // of all rows so far
   Index merged_ = 0;
 };
 

@@ -8,7 +8,6 @@
 #include "stored_values.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -114,7 +113,7 @@ class SparseDataset final : public StoredDataset {
     RowOffset to = from;
     for (Index row = 0; row < csr.rows; ++row) {
       for (const RowOffset end = begin[row + 1]; from < end; ++from) {
-        const Column unit = match_->to[csr.column.data()[from]];
+        const Column unit = match_->unit_of(csr.column.data()[from]);
         if (unit == LabelIndex::kUnknown) continue;
         csr.column.data()[to] = unit;
         if (csr.has_values) csr.value.data()[to] = csr.value.data()[from];
@@ -124,29 +123,24 @@ class SparseDataset final : public StoredDataset {
     }
   }
 
-  /// Rows that shared entries no longer do.
+  /// Rows that share entries go on doing so: many may share all there are.
   void match_memory() {
-    CsrBuffer all;
-    all.rows = offsets_.rows();
-    all.has_values = has_values();
     const RowOffset before = row_entries();
-    all.row_begin = Buffer<RowOffset>(all.rows + 1);
-    all.column = Buffer<Column>(before);
-    if (all.has_values) all.value = Buffer<float>(before);
-    all.row_begin.data()[0] = 0;
-    for (Index row = 0; row < all.rows; ++row)
-      all.row_begin.data()[row + 1] = all.row_begin.data()[row] + offsets_.row(row).count();
-    std::vector<Index> rows(std::size_t(all.rows));
-    std::iota(rows.begin(), rows.end(), Index(0));
-    gather_from_memory(rows, all);
-    match_rows(all);
-    const RowOffset* const begin = all.row_begin.data();
-    offsets_ = RowOffsets::from_begins({begin, begin + all.rows + 1});
-    columns_ = std::move(all.column);
-    values_ = std::move(all.value);
+    std::vector<RowOffset> moved(std::size_t(info_.entries) + 1);
+    RowOffset to = 0;
+    for (RowOffset from = 0; from < info_.entries; ++from) {
+      moved[std::size_t(from)] = to;
+      const Column unit = match_->unit_of(columns_.data()[from]);
+      if (unit == LabelIndex::kUnknown) continue;
+      columns_.data()[to] = unit;
+      if (has_values()) values_.data()[to] = values_.data()[from];
+      ++to;
+    }
+    moved.back() = to;
+    offsets_.move(moved);
     take_units_of_the_model();
-    info_.entries = begin[all.rows];
-    info_.left_out = before - info_.entries;
+    info_.entries = to;
+    info_.left_out = before - row_entries();
     info_.empty_rows = offsets_.empty_rows();
   }
 
@@ -277,8 +271,8 @@ class SparseDataset final : public StoredDataset {
 
 std::unique_ptr<Dataset> open_sparse_dataset(const DatasetInfo& info, Residency residency,
                                              Role role, std::shared_ptr<const UnitMatch> match) {
-  require(!match || Index(match->to.size()) == info.width(),
-          "open_dataset: a match of every unit of the data set");
+  require(!match || Index(match->to.size()) <= info.width(),
+          "open_dataset: a match of units that the data set has");
   return std::make_unique<SparseDataset>(info, residency, role, std::move(match));
 }
 

@@ -50,6 +50,11 @@ RowOffsets RowOffsets::one_entry_each(Index rows) {
   return offsets;
 }
 
+void RowOffsets::move(std::span<const RowOffset> moved) {
+  for (RowOffset& entry : begin_) entry = moved[std::size_t(entry)];
+  for (RowOffset& entry : end_) entry = moved[std::size_t(entry)];
+}
+
 Index RowOffsets::empty_rows() const {
   Index empty = 0;
   for (Index r = 0; r < rows(); ++r) empty += row(r).count() == 0;

@@ -5,6 +5,7 @@
 #include "src/tensor/block_partition.h"
 
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,9 @@ class RowOffsets {
     return {begin_[std::size_t(r)],
             end_.empty() ? begin_[std::size_t(r) + 1] : end_[std::size_t(r)]};
   }
+  /// Entry e becomes entry `moved[e]`; the last of these is the end.
+  void move(std::span<const RowOffset> moved);
+
   Index rows() const { return Index(begin_.size()) - (end_.empty() ? 1 : 0); }
   Index empty_rows() const;
   /// No entry belongs to two rows, and rows follow each other.

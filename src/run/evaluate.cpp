@@ -85,6 +85,7 @@ class EvaluationRun {
     Index units = settings_.units;
     for (const Dataset* set : data.sets())
       if (units == 0 && set->info().name == layer.dataset) units = set->info().width();
+    units = std::min(units, layer.units());  // more are refused where they are ranked
     const auto [a, b] = *options_.propensity;
     settings_.gains =
         inverse_propensities(count_units(training, units), training.info().examples, a, b);

@@ -164,7 +164,7 @@ class BenchNetwork {
   void weigh_features(int layer, Dataset& set) {
     const LayerDescriptor& descriptor = descriptor_.layers[std::size_t(layer)];
     std::vector<float> weights;
-    for (const std::int64_t count : count_features(set))
+    for (const std::int64_t count : count_features(set, set.info().width()))
       weights.push_back(
           float(feature_weight(descriptor.input_weighting, count, set.info().examples)));
     network_->set_feature_weights(layer, weights);

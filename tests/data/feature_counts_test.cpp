@@ -46,13 +46,13 @@ std::shared_ptr<Dataset> random_set(Index examples, Index width, bool valued) {
 TEST(FeatureCounts, CountExamplesWhateverTheValues) {
   for (const bool valued : {false, true}) {
     const auto set = random_set(3000, 40, valued);
-    EXPECT_EQ(count_features(*set), counted_plainly(*set));
+    EXPECT_EQ(count_features(*set, set->info().width()), counted_plainly(*set));
   }
 }
 
 TEST(FeatureCounts, CountAUnitThatARowNamesTwiceOnce) {
   const auto set = make_sparse_dataset("set", 4, {0, 3, 3, 5}, {2, 0, 2, 2, 1});
-  EXPECT_THAT(count_features(*set), ElementsAre(1, 1, 2, 0));
+  EXPECT_THAT(count_features(*set, set->info().width()), ElementsAre(1, 1, 2, 0));
 }
 
 TEST(FeatureCounts, CountSharedRowsOnceForEachExample) {
@@ -67,7 +67,7 @@ TEST(FeatureCounts, CountSharedRowsOnceForEachExample) {
   const DatasetInfo info = list_datasets(folder / "x.nc").at(0);
   for (const Residency residency : {Residency::memory, Residency::stream}) {
     const auto set = open_dataset(info, residency, Role::input);
-    EXPECT_THAT(count_features(*set), ElementsAre(5, 0, 0, 4));
+    EXPECT_THAT(count_features(*set, set->info().width()), ElementsAre(5, 0, 0, 4));
   }
 }
 
@@ -76,9 +76,9 @@ TEST(FeatureCounts, CountNothingThatIsHeldBack) {
     const auto set = random_set(700, 30, false);
     HeldOutViews views = hold_out({0.3, by, 5}, {{set, true}, {set, false}}, 1);
     Dataset& trained = *views.training[0];
-    const std::vector<std::int64_t> counts = count_features(trained);
+    const std::vector<std::int64_t> counts = count_features(trained, trained.info().width());
     EXPECT_EQ(counts, counted_plainly(trained));
-    const std::vector<std::int64_t> whole = count_features(*set);
+    const std::vector<std::int64_t> whole = count_features(*set, set->info().width());
     const auto sum = [](const std::vector<std::int64_t>& all) {
       return std::accumulate(all.begin(), all.end(), std::int64_t(0));
     };
@@ -89,7 +89,7 @@ TEST(FeatureCounts, CountNothingThatIsHeldBack) {
 
 TEST(FeatureCounts, OfDenseSetsThereAreNone) {
   const auto set = make_dense_dataset("set", 2, {1, 2, 3, 4});
-  EXPECT_THROW(count_features(*set), Error);
+  EXPECT_THROW(count_features(*set, set->info().width()), Error);
 }
 
 }  // namespace

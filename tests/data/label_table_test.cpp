@@ -6,6 +6,7 @@
 #include "norn/data/importer.h"
 #include "src/base/sha256.h"
 #include "src/data/dataset_writer.h"
+#include "src/data/label_check.h"
 #include "support.h"
 
 #include <algorithm>
@@ -14,6 +15,8 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <zlib.h>
 
 namespace norn {
 namespace {
@@ -37,7 +40,7 @@ std::vector<std::string> words_of(const LabelTable& table) {
   return words;
 }
 
-/// Different words of odd lengths and any bytes but a line feed.
+/// Different words of odd lengths and any bytes but a line feed and zero.
 std::vector<std::string> random_labels(std::mt19937& random, std::size_t count) {
   std::vector<std::string> labels;
   LabelIndex seen;
@@ -45,7 +48,8 @@ std::vector<std::string> random_labels(std::mt19937& random, std::size_t count) 
     std::string label = fmt::format("{:x}", random() % (4 * count));
     for (std::size_t more = random() % 40; more > 0; --more)
       label += char(random() % 255 == 9 ? 'n' : random() % 255);
-    std::replace(label.begin(), label.end(), '\n', '_');
+    std::ranges::replace_if(
+        label, [](char c) { return c == '\n' || c == '\0'; }, '_');
     if (seen.add(label) == Index(labels.size())) labels.push_back(label);
   }
   return labels;
@@ -139,7 +143,8 @@ TEST(LabelTable, MatchesLikeAMapOnRandomLabels) {
     Index unknown = 0;
     for (std::size_t i = 0; i < a.size(); ++i) {
       const auto found = naive.find(a[i]);
-      EXPECT_EQ(match.to[i], found == naive.end() ? LabelIndex::kUnknown : found->second);
+      EXPECT_EQ(match.unit_of(Column(i)),
+                found == naive.end() ? LabelIndex::kUnknown : found->second);
       unknown += found == naive.end();
     }
     EXPECT_EQ(match.unknown, unknown);
@@ -149,11 +154,114 @@ TEST(LabelTable, MatchesLikeAMapOnRandomLabels) {
 TEST(LabelTable, NumbersMatchNumbersAndTheirWords) {
   const UnitMatch narrower = match_units(LabelTable::numbers(5), LabelTable::numbers(3));
   EXPECT_EQ(narrower.unknown, 2);
-  EXPECT_EQ(narrower.to[2], 2u);
-  EXPECT_EQ(narrower.to[3], LabelIndex::kUnknown);
+  EXPECT_EQ(narrower.unit_of(2), 2u);
+  EXPECT_EQ(narrower.unit_of(3), LabelIndex::kUnknown);
   EXPECT_EQ(match_units(LabelTable::numbers(3), LabelTable::numbers(5)).unknown, 0);
   const UnitMatch words = match_units(table_of({"2", "x", "0"}), LabelTable::numbers(3));
   EXPECT_EQ(words.to, (std::vector<Column>{2, LabelIndex::kUnknown, 0}));
+  EXPECT_EQ(words.unknown, 1);
+}
+
+TEST(LabelTable, NumbersThatNobodyHasMemoryForAreMatched) {
+  constexpr Index kMany = (Index(1) << 32) - 2;
+  const LabelTable many = LabelTable::numbers(kMany);
+  const UnitMatch same = match_units(many, LabelTable::numbers(60));
+  EXPECT_EQ(same.unit_of(59), 59u);
+  EXPECT_EQ(same.unit_of(60), LabelIndex::kUnknown);
+  EXPECT_EQ(same.unknown, kMany - 60);
+  const UnitMatch words =
+      match_units(many, table_of({"x", "4294967293", "07", "7", "", "-1", "+3", "4294967294"}));
+  EXPECT_EQ(words.unit_of(4294967293u), 1u);
+  EXPECT_EQ(words.unit_of(7), 3u);
+  for (const Column feature : {0u, 1u, 3u, 8u, 4294967292u})
+    EXPECT_EQ(words.unit_of(feature), LabelIndex::kUnknown) << feature;
+  EXPECT_EQ(words.unknown, kMany - 2);
+  const UnitMatch back = match_units(table_of({"9", "a", "4294967293"}), many);
+  EXPECT_EQ(back.to, (std::vector<Column>{9, LabelIndex::kUnknown, 4294967293u}));
+}
+
+// What zlib makes of these lines, as a file has it.
+LabelTable::Stored packed_lines(const std::string& lines, Index count) {
+  LabelTable::Stored stored{count, Index(lines.size()), std::string(64, 'a'), {}};
+  uLongf size = compressBound(uLong(lines.size()));
+  stored.packed.resize(size);
+  compress(reinterpret_cast<Bytef*>(stored.packed.data()), &size,
+           reinterpret_cast<const Bytef*>(lines.data()), uLong(lines.size()));
+  stored.packed.resize(size);
+  return stored;
+}
+
+std::string repeated(const std::string& line, std::size_t times) {
+  std::string lines;
+  for (std::size_t i = 0; i < times; ++i) lines += line;
+  return lines;
+}
+
+// The memory that this process has had at most, in bytes.
+Index peak_memory() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return Index(usage.ru_maxrss) << 10;
+}
+
+TEST(LabelTable, LabelsThatCannotBeTakeNoMemory) {
+  constexpr Index kLines = Index(1) << 27;
+  // Made once, by pieces: a string of all of them would be what is measured.
+  const std::string piece(std::size_t(1) << 20, '\n');
+  LabelTable::Stored bomb{kLines, kLines, std::string(64, 'a'), {}};
+  z_stream stream{};
+  ASSERT_EQ(deflateInit(&stream, 9), Z_OK);
+  std::vector<char> out(std::size_t(1) << 20);
+  for (Index done = 0; done < kLines; done += Index(piece.size())) {
+    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(piece.data()));
+    stream.avail_in = uInt(piece.size());
+    stream.next_out = reinterpret_cast<Bytef*>(out.data());
+    stream.avail_out = uInt(out.size());
+    deflate(&stream, done + Index(piece.size()) < kLines ? Z_NO_FLUSH : Z_FINISH);
+    bomb.packed.insert(bomb.packed.end(), out.data(), out.data() + out.size() - stream.avail_out);
+  }
+  deflateEnd(&stream);
+  const Index before = peak_memory();
+  const auto damage = [](const LabelTable::Stored& stored) {
+    const std::string list = message_of<DataError>([&] { LabelTable(stored, "m.nc").list(); });
+    EXPECT_NE(message_of<DataError>([&] { LabelTable(stored, "m.nc").index(); }), "");
+    EXPECT_NE(message_of<DataError>([&] { check_labels(LabelTable(stored, "m.nc"), "m.nc"); }), "");
+    return list;
+  };
+  EXPECT_THAT(damage(bomb), HasSubstr("of feature 1 is that of feature 0, too"));
+  bomb.count = 60;
+  EXPECT_NE(damage(bomb), "");
+  bomb.line_bytes = 60;  // what list() goes by
+  EXPECT_THAT(damage(bomb),
+              HasSubstr("labels of features are damaged: they have more than 60 bytes"));
+  bomb.line_bytes = Index(bomb.packed.size());
+  EXPECT_THAT(damage(bomb), HasSubstr("are damaged: they"));
+  EXPECT_LT(peak_memory() - before, Index(16) << 20);
+}
+
+TEST(LabelTable, WhatNoLabelHasIsDamage) {
+  const auto damage = [](LabelTable::Stored stored) {
+    return message_of<DataError>([&] { LabelTable(std::move(stored), "m.nc").list(); });
+  };
+  EXPECT_THAT(damage(packed_lines("a\nb\nc\n", 2)), HasSubstr("damaged: they are more than 2"));
+  EXPECT_THAT(damage(packed_lines("a\nb\nc", 3)), HasSubstr("damaged; use"));
+  EXPECT_THAT(damage(packed_lines(std::string("a\nb\0\n", 5), 2)),
+              HasSubstr("damaged: one has a byte of zero"));
+  const std::string longest(LabelIndex::kLongestLabel, 'x');
+  EXPECT_EQ(LabelTable(packed_lines(longest + "\na\n", 2), "m.nc").list()[0], longest);
+  for (const std::string& label : {longest + "x", repeated(longest, 40)}) {
+    EXPECT_THAT(damage(packed_lines(label + "\n", 1)), HasSubstr("one has more than 65535 bytes"));
+    EXPECT_THAT(damage(packed_lines("a\n" + label, 1)), HasSubstr("one has more than 65535 bytes"));
+  }
+  LabelTable::Stored more = packed_lines("a\nb\n", 2);
+  more.packed.push_back('x');
+  EXPECT_THAT(damage(more), HasSubstr("damaged: other bytes follow their end"));
+  more.packed.resize(more.packed.size() - 2);
+  EXPECT_THAT(damage(more), HasSubstr("damaged; use"));
+  EXPECT_THAT(message_of<DataError>([] {
+                table_of({"a", std::string("b\0", 2)});
+              }),
+              HasSubstr("of number 1 has a byte of zero, which a label may not; rename it"));
 }
 
 /// A random data set of labelled units, as rows of label -> value.

@@ -62,7 +62,7 @@ class FeatureWeights : public testing::Test {
   }
   std::vector<float> expected_of(const DataBinding& data) const {
     std::vector<float> weights;
-    for (const std::int64_t count : count_features(data.set_of(0)))
+    for (const std::int64_t count : count_features(data.set_of(0), data.set_of(0).info().width()))
       weights.push_back(
           float(feature_weight(recipe_.network.layers[0].input_weighting, count, data.examples())));
     return weights;

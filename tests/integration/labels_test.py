@@ -377,6 +377,8 @@ class Labels(ProgramTest):
                 ("layer2_labels", 7, "attribute layer2_labels is 7, but there are 1 lists of labels; the file is damaged"),
                 ("layer0_labels", -2, "attribute layer0_labels is -2, but there are 1 lists of labels; the file is damaged")):
             damages[f"{item} {value}"] = (lambda attributes, values, item=item, value=value: attributes.update({item: value}), said)
+        damages["numbers without memory"] = (lambda attributes, values: (attributes.pop("labels0_digest"), attributes.update(
+            labels0_count=numpy.uint64(2**31))), "attribute labels0_count is 2147483648, more than it has weights; the file is damaged")
         damages["no checksum"] = (lambda attributes, values: attributes.pop("labels0_digest"), "they have no checksum")
         more = "".join(f"{name}\n" for name in [*self.names, "one more"]).encode()
         damages["a label more"] = (lambda attributes, values: (

@@ -3,10 +3,13 @@
 
 #include "norn/data/label_index.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 /// The labels that data sets and models keep of their units, and how units are matched by them.
@@ -46,7 +49,7 @@ class LabelTable {
   LabelTable() = default;  ///< nothing is known
   /// Units named 0 to count - 1.
   static LabelTable numbers(Index count);
-  /// Throws DataError for a label with a line feed.
+  /// Throws DataError for a label with a line feed or a byte of zero.
   static LabelTable of(const LabelIndex& labels);
   /// `where` names the file in messages.
   LabelTable(Stored stored, std::string where);
@@ -76,11 +79,28 @@ class LabelTable {
   std::shared_ptr<const State> state_;
 };
 
-/// Which unit of a model each feature of a data set is.
+/// The number that a label is in a table of numbers.
+std::optional<Column> number_named(std::string_view label);
+
+/// Which unit of a model each feature of a data set is. Takes memory for labels that are there,
+/// not for numbers that could be.
 struct UnitMatch {
   LabelTable units;        ///< those of the model
-  std::vector<Column> to;  ///< by feature; LabelIndex::kUnknown: the model has no such unit
-  Index unknown = 0;       ///< features that the model does not have
+  std::vector<Column> to;  ///< by feature, of the first ones; LabelIndex::kUnknown: none
+  Index same_below = 0;    ///< further features below this are the units of the same numbers
+  /// Further ones still, ascending, and their units.
+  std::vector<std::pair<Column, Column>> others;
+  Index unknown = 0;  ///< features that the model does not have
+
+  /// LabelIndex::kUnknown: the model has no such unit.
+  Column unit_of(Column feature) const {
+    if (feature < to.size()) return to[feature];
+    if (Index(feature) < same_below) return feature;
+    if (others.empty()) return LabelIndex::kUnknown;
+    const auto at =
+        std::ranges::lower_bound(others, feature, {}, &std::pair<Column, Column>::first);
+    return at != others.end() && at->first == feature ? at->second : LabelIndex::kUnknown;
+  }
 };
 
 /// Matches by label. Both tables must have their words.

@@ -11,8 +11,7 @@ void weigh_features(Network& network, const DataBinding& data) {
   for (const int layer : network.order()) {
     const LayerDescriptor& descriptor = network.descriptor().layers[std::size_t(layer)];
     if (!network.weights_features(layer)) continue;
-    std::vector<std::int64_t> counts = count_features(data.set_of(layer));
-    counts.resize(std::size_t(descriptor.units()), 0);  // a layer may be wider than its data
+    const std::vector<std::int64_t> counts = count_features(data.set_of(layer), descriptor.units());
     std::vector<float> weights;
     weights.reserve(counts.size());
     for (const std::int64_t count : counts)

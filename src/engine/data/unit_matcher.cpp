@@ -71,16 +71,13 @@ UnitMatcher::Matched* UnitMatcher::match(const DatasetInfo& info, int layer) {
     if (known->file == info.file && known->width == info.width() &&
         known->features.same_as(features) && known->match->units.same_as(units))
       return known.get();
-  UnitMatch found = match_units(features, units);
-  // Units without a label mean nothing to the model either.
-  found.to.resize(std::size_t(info.width()), LabelIndex::kUnknown);
   matched_.push_back(std::make_unique<Matched>());
   Matched& added = *matched_.back();
   added.file = info.file;
   added.where = info.file.empty() ? place(info) : info.file.string();
   added.features = features;
   added.width = info.width();
-  added.match = std::make_shared<const UnitMatch>(std::move(found));
+  added.match = std::make_shared<const UnitMatch>(match_units(features, units));
   return &added;
 }
 

@@ -5,6 +5,8 @@
 #include "norn/base/error.h"
 #include "src/data/label_check.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace norn {
@@ -40,12 +42,27 @@ struct Tables {
                               file.path().string(), problem));
 }
 
+// The most weights of any edge; no layer of the file has more units.
+Index most_weights(const TensorFileReader& file) {
+  Index most = 0;
+  const std::int64_t edges = file.integer_or("weights", 0);
+  for (std::int64_t edge = 0; edge < edges; ++edge) {
+    const std::string weights = fmt::format("weight{}_weights", edge);
+    if (file.has_variable(weights)) most = std::max(most, file.size(weights));
+  }
+  return most;
+}
+
 LabelTable read_table(const TensorFileReader& file, std::size_t number) {
   const std::string variable = variable_of(number);
   LabelTable::Stored stored;
   stored.count = file.integer(variable + "_count");
   if (stored.count < 0) fail(file, fmt::format("attribute {}_count is {}", variable, stored.count));
   stored.sha256 = file.text_or(variable + "_digest", "");
+  // Numbers need no memory in the file, and as much here as there are.
+  if (stored.sha256.empty() && stored.count > most_weights(file))
+    fail(file,
+         fmt::format("attribute {}_count is {}, more than it has weights", variable, stored.count));
   if (file.has_variable(variable)) {
     stored.line_bytes = file.integer(variable + "_lineBytes");
     stored.packed = file.read_bytes(variable);

@@ -176,9 +176,7 @@ std::vector<Index> count_units(Dataset& training, Index units) {
   if (!training.info().gives_sparse_batches())
     throw DataError(
         fmt::format("{} is dense; popularity counts sparse entries", place(training.info())));
-  std::vector<Index> count = count_features(training);
-  count.resize(std::size_t(units), 0);
-  return count;
+  return count_features(training, units);
 }
 
 Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationSettings& settings) {
