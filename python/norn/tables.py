@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arrays import factors_of, is_by_name, require_users
+from ._arrays import is_by_name, require_users
 from ._labels import Labels, native_labels, words_of
 from ._words import path_of
 from .data.arrow import require_pyarrow
@@ -98,11 +98,13 @@ class UserRows:
         self.users: int = getattr(matrix, "matrix", matrix).shape[0]
         self._more = {"filter_pairs": filter_pairs, "score_factors": score_factors}
         for name, given in self._more.items():
-            if given is None or isinstance(given, np.ndarray) and given.ndim == 1 and name == "score_factors":
-                continue  # one for each unit holds for all users
+            if given is None:
+                continue
+            if name == "score_factors" and isinstance(given, np.ndarray) and given.ndim == 1:  # one for each unit, of all users
+                require_users(np.broadcast_to(given, (self.users, len(given))), name, self.users, width)
+                continue
             self._more[name] = _sliceable(matrix_of(given), name)
             require_users(self._more[name], name, self.users, width)
-        factors_of(score_factors, 1) if isinstance(score_factors, np.ndarray) else None
 
     def between(self, first: int, last: int) -> tuple[Any, dict[str, Any]]:
         """What users from `first` to before `last` have, and what else is said of each."""

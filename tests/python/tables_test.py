@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 import norn
 from conftest import Baskets
+from random_networks import RandomNetwork
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_a_table_has_what_recommend_says(draw, data, model, tmp_path):
     assert [tuple(row) for row in stream.to_pandas().itertuples(index=False)] == wanted
     assert stream.to_parquet(tmp_path / "best.parquet") == len(wanted)
     assert rows_of(parquet.read_table(tmp_path / "best.parquet")) == wanted and [f.name for f in tmp_path.iterdir()] == ["best.parquet"]
-    assert len(list(stream)) == -(-len(data) // batch)
+    assert len(list(stream)) == -(-len(data) // batch) and repr(stream) == "<norn.TableStream: user: string, rank: int32, item: string, score: float>"
 
 
 def test_users_and_items_without_labels_are_numbers(draw):
@@ -81,11 +82,21 @@ def test_what_filters_and_weighs_goes_with_its_users(draw, data, model):
         assert rows_of(table) == expected(ids, scores, data.example_labels, data.feature_labels), more.keys()
 
 
+def test_several_inputs_go_by_their_names(draw):
+    net = RandomNetwork(draw, inputs=2, plain=True)
+    model = norn.Recommender.of(norn.Network.from_parameters(net.descriptor, net.parameters, device="cpu", threads=1))
+    known = {one["DataSet"]: draw.random((12, one["N"])).astype(np.float32) for one in net.inputs()}
+    known["set_0"] = norn.Dataset(known["set_0"])
+    ids, scores = model.recommend(known, 4, filter_already_liked_items=False)
+    table = model.recommend_table(known, 4, batch=5, filter_already_liked_items=False).to_arrow()
+    assert rows_of(table) == expected(ids, scores, range(12), range(net.layers[-1]["N"]))
+
+
 def test_wrong_arguments_are_refused_before_anything_is_computed(data, model):
     for message, more in (("has 2 labels for", {"users": ["a", "b"]}), ("`batch` 0", {"batch": 0}), ("`N` 0", {"N": 0}),
                           ("all of text or all whole numbers", {"users": [1, "b"] * len(data)}), ("`layer` 'x'", {"layer": "x"}),
                           ("all of text", {"users": [0.5] * len(data)}), ("all of text", {"users": [2**70] * len(data)}), ("all of text", {"users": 3}), ("`filter_pairs`: has the shape", {"filter_pairs": data.matrix[:3]}),
-                          ("no unit 'x'", {"items": ["x"]})):
+                          ("`score_factors`: has the shape", {"score_factors": np.ones(data.shape[1] + 1)}), ("no unit 'x'", {"items": ["x"]})):
         if isinstance(more.get("users"), list) and len(more["users"]) != 2:
             more = {"users": more["users"][:len(data)]}
         with pytest.raises(norn.UsageError, match=message):

@@ -177,16 +177,19 @@ def test_what_fails_at_the_end_does_not_lose_the_model(draw, caplog):
     baskets, told = Baskets(draw), []
 
     class Fails(norn.Callback):
+        def __init__(self, message="gone"):
+            self.message = message
+
         def __call__(self, env):
             if env.kind == "end":
                 told.append(env.report["end"])
-                raise OSError("gone")
+                raise OSError(self.message)
 
     model = recommender()
     with pytest.raises(OSError, match="gone"):
-        model.fit(baskets.matrix, callbacks=[Fails(), Fails()])
+        model.fit(baskets.matrix, callbacks=[Fails(), Fails("full")])
     assert told == ["completed"] * 2 and model.recommend(baskets.matrix, 3)[0].shape == (baskets.matrix.shape[0], 3) and len(model.history) == 3
-    assert len([one for one in caplog.records if "raised at the end of the run: OSError: gone" in one.message]) == 1, "the other is raised"
+    assert len([one for one in caplog.records if "raised at the end of the run: OSError: full" in one.message]) == 1, "the other is raised"
 
     def stop(env):
         raise RuntimeError("enough")
