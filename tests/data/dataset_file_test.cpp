@@ -101,6 +101,10 @@ TEST(DatasetFile, ReadsValuesOfEveryNumberType) {
       {"ushort", 7, "0us, 32768us, 65535us", {0, 0.5f, 65535.0f / 65536}},
       {"ubyte", 8, "0ub, 64ub, 255ub", {0, 0.25f, 255.0f / 256}},
       {"byte", 9, "-128b, 64b, 127b", {-1, 0.5f, 127.0f / 128}},
+      // Numbers that another writer has stored wider than they are.
+      {"float", 6, "0.f, 128.f, 255.f", {0, 0.5f, 255.0f / 256}},
+      {"double", 7, "0, 32768, 65535", {0, 0.5f, 65535.0f / 65536}},
+      {"int", 9, "-128, 64, 127", {-1, 0.5f, 127.0f / 128}},
   };
   for (const auto& c : kCases) {
     SCOPED_TRACE(c.cdl_type);

@@ -325,6 +325,9 @@ TEST(LibsvmText, ReadsLabelsFeaturesHeaderAndComments) {
   EXPECT_EQ(reader.header()->features, 10);
   EXPECT_EQ(reader.header()->labels, 5);
   EXPECT_EQ(rows_of("-1 1:1 2:2\n+1 3:1\n"), (Rows{"0||1 2||-1", "1||3||+1"}));
+  TextOptions filled = with(TextValues::optional, TextFormat::named("libsvm"));
+  filled.missing_value = 4;
+  EXPECT_EQ(rows_of("1 1:2.5 2 3:1\n2 7\n", filled), (Rows{"0||1 2 3|2.5 4 1|1", "1||7|4|2"}));
   EXPECT_EQ(rows_of("0:1\n", with(TextValues::ignore, TextFormat::named("libsvm"))),
             (Rows{"0||0||"}));
 }

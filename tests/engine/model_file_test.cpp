@@ -71,11 +71,20 @@ std::vector<std::vector<float>> left_behind(Network& network) {
   return all;
 }
 
+// What a model has to keep though no recipe says it.
+Recipe with_unusual_settings(Recipe recipe) {
+  recipe.network.shuffle = false;
+  for (LayerDescriptor& layer : recipe.network.layers)
+    if (layer.kind != LayerKind::input)
+      std::visit([](auto& scheme) { scheme.scale = 0.37f; }, layer.init.scheme);
+  return recipe;
+}
+
 class ModelFile : public testing::TestWithParam<int> {
  protected:
   const TempDir folder_;
   const fs::path path_ = folder_ / "model.nc";
-  const Recipe recipe_ = all_recipes().at(std::size_t(GetParam()));
+  const Recipe recipe_ = with_unusual_settings(all_recipes().at(std::size_t(GetParam())));
 };
 
 TEST_P(ModelFile, GivesEverythingBack) {

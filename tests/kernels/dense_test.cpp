@@ -117,7 +117,8 @@ std::vector<std::array<Index, 4>> block_shapes() {
 TEST_F(DenseTest, ProductsOfBlocksAgreeWithFloat64) {
   Executor executor(2);
   const auto kernels = samples::make_dense(executor);
-  for (const auto& [batch, m, n, block] : block_shapes()) {
+  for (const auto& shape : block_shapes()) {
+    const Index batch = shape[0], m = shape[1], n = shape[2], block = shape[3];
     SCOPED_TRACE(fmt::format("B {} M {} N {} in blocks of {}", batch, m, n, block));
     auto x = random_matrix(batch, n), w = random_matrix(m, n), delta = random_matrix(batch, m);
     auto bias = random_matrix(1, m), z = random_matrix(batch, m), g = random_matrix(m, n);
@@ -142,8 +143,9 @@ TEST_F(DenseTest, ProductsOfBlocksAgreeWithFloat64) {
 TEST_F(DenseTest, EachBlockHasItsOwnPartOfTheSourcesDelta) {
   Executor executor(2);
   const auto kernels = samples::make_dense(executor);
-  for (const auto& [batch, m, n, block] : block_shapes())
+  for (const auto& shape : block_shapes())
     for (const Index behind : {0, 3}) {  // rows between the parts
+      const Index batch = shape[0], m = shape[1], n = shape[2], block = shape[3];
       SCOPED_TRACE(fmt::format("B {} M {} N {} in blocks of {}", batch, m, n, block));
       auto w = random_matrix(m, n), delta = random_matrix(batch, m);
       const Index blocks = (m + block - 1) / block;
@@ -164,8 +166,9 @@ TEST_F(DenseTest, EachBlockHasItsOwnPartOfTheSourcesDelta) {
 TEST_F(DenseTest, ABlockHasTheSameBitsWhateverOthersAreInTheCall) {
   Executor executor(2);
   const auto kernels = samples::make_dense(executor);
-  for (const auto& [batch, m, n, block] : std::vector<std::array<Index, 4>>{
+  for (const auto& shape : std::vector<std::array<Index, 4>>{
            {64, 256, 256, 64}, {300, 1000, 128, 256}, {96, 257, 40, 96}, {512, 512, 100, 128}}) {
+    const Index batch = shape[0], m = shape[1], n = shape[2], block = shape[3];
     SCOPED_TRACE(fmt::format("B {} M {} N {} in blocks of {}", batch, m, n, block));
     auto x = random_matrix(batch, n), w = random_matrix(m, n), delta = random_matrix(batch, m);
     const Index blocks = (m + block - 1) / block;

@@ -196,7 +196,8 @@ TEST_F(UpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
   const UpdateStep step{0.01f, 1e-3f, 1e-4f, 2.0f, 3.0f};
   for (const std::string& name : names_of<UpdateRule>())
     for (const Index padding : {0, 4, 5})
-      for (const auto& [rows, cols] : shapes()) {
+      for (const auto& [shape_rows, shape_cols] : shapes()) {
+        const Index rows = shape_rows, cols = shape_cols;  // which lambdas can capture
         SCOPED_TRACE(name + " " + std::to_string(rows) + " x " + std::to_string(cols) + " + " +
                      std::to_string(padding));
         const UpdateRule rule = *find_named<UpdateRule>(name);

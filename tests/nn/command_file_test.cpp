@@ -84,6 +84,10 @@ TEST(CommandFile, SaysAllThatIsWrongWithLines) {
             "x.cdl:5: TrainingParameters: Epochs 0 is out of range; expected a whole number from 1 "
             "to 4294967295\n"
             "x.cdl:6: TrainingParameters: unknown key \"MiniBach\"; did you mean \"MiniBatch\"?");
+  EXPECT_EQ(error_of(R"({"Network": "n", "Data": "d", "Command": "Predict",
+                         "PredictionParameters": {"MiniBatch": 0}})"),
+            "x.cdl:2: PredictionParameters: MiniBatch 0 is out of range; expected a whole number "
+            "from 1 to 4294967295");
   EXPECT_EQ(error_of("[]"), "x.cdl:1: [] is not a command file; expected a JSON object");
   EXPECT_EQ(
       error_of(R"({"Network": "n", "Data": "d", "Command": "Train"})"),

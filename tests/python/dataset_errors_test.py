@@ -50,6 +50,7 @@ def test_columns_must_be_named_where_they_cannot_be_known():
 @pytest.mark.parametrize("change, message", [
     ({"user": ["a", None, "b"]}, 'column "user", row 1 (from 0): the example is null'),
     ({"item": ["x", "x", None]}, 'column "item", row 2 (from 0): the feature is null'),
+    ({"item": ["x", None, None]}, 'column "item", row 1 (from 0): the feature is null'),
     ({"item": ["x", "", "y"]}, 'column "item", row 1 (from 0): the feature has no name'),
     ({"user": [1.0, 2.5, 3.0]}, 'column "user" (example) holds float data; labels are text or whole numbers: convert it, for example with .astype("int64")'),
     ({"user": [True, False, True]}, 'column "user" (example) holds boolean data'),
@@ -58,6 +59,7 @@ def test_columns_must_be_named_where_they_cannot_be_known():
     ({"rating": [1.0, float("inf"), 2.0]}, 'column "rating", row 1 (from 0): the value is inf, expected a finite 32-bit number'),
     ({"rating": [1.0, 2.0, -1e39]}, "row 2 (from 0): the value is -1e+39"),
     ({"rating": ["good", "bad", "4"]}, "column \"rating\" (value) holds text ('good' in row 0), expected numbers"),
+    ({"user": ["a", "b", "b"], "item": ["x", "y", "y"]}, "example 'b': the feature 'y' occurs twice"),
     ({"user": ["a", "a", "a"], "item": ["x", "y", "x"]}, "example 'a': the feature 'x' occurs twice; remove one, or choose with `duplicates` sum or first"),
 ])
 def test_values_that_are_wrong(change, message):
