@@ -20,7 +20,7 @@ import unittest
 from norn_files import write_datasets
 from programs import BIN, LIMIT_SECONDS, ODD_NETWORK, ProgramTest, drop_some, mpirun, random_rows
 
-KILLS = int(os.environ.get("NORN_SOAK_KILLS", "6"))
+KILLS = int(os.environ.get("NORN_SOAK_KILLS", "3"))
 EPOCHS_A_KILL = 24
 CHECKPOINT_EPOCHS = 5
 ENDED_WITHIN_SECONDS = 60.0
