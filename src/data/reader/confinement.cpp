@@ -84,7 +84,12 @@ constexpr long kHarmless[] = {
     __NR_getrandom,      __NR_clock_gettime, __NR_gettimeofday, __NR_getrusage,
     __NR_getpid,         __NR_gettid,        __NR_rt_sigreturn, __NR_rt_sigaction,
     __NR_rt_sigprocmask, __NR_sigaltstack,   __NR_sched_yield,  __NR_restart_syscall,
-    __NR_exit,           __NR_exit_group};
+    __NR_exit,           __NR_exit_group,
+// UBSan looks by a pipe of its own whether memory may be read.
+#ifdef __NR_pipe
+    __NR_pipe,
+#endif
+    __NR_pipe2};
 
 /// A program for the kernel that says of each call whether it is made.
 class CallFilter {
