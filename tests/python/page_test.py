@@ -201,6 +201,12 @@ def test_parts_of_a_page_are_its_cells():
     assert notebooks.source_of("markdown", "[a](b.md#c), [n](../notebooks/n.ipynb), [w](https://x/y.md)") == "[a](../user/b.md#c), [n](n.ipynb), [w](https://x/y.md)"
 
 
+def test_the_readme_shows_what_the_tutorial_draws():
+    notebook = json.loads((ROOT / "docs/notebooks/python_tutorial.ipynb").read_text(encoding="utf-8"))
+    assert (ROOT / notebooks.PICTURE).read_bytes() == notebooks.first_picture(notebook)
+    assert f"]({notebooks.PICTURE})" in text_of("README.md")
+
+
 @pytest.mark.parametrize("page", notebooks.PAGES)
 def test_a_notebook_is_its_page_with_outputs(page):
     path = ROOT / f"docs/notebooks/{page}.ipynb"

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Makes docs/notebooks of the pages that they show: a page's blocks of Python and shell are cells, what stands between them is text.
-Each is executed from top to bottom, with what it prints and draws. A test compares them with their pages.
+Each is executed from top to bottom, with what it prints and draws. A test compares them with their pages. The README shows what the first
+one draws.
   PYTHONPATH=build/cpu/python NORN_BIN=build/cpu/bin PYTHON tools/dev/notebooks.py [PAGE...]
 PYTHON has what python/requirements-test.txt and python/requirements-notebooks.txt name."""
+import base64
 import json
 import os
 import pathlib
@@ -15,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ("python_tutorial", "python_search", "python_networks")
 MOST_BYTES = 200_000
 NOTEBOOKS = "docs/notebooks"  # where Jupyter starts them
+PICTURE = "docs/images/python_tutorial.png"  # of the README
 FENCE = re.compile(r"^```(python|sh)\n(.*?)^```\n", re.M | re.S)
 
 
@@ -81,6 +84,13 @@ def executed(notebook, folder):
     return json.loads(nbformat.writes(made))
 
 
+def first_picture(notebook):
+    """The bytes of what it draws first, as PNG."""
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", ())]
+    drawn = next(output["data"]["image/png"] for output in outputs if "image/png" in output.get("data", {}))
+    return base64.b64decode(drawn if isinstance(drawn, str) else "".join(drawn))
+
+
 def main():
     for name in sys.argv[1:] or PAGES:
         page = (ROOT / f"docs/user/{name}.md").read_text(encoding="utf-8")
@@ -94,6 +104,8 @@ def main():
         target = ROOT / NOTEBOOKS / f"{name}.ipynb"
         target.write_text(text, encoding="utf-8")
         print(f"wrote {target.relative_to(ROOT)}, {len(text.encode()):,} bytes")
+        if name == pathlib.Path(PICTURE).stem:
+            (ROOT / PICTURE).write_bytes(first_picture(json.loads(text)))
 
 
 if __name__ == "__main__":
