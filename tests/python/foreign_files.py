@@ -57,7 +57,7 @@ def keras_file(net, path, named=True):
         if word == "LRelu":
             layer("LeakyReLU", name, [z], {"negative_slope": one.get("RELUSlope", 0.01)})
         elif word == "ELU":
-            layer("ELU", name, [z], {"alpha": one.get("ELUAlpha", 1.0)})
+            layer("ELU", name, [z], {"alpha": one["ELUAlpha"]} if "ELUAlpha" in one else {})
         else:
             layer("Activation", name, [z], {"activation": KERAS_WORDS[word]})
     ends = [[one["Name"], 0, 0] for one in net.layers if one["Kind"] == "Output"]

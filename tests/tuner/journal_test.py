@@ -69,6 +69,18 @@ class JournalTest(SeededTest):
             self.assertTrue(str(caught.exception).startswith(said), caught.exception)
             self.assertIn("from a copy, or remove this line and all that follow", str(caught.exception))
 
+    def test_numbers_are_whole_and_within_what_every_reader_holds(self):
+        for number, good in [(0, True), (2**53 - 1, True), (2**53, False), (-1, False), (1.0, False), (True, False), ("1", False), (None, False)]:
+            path, events = self.filled(3)
+            with open(path, "ab") as file:
+                file.write(json.dumps({**events[-1], "n": len(events) + 1, "trial": number}).encode() + b"\n")
+            if good:
+                self.assertEqual(read_events(path)[0][-1]["trial"], number)
+            else:
+                with self.assertRaisesRegex(DataError, '"trial" of the event', msg=number):
+                    read_events(path)
+            path.unlink()
+
     def test_it_has_one_writer(self):
         first = Journal(self.folder)
         with self.assertRaises(ExecutorError) as caught:

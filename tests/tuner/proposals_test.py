@@ -90,6 +90,9 @@ class Model(SeededTest):
                     if values[a] < values[b]:
                         self.assertLessEqual(found[a], found[b])
         self.assertEqual(acquisition.targets(np.array([np.nan, np.nan])).tolist(), [0.0, 0.0])
+        same = acquisition.targets(np.array([2.0, np.nan, 2.0]))
+        self.assertEqual(same[0], same[2])
+        self.assertLess(same[1], same[0], "what failed is worse than all that did not, though these are all the same")
         self.assertEqual(acquisition.targets(np.array([3.0])).tolist(), [0.0])
 
     def test_sobol_points_fill_evenly(self):
