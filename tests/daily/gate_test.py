@@ -6,10 +6,11 @@ import unittest
 
 from daily_case import DailyTest
 
-from norn.daily import bootstrap
+import numpy as np
+
+from norn import _bootstrap as bootstrap
 from norn.daily.gate_step import judge
 
-np = bootstrap.np
 RULES = {"Metric": "ndcg@20", "MinRatio": 0.98, "MinExamples": 100, "Floor": "popularity"}
 
 

@@ -2,18 +2,19 @@
 """Holds the new model against the one in service and against popularity, on what was held out of the day. It says whether the model may
 be published; publishing asks it."""
 import csv
+import os
 import pathlib
 from typing import Any
 
-from ..tune.files import write_json
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+import numpy as np  # noqa: E402
 
-from . import bootstrap
-from .errors import RegionError
-from .regions import POPULARITY
-from .serving import Service
-from .step import Work
-
-np = bootstrap.np
+from .. import _bootstrap as bootstrap  # noqa: E402
+from ..tune.files import write_json  # noqa: E402
+from .errors import RegionError  # noqa: E402
+from .regions import POPULARITY  # noqa: E402
+from .serving import Service  # noqa: E402
+from .step import Work  # noqa: E402
 
 
 def _against(work: Work, model: str) -> dict | None:
