@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import held_out_parts, is_by_name, labels_of, memory_set, tell_of_negative, tell_of_parts
-from ._words import word
+from ._words import count, integer, word
 from .data.matrices import has_entries, matrix_of, sparse_of
 from .errors import DataError, Problem, UsageError
 from .network import Network, as_network
@@ -31,7 +31,7 @@ def network_of(params: Mapping[str, Any]) -> Network | None:
         return as_network(params["network"])
     if params["hidden"] is None:
         return None
-    return Network.from_json({"Recipe": recipe_of(params), "Layers": [{"Name": "Hidden", "N": params["hidden"]}]})
+    return Network.from_json({"Recipe": recipe_of(params), "Layers": [{"Name": "Hidden", "N": integer("hidden", params["hidden"])}]})
 
 
 def recipe_of(params: Mapping[str, Any]) -> str:
@@ -47,15 +47,18 @@ def made_by(params: Mapping[str, Any]) -> dict[str, object]:
     return {"recipe": recipe_of(params), **hidden}
 
 
-def recipe_problems(recipe: Any) -> list[Problem]:
-    """What is wrong with the name of a recipe, in the engine's words."""
-    if recipe is None:
-        return []
+def recipe_problems(recipe: Any, hidden: Any) -> list[Problem]:
+    """What is wrong with a recipe: its name, in the engine's words, and its hidden units."""
+    problems: list[Problem] = []
     try:
-        _core.read_network(network=json.dumps({"Recipe": word("recipe", recipe)}))
+        _core.read_network(network=json.dumps({"Recipe": "sigmoid" if recipe is None else word("recipe", recipe)}))
     except UsageError as error:
-        return [problem | {"key": "recipe", "message": f"`recipe` {recipe}: {problem['message']}"} for problem in error.problems]
-    return []
+        problems += [problem | {"key": "recipe", "message": f"`recipe` {recipe}: {problem['message']}"} for problem in error.problems]
+    try:
+        count("hidden", 1 if hidden is None else hidden, 1, 2**32 - 1)
+    except UsageError as error:
+        problems += error.problems
+    return problems
 
 
 def name_of(network: Any) -> str:
@@ -157,7 +160,8 @@ def require_widths(network: Network, data: Any, argument: str) -> None:
         if fits or (shape[1] < units and labels is None and (name in sparse or not isinstance(given, np.ndarray))):
             continue
         which = f"`{argument}`" + (f"[{name!r}]" if is_by_name(data) else "")
-        turned = f": is it transposed? {shape[0]} rows are as many as the model's units" if shape[0] == units else "; give data with a column for each unit"
+        turned = (f": is it transposed? {shape[0]} rows are as many as the model's units" if shape[0] == units else "; give data with a column for each unit"
+                  + (", without those that are new to the model: `fit` alone learns them" if shape[1] > units else ""))
         raise DataError(f"{which}: has {shape[1]} columns, the model has {units} units in layer \"{layer['Name']}\"{turned}")
 
 

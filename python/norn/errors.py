@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, TypeAlias
 
+from ._door import HERE, in_python
+
 Problem: TypeAlias = dict[str, Any]
 
 
@@ -59,4 +61,8 @@ _BY_CODE = {kind.exit_code: kind for kind in (Error, UsageError, DataError, Devi
 
 def _make(message: str, exit_code: int, problems: list[Problem]) -> Error:  # pyright: ignore[reportUnusedFunction]
     """What the engine's error is in Python: the native module asks."""
-    return _BY_CODE.get(exit_code, Error)(message, problems=problems)
+    for problem in problems:
+        problem["message"] = in_python(problem["message"])
+        if "key" in problem:
+            problem["key"] = HERE.get(problem["key"], problem["key"])
+    return _BY_CODE.get(exit_code, Error)(in_python(message), problems=problems)

@@ -60,7 +60,7 @@ class Recommender:
     def __init__(self, *, recipe: str | None = "sigmoid", hidden: int | None = None, network: Descriptor | None = None, device: str = "auto",
                  threads: int = 0, precision: str = "tf32", **settings: Unpack[Settings]) -> None:
         """Keeps the settings; `fit` uses them. Raises UsageError for those that there are not."""
-        _settings.checked(settings, beside=_DEFAULTS, problems=_fitting.recipe_problems(recipe))
+        _settings.checked(settings, beside=_DEFAULTS, problems=_fitting.recipe_problems(recipe, hidden))
         self._params: dict[str, Any] = {
             "recipe": recipe, "hidden": hidden, "network": network, "device": device, "threads": threads, "precision": precision,
         }

@@ -23,11 +23,12 @@ void LogQueue::drain() {
   }
   if (messages.empty()) return;
   const nb::object logger = nb::module_::import_("logging").attr("getLogger")("norn");
+  const nb::object in_python = nb::module_::import_("norn._door").attr("in_python");
   for (const auto& [level, message] : messages) {
     const char* const method = level == LogLevel::warning ? "warning"
                                : level == LogLevel::info  ? "info"
                                                           : "debug";
-    logger.attr(method)("%s", message);
+    logger.attr(method)("%s", in_python(message));
   }
 }
 
