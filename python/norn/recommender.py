@@ -133,11 +133,11 @@ class Recommender:
     @renamed(interactions="user_items")
     def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, weights: ArrayLike | None = None,
                     callbacks: Callbacks = ()) -> Recommender:
-        """Goes on for so many epochs with the optimizer's state, on these or other data of the same units. Without a model
-        it is a `fit` of so many epochs.
+        """Goes on for so many epochs with the optimizer's state, on these or other data of the same units, all of which are
+        trained on. Without a model it is a `fit` of so many epochs.
 
-        user_items, targets, weights, callbacks: as in `fit`.
-        epochs: passes over these data.
+        user_items, targets, weights, callbacks: as in `fit`; users are any number, of which fewer than the batch are one batch.
+        epochs: passes over these data, with the rates that the schedule has for so many more.
 
         Returns the recommender. Raises UsageError where columns are other units than those of the model.
         """
@@ -152,7 +152,7 @@ class Recommender:
         _fitting.require_labels(self.network_, _fitting.wanted_of(user_items, targets), "Output", "targets")
         done = self.network_.model.epochs()
         own = {name: value for name, value in self._params.items() if not name.startswith("validation")}
-        native = _fitting.settings_of(own, called) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none", "same_run": False}
+        native = _fitting.settings_of(own, called) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none", "same_run": False, "other_data": True}
         native |= _fitting.data_settings(self._network, user_items, targets, None, weights)
         return self._finish(resumed(self.network_.model, native, called, self.network_.history))
 

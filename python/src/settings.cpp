@@ -129,6 +129,7 @@ bool put_other(run::TrainOptions& options, const std::string& name, const nb::ha
   if (name == "model") return take(options.model);
   if (name == "resume") return take(options.resume);
   if (name == "same_run") return take(options.same_run);
+  if (name == "other_data") return take(options.other_data);
   if (name == "run_dir") return take(options.run_dir);
   if (name == "memory_bytes") return take(options.memory_bytes);
   if (name == "trust_index") return take(options.trust_index);

@@ -197,11 +197,6 @@ void require_same_run(const TrainingStart& start, const TrainOptions& options,
 
 void require_place(const TrainingStart& start, Index examples) {
   const Index batch = start.network.training.batch;
-  if (batch > examples)
-    throw DataError(fmt::format(
-        "{}: was trained with a batch of {}, and the data have {} examples; give data "
-        "with as many examples at least, or start a new run with its weights (`config`)",
-        start.where, batch, examples));
   const Index batches = (examples + batch - 1) / batch;
   if (start.state.batch >= batches)
     throw DataError(fmt::format(

@@ -25,7 +25,7 @@ void require_same_run(const TrainingStart& start, const TrainOptions& options,
                       Communicator& communicator);
 
 /// `examples`: those that are trained on. Throws DataError when the checkpoint is of a place in an
-/// epoch that there is not, or has a larger batch.
+/// epoch that there is not.
 void require_place(const TrainingStart& start, Index examples);
 
 /// Warns of what the descriptor of `config` says otherwise than the checkpoint, whose word counts.

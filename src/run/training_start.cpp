@@ -73,6 +73,21 @@ bool same_schedule(const RateSchedule& a, const RateSchedule& b) {
   return all(a) == all(b);
 }
 
+// Weights, update state and the count of epochs go on with other data; all else was of those
+// before.
+void leave_data(TrainingStart& start) {
+  TrainingDescriptor& training = start.network.training;
+  training.validation = {};
+  training.refit = false;
+  training.last_epoch = 0;
+  TrainingState& state = start.state;
+  state.batch = state.epoch_examples = 0;
+  state.epoch_cost = {};
+  state.watched.clear();
+  state.search = {};
+  state.sets.clear();
+}
+
 // From a file that has been verified.
 TrainingStart resume_from(const fs::path& path, const TrainOptions& options,
                           Communicator& communicator, const Log& log) {
@@ -89,6 +104,7 @@ TrainingStart resume_from(const fs::path& path, const TrainOptions& options,
   start.network = start.info->network;
   start.state = start.info->state;
   start.resumed = true;
+  if (options.other_data) leave_data(start);
   if (options.same_run) require_same_run(start, options, communicator);
   const TrainingDescriptor before = start.network.training;
   TrainingDescriptor& now = start.network.training;

@@ -63,11 +63,13 @@ class Data(ProgramTest):
             done = self.succeed("trainer", "-c", "net.json", "-i", "moved.nc", "-n", "model.nc", "-e", "3", "--resume", *more)
             self.assertNotIn("is not the one", done.stderr)
 
-    def test_with_fewer_examples_than_the_batch_are_refused(self):
+    def test_with_fewer_examples_than_the_batch_are_one_batch(self):
         self.train("-e", "2")
-        self.write_train(self.known[:20])
-        self.fail_with(3, "model.nc: was trained with a batch of 32, and the data have 20 examples; give data with as many examples at "
-                          "least, or start a new run with its weights (--config)", *RUN, "-e", "4", "--resume")
+        for rows, epochs in ((self.known[:20], "4"), (self.known[:1], "5"), (self.known, "6")):
+            self.write_train(rows)
+            self.assertIn(f"Epoch {epochs}, ", self.train("-e", epochs, "--resume").stdout)
+        with netCDF4.Dataset(self.path("model.nc")) as model:
+            self.assertEqual(json.loads(model.norn_descriptor)["Training"]["Batch"], 32)
 
     def rewrite(self, name, **changed):
         """The file as older programs wrote it, without seal, checksums and data sets, with attributes changed."""

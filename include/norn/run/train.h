@@ -101,6 +101,10 @@ struct TrainOptions {
   /// UsageError names them. More epochs, and when to end and what to keep, are the same run. False:
   /// warnings of `config` and the data.
   bool same_run = false;
+  /// The checkpoint goes on with data that are others on purpose, any number of examples: nothing
+  /// is said of that, an epoch that had begun is left, and what validation held back, watched and
+  /// chose for the data before does not count.
+  bool other_data = false;
   bool force = false;  ///< replaces `model` and its checkpoints
   Index checkpoint_epochs = 0;
   double checkpoint_minutes = 0.0;

@@ -40,10 +40,6 @@ class Training {
         state_(state),
         settings_(network.descriptor().training),
         order_(data.examples(), settings_.batch, network.descriptor().shuffle, settings_.seed) {
-    if (settings_.batch > data.examples())
-      throw UsageError(fmt::format(
-          "batch {} is larger than the {} examples of the data; use a batch of {} or less",
-          settings_.batch, data.examples(), data.examples()));
     if (verification.every > 0) {
       verify_every_ = verification.every;
       verifier_ = std::make_unique<StepVerifier>(network, verification.device);
