@@ -23,12 +23,20 @@ using namespace nb::literals;
 
 namespace norn::python {
 
-void HeldModel::require_process() const {
-  if (::getpid() != process_)
-    throw UsageError(
-        fmt::format("the model belongs to process {}, of which this one is a forked child: its "
-                    "threads are not here; load it here, or start processes by \"spawn\"",
-                    process_));
+// With the GIL.
+void HeldModel::come_to_this_process() {
+  if (::getpid() == process_ || !model_) return;
+  const bool interrupted = in_use_;
+  if (interrupted || !run::ModelAccess::survives_fork(*model_))
+    throw UsageError(fmt::format(
+        "the model belongs to process {}, of which this one is a forked child: {}; load it here, "
+        "or start processes by \"spawn\"",
+        process_,
+        interrupted ? "another thread used it at that moment"
+                    : "what is on a GPU or several ranks does not come along"));
+  (void)mutex_.release();  // perhaps a thread that is not here waits for it
+  mutex_ = std::make_unique<std::mutex>();
+  process_ = ::getpid();
 }
 
 void HeldModel::require_open() const {
@@ -36,12 +44,12 @@ void HeldModel::require_open() const {
 }
 
 void HeldModel::close() {
-  if (::getpid() != process_) {  // its threads cannot be joined here
+  if (::getpid() != made_in_) {  // its folder and what it has of a device are its maker's
     (void)model_.release();
     return;
   }
   const nb::gil_scoped_release release;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(*mutex_);
   model_.reset();
 }
 

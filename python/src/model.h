@@ -4,6 +4,7 @@
 #include "norn/run/model.h"
 #include "python/src/log_queue.h"
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -15,12 +16,12 @@
 
 namespace norn::python {
 
-/// A model that Python holds: one thread uses it at a time, without the GIL, and the process alone
-/// that made it, since its threads are of that.
+/// A model that Python holds: one thread uses it at a time, without the GIL. A forked child goes on
+/// with its own copy of it, but for what cannot be copied so, and leaves its end to its parent.
 class HeldModel {
  public:
   HeldModel(std::unique_ptr<run::Model> model, std::shared_ptr<LogQueue> log)
-      : model_(std::move(model)), log_(std::move(log)), process_(::getpid()) {}
+      : model_(std::move(model)), log_(std::move(log)) {}
   ~HeldModel() { close(); }
   HeldModel(const HeldModel&) = delete;
   HeldModel& operator=(const HeldModel&) = delete;
@@ -28,7 +29,7 @@ class HeldModel {
   /// use(model) without the GIL, while no other thread uses it. Messages go to Python after it.
   template <typename Use>
   auto with(const Use& use) {
-    require_process();
+    come_to_this_process();
     struct Told {
       std::shared_ptr<LogQueue> log;
       ~Told() noexcept(false) {
@@ -36,8 +37,13 @@ class HeldModel {
       }
     } const told{log_};
     const nanobind::gil_scoped_release release;
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(*mutex_);
     require_open();
+    in_use_ = true;
+    struct Used {
+      std::atomic<bool>& now;
+      ~Used() { now = false; }
+    } const used{in_use_};
     return use(*model_);
   }
   /// Gives its memory back. Calls after it raise UsageError.
@@ -45,13 +51,15 @@ class HeldModel {
   bool is_closed() const { return model_ == nullptr; }
 
  private:
-  void require_process() const;
+  void come_to_this_process();
   void require_open() const;
 
   std::unique_ptr<run::Model> model_;
   std::shared_ptr<LogQueue> log_;
-  ::pid_t process_;
-  std::mutex mutex_;
+  const ::pid_t made_in_ = ::getpid();
+  ::pid_t process_ = made_in_;  // that uses it
+  std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
+  std::atomic<bool> in_use_ = false;
 };
 
 /// Looks for signals now and then, such as Ctrl-C, on the calling thread of a long call that does

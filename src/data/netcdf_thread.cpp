@@ -52,6 +52,8 @@ class NetcdfThread {
     // Before any other call. At the program's end HDF5 would write out what a full disk has not
     // taken, and crash on files whose closing failed; ours are closed or given up by then.
     H5dont_atexit();
+    H5Eset_auto2(H5E_DEFAULT, nullptr,
+                 nullptr);  // of this thread: what HDF5 has to say goes to nobody's screen
     std::unique_lock lock(mutex_);
     while (true) {
       wake_.wait(lock, [this] { return !queue_.empty(); });

@@ -246,6 +246,12 @@ Network& ModelAccess::network(Model& model, const std::vector<DatasetShape>& sha
   return *state.held->network;
 }
 
+bool ModelAccess::survives_fork(const Model& model) {
+  const Model::State& state = *model.state_;
+  return state.ranks->size() == 1 &&
+         (!state.held || state.held->network->context().compute.memory.is_host());
+}
+
 Index ModelAccess::batch(const Model& model) {
   const Model::State& state = *model.state_;
   return state.held && !state.held->shapes.empty() ? state.held->network->batch()

@@ -46,6 +46,8 @@ struct ModelAccess {
   static Index batch(const Model& model);
   static const ModelInfo& info(const Model& model) { return model.state_->info; }
   static ModelUnits units(const Model& model);
+  /// Whether a forked child can go on with it: not with what is on a GPU, or on several ranks.
+  static bool survives_fork(const Model& model);
   static Communicator& ranks(const Model& model) { return *model.state_->ranks; }
   static bool trusts_index(const Model& model) { return model.state_->options.trust_index; }
   static const std::filesystem::path& file(const Model& model) { return model.state_->file; }

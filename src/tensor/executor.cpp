@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sched.h>
 
 namespace norn {
@@ -49,6 +50,16 @@ bool spin_until(const Condition& condition, std::chrono::microseconds limit) {
     }
   } while (std::chrono::steady_clock::now() < end);
   return condition();
+}
+
+// How often this process was forked from another: an executor's threads are of the process that
+// made them. A child leaves its parent's and starts its own.
+std::atomic<int> forks{0};
+
+int count_forks() {
+  static const int registered = ::pthread_atfork(nullptr, nullptr, [] { ++forks; });
+  (void)registered;
+  return forks;
 }
 
 /// The executor whose task this thread is in, and the lane it has there.
@@ -96,6 +107,7 @@ struct Executor::State {
   void leave_job();
   void stop_and_join();
 
+  const int made_after = count_forks();
   std::chrono::microseconds spin{0};
   std::vector<std::thread> threads;
   std::mutex callers;  // one job at a time
@@ -222,7 +234,9 @@ Executor::Executor(int threads) {
   state_ = std::make_unique<State>(threads == 0 ? available_cores() : threads);
 }
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+  if (state_->made_after != forks) (void)state_.release();  // its threads cannot be joined here
+}
 
 int Executor::lanes() const {
   return int(state_->threads.size()) + 1;
@@ -230,6 +244,11 @@ int Executor::lanes() const {
 
 void Executor::for_each(Index count, const std::function<void(Index, int)>& task) {
   if (count <= 0) return;
+  if (state_->made_after != forks) {
+    const int threads = lanes();
+    (void)state_.release();
+    state_ = std::make_unique<State>(threads);
+  }
   if (inside_task.executor != state_.get()) {
     state_->run(count, task);
     return;

@@ -397,7 +397,7 @@ class Caller(Draw):
         return thread
 
     def forked(self):
-        """A child may load, save and train, and is refused its parent's models."""
+        """A child may load, save and train, and goes on with its parent's models."""
         model, m = self.model(), self.csr(UNITS, 9)
         call = self.one_of(lambda: model.recommend(m), lambda: norn.Recommender(epochs=1, hidden=2, device="cpu", threads=1).fit(m), lambda: model.close(), lambda: model.network_.parameters)
         child = os.fork()

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -16,6 +17,8 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace norn {
 namespace {
@@ -179,6 +182,41 @@ TEST(Executor, OneMayBeUsedInsideATaskOfAnother) {
   std::atomic<int> runs{0};
   outer.for_each(8, [&](Index, int) { inner.for_each(5, [&](Index, int) { ++runs; }); });
   EXPECT_EQ(runs, 40);
+}
+
+TEST(Executor, OfAParentStartsThreadsOfItsOwnInAForkedChild) {
+  auto executor = std::make_unique<Executor>(3);
+  executor->for_each(100, [](Index, int) {});
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    std::atomic<int> here{0};
+    executor->for_each(3, [&](Index, int) {  // ends with three threads alone
+      ++here;
+      while (here < 3) std::this_thread::yield();
+    });
+    executor.reset();
+    const Executor unused(2);
+    ::_exit(here == 3 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  std::atomic<int> runs{0};
+  executor->for_each(7, [&](Index, int) { ++runs; });
+  EXPECT_EQ(runs, 7);
+}
+
+TEST(Executor, ThatAForkedChildDoesNotUseEndsThere) {
+  auto executor = std::make_unique<Executor>(3);
+  const ::pid_t child = ::fork();
+  if (child == 0) {
+    executor.reset();
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Executor, ThreadsThatCannotBeStartedAreCounted) {
