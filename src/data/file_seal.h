@@ -16,8 +16,9 @@
 /// followed by all of that (uint32), and "NornSeal".
 namespace norn {
 
-/// Attribute of a file that is sealed: without its seal it was cut off.
+/// Attribute of a file that is sealed, and how: without its seal it was cut off.
 inline constexpr const char* kSealedAttribute = "norn_sealed";
+inline constexpr std::int32_t kSeal = 1;
 
 struct ByteRange {
   std::uint64_t offset = 0;

@@ -191,7 +191,13 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
   state_->opened.emplace(path);
   state_->sealed = check_seal(state_->opened->path(), shown_);
   call("read as a NetCDF file", "", [&] { state_->open(); });
-  if (!is_sealed() && attribute(kSealedAttribute))
+  if (is_sealed()) return;
+  const auto kind = attribute(kSealedAttribute);
+  const auto* const number = kind ? std::get_if<std::int32_t>(&*kind) : nullptr;
+  if (number && *number > kSeal)
+    throw DataError(fmt::format(
+        "{}: its seal is of a newer Norn than this one; use that to read it", shown_.string()));
+  if (kind)
     throw DataError(fmt::format(
         "{}: the end of the file is missing: it was cut off, or another program changed it; use "
         "an older copy of the file, or delete its attribute {} if the change was wanted",
@@ -208,7 +214,7 @@ void NetcdfFile::close() {
   const bool writes = state_->mode == Mode::create;
   if (writes) {
     write_checksums();
-    set_attribute(kSealedAttribute, std::int32_t(1));
+    set_attribute(kSealedAttribute, kSeal);
   }
   call("finish", "", [this] { state_->finish(); });
   if (writes) seal_file(state_->path, places_of(state_->path, variables(), shown_), shown_);

@@ -230,6 +230,7 @@ class Training {
     report.rate = network_.rate_at(state_.step - 1);
     report.training_cost = state_.epoch_cost.value() / double(state_.epoch_examples);
     report.examples = state_.epoch_examples;
+    tell_of_cost(report.training_cost);
     if (settings_.lambda > 0.0f || settings_.lambda1 > 0.0f) {
       network_.catch_up(state_.step);
       report.regularization_cost = network_.regularization_cost();
@@ -244,6 +245,17 @@ class Training {
     epoch_start_ = Clock::now();
     report.is_validated = validation_due();
     if (observer_.on_epoch) observer_.on_epoch(report);
+  }
+
+  // Every loss is at least 0 of targets that it is meant for.
+  void tell_of_cost(double cost) {
+    if (cost >= 0.0 || told_of_cost_) return;
+    told_of_cost_ = true;
+    network_.context().log.warning(
+        fmt::format("the cost is {:g}, and has no lower bound: cross entropy is of targets from 0 "
+                    "to 1, of SoftMax layers from 0; import them without values or scaled, or "
+                    "choose another ErrorFunction",
+                    cost));
   }
 
   bool checkpoint_due(bool epoch_ended) const {
@@ -283,6 +295,7 @@ class Training {
   std::unique_ptr<ModelSearch> search_;  // or none
   std::deque<Begun> begun_;              // and not yet reported
   Clock::time_point epoch_start_;
+  bool told_of_cost_ = false;
   Clock::time_point last_checkpoint_;
 };
 
