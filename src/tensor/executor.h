@@ -10,9 +10,8 @@
 namespace norn {
 
 /// Runs numbered tasks on a fixed number of lanes. What a task computes must depend on its number
-/// only; the lane only tells which workspace it may use. A call from inside a task runs
-/// inline, on the caller's lane. A process that was forked while nothing ran here starts threads of
-/// its own when they are first needed.
+/// only; the lane only tells which workspace it may use. A call from inside a task runs inline, on
+/// the caller's lane. A forked child starts threads of its own.
 class Executor {
  public:
   /// `threads` lanes, the calling thread being one of them. 0 takes one a core that this process
