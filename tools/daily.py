@@ -21,9 +21,8 @@ for _folder, _place in ((HERE.parent / "python", 0), (HERE.parent / "share/norn"
         sys.path.insert(_place, str(_folder))
         break
 
-from norn.daily.command_line import run  # noqa: E402
+from norn.daily.command_line import main  # noqa: E402
 from norn.daily.options import parser_of  # noqa: E402
-from norn._script import run_script  # noqa: E402
 
 
 def command_line():
@@ -32,4 +31,4 @@ def command_line():
 
 
 if __name__ == "__main__":
-    sys.exit(run_script("daily", lambda: run(__doc__, pathlib.Path(__file__).resolve())))
+    sys.exit(main(__doc__))

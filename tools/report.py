@@ -8,9 +8,7 @@ settings. One file that needs neither a network nor a server. Several folders ar
   report.py runs/first runs/second --output comparison.html
 """
 import argparse
-import os
 import pathlib
-import shutil
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -20,21 +18,15 @@ for _folder, _place in ((HERE.parent / "python", 0), (HERE.parent / "share/norn"
         break
 sys.dont_write_bytecode = True
 
-from norn.report.examples import recommendations  # noqa: E402
-from norn.report.page import make_page  # noqa: E402
-from norn.report.runs import ReportError, Run  # noqa: E402
+from norn._options import as_options  # noqa: E402
 from norn._script import Parser, as_called, called_as, run_script  # noqa: E402
-
-
-def default_predictor():
-    beside = HERE / "predictor"
-    return beside if beside.exists() else shutil.which("predictor") or HERE.parent / "build/cpu/bin/predictor"
+from norn.report.writing import write  # noqa: E402
 
 
 def command_line():
     parser = Parser(prog=called_as("report.py"), description=as_called("report.py", __doc__), formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help="of trainer --run-dir")
-    parser.add_argument("--output", metavar="FILE", help="where the page goes [report.html in the first folder]")
+    parser.add_argument("--output", dest="path", metavar="FILE", help="where the page goes [report.html in the first folder]")
     parser.add_argument("--title", metavar="TEXT", help="of the page [the folder's name]")
     group = parser.add_argument_group("recommendations by name, made by the program predictor")
     group.add_argument("--examples", type=int, default=0, metavar="N", help="so many examples of the run's data [0]")
@@ -43,50 +35,14 @@ def command_line():
     group.add_argument("--requests", metavar="FILE", help="take the examples from this text: example<TAB>feature:feature:...")
     group.add_argument("--model", metavar="FILE", help="[the run's]")
     group.add_argument("--top", type=int, default=8, metavar="K", help="units for each example [8]")
-    group.add_argument("--predictor", default=default_predictor(), metavar="FILE", help="the program [beside this one, or in PATH]")
+    group.add_argument("--predictor", metavar="FILE", help="the program [of norn, or in PATH]")
     return parser
 
 
-def names_of(folders):
-    """The last parts of the paths, or as much of them as tells them apart."""
-    paths = [pathlib.Path(folder).resolve() for folder in folders]
-    for depth in range(1, max(len(path.parts) for path in paths) + 1):
-        names = ["/".join(path.parts[-depth:]) for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    raise ReportError("the same folder is given twice")
-
-
-def write_whole(path, text):
-    """Beside its place, then renamed: a reader never sees half a page."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(text, encoding="utf-8", errors="replace")
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise ReportError(f"{path}: cannot be written: {error.strerror}; give another --output") from error
-
-
 def main():
-    parser = command_line()
-    wish = parser.parse_args()
-    if wish.examples < 0 or wish.top < 1:
-        parser.error("--examples must be at least 0 and --top at least 1")
-    if wish.examples and len(wish.folders) > 1:
-        parser.error("--examples is for the report of one run")
-    try:
-        runs = [Run(folder, name) for folder, name in zip(wish.folders, names_of(wish.folders))]
-        examples = recommendations(runs[0], wish) if wish.examples else []
-        title = wish.title or (runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared")
-        output = pathlib.Path(wish.output or pathlib.Path(wish.folders[0]) / "report.html")
-        write_whole(output, make_page(runs, title, examples))
-    except ReportError as error:
-        print(f"{parser.prog}: error: {error}", file=sys.stderr)
-        return 3
-    print(output)
+    print(write(**vars(command_line().parse_args())))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run_script("report.py", main))
+    sys.exit(run_script("report.py", main, as_options))

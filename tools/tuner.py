@@ -21,7 +21,7 @@ for _folder, _place in ((HERE.parent / "python", 0), (HERE.parent / "share/norn"
     if (_folder / "norn/tune").is_dir():
         sys.path.insert(_place, str(_folder))
         break
-from norn._script import called_as, run_script  # noqa: E402
+from norn._script import called_as  # noqa: E402
 
 try:
     import numpy  # noqa: F401
@@ -29,7 +29,7 @@ try:
 except ImportError as error:
     sys.exit(f"{called_as('tuner')}: error: {error.name} is missing; install it: apt-get install python3-numpy python3-scipy")
 
-from norn.tune.command_line import run  # noqa: E402
+from norn.tune.command_line import main  # noqa: E402
 from norn.tune.options import parser_of  # noqa: E402
 
 
@@ -39,4 +39,4 @@ def command_line():
 
 
 if __name__ == "__main__":
-    sys.exit(run_script("tuner", lambda: run(__doc__, HERE)))
+    sys.exit(main(__doc__))

@@ -29,8 +29,6 @@ EXAMPLES = (
     "norn evaluate -n model.nc -i films.test.nc",
     "norn info model.nc",
 )
-EXIT_CODES = {0: "done", 1: "unforeseen", 2: "command line or descriptor", 3: "data", 4: "device or memory", 5: "communication", 6: "divergence",
-              75: "stopped by a signal after a checkpoint"}
 OWN_OPTIONS = ("--help", "--version", "--print-completion", "--print-man")
 
 

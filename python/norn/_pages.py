@@ -13,9 +13,9 @@ import subprocess
 import sys
 import textwrap
 
-from ._commands import ABOUT, EXAMPLES, EXIT_CODES, OWN_OPTIONS, PROGRAM_OF, table_of, unknown
+from ._commands import ABOUT, EXAMPLES, OWN_OPTIONS, PROGRAM_OF, table_of, unknown
 from ._options import Command, Option, option_text, options_of
-from .errors import UsageError
+from .errors import EXIT_CODES, UsageError
 from .programs import PROGRAMS, SCRIPTS, find_program
 
 SHELLS = ("bash", "zsh", "fish")
@@ -84,7 +84,7 @@ def _header(name: str) -> str:
 
 
 def _ending(examples: list[tuple[str, str]], others: list[str]) -> str:
-    text = ".SH EXIT STATUS\n" + "".join(f".TP\n{code}\n{_paragraph(what)}\n" for code, what in EXIT_CODES.items())
+    text = ".SH EXIT STATUS\n" + "".join(f".TP\n{code}\n{_paragraph(one.meaning)}\n" for code, one in EXIT_CODES.items())
     shown = [(f"{_paragraph(what)[:-1]}:\n.PP\n" if what else "") + f".nf\n.RS\n{_roff(words)}\n.RE\n.fi\n" for what, words in examples]
     text += ".SH EXAMPLES\n" + ".PP\n".join(shown) if shown else ""
     return text + ".SH SEE ALSO\n" + ",\n".join(f"\\fB{_roff(one)}\\fR(1)" for one in others) + "\n"

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import os
 import pathlib
-import signal
 import sys
 
-from ._commands import ABOUT, EXAMPLES, EXIT_CODES, MODULE_OF, PROGRAM_OF, table_of, unknown
+from ._commands import ABOUT, EXAMPLES, MODULE_OF, PROGRAM_OF, table_of, unknown
 from ._options import as_options, help_of, styler
-from .errors import DataError, Error, UsageError
+from ._script import run_script
+from .errors import UsageError, exit_codes_text
 
 
 def usage() -> str:
     styled = styler(sys.stdout)
     commands = "\n".join(f"  {styled(f'{name:10}', 'bold')}{what}" for name, what in ABOUT.items())
-    codes = ", ".join(f"{code} {what}" for code, what in EXIT_CODES.items()).replace(" 75", "\n75")
     examples = "\n".join(f"  {one}" for one in EXAMPLES)
     return f"""norn: trains very wide, very sparse networks, and recommends with them.
 
@@ -28,7 +26,7 @@ norn COMMAND --help shows what a command takes; man norn-COMMAND is the same as 
 
 {examples}
 
-Exit codes: {codes}.
+{exit_codes_text()}
 """
 
 
@@ -101,41 +99,9 @@ def _do(words: list[str]) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """The program; its exit code."""
     try:
-        code = _do(sys.argv[1:] if arguments is None else arguments)
-        sys.stdout.flush()
-        return code
-    except Error as error:
-        print(f"norn: {styler(sys.stderr)('error:', 'red')} {as_options(str(error))}", file=sys.stderr)
-        return error.exit_code
+        return run_script("norn", lambda: _do(sys.argv[1:] if arguments is None else arguments), as_options)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # as other programs end when their reader goes (`| head`)
-        _require_broken_output()
-        _forget_output()
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGPIPE)
-        return 128 + signal.SIGPIPE
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        _require_broken_output()
-        _forget_output()
-        print(f"norn: {styler(sys.stderr)('error:', 'red')} standard output: could not be written: {error.strerror}; is the disk full?", file=sys.stderr)
-        return DataError.exit_code
-
-
-def _require_broken_output() -> None:
-    """Raises the error that is handled again where standard output takes a line: then it came from elsewhere, as from a connection."""
-    try:
-        print(flush=True)
-    except OSError:
-        return
-    raise
-
-
-def _forget_output() -> None:
-    """What is left of it would be written at the end once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ void raise(const Error& error, const std::vector<Problem>& problems) {
   for (const Problem& problem : problems) all.append(dictionary_of(problem));
   const nb::object made =
       nb::module_::import_("norn.errors")
-          .attr("_make")(cast_any(std::string(error.what())), error.exit_code(), all);
+          .attr("error_of")(cast_any(std::string(error.what())), error.exit_code(), all);
   PyErr_SetObject((PyObject*)Py_TYPE(made.ptr()), made.ptr());
 }
 

@@ -266,7 +266,7 @@ class Days(DailyTest):
         self.refuses(2, ["--step tune: region \"north\" has no such step; it has: import, train, gate, publish"], "--step", "tune", "--region", "north")
         self.refuses(7, ["north: step import has not been made on 2026-11-20; run it first"], "--step", "train", "--region", "north")
         self.ends_with(0, "--step", "train", "--region", "north", "--go-on")
-        self.refuses(2, ["has no region \"nort\"; did you mean \"north\"?"], "--only", "nort")
+        self.refuses(2, ["has no region \"nort\". Did you mean \"north\"?"], "--only", "nort")
         for day, said in (("2026-11-31", "is no day"), ("20-11-2026", "is no day"), ("2026-W47-1", "is no day"), ("9999-12-31", "is to come")):
             self.refuses(2, [f"--day: {day} {said}" if said == "is to come" else f"--day: \"{day}\" {said}"], day=day)
         self.assertEqual([path.name for path in self.path("days").iterdir()], [DAY])

@@ -11,7 +11,7 @@ from norn.daily import queued
 from norn.daily.days import Day, Lock
 from norn.daily.graph import Node
 from norn.tune import trial
-from norn.tune.errors import UsageError
+from norn.errors import UsageError
 from norn.tune.executors import GONE, WAITING, Place, pool
 from norn.tune.executors.settings import Settings
 

@@ -14,7 +14,7 @@ from norn.daily.graph import Node, graph_of
 from norn.daily.import_step import days_before
 from norn.daily.plan import Plan, shares_of, waves_of
 from norn.daily.regions import Regions
-from norn.tune.errors import UsageError
+from norn.errors import UsageError
 
 SCHEMA = json.loads((ROOT / "configs/schema/regions.schema.json").read_text())
 GOOD = {"Model": "net.json", "Text": "in/{day}/{region}.txt", "Regions": {"north": {}}}
@@ -24,9 +24,9 @@ MALFORMED = [
     ({"Regions": {}}, ["Regions names no region"]),
     ({"Regions": []}, ["Regions holds []; expected an object"]),
     ({"Regions": {"north": 3}}, ["north holds 3; expected an object"]),
-    ({"Regions": {"north": {"Modle": "x"}}}, ["Modle is no key of region \"north\"; did you mean \"Model\"?"]),
+    ({"Regions": {"north": {"Modle": "x"}}}, ["Modle is no key of region \"north\". Did you mean \"Model\"?"]),
     ({"Regions": {"north": {"Trials": -1}}}, ["Trials holds -1; expected a whole number of at least 0"]),
-    ({"Regoins": {}}, ["Regoins is no key; did you mean \"Regions\"?"]),
+    ({"Regoins": {}}, ["Regoins is no key. Did you mean \"Regions\"?"]),
     ({"Keep": 1}, ["Keep holds 1; expected a whole number of at least 2"]),
     ({"Keep": True}, ["Keep holds True"]),
     ({"Objective": "loss"}, ["Objective holds \"loss\"; expected a metric with its K"]),
@@ -38,7 +38,7 @@ MALFORMED = [
     ({"Tune": {"GpuHoursInAll": 0}}, ["GpuHoursInAll holds 0; expected a number above 0"]),
     ({"Gate": {"MinRatio": 0}}, ["MinRatio holds 0"]),
     ({"Gate": {"Floor": "random"}}, ["Floor holds \"random\"; expected \"popularity\", a number from 0 to 1, or null"]),
-    ({"Gate": {"Metrics": "ndcg@20"}}, ["Metrics is no key of Gate; did you mean \"Metric\"?"]),
+    ({"Gate": {"Metrics": "ndcg@20"}}, ["Metrics is no key of Gate. Did you mean \"Metric\"?"]),
     ({"Recommend": {"Top": 0}}, ["Top holds 0"]),
 ]
 # What a schema cannot know.

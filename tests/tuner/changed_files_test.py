@@ -10,7 +10,7 @@ import unittest
 from made_study import Made
 from tuner_case import SeededTest
 from norn.tune import looks
-from norn.tune.errors import DataError, TunerError
+from norn.errors import DataError, Error
 from norn.tune.facts import Facts
 from norn.tune.journal import read_events
 from norn.tune.study import Study
@@ -68,7 +68,7 @@ class ChangedFiles(SeededTest):
             with self.subTest(done):
                 try:
                     self.look(folder)
-                except TunerError as error:
+                except Error as error:
                     refused += 1
                     self.assertIn(str(folder), str(error))
         self.assertGreater(refused, 50)

@@ -10,8 +10,8 @@ from space_test import MALFORMED
 from tuner_case import NETWORK, PARAMETERS, ROOT, SeededTest
 
 from norn.tune import facts, options, search
-from norn.tune.errors import UsageError
-from norn.tune.files import JsonText
+from norn.errors import UsageError
+from norn._files import JsonText
 from norn.tune.space import read_space
 
 PAGE = (ROOT / "docs/user/tuner.md").read_text(encoding="utf-8")

@@ -12,16 +12,16 @@ import jsonschema
 from tuner_case import ROOT, SeededTest
 from slurm_cluster import free_port
 
-from norn.tune.errors import UsageError
+from norn.errors import UsageError
 from norn.tune.executors import settings
-from norn.tune.files import JsonText
+from norn._files import JsonText
 
 SCHEMA = JsonText(ROOT / "configs/schema/executor.schema.json").value
 TYPES = {settings.WHOLE: "integer", settings.NUMBER: "number", settings.TEXT: "string", settings.WORDS: "array"}
 # (executor, file, what is said behind the file's name)
 MALFORMED = [
-    ("slurm", '{\n "Partion": "gpu"}', ':2: Partion is unknown to --executor slurm; did you mean "Partition"?'),
-    ("celery", '{"Broker": "redis://h", "Partition": "gpu"}', ":1: Partition is unknown to --executor celery; expected HeartbeatSeconds"),
+    ("slurm", '{\n "Partion": "gpu"}', ':2: Partion is unknown to --executor slurm. Did you mean "Partition"?'),
+    ("celery", '{"Broker": "redis://h", "Partition": "gpu"}', ":1: Partition is unknown to --executor celery. Expected HeartbeatSeconds"),
     ("slurm", '{"Gpus": 0}', ":1: Gpus is 0; expected a whole number above 0"),
     ("slurm", '{"Gpus": 1.5}', ":1: Gpus is 1.5; expected a whole number above 0"),
     ("slurm", '{"Gpus": true}', ":1: Gpus is true; expected a whole number above 0"),
@@ -64,7 +64,7 @@ class SettingsTest(SeededTest):
                 self.write(text)
                 settings.Settings(executor, 1, JsonText(self.folder / "f.json"))
             self.assertIn(f"{self.folder}/f.json{said}", str(caught.exception))
-            self.assertEqual(len(caught.exception.lines), 1)
+            self.assertEqual(len(str(caught.exception).splitlines()), 1)
         self.refuse(2, ["f.json:1: Gpus is 0; expected"], "--executor", "slurm", *self.write('{"Gpus": 0}'))
 
     def test_options_that_do_not_go_together(self):

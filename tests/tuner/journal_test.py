@@ -14,7 +14,7 @@ import unittest.mock
 
 from tuner_case import ROOT, SeededTest
 
-from norn.tune.errors import DataError, ExecutorError
+from norn.errors import DataError, CommunicationError
 from norn.tune.journal import Journal, read_events
 
 
@@ -83,7 +83,7 @@ class JournalTest(SeededTest):
 
     def test_it_has_one_writer(self):
         first = Journal(self.folder)
-        with self.assertRaises(ExecutorError) as caught:
+        with self.assertRaises(CommunicationError) as caught:
             Journal(self.folder)
         self.assertIn(f"another tuner is at work on this study, process {os.getpid()} on {socket.gethostname()}", str(caught.exception))
         first.append("tell", {"trial": 1})
@@ -94,7 +94,7 @@ class JournalTest(SeededTest):
         path, events = self.filled(2)
         lease = self.folder / "lease.json"
         lease.write_text(json.dumps({"host": "elsewhere.example", "pid": 7}))
-        with self.assertRaises(ExecutorError) as caught:
+        with self.assertRaises(CommunicationError) as caught:
             Journal(self.folder)
         self.assertIn("process 7 on elsewhere.example", str(caught.exception))
         for left in (0, time.time() + 3600):  # long ago; before a clock was set back by an hour
@@ -108,17 +108,17 @@ class JournalTest(SeededTest):
         self.filled(2)
         (self.folder / "lease.json").write_text(json.dumps({"host": "elsewhere.example", "pid": 7}))
         ahead = time.time() + 3600
-        with unittest.mock.patch("time.time", lambda: ahead), self.assertRaises(ExecutorError):
+        with unittest.mock.patch("time.time", lambda: ahead), self.assertRaises(CommunicationError):
             Journal(self.folder)
 
     def test_on_a_full_disk_nothing_of_an_event_is_left_and_it_goes_on_later(self):
         path, events = self.filled(3)
         room = path.stat().st_size + self.random.randrange(1, 40)
         program = ("import sys; sys.path.insert(0, sys.argv[1]); sys.dont_write_bytecode = True\n"
-                   "import pathlib; from norn.tune.errors import DataError; from norn.tune.journal import Journal\n"
+                   "import pathlib; from norn.errors import DataError; from norn.tune.journal import Journal\n"
                    "journal = Journal(pathlib.Path(sys.argv[2]))\n"
                    "try: journal.append('tell', {'why': 'x' * 100})\n"
-                   "except DataError as error: print(error); sys.exit(error.code)\n")
+                   "except DataError as error: print(error); sys.exit(error.exit_code)\n")
         done = subprocess.run([sys.executable, "-c", program, str(ROOT / "python"), str(self.folder)], capture_output=True, text=True,
                               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)))
         self.assertEqual(done.returncode, 3, done.stderr)

@@ -16,7 +16,7 @@ import quick_trainer
 from killed_study import TRAINER, TUNER, KilledStudy
 from tuner_case import SeededTest
 from norn.tune import trial
-from norn.tune.files import write_json
+from norn._files import write_json
 
 TRIALS = 3
 DECISIONS = ("propose", "plan", "rung", "tell")

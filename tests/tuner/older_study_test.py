@@ -11,7 +11,7 @@ import unittest
 from made_study import Made
 from tuner_case import SeededTest
 from norn.tune import looks
-from norn.tune.errors import DataError
+from norn.errors import DataError
 from norn.tune.study import ALGORITHM, Study
 from norn.tune.transfer import read_sources
 

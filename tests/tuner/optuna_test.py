@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 
 from tuner_case import NETWORK, PARAMETERS, SeededTest
-from norn.tune.errors import UsageError
+from norn.errors import UsageError
 from norn.tune.sampler import Sampler
 from norn.tune.search import Result
 from norn.tune.space import space_of

@@ -12,7 +12,7 @@ import unittest
 
 from tuner_case import SeededTest
 from norn.tune import trial
-from norn.tune.errors import ExecutorError
+from norn.errors import CommunicationError
 from norn.tune.executors import GONE, TRIAL, WAITING, Attempt, FreePlaces, Place, pool
 from norn.tune.executors.settings import Settings
 
@@ -38,7 +38,7 @@ class Queue:
 
     def _answer(self):
         if self.broken:
-            raise ExecutorError("the queue: no answer")
+            raise CommunicationError("the queue: no answer")
 
 
 class PoolTest(SeededTest):
@@ -105,7 +105,7 @@ class PoolTest(SeededTest):
         for number in range(pool.UNBEGUN_TRIES - 1):
             one = self.attempt(number)
             self.assertEqual(self.pool.ended([one]), {one: pool.UNBEGUN})
-        with self.assertRaisesRegex(ExecutorError, r"0000/job.txt: python3: not found; 5 attempts in a row never began: check that the folder"):
+        with self.assertRaisesRegex(CommunicationError, r"0000/job.txt: python3: not found; 5 attempts in a row never began: check that the folder"):
             self.pool.ended([self.attempt(9)])
 
     def test_what_was_stopped_before_it_began_is_taken_out_of_the_queue_and_counts_for_nothing(self):
@@ -148,7 +148,7 @@ class PoolTest(SeededTest):
         one = self.attempt()
         self.addCleanup(setattr, pool, "PATIENCE", pool.PATIENCE)
         pool.PATIENCE = 0.2
-        with self.assertRaisesRegex(ExecutorError, "the queue: no answer"):
+        with self.assertRaisesRegex(CommunicationError, "the queue: no answer"):
             self.until([one], 20.0)
 
     def test_an_attempt_that_comes_late_or_twice_does_nothing(self):

@@ -7,7 +7,7 @@ import unittest
 
 from tuner_program import BIN, ROOT, SPACE, TunerTest
 from norn_files import write_datasets
-from norn.tune.files import JsonText
+from norn._files import JsonText
 
 
 class Before(TunerTest):

@@ -7,7 +7,7 @@ import unittest
 import jsonschema
 from tuner_program import ROOT, TunerTest
 from norn_files import write_datasets
-from norn.tune.files import JsonText
+from norn._files import JsonText
 from norn.tune.study import DEFAULT_EPOCHS
 
 NAMES = {"extreme_classification": "xc"}

@@ -16,7 +16,7 @@ from norn.tune.coordinator import Coordinator
 from norn.tune.executors import Attempt, Place
 from norn.tune.executors.pool import ENDED, LOST, UNBEGUN
 from norn.tune.facts import TRIES, Facts
-from norn.tune.files import write_json
+from norn._files import write_json
 from norn.tune.journal import Journal
 from norn.tune.program import Price
 from norn.tune.sampler import Sampler

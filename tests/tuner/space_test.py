@@ -11,7 +11,7 @@ from tuner_case import NETWORK, PARAMETERS, SeededTest
 
 from norn.tune import descriptor
 from norn.tune.draws import Draws
-from norn.tune.errors import UsageError
+from norn.errors import UsageError
 from norn.tune.space import read_space, space_of
 
 
@@ -141,7 +141,7 @@ MALFORMED = [
     ('{"Parameters": {\n"Training.Alpha": {"Range": [0, 1], "Values": [1]}}}', "has Range and Values; expected one of Range, Whole, Values, Names"),
     ('{"Parameters": {\n"Training.Alpha": 3}}', "has none of them; expected one of"),
     ('{"Parameters": {\n"Training.Alpha": {"Range": [0, 1], "Multiple": 2}}}', "\"Multiple\" means nothing beside Range; expected If, Scale"),
-    ('{"Parameters": {\n"Layers.Hiden.N": {"Whole": [1, 2]}}}', "the descriptor has no layer \"Hiden\"; did you mean \"Hidden\"?"),
+    ('{"Parameters": {\n"Layers.Hiden.N": {"Whole": [1, 2]}}}', "the descriptor has no layer \"Hiden\". Did you mean \"Hidden\"?"),
     ('{"Parameters": {\n"Layers.N": {"Whole": [1, 2]}}}', "names no key of a layer"),
     ('{"Parameters": {\n"Training..Alpha": {"Whole": [1, 2]}}}', "has an empty part"),
     ('{"Parameters": {\n"Training": {"Names": [1, 2]}}}', "is a whole part of the descriptor; name a key in it: Training.KEY"),
@@ -154,7 +154,7 @@ MALFORMED = [
     ('{"Parameters": {"A": {"Values": [1, 2], "If": 7}}}', "If is 7; expected"),
     ('{"Parameters": {"training.alpha": {"Values": [1]},\n"Training.Alpha": {"Values": [1]}}}', ":1: training.alpha: is given twice"),
     ('{"Parameters": {"A": {"Values": [1]},\n"A": {"Values": [1]}}}', ":2: \"A\" is given twice"),
-    ('{"Parameters": {"A": {"Values": [1]}},\n "Parametres": 1}', ":2: Parametres: is unknown; did you mean \"Parameters\"?"),
+    ('{"Parameters": {"A": {"Values": [1]}},\n "Parametres": 1}', ":2: Parametres: is unknown. Did you mean \"Parameters\"?"),
     ('{"Parameters": {"A": {"Values": [1]},\n}}', ":2: not JSON: "),
     ('{"Parameters": {"Layers.Hidden.Count": {"Whole": [2]},\n"Layers.Hidden2.N": {"Whole": [1, 2]}}}', "Whole is [2]; expected"),
     ('{"Parameters": {"Layers.Hidden.Count": {"Whole": [2, "a"]},\n"Layers.Hidden2.N": {"Whole": [1, 2]}}}', "Whole is [2, \"a\"]; expected"),
@@ -179,7 +179,7 @@ class Malformed(SeededTest):
                 path.write_text(text)
                 with self.assertRaises(UsageError) as caught:
                     read_space(str(path), NETWORK)
-                lines = [line for line in caught.exception.lines if said in line]
+                lines = [line for line in str(caught.exception).splitlines() if said in line]
                 self.assertEqual(len(lines), 1, caught.exception)
                 self.assertTrue(lines[0].startswith(f"{path}:"), lines)
 
@@ -188,7 +188,7 @@ class Malformed(SeededTest):
         path.write_text('{"Parameters": {\n"A": {"Range": [2, 1]},\n // a comment with "B": {\n"B": {"Names": 3}}}')
         with self.assertRaises(UsageError) as caught:
             read_space(str(path), NETWORK)
-        self.assertEqual([line.split(": ")[0] for line in caught.exception.lines], [f"{path}:2", f"{path}:4"])
+        self.assertEqual([line.split(": ")[0] for line in str(caught.exception).splitlines()], [f"{path}:2", f"{path}:4"])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 from tuner_case import NETWORK, SeededTest
 
 from norn.tune.acquisition import EARLY, model_row, modelled, targets
-from norn.tune.errors import UsageError
+from norn.errors import UsageError
 from norn.tune.gp import GaussianProcess
 from norn.tune.sampler import Sampler
 from norn.tune.search import Plan, Rules, Search

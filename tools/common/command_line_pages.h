@@ -9,10 +9,12 @@
 /// What is made of a table of options beside --help: explanations, completion, manual pages.
 namespace norn::tools {
 
-/// What a number that a program ends with means.
+/// What a number that a program ends with means. python/norn/errors.py has the same, and tests
+/// compare both.
 struct ExitCodeText {
   int code = 0;
-  const char* kind = "";  ///< of errors in JSON: "usage"; empty for 0
+  const char* kind = "";   ///< of errors in JSON: "usage"; empty for 0
+  const char* words = "";  ///< at the end of --help
   const char* meaning = "";
   const char* advice = "";  ///< what to do; empty for 0
 };

@@ -2,6 +2,7 @@
 // The table of options as --help.
 #include "tools/common/called_as.h"
 #include "tools/common/command_line.h"
+#include "tools/common/command_line_pages.h"
 
 #include <algorithm>
 #include <string_view>
@@ -82,11 +83,10 @@ std::string CommandLine::help() const {
   for (const Example& example : examples_)
     out +=
         fmt::format("  # {}\n  {}\n", wrap(example.text, 4), as_called(program_, example.command));
-  out +=
-      "\nExit codes: 0 done, 1 unforeseen, 2 command line or descriptor, 3 data, 4 device or "
-      "memory,\n"
-      "5 communication, 6 divergence, 75 stopped by a signal after a checkpoint.\n";
-  return out;
+  std::string codes;
+  for (const ExitCodeText& code : exit_codes())
+    codes += fmt::format("{}{} {}", codes.empty() ? "" : ", ", code.code, code.words);
+  return out + fmt::format("\n{}\n", wrap("Exit codes: " + codes + ".", 0));
 }
 
 }  // namespace norn::tools

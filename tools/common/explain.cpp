@@ -72,20 +72,26 @@ std::string explain_exit_code(long long number) {
 
 const std::vector<ExitCodeText>& exit_codes() {
   static const std::vector<ExitCodeText> codes = {
-      {0, "", "done", ""},
-      {1, "unforeseen", "a fault of the program", "report it, with the message"},
-      {2, "usage", "the command line or a descriptor is wrong; nothing was begun",
+      {0, "", "done", "done", ""},
+      {1, "unforeseen", "unforeseen", "a fault of the program", "report it, with the message"},
+      {2, "usage", "command line or descriptor",
+       "the command line or a descriptor is wrong; nothing was begun",
        "mend what the message names"},
-      {3, "data", "a data, model or index file is wrong, missing, damaged, or cannot be written",
+      {3, "data", "data",
+       "a data, model or index file is wrong, missing, damaged, or cannot be written",
        "mend the file, or make room"},
-      {4, "device", "a device failed, or memory does not suffice",
+      {4, "device", "device or memory",
+       "a device failed, a processor lacks what the program was built for, or memory does not "
+       "suffice",
        "another machine, or a smaller run (trainer --plan says how large it is)"},
-      {5, "communication", "another rank is gone or late",
-       "look for the rank that failed first, then run again with --resume"},
-      {6, "divergence", "numbers stopped being finite",
+      {5, "communication", "communication",
+       "another process is gone, late, out of reach, or at work on the same",
+       "look what became of it, then run the same command again, trainer with --resume"},
+      {6, "divergence", "divergence", "numbers stopped being finite",
        "lower the learning rate; --resume goes on from the last checkpoint, if there is one"},
-      {75, "stopped", "stopped by a signal after a checkpoint was written",
-       "run the same command again with --resume"}};
+      {75, "stopped", "stopped by a signal after a checkpoint",
+       "stopped by a signal after a checkpoint was written",
+       "run the same command again, trainer with --resume"}};
   return codes;
 }
 

@@ -219,6 +219,17 @@ def check_tree(root):
                        for line in sorted(listed - {shown(m) for m in untested})]
 
 
+def exit_codes_table():
+    """Of python/norn/errors.py, which tests compare with the programs."""
+    sys.path.insert(0, str(ROOT / "python"))
+    from norn.errors import EXIT_CODES
+
+    rows = [(code, f"`{one.kind}`" if one.kind else "", one.meaning, one.advice) for code, one in EXIT_CODES.items()]
+    rows.append(("128 + n", "`signal`", "ended by signal n before anything was worth keeping; 137 of a step of daily: a program of it was killed", ""))
+    head = "| code | kind | meaning | what to do |\n|---|---|---|---|\n"
+    return head + "".join(f"| {' | '.join(map(str, row))} |\n".replace("|  |", "| |") for row in rows)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
@@ -234,6 +245,7 @@ def main():
         print("\n".join(sorted({shown(m) for m, _ in messages if not is_tested(m, texts)})))
         return 0
     head = (ROOT / "docs/user/errors.md").read_text(encoding="utf-8").split(MARK)[0].rstrip()
+    head = re.sub(r"(?<=## Exit codes\n\n)(\|.*\n)+", lambda _: exit_codes_table(), head)
     tested = {key: where for key, where in messages.items() if is_tested(key[0], texts)}
     print("\n\n".join([head, MARK, *tables(tested)]))
     return 0

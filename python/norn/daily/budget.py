@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each search of a day may spend. The hours are divided once a day, when the first search asks: by the sizes of the texts, and by
 what the regions' last searches promise."""
+from .._files import read_json, write_json
+from ..errors import Error
 from ..tune import outlook
-from ..tune.errors import TunerError
-from ..tune.files import read_json, write_json
-
 from .days import Lock, checksum
 from .plan import Plan
 from .step import Work, earlier_study, is_due
@@ -37,5 +36,5 @@ def _outlook(work: Work, name: str) -> outlook.Outlook | None:
     try:
         alike = read_json(found[1] / "study.json")["space_digest"] == checksum(region.space)[:16]
         return outlook.outlook_of(found[1], region.trials) if alike else None
-    except TunerError:
+    except Error:
         return None

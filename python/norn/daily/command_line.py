@@ -2,27 +2,26 @@
 """What each way of calling the program daily does."""
 import argparse
 import datetime
-import difflib
 import json
 import os
 import pathlib
 import sys
 
-from .._script import called_as
-from ..tune.errors import UsageError, exit_code_of
-
+from .._script import called_as, run_script
+from .._words import did_you_mean
+from ..errors import RegionError, UsageError
+from ..programs import find_program
 from .days import STEPS, Day, Lock, day_of
-from .errors import SOME_NOT_PUBLISHED, RegionError
 from .export import export
 from .graph import Node
 from .options import parser_of
 from .plan import Plan
 from .programs import Programs, Stop
+from .queued import Queued, pools_of
 from .regions import Regions
 from .runner import Runner, hold
-from .queued import Queued, pools_of
-from .slots import Local, hold_gpu, see_gpu, slots_of
 from .serving import Service
+from .slots import Local, hold_gpu, see_gpu, slots_of
 from .status import PUBLISHED, state_of, steps_of, table
 from .step import Work, do
 
@@ -30,13 +29,12 @@ from .step import Work, do
 LOCAL = "local"
 
 
-def run(description: str, daily: pathlib.Path) -> int:
+def main(description: str) -> int:
     """The program; its exit code."""
-    wish = parser_of(description).parse_args()
-    return exit_code_of(called_as("daily"), "the day", lambda: _do(wish, daily))
+    return run_script("daily", lambda: _do(parser_of(description).parse_args()), go_on="the day")
 
 
-def _do(wish: argparse.Namespace, daily: pathlib.Path) -> int:
+def _do(wish: argparse.Namespace) -> int:
     regions = Regions(wish.regions)
     day = Day(regions.days, day_of(wish.day or datetime.date.today().isoformat()))
     names = _named(regions, wish.only) if wish.only else list(regions.regions)
@@ -47,7 +45,7 @@ def _do(wish: argparse.Namespace, daily: pathlib.Path) -> int:
         return 0
     if wish.status:
         print(table(regions, day, names))
-        return 0 if all(state_of(regions, day, name).state == PUBLISHED for name in names) else SOME_NOT_PUBLISHED
+        return 0 if all(state_of(regions, day, name).state == PUBLISHED for name in names) else RegionError.exit_code
     stop = Stop()
     if wish.rollback:
         [name] = _named(regions, [wish.rollback])
@@ -55,7 +53,7 @@ def _do(wish: argparse.Namespace, daily: pathlib.Path) -> int:
         with service.lock(stop.check):
             print("{}: {} is taken back, {} is in service".format(name, *service.roll_back()))
         return 0
-    programs = Programs(wish.bin, daily, stop)
+    programs = Programs(wish.bin, stop)
     if wish.step:
         [name] = _named(regions, [wish.region])
         return _step(wish, regions, day, name, programs)
@@ -64,24 +62,22 @@ def _do(wish: argparse.Namespace, daily: pathlib.Path) -> int:
         raise UsageError(f"--export {wish.export[0]}: and --executor: give one of the two; the engine runs the steps")
     if wish.export:
         kind, folder = wish.export
-        print(export(kind, pathlib.Path(os.path.abspath(folder)), regions, day, plan, names, _command(wish, daily, regions, day, programs, wish.threads),
+        print(export(kind, pathlib.Path(os.path.abspath(folder)), regions, day, plan, names, _command(regions, day, programs, wish.threads),
                      bool(wish.gpus)))
         return 0
-    return _run(wish, daily, regions, day, plan, names, programs)
+    return _run(wish, regions, day, plan, names, programs)
 
 
 def _named(regions: Regions, names: list[str]) -> list[str]:
     for name in names:
         if name not in regions.regions:
-            near = difflib.get_close_matches(name, regions.regions, n=1)
-            hint = f"did you mean \"{near[0]}\"?" if near else f"it has: {', '.join(regions.regions)}"
-            raise UsageError(f"{regions.document.path}: has no region \"{name}\"; {hint}")
+            raise UsageError(f"{regions.document.path}: has no region \"{name}\".{did_you_mean(name, regions.regions)} It has: {', '.join(regions.regions)}")
     return list(dict.fromkeys(names))
 
 
-def _command(wish: argparse.Namespace, daily: pathlib.Path, regions: Regions, day: Day, programs: Programs, threads: int | None) -> list[str]:
+def _command(regions: Regions, day: Day, programs: Programs, threads: int | None) -> list[str]:
     """The words that a step of the day is called with."""
-    return [sys.executable, "-B", str(daily), "--regions", str(regions.path), "--day", day.day, "--bin", str(programs.folder),
+    return [*find_program("daily"), "--regions", str(regions.path), "--day", day.day, "--bin", str(programs.folder),
             *(["--threads", str(threads)] if threads else []), "--quiet"]
 
 
@@ -139,7 +135,7 @@ def _executor(wish: argparse.Namespace, regions: Regions, day: Day, programs: Pr
     return Queued(day, pools, wish.slots, [*_queue_words(wish), "--slots", str(wish.slots)], work_of), threads
 
 
-def _run(wish: argparse.Namespace, daily: pathlib.Path, regions: Regions, day: Day, plan: Plan, names: list[str], programs: Programs) -> int:
+def _run(wish: argparse.Namespace, regions: Regions, day: Day, plan: Plan, names: list[str], programs: Programs) -> int:
     if wish.slots > 1 and wish.gpus:
         raise UsageError("--slots and --gpus: give one of the two; with --gpus there is a slot for each")
     lock = hold(day, programs.stop)
@@ -155,7 +151,7 @@ def _run(wish: argparse.Namespace, daily: pathlib.Path, regions: Regions, day: D
         for name in names:  # what failed before may be mended
             for step in STEPS:
                 day.region(name).outcome(step).unlink(missing_ok=True)
-        code = Runner(regions, day, plan, names, _command(wish, daily, regions, day, programs, threads), executor, programs.stop, wish.quiet,
+        code = Runner(regions, day, plan, names, _command(regions, day, programs, threads), executor, programs.stop, wish.quiet,
                       wish.until).run()
         print(table(regions, day, names))
         return code

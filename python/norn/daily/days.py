@@ -16,10 +16,9 @@ import shutil
 import time
 from typing import Any, Callable
 
-from ..tune.errors import DataError, UsageError
-from ..tune.files import read_json, write_json
+from .._files import read_json, write_json
+from ..errors import DataError, RegionError, UsageError
 
-from .errors import RegionError
 
 STEPS = ("import", "tune", "train", "gate", "publish", "recommend")
 ON_GPU = ("tune", "train", "gate", "recommend")

@@ -7,8 +7,7 @@ import pathlib
 import shlex
 from typing import NamedTuple
 
-from ..tune.errors import DataError, UsageError
-
+from ..errors import DataError, UsageError
 from .days import ON_GPU, Day
 from .graph import Node, graph_of
 from .plan import Plan

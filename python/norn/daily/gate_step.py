@@ -10,8 +10,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np  # noqa: E402
 
 from .. import _bootstrap as bootstrap  # noqa: E402
-from ..tune.files import write_json  # noqa: E402
-from .errors import RegionError  # noqa: E402
+from .._files import write_json  # noqa: E402
+from ..errors import RegionError  # noqa: E402
 from .regions import POPULARITY  # noqa: E402
 from .serving import Service  # noqa: E402
 from .step import Work  # noqa: E402

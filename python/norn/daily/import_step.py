@@ -6,8 +6,8 @@ import pathlib
 import re
 import shutil
 
+from ..errors import RegionError
 from .days import BEGUN, checksum, day_before, is_day
-from .errors import RegionError
 from .regions import NEWEST
 from .step import Work, day_pattern, follow
 

@@ -3,13 +3,11 @@
 import argparse
 
 from .._script import Parser, as_called, called_as
+from ..errors import exit_codes_text
 from ..tune.executors.settings import EXECUTORS
-
 from .days import STEPS
 from .export import EXPORTS
 
-EPILOG = """Exit codes: 0 all regions are published, 1 unforeseen, 2 command line or regions.json, 3 data, 5 another daily is at
-work on the day or the executor cannot be reached, 7 some regions are not published, 75 stopped by a signal: the same command goes on."""
 
 
 def _at_least_one(text: str) -> int:
@@ -19,7 +17,7 @@ def _at_least_one(text: str) -> int:
 
 
 def parser_of(description: str) -> argparse.ArgumentParser:
-    parser = Parser(prog=called_as("daily"), description=as_called("daily", description), epilog=EPILOG, allow_abbrev=False,
+    parser = Parser(prog=called_as("daily"), description=as_called("daily", description), epilog=exit_codes_text((0, 1, 2, 3, 5, 7, 75)), allow_abbrev=False,
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--regions", metavar="FILE", required=True, help="which regions there are, and what is done for each")

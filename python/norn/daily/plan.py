@@ -5,8 +5,7 @@ import math
 import pathlib
 import statistics
 
-from ..tune.files import read_json, write_json
-
+from .._files import read_json, write_json
 from .days import Day
 from .regions import Regions
 from .step import day_pattern

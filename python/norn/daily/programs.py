@@ -7,18 +7,14 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
 from typing import NoReturn
 
-from ..tune.errors import Stopped, UsageError
-from ..tune.files import read_json, write_json
+from .._files import read_json, write_json
+from ..errors import Killed, RegionError, Stopped
+from ..programs import PROGRAMS, find_program, path_of
 from ..tune.trial import HELD, PR_SET_PDEATHSIG
-
 from .days import checksum
-from .errors import Killed, RegionError
 
-NAMES = ("importer", "trainer", "evaluator", "predictor")
-STOPPED = 75
 
 
 class Stop:
@@ -41,24 +37,14 @@ class Stop:
 
 
 class Programs:
-    """Where they are: in the folder that was given, beside daily, in PATH, or built here."""
+    """Those of the folder that was given, or where norn.programs finds them."""
 
-    def __init__(self, folder: str | None, daily: pathlib.Path, stop: Stop):
-        self.daily, self.stop = daily, stop
+    def __init__(self, folder: str | None, stop: Stop):
+        self.stop = stop
         # That a child inherits: of an attempt in a queue, and more to come.
         self.locks = [int(file) for file in os.environ.pop(HELD, "").split(",") if file]
-        inside = [pathlib.Path(one) for one in os.environ.get("PATH", "").split(os.pathsep) if one]
-        places = [pathlib.Path(folder)] if folder else [daily.parent, *inside, daily.parents[1] / "build/cpu/bin"]
-        self._paths: dict[str, pathlib.Path] = {}
-        for name in NAMES:
-            found = [path for path in (place / name for place in places) if os.access(path, os.X_OK) and path.is_file()]
-            if not found:
-                raise UsageError(f"--bin: {name} is not in {places[0]}; give the folder of the programs")
-            self._paths[name] = pathlib.Path(os.path.abspath(found[0]))
-        tuner = next((path for path in (daily.parent / "tuner", daily.parent / "tuner.py") if path.exists()), None)
-        if tuner is None:
-            raise UsageError(f"{daily.parent}: tuner is missing beside daily; install both")
-        self._tuner = [sys.executable, "-B", str(tuner), "--trainer", str(self._paths["trainer"])]
+        self._paths = {name: path_of(name, folder and os.path.join(folder, name), "--bin") for name in PROGRAMS}
+        self._tuner = [*find_program("tuner"), "--trainer", str(self._paths["trainer"])]
 
     @property
     def folder(self) -> pathlib.Path:
@@ -90,7 +76,7 @@ class Programs:
         def orphaned() -> None:
             library.prctl(PR_SET_PDEATHSIG, signal.SIGUSR1)
             if os.getppid() != parent:
-                os._exit(STOPPED)
+                os._exit(Stopped.exit_code)
 
         said = folder / f"{name}.said.txt"
         try:
@@ -116,7 +102,7 @@ class Programs:
 
     def _fail(self, name: str, code: int, said: pathlib.Path) -> NoReturn:
         self.stop.check()
-        if code in (STOPPED, -signal.SIGUSR1, -signal.SIGTERM):  # the signals: before it could take them
+        if code in (Stopped.exit_code, -signal.SIGUSR1, -signal.SIGTERM):  # the signals: before it could take them
             raise Stopped(f"{name} was stopped from outside; the same command goes on")
         if code == -signal.SIGKILL:
             raise Killed(f"{name} was killed, by somebody or for its memory; the same command goes on")

@@ -4,12 +4,10 @@ import os
 import pathlib
 import shutil
 
-from ..tune.files import read_json, write_json
-
+from .._files import read_json, write_json
 from .days import digest_of
-from .errors import HeldBack
 from .serving import CURRENT, Service
-from .step import Work
+from .step import HeldBack, Work
 
 
 def inputs(work: Work) -> dict:

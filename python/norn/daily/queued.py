@@ -11,19 +11,17 @@ import sys
 import unicodedata
 from typing import Any, NamedTuple
 
+from .._files import JsonText, read_json, write_json
 from .._script import called_as
+from ..errors import Stopped, UsageError
 from ..tune import trial
-from ..tune.errors import UsageError
 from ..tune.executors import Attempt, Place
 from ..tune.executors.pool import ENDED, LOST, Pool
 from ..tune.executors.settings import Settings, make
-from ..tune.files import JsonText, read_json, write_json
-
 from .days import ON_GPU, Day, digest_of
 from .graph import Node
-from .programs import STOPPED
 from .slots import Local, Slot
-from .step import Work, is_made
+from .step import is_made
 
 SEARCH = "tune"
 NAME_LETTERS = 20
@@ -119,7 +117,7 @@ class Queued:
         for pool in self._pools.values():
             of = {one.attempt: node for node, one in self._running.items() if one.pool is pool}
             for attempt, how in pool.ended(of).items():
-                found[of[attempt]] = how != LOST and (how != ENDED or self._code(attempt) == STOPPED)
+                found[of[attempt]] = how != LOST and (how != ENDED or self._code(attempt) == Stopped.exit_code)
                 del self._running[of[attempt]]
         return found
 

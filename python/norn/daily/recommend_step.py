@@ -5,10 +5,9 @@ import itertools
 import pathlib
 from typing import Iterator
 
-from ..tune.files import write_whole
-
+from .._files import write_whole
+from ..errors import RegionError
 from .days import checksum, digest_of
-from .errors import RegionError
 from .serving import LISTS, LISTS_PREFIX, Service
 from .step import Work, day_pattern
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """regions.json: which regions there are, and what is done for each. configs/schema/regions.schema.json says the same to editors."""
-import difflib
 import os
 import pathlib
 import re
 import unicodedata
 from typing import Any, Callable, NamedTuple
 
+from .._files import JsonText
+from .._words import did_you_mean
+from ..errors import UsageError
 from ..tune import descriptor
-from ..tune.errors import UsageError
-from ..tune.files import JsonText
 
 NEWEST = "newest"
 POPULARITY = "popularity"
@@ -117,9 +117,7 @@ class Regions:
     def _block(self, found: dict, keys: dict[str, Key], where: str) -> dict[str, Any]:
         for key, value in found.items():
             if key not in keys:
-                near = difflib.get_close_matches(key, keys, n=1)
-                hint = f"did you mean \"{near[0]}\"?" if near else f"expected one of {', '.join(keys)}"
-                raise self._wrong(key, f"is no key{f' of {where}' if where else ''}; {hint}")
+                raise self._wrong(key, f"is no key{f' of {where}' if where else ''}.{did_you_mean(key, keys)} Expected one of {', '.join(keys)}")
             if not keys[key].fits(value):
                 raise self._wrong(key, f"holds {_shown(value)}; expected {keys[key].expected}")
         return {key: found.get(key, one.default) for key, one in keys.items()}

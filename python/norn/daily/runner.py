@@ -8,12 +8,10 @@ import sys
 import time
 from typing import Any
 
+from .._files import read_json, write_json
 from .._script import called_as
-from ..tune.errors import ExecutorError, Stopped
-from ..tune.files import read_json, write_json
-
+from ..errors import CommunicationError, RegionError, Stopped
 from .days import MADE, STEPS, Day, Lock
-from .errors import SOME_NOT_PUBLISHED
 from .graph import Node, graph_of
 from .plan import Plan
 from .regions import Regions
@@ -42,7 +40,7 @@ class Runner:
         self._failed: set[str] = set()
 
     def run(self) -> int:
-        """0: all regions are published, or as far as they were to come; SOME_NOT_PUBLISHED."""
+        """0: all regions are published, or as far as they were to come; RegionError.exit_code."""
         sorter = graphlib.TopologicalSorter(self._graph)
         sorter.prepare()
         ready: list[Node] = []
@@ -65,9 +63,9 @@ class Runner:
             if self._running and not ended:
                 time.sleep(wait)
         if self._until != STEPS[-1]:
-            return SOME_NOT_PUBLISHED if self._failed else 0
+            return RegionError.exit_code if self._failed else 0
         states = {name: state_of(self.regions, self.day, name) for name in self.names}
-        return 0 if all(one.state == PUBLISHED for one in states.values()) else SOME_NOT_PUBLISHED
+        return 0 if all(one.state == PUBLISHED for one in states.values()) else RegionError.exit_code
 
     def _is_idle(self, node: Node) -> bool:
         """A step whose region has gone no further, but for what the model in service can do."""
@@ -121,10 +119,10 @@ class Runner:
 
 
 def hold(day: Day, stop: Any) -> Lock:
-    """The lock of a day's runner. ExecutorError: another one has it."""
+    """The lock of a day's runner. CommunicationError: another one has it."""
     lock, owner = Lock(day.own / "runner.lock", stop.check), day.own / "runner.json"
     if lock.try_once():
         write_json(owner, {"host": socket.gethostname(), "pid": os.getpid()})
         return lock
     known = read_json(owner) if owner.exists() else {"pid": "unknown", "host": "this host"}
-    raise ExecutorError(f"{day.folder}: another daily is at work on this day, process {known['pid']} on {known['host']}; wait for it, or stop it")
+    raise CommunicationError(f"{day.folder}: another daily is at work on this day, process {known['pid']} on {known['host']}; wait for it, or stop it")

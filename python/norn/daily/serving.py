@@ -10,11 +10,9 @@ import os
 import pathlib
 import shutil
 
-from ..tune.errors import DataError, UsageError
-from ..tune.files import read_json, write_json
-
+from .._files import read_json, write_json
+from ..errors import DataError, RegionError, UsageError
 from .days import Lock, is_day
-from .errors import RegionError
 
 RECORD, WITHDRAWN = "published.json", "withdrawn.json"
 CURRENT, LISTS = "current", "recommendations"

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from ..tune import trial
 from ..tune.executors.local import gpu_places
-
 from .graph import Node
 from .programs import Programs
 

@@ -2,8 +2,7 @@
 """How far a day is, from what stands in its folders alone."""
 from typing import NamedTuple
 
-from ..tune.files import read_json
-
+from .._files import read_json
 from .days import FAILED, HELD_BACK, MADE, Day
 from .regions import Region, Regions
 from .serving import CURRENT, Service

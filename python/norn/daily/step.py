@@ -5,13 +5,15 @@ import os
 import pathlib
 from typing import Any, NamedTuple
 
-from ..tune.errors import DataError, TunerError
-from ..tune.files import write_json
-
+from .._files import write_json
+from ..errors import DataError, Error, RegionError
 from .days import FAILED, HELD_BACK, MADE, STAMP, Day, RegionDay, days_between
-from .errors import HeldBack, RegionError
 from .programs import Programs
 from .regions import Region, Regions
+
+
+class HeldBack(RegionError):
+    """By the gate, a rollback, or a later day: there is nothing to mend."""
 
 
 class Work(NamedTuple):
@@ -51,7 +53,7 @@ def is_made(step: str, work: Work) -> bool:
     try:
         if not lock.try_once() or not day.is_made(step, _module(step).inputs(work)):
             return False
-    except (TunerError, OSError):
+    except (Error, OSError):
         return False  # the step itself will say it
     finally:
         os.close(lock.file)
@@ -87,7 +89,7 @@ def do(step: str, work: Work) -> dict:
 def _note(day: RegionDay, step: str, state: str, message: str) -> None:
     try:
         write_json(day.outcome(step), {"state": state, "message": message})
-    except TunerError:
+    except Error:
         pass  # a full disk; the message is said, too
 
 

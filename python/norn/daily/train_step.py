@@ -2,11 +2,10 @@
 """Trains the region's network on all but what is held out for the gate."""
 import pathlib
 
+from .._files import JsonText, read_json, write_json
+from ..errors import RegionError
 from ..tune import descriptor
-from ..tune.files import JsonText, read_json, write_json
-
 from .days import checksum
-from .errors import RegionError
 from .step import Work
 
 

@@ -3,14 +3,13 @@
 import pathlib
 import shutil
 
-from ..tune.files import read_json, write_json
+from .._files import read_json, write_json
+from ..errors import RegionError
 from ..tune.journal import read_events
 from ..tune.study import ALGORITHM
-
 from . import plan as planning
 from .budget import hours_of
 from .days import Lock, checksum
-from .errors import RegionError
 from .step import Work, earlier_study, is_due, study_of
 
 LEAST_RESULTS = 3  # of a study, for --from

@@ -5,13 +5,21 @@ import json
 import math
 import pathlib
 
+from ..errors import DataError
+
 MOST_POINTS = 400  # of a curve: more cannot be told apart on a screen
 METRICS = json.loads(pathlib.Path(__file__).with_name("metrics.json").read_text(encoding="utf-8"))  # tools/dev/write_reference.sh
 FIRST = ("recall", "ndcg")  # what most look at
 
 
-class ReportError(Exception):
-    """Something that the caller can mend."""
+def names_of(folders):
+    """The last parts of their paths, or as much of them as tells them apart."""
+    paths = [pathlib.Path(folder).resolve() for folder in folders]
+    for depth in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.parts[-depth:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    raise DataError("the same folder is given twice")
 
 
 class Run:
@@ -23,7 +31,7 @@ class Run:
         self.events, self.starts, self.all = read_events(self.folder / "log.jsonl")
         self.record = read_record(self.folder / "run.json")
         if not self.starts:
-            raise ReportError(f"{self.folder / 'log.jsonl'}: no run has begun there; {last_error(self.all)}")
+            raise DataError(f"{self.folder / 'log.jsonl'}: no run has begun there; {last_error(self.all)}")
 
     @property
     def start(self):
@@ -68,7 +76,7 @@ def read_record(path):
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise ReportError(f"{path}: not JSON: {error}") from error
+        raise DataError(f"{path}: not JSON: {error}") from error
 
 
 def lines_of(data):
@@ -82,14 +90,14 @@ def read_events(path):
     try:
         lines = lines_of(path.read_bytes())
     except OSError as error:
-        raise ReportError(f"{path}: cannot be read: {error.strerror}; give the folder of trainer --run-dir") from error
+        raise DataError(f"{path}: cannot be read: {error.strerror}; give the folder of trainer --run-dir") from error
     every = []
     for number, line in enumerate(lines, 1):
         try:
             every.append(json.loads(line))
         except ValueError as error:
             if number < len(lines):
-                raise ReportError(f"{path}:{number}: not JSON: {error}") from error
+                raise DataError(f"{path}:{number}: not JSON: {error}") from error
     events, starts, before = [], [], 0.0
     for event in every:
         if event["event"] == "start":

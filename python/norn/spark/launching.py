@@ -211,7 +211,7 @@ def _received(rows: Iterable[Any], folder: pathlib.Path) -> list[str]:
             _log(row["name"])
         elif row["kind"] == "error":
             told = json.loads(row["name"])
-            raise errors._make(told["message"], told["exit_code"], told["problems"])
+            raise errors.error_of(told["message"], told["exit_code"], told["problems"])
         else:
             path = folder / row["name"]
             path.parent.mkdir(exist_ok=True)

@@ -2,30 +2,22 @@
 """The trainer as a child of this process, on the driver's machine or within a task."""
 from __future__ import annotations
 
-import collections
-import ctypes
 import dataclasses
 import json
 import os
 import pathlib
 import re
 import shutil
-import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import errors
+from .._child import follow
 from .._settings import table
 from ..errors import Error, UsageError
 from ..history import History
 from ..programs import find_program
-
-_PR_SET_PDEATHSIG = 1
-_STOP_SECONDS = 120.0  # for a last checkpoint
-_KEPT_LINES = 10_000
-_libc = ctypes.CDLL(None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +75,7 @@ def train(job: Job, tell: Callable[[str], None], cores: int = 0, gpus: Sequence[
         for option, files in (("--input", job.inputs), ("--validation-input", job.validation)):
             words += [word for file in files for word in (option, file)]
         words += [*(["--force"] if job.force else []), *(["--resume"] if job.resume else [])]
-        code, lines = _follow(words, environment, tell)
+        code, lines = follow(words, environment, tell)
         if code:
             raise _error_of(code, lines, folder + os.sep)
     return lines
@@ -97,36 +89,6 @@ def _launcher(ranks: int) -> list[str]:
     return ["mpirun", "--bind-to", "none", "--oversubscribe", "-np", str(ranks)]
 
 
-def _follow(words: Sequence[str], environment: dict[str, str], tell: Callable[[str], None]) -> tuple[int, list[str]]:
-    """Its exit code, and its last lines."""
-    lines: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
-    here, failed = os.getpid(), False
-
-    def end_with_parent() -> None:  # an executor that is killed leaves no training behind
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1)
-        if os.getppid() != here:
-            os._exit(75)
-
-    child = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             encoding="utf-8", errors="replace", preexec_fn=end_with_parent)
-    assert child.stdout is not None
-    try:
-        for line in child.stdout:
-            lines.append(line.rstrip("\n"))
-            failed = failed or line.startswith("{")
-            if not failed:  # mpirun, too, has a word on it
-                tell(lines[-1])
-        return child.wait(), list(lines)
-    except BaseException:
-        child.send_signal(signal.SIGUSR1)
-        try:
-            child.communicate(timeout=_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        raise
-
-
 def _error_of(code: int, lines: Sequence[str], folder: str) -> Error:
     for line in reversed(lines):
         try:
@@ -137,7 +99,7 @@ def _error_of(code: int, lines: Sequence[str], folder: str) -> Error:
             problems = [{key: _in_python(value.replace(folder, "")) if isinstance(value, str) else value for key, value in one.items()}
                         for one in told["errors"]]
             place = f"rank {told['rank']} of {told['ranks']}: " if told.get("ranks", 1) > 1 else ""
-            return errors._make("\n".join(place + _said(one) for one in problems), told["exit_code"], problems)
+            return errors.error_of("\n".join(place + _said(one) for one in problems), told["exit_code"], problems)
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
     return Error(f"the trainer ended with {how}, without a word of why; its last lines: " + " | ".join(list(lines)[-5:]))
 

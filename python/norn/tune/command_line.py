@@ -8,15 +8,15 @@ import sys
 import tempfile
 from typing import Any
 
-from .._script import called_as
-
+from .._files import write_json
+from .._script import run_script
+from ..errors import UsageError
+from ..programs import path_of
 from . import looks, program
 from .coordinator import Coordinator
 from .corners import check_corners
-from .errors import UsageError, exit_code_of
 from .executors.pool import Pool, open_pool
 from .facts import STAGE, Facts
-from .files import write_json
 from .journal import Journal, last_opening
 from .known import Known
 from .options import DEFAULT_TRIALS, parser_of
@@ -35,26 +35,26 @@ def _split(words: list[str]) -> tuple[list[str], list[str]]:
     return words[:at], words[at + 1:]
 
 
-def run(description: str, here: pathlib.Path) -> int:
+def main(description: str) -> int:
     """The program; its exit code."""
+    return run_script("tuner", lambda: _run(description), go_on="the study")
+
+
+def _run(description: str) -> int:
     own, handed = _split(sys.argv[1:])
     parser = parser_of(description)
     wish = parser.parse_args(own)
     if wish.trainer_options:
         parser.error(f"{wish.trainer_options[0]}: is not understood; options for the trainer stand behind --")
-    return exit_code_of(called_as("tuner"), "the study", lambda: _asked(wish, handed, here))
-
-
-def _asked(wish: argparse.Namespace, handed: list[str], here: pathlib.Path) -> int:
     if not wish.study and not wish.dry_run and not looks.wanted(wish):
         raise UsageError("--study is missing; give the folder of a study, which is made where there is none")
-    return _do(wish, handed, here)
+    return _do(wish, handed)
 
 
-def _do(wish: argparse.Namespace, handed: list[str], here: pathlib.Path) -> int:
+def _do(wish: argparse.Namespace, handed: list[str]) -> int:
     if looks.wanted(wish) or wish.page:
         return looks.look(wish)
-    trainer_path = program.find(wish.trainer, here)
+    trainer_path = path_of("trainer", wish.trainer, "--trainer")
     handed = program.check_options(handed)
     folder = pathlib.Path(os.path.abspath(wish.study)) if not wish.dry_run else None
     study = _open(folder, wish, handed) if folder and (folder / "study.json").exists() else None

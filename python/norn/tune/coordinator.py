@@ -11,12 +11,12 @@ from typing import Iterable, Sequence
 
 import numpy as np
 
+from .._files import read_json, write_json
+from ..errors import CommunicationError, DataError, DeviceError, DivergenceError, Error, Killed, Stopped, UsageError, error_of
 from . import program, trial
-from .errors import DataError, Stopped, TunerError, UsageError
 from .executors import Attempt, FreePlaces, Place
 from .executors.pool import LOST, UNBEGUN, Pool
 from .facts import Facts, Training, best_until
-from .files import read_json, write_json
 from .finish import Finish
 from .known import Known
 from .sampler import Sampler
@@ -27,7 +27,6 @@ STOP_SECONDS = 120.0
 SHORTEST_WAIT, LONGEST_WAIT = 0.01, 0.5
 REST = 4.0           # after looking at what runs, in the time that this took: with thousands of attempts that is not nothing
 SWEPT_A_PASS = 20    # folders; a study that goes on has one for each of its trials
-STOPPED, DEVICE, UNREACHED, DIVERGENCE, KILLED = 75, 4, 5, 6, 137
 
 
 class Coordinator:
@@ -69,9 +68,9 @@ class Coordinator:
         try:
             price = self.trainer.plan(config)
         except program.Failed as failed:
-            if failed.code == DEVICE:
+            if failed.code == DeviceError.exit_code:
                 return Plan(False, 0.0, 0)
-            raise program.error_for(failed.code, f"trials/{number:04d}/net.json: {failed.said}; the space permits what the trainer does not: "
+            raise failed.as_error(f"trials/{number:04d}/net.json: {failed.said}; the space permits what the trainer does not: "
                                                  f"begin a study with another space (an If, or a smaller range)") from failed
         return program.plan_of(price, network, self.study.identity["made_of"]["examples"])
 
@@ -326,10 +325,10 @@ class Coordinator:
 
     def _outcome(self, training: Training, attempt: Attempt, how: str) -> None:
         if how == UNBEGUN:
-            self._lost(training, UNREACHED, "the attempt never began", 0.0, counts=False)
+            self._lost(training, CommunicationError.exit_code, "the attempt never began", 0.0, counts=False)
             return
         if how == LOST:
-            self._lost(training, KILLED, "the attempt ended without a result", 0.0)
+            self._lost(training, Killed.exit_code, "the attempt ended without a result", 0.0)
             return
         result = read_json(attempt.folder / trial.RESULT)
         code, seconds = result["code"], result["seconds"]
@@ -337,20 +336,20 @@ class Coordinator:
         said = "; ".join(error["message"] for error in result["errors"]) or f"exit code {code}"
         if code == 0:
             self._trained(training, values, result)
-        elif code == DIVERGENCE:
+        elif code == DivergenceError.exit_code:
             self.facts.note("broken", {**training.members, "state": DIVERGED, "why": said, "seconds": seconds, **self._made(training, result)})
-        elif code == DEVICE:
+        elif code == DeviceError.exit_code:
             self.facts.note("broken", {**training.members, "state": INFEASIBLE, "why": said, "seconds": seconds})
         elif code in (2, 3):
             self._lost(training, code, said, seconds, counts=False)
-            raise program.error_for(code, f"trials/{training.folder}: {said}")
+            raise error_of(f"trials/{training.folder}: {said}", code)
         else:
-            self._lost(training, code, said, seconds, counts=code != STOPPED)
+            self._lost(training, code, said, seconds, counts=code != Stopped.exit_code)
 
     def _trained(self, training: Training, values: dict[int, float], result: dict) -> None:
         try:
             self.facts.compare(training, values)
-        except TunerError:
+        except Error:
             self._lost(training, 0, "it gave another value than before", result["seconds"])
             raise
         until = self.facts.open[training]["until"]

@@ -5,10 +5,10 @@ import tempfile
 
 import numpy as np
 
+from .._files import JsonText, write_json
+from ..errors import DeviceError, UsageError
 from . import descriptor
-from .errors import DeviceError, UsageError
-from .files import JsonText, write_json
-from .program import Failed, Price, Trainer, error_for
+from .program import Failed, Price, Trainer
 from .study import Study
 
 
@@ -24,12 +24,12 @@ def check_corners(study: Study, trainer: Trainer, space_file: str) -> list[tuple
             try:
                 found.append((row, trainer.plan(config)))
             except Failed as failed:
-                if failed.code == 4:
+                if failed.code == DeviceError.exit_code:
                     found.append((row, Price(False, 1.0, 0)))
                     continue
                 options = [error["message"] for error in failed.errors if error.get("key", "").startswith("--")]
-                if failed.code != 2 or options:  # whatever the corner: said once
-                    raise error_for(failed.code, "\n".join(options).replace("--keep-best", "--objective") or failed.said) from failed
+                if failed.code != UsageError.exit_code or options:  # whatever the corner: said once
+                    raise failed.as_error("\n".join(options).replace("--keep-best", "--objective") or failed.said) from failed
                 wrong.update({line: None for line in _lines(failed, settings, network, space_file)})
     if wrong:
         raise UsageError("\n".join(wrong))

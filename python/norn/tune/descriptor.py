@@ -2,8 +2,9 @@
 """Settings by path in a descriptor: "Training.Alpha", "Layers.Hidden.N". Keys are found whatever their capitals, as the
 trainer finds them; layers by their names."""
 import copy
-import difflib
 from typing import Any
+
+from .._words import did_you_mean
 
 COUNT = "Count"  # of Layers.NAME.Count: so many layers alike, one after the other
 
@@ -46,9 +47,7 @@ def split(path: str, names: list[str]) -> tuple[str | None, list[str]]:
     fitting = [name for name in names if name and rest.casefold().startswith(name.casefold() + ".")]
     if not fitting:
         asked = parts[1] if len(parts) > 1 else ""
-        near = difflib.get_close_matches(asked, names, n=1)
-        hint = f"; did you mean \"{near[0]}\"?" if near else ""
-        raise PathError(f"the descriptor has no layer \"{asked}\"{hint} It has: {', '.join(names)}" if asked and len(parts) > 2
+        raise PathError(f"the descriptor has no layer \"{asked}\".{did_you_mean(asked, names)} It has: {', '.join(names)}" if asked and len(parts) > 2
                         else "names no key of a layer; write Layers.NAME.KEY")
     name = max(fitting, key=len)
     keys = rest[len(name) + 1:].split(".")

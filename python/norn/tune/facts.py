@@ -4,7 +4,7 @@ import math
 import pathlib
 from typing import Any, NamedTuple
 
-from .errors import DataError, TunerError
+from ..errors import DataError, Error
 from .journal import Journal
 from .search import DONE
 
@@ -136,7 +136,7 @@ class Facts:
         epoch = self.differing(training, values)
         if epoch is not None:
             origin = next((f" ({origin_text(one)})" for at, one in sorted(self.taken.get(training, {}).items()) if at >= epoch), "")
-            raise TunerError(f"trials/{training.folder}: epoch {epoch} gave {self.values[training][epoch]!r} before{origin} and gives {values[epoch]!r} now; "
+            raise Error(f"trials/{training.folder}: epoch {epoch} gave {self.values[training][epoch]!r} before{origin} and gives {values[epoch]!r} now; "
                              f"the same training must give the same: check the hardware (trainer --doctor, --verify), and that the program is the same build")
 
     def origin(self, training: Training, epoch: int) -> dict | None:

@@ -8,10 +8,10 @@ import shutil
 import statistics
 from typing import Any
 
+from .._files import write_json, write_whole
+from ..errors import DataError
 from . import descriptor
-from .errors import DataError
 from .facts import Facts, Training
-from .files import write_json, write_whole
 from .search import DONE, Search, Trial
 from .study import Study
 

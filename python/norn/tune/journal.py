@@ -17,7 +17,7 @@ import tempfile
 import time
 from typing import Any, NoReturn
 
-from .errors import DataError, ExecutorError
+from ..errors import CommunicationError, DataError
 
 LEASE_SECONDS = 60.0  # a writer of another host that has not touched the lease for so long is gone
 
@@ -154,10 +154,10 @@ class Journal:
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise DataError(f"{self.path}: cannot be locked: {error.strerror}; put the study on a file system that has locks") from error
-            raise ExecutorError(f"{self.path}: another tuner is at work on this study{holder or ''}; wait for it, or stop it") from error
+            raise CommunicationError(f"{self.path}: another tuner is at work on this study{holder or ''}; wait for it, or stop it") from error
         # Locks may not reach other hosts over a network file system; the lease does.
         if holder and socket.gethostname() not in holder and self._lease_age() < LEASE_SECONDS:
-            raise ExecutorError(f"{self._lease}: another tuner is at work on this study{holder}; wait for it, stop it, or wait "
+            raise CommunicationError(f"{self._lease}: another tuner is at work on this study{holder}; wait for it, stop it, or wait "
                                 f"{LEASE_SECONDS:.0f} s if it is gone")
 
     def _lease_age(self) -> float:

@@ -14,10 +14,10 @@ import re
 import time
 from typing import Any, Callable, NamedTuple
 
+from .._files import read_json
+from ..errors import Error
 from . import descriptor
-from .errors import TunerError
 from .facts import Training, origin_text
-from .files import read_json
 from .journal import parse_event
 from .program import options_without_files
 from .study import Study
@@ -154,7 +154,7 @@ def _read(place: Place, key: str) -> Taken | None:
             file.seek(place.begin)
             line = file.read(place.length)
         event = parse_event(line.rstrip(b"\n"), place.journal, 0)
-    except (OSError, TunerError):
+    except (OSError, Error):
         return None
     needed = _OUTCOMES.get(event["event"], ("",))
     if event.get("key") != key or any(name not in event for name in (*needed, "trial")):
@@ -165,6 +165,6 @@ def _read(place: Place, key: str) -> Taken | None:
 def _origin(journal: pathlib.Path, event: dict) -> dict[str, Any]:
     try:
         study = read_json(journal.parent / "study.json")["study"]
-    except (TunerError, KeyError, TypeError):
+    except (Error, KeyError, TypeError):
         study = ""
     return {"study": study, "folder": str(journal.parent), **{key: event[key] for key in ("trial", "seed") if key in event}}

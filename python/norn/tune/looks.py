@@ -4,10 +4,11 @@ import argparse
 import os
 import pathlib
 
-from .errors import DataError, TunerError, UsageError
+from .._files import write_json
+from ..errors import DataError, Error, UsageError
+from ..report.runs import names_of
 from .export import export
 from .facts import Facts
-from .files import write_json
 from .journal import read_events
 from .outlook import outlook
 from .study import Study
@@ -68,19 +69,10 @@ def report(names: list[str], page: str | None) -> None:
     print(path)
 
 
-def names_of(folders: list[pathlib.Path]) -> list[str]:
-    """The last parts of the paths, or as much of them as tells them apart."""
-    for depth in range(1, max(len(folder.parts) for folder in folders) + 1):
-        names = ["/".join(folder.parts[-depth:]) for folder in folders]
-        if len(set(names)) == len(names):
-            return names
-    return [str(folder) for folder in folders]
-
-
 def page_at_the_end(folder: pathlib.Path, voice) -> None:
     """What the page cannot show must not take away what was found."""
     try:
         write_page([Found(folder)], folder / PAGE)
         voice.say(f"page {folder / PAGE}")
-    except TunerError as error:
+    except Error as error:
         voice.warn(f"warning: no page: {error}")

@@ -4,15 +4,13 @@ import argparse
 import math
 
 from .._script import Parser, as_called, called_as
-
+from ..errors import exit_codes_text
 from .executors.settings import EXECUTORS
 from .export import KINDS
 from .finish import SEEDS
 from .sampler import SAMPLERS
 
 DEFAULT_TRIALS = 50
-EPILOG = """Exit codes: 0 done, 1 unforeseen, 2 command line, space or descriptor, 3 data, 4 device or memory,
-5 the study is open elsewhere, or the executor is out of reach, 75 stopped by a signal: the same command goes on."""
 
 
 def _rungs(text: str) -> list[int]:
@@ -59,7 +57,7 @@ def _positive(text: str) -> float:
 
 def parser_of(description: str) -> argparse.ArgumentParser:
     """Of the words before --; those behind it are the trainer's."""
-    parser = Parser(prog=called_as("tuner"), description=as_called("tuner", description), epilog=EPILOG, allow_abbrev=False,
+    parser = Parser(prog=called_as("tuner"), description=as_called("tuner", description), epilog=exit_codes_text((0, 1, 2, 3, 4, 5, 75)), allow_abbrev=False,
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     _add_study(parser.add_argument_group("study"))
     _add_search(parser.add_argument_group("search (fixed when the study begins)"))

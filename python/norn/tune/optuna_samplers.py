@@ -8,8 +8,8 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from ..errors import UsageError
 from .dimensions import Choice, Dimension, Ordered
-from .errors import UsageError
 from .search import Result
 from .space import Space
 

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 from typing import Any, NamedTuple
 
+from .._files import read_json
+from ..errors import Error, UsageError, error_of
 from . import descriptor
-from .errors import DataError, DeviceError, TunerError, UsageError
-from .files import read_json
 from .search import Plan
 from .trial import errors_of, made_of
 
@@ -19,7 +19,6 @@ OPTIONS = {"--validation-input", "--validation-output", "--validation-split", "-
            "--trust-index", "--data-memory", "--data-on-gpu", "--device", "--precision", "--collective-timeout", "--verify",
            "--dataset-name", "-d"}
 FILES = {"--validation-input", "--validation-output"}
-KINDS = {2: UsageError, 3: DataError, 4: DeviceError}
 PART = 1 << 22  # bytes that are read at a time
 CHECKPOINTS = ["--checkpoint-epochs", "0", "--checkpoint-minutes", "5"]  # to write a wide model takes longer than many an epoch
 KILLED = 128  # codes from here on: by a signal, which says nothing of the descriptor
@@ -32,6 +31,9 @@ class Failed(Exception):
         super().__init__(said)
         self.code, self.errors, self.said = code, errors, said
 
+    def as_error(self, message: str = "") -> Error:
+        return error_of(message or "\n".join(map(_told, self.errors)) or self.said, self.code)
+
 
 class Price(NamedTuple):
     """Of one descriptor on the planned machine."""
@@ -39,10 +41,6 @@ class Price(NamedTuple):
     fits: bool
     examples_per_second: float
     bytes: int
-
-
-def error_for(code: int, message: str) -> TunerError:
-    return KINDS.get(code, TunerError)(message)
 
 
 def check_options(words: list[str]) -> list[str]:
@@ -70,15 +68,6 @@ def options_without_files(words: list[str]) -> list[str]:
         last = name if is_option else last
         found.append(name if is_option and equals and name in FILES else word if is_option or last not in FILES else "")
     return found
-
-
-def find(wanted: str | None, beside: pathlib.Path) -> pathlib.Path:
-    """The trainer: as it was given, beside the tuner, in PATH, or built here."""
-    candidates = [wanted] if wanted else [beside / "trainer", shutil.which("trainer"), beside.parent / "build/cpu/bin/trainer"]
-    for candidate in candidates:
-        if candidate and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
-            return pathlib.Path(os.path.abspath(candidate))
-    raise UsageError(f"--trainer: {wanted or 'trainer'} is not there, or cannot be run; give the path of the program")
 
 
 def _errors_of(line: str) -> list:
@@ -126,7 +115,7 @@ class Trainer:
         try:
             return self._object(["-c", str(config), *self.data, "-n", "none.nc", "--print-recipe"], pathlib.Path.cwd(), "Layers")
         except Failed as failed:
-            raise error_for(failed.code, "\n".join(_told(e) for e in failed.errors) or failed.said) from failed
+            raise failed.as_error() from failed
 
     def plan(self, config: pathlib.Path) -> Price:
         machine = ["--machine", self.machine] if self.machine else []
@@ -151,7 +140,7 @@ class Trainer:
         try:
             self._say(["-c", str(config), *self.data, "-n", "model.nc", "--run-dir", "run", "--epochs", "0", *self._watched()], folder)
         except Failed as failed:
-            raise error_for(failed.code, "\n".join(_told(e) for e in failed.errors) or failed.said) from failed
+            raise failed.as_error() from failed
         record = read_json(folder / "run/run.json")
         shutil.rmtree(folder)
         found = {key: record[key] for key in ("binary", "version", "device", "device_name", "precision", "examples", "seed")}
@@ -187,4 +176,4 @@ def digest_of_file(path: str | os.PathLike) -> str:
     return digest.hexdigest()[:16]
 
 
-__all__ = ["Failed", "Price", "Trainer", "check_options", "digest_of_file", "error_for", "errors_of", "find", "options_without_files", "plan_of"]
+__all__ = ["Failed", "Price", "Trainer", "check_options", "digest_of_file", "errors_of", "options_without_files", "plan_of"]

@@ -8,9 +8,8 @@ import termios
 import time
 from typing import TextIO
 
-from ..report.drawing import seconds
 from .._script import called_as
-
+from ..report.drawing import seconds
 from .facts import Training
 
 REDRAW_SECONDS, LINE_SECONDS = 0.5, 30.0

@@ -8,8 +8,7 @@ import uuid
 from typing import Any
 
 from .._script import called_as
-
-from .errors import DataError, TunerError, UsageError
+from ..errors import DataError, Error, UsageError
 from .facts import STAGE, Facts
 from .journal import read_events
 from .sampler import REPEATABLE
@@ -24,7 +23,7 @@ CAUSES = {"propose": "from the same results: the processor, numpy, scipy or the 
           "tell": "the training gave other bits: check the hardware (trainer --doctor, --verify), and that the program is the same build"}
 
 
-class Differs(TunerError):
+class Differs(Error):
     """The search that was made again is not the first one."""
 
 

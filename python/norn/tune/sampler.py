@@ -5,8 +5,8 @@ from typing import Callable, Iterable, Sequence
 
 import numpy as np
 
+from ..errors import UsageError
 from . import acquisition
-from .errors import UsageError
 from .search import Result, Trial
 from .space import Space
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A space: which settings of a descriptor are searched, and within what. Rows are [dimensions] arrays of places
 (dimensions.py); what stands in one is canonical: parameters whose condition does not hold stand at their middle."""
-import difflib
 import json
 from typing import Any, Iterable
 
 import numpy as np
 
+from .._files import JsonText
+from .._words import did_you_mean
+from ..errors import UsageError
 from . import descriptor
 from .dimensions import Dimension, Malformed, Whole, dimension
 from .draws import Draws
-from .errors import UsageError
-from .files import JsonText
 
 KEYS = ("$schema", "Parameters")
 MOST_LAYERS = 1000
@@ -151,8 +151,7 @@ class _Reader:
             raise UsageError(f"{self.where(None)}: a space is an object with \"Parameters\": {{ path: what it may be, ... }}")
         for key in self.value:
             if key not in KEYS:
-                near = difflib.get_close_matches(key, KEYS, n=1)
-                self.wrong(key, "is unknown" + (f"; did you mean \"{near[0]}\"?" if near else f"; expected {', '.join(KEYS)}"))
+                self.wrong(key, f"is unknown.{did_you_mean(key, KEYS)} Expected {', '.join(KEYS)}")
         entries = self.value["Parameters"]
         if not entries:
             self.wrong("Parameters", "is empty; name at least one setting to search")
@@ -234,8 +233,7 @@ class _Reader:
             raise Malformed(f"If is {json.dumps(found)}; expected {{ path: value, or a list of values }}")
         for path in found:
             if path not in entries:
-                near = difflib.get_close_matches(path, entries, n=1)
-                raise Malformed(f"If names \"{path}\", which is not among the parameters" + (f"; did you mean \"{near[0]}\"?" if near else ""))
+                raise Malformed(f"If names \"{path}\", which is not among the parameters.{did_you_mean(path, entries)}")
         return {path: value if isinstance(value, list) else [value] for path, value in found.items()}
 
     def _check_conditions(self, by_path: dict[str, Dimension]) -> None:

@@ -7,9 +7,9 @@ import pathlib
 import uuid
 from typing import Any
 
+from .._files import JsonText, read_json, write_json
+from ..errors import DataError, UsageError
 from . import descriptor
-from .errors import DataError, UsageError
-from .files import JsonText, read_json, write_json
 from .program import Trainer, digest_of_file
 from .search import Rules
 from .space import Space, read_space, space_of

@@ -9,8 +9,8 @@ from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
+from ..errors import UsageError
 from .acquisition import EARLY, FIT_LIMIT, NoPrior, chosen_points, ranked, targets
-from .errors import UsageError
 from .facts import Facts, Training
 from .journal import read_events
 from .shared import SharedProcess

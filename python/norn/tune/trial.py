@@ -19,11 +19,9 @@ import socket
 import sys
 import time
 
-if __package__:
-    from .files import read_json, write_json
-else:
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-    from files import read_json, write_json
+if not __package__:  # run by its path: the packages norn and norn.tune are around it
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[2])
+from norn._files import read_json, write_json  # noqa: E402
 
 LOCK, STOP, ATTEMPT, RESULT, ERRORS, MAKERS = "lock", "stop", "attempt.json", "result.json", "errors.txt", "makers.json"
 RECORD = "run/run.json"

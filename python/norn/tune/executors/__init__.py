@@ -61,7 +61,7 @@ class Attempt(NamedTuple):
 
 
 class Executor(Protocol):
-    """All raise ExecutorError where what they speak to cannot be reached."""
+    """All raise CommunicationError where what they speak to cannot be reached."""
 
     def check(self) -> str:
         """A line of what is there; raises where nothing could run."""

@@ -12,7 +12,7 @@ import subprocess
 import celery
 import kombu.exceptions
 
-from ..errors import ExecutorError
+from ...errors import CommunicationError
 from . import GONE, WAITING, Attempt, command_of
 
 DAY = 86400
@@ -37,8 +37,8 @@ class Celery:
         app.conf.broker_transport_options = {**app.conf.broker_transport_options, "max_retries": 1}
         self._stopped: set[str] = set()
 
-    def _unreachable(self, error: Exception) -> ExecutorError:
-        return ExecutorError(f"{app.connection().as_uri()}: the broker cannot be reached: {error}; start it, or correct Broker in --executor-file")
+    def _unreachable(self, error: Exception) -> CommunicationError:
+        return CommunicationError(f"{app.connection().as_uri()}: the broker cannot be reached: {error}; start it, or correct Broker in --executor-file")
 
     def check(self) -> str:
         try:

@@ -8,7 +8,7 @@ import subprocess
 
 import distributed
 
-from ..errors import ExecutorError
+from ...errors import CommunicationError
 from . import GONE, WAITING, Attempt, command_of
 
 SECONDS = 10
@@ -25,7 +25,7 @@ class Dask:
             try:
                 self._client = distributed.Client(self._address, timeout=SECONDS, set_as_default=False)
             except (OSError, ValueError) as error:
-                raise ExecutorError(f"{self._address}: Dask's scheduler cannot be reached: {str(error).splitlines()[0]}; start it (dask scheduler), "
+                raise CommunicationError(f"{self._address}: Dask's scheduler cannot be reached: {str(error).splitlines()[0]}; start it (dask scheduler), "
                                     f"or correct Scheduler in --executor-file") from error
         return self._client
 

@@ -6,7 +6,7 @@
 The tuner asks no cluster: it writes, and looks into the trials' folders."""
 import pathlib
 
-from ..files import write_json
+from ..._files import write_json
 from . import GONE, WAITING, Attempt, command_of
 
 STOP_SECONDS = 120

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from ..errors import UsageError
+from ...errors import UsageError
 from . import GONE, RUNNING, TRIAL, Attempt, Place
 
 

@@ -9,9 +9,9 @@ import socket
 import time
 from typing import Callable, Iterable
 
+from ..._files import JsonText, read_json
+from ...errors import CommunicationError, DataError, UsageError
 from .. import trial
-from ..errors import DataError, ExecutorError, UsageError
-from ..files import JsonText, read_json
 from . import GONE, JOB_OUTPUT, Attempt, Executor, Place
 from .local import gpu_places
 from .settings import Settings, make
@@ -155,7 +155,7 @@ class Pool:
         """An executor that is out of reach for a while ends nothing: what runs goes on, and its folders are read."""
         try:
             call()
-        except ExecutorError as error:
+        except CommunicationError as error:
             now = time.monotonic()
             if self._trouble is None:
                 self._trouble = now
@@ -177,7 +177,7 @@ class Pool:
         elif not stopped:
             self._unbegun += 1
             if self._unbegun >= UNBEGUN_TRIES:
-                raise ExecutorError(f"{attempt.folder / JOB_OUTPUT}: {_last_words(attempt)}; {UNBEGUN_TRIES} attempts in a row never began: check that the "
+                raise CommunicationError(f"{attempt.folder / JOB_OUTPUT}: {_last_words(attempt)}; {UNBEGUN_TRIES} attempts in a row never began: check that the "
                                     f"folder of the study and {os.path.dirname(trial.__file__)} have the same paths where trials run, then run the same command again")
 
 

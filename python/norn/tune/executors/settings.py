@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What --executor-file may say (configs/schema/executor.schema.json)."""
-import difflib
 import importlib
 import json
 from typing import Any, NamedTuple
 
-from ..errors import ExecutorError, UsageError
-from ..files import JsonText
+from ..._files import JsonText
+from ..._words import did_you_mean
+from ...errors import CommunicationError, UsageError
 
 
 class Key(NamedTuple):
@@ -60,9 +60,7 @@ class Settings(dict):
     def _faults(self, key: str, value: Any, keys: dict[str, Key]) -> list[str]:
         where = f"{self.path}:{self.line(key)}: {key}"
         if key not in keys:
-            near = difflib.get_close_matches(key, keys, n=1)
-            return [f"{where} is unknown to --executor {self.executor}" + (f"; did you mean \"{near[0]}\"?" if near
-                    else f"; expected {', '.join(list(keys)[1:])}")]
+            return [f"{where} is unknown to --executor {self.executor}.{did_you_mean(key, keys)} Expected {', '.join(list(keys)[1:])}"]
         return [] if _is(value, keys[key].kind) else [f"{where} is {json.dumps(value)}; expected {keys[key].kind}"]
 
 
@@ -80,5 +78,5 @@ def make(settings: Settings):
     try:
         module = importlib.import_module(f"{__package__}.{settings.executor}")
     except ImportError as error:
-        raise ExecutorError(f"--executor {settings.executor}: {error.name} is missing; install it: {package}") from error
+        raise CommunicationError(f"--executor {settings.executor}: {error.name} is missing; install it: {package}") from error
     return getattr(module, name)(settings)

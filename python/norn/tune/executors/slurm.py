@@ -4,7 +4,7 @@ by their names: a controller that was killed gives numbers again."""
 import os
 import shlex
 
-from ..errors import UsageError
+from ...errors import UsageError
 from . import GONE, RUNNING, WAITING, Attempt, all_are
 from .commands import ask, job, require
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A study in other programs' formats, written anew each time: they never write to it."""
-from ..errors import DataError, UsageError
+from ...errors import DataError, UsageError
 from ..facts import Facts
 from ..study import Study
 from . import hparams, optuna_journal, table

@@ -6,8 +6,8 @@ import json
 import pathlib
 from typing import Any
 
+from ..._files import write_whole
 from ..facts import Facts, Training, origin_text
-from ..files import write_whole
 from ..study import Study
 
 

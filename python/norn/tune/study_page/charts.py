@@ -3,7 +3,6 @@
 from typing import Any
 
 from ...report.runs import rounded
-
 from ..dimensions import Listed
 from ..search import DONE, HALVED
 from ..voice import value_text

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..._files import read_json
+from ...errors import DataError
 from ..acquisition import chosen_points, targets
 from ..borders import Border, at_the_end
-from ..errors import DataError
 from ..facts import Facts, Training
-from ..files import read_json
 from ..gp import GaussianProcess
 from ..journal import LEASE_SECONDS, read_events
 from ..search import DONE, HALVED

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of one study, or of several: one file with its data, style and script."""
-import html
 import pathlib
 from typing import Any
 
 import numpy as np
 
+from ..._files import write_whole
 from ...report.drawing import seconds
 from ...report.page import SCRIPTS, STYLES, THEME_BUTTON, escaped, grid, number, tile, whole_page
-
 from ..facts import origin_text
-from ..files import write_whole
 from ..search import DONE, HALVED
 from ..space import Space
 from ..voice import value_text

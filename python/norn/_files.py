@@ -7,10 +7,7 @@ import pathlib
 import re
 from typing import Any, Callable
 
-if __package__:
-    from .errors import DataError, UsageError
-else:  # trial.py, by its path
-    from errors import DataError, UsageError
+from .errors import DataError, UsageError
 
 MOST_BYTES = 64 << 20  # of a document: devices and pipes may have no end
 
