@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of the precisions of a GPU's products.
 #include "kernels/cuda.h"
+#include "kernels/precisions.h"
 
 namespace norn {
 
@@ -17,7 +18,7 @@ std::string_view name_of(Precision precision) {
 }
 
 std::optional<Precision> precision_named(std::string_view name) {
-  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16})
+  for (const Precision precision : kPrecisions)
     if (name == name_of(precision)) return precision;
   return std::nullopt;
 }

@@ -9,14 +9,15 @@ from typing import Any
 from ._options import Command, Option
 from ._words import did_you_mean
 from .errors import UsageError
-from .interchange.files import FORMATS
+from .interchange.files import FORMATS, READ_ALONE
 
 _ONNX = "Of ONNX"
+_WORDS = "|".join(FORMATS.values())
 COMMANDS = {
     "export": Command(
-        "writes a model as ONNX or safetensors", "MODEL.nc FILE [--format onnx|safetensors] [options]",
+        "writes a model as ONNX or safetensors", f"MODEL.nc FILE [--format {_WORDS}] [options]",
         about=("The format follows from the ending of FILE unless it is said. docs/user/interchange.md says what is written.",),
-        options=(Option(("--format",), "onnx|safetensors", "of FILE, where its ending does not tell", ("onnx", "safetensors")),
+        options=(Option(("--format",), _WORDS, "of FILE, where its ending does not tell", tuple(FORMATS.values())),
                  Option(("--top-k",), "", "the graph gives the best items, with their number k as an input", section=_ONNX),
                  Option(("--seen",), "LAYER|no", "with --top-k: whose entries are left out [the input as wide as the output]", section=_ONNX),
                  Option(("--output",), "LAYER", "which output layer, of several", section=_ONNX),
@@ -25,7 +26,7 @@ COMMANDS = {
         files="file", examples=(("Scores of all items", "model.nc model.onnx"), ("The best items, without those that a user has", "model.nc model.onnx --top-k"))),
     "convert": Command(
         "a model from another format, or into one", "FROM TO",
-        about=("Formats follow from the endings: .nc (Norn's), .onnx, .safetensors; .keras and .caffemodel are read.",),
+        about=(f"Formats follow from the endings: .nc (Norn's), {', '.join(FORMATS)}; {' and '.join(READ_ALONE)} are read.",),
         files="file", examples=(("A model of Keras", "model.keras model.nc"),)),
 }
 

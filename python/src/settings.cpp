@@ -88,6 +88,8 @@ nb::list settings_table() {
       one["default"] = setting.default_text;
       one["words"] = setting.words;
       one["bare_value"] = setting.bare_value;
+      one["key"] = setting.key;
+      one["for_trials"] = setting.for_trials;
       all.append(one);
     }
   return all;

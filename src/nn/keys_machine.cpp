@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of keys: descriptions of machines.
+#include "kernels/precisions.h"
 #include "src/nn/key_builders.h"
 
 namespace norn::keys {
@@ -29,10 +30,11 @@ Key share(std::string name, Access access, std::string help) {
 
 Key products_key() {
   std::vector<Key> members;
+  std::vector<EnumWord<Precision>> precisions;
+  for (const Precision precision : kPrecisions)
+    precisions.push_back({name_of(precision).data(), precision});
   members.push_back(required(enum_key<Precision>(
-      "Precision",
-      {{"fp32", Precision::fp32}, {"tf32", Precision::tf32}, {"bf16", Precision::bf16}},
-      [](auto& d) -> auto& { return d.products.precision; },
+      "Precision", std::move(precisions), [](auto& d) -> auto& { return d.products.precision; },
       "Of the operands, as in `--precision`; a CPU computes in fp32.")));
   members.push_back(positive(
       "TFLOPPerSecond", [](auto& d) -> auto& { return d.products.teraflops; },

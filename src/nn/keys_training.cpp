@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of keys: "Training".
 #include "src/nn/key_builders.h"
+#include "src/nn/rate_kind_names.h"
 
 namespace norn::keys {
 namespace {
@@ -16,12 +17,10 @@ void add_rule_parameters(std::vector<Key>& members) {
 }
 
 void add_rate_keys(std::vector<Key>& members) {
+  std::vector<EnumWord<RateKind>> kinds;
+  for (const char* name : kRateKindNames) kinds.push_back({name, RateKind(kinds.size())});
   members.push_back(enum_key<RateKind>(
-      "RateSchedule",
-      {{"Constant", RateKind::constant},
-       {"Step", RateKind::step},
-       {"Cosine", RateKind::cosine},
-       {"Plateau", RateKind::plateau}},
+      "RateSchedule", std::move(kinds),
       [](auto& d) -> auto& { return d.network.training.schedule.kind; },
       "How the rate changes from epoch to epoch; docs/user/numerics.md has the formulas. Decay "
       "counts "

@@ -6,6 +6,7 @@
 #include "norn/engine/metric.h"
 #include "src/base/option_faults.h"
 #include "src/base/text.h"
+#include "src/nn/rate_kind_names.h"
 
 #include <algorithm>
 #include <cctype>
@@ -21,7 +22,11 @@ namespace {
 
 // By RateKind.
 const std::vector<std::string>& rate_schedules() {
-  static const std::vector<std::string> words = {"constant", "step", "cosine", "plateau"};
+  static const std::vector<std::string> words = [] {
+    std::vector<std::string> all;
+    for (const char* name : kRateKindNames) all.push_back(lower_case(name));
+    return all;
+  }();
   return words;
 }
 
@@ -301,10 +306,15 @@ TrainSetting split_setting() {
               "drawn with the seed, the same on any number of ranks"));
 }
 
+TrainSetting for_trials(TrainSetting setting) {
+  setting.for_trials = true;
+  return setting;
+}
+
 // What a run is validated with.
 std::vector<TrainSetting> held_out_settings() {
   using enum Change;
-  return {
+  std::vector<TrainSetting> all = {
       files(
           "validation_input", [](auto& o) -> auto& { return o.validation.inputs; },
           "data sets to validate with, named as those of `input`: what is known of examples "
@@ -325,6 +335,8 @@ std::vector<TrainSetting> held_out_settings() {
                       [](auto& t) -> auto& { return t.validation.seed; }, at_least(0),
                       "of what `validation_split` holds back: the same part for trainings with "
                       "other seeds")))};
+  for (TrainSetting& setting : all) setting.for_trials = true;
+  return all;
 }
 
 TrainSetting refit_setting() {
@@ -340,14 +352,14 @@ TrainSetting refit_setting() {
 // When a run is validated, and what follows from it.
 std::vector<TrainSetting> search_settings() {
   std::vector<TrainSetting> all = {
-      over(
+      for_trials(over(
           "validate_every", "N", [](auto& o) -> auto& { return o.validation.every; },
           [](auto& t) -> auto& { return t.validation.every; }, at_least(1),
-          "epochs between validations"),
-      over(
+          "epochs between validations")),
+      for_trials(over(
           "metrics_at", "K,K,...", [](auto& o) -> auto& { return o.validation.metrics_at; },
           [](auto& t) -> auto& { return t.validation.metrics_at; }, {},
-          "lengths of the lists that are evaluated"),
+          "lengths of the lists that are evaluated")),
       over(
           "early_stop", "METRIC", [](auto& o) -> auto& { return o.validation.early_stop; },
           [](auto& t) -> auto& { return t.validation.early_stop; }, {},
@@ -402,10 +414,10 @@ TrainSettings checkpoint_settings() {
        own(
            "keep", "N", [](auto& o) -> auto& { return o.keep; }, at_least(0),
            "checkpoints that stay, the newest; 0: all"),
-       own(
+       for_trials(own(
            "verify", "N", [](auto& o) -> auto& { return o.verify; }, at_least(0),
            "compute every Nth step twice and end the run when the hardware gave two results; "
-           "doubles the memory of weights and state; the model is the same; 0: none")}};
+           "doubles the memory of weights and state; the model is the same; 0: none"))}};
   for (TrainSetting& setting : group.settings) setting.may_differ = true;
   return group;
 }

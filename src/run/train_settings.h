@@ -40,6 +40,7 @@ struct TrainSetting {
   std::vector<std::string> words = {};  ///< what a choice is between
   std::string bare_value = {};          ///< what the name alone stands for
   bool may_differ = false;              ///< no result depends on it
+  bool for_trials = false;              ///< a search hands it to each of its trials as it is
   std::string key = {};  ///< its place in the descriptor, "Training.Alpha"; empty: it has none
   Change change = Change::another_run;   ///< of those with a key
   std::vector<RateKind> schedules = {};  ///< that it has an effect with; empty: all

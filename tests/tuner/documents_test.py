@@ -16,10 +16,11 @@ from norn.tune.space import read_space
 
 PAGE = (ROOT / "docs/user/tuner.md").read_text(encoding="utf-8")
 SCHEMA = JsonText(ROOT / "configs/schema/space.schema.json").value
-# What a schema cannot know: the descriptor, and how values compare.
+# What a schema cannot know: the descriptor, and how values compare. And what is no JSON for it to look at.
 BEYOND_A_SCHEMA = ("is empty: 2", "holds one value", "needs more than 0", "multiples of 64", "no layer", "no key of a layer", "whole part",
-                   "counts layers", "no value of", "not among", "is a Range", "circle", "given twice", "not JSON",
-                   "counts copies", "call the layer by", "counts epochs", "wider than a number", "not finite", "000]; expected", "half a character")
+                   "counts layers", "no value of", "not among", "is a Range", "circle", "training.alpha: is given twice",
+                   "counts copies", "call the layer by", "counts epochs", "wider than a number", "not finite", "000]; expected")
+NO_JSON = ("\"A\" is given twice", "not JSON", "no number of JSON", "half a character")
 
 
 class Documents(SeededTest):
@@ -48,17 +49,20 @@ class Documents(SeededTest):
 
     def test_the_schema_takes_what_is_right_and_refuses_what_is_malformed(self):
         jsonschema.validate({"Parameters": PARAMETERS}, SCHEMA)
-        path = self.folder / "space.json"
+        counts = dict.fromkeys((*BEYOND_A_SCHEMA, *NO_JSON, "refused"), 0)
         for text, said in MALFORMED:
-            if any(part in said for part in BEYOND_A_SCHEMA):
-                continue
-            path.write_text(text)
-            try:
-                value = JsonText(path).value
-            except UsageError:
-                continue
-            with self.subTest(text), self.assertRaises(jsonschema.ValidationError):
-                jsonschema.validate(value, SCHEMA)
+            (self.folder / "space.json").write_text(text)
+            with self.subTest(text):
+                kind = next((part for part in (*BEYOND_A_SCHEMA, *NO_JSON) if part in said), "refused")
+                counts[kind] += 1
+                if kind in NO_JSON:
+                    self.assertRaises(UsageError, JsonText, self.folder / "space.json")
+                elif kind == "refused":
+                    self.assertRaises(jsonschema.ValidationError, jsonschema.validate, JsonText(self.folder / "space.json").value, SCHEMA)
+                else:
+                    jsonschema.validate(JsonText(self.folder / "space.json").value, SCHEMA)
+        self.assertEqual([part for part, count in counts.items() if not count], [])
+        self.assertEqual((sum(counts.values()), counts["refused"]), (len(MALFORMED), 16))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,15 @@ class Before(TunerTest):
         self.refuse(2, ["bad.json:3: Training.Alfa 0.1: ", 'unknown key "Alfa"; did you mean "Alpha"?'],
                     space=self.space("Training.Alfa", {"Values": [0.1]}))
 
+    def test_many_keys_that_there_are_not_are_told_at_once_and_counted(self):
+        count = self.random.randrange(50, 900)
+        self.write("bad.json", json.dumps({"Parameters": {f"Training.K{number}": {"Range": [0, 1]} for number in range(count)}}, indent=0))
+        done = self.tuner(*self.command("no", space="bad.json"))
+        lines = [line for line in done.stderr.splitlines() if "error: " in line]
+        self.assertEqual((done.returncode, len(lines)), (2, 41), done.stderr[:500])
+        self.assertIn('unknown key "K', lines[0])
+        self.assertIn(f"and {count - 40} more", lines[-1])
+
     def test_a_value_that_the_descriptor_does_not_take(self):
         self.refuse(2, ["bad.json:3: Layers.Hidden.Activation 'Tahn': ", 'did you mean "Tanh"?'],
                     space=self.space("Layers.Hidden.Activation", {"Names": ["Tanh", "Tahn"]}))
@@ -73,7 +82,7 @@ class Before(TunerTest):
         self.refuse(2, ["net.json:3: ", "Adm"])
 
     def test_a_study_that_is_none(self):
-        self.refuse_tuner(2, ["holds no study yet; a new one needs -c NETWORK"], "--study", "nothing")
+        self.refuse_tuner(2, ["holds no study yet; a new one needs --config"], "--study", "nothing")
         self.refuse_tuner(2, ["--study is missing"], "--status")
         self.refuse_tuner(2, ["nothing: holds no study; check the path"], "--study", "nothing", "--status")
         self.refuse(2, ["--gpus: \"0*x\" is no GPU"], "--gpus", "0*x")

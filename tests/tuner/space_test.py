@@ -171,6 +171,25 @@ MALFORMED = [
 ]
 
 
+class Large(SeededTest):
+    """Lists and spaces that nobody would write are read, or refused, as others are: nothing grows with their square."""
+
+    def test_a_list_without_end_and_a_value_that_is_there_twice(self):
+        count = self.random.randrange(100_000, 150_000)
+        values = [number / 1e6 for number in range(count)]
+        space = space_of({"Parameters": {"Training.Alpha": {"Values": values}}}, NETWORK, "space.json")
+        at = self.random.randrange(count)
+        self.assertEqual(space.settings(space.row({"Training.Alpha": values[at]})), {"Training.Alpha": values[at]})
+        values[self.random.randrange(count // 2)] = values[-1]
+        with self.assertRaisesRegex(UsageError, "twice"):
+            space_of({"Parameters": {"Training.Alpha": {"Values": values}}}, NETWORK, "space.json")
+
+    def test_a_space_of_more_parameters_than_can_be_searched_is_refused(self):
+        count = self.random.randrange(1001, 5001)
+        with self.assertRaisesRegex(UsageError, f"Parameters: are {count}, and 1000 are the most"):
+            space_of({"Parameters": {f"k{number}": {"Range": [0, 1]} for number in range(count)}}, NETWORK, "space.json")
+
+
 class Malformed(SeededTest):
     def test_each_is_one_good_line(self):
         path = self.folder / "space.json"

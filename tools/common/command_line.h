@@ -35,6 +35,7 @@ struct Option {
   bool stands_alone = false;       ///< where it is given, nothing else is required
   bool makes_again = false;        ///< where it is given, a run is made again as it was
   bool may_differ = false;  ///< beside such an option it may be given: no result depends on it
+  bool for_trials = false;  ///< a search hands it to each of its trials as it is
   std::string spares;       ///< an option that need not be given then, though it is required
   std::function<void(const std::string& value)> set;
 };

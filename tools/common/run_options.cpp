@@ -3,6 +3,7 @@
 // needed for.
 #include "tools/common/run_options.h"
 
+#include "kernels/precisions.h"
 #include "norn/base/error.h"
 #include "tools/common/version.h"
 
@@ -20,17 +21,24 @@ void RunOptions::add_to(CommandLine& line) {
       set(value);
     };
   };
-  noted(line.choice("--device", "", {"auto", "cpu", "cuda"}, device,
-                    "what to compute on; auto: GPUs when there is one where each rank runs"),
-        device_given);
+  Option& kind =
+      line.choice("--device", "", {"auto", "cpu", "cuda"}, device,
+                  "what to compute on; auto: GPUs when there is one where each rank runs");
+  noted(kind, device_given);
+  kind.for_trials = true;
   line.option("--gpu", "", "N", gpu,
               "which GPU, from 0, of all ranks; without it the ranks of a machine take turns");
-  noted(line.choice("--precision", "", {"fp32", "tf32", "bf16"}, precision,
-                    "operands of dense products on a GPU; weights and sums are float32 in each"),
-        precision_given);
+  std::vector<std::string> precisions;
+  for (const Precision one : kPrecisions) precisions.emplace_back(name_of(one));
+  Option& products =
+      line.choice("--precision", "", std::move(precisions), precision,
+                  "operands of dense products on a GPU; weights and sums are float32 in each");
+  noted(products, precision_given);
+  products.for_trials = true;
   line.option("--threads", "", "N", threads, "threads to compute with on the CPU; 0: one a core");
   line.option("--collective-timeout", "", "SECONDS", collective_timeout,
-              "end the run when another rank has not come to where this one waits for it so long");
+              "end the run when another rank has not come to where this one waits for it so long")
+      .for_trials = true;
   line.toggle("--quiet", "-q", quiet, "warnings and errors only, no progress");
   line.toggle("--verbose", "-v", verbose, "say more");
   line.choice("--log-level", "", {"debug", "info", "warning"}, log_level,
@@ -71,7 +79,8 @@ DeviceChoice RunOptions::device_choice() const {
 void add_trust_index(CommandLine& line, bool& trust_index) {
   line.toggle("--trust-index", "", trust_index,
               "take unit u of the data for unit u of the model, whatever labels say; without it "
-              "features are matched by label, and data that cannot be matched are refused");
+              "features are matched by label, and data that cannot be matched are refused")
+      .for_trials = true;
 }
 
 }  // namespace norn::tools

@@ -56,6 +56,8 @@ put docs/user/machines.md "$bin/descriptor_reference" machine-markdown
 put configs/schema/machine.schema.json "$bin/descriptor_reference" machine-schema
 put docs/user/command_line.md command_lines
 put python/norn/report/metrics.json "$bin/descriptor_reference" metrics
+put python/norn/tune/trial_options.json "$bin/descriptor_reference" trial-options
+put python/norn/data/text_formats.json "$bin/descriptor_reference" text-formats
 put configs/schema/log.schema.json /usr/bin/python3 tools/dev/log_schema.py
 put docs/user/errors.md /usr/bin/python3 tools/dev/error_reference.py
 if [ -e "$bin/../python/norn/_core.abi3.so" ] && [ -x build/venv/bin/python ]; then

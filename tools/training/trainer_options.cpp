@@ -53,16 +53,19 @@ void add_data_options(TrainerOptions& options, CommandLine& line) {
               "where the trained model goes; must not exist yet, except with --force or --resume")
       .required = true;
   line.option("--dataset-name", "-d", "NAME", options.dataset_name,
-              "accepted for DSSTNE's scripts and without effect: the descriptor names data sets");
+              "accepted for DSSTNE's scripts and without effect: the descriptor names data sets")
+      .for_trials = true;
   add_trust_index(line, options.trust_index);
   line.size("--data-memory", options.memory_bytes,
             "data sets that take more are read from their files batch by batch; the results are "
-            "the same");
+            "the same")
+      .for_trials = true;
   line.choice("--data-on-gpu", "",
               {{"auto", DataOnGpu::automatic}, {"yes", DataOnGpu::yes}, {"no", DataOnGpu::no}},
               options.data_place,
               "copy the data sets to the GPU once and gather batches there, the results being the "
-              "same; auto: where they fit beside everything else");
+              "same; auto: where they fit beside everything else")
+      .for_trials = true;
 }
 
 // DSSTNE's spellings, which the library does not know.
@@ -100,6 +103,7 @@ void add_settings(run::TrainOptions& options, CommandLine& line) {
       if (!setting.default_text.empty()) option.default_text = with_options(setting.default_text);
       option.bare_value = setting.bare_value;
       option.may_differ = setting.may_differ;
+      option.for_trials = setting.for_trials;
     }
   }
 }

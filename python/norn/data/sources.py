@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import logging
 import os
 import pathlib
@@ -30,8 +31,10 @@ _ENDINGS = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".npz": "npz", ".nc": "netcdf",
     ".inter": "columns", ".dat": "columns", ".data": "columns", ".csv": "csv", ".tsv": "tsv",
 }
-_WITHOUT_COLUMNS = ("dsstne", "libsvm", "list")
-IMPORTER_FORMATS = (*_WITHOUT_COLUMNS, "csv", "tsv")
+# By the importer's formats whether lines have columns (tools/dev/write_reference.sh).
+_TEXT_FORMATS = json.loads(pathlib.Path(__file__).with_name("text_formats.json").read_text(encoding="utf-8"))
+IMPORTER_FORMATS = tuple(_TEXT_FORMATS)
+_WITHOUT_COLUMNS = tuple(name for name, in_columns in _TEXT_FORMATS.items() if not in_columns)
 _OF_TEXT = ("separator", "header", "skip_malformed")
 _OF_COLUMNS = ("example", "feature", "value", "time", "where")
 # By what a source is: its name in messages, and the arguments that have no meaning for it.

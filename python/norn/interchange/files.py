@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from norn._types import Model
 
 FORMATS = {".onnx": "onnx", ".safetensors": "safetensors"}  # those that are written
+READ_ALONE = (".keras", ".caffemodel")
 
 
 def export(model: Model, format: str, path: str | os.PathLike[str], **options: object) -> None:
@@ -49,10 +50,10 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
 def _reader(source: str | os.PathLike[str]) -> Callable[[str], Any]:
     from norn import interchange
     from norn.network import Network
+    others = {end: getattr(interchange, f"import_{name}") for end, name in FORMATS.items()}
     readers: dict[str, Callable[[str], Any]] = {
-        ".nc": Network.load, ".onnx": interchange.import_onnx, ".safetensors": interchange.import_safetensors,
-        ".keras": interchange.import_keras,
-        ".caffemodel": lambda file: interchange.import_caffe(pathlib.Path(file).with_suffix(".prototxt"), file)}
+        ".nc": Network.load, **others, **dict(zip(READ_ALONE, (
+            interchange.import_keras, lambda file: interchange.import_caffe(pathlib.Path(file).with_suffix(".prototxt"), file))))}
     end = pathlib.Path(source).suffix
     if end in (".pt", ".pth"):
         raise UsageError(f"{os.fspath(source)}: a state_dict does not say of which network it is; norn.import_torch(file, like=descriptor) "

@@ -11,6 +11,8 @@ from . import descriptor
 from .program import Failed, Price, Trainer
 from .study import Study
 
+MOST_TOLD = 40  # errors, as the trainer
+
 
 def check_corners(study: Study, trainer: Trainer, space_file: str) -> list[tuple[np.ndarray, Price]]:
     """[(row, price)]; an error names the line of the space, where the trainer's names a key that stands in it."""
@@ -31,8 +33,11 @@ def check_corners(study: Study, trainer: Trainer, space_file: str) -> list[tuple
                 if failed.code != UsageError.exit_code or options:  # whatever the corner: said once
                     raise failed.as_error("\n".join(options).replace("--keep-best", "--objective") or failed.said) from failed
                 wrong.update({line: None for line in _lines(failed, settings, network, space_file)})
+                if len(wrong) >= MOST_TOLD:  # keys that there are not are wrong in every corner
+                    break
     if wrong:
-        raise UsageError("\n".join(wrong))
+        more = [f"{space_file}: and {len(wrong) - MOST_TOLD} more"] if len(wrong) > MOST_TOLD else []
+        raise UsageError("\n".join([*list(wrong)[:MOST_TOLD], *more]))
     if not any(price.fits for _, price in found):
         raise DeviceError(f"{space_file}: none of {len(found)} corners of the space fits into the memory of the planned machine; give smaller networks, "
                           f"or another --machine")

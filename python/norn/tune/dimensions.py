@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a parameter of a space may be. A `place` is where a value stands in its dimension: from 0 to 1, rounded to nine decimals so
 that no last bit of a logarithm matters; of a Choice the number of its name. Columns are float64 arrays of places."""
+import functools
 import json
 import math
 import sys
@@ -136,11 +137,16 @@ class Listed(Dimension):
         self.values = values
         self.size = len(values)
 
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {json.dumps(found, sort_keys=True): number for number, found in enumerate(self.values)}
+
     def _number(self, value: Any) -> int | None:
         # 1 and 1.0 are one value, 1 and true are two.
-        same = [i for i, found in enumerate(self.values) if json.dumps(found, sort_keys=True) == json.dumps(value, sort_keys=True)]
-        equal = [i for i, found in enumerate(self.values) if found == value and isinstance(found, bool) == isinstance(value, bool)]
-        return (same or equal or [None])[0]
+        same = self._places.get(json.dumps(value, sort_keys=True))
+        if same is not None:
+            return same
+        return next((i for i, found in enumerate(self.values) if found == value and isinstance(found, bool) == isinstance(value, bool)), None)
 
 
 class Ordered(Listed):
@@ -241,7 +247,8 @@ def _listed(kind: type, path: str, condition: dict, entry: dict, key: str) -> Li
         texts = [json.dumps(value, sort_keys=True, allow_nan=False) for value in values]
     except ValueError as error:
         raise Malformed(f"{key} holds a number that is not finite; remove it") from error
-    double = next((text for number, text in enumerate(texts) if text in texts[:number]), None)
+    seen = set[str]()
+    double = next((text for text in texts if text in seen or seen.add(text)), None)
     if double is not None:
         raise Malformed(f"{key} holds {double} twice; remove one of the two")
     return kind(path, condition, values)

@@ -15,10 +15,9 @@ from .search import Plan
 from .trial import errors_of, made_of
 
 # What may be handed to the trainer as it is: where and on what it validates and computes. What is trained is in descriptor and space.
-OPTIONS = {"--validation-input", "--validation-output", "--validation-split", "--validation-by", "--validation-seed", "--validate-every", "--metrics-at",
-           "--trust-index", "--data-memory", "--data-on-gpu", "--device", "--precision", "--collective-timeout", "--verify",
-           "--dataset-name", "-d"}
-FILES = {"--validation-input", "--validation-output"}
+_VALUE_OF = json.loads(pathlib.Path(__file__).with_name("trial_options.json").read_text(encoding="utf-8"))  # tools/dev/write_reference.sh
+OPTIONS = set(_VALUE_OF)
+FILES = {name for name, value in _VALUE_OF.items() if value == "FILE"}
 PART = 1 << 22  # bytes that are read at a time
 CHECKPOINTS = ["--checkpoint-epochs", "0", "--checkpoint-minutes", "5"]  # to write a wide model takes longer than many an epoch
 KILLED = 128  # codes from here on: by a signal, which says nothing of the descriptor

@@ -14,7 +14,7 @@ from .dimensions import Dimension, Malformed, Whole, dimension
 from .draws import Draws
 
 KEYS = ("$schema", "Parameters")
-MOST_LAYERS = 1000
+MOST_LAYERS = MOST_PARAMETERS = 1000
 
 
 class Space:
@@ -155,6 +155,8 @@ class _Reader:
         entries = self.value["Parameters"]
         if not entries:
             self.wrong("Parameters", "is empty; name at least one setting to search")
+        if len(entries) > MOST_PARAMETERS:
+            raise UsageError(f"{self.where('Parameters')}: Parameters: are {len(entries)}, and {MOST_PARAMETERS} are the most; search those that matter")
         copies = self._copies(entries)
         dimensions = []
         for path, entry in entries.items():
