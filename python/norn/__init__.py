@@ -12,7 +12,8 @@ from ._lazy import lazy, require_processor
 require_processor(__name__)
 
 if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py compares it with the table below
-    from . import callbacks as callbacks, errors as errors, implicit as implicit, interchange as interchange, spark as spark
+    from . import (callbacks as callbacks, daily as daily, errors as errors, implicit as implicit, interchange as interchange, report as report,
+                   spark as spark, tune as tune)
     # By the whole name: `from ._core` would make _core a private name of this module to pyright.
     from norn._core import show_config as show_config, version as version
     from ._evaluation import Evaluation as Evaluation
@@ -54,5 +55,5 @@ else:
         "_settings": ("settings",),
         "_core": ("version", "show_config", "__version__"),
     }
-    _MODULES = ("callbacks", "errors", "implicit", "interchange", "spark")
+    _MODULES = ("callbacks", "daily", "errors", "implicit", "interchange", "report", "spark", "tune")
     __all__, __getattr__, __dir__ = lazy(globals(), _HOMES, _MODULES)

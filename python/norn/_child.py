@@ -31,25 +31,24 @@ def follow(words: Sequence[str], environment: Mapping[str, str], tell: Callable[
         if os.getppid() != here:
             os._exit(75)
 
-    child = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             encoding="utf-8", errors="replace", preexec_fn=end_with_parent, start_new_session=apart)
-    assert child.stdout is not None
-    try:
-        for line in child.stdout:
-            lines.append(line.rstrip("\n"))
-            failed = failed or line.startswith("{")
-            if not failed:  # mpirun, too, has a word on it
-                tell(lines[-1])
-        return child.wait(), list(lines)
-    except BaseException:
-        child.send_signal(signal.SIGUSR1)
+    with subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          encoding="utf-8", errors="replace", preexec_fn=end_with_parent, start_new_session=apart) as child:
+        assert child.stdout is not None
         try:
-            child.communicate(timeout=_STOP_SECONDS)
+            for line in child.stdout:
+                lines.append(line.rstrip("\n"))
+                failed = failed or line.startswith("{")
+                if not failed:  # mpirun, too, has a word on it
+                    tell(lines[-1])
+            return child.wait(), list(lines)
         except BaseException:
-            child.kill()
-            child.wait()
+            child.send_signal(signal.SIGUSR1)
+            try:
+                child.communicate(timeout=_STOP_SECONDS)
+            except BaseException:
+                child.kill()
+                raise
             raise
-        raise
 
 
 def run_program(name: str, words: Sequence[str], names: Mapping[str, str], passed: Sequence[int] = ()) -> list[str]:
@@ -64,7 +63,7 @@ def run_program(name: str, words: Sequence[str], names: Mapping[str, str], passe
         elif text.startswith("warning: "):
             log.warning(_in_python(text.removeprefix("warning: "), names))
         else:
-            log.info(text)
+            log.info(_in_python(text, names))
 
     code, lines = follow([*find_program(name), *words], os.environ | environment_of(name), tell, apart=True)
     if code and code not in passed:

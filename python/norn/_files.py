@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """JSON with comments, as descriptors have it, and files that are whole or not there. Standard library alone: trials use it
 on machines of their own."""
+from __future__ import annotations
+
 import json
 import os
 import pathlib
 import re
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from .errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from ._types import Path
 
 MOST_BYTES = 64 << 20  # of a document: devices and pipes may have no end
 
@@ -17,7 +23,7 @@ _STRING_OR_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.S)
 
 def without_comments(text: str) -> str:
     """The same text with blanks for comments: lines and columns stay."""
-    def blank(match: re.Match) -> str:
+    def blank(match: re.Match[str]) -> str:
         found = match.group()
         return found if found[0] == '"' else re.sub(r"[^\n]", " ", found)
     return _STRING_OR_COMMENT.sub(blank, text)
@@ -26,7 +32,7 @@ def without_comments(text: str) -> str:
 class JsonText:
     """A JSON document and where its keys stand."""
 
-    def __init__(self, path: os.PathLike | str):
+    def __init__(self, path: Path):
         self.path = pathlib.Path(path)
         try:
             with open(self.path, "rb") as file:
@@ -52,7 +58,7 @@ class JsonText:
         at = self.text.count("\n", 0, self.text.find(word)) + 1
         raise UsageError(f"{self.path}:{at}: {word} is no number of JSON; write a finite one")
 
-    def _pairs(self, pairs: list[tuple[str, Any]]) -> dict:
+    def _pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, value in pairs:
             if key in found:
@@ -66,7 +72,7 @@ class JsonText:
         return self.text.count("\n", 0, places[-1 if last else 0]) + 1 if places else 1
 
 
-def read_json(path: os.PathLike | str) -> Any:
+def read_json(path: Path) -> Any:
     """A file that a program wrote; DataError where it is not whole."""
     try:
         return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
@@ -76,7 +82,7 @@ def read_json(path: os.PathLike | str) -> Any:
         raise DataError(f"{path}: not JSON: {error}; it was written by a program, and something has changed it") from error
 
 
-def write_whole(path: os.PathLike | str, write: Callable[[Any], None], lasting: bool = True) -> None:
+def write_whole(path: Path, write: Callable[[Any], None], lasting: bool = True) -> None:
     """`write` gets a binary file beside `path`, which then takes its place: a reader sees the old one or the new one whole,
     after a power cut too where it is to be `lasting`."""
     path = pathlib.Path(path)
@@ -96,6 +102,6 @@ def write_whole(path: os.PathLike | str, write: Callable[[Any], None], lasting: 
         raise DataError(f"{path}: cannot be written: {error.strerror}; make room or mend its folder, then run the same command again") from error
 
 
-def write_json(path: os.PathLike | str, value: Any, indent: int | None = 2, lasting: bool = True) -> None:
+def write_json(path: Path, value: Any, indent: int | None = 2, lasting: bool = True) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=False) + "\n"
     write_whole(path, lambda file: file.write(text.encode()), lasting)

@@ -47,3 +47,12 @@ if TYPE_CHECKING:
         checkpoint_name: str | os.PathLike[str] | None
         keep: int | None
         verify: int | None
+
+    class TrialSettings(TypedDict, total=False):
+        """Those of them that a search hands to each of its trials; the share to validate with is its argument `validation`."""
+
+        validation_by: str | None
+        validation_seed: int | None
+        validate_every: int | None
+        metrics_at: str | int | Sequence[int] | None
+        verify: int | None

@@ -14,7 +14,7 @@ import norn
 import pytest
 
 PACKAGE = pathlib.Path(norn.__file__).parent
-LAZY = ("__init__.py", "interchange/__init__.py", "spark/__init__.py")
+LAZY = ("__init__.py", "interchange/__init__.py", "spark/__init__.py", "tune/__init__.py", "daily/__init__.py", "report/__init__.py")
 # Public signatures and attributes that say Any, with the reason.
 WITH_ANY = {
     "Environment.report": "what the engine says, other things of every kind of report",

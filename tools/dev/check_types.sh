@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks the types of the Python package by pyright, strict, but for what follows from packages that have none, and for
-# norn.spark, because PySpark need not be here. build/types holds the package with the stubs that its build made of the engine.
+# norn.spark, because PySpark need not be here; of norn.tune, norn.daily and norn.report it is what users import.
+# build/types holds the package with the stubs that its build made of the engine.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -7,7 +7,7 @@ import inspect
 import re
 import textwrap
 
-MODULES = ("norn", "norn.interchange", "norn.implicit", "norn.spark")
+MODULES = ("norn", "norn.tune", "norn.daily", "norn.report", "norn.interchange", "norn.implicit", "norn.spark")
 ENTRY = re.compile(r"^( *)(\w+(?:, \w+)*): (.*)$")
 
 

@@ -21,8 +21,17 @@ if TYPE_CHECKING:
 '''
 
 
+OF_TRIALS = '''
+    class TrialSettings(TypedDict, total=False):
+        """Those of them that a search hands to each of its trials; the share to validate with is its argument `validation`."""
+
+'''
+
+
 def module():
-    return HEAD + "".join(f"        {_settings.keyword_of(name)}: {_settings.annotation_of(row)}\n" for name, row in _settings.table().items())
+    lines = {name: f"        {_settings.keyword_of(name)}: {_settings.annotation_of(row)}\n" for name, row in _settings.table().items()}
+    of_trials = [line for name, line in lines.items() if _settings.table()[name]["for_trials"] and name != "validation_split"]
+    return HEAD + "".join(lines.values()) + OF_TRIALS + "".join(of_trials)
 
 
 if __name__ == "__main__":

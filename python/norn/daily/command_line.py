@@ -8,7 +8,6 @@ import pathlib
 import sys
 
 from .._script import called_as, run_script
-from .._words import did_you_mean
 from ..errors import RegionError, UsageError
 from ..programs import find_program
 from .days import STEPS, Day, Lock, day_of
@@ -20,7 +19,6 @@ from .programs import Programs, Stop
 from .queued import Queued, pools_of
 from .regions import Regions
 from .runner import Runner, hold
-from .serving import Service
 from .slots import Local, hold_gpu, see_gpu, slots_of
 from .status import PUBLISHED, state_of, steps_of, table
 from .step import Work, do
@@ -37,7 +35,7 @@ def main(description: str) -> int:
 def _do(wish: argparse.Namespace) -> int:
     regions = Regions(wish.regions)
     day = Day(regions.days, day_of(wish.day or datetime.date.today().isoformat()))
-    names = _named(regions, wish.only) if wish.only else list(regions.regions)
+    names = regions.named(wish.only) if wish.only else list(regions.regions)
     if bool(wish.step) != bool(wish.region):
         raise UsageError("--step and --region: one is given without the other; a single step needs both")
     if wish.list:
@@ -48,14 +46,11 @@ def _do(wish: argparse.Namespace) -> int:
         return 0 if all(state_of(regions, day, name).state == PUBLISHED for name in names) else RegionError.exit_code
     stop = Stop()
     if wish.rollback:
-        [name] = _named(regions, [wish.rollback])
-        service = Service(regions.serving, name)
-        with service.lock(stop.check):
-            print("{}: {} is taken back, {} is in service".format(name, *service.roll_back()))
+        print("{}: {} is taken back, {} is in service".format(wish.rollback, *regions.roll_back(wish.rollback, stop.check)))
         return 0
     programs = Programs(wish.bin, stop)
     if wish.step:
-        [name] = _named(regions, [wish.region])
+        [name] = regions.named([wish.region])
         return _step(wish, regions, day, name, programs)
     plan = Plan(regions, day, Lock(day.own / "plan.lock", stop.check))
     if wish.export and wish.executor != LOCAL:
@@ -66,13 +61,6 @@ def _do(wish: argparse.Namespace) -> int:
                      bool(wish.gpus)))
         return 0
     return _run(wish, regions, day, plan, names, programs)
-
-
-def _named(regions: Regions, names: list[str]) -> list[str]:
-    for name in names:
-        if name not in regions.regions:
-            raise UsageError(f"{regions.document.path}: has no region \"{name}\".{did_you_mean(name, regions.regions)} It has: {', '.join(regions.regions)}")
-    return list(dict.fromkeys(names))
 
 
 def _command(regions: Regions, day: Day, programs: Programs, threads: int | None) -> list[str]:

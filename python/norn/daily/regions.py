@@ -4,12 +4,14 @@ import os
 import pathlib
 import re
 import unicodedata
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from .._files import JsonText
 from .._words import did_you_mean
 from ..errors import UsageError
 from ..tune import descriptor
+from .serving import Service
 
 NEWEST = "newest"
 POPULARITY = "popularity"
@@ -88,9 +90,13 @@ class Region(NamedTuple):
 
 
 class Regions:
-    """A regions.json that was read and is right as far as one can know without the programs."""
+    """A regions.json that was read and is right as far as one can know without the programs.
 
-    def __init__(self, path: str | os.PathLike):
+    path: of the file.
+
+    Raises UsageError for what is wrong in it, with its line."""
+
+    def __init__(self, path: str | os.PathLike[str]):
         self.document = JsonText(path)
         self.path = pathlib.Path(os.path.abspath(path))
         value = self.document.value
@@ -110,6 +116,32 @@ class Regions:
         if self.days == self.serving:
             raise self._wrong("Serving", "is the same folder as Days; give another one")
         self.regions = {name: self._region(name, own, every) for name, own in self._named(every["Regions"]).items()}
+
+    @property
+    def names(self) -> list[str]:
+        """Of all regions, in the order of the file."""
+        return list(self.regions)
+
+    def roll_back(self, name: str, check: Callable[[], None] = lambda: None) -> tuple[str, str]:
+        """The model before it is in service again; what was taken back is not published again.
+
+        name: of the region.
+        check: is called while another one is at work there; what it raises ends the wait.
+
+        Returns what was taken back, and what is in service. Raises UsageError where there is no model before it."""
+        [name] = self.named([name])
+        service = Service(self.serving, name)
+        with service.lock(check):
+            return service.roll_back()
+
+    def named(self, names: Iterable[str]) -> list[str]:
+        """Names of regions, each once. Raises UsageError for one that there is not.
+
+        names: which."""
+        for name in names:
+            if name not in self.regions:
+                raise UsageError(f"{self.document.path}: has no region \"{name}\".{did_you_mean(name, self.regions)} It has: {', '.join(self.regions)}")
+        return list(dict.fromkeys(names))
 
     def _wrong(self, key: str, what: str) -> UsageError:
         return UsageError(f"{self.document.path}:{self.document.line(key)}: {key} {what}")

@@ -125,10 +125,10 @@ class Service:
         """(what was in service, what is now): the model before it. What was taken back is not published again."""
         current = self.current()
         if current is None:
-            raise UsageError(f"--rollback: {self.folder / CURRENT} is not there: nothing of region \"{self.folder.name}\" is in service")
+            raise UsageError(f"{self.folder / CURRENT} is not there: nothing of region \"{self.folder.name}\" is in service")
         before = current["previous"]
         if before is None or not (self.folder / before).exists():
-            raise UsageError(f"--rollback: there is no model before {current['id']} in {self.folder}")
+            raise UsageError(f"there is no model before {current['id']} in {self.folder}")
         write_json(self.folder / current["id"] / WITHDRAWN, {"for": before})
         self.point(CURRENT, before)
         return current["id"], before

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is said and written of a study that is there, and may be running: its state, its best, its page, exports."""
+from __future__ import annotations
+
 import argparse
 import os
 import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .._files import write_json
 from ..errors import DataError, Error, UsageError
@@ -16,6 +20,9 @@ from .study_page.found import Found
 from .study_page.page import PAGE, write_page
 from .voice import best_of, status
 
+if TYPE_CHECKING:
+    from .._types import Path
+
 
 def wanted(wish: argparse.Namespace) -> bool:
     return bool(wish.status or wish.best or wish.export or wish.report is not None)
@@ -25,7 +32,10 @@ def look(wish: argparse.Namespace) -> int:
     if wish.page and wish.report is None:
         raise UsageError("--page: says where --report writes to; give that too")
     if wish.report is not None:
-        report([*([wish.study] if wish.study else []), *wish.report], wish.page)
+        names = [*([wish.study] if wish.study else []), *wish.report]
+        if not names:
+            raise UsageError("--report: of which study? give --study FOLDER, or folders behind --report")
+        print(report(names, wish.page))
     if wish.status or wish.best or wish.export:
         if not wish.study:
             raise UsageError("--study is missing; give the folder of a study")
@@ -33,7 +43,7 @@ def look(wish: argparse.Namespace) -> int:
     return 0
 
 
-def _folder(name: str) -> pathlib.Path:
+def _folder(name: Path) -> pathlib.Path:
     folder = pathlib.Path(os.path.abspath(name))
     if not (folder / "study.json").exists():
         raise UsageError(f"{folder}: holds no study; check the path")
@@ -41,8 +51,7 @@ def _folder(name: str) -> pathlib.Path:
 
 
 def _look_at(folder: pathlib.Path, wish: argparse.Namespace) -> None:
-    study = Study.open(folder, any_algorithm=True)
-    facts = Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0])
+    study, facts = read(folder)
     if wish.status:
         print(status(study, facts))
         promised = outlook(study, facts, 1)
@@ -57,16 +66,20 @@ def _look_at(folder: pathlib.Path, wish: argparse.Namespace) -> None:
         print(export(wish.export, study, facts))
 
 
-def report(names: list[str], page: str | None) -> None:
-    """One page of one study or several; its path is printed."""
-    if not names:
-        raise UsageError("--report: of which study? give --study FOLDER, or folders behind --report")
+def read(folder: pathlib.Path) -> tuple[Study, Facts]:
+    """Also while it runs, and of an older version."""
+    study = Study.open(_folder(folder), any_algorithm=True)
+    return study, Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0])
+
+
+def report(names: Sequence[Path], page: Path | None) -> pathlib.Path:
+    """One page of one study or several; its path."""
     folders = [_folder(name) for name in names]
     if len(set(folders)) < len(folders):
         raise UsageError(f"--report: {next(f for f in folders if folders.count(f) > 1)} is given twice; leave one out")
     path = pathlib.Path(page) if page else folders[0] / PAGE
     write_page([Found(folder, name) for folder, name in zip(folders, names_of(folders))], path)
-    print(path)
+    return path
 
 
 def page_at_the_end(folder: pathlib.Path, voice) -> None:

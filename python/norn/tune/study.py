@@ -174,9 +174,9 @@ def _text(value: Any) -> str:
 
 def draft(wish: Any, program: pathlib.Path, options: list[str]) -> tuple[dict, Trainer]:
     """(the identity that a new study would have but for what must be run first, its trainer)."""
-    for key, name in (("config", "-c NETWORK"), ("space", "--space SPACE"), ("input", "-i DATA")):
+    for key in ("config", "space", "input"):
         if not getattr(wish, key):
-            raise UsageError(f"{wish.study or 'a new study'}: holds no study yet; a new one needs {name}")
+            raise UsageError(f"{wish.study or 'a new study'}: holds no study yet; a new one needs --{key}")
     JsonText(wish.config)  # says what is wrong with the JSON by line
     inputs, outputs = [os.path.abspath(f) for f in wish.input], [os.path.abspath(f) for f in wish.output_data or []]
     objective = wish.objective

@@ -19,19 +19,25 @@ def write(study: Study, facts: Facts, folder: pathlib.Path) -> str:
     return str(path)
 
 
+def records(study: Study, facts: Facts) -> list[dict[str, Any]]:
+    """A dictionary for each trial, with its settings by their paths; what is not known is None, and settings that are not there are left out."""
+    told = {event["trial"]: event for event in facts.decided["tell"]}
+    found = []
+    for event in facts.decided["propose"]:
+        end, training = told.get(event["trial"]), Training(event["trial"])
+        origin = facts.origin(training, end["epochs"]) if end else None
+        found.append({"trial": event["trial"], "state": end["state"] if end else "running", "epochs": end and end["epochs"],
+                      study.objective: study.shown(end["value"]) if end else None, "seconds": round(facts.seconds.get(training, 0.0), 3),
+                      "taken_from": origin_text(origin) if origin else None, **event["settings"]})
+    return found
+
+
 def rows(study: Study, facts: Facts) -> list[list[Any]]:
     """The first is the head; settings that are no numbers or texts stand as JSON."""
+    facts_of = ["trial", "state", "epochs", study.objective, "seconds", "taken_from"]
     paths = [one.path for one in study.space.dimensions]
-    told = {event["trial"]: event for event in facts.decided["tell"]}
-    found: list[list[Any]] = [["trial", "state", "epochs", study.objective, "seconds", "taken_from", *paths]]
-    for event in facts.decided["propose"]:
-        end = told.get(event["trial"], {"state": "running", "epochs": "", "value": None})
-        training = Training(event["trial"])
-        origin = facts.origin(training, end["epochs"]) if end["epochs"] != "" else None
-        found.append([event["trial"], end["state"], end["epochs"], study.shown(end["value"]), round(facts.seconds.get(training, 0.0), 3),
-                      origin_text(origin) if origin else "",
-                      *(plain(event["settings"].get(path, "")) for path in paths)])
-    return found
+    return [[*facts_of, *paths], *([*(record[name] for name in facts_of), *(plain(record.get(path, "")) for path in paths)]
+                                   for record in records(study, facts))]
 
 
 def plain(value: Any) -> Any:
