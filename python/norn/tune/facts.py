@@ -137,7 +137,7 @@ class Facts:
         if epoch is not None:
             origin = next((f" ({origin_text(one)})" for at, one in sorted(self.taken.get(training, {}).items()) if at >= epoch), "")
             raise Error(f"trials/{training.folder}: epoch {epoch} gave {self.values[training][epoch]!r} before{origin} and gives {values[epoch]!r} now; "
-                             f"the same training must give the same: check the hardware (trainer --doctor, --verify), and that the program is the same build")
+                        f"the same training must give the same: check the hardware (trainer --doctor, --verify), and that the program is the same build")
 
     def origin(self, training: Training, epoch: int) -> dict | None:
         """Where what came of it by that epoch was taken from; None: it was trained here."""

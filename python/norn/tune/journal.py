@@ -158,7 +158,7 @@ class Journal:
         # Locks may not reach other hosts over a network file system; the lease does.
         if holder and socket.gethostname() not in holder and self._lease_age() < LEASE_SECONDS:
             raise CommunicationError(f"{self._lease}: another tuner is at work on this study{holder}; wait for it, stop it, or wait "
-                                f"{LEASE_SECONDS:.0f} s if it is gone")
+                                     f"{LEASE_SECONDS:.0f} s if it is gone")
 
     def _lease_age(self) -> float:
         """By the clock of the file system, which wrote the lease's time: that of this host may be another. One from the future was left

@@ -178,7 +178,7 @@ class Pool:
             self._unbegun += 1
             if self._unbegun >= UNBEGUN_TRIES:
                 raise CommunicationError(f"{attempt.folder / JOB_OUTPUT}: {_last_words(attempt)}; {UNBEGUN_TRIES} attempts in a row never began: check that the "
-                                    f"folder of the study and {os.path.dirname(trial.__file__)} have the same paths where trials run, then run the same command again")
+                                         f"folder of the study and {os.path.dirname(trial.__file__)} have the same paths where trials run, then run the same command again")
 
 
 def _last_words(attempt: Attempt) -> str:
